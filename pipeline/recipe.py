@@ -1,0 +1,300 @@
+"""Recipes: strict TOML that says everything a dataset, an agent and a report are made from.
+
+    id = "binpack-synthetic-v1"            # the folder's name under datasets/
+    scenario = "binpack"
+    objective = "makespan"
+    seed = 1                               # every random draw descends from it
+    description = "one sentence"
+
+    [config]                               # the scenario's settings, see its Config class
+    [trace]                                # format = "synthetic" with its own settings, or
+                                           # format + path below $HINDCAST_TRACES
+    [split]                                # windows by split: "0..179", inclusive
+    [[behaviours]]                         # policy, epsilon, temperature, episodes (per window)
+    [train]                                # agents, steps, seeds of `hindcast run`
+    [evaluate]                             # policies, references, seeds
+
+Keys that do not exist are refused, with the nearest one that does. The digest covers every value,
+defaults included, in canonical form: two recipes with one digest make the same bytes.
+"""
+
+import dataclasses
+import json
+import os
+import re
+import sys
+import tomllib
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+
+from pipeline.errors import RecipeError, did_you_mean
+from pipeline.scenario import load_scenario
+from pipeline.storage import sha256_text
+
+SPLITS: Final = ("train", "validation", "test")
+_RANGE: Final = re.compile(r"^(\d+)\.\.(\d+)$")
+
+
+@dataclass(frozen=True)
+class TraceSource:
+    """Where the workload is from.
+
+    format    a name of pipeline.traces.FORMATS, or "synthetic"
+    path      below the folder named by $HINDCAST_TRACES, or absolute; empty for "synthetic"
+    settings  of the synthetic generator
+    """
+
+    format: str
+    path: str = ""
+    settings: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class BehaviourRecipe:
+    """A behaviour policy: `episodes` episodes on every window of the dataset's splits."""
+
+    policy: str
+    epsilon: float = 0.0
+    temperature: float = 0.0
+    episodes: int = 1
+
+    @property
+    def name(self) -> str:
+        """Unique within a recipe: the policy and how it explores."""
+        shown = f"{self.policy}"
+        shown += f"+eps{self.epsilon:g}" if self.epsilon else ""
+        return shown + (f"+temp{self.temperature:g}" if self.temperature else "")
+
+
+@dataclass(frozen=True)
+class TrainRecipe:
+    """What `hindcast run` trains: every agent with every seed."""
+
+    agents: tuple[str, ...] = ()
+    steps: int = 2000
+    seeds: tuple[int, ...] = (0,)
+
+
+@dataclass(frozen=True)
+class EvaluateRecipe:
+    """What stands in the tables: policies, and the references that others are paired with.
+
+    seeds   episodes per window of a policy that draws; others are run once
+    """
+
+    policies: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
+    seeds: int = 5
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that a run depends on; see the module."""
+
+    id: str
+    scenario: str
+    config: Any
+    objective: str
+    trace: TraceSource
+    split: Mapping[str, range]
+    seed: int
+    behaviours: tuple[BehaviourRecipe, ...] = ()
+    train: TrainRecipe = TrainRecipe()
+    evaluate: EvaluateRecipe = EvaluateRecipe()
+    description: str = ""
+    dataset_splits: tuple[str, ...] = ("train", "validation")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values, defaults included."""
+        value = dataclasses.asdict(self)
+        value["split"] = {name: f"{r.start}..{r.stop - 1}" for name, r in self.split.items()}
+        return value
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the canonical JSON of all values."""
+        text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+        return sha256_text(text)
+
+    def windows(self, split: str) -> list[int]:
+        """Windows of a split; "all" is every split in order of its windows."""
+        if split == "all":
+            return sorted({w for r in self.split.values() for w in r})
+        if split not in self.split:
+            raise RecipeError(
+                f"recipe {self.id} has no split {split!r}; {did_you_mean(split, [*self.split, 'all'])}"
+            )
+        return list(self.split[split])
+
+
+def recipe_folder() -> Path:
+    """The folder of recipes: beside the packages in a checkout, else the installed share/."""
+    beside = Path(__file__).resolve().parent.parent / "datasets"
+    return beside if beside.is_dir() else Path(sys.prefix) / "share" / "hindcast" / "datasets"
+
+
+def known_recipes() -> list[str]:
+    """Ids of the recipes that come with Hindcast."""
+    return sorted(p.parent.name for p in recipe_folder().glob("*/recipe.toml"))
+
+
+def load_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe by path or id and apply `section.key=value` overrides (values are TOML).
+
+    Raises RecipeError that names the file and the key.
+    """
+    path = Path(name)
+    if path.is_dir():
+        path = path / "recipe.toml"
+    if not path.is_file():
+        path = recipe_folder() / str(name) / "recipe.toml"
+    if not path.is_file():
+        raise RecipeError(
+            f"no recipe {str(name)!r}: neither a file nor one of the recipes that come with "
+            f"Hindcast; {did_you_mean(str(name), known_recipes())}"
+        )
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path}: not valid TOML ({error})") from error
+    except OSError as error:
+        raise RecipeError(f"{path}: cannot be read ({error.strerror})") from error
+    for override in overrides:
+        _override(table, override)
+    return parse_recipe(table, str(path))
+
+
+def _override(table: dict[str, Any], override: str) -> None:
+    """Set one `section.key=value`; a value that is not TOML is taken as a string."""
+    key, equals, text = override.partition("=")
+    if not equals or not key.strip():
+        raise RecipeError(f"--set {override!r}: expected section.key=value")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    *sections, last = key.strip().split(".")
+    for section in sections:
+        table = table.setdefault(section, {})
+        if not isinstance(table, dict):
+            raise RecipeError(f"--set {override!r}: {section!r} is not a table")
+    table[last] = value
+
+
+def parse_recipe(table: Mapping[str, Any], where: str) -> Recipe:
+    """A recipe from parsed TOML; `where` is the file named in errors."""
+    table = dict(table)
+    for key in ("id", "scenario", "trace", "split"):
+        if key not in table:
+            raise RecipeError(f"{where}: key {key!r} is missing")
+    if not isinstance(table["scenario"], str):
+        raise RecipeError(f"{where}: scenario is {table['scenario']!r}, expected a string")
+    scenario = load_scenario(table["scenario"])
+    table.setdefault("objective", scenario.objectives[0])
+    table.setdefault("seed", 0)
+    if table["objective"] not in scenario.objectives:
+        raise RecipeError(
+            f"{where}: objective is {table['objective']!r}; "
+            f"{did_you_mean(str(table['objective']), scenario.objectives)}"
+        )
+    table["config"] = read_settings(scenario.config, table.get("config", {}), f"{where}: config")
+    table["split"] = _read_split(table["split"], where)
+    recipe = read_settings(Recipe, table, where)
+    assert isinstance(recipe, Recipe)
+    if unknown := set(recipe.dataset_splits) - set(recipe.split):
+        raise RecipeError(f"{where}: dataset_splits names {sorted(unknown)}, not in [split]")
+    names = [b.name for b in recipe.behaviours]
+    if len(set(names)) < len(names):
+        raise RecipeError(f"{where}: two behaviours are the same: {names}")
+    return recipe
+
+
+def _read_split(value: Any, where: str) -> dict[str, range]:
+    if not isinstance(value, Mapping) or not value:
+        raise RecipeError(f'{where}: [split] is empty; expected e.g. test = "200..519"')
+    split: dict[str, range] = {}
+    for name, text in value.items():
+        if name not in SPLITS:
+            raise RecipeError(f"{where}: unknown key split.{name}; {did_you_mean(name, SPLITS)}")
+        match = _RANGE.match(text) if isinstance(text, str) else None
+        if match is None or int(match[1]) > int(match[2]):
+            raise RecipeError(
+                f'{where}: split.{name} is {text!r}, expected "first..last", both included'
+            )
+        split[name] = range(int(match[1]), int(match[2]) + 1)
+    for one in split:
+        for other in split:
+            if one < other and set(split[one]) & set(split[other]):
+                raise RecipeError(f"{where}: split.{one} and split.{other} share windows")
+    return split
+
+
+def read_settings(settings: type[Any], value: Any, where: str) -> Any:
+    """A frozen dataclass from a table: unknown keys refused, types checked, ints made floats.
+
+    Raises RecipeError that names the key and what was expected.
+    """
+    if dataclasses.is_dataclass(settings) and isinstance(value, settings):
+        return value
+    if not isinstance(value, Mapping):
+        raise RecipeError(f"{where}: is {value!r}, expected a table")
+    hints = get_type_hints(settings)
+    names = [f.name for f in dataclasses.fields(settings)]
+    for key in value:
+        if key not in names:
+            raise RecipeError(f"{where}: unknown key {key!r}; {did_you_mean(str(key), names)}")
+    required = [
+        f.name
+        for f in dataclasses.fields(settings)
+        if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+    ]
+    if missing := [name for name in required if name not in value]:
+        raise RecipeError(f"{where}: key {missing[0]!r} is missing")
+    return settings(**{k: _typed(hints[k], v, f"{where}: {k}") for k, v in value.items()})
+
+
+def _typed(hint: Any, value: Any, where: str) -> Any:
+    """`value` as the annotation says, or a RecipeError."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint is Any or (origin is Mapping and where.endswith(": split")):
+        return value
+    if dataclasses.is_dataclass(hint):
+        return read_settings(hint, value, where)  # type: ignore[arg-type]
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise RecipeError(f"{where} is {value!r}, expected a list")
+        return tuple(_typed(arguments[0], v, f"{where}[{i}]") for i, v in enumerate(value))
+    if origin is Literal:
+        if value not in arguments:
+            raise RecipeError(f"{where} is {value!r}; {did_you_mean(str(value), map(str, arguments))}")
+        return value
+    if origin in {Union, types.UnionType}:
+        return None if value is None else _typed(arguments[0], value, where)
+    if origin is Mapping:
+        if not isinstance(value, Mapping):
+            raise RecipeError(f"{where} is {value!r}, expected a table")
+        return {k: _typed(arguments[1], v, f"{where}.{k}") for k, v in value.items()}
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is not hint:
+        raise RecipeError(f"{where} is {value!r}, expected {_KINDS.get(hint, hint.__name__)}")
+    return value
+
+
+_KINDS: Final[Mapping[Any, str]] = {
+    int: "a whole number",
+    float: "a number",
+    str: "a string",
+    bool: "true or false",
+}
+
+
+def traces_folder() -> Path:
+    """The folder of raw traces: $HINDCAST_TRACES, else shared/traces beside the checkout."""
+    given = os.environ.get("HINDCAST_TRACES")
+    if given:
+        return Path(given)
+    return Path(__file__).resolve().parent.parent.parent / "shared" / "traces"

@@ -1,0 +1,204 @@
+"""A report: one self-contained HTML page about evaluations, with its numbers beside it.
+
+    out/report.html            the page; it loads nothing and works without scripts
+    out/summary.parquet        its numbers, all digits
+    out/summary_seeds.parquet  the same, seed by seed
+    out/summary.md             its tables as Markdown
+
+The same input gives the same bytes.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pipeline.finding import state_finding
+from pipeline.pairing import Setting
+from pipeline.report_extras import dataset_part, training_part, training_runs
+from pipeline.report_html import Markup, definitions, element, joined, section
+from pipeline.report_numbers import count_of
+from pipeline.report_setting import setting_section
+from pipeline.report_tables import policies_table, shortfalls
+from pipeline.statistics import RESAMPLES
+from pipeline.storage import make_folder, write_text
+from pipeline.summary import Summary, summarise, write_summary
+
+# Nothing may be loaded, whatever a name in the data tries.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+
+
+def write_report(
+    folders: Sequence[Path],
+    out: Path,
+    *,
+    training: Sequence[Path] = (),
+    datasets: Sequence[Path] = (),
+    references: Sequence[str] | None = None,
+    title: str | None = None,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+) -> Path:
+    """Write report.html and the summary files into the folder `out`; returns the page's path.
+
+    folders      evaluation folders (evaluation.json, scores.parquet)
+    training     folders of training runs (metrics.parquet: step, metric, value), or folders with
+                 a `training/` of them; evaluation folders are looked through as well
+    datasets     dataset folders or their manifest.json
+    references   policies to compare with; default: those that the evaluations name
+
+    Raises DatasetError for a folder that is missing, is no evaluation, or cannot be compared;
+    UnknownName for an unknown reference; StorageError where `out` cannot be written.
+    """
+    summary = summarise(folders, references=references, seed=seed, resamples=resamples)
+    page = _page(summary, title, training_runs([*training, *folders]), datasets, resamples)
+    make_folder(out)
+    write_summary(summary, out)
+    path = out / "report.html"
+    write_text(path, page)
+    return path
+
+
+def _page(
+    summary: Summary,
+    title: str | None,
+    runs: Sequence[Path],
+    datasets: Sequence[Path],
+    resamples: int,
+) -> str:
+    heading = title or " and ".join(dict.fromkeys(_name(s) for s in summary.settings))
+    sections = [
+        (f"finding-{i}", "Finding" if len(summary.settings) == 1 else setting.label, setting)
+        for i, setting in enumerate(summary.settings, start=1)
+    ]
+    parts = [(i, t, setting_section(summary, s, i, t)) for i, t, s in sections]
+    if runs:
+        parts.append(_part("training", "Training", training_part(runs)))
+    if datasets:
+        parts.append(_part("datasets", "Datasets", dataset_part(datasets)))
+    parts.append(_part("left-out", "What was left out", _left_out(summary)))
+    parts.append(_part("reading", "How to read this", _reading(summary, resamples)))
+    parts.append(_part("provenance", "Provenance", _provenance(summary)))
+    links = (element("a", name, href=f"#{identifier}") for identifier, name, _ in parts)
+    header = element(
+        "header",
+        element("div", "Hindcast evaluation report", class_="brand"),
+        element("h1", heading),
+        joined(element("p", _subtitle(summary, s), class_="subtitle") for s in summary.settings),
+        element("nav", joined(links), aria_label="Sections"),
+    )
+    footer = element(
+        "footer",
+        "Written by Hindcast. The numbers of this page stand beside it in summary.parquet, "
+        "summary_seeds.parquet and summary.md.",
+    )
+    body = element(
+        "div", header, element("main", joined(p for _, _, p in parts)), footer, class_="page"
+    )
+    description = " ".join(state_finding(summary, s).sentence for s in summary.settings)
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="description", content=description),
+        element("link", rel="icon", href="data:,"),
+        element("title", f"{heading}: Hindcast evaluation report"),
+        element("style", Markup(_asset("report_page.css"))),
+    )
+    script = element("script", Markup(_asset("report_page.js")))
+    page = element("html", head, element("body", body, script), lang="en")
+    return f"<!DOCTYPE html>\n{page}\n"
+
+
+def _part(identifier: str, title: str, content: str) -> tuple[str, str, Markup]:
+    return identifier, title, section(identifier, title, content)
+
+
+def _asset(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
+def _name(setting: Setting) -> str:
+    return setting.first.recipe or setting.label
+
+
+def _subtitle(summary: Summary, setting: Setting) -> str:
+    headline = summary.headline(setting)
+    facts = [
+        f"scenario {setting.label}",
+        f"objective {setting.first.objective}" if setting.first.objective else "",
+        f"{setting.first.split} split" if setting.first.split else "",
+        count_of(len(headline.windows), "window"),
+        count_of(len(headline.policies), "policy", "policies"),
+    ]
+    return " · ".join(fact for fact in facts if fact)
+
+
+def _left_out(summary: Summary) -> Markup:
+    items = list(_left_out_items(summary))
+    if not items:
+        return element("p", "Nothing: all policies were run to the end on the same windows.")
+    return element("ul", joined(element("li", item) for item in items))
+
+
+def _left_out_items(summary: Summary) -> Iterator[str]:
+    for setting in summary.settings:
+        prefix = f"{setting.label}: " if len(summary.settings) > 1 else ""
+        for sentence in summary.left_out[setting.label]:
+            yield prefix + sentence
+        for metric, totals in shortfalls(summary, setting).items():
+            counts = ", ".join(f"{name} {total:g}" for name, total in totals.items() if total)
+            yield (
+                f"{prefix}{metric}, summed over windows and averaged over seeds: {counts}. The "
+                "means above include these windows as they ended."
+            )
+        for note in dict.fromkeys(note for e in setting.evaluations for note in e.notes):
+            yield prefix + note
+
+
+def _reading(summary: Summary, resamples: int) -> Markup:
+    level = f"{summary.level * 100:g} %"
+    odds = round(1 / (1 - summary.level))
+    texts = {
+        "Paired differences": """All policies meet the same windows. The difference is taken on
+            each window and then averaged, so that hard and easy windows cancel out.""",
+        "Intervals": f"""{level} percentile bootstrap, {resamples:,} resamples of the windows.
+            Evaluation seeds are averaged inside a window; training seeds are resampled as
+            well.""",
+        "Wins, ties, losses": """Windows on which a policy's average over seeds is better than,
+            equal to or worse than the reference's.""",
+        "Chance of improvement": """How likely one run of the policy beats one run of the
+            reference on a window drawn at random; ties count one half. 0.5 is no difference
+            (Agarwal et al. 2021).""",
+        "IQM": """The interquartile mean: the mean of the middle half of all values. It moves less
+            than the mean when a few windows are extreme.""",
+        "Strongest simple policy": """The best policy by mean that was not learned. It is picked
+            after the fact on these windows, which favours it slightly.""",
+        "Several comparisons": f"""One in {odds} intervals misses its true value by chance. With
+            many policies and metrics, expect some.""",
+    }
+    if any(bound is not None for bound in summary.bounds.values()):
+        texts["Bound"] = """No policy can do better than this on the same windows; most bounds
+            cannot be reached either."""
+    pairs = ((term, " ".join(text.split())) for term, text in texts.items())
+    return definitions(pairs, "reading")
+
+
+def _provenance(summary: Summary) -> Markup:
+    parts: list[Markup] = []
+    for setting in summary.settings:
+        first = setting.first
+        if len(summary.settings) > 1:
+            parts.append(element("h3", setting.label))
+        versions = {k: v for e in setting.evaluations for k, v in e.versions.items()}
+        commands = dict.fromkeys(e.command for e in setting.evaluations if e.command)
+        pairs = [
+            ("recipe", first.recipe),
+            ("recipe digest", element("code", first.digest) if first.digest else ""),
+            ("split", first.split),
+            ("headline metric", first.headline),
+            ("folders", ", ".join(str(e.folder) for e in setting.evaluations)),
+            ("command", joined(element("code", command) for command in commands)),
+            ("versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
+        ]
+        parts += [definitions(pairs, "facts"), policies_table(setting)]
+    return joined(parts)

@@ -1,0 +1,173 @@
+"""What a report shows besides scores: training curves and the datasets that were learned from."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from pipeline.errors import DatasetError
+from pipeline.report_html import Markup, definitions, element, figure, joined
+from pipeline.report_numbers import count_of
+from pipeline.report_plots import curves_plot
+from pipeline.statistics import Array
+from pipeline.storage import read_json
+
+_PANELS: Final = 9
+_RUNS: Final = 12
+_POINTS: Final = 200  # of a curve; longer ones are averaged in bins of steps
+
+
+def training_runs(folders: Sequence[Path]) -> list[Path]:
+    """Folders that hold metrics.parquet: those given, and those in their `training/`."""
+    found = [
+        run
+        for folder in folders
+        for run in (folder, *sorted((folder / "training").glob("*")))
+        if (run / "metrics.parquet").is_file()
+    ]
+    return list(dict.fromkeys(found))
+
+
+def training_part(runs: Sequence[Path]) -> Markup:
+    """Curves of training runs: one panel per metric, one line per run.
+
+    Raises DatasetError for a metrics.parquet without the columns step, metric and value.
+    """
+    shown = runs[:_RUNS]
+    curves: dict[str, dict[str, tuple[Array, Array]]] = {}
+    for run in shown:
+        for metric, points in _curves(run / "metrics.parquet").items():
+            curves.setdefault(metric, {})[run.name] = points
+    # Metrics that most runs have come first; the sort keeps the order of appearance otherwise.
+    order = sorted(curves, key=lambda metric: -len(curves[metric]))
+    drawn = {metric: curves[metric] for metric in order[:_PANELS]}
+    if not drawn:
+        return element("p", "The training runs recorded no metrics.")
+    text = f"{count_of(len(runs), 'run')}; long curves are averaged to {_POINTS} points."
+    if len(curves) > _PANELS:
+        text += f" Not drawn: {', '.join(order[_PANELS:])}."
+    if len(runs) > _RUNS:
+        text += f" The first {_RUNS} runs are drawn."
+    caption = joined([element("strong", "Training curves."), f" {text}"])
+    name = " ".join(run.name for run in shown)
+    return element("div", figure(curves_plot(drawn, name), caption, wide=True), class_="plots")
+
+
+def dataset_part(paths: Sequence[Path]) -> Markup:
+    """Facts about datasets out of their manifests, as far as the manifests state them.
+
+    Raises DatasetError where a manifest is missing or is no JSON object.
+    """
+    return joined(_dataset(path) for path in paths)
+
+
+def _dataset(path: Path) -> Markup:
+    path = path / "manifest.json" if path.is_dir() else path
+    manifest = read_json(path)
+    if not isinstance(manifest, dict):
+        raise DatasetError(f"{path}: expected a JSON object, found {type(manifest).__name__}")
+    recipe = manifest.get("recipe")
+    digest = manifest.get("digest") or manifest.get("recipe_digest") or _get(recipe, "digest")
+    title = manifest.get("id") or manifest.get("name") or path.parent.name
+    rows = _total(manifest, "rows", "decisions", "steps")
+    size = _total(manifest, "bytes", "size_bytes")
+    episodes = _total(manifest, "episodes")
+    pairs = [
+        ("rows", "" if rows is None else f"{rows:,}"),
+        ("episodes", "" if episodes is None else f"{episodes:,}"),
+        ("size", "" if size is None else _size(size)),
+        ("behaviours", ", ".join(_names(manifest.get("behaviours") or _get(recipe, "behaviours")))),
+        ("recipe", str(_get(recipe, "id") or (recipe if _is_word(recipe) else ""))),
+        ("recipe digest", element("code", digest) if isinstance(digest, str) else ""),
+        ("left out", _reasons(manifest.get("left_out"))),
+    ]
+    return joined([element("h3", str(title)), definitions(pairs, "facts")])
+
+
+def _curves(path: Path) -> dict[str, tuple[Array, Array]]:
+    try:
+        frame = pl.read_parquet(path, glob=False, hive_partitioning=False)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise DatasetError(f"{path}: not a readable Parquet file") from error
+    for column in ("step", "metric", "value"):
+        if column not in frame.columns:
+            raise DatasetError(
+                f"{path}: column {column!r} is missing; found {', '.join(frame.columns)}"
+            )
+    try:
+        frame = frame.select(
+            pl.col("step").cast(pl.Float64),
+            pl.col("metric").cast(pl.String),
+            pl.col("value").cast(pl.Float64),
+        )
+    except pl.exceptions.PolarsError as error:
+        raise DatasetError(f"{path}: columns 'step' and 'value' should be numbers") from error
+    frame = frame.filter(pl.all_horizontal(pl.col("step", "value").is_finite())).drop_nulls()
+    return {
+        str(metric): _thinned(part["step"].to_numpy(), part["value"].to_numpy())
+        for (metric,), part in frame.sort("step").group_by("metric", maintain_order=True)
+    }
+
+
+def _thinned(steps: Array, values: Array) -> tuple[Array, Array]:
+    if steps.size <= _POINTS:
+        return steps, values
+    edges = np.linspace(0, steps.size, _POINTS + 1).astype(np.int64)
+    counts = np.diff(edges)
+    return (
+        np.add.reduceat(steps, edges[:-1]) / counts,
+        np.add.reduceat(values, edges[:-1]) / counts,
+    )
+
+
+def _get(value: Any, key: str) -> Any:
+    return value.get(key) if isinstance(value, Mapping) else None
+
+
+def _is_word(value: Any) -> bool:
+    """A recipe's name, and not its whole text."""
+    return isinstance(value, str) and "\n" not in value and len(value) < 100
+
+
+def _total(manifest: Mapping[str, Any], *keys: str) -> int | None:
+    """A count of the manifest, else its sum over parts; None where neither is there."""
+    for key in keys:
+        if isinstance(manifest.get(key), int):
+            return int(manifest[key])
+    parts = manifest.get("parts")
+    entries = parts if isinstance(parts, list) else []
+    for key in keys:
+        counts = [_get(part, key) for part in entries]
+        if counts and all(isinstance(count, int) for count in counts):
+            return int(sum(counts))
+    return None
+
+
+def _names(value: Any) -> list[str]:
+    """Names out of a list of names, a list of objects with a name, or an object by name."""
+    if isinstance(value, Mapping):
+        return [str(key) for key in value]
+    entries = value if isinstance(value, list) else []
+    return [str(_get(e, "name") or _get(e, "policy") or e) for e in entries]
+
+
+def _reasons(value: Any) -> str:
+    """What was left out, with counts, from an object or from a list of reasons."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{reason}: {count}" for reason, count in value.items())
+    entries = value if isinstance(value, list) else []
+    return ", ".join(
+        f"{entry.get('reason', '?')}: {entry.get('count', '?')}"
+        if isinstance(entry, Mapping)
+        else str(entry)
+        for entry in entries
+    )
+
+
+def _size(size: int) -> str:
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= factor:
+            return f"{size / factor:.1f} {unit}"
+    return f"{size} bytes"

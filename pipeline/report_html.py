@@ -1,0 +1,118 @@
+"""HTML that is escaped by construction: text goes in as `str`, finished markup is `Markup`."""
+
+import html
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+_VOID = {"meta", "link", "br", "hr"}
+
+
+class Markup(str):
+    """Text that is HTML already; everything else is escaped when it becomes a child."""
+
+    __slots__ = ()
+
+
+def element(tag: str, /, *children: str, **attributes: str | bool | None) -> Markup:
+    """One element; `class_` becomes class, `data_sort` data-sort; None and False are left out."""
+    pairs = []
+    for key, value in attributes.items():
+        if value is None or value is False:
+            continue
+        attribute = key.rstrip("_").replace("_", "-")
+        pairs.append(attribute if value is True else f'{attribute}="{html.escape(str(value))}"')
+    opening = " ".join([tag, *pairs])
+    if tag in _VOID:
+        return Markup(f"<{opening}>")
+    return Markup(f"<{opening}>{joined(children)}</{tag}>")
+
+
+def joined(children: Iterable[str]) -> Markup:
+    """Children one after the other, those that are not markup escaped."""
+    return Markup("".join(c if isinstance(c, Markup) else html.escape(c) for c in children))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A table cell: what is shown, and what it is sorted by (its text where None)."""
+
+    content: str
+    sort: float | None = None
+    class_: str | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A table row; its first cell is the row's heading. A pinned row stays below when sorting."""
+
+    cells: Sequence[Cell]
+    class_: str | None = None
+    pinned: bool = False
+
+
+def table(
+    caption: str, head: Sequence[str], rows: Iterable[Row], *, sortable: bool = True
+) -> Markup:
+    """A table in a box that scrolls sideways on narrow screens; column heads sort it.
+
+    The first column is text, the others are numbers and stand to the right.
+    """
+    heads = joined(element("th", name, scope="col") for name in head)
+    body = joined(
+        element("tr", joined(_cells(row)), class_=row.class_, data_pinned=row.pinned)
+        for row in rows
+    )
+    inside = joined(
+        [
+            element("caption", caption),
+            element("thead", element("tr", heads)),
+            element("tbody", body),
+        ]
+    )
+    return element(
+        "div",
+        element("table", inside, class_="sortable" if sortable else None),
+        class_="scroll",
+        role="region",
+        aria_label=str(caption) if not isinstance(caption, Markup) else None,
+        tabindex="0",
+    )
+
+
+def figure(svg: str, caption: str, *, wide: bool = False) -> Markup:
+    """An inline SVG with its caption."""
+    return element(
+        "figure",
+        element("div", Markup(svg), class_="plot"),
+        element("figcaption", caption),
+        class_="wide" if wide else None,
+    )
+
+
+def definitions(pairs: Iterable[tuple[str, str]], class_: str | None = None) -> Markup:
+    """A list of terms and what they stand for; empty ones are left out."""
+    items = (
+        element("div", element("dt", term), element("dd", value)) for term, value in pairs if value
+    )
+    return element("dl", joined(items), class_=class_)
+
+
+def section(identifier: str, title: str, *children: str, level: int = 2) -> Markup:
+    """A titled section that can be linked to."""
+    heading = f"{identifier}-title"
+    return element(
+        "section",
+        element(f"h{level}", title, id=heading),
+        *children,
+        id=identifier,
+        aria_labelledby=heading,
+    )
+
+
+def _cells(row: Row) -> Iterable[Markup]:
+    for index, cell in enumerate(row.cells):
+        sort = None if cell.sort is None else repr(cell.sort)
+        if index == 0:
+            yield element("th", cell.content, scope="row", class_=cell.class_, data_sort=sort)
+        else:
+            yield element("td", cell.content, class_=cell.class_, data_sort=sort)

@@ -1,0 +1,48 @@
+"""How numbers of a report are written: decimals by magnitude, intervals, units."""
+
+import math
+from collections.abc import Iterable
+
+MISSING = "n/a"
+
+
+def decimals_for(numbers: Iterable[float | None], digits: int = 4) -> int:
+    """Decimals that show about `digits` digits of the largest number; one at least below 1e5."""
+    largest = max((abs(n) for n in numbers if n is not None and math.isfinite(n)), default=0.0)
+    if largest == 0.0:
+        return 1
+    return min(8, max(0 if largest >= 1e5 else 1, digits - 1 - math.floor(math.log10(largest))))
+
+
+def decimals_telling(numbers: Iterable[float | None], decimals: int) -> int:
+    """At least `decimals`, and so many that no number that is not zero is written as zero."""
+    smallest = min((abs(n) for n in numbers if n), default=1.0)
+    return min(8, max(decimals, -math.floor(math.log10(smallest))))
+
+
+def write_number(number: float | None, decimals: int, *, signed: bool = False) -> str:
+    """A number with thousands separated by commas; "n/a" where there is none."""
+    if number is None or not math.isfinite(number):
+        return MISSING
+    rounded = round(number, decimals) + 0.0  # no minus in front of zero
+    return f"{rounded:+,.{decimals}f}" if signed and rounded else f"{rounded:,.{decimals}f}"
+
+
+def write_interval(
+    low: float | None, high: float | None, decimals: int, *, signed: bool = False
+) -> str:
+    """Both ends of an interval, `4.2 .. 13.9`; "n/a" where there is none."""
+    if low is None or high is None:
+        return MISSING
+    ends = (write_number(end, decimals, signed=signed) for end in (low, high))
+    return " .. ".join(ends)
+
+
+def with_unit(text: str, unit: str) -> str:
+    """A written number with its unit; plain numbers have none."""
+    return f"{text} {unit}" if unit and unit not in {"1", "-"} else text
+
+
+def count_of(number: int, singular: str, plural: str | None = None) -> str:
+    """A count with its noun: `1 window`, `320 windows`."""
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"

@@ -1,0 +1,247 @@
+"""The plots of a report; each function is given rows or arrays and returns an inline SVG."""
+
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from typing import Any, Final
+
+import numpy as np
+
+from pipeline.report_numbers import with_unit
+from pipeline.report_svg import (
+    BAD,
+    BOUND,
+    GOOD,
+    GRID,
+    INK,
+    LEARNED,
+    LINES,
+    MUTED,
+    PAPER,
+    RANDOM,
+    SIMPLE,
+    STRONGEST,
+    new_figure,
+    settings,
+    style_axes,
+    to_svg,
+)
+from pipeline.statistics import Array, Better, performance_profile
+
+_HALF: Final = 5.6  # inches of a plot that takes half of the page
+_WIDE: Final = 10.4
+_ROW: Final = 0.27
+_NAME: Final = 30  # characters of a policy's name that a plot shows
+_DASHES: Final = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
+_MARKERS: Final = {"learned": "o", "heuristic": "s", "mixture": "D", "random": "^"}
+
+
+def means_plot(
+    rows: Sequence[Mapping[str, Any]], strongest: str | None, bound_name: str | None
+) -> str:
+    """Means with intervals, one row per policy; rows as in Summary.table, best first."""
+    with settings():
+        figure = new_figure(_HALF, 0.8 + _ROW * len(rows))
+        axes = figure.add_subplot()
+        _forest(axes, rows, ("mean", "low", "high"), strongest)
+        bound = rows[0]["bound"]
+        text = f"{_axis(rows[0])}, mean"
+        if bound is not None and bound_name is not None and _near(bound, rows):
+            axes.axvline(bound, color=BOUND, linewidth=1.2, linestyle=(0, (4, 2)))
+            text += f"; dashed: {_short(bound_name)}"
+        axes.set_xlabel(text)
+        described = ", ".join(f"{row['policy']} {row['mean']:.6g}" for row in rows)
+        return to_svg(figure, f"means {rows[0]['scenario']}", f"Means, best first: {described}")
+
+
+def differences_plot(rows: Sequence[Mapping[str, Any]], reference: str) -> str:
+    """Paired differences to a reference with intervals; the better side of zero is tinted."""
+    with settings():
+        figure = new_figure(_HALF, 0.8 + _ROW * len(rows))
+        axes = figure.add_subplot()
+        _forest(axes, rows, ("paired_difference", "paired_low", "paired_high"), reference)
+        ends = [n for row in rows for n in (row["paired_low"], row["paired_high"]) if n is not None]
+        ends += [row["paired_difference"] for row in rows if row["paired_difference"] is not None]
+        low, high = min([0.0, *ends]), max([0.0, *ends])
+        room = 0.06 * ((high - low) or 1.0)
+        axes.set_xlim(low - room, high + room)
+        lower = rows[0]["better"] == "lower"
+        edge = low - room if lower else high + room
+        axes.axvspan(min(0.0, edge), max(0.0, edge), color=GOOD, alpha=0.09, linewidth=0)
+        axes.axvline(0.0, color=MUTED, linewidth=1.0)
+        side = "left" if lower else "right"
+        axes.set_xlabel(f"{_axis(rows[0])}, policy - {_short(reference)} ({side} is better)")
+        described = ", ".join(
+            f"{row['policy']} {row['paired_difference']:+.4g}"
+            for row in rows
+            if row["paired_difference"] is not None
+        )
+        name = f"differences {rows[0]['scenario']} {reference}"
+        return to_svg(figure, name, f"Mean differences to {reference}: {described}")
+
+
+def windows_plot(
+    difference: Array, better: Better, wins: int, losses: int, names: tuple[str, str, str]
+) -> str:
+    """Differences of two policies on every window, sorted: (windows,), best for the first on left.
+
+    names   (policy, baseline, axis label with unit)
+    """
+    policy, baseline, axis = names
+    ordered = np.sort(difference) if better == "lower" else np.sort(difference)[::-1]
+    edges = np.arange(ordered.size + 1)
+    gain = ordered < 0 if better == "lower" else ordered > 0
+    with settings():
+        figure = new_figure(_WIDE, 2.9)
+        axes = figure.add_subplot()
+        style_axes(axes, grid="y")
+        for part, color in ((gain, GOOD), (~gain, BAD)):
+            heights = np.where(part, ordered, 0.0)
+            axes.stairs(heights, edges, fill=True, color=color, alpha=0.8, linewidth=0)
+        axes.axhline(0.0, color=MUTED, linewidth=0.8)
+        middle = float(ordered.mean())
+        axes.axhline(middle, color=INK, linewidth=1.0, linestyle=(0, (4, 2)))
+        axes.margins(x=0.01, y=0.12)
+        above = 1.0 if better == "lower" else -1.0
+        style = {"fontsize": 8.5, "xycoords": ("axes fraction", "data")}
+        style |= {"textcoords": "offset points", "va": "center"}
+        axes.annotate(
+            f"{wins} windows better", (0.02, 0.0), xytext=(0, 9 * above), color=GOOD, **style
+        )
+        axes.annotate(
+            f"{losses} windows worse",
+            (0.98, 0.0),
+            xytext=(0, -9 * above),
+            color=BAD,
+            ha="right",
+            **style,
+        )
+        axes.set_ylabel(axis)
+        axes.set_xlabel(
+            f"windows, sorted by {_short(policy)} - {_short(baseline)}; dashed: mean difference"
+        )
+        return to_svg(
+            figure,
+            f"windows {policy} {baseline} {axis}",
+            f"Difference of {policy} and {baseline} on {ordered.size} windows: {wins} better, "
+            f"{losses} worse, mean {middle:+.4g}",
+        )
+
+
+def profile_plot(ratios: Mapping[str, Array], better: Better, axis: str) -> str:
+    """Performance profiles: by policy its (runs, windows) ratios to the bound or to the best."""
+    every = np.concatenate([table.ravel() for table in ratios.values()])
+    if better == "lower":
+        low, high = min(1.0, float(every.min())), float(np.quantile(every, 0.97))
+    else:
+        low, high = float(np.quantile(every, 0.03)), max(1.0, float(every.max()))
+    low, high = (low, high) if high > low else (low - 0.5, low + 0.5)
+    taus = np.linspace(low, high, 240)
+    with settings():
+        figure = new_figure(_WIDE, 3.4)
+        axes = figure.add_subplot()
+        style_axes(axes, grid="both")
+        for i, (name, table) in enumerate(ratios.items()):
+            axes.plot(
+                taus,
+                100.0 * performance_profile(table, taus, better),
+                color=LINES[i % len(LINES)],
+                linestyle=_DASHES[(i // len(LINES) + i) % len(_DASHES)],
+                linewidth=1.6,
+                label=_short(name),
+            )
+        axes.set_xlim(low, high)
+        axes.set_ylim(0, 102)
+        if better == "higher":
+            axes.invert_xaxis()
+        axes.set_xlabel(axis)
+        axes.set_ylabel("% of windows at least as good")
+        _legend(axes, "lower right", len(ratios))
+        return to_svg(
+            figure,
+            f"profile {axis}",
+            "Share of windows by ratio; policies: " + ", ".join(ratios),
+        )
+
+
+def curves_plot(curves: Mapping[str, Mapping[str, tuple[Array, Array]]], name: str) -> str:
+    """Training curves: metric -> run -> (steps, values); one panel per metric, one line per run."""
+    columns = min(3, len(curves))
+    lines = -(-len(curves) // columns)
+    colors = dict(zip(dict.fromkeys(r for runs in curves.values() for r in runs), cycle(LINES)))
+    with settings():
+        figure = new_figure(_WIDE, 2.3 * lines + 0.3)
+        for i, (metric, runs) in enumerate(curves.items(), start=1):
+            axes = figure.add_subplot(lines, columns, i)
+            style_axes(axes, grid="y")
+            for run, (steps, values) in runs.items():
+                axes.plot(steps, values, color=colors[run], linewidth=1.2, label=_short(run))
+            axes.set_title(_short(metric), fontsize=8.5, color=INK, loc="left")
+            if i == 1:
+                _legend(axes, "best", len(runs))
+            if i > len(curves) - columns:
+                axes.set_xlabel("training step")
+        return to_svg(
+            figure,
+            f"curves {name}",
+            f"Training curves of {', '.join(curves)} for {len(colors)} runs",
+        )
+
+
+def _forest(
+    axes: Any,
+    rows: Sequence[Mapping[str, Any]],
+    columns: tuple[str, str, str],
+    strongest: str | None,
+) -> None:
+    """Points with intervals, the first row on top; shape and colour say what a policy is."""
+    style_axes(axes)
+    for y, row in enumerate(rows):
+        value, low, high = (row[column] for column in columns)
+        color = STRONGEST if row["policy"] == strongest else _color(row["kind"])
+        if value is None:  # the reference itself: a difference of nothing
+            axes.plot([0.0], [y], marker="|", color=color, markersize=9, markeredgewidth=1.6)
+            continue
+        if low is not None and high is not None:
+            axes.plot([low, high], [y, y], color=color, linewidth=2.2, alpha=0.55)
+        axes.plot(
+            [value],
+            [y],
+            marker=_MARKERS[row["kind"]],
+            color=color,
+            markersize=5.5,
+            markeredgecolor=PAPER,
+            markeredgewidth=0.8,
+        )
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_yticks(range(len(rows)), [_short(row["policy"]) for row in rows])
+    for label, row in zip(axes.get_yticklabels(), rows, strict=True):
+        label.set_color(LEARNED if row["kind"] == "learned" else INK)
+        if row["policy"] == strongest:
+            label.set_color(STRONGEST)
+
+
+def _color(kind: str) -> str:
+    return {"learned": LEARNED, "random": RANDOM}.get(kind, SIMPLE)
+
+
+def _near(bound: float, rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the bound can be drawn without squeezing everything else into a corner."""
+    ends = [row[name] for row in rows for name in ("mean", "low", "high") if row[name] is not None]
+    span = max(ends) - min(ends)
+    return bool(min(ends) - 2 * span <= bound <= max(ends) + 2 * span)
+
+
+def _axis(row: Mapping[str, Any]) -> str:
+    unit = with_unit("", row["unit"]).strip()
+    return f"{_short(row['metric'])} [{unit}]" if unit else _short(row["metric"])
+
+
+def _short(name: str) -> str:
+    name = " ".join(name.split())
+    return name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
+
+
+def _legend(axes: Any, place: str, entries: int) -> None:
+    if entries > 1:
+        legend = axes.legend(loc=place, fontsize=8, frameon=True, labelcolor=INK, framealpha=0.85)
+        legend.get_frame().set(facecolor=PAPER, edgecolor=GRID)

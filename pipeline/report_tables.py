@@ -1,0 +1,267 @@
+"""The tables of a report, for one setting."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import polars as pl
+
+from pipeline.finding import gain
+from pipeline.pairing import Setting
+from pipeline.report_html import Cell, Markup, Row, element, joined, table
+from pipeline.report_numbers import (
+    MISSING,
+    count_of,
+    decimals_for,
+    decimals_telling,
+    with_unit,
+    write_interval,
+    write_number,
+)
+from pipeline.summary import Summary
+
+_SHORTFALLS: Final = ("truncated", "unfinished", "dropped", "rejected")
+_NOTHING: Final = "\N{EN DASH}"
+_Side: TypeAlias = Literal["better", "worse", "same"]
+
+
+def rows_of(summary: Summary, setting: Setting, metric: str) -> list[dict[str, Any]]:
+    """Rows of the summary's table for a metric, one per policy, against the strongest simple one.
+
+    Best policy first. Without a simple policy the rows have no comparison.
+    """
+    rows = summary.table.filter(
+        (pl.col("scenario") == setting.label) & (pl.col("metric") == metric)
+    )
+    strongest = summary.strongest[setting.label]
+    against = rows.filter(pl.col("reference") == strongest)
+    if strongest is None or against.is_empty():
+        return rows.unique("policy", keep="first", maintain_order=True).to_dicts()
+    return against.to_dicts()
+
+
+def shortfalls(summary: Summary, setting: Setting) -> dict[str, dict[str, float]]:
+    """Work that a mean does not show: metric -> policy -> total over windows."""
+    found = {}
+    for metric in setting.metrics:
+        if metric.name.startswith(_SHORTFALLS) and metric.name != setting.first.headline:
+            pairing = summary.pairings[setting.label, metric.name]
+            totals = {p.name: float(p.window_means.sum()) for p in pairing.policies}
+            if any(totals.values()):
+                found[metric.name] = totals
+    return found
+
+
+def main_table(summary: Summary, setting: Setting) -> Markup:
+    """All policies by the headline metric, best first, with the bound as a row."""
+    headline = summary.headline(setting)
+    metric, bound = headline.metric, setting.first.bound
+    rows = rows_of(summary, setting, metric.name)
+    strongest = summary.strongest[setting.label]
+    missed = shortfalls(summary, setting)
+    decimals = decimals_for(row["mean"] for row in rows)
+    bounded = rows[0]["bound"] is not None
+    level = f"{summary.level * 100:g} %"
+    unit = with_unit("", metric.unit).strip()
+    head = ["policy", f"mean{f' [{unit}]' if unit else ''}, {level} interval", "IQM", "median"]
+    head += ["ratio to bound"] if bounded else []
+    if strongest is not None:
+        head += [f"difference to {strongest}", "wins / ties / losses", "chance of improvement"]
+    head += ["seeds", *(f"{name}, total" for name in missed)]
+    body = []
+    for row in rows:
+        cells = [_policy(row, strongest), _estimate(row, ("mean", "low", "high"), decimals)]
+        cells += [_number(row["iqm"], decimals), _number(row["median"], decimals)]
+        cells += [_number(row["bound_ratio"], 3)] if bounded else []
+        if strongest is not None:
+            cells += [_difference(row, decimals), _record(row)]
+            cells += [_number(row["probability_of_improvement"], 2)]
+        cells.append(_number(row["seeds"], 0))
+        for totals in missed.values():
+            total = totals.get(row["policy"])
+            cells.append(_number(total, 0 if total is None or total == int(total) else 1))
+        body.append(Row(cells, "strongest" if row["policy"] == strongest else None))
+    if bounded and bound is not None:
+        kind = f"{setting.first.bound_kind} bound"
+        name = joined([bound, element("span", kind, class_="badge")])
+        cells = [Cell(name), _number(rows[0]["bound"], decimals), Cell(""), Cell("")]
+        cells.append(_number(1.0, 3))
+        body.append(Row([*cells, *(Cell("") for _ in head[5:])], "bound", pinned=True))
+    better = "" if metric.better == "neither" else f", {metric.better} is better"
+    text = f" on {count_of(len(headline.windows), 'window')}."
+    if metric.description:
+        text += f" {metric.description[0].upper()}{metric.description[1:].rstrip('.')}."
+    if strongest is not None:
+        text += " A difference is coloured where its interval excludes zero."
+    caption = joined([element("strong", f"{metric.name}{better}"), text])
+    return table(caption, head, body)
+
+
+def references_table(summary: Summary, setting: Setting) -> Markup:
+    """Paired differences of every policy against every reference."""
+    metric = summary.headline(setting).metric
+    rows = summary.table.filter(
+        (pl.col("scenario") == setting.label) & (pl.col("metric") == metric.name)
+    ).to_dicts()
+    references = summary.references[setting.label]
+    decimals = decimals_for(row["mean"] for row in rows)
+    strongest = summary.strongest[setting.label]
+    by_policy: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in rows:
+        by_policy.setdefault(row["policy"], {})[row["reference"]] = row
+    body = []
+    for against in by_policy.values():
+        cells = [_policy(next(iter(against.values())), strongest)]
+        for reference in references:
+            row = against[reference]
+            if row["paired_difference"] is None:
+                cells.append(Cell(_NOTHING))
+                continue
+            difference = _difference(row, decimals)
+            counts = element("small", _counts(row)) if row["wins"] is not None else ""
+            cells.append(Cell(joined([difference.content, counts]), difference.sort))
+        body.append(Row(cells))
+    unit = with_unit("", metric.unit).strip()
+    caption = joined(
+        [
+            element(
+                "strong", f"Policy minus reference, {metric.name}{f' [{unit}]' if unit else ''}"
+            ),
+            f", {summary.level * 100:g} % interval, and windows won / tied / lost.",
+        ]
+    )
+    return table(caption, ["policy", *(f"against {name}" for name in references)], body)
+
+
+def metrics_table(summary: Summary, setting: Setting) -> Markup | None:
+    """Means of all other metrics, policies in the headline's order; None where there are none."""
+    others = [metric for metric in setting.metrics if metric.name != setting.first.headline]
+    if not others:
+        return None
+    order = rows_of(summary, setting, setting.first.headline)
+    columns = {m.name: {r["policy"]: r for r in rows_of(summary, setting, m.name)} for m in others}
+    decimals = {n: decimals_for(r["mean"] for r in rows.values()) for n, rows in columns.items()}
+    strongest = summary.strongest[setting.label]
+    body = []
+    for row in order:
+        cells = [_policy(row, strongest)]
+        for name, found in columns.items():
+            other = found.get(row["policy"])
+            shown = ("mean", "low", "high")
+            cells.append(_estimate(other, shown, decimals[name]) if other else Cell(MISSING))
+        body.append(Row(cells))
+    head = []
+    for metric in others:
+        unit = with_unit("", metric.unit).strip()
+        better = {"lower": ", lower is better", "higher": ", higher is better", "neither": ""}
+        head.append(f"{metric.name}{f' [{unit}]' if unit else ''}{better[metric.better]}")
+    caption = joined(
+        [
+            element("strong", "All other metrics"),
+            f", means with {summary.level * 100:g} % intervals, in the order of the table above.",
+        ]
+    )
+    return table(caption, ["policy", *head], body)
+
+
+def seeds_table(summary: Summary, setting: Setting) -> Markup | None:
+    """Seeds and training seeds one by one; None where every policy has one."""
+    rows = summary.seeds.filter(
+        (pl.col("scenario") == setting.label) & (pl.col("metric") == setting.first.headline)
+    ).to_dicts()
+    if not rows:
+        return None
+    strongest = summary.strongest[setting.label]
+    decimals = decimals_for(row["mean"] for row in rows)
+    head = ["policy", "seed", "mean", "IQM", "median"]
+    head += [f"difference to {strongest}", "wins / ties / losses"] if strongest else []
+    body = []
+    for row in rows:
+        cells = [_policy(row, None), Cell(row["run"])]
+        cells += [_estimate(row, ("mean", "low", "high"), decimals)]
+        cells += [_number(row["iqm"], decimals), _number(row["median"], decimals)]
+        cells += [_difference(row, decimals), _record(row)] if strongest else []
+        body.append(Row(cells))
+    caption = joined(
+        [
+            element("strong", "Seeds one by one"),
+            ": what the pooled rows above are made of. Training seeds are named after their run.",
+        ]
+    )
+    return table(caption, head, body)
+
+
+def policies_table(setting: Setting) -> Markup:
+    """What was run: kind, group, checkpoint and digest of every policy."""
+    body = [
+        Row(
+            [
+                Cell(entry.name),
+                Cell(entry.kind, class_="text"),
+                Cell(entry.group if entry.group != entry.name else "", class_="text"),
+                Cell(entry.checkpoint or "", class_="text"),
+                Cell(element("code", entry.digest[:16]) if entry.digest else "", class_="text"),
+            ]
+        )
+        for entry in setting.entries.values()
+    ]
+    caption = joined([element("strong", "Policies"), f" of {setting.label}."])
+    return table(caption, ["policy", "kind", "pooled as", "checkpoint", "digest"], body)
+
+
+def _policy(row: Mapping[str, Any], strongest: str | None) -> Cell:
+    badges = []
+    if row["kind"] in {"learned", "mixture"}:
+        badges.append(element("span", row["kind"], class_=f"badge {row['kind']}"))
+    if row["policy"] == strongest:
+        badges.append(element("span", "strongest simple", class_="badge strongest"))
+    return Cell(joined([row["policy"], *badges]))
+
+
+def _number(number: float | None, decimals: int) -> Cell:
+    return Cell(_NOTHING) if number is None else Cell(write_number(number, decimals), float(number))
+
+
+def _estimate(row: Mapping[str, Any], columns: Sequence[str], decimals: int) -> Cell:
+    value, low, high = (row[column] for column in columns)
+    small = element("small", write_interval(low, high, decimals)) if low is not None else ""
+    return Cell(joined([write_number(value, decimals), small]), value)
+
+
+def _difference(row: Mapping[str, Any], decimals: int) -> Cell:
+    value = row["paired_difference"]
+    if value is None:
+        return Cell(_NOTHING)
+    low, high = row["paired_low"], row["paired_high"]
+    if abs(value) * 10**decimals < 10:
+        decimals = min(decimals + 2, decimals_telling([value, low, high], decimals))
+    small = (
+        element("small", write_interval(low, high, decimals, signed=True))
+        if low is not None
+        else ""
+    )
+    shown = element("span", write_number(value, decimals, signed=True), class_=_side(row))
+    return Cell(joined([shown, small]), value)
+
+
+def _side(row: Mapping[str, Any]) -> _Side:
+    """Better or worse only where the interval excludes zero and the metric has a direction."""
+    _, low, high = gain(row)
+    if row["better"] == "neither" or low is None or high is None:
+        return "same"
+    return "better" if low > 0 else "worse" if high < 0 else "same"
+
+
+def _record(row: Mapping[str, Any]) -> Cell:
+    if row["wins"] is None:
+        return Cell(_NOTHING)
+    total = row["wins"] + row["ties"] + row["losses"]
+    parts = [
+        element("i", class_=name, style=f"width:{100 * row[column] / total:.1f}%")
+        for name, column in (("w", "wins"), ("l", "losses"))
+    ]
+    bar = element("span", joined(parts), class_="bar", aria_hidden="true")
+    return Cell(element("span", _counts(row), bar, class_="record"), float(row["wins"]))
+
+
+def _counts(row: Mapping[str, Any]) -> str:
+    return f"{row['wins']} / {row['ties']} / {row['losses']}"

@@ -1,0 +1,116 @@
+"""Whole episodes in compiled code: run one, or run many with one call."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numba import njit, types
+from numpy.typing import NDArray
+
+from pipeline.environment import ObservationBuffers
+from pipeline.errors import HindcastError
+from pipeline.kernel import (
+    ELAPSED,
+    FLOATS,
+    IMAGE,
+    INFEASIBLE,
+    INTS,
+    MASK,
+    OBSERVE,
+    REWARD,
+    ROWS,
+    RUNNING,
+    SCORE,
+    STEP,
+    TERMS,
+    TRUNCATED,
+)
+from pipeline.policy import GENERATOR, Behaviour, Heuristic, draw_choice
+from pipeline.scenario import Instance, Scenario
+from pipeline.schema import Spec
+
+_COMPILE: Final = {"cache": True, "nogil": True, "error_model": "numpy"}
+
+
+@dataclass(frozen=True)
+class Episode:
+    """What one episode came to.
+
+    steps      decisions taken
+    total      return: the undiscounted sum of rewards
+    terms      (K,) sums of the reward terms
+    outcomes   (O,) in the order of the spec
+    """
+
+    steps: int
+    total: float
+    elapsed_s: float
+    truncated: bool
+    terms: NDArray[np.float64]
+    outcomes: NDArray[np.float64]
+
+
+@njit(
+    types.int64(
+        types.FunctionType(OBSERVE), types.FunctionType(STEP), types.FunctionType(SCORE),
+        INTS, FLOATS, FLOATS, types.float64, types.float64, GENERATOR,
+        FLOATS, IMAGE, ROWS, MASK, FLOATS, FLOATS, FLOATS, FLOATS,
+    ),
+    **_COMPILE,
+)  # fmt: skip
+def _run(  # type: ignore[no-untyped-def]
+    observe, step, score, ints, floats, parameters, temperature, epsilon, rng,
+    context, image, candidates, feasible, scores, probabilities, booked, totals,
+):  # fmt: skip
+    """One episode to its end; totals += booked; returns 2 * steps + truncated, or INFEASIBLE."""
+    steps = 0
+    while True:
+        n = observe(ints, floats, context, image, candidates, feasible)
+        shown = scores[:n]
+        score(context, candidates, feasible, parameters, shown)
+        choice = draw_choice(shown, feasible, temperature, epsilon, rng, probabilities)
+        status = step(ints, floats, choice, booked)
+        if status == INFEASIBLE:
+            return INFEASIBLE
+        steps += 1
+        for i in range(len(booked)):
+            totals[i] += booked[i]
+        if status != RUNNING:
+            return 2 * steps + (status == TRUNCATED)
+
+
+def run_episode(
+    scenario: Scenario,
+    spec: Spec,
+    instance: Instance,
+    behaviour: Behaviour,
+    rng: np.random.Generator,
+) -> Episode:
+    """One episode of a compiled rule, decided inside compiled code.
+
+    Raises HindcastError where the policy is not a Heuristic or made an infeasible choice.
+    """
+    if not isinstance(behaviour.policy, Heuristic):
+        raise HindcastError(f"{behaviour.name} is not a compiled rule; use pipeline.lockstep")
+    ints, floats = instance.ints.copy(), instance.floats.copy()
+    buffers = ObservationBuffers(spec, instance.capacity)
+    parameters = behaviour.policy.parameters(spec, rng)
+    booked = np.zeros(TERMS + len(spec.reward_terms))
+    totals = np.zeros_like(booked)
+    code = _run(
+        scenario.observe, scenario.step, behaviour.policy.score, ints, floats, parameters,
+        behaviour.temperature, behaviour.epsilon, rng, *buffers.arrays,
+        np.empty(instance.capacity), np.empty(instance.capacity), booked, totals,
+    )  # fmt: skip
+    if code == INFEASIBLE:
+        raise HindcastError(f"{behaviour.name}: infeasible choice in {scenario.name}")
+    outcomes = np.zeros(len(spec.outcomes))
+    scenario.outcome(ints, floats, outcomes)
+    return Episode(
+        steps=int(code) // 2,
+        total=float(totals[REWARD]),
+        elapsed_s=float(totals[ELAPSED]),
+        truncated=bool(code % 2),
+        terms=totals[TERMS:],
+        outcomes=outcomes,
+    )

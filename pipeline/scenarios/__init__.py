@@ -1,0 +1,1 @@
+"""The scheduling problems, one module each; pipeline.scenario lists them."""

@@ -1,0 +1,68 @@
+"""What an observation is: named features with units and ranges, one spec per scenario setting."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One number of an observation, by name.
+
+    `heavy_tailed` features span decades (durations, instance counts): learners take their log.
+    `identifier` columns say WHICH machine or job a candidate is; they are stored and shown to
+    heuristics, but learned scorers leave them out, so that results do not depend on numbering.
+    `scale` is a typical magnitude, used to make features comparable before anything is learned.
+    """
+
+    name: str
+    unit: str
+    low: float
+    high: float
+    description: str
+    heavy_tailed: bool = False
+    identifier: bool = False
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One number that the environment books about an episode (a makespan, energy, misses)."""
+
+    name: str
+    unit: str
+    description: str
+    better: Literal["lower", "higher", "neither"] = "lower"
+
+
+@dataclass(frozen=True)
+class Spec:
+    """All names of a scenario setting: what observations, rewards and outcomes contain.
+
+    context           (C,) features of the moment
+    candidates        (N, F) features of each choice; N differs from decision to decision
+    reward_terms      what is booked at every step besides the reward, by name
+    outcomes          what is booked about an episode; the first one is the headline metric
+    image_shape       shape of the uint8 image, or () where the scenario has none
+    discount          the discount that the objective is meant for
+    """
+
+    scenario: str
+    objective: str
+    context: tuple[Feature, ...]
+    candidates: tuple[Feature, ...]
+    reward_terms: tuple[str, ...]
+    outcomes: tuple[Outcome, ...]
+    image_shape: tuple[int, ...] = ()
+    discount: float = 1.0
+
+    @property
+    def learned_candidates(self) -> tuple[int, ...]:
+        """Indices of the candidate columns that a learner may use (identifiers left out)."""
+        return tuple(i for i, f in enumerate(self.candidates) if not f.identifier)
+
+    def outcome(self, name: str) -> Outcome:
+        """The outcome of that name; KeyError where there is none."""
+        for outcome in self.outcomes:
+            if outcome.name == name:
+                return outcome
+        raise KeyError(name)

@@ -1,0 +1,304 @@
+"""Numbers about arrays of results: every metric is a pure function of a (runs, windows) table.
+
+    runs      repetitions of one policy: evaluation seeds, or training seeds of one agent
+    windows   problem instances; every policy meets the same ones, so comparisons are paired
+
+What is resampled. Windows are the sample: each bootstrap replicate draws as many windows as there
+are, with replacement, and uses the same draw for every policy, which keeps pairs together. What
+happens to runs depends on what they are:
+
+    evaluation seeds   are averaged inside their window. A window's average carries the spread of
+                       its seeds, so that resampling windows counts it, exactly once.
+    training seeds     stand behind all windows at once, so they are drawn with replacement as
+                       well, crossed with the windows (Owen 2007, "The pigeonhole bootstrap";
+                       it errs on the wide side).
+
+Intervals are percentile intervals. The interquartile mean, the probability of improvement and
+performance profiles are those of Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of
+the Statistical Precipice".
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array: TypeAlias = NDArray[np.float64]
+Better: TypeAlias = Literal["lower", "higher"]
+Statistic: TypeAlias = Callable[[Array], Array]  # (..., runs, windows) -> (...)
+
+RESAMPLES = 10_000
+LEVEL = 0.95
+_BLOCK = 1 << 21  # numbers held at once while resampling: 16 MB
+
+
+class Interval(NamedTuple):
+    """An estimate and its interval; low and high are NaN where there is one window only."""
+
+    value: float
+    low: float
+    high: float
+
+
+class WinTieLoss(NamedTuple):
+    """On how many windows a policy is better than, equal to and worse than another."""
+
+    wins: int
+    ties: int
+    losses: int
+
+
+def table(values: ArrayLike) -> Array:
+    """The (runs, windows) table of `values`; one dimension is one run.
+
+    Raises ValueError where it is empty, not finite, or has another number of dimensions.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    array = array[None, :] if array.ndim == 1 else array
+    if array.ndim != 2 or array.size == 0:
+        raise ValueError(f"expected a (runs, windows) table, got shape {array.shape}")
+    if not np.isfinite(array).all():
+        raise ValueError("a table of results holds a number that is not finite")
+    return array
+
+
+def mean(values: Array) -> Array:
+    """The mean over runs and windows: (..., runs, windows) -> (...)."""
+    return np.asarray(values.mean(axis=(-2, -1)))
+
+
+def median(values: Array) -> Array:
+    """The median over runs and windows together: (..., runs, windows) -> (...)."""
+    return np.asarray(np.median(values, axis=(-2, -1)))
+
+
+def iqm(values: Array) -> Array:
+    """The interquartile mean over runs and windows together: (..., runs, windows) -> (...).
+
+    Of n sorted values, floor(n / 4) are dropped at either end and the rest averaged: the trimmed
+    mean that Agarwal et al. 2021 use (section 4.3), with whole values and no weights at the edges.
+    """
+    flat = values.reshape(*values.shape[:-2], -1)
+    count = flat.shape[-1]
+    cut = count // 4
+    if cut:
+        flat = np.partition(flat, (cut, count - cut - 1), axis=-1)
+    return np.asarray(flat[..., cut : count - cut].mean(axis=-1))
+
+
+def bootstrap_interval(
+    values: ArrayLike,
+    rng: np.random.Generator,
+    *,
+    statistic: Statistic = mean,
+    resample_runs: bool = False,
+    resamples: int = RESAMPLES,
+    level: float = LEVEL,
+) -> Interval:
+    """The percentile interval of a statistic of one (runs, windows) table.
+
+    Windows are resampled; runs too where `resample_runs` (training seeds). For the mean, runs
+    that are not resampled are averaged inside their window; any other statistic sees them all.
+    """
+    cells = table(values)
+    if statistic is mean:
+        return bootstrap_intervals(
+            [_cells(cells[:, None, :], resample_runs)], rng, resamples=resamples, level=level
+        )[0]
+    estimate = float(statistic(cells))
+    runs, windows = cells.shape
+    if windows < 2:
+        return Interval(estimate, np.nan, np.nan)
+    replicates = np.empty(resamples)
+    block = max(1, _BLOCK // cells.size)
+    for start in range(0, resamples, block):
+        size = min(block, resamples - start)
+        columns = rng.integers(windows, size=(size, 1, windows))
+        rows = (
+            rng.integers(runs, size=(size, runs, 1)) if resample_runs else np.arange(runs)[:, None]
+        )
+        replicates[start : start + size] = statistic(cells[rows, columns])
+    low, high = np.quantile(replicates, _tails(level))
+    return Interval(estimate, float(low), float(high))
+
+
+def paired_difference(
+    policy: ArrayLike,
+    baseline: ArrayLike,
+    rng: np.random.Generator,
+    *,
+    resample_policy: bool = False,
+    resample_baseline: bool = False,
+    resamples: int = RESAMPLES,
+    level: float = LEVEL,
+) -> Interval:
+    """The mean of policy - baseline over the same windows, in the metric's unit.
+
+    policy (A, W) and baseline (B, W) may have different numbers of runs; every run of one meets
+    every run of the other. `resample_*` is set where runs are training seeds. Raises ValueError
+    where the windows differ in number.
+    """
+    cells = difference_cells(policy, baseline, resample_policy, resample_baseline)
+    return bootstrap_intervals([cells], rng, resamples=resamples, level=level)[0]
+
+
+def probability_of_improvement(
+    policy: ArrayLike,
+    baseline: ArrayLike,
+    rng: np.random.Generator,
+    *,
+    better: Better = "lower",
+    tolerance: float = 0.0,
+    resample_policy: bool = False,
+    resample_baseline: bool = False,
+    resamples: int = RESAMPLES,
+    level: float = LEVEL,
+) -> Interval:
+    """The chance that a run of the policy beats a run of the baseline on a window drawn at random.
+
+    Within a window it is the share of (policy run, baseline run) pairs that the policy wins, a tie
+    counting one half (the Mann-Whitney statistic); windows are averaged (Agarwal et al. 2021).
+    """
+    cells = improvement_cells(
+        policy, baseline, better, tolerance, resample_policy, resample_baseline
+    )
+    return bootstrap_intervals([cells], rng, resamples=resamples, level=level)[0]
+
+
+def win_tie_loss(
+    policy: ArrayLike, baseline: ArrayLike, better: Better = "lower", tolerance: float = 0.0
+) -> WinTieLoss:
+    """Windows won, tied and lost by the policy's average over runs against the baseline's.
+
+    A difference of at most `tolerance` (the metric's unit) is a tie.
+    """
+    first, second = _same_windows(policy, baseline)
+    gain = _gain(first.mean(axis=0) - second.mean(axis=0), better)
+    wins = int((gain > tolerance).sum())
+    losses = int((gain < -tolerance).sum())
+    return WinTieLoss(wins, gain.size - wins - losses, losses)
+
+
+def performance_profile(values: ArrayLike, taus: ArrayLike, better: Better = "lower") -> Array:
+    """The share of runs x windows at least as good as each threshold: (T,) taus -> (T,).
+
+    "lower" counts values <= tau, "higher" counts values >= tau. Over ratios to the best this is
+    the profile of Dolan and Moré 2002; over scores the one of Agarwal et al. 2021.
+    """
+    flat = np.sort(table(values), axis=None)
+    thresholds = np.asarray(taus, dtype=np.float64)
+    if better == "lower":
+        counts = np.searchsorted(flat, thresholds, side="right")
+    else:
+        counts = flat.size - np.searchsorted(flat, thresholds, side="left")
+    return np.asarray(counts / flat.size)
+
+
+def mean_cells(values: ArrayLike, resample_runs: bool = False) -> Array:
+    """One table as cells (A, 1, W) for `bootstrap_intervals`."""
+    return _cells(table(values)[:, None, :], resample_runs)
+
+
+def difference_cells(
+    policy: ArrayLike,
+    baseline: ArrayLike,
+    resample_policy: bool = False,
+    resample_baseline: bool = False,
+) -> Array:
+    """Differences policy - baseline of all pairs of runs as cells (A, B, W)."""
+    first, second = _same_windows(policy, baseline)
+    return _cells(first[:, None, :], resample_policy) - _cells(
+        second[None, :, :], resample_b=resample_baseline
+    )
+
+
+def improvement_cells(
+    policy: ArrayLike,
+    baseline: ArrayLike,
+    better: Better = "lower",
+    tolerance: float = 0.0,
+    resample_policy: bool = False,
+    resample_baseline: bool = False,
+) -> Array:
+    """1 for a win, 1/2 for a tie, 0 for a loss of all pairs of runs, as cells (A, B, W)."""
+    first, second = _same_windows(policy, baseline)
+    gain = _gain(first[:, None, :] - second[None, :, :], better)
+    won = np.where(gain > tolerance, 1.0, np.where(gain < -tolerance, 0.0, 0.5))
+    return _cells(won, resample_policy, resample_baseline)
+
+
+def bootstrap_intervals(
+    tables: Sequence[Array],
+    rng: np.random.Generator,
+    *,
+    resamples: int = RESAMPLES,
+    level: float = LEVEL,
+) -> list[Interval]:
+    """Percentile intervals of the means of many tables of cells, all from the same windows drawn.
+
+    tables   K arrays (A, B, W): W is common; an axis A or B longer than 1 is resampled as well
+
+    A replicate is the mean weighted by how often each window, and each run, was drawn; windows of
+    all tables are drawn once, so that the cost per table is one matrix product. Memory stays below
+    some tens of MB whatever the number of tables, runs and windows.
+    """
+    if not tables:
+        return []
+    windows = tables[0].shape[-1]
+    estimates = [float(cells.mean()) for cells in tables]
+    if windows < 2:
+        return [Interval(value, np.nan, np.nan) for value in estimates]
+    stacked = np.concatenate([cells.reshape(-1, windows) for cells in tables]).T  # (W, sum of A*B)
+    replicates = np.empty((resamples, len(tables)))
+    block = max(1, _BLOCK // max(stacked.shape))
+    for start in range(0, resamples, block):
+        size = min(block, resamples - start)
+        sums = _draw_counts(windows, size, rng) @ stacked / windows  # (size, sum of A*B)
+        column = 0
+        for k, cells in enumerate(tables):
+            first, second, _ = cells.shape
+            part = sums[:, column : column + first * second].reshape(size, first, second)
+            column += first * second
+            if first > 1:
+                weights = _draw_counts(first, size, rng) / first
+                part = np.einsum("ra,rab->rb", weights, part)[:, None, :]
+            if second > 1:
+                weights = _draw_counts(second, size, rng) / second
+                part = np.einsum("rb,rb->r", weights, part[:, 0, :])[:, None, None]
+            replicates[start : start + size, k] = part[:, 0, 0]
+    low, high = np.quantile(replicates, _tails(level), axis=0)
+    return [Interval(v, float(a), float(b)) for v, a, b in zip(estimates, low, high, strict=True)]
+
+
+def _draw_counts(count: int, size: int, rng: np.random.Generator) -> Array:
+    """How often each of `count` things is drawn with replacement: (size, count)."""
+    drawn = rng.integers(count, size=(size, count))
+    drawn += np.arange(size)[:, None] * count
+    counts = np.bincount(drawn.ravel(), minlength=size * count)
+    return counts.reshape(size, count).astype(np.float64)
+
+
+def _cells(cells: Array, resample_a: bool = False, resample_b: bool = False) -> Array:
+    """(A, B, W) with every axis of runs that is not resampled averaged to length 1."""
+    cells = cells if resample_a else np.asarray(cells.mean(axis=0, keepdims=True))
+    return cells if resample_b else np.asarray(cells.mean(axis=1, keepdims=True))
+
+
+def _gain(difference: Array, better: Better) -> Array:
+    return -difference if better == "lower" else difference
+
+
+def _same_windows(policy: ArrayLike, baseline: ArrayLike) -> tuple[Array, Array]:
+    first, second = table(policy), table(baseline)
+    if first.shape[1] != second.shape[1]:
+        raise ValueError(
+            f"paired tables need the same windows, got {first.shape[1]} and {second.shape[1]}"
+        )
+    return first, second
+
+
+def _tails(level: float) -> list[float]:
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"a confidence level lies between 0 and 1, got {level}")
+    return [(1.0 - level) / 2.0, (1.0 + level) / 2.0]

@@ -1,0 +1,52 @@
+"""The raw trace formats that can be read, by name; to add one, write its file and a line here."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from pipeline.traces import alibaba2017
+from pipeline.workload import Workload
+
+
+@dataclass(frozen=True)
+class TraceFormat:
+    """A raw format: what it is, where it comes from, on which terms, and its reader.
+
+    `path` says what the reader's PATH is. `read` gives the workload and the bad rows
+    (columns file, line, reason, text), and raises TraceError where PATH is not of this format.
+    """
+
+    name: str
+    description: str
+    path: str
+    source: str
+    terms: str
+    citation: str
+    read: Callable[[Path], tuple[Workload, pl.DataFrame]]
+
+
+FORMATS: Final[dict[str, TraceFormat]] = {
+    "alibaba2017": TraceFormat(
+        name="alibaba2017",
+        description="Alibaba cluster-trace-v2017: batch jobs of 12 hours on 1,313 machines",
+        path=(
+            "jobs.csv (the workload of the DeepJS paper), batch_task.csv (the original table), or "
+            "a folder with one of them; batch_instance.csv and server_event.csv beside it are "
+            "used; .csv.gz is read too"
+        ),
+        source=(
+            "the Alibaba Cluster Trace Program, github.com/alibaba/clusterdata, "
+            "folder cluster-trace-v2017; jobs.csv was derived from it by the DeepJS authors"
+        ),
+        terms='research use; acknowledge the "Alibaba Cluster Trace Program"',
+        citation=(
+            "Alibaba Cluster Trace Program, cluster-trace-v2017; for jobs.csv also Li & Hu, "
+            "DeepJS: Job Scheduling Based on Deep Reinforcement Learning in Cloud Data Center, "
+            "ICBDC 2019"
+        ),
+        read=alibaba2017.read,
+    ),
+}

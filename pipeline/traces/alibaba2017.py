@@ -1,0 +1,229 @@
+"""Reader of Alibaba cluster-trace-v2017, from the original tables or the DeepJS jobs.csv.
+
+PATH is a file (jobs.csv or batch_task) or a folder with one; of both, jobs.csv is read. Tables are
+told apart by their content, not by their names. Beside the tasks may lie batch_instance (durations
+of the instances; batch_task only) and server_event (the machines). All may be gzip-compressed.
+
+Memory is bounded by the number of tasks, never by the size of the files: batch_instance, the large
+one, is aggregated as it streams by.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Literal
+
+import polars as pl
+
+from pipeline.errors import TraceError
+from pipeline.traces.alibaba2017_tables import (
+    BATCH_INSTANCE_WIDTH,
+    EVENTS,
+    INSTANCE_STATUSES,
+    SERVER_EVENT_WIDTH,
+    machines_of,
+    mean_durations,
+    sift_batch_instance,
+    sift_server_event,
+)
+from pipeline.traces.alibaba2017_tasks import (
+    BATCH_TASK_COLUMNS,
+    JOBS_COLUMNS,
+    STATUSES,
+    sift_batch_task,
+    sift_jobs,
+)
+from pipeline.traces.files import find_table, folder_without, head_lines, source_file
+from pipeline.traces.ordering import distinct_tasks, in_order
+from pipeline.traces.rows import QUARANTINE_LIMIT, Sifted
+from pipeline.workload import Provenance, Workload
+
+FORMAT: Final = "alibaba2017"
+_EXPECTED: Final = (
+    "a jobs.csv (header with submit_time, duration, cpu, memory, job_id, task_id, instances_num) "
+    "or a batch_task table (8 columns, the 6th a status such as Terminated)"
+)
+_SAMPLE: Final = 200  # lines that vote on what a table is
+
+Table = Literal["jobs", "batch_task", "batch_instance", "server_event"]
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """What a file turned out to be; `header` is empty where it has none."""
+
+    table: Table
+    header: tuple[str, ...] = ()
+    header_line: int | None = None
+
+
+def read(path: Path) -> tuple[Workload, pl.DataFrame]:
+    """Return the workload of a trace file or folder, and its bad rows (file, line, reason, text).
+
+    `left_out` counts the rows of the task table that are no task of the workload, by reason; the
+    key "quarantined" counts the bad ones. Raises TraceError where the path is not such a trace.
+    """
+    tasks_path = _task_table(path)
+    layout = _layout(tasks_path)
+    if layout.table not in {"jobs", "batch_task"}:
+        raise TraceError(
+            f"{tasks_path}: is a {layout.table} table, which has no tasks; expected {_EXPECTED}"
+        )
+    files = [tasks_path]
+    sifted: dict[str, Sifted] = {}
+    means = None
+    if layout.table == "batch_task" and (beside := _beside(tasks_path, "batch_instance")):
+        files.append(beside)
+        attempts = sift_batch_instance(beside, _layout(beside, "batch_instance").header_line)
+        sifted["batch_instance"] = attempts
+        means = mean_durations(beside, attempts)
+    tasks = (
+        sift_jobs(tasks_path, layout.header, layout.header_line or 1)
+        if layout.table == "jobs"
+        else sift_batch_task(tasks_path, layout.header_line, means)
+    )
+    machines = None
+    if beside := _beside(tasks_path, "server_event"):
+        files.append(beside)
+        added = sift_server_event(beside, _layout(beside, "server_event").header_line)
+        sifted["server_event"] = added
+        machines = machines_of(beside, added)
+
+    distinct, repetitions, repeated = distinct_tasks(tasks_path, tasks.rows)
+    if distinct.is_empty():
+        why = ", ".join(f"{reason}: {count:,}" for reason, count in tasks.left_out.items())
+        raise TraceError(
+            f"{tasks_path}: none of its {tasks.read:,} rows is a usable task ({why}; bad: "
+            f"{tasks.quarantined:,}); expected Terminated tasks with cpu and memory"
+        )
+    tasks = replace(
+        tasks,
+        quarantined=tasks.quarantined + repetitions,
+        quarantine=pl.concat([tasks.quarantine, repeated]).sort("line").head(QUARANTINE_LIMIT),
+    )
+    table = in_order(distinct)
+    provenance = Provenance(
+        format=FORMAT,
+        files=tuple(source_file(file) for file in files),
+        counts=_counts(table, tasks, sifted, machines),
+        left_out=_left_out(tasks),
+        notes=_notes(layout.table, {layout.table: tasks, **sifted}),
+    )
+    quarantine = pl.concat([tasks.quarantine, *(part.quarantine for part in sifted.values())])
+    return Workload(tasks=table, provenance=provenance, machines=machines), quarantine
+
+
+def _task_table(path: Path) -> Path:
+    if not path.is_dir():
+        return path
+    for name in ("jobs", "batch_task"):
+        if found := find_table(path, name):
+            return found
+    raise folder_without(path, ("jobs.csv", "batch_task.csv"), _EXPECTED)
+
+
+def _beside(path: Path, name: str) -> Path | None:
+    found = find_table(path.parent, name)
+    return None if found == path else found
+
+
+def _layout(path: Path, expected_table: Table | None = None) -> _Layout:
+    """Tell what a file is from its first lines; TraceError where that is nothing known."""
+    expected = f"a {expected_table} table" if expected_table else _EXPECTED
+    lines = [
+        (number, [field.strip(' \t"') for field in line.split(",")])
+        for number, line in enumerate(head_lines(path, expected)[:_SAMPLE], start=1)
+        if line.strip()
+    ]
+    first_line, first = lines[0]
+    if len(set(first) & set(JOBS_COLUMNS)) > len(JOBS_COLUMNS) // 2:
+        layout = _Layout("jobs", tuple(first), first_line)
+    else:
+        votes = Counter(table for _, fields in lines if (table := _table_of(fields)))
+        if not votes:
+            raise TraceError(_not_known(path, first_line, first, expected))
+        header = not any(_is_number(field) for field in first)
+        layout = _Layout(votes.most_common(1)[0][0], header_line=first_line if header else None)
+    if expected_table and layout.table != expected_table:
+        raise TraceError(
+            f"{path}: is a {layout.table} table, expected {expected}; rename it or move it away"
+        )
+    return layout
+
+
+def _table_of(fields: Sequence[str]) -> Table | None:
+    """Which table a row without header belongs to, judged by its width and its words."""
+    width = len(fields)
+    if width == len(BATCH_TASK_COLUMNS) and fields[5] in STATUSES:
+        return "batch_task"
+    if width == BATCH_INSTANCE_WIDTH and fields[5] in INSTANCE_STATUSES:
+        return "batch_instance"
+    if width == SERVER_EVENT_WIDTH and fields[2] in EVENTS:
+        return "server_event"
+    return None
+
+
+def _not_known(path: Path, line: int, fields: Sequence[str], expected: str) -> str:
+    shown = ", ".join(repr(field[:20]) for field in fields[:4]) + (", ..." if fields[4:] else "")
+    hint = ""
+    if len(fields) == 9 and ("task_name" in fields or fields[4] in STATUSES):
+        hint = "; this looks like batch_task of cluster-trace-v2018, which is another format"
+    width = f"{len(fields)} column{'s' if len(fields) != 1 else ''}"
+    return f"{path}: line {line} has {width} ({shown}), expected {expected}{hint}"
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
+def _counts(
+    table: pl.DataFrame,
+    tasks: Sifted,
+    others: dict[str, Sifted],
+    machines: pl.DataFrame | None,
+) -> dict[str, int]:
+    counts = {
+        "rows_read": tasks.read,
+        "tasks": table.height,
+        "jobs": table["job"].n_unique(),
+        "instances": int(table["instances"].sum()),
+    }
+    if machines is not None:
+        counts["machines"] = machines.height
+    for name, part in others.items():
+        counts[f"{name}_rows_read"] = part.read
+        counts[f"{name}_rows_quarantined"] = part.quarantined
+        for reason, count in part.left_out.items():
+            counts[f"{name}_rows_left_out: {reason}"] = count
+    return counts
+
+
+def _left_out(tasks: Sifted) -> dict[str, int]:
+    bad = {"quarantined": tasks.quarantined} if tasks.quarantined else {}
+    return {**tasks.left_out, **bad}
+
+
+def _notes(table: Table, parts: dict[str, Sifted]) -> tuple[str, ...]:
+    notes = [
+        "a job's submit_s is that of its last row; equal times keep the order of the file",
+    ]
+    if table == "batch_task":
+        notes.append(
+            "durations are means over a task's Terminated instances"
+            " where batch_instance has them, else modify - create"
+            if "batch_instance" in parts
+            else "durations are modify - create: there was no batch_instance table"
+        )
+    if "server_event" in parts:
+        notes.append("machines keep the capacities of their add event; errors change nothing")
+    notes += [
+        f"{name}: of {part.quarantined:,} bad rows the first {part.quarantine.height:,} were kept"
+        for name, part in parts.items()
+        if part.quarantined > part.quarantine.height
+    ]
+    return tuple(notes)

@@ -1,0 +1,73 @@
+"""What can be wrong with one field of a row, as polars expressions.
+
+Each gives the reason in words ("memory is 'abc', expected a number") where the field is at fault,
+and null where it is sound; `pl.coalesce` of several keeps the first.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import polars as pl
+
+_VALUE_LIMIT: Final = 40  # characters kept of a bad value
+_LARGEST_COUNT: Final = 2**53  # whole numbers beyond are not exact in float64
+
+
+def number(name: str) -> pl.Expr:
+    """Return a field as float64; null where it is not a number."""
+    return pl.col(name).cast(pl.Float64, strict=False)
+
+
+def number_fault(name: str, *, optional: bool = False) -> pl.Expr:
+    """Why a field is not a finite number, else null; an `optional` one may be empty."""
+    value = number(name)
+    fault = pl.when(value.is_null() | ~value.is_finite()).then(
+        pl.format("{} is '{}', expected a number", pl.lit(name), _short(name))
+    )
+    missing = None if optional else f"{name} is missing, expected a number"
+    return pl.when(pl.col(name).is_null()).then(pl.lit(missing)).otherwise(fault)
+
+
+def limit_fault(name: str, *, at_least: float | None = None, above: float | None = None) -> pl.Expr:
+    """Why a number is too small, else null (also where it is no number at all)."""
+    value = number(name)
+    if above is not None:
+        broken, expected = value <= above, f"more than {above:g}"
+    else:
+        broken, expected = value < at_least, f"at least {at_least:g}"
+    return pl.when(broken).then(
+        pl.format("{} is {}, expected {}", pl.lit(name), _short(name), pl.lit(expected))
+    )
+
+
+def count_fault(name: str) -> pl.Expr:
+    """Why a field is not a whole number of at least 1, else null."""
+    value = number(name)
+    whole = (value >= 1) & (value <= _LARGEST_COUNT) & (value == value.floor())
+    return pl.coalesce(
+        number_fault(name),
+        pl.when(~whole).then(
+            pl.format("{} is {}, expected a whole number of at least 1", pl.lit(name), _short(name))
+        ),
+    )
+
+
+def name_fault(name: str) -> pl.Expr:
+    """Why a field is no name, else null: it is empty."""
+    return pl.when(pl.col(name).is_null()).then(pl.lit(f"{name} is missing"))
+
+
+def choice_fault(name: str, options: Sequence[str]) -> pl.Expr:
+    """Why a field is none of `options`, else null."""
+    return pl.when(~pl.col(name).is_in(list(options)).fill_null(value=False)).then(
+        pl.format(
+            "{} is '{}', expected {}",
+            pl.lit(name),
+            _short(name).fill_null(""),
+            pl.lit(", ".join(options)),
+        )
+    )
+
+
+def _short(name: str) -> pl.Expr:
+    return pl.col(name).str.slice(0, _VALUE_LIMIT)

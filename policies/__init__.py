@@ -1,0 +1,1 @@
+"""Decision makers: heuristics, behaviour mixtures, agents that learn offline."""
