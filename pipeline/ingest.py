@@ -50,14 +50,14 @@ _COLUMNS: Final[Mapping[str, Mapping[str, pl.DataType]]] = {
     _QUARANTINE: QUARANTINE_COLUMNS,
 }
 _COMPRESSION_LEVEL: Final = 3
-_STEPS: Final = 3
+_STEPS: Final = 2
 
 Progress = Callable[[int, int, str], None]  # steps done, steps in all, what is done now
 
 
 @dataclass(frozen=True)
 class IngestResult:
-    """What an ingestion wrote: the folder, its workload and how many rows are in quarantine."""
+    """What an ingestion wrote: the folder, its workload and the rows kept in quarantine."""
 
     folder: Path
     workload: Workload

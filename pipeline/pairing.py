@@ -70,6 +70,7 @@ class Setting:
     """One scenario of one recipe and split: what was said about it, and its scores."""
 
     label: str
+    key: tuple[str, ...]  # scenario, recipe, its digest, split
     evaluations: tuple[Evaluation, ...]
     scores: pl.DataFrame
 
@@ -170,12 +171,14 @@ def read_settings(folders: Sequence[Path]) -> list[Setting]:
             parts.setdefault(key, []).append((evaluation, part))
     labels = _labels(list(parts))
     return [
-        _merge(label, [e for e, _ in group], [s for _, s in group])
-        for label, group in zip(labels, parts.values(), strict=True)
+        Setting(label, key, tuple(e for e, _ in group), _merge(group))
+        for label, (key, group) in zip(labels, parts.items(), strict=True)
     ]
 
 
-def _merge(label: str, evaluations: list[Evaluation], frames: list[pl.DataFrame]) -> Setting:
+def _merge(group: list[tuple[Evaluation, pl.DataFrame]]) -> pl.DataFrame:
+    """The scores of all folders of a setting; DatasetError where the folders contradict."""
+    evaluations = [evaluation for evaluation, _ in group]
     first = evaluations[0]
     described: dict[str, tuple[PolicyEntry, Path]] = {}
     for evaluation in evaluations:
@@ -192,7 +195,7 @@ def _merge(label: str, evaluations: list[Evaluation], frames: list[pl.DataFrame]
                     f"{folder}; rename one of them"
                 )
     _check_groups(first.folder, [entry for entry, _ in described.values()])
-    scores = pl.concat(frames).unique(maintain_order=True)
+    scores = pl.concat([part for _, part in group]).unique(maintain_order=True)
     twice = scores.filter(pl.struct(KEY).is_duplicated())
     if not twice.is_empty():
         folders = ", ".join(str(evaluation.folder) for evaluation in evaluations)
@@ -205,7 +208,7 @@ def _merge(label: str, evaluations: list[Evaluation], frames: list[pl.DataFrame]
             f"{first.folder / 'scores.parquet'}: no scores for the headline metric "
             f"{first.headline!r}"
         )
-    return Setting(label, tuple(evaluations), scores)
+    return scores
 
 
 def _check_policies(evaluation: Evaluation, scores: pl.DataFrame) -> None:

@@ -146,20 +146,14 @@ def fill_probabilities(scores, feasible, temperature, epsilon, probabilities):  
 
 
 @njit(
-    types.int64(FLOATS, MASK, types.float64, types.float64, GENERATOR, FLOATS),
+    types.int64(FLOATS, MASK, types.float64, types.float64, types.float64, FLOATS),
     **_COMPILE,
 )
-def draw_choice(scores, feasible, temperature, epsilon, rng, probabilities):  # type: ignore[no-untyped-def]
-    """Choose a row as `choose` says, -1 where nothing is feasible; overwrites `probabilities`.
+def choose_with(scores, feasible, temperature, epsilon, u, probabilities):  # type: ignore[no-untyped-def]
+    """The choice that a uniform number `u` in [0, 1) makes; -1 where nothing is feasible.
 
-    One uniform number is drawn per decision of a stochastic policy and none otherwise, so the
-    choices do not depend on whether the episode is recorded.
+    Overwrites `probabilities`.
     """
-    if epsilon <= 0.0 and temperature <= 0.0:
-        return best_feasible(scores, feasible)
-    u = rng.random()
-    if temperature <= 0.0 and u >= epsilon:
-        return best_feasible(scores, feasible)
     if u < epsilon:
         n_feasible = 0
         for i in range(len(scores)):
@@ -171,6 +165,8 @@ def draw_choice(scores, feasible, temperature, epsilon, rng, probabilities):  # 
                     return i
                 left -= 1
         return -1
+    if temperature <= 0.0:
+        return best_feasible(scores, feasible)
     if fill_probabilities(scores, feasible, temperature, 0.0, probabilities) == 0:
         return -1
     u = (u - epsilon) / (1.0 - epsilon)
@@ -182,6 +178,21 @@ def draw_choice(scores, feasible, temperature, epsilon, rng, probabilities):  # 
             if u < 0.0:
                 return i
     return last  # rounding: the probabilities sum to a hair less than 1
+
+
+@njit(
+    types.int64(FLOATS, MASK, types.float64, types.float64, GENERATOR, FLOATS),
+    **_COMPILE,
+)
+def draw_choice(scores, feasible, temperature, epsilon, rng, probabilities):  # type: ignore[no-untyped-def]
+    """Choose a row as `choose` says, -1 where nothing is feasible; overwrites `probabilities`.
+
+    One uniform number is drawn per decision of a stochastic policy and none otherwise, so the
+    choices do not depend on whether the episode is recorded.
+    """
+    if epsilon <= 0.0 and temperature <= 0.0:
+        return best_feasible(scores, feasible)
+    return choose_with(scores, feasible, temperature, epsilon, rng.random(), probabilities)
 
 
 def choose(

@@ -49,7 +49,7 @@ class TraceSource:
 
     format: str
     path: str = ""
-    settings: Mapping[str, float] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -71,17 +71,20 @@ def _dataset(path: Path) -> Markup:
     recipe = manifest.get("recipe")
     digest = manifest.get("digest") or manifest.get("recipe_digest") or _get(recipe, "digest")
     title = manifest.get("id") or manifest.get("name") or path.parent.name
-    rows = _total(manifest, "rows", "decisions", "steps")
+    rows = _total(manifest, "decisions", "rows", "steps")
     size = _total(manifest, "bytes", "size_bytes")
     episodes = _total(manifest, "episodes")
     pairs = [
-        ("rows", "" if rows is None else f"{rows:,}"),
+        ("decisions", "" if rows is None else f"{rows:,}"),
         ("episodes", "" if episodes is None else f"{episodes:,}"),
         ("size", "" if size is None else _size(size)),
         ("behaviours", ", ".join(_names(manifest.get("behaviours") or _get(recipe, "behaviours")))),
         ("recipe", str(_get(recipe, "id") or (recipe if _is_word(recipe) else ""))),
         ("recipe digest", element("code", digest) if isinstance(digest, str) else ""),
-        ("left out", _reasons(manifest.get("left_out"))),
+        (
+            "left out",
+            _reasons(manifest.get("left_out") or _get(manifest.get("provenance"), "left_out")),
+        ),
     ]
     return joined([element("h3", str(title)), definitions(pairs, "facts")])
 
@@ -107,7 +110,9 @@ def _curves(path: Path) -> dict[str, tuple[Array, Array]]:
     frame = frame.filter(pl.all_horizontal(pl.col("step", "value").is_finite())).drop_nulls()
     return {
         str(metric): _thinned(part["step"].to_numpy(), part["value"].to_numpy())
-        for (metric,), part in frame.sort("step").group_by("metric", maintain_order=True)
+        for (metric,), part in frame.sort("step", maintain_order=True).group_by(
+            "metric", maintain_order=True
+        )
     }
 
 
@@ -132,10 +137,13 @@ def _is_word(value: Any) -> bool:
 
 
 def _total(manifest: Mapping[str, Any], *keys: str) -> int | None:
-    """A count of the manifest, else its sum over parts; None where neither is there."""
+    """A count of the manifest, or the rows of a file it names, else a sum over parts, or None."""
     for key in keys:
-        if isinstance(manifest.get(key), int):
-            return int(manifest[key])
+        for place in (manifest, manifest.get("counts")):
+            found = _get(place, key)
+            found = _get(found, "rows") if isinstance(found, Mapping) else found
+            if isinstance(found, int):
+                return int(found)
     parts = manifest.get("parts")
     entries = parts if isinstance(parts, list) else []
     for key in keys:
@@ -146,11 +154,16 @@ def _total(manifest: Mapping[str, Any], *keys: str) -> int | None:
 
 
 def _names(value: Any) -> list[str]:
-    """Names out of a list of names, a list of objects with a name, or an object by name."""
+    """Names out of a list of names or of objects with a name or policy, or an object by name."""
     if isinstance(value, Mapping):
         return [str(key) for key in value]
-    entries = value if isinstance(value, list) else []
-    return [str(_get(e, "name") or _get(e, "policy") or e) for e in entries]
+    names = []
+    for entry in value if isinstance(value, list) else []:
+        name = str(_get(entry, "name") or _get(entry, "policy") or entry)
+        settings = ((key, _get(entry, key)) for key in ("epsilon", "temperature"))
+        details = [f"{k} {v:g}" for k, v in settings if isinstance(v, int | float) and v]
+        names.append(f"{name} ({', '.join(details)})" if details else name)
+    return names
 
 
 def _reasons(value: Any) -> str:

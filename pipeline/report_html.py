@@ -38,7 +38,6 @@ class Cell:
 
     content: str
     sort: float | None = None
-    class_: str | None = None
 
 
 @dataclass(frozen=True)
@@ -51,32 +50,29 @@ class Row:
 
 
 def table(
-    caption: str, head: Sequence[str], rows: Iterable[Row], *, sortable: bool = True
+    title: str, text: str, head: Sequence[str], rows: Iterable[Row], *, words: int = 1
 ) -> Markup:
     """A table in a box that scrolls sideways on narrow screens; column heads sort it.
 
-    The first column is text, the others are numbers and stand to the right.
+    The first `words` columns are text, the others are numbers and stand to the right.
     """
-    heads = joined(element("th", name, scope="col") for name in head)
+    heads = joined(
+        element("th", name, scope="col", class_="text" if i < words else None)
+        for i, name in enumerate(head)
+    )
     body = joined(
-        element("tr", joined(_cells(row)), class_=row.class_, data_pinned=row.pinned)
+        element("tr", joined(_cells(row, words)), class_=row.class_, data_pinned=row.pinned)
         for row in rows
     )
     inside = joined(
         [
-            element("caption", caption),
+            element("caption", element("span", element("strong", title), text)),
             element("thead", element("tr", heads)),
             element("tbody", body),
         ]
     )
-    return element(
-        "div",
-        element("table", inside, class_="sortable" if sortable else None),
-        class_="scroll",
-        role="region",
-        aria_label=str(caption) if not isinstance(caption, Markup) else None,
-        tabindex="0",
-    )
+    box = element("table", inside, class_="sortable")
+    return element("div", box, class_="scroll", role="region", aria_label=title, tabindex="0")
 
 
 def figure(svg: str, caption: str, *, wide: bool = False) -> Markup:
@@ -109,10 +105,11 @@ def section(identifier: str, title: str, *children: str, level: int = 2) -> Mark
     )
 
 
-def _cells(row: Row) -> Iterable[Markup]:
+def _cells(row: Row, words: int) -> Iterable[Markup]:
     for index, cell in enumerate(row.cells):
         sort = None if cell.sort is None else repr(cell.sort)
         if index == 0:
-            yield element("th", cell.content, scope="row", class_=cell.class_, data_sort=sort)
+            yield element("th", cell.content, scope="row", data_sort=sort)
         else:
-            yield element("td", cell.content, class_=cell.class_, data_sort=sort)
+            side = "text" if index < words else None
+            yield element("td", cell.content, class_=side, data_sort=sort)

@@ -11,7 +11,10 @@ def decimals_for(numbers: Iterable[float | None], digits: int = 4) -> int:
     largest = max((abs(n) for n in numbers if n is not None and math.isfinite(n)), default=0.0)
     if largest == 0.0:
         return 1
-    return min(8, max(0 if largest >= 1e5 else 1, digits - 1 - math.floor(math.log10(largest))))
+    exponent = math.floor(math.log10(largest))
+    if exponent in {-2, -3}:  # shares: four decimals are enough
+        exponent = -1
+    return min(8, max(0 if largest >= 1e5 else 1, digits - 1 - exponent))
 
 
 def decimals_telling(numbers: Iterable[float | None], decimals: int) -> int:

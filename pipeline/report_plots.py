@@ -91,7 +91,7 @@ def windows_plot(
     edges = np.arange(ordered.size + 1)
     gain = ordered < 0 if better == "lower" else ordered > 0
     with settings():
-        figure = new_figure(_WIDE, 2.9)
+        figure = new_figure(_WIDE, 3.0)
         axes = figure.add_subplot()
         style_axes(axes, grid="y")
         for part, color in ((gain, GOOD), (~gain, BAD)):
@@ -101,20 +101,8 @@ def windows_plot(
         middle = float(ordered.mean())
         axes.axhline(middle, color=INK, linewidth=1.0, linestyle=(0, (4, 2)))
         axes.margins(x=0.01, y=0.12)
-        above = 1.0 if better == "lower" else -1.0
-        style = {"fontsize": 8.5, "xycoords": ("axes fraction", "data")}
-        style |= {"textcoords": "offset points", "va": "center"}
-        axes.annotate(
-            f"{wins} windows better", (0.02, 0.0), xytext=(0, 9 * above), color=GOOD, **style
-        )
-        axes.annotate(
-            f"{losses} windows worse",
-            (0.98, 0.0),
-            xytext=(0, -9 * above),
-            color=BAD,
-            ha="right",
-            **style,
-        )
+        axes.set_title(f"{wins} windows better", loc="left", fontsize=9, color=GOOD)
+        axes.set_title(f"{losses} windows worse", loc="right", fontsize=9, color=BAD)
         axes.set_ylabel(axis)
         axes.set_xlabel(
             f"windows, sorted by {_short(policy)} - {_short(baseline)}; dashed: mean difference"
@@ -145,7 +133,7 @@ def profile_plot(ratios: Mapping[str, Array], better: Better, axis: str) -> str:
                 taus,
                 100.0 * performance_profile(table, taus, better),
                 color=LINES[i % len(LINES)],
-                linestyle=_DASHES[(i // len(LINES) + i) % len(_DASHES)],
+                linestyle=_DASHES[i % len(_DASHES)],
                 linewidth=1.6,
                 label=_short(name),
             )
@@ -165,7 +153,7 @@ def profile_plot(ratios: Mapping[str, Array], better: Better, axis: str) -> str:
 
 def curves_plot(curves: Mapping[str, Mapping[str, tuple[Array, Array]]], name: str) -> str:
     """Training curves: metric -> run -> (steps, values); one panel per metric, one line per run."""
-    columns = min(3, len(curves))
+    columns = 2 if len(curves) == 4 else min(3, len(curves))
     lines = -(-len(curves) // columns)
     colors = dict(zip(dict.fromkeys(r for runs in curves.values() for r in runs), cycle(LINES)))
     with settings():
@@ -199,8 +187,7 @@ def _forest(
         value, low, high = (row[column] for column in columns)
         color = STRONGEST if row["policy"] == strongest else _color(row["kind"])
         if value is None:  # the reference itself: a difference of nothing
-            axes.plot([0.0], [y], marker="|", color=color, markersize=9, markeredgewidth=1.6)
-            continue
+            value = 0.0
         if low is not None and high is not None:
             axes.plot([low, high], [y, y], color=color, linewidth=2.2, alpha=0.55)
         axes.plot(

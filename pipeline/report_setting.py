@@ -100,8 +100,8 @@ def _plots(summary: Summary, setting: Setting, finding: Finding) -> Iterator[Mar
         means_plot(rows, strongest, drawn),
         _caption(
             "Means.",
-            f"Bars are {level} intervals over windows. They overlap because windows differ more "
-            "than policies do; the paired differences are what compares policies.",
+            f"Bars are {level} intervals over windows. They are as wide as windows differ, and may "
+            "overlap where one policy is clearly better: the paired differences tell.",
         ),
     )
     if strongest is not None:

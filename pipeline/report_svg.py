@@ -21,7 +21,7 @@ BOUND: Final = "#0a0b7c"
 GOOD: Final = "#0a0b8c"
 BAD: Final = "#0a0b9c"
 PAPER: Final = "#0a0bac"
-LINES: Final = ("#0a1b0c", "#0a1b1c", "#0a1b2c", "#0a1b3c", "#0a1b4c", "#0a1b5c")
+LINES: Final = tuple(f"#0a1b{i}c" for i in range(8))
 
 _VARIABLES: Final = {
     INK: "--ink",
@@ -68,7 +68,7 @@ def style_axes(axes: Any, *, grid: str = "x") -> None:
     axes.patch.set_alpha(0.0)
     axes.set_axisbelow(True)
     axes.grid(visible=True, axis=grid, color=GRID, linewidth=0.6)
-    axes.tick_params(colors=MUTED, labelcolor=MUTED, length=0, labelsize=8)
+    axes.tick_params(colors=MUTED, labelcolor=MUTED, length=0, labelsize=8, pad=5)
     axes.xaxis.label.set_color(MUTED)
     axes.yaxis.label.set_color(MUTED)
 

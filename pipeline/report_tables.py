@@ -33,16 +33,17 @@ def rows_of(summary: Summary, setting: Setting, metric: str) -> list[dict[str, A
         (pl.col("scenario") == setting.label) & (pl.col("metric") == metric)
     )
     strongest = summary.strongest[setting.label]
-    against = rows.filter(pl.col("reference") == strongest)
-    if strongest is None or against.is_empty():
-        return rows.unique("policy", keep="first", maintain_order=True).to_dicts()
-    return against.to_dicts()
+    if strongest is not None:
+        against = rows.filter(pl.col("reference") == strongest)
+        if not against.is_empty():
+            return against.to_dicts()
+    return rows.unique("policy", keep="first", maintain_order=True).to_dicts()
 
 
 def shortfalls(summary: Summary, setting: Setting) -> dict[str, dict[str, float]]:
     """Work that a mean does not show: metric -> policy -> total over windows."""
     found = {}
-    for metric in setting.metrics:
+    for metric in summary.metrics(setting):
         if metric.name.startswith(_SHORTFALLS) and metric.name != setting.first.headline:
             pairing = summary.pairings[setting.label, metric.name]
             totals = {p.name: float(p.window_means.sum()) for p in pairing.policies}
@@ -62,7 +63,7 @@ def main_table(summary: Summary, setting: Setting) -> Markup:
     bounded = rows[0]["bound"] is not None
     level = f"{summary.level * 100:g} %"
     unit = with_unit("", metric.unit).strip()
-    head = ["policy", f"mean{f' [{unit}]' if unit else ''}, {level} interval", "IQM", "median"]
+    head = ["policy", f"mean{f' [{unit}]' if unit else ''}, {level} interval", "IQM"]
     head += ["ratio to bound"] if bounded else []
     if strongest is not None:
         head += [f"difference to {strongest}", "wins / ties / losses", "chance of improvement"]
@@ -70,7 +71,7 @@ def main_table(summary: Summary, setting: Setting) -> Markup:
     body = []
     for row in rows:
         cells = [_policy(row, strongest), _estimate(row, ("mean", "low", "high"), decimals)]
-        cells += [_number(row["iqm"], decimals), _number(row["median"], decimals)]
+        cells.append(_number(row["iqm"], decimals))
         cells += [_number(row["bound_ratio"], 3)] if bounded else []
         if strongest is not None:
             cells += [_difference(row, decimals), _record(row)]
@@ -82,18 +83,16 @@ def main_table(summary: Summary, setting: Setting) -> Markup:
         body.append(Row(cells, "strongest" if row["policy"] == strongest else None))
     if bounded and bound is not None:
         kind = f"{setting.first.bound_kind} bound"
-        name = joined([bound, element("span", kind, class_="badge")])
-        cells = [Cell(name), _number(rows[0]["bound"], decimals), Cell(""), Cell("")]
-        cells.append(_number(1.0, 3))
-        body.append(Row([*cells, *(Cell("") for _ in head[5:])], "bound", pinned=True))
+        name = joined([bound, " ", element("span", kind, class_="badge")])
+        cells = [Cell(name), _number(rows[0]["bound"], decimals), Cell(""), _number(1.0, 3)]
+        body.append(Row([*cells, *(Cell("") for _ in head[4:])], "bound", pinned=True))
     better = "" if metric.better == "neither" else f", {metric.better} is better"
     text = f" on {count_of(len(headline.windows), 'window')}."
     if metric.description:
         text += f" {metric.description[0].upper()}{metric.description[1:].rstrip('.')}."
     if strongest is not None:
         text += " A difference is coloured where its interval excludes zero."
-    caption = joined([element("strong", f"{metric.name}{better}"), text])
-    return table(caption, head, body)
+    return table(f"{metric.name}{better}", text, head, body)
 
 
 def references_table(summary: Summary, setting: Setting) -> Markup:
@@ -121,20 +120,16 @@ def references_table(summary: Summary, setting: Setting) -> Markup:
             cells.append(Cell(joined([difference.content, counts]), difference.sort))
         body.append(Row(cells))
     unit = with_unit("", metric.unit).strip()
-    caption = joined(
-        [
-            element(
-                "strong", f"Policy minus reference, {metric.name}{f' [{unit}]' if unit else ''}"
-            ),
-            f", {summary.level * 100:g} % interval, and windows won / tied / lost.",
-        ]
-    )
-    return table(caption, ["policy", *(f"against {name}" for name in references)], body)
+    title = f"Policy minus reference, {metric.name}{f' [{unit}]' if unit else ''}"
+    text = f", {summary.level * 100:g} % interval, and windows won / tied / lost."
+    return table(title, text, ["policy", *(f"against {name}" for name in references)], body)
 
 
 def metrics_table(summary: Summary, setting: Setting) -> Markup | None:
     """Means of all other metrics, policies in the headline's order; None where there are none."""
-    others = [metric for metric in setting.metrics if metric.name != setting.first.headline]
+    others = [
+        metric for metric in summary.metrics(setting) if metric.name != setting.first.headline
+    ]
     if not others:
         return None
     order = rows_of(summary, setting, setting.first.headline)
@@ -154,13 +149,8 @@ def metrics_table(summary: Summary, setting: Setting) -> Markup | None:
         unit = with_unit("", metric.unit).strip()
         better = {"lower": ", lower is better", "higher": ", higher is better", "neither": ""}
         head.append(f"{metric.name}{f' [{unit}]' if unit else ''}{better[metric.better]}")
-    caption = joined(
-        [
-            element("strong", "All other metrics"),
-            f", means with {summary.level * 100:g} % intervals, in the order of the table above.",
-        ]
-    )
-    return table(caption, ["policy", *head], body)
+    text = f", means with {summary.level * 100:g} % intervals, in the order of the main table."
+    return table("All other metrics", text, ["policy", *head], body)
 
 
 def seeds_table(summary: Summary, setting: Setting) -> Markup | None:
@@ -181,13 +171,8 @@ def seeds_table(summary: Summary, setting: Setting) -> Markup | None:
         cells += [_number(row["iqm"], decimals), _number(row["median"], decimals)]
         cells += [_difference(row, decimals), _record(row)] if strongest else []
         body.append(Row(cells))
-    caption = joined(
-        [
-            element("strong", "Seeds one by one"),
-            ": what the pooled rows above are made of. Training seeds are named after their run.",
-        ]
-    )
-    return table(caption, head, body)
+    text = ": what the pooled rows are made of. Training seeds are named after their run."
+    return table("Seeds one by one", text, head, body, words=2)
 
 
 def policies_table(setting: Setting) -> Markup:
@@ -196,16 +181,16 @@ def policies_table(setting: Setting) -> Markup:
         Row(
             [
                 Cell(entry.name),
-                Cell(entry.kind, class_="text"),
-                Cell(entry.group if entry.group != entry.name else "", class_="text"),
-                Cell(entry.checkpoint or "", class_="text"),
-                Cell(element("code", entry.digest[:16]) if entry.digest else "", class_="text"),
+                Cell(entry.kind),
+                Cell(entry.group if entry.group != entry.name else ""),
+                Cell(entry.checkpoint or ""),
+                Cell(element("code", entry.digest[:16]) if entry.digest else ""),
             ]
         )
         for entry in setting.entries.values()
     ]
-    caption = joined([element("strong", "Policies"), f" of {setting.label}."])
-    return table(caption, ["policy", "kind", "pooled as", "checkpoint", "digest"], body)
+    head = ["policy", "kind", "pooled as", "checkpoint", "digest"]
+    return table("Policies", f" of {setting.label}.", head, body, words=len(head))
 
 
 def _policy(row: Mapping[str, Any], strongest: str | None) -> Cell:
@@ -214,7 +199,7 @@ def _policy(row: Mapping[str, Any], strongest: str | None) -> Cell:
         badges.append(element("span", row["kind"], class_=f"badge {row['kind']}"))
     if row["policy"] == strongest:
         badges.append(element("span", "strongest simple", class_="badge strongest"))
-    return Cell(joined([row["policy"], *badges]))
+    return Cell(joined([row["policy"], *(part for badge in badges for part in (" ", badge))]))
 
 
 def _number(number: float | None, decimals: int) -> Cell:
@@ -223,7 +208,9 @@ def _number(number: float | None, decimals: int) -> Cell:
 
 def _estimate(row: Mapping[str, Any], columns: Sequence[str], decimals: int) -> Cell:
     value, low, high = (row[column] for column in columns)
-    small = element("small", write_interval(low, high, decimals)) if low is not None else ""
+    if low is None or low == high == value:
+        return _number(value, 0 if value == int(value) else decimals)
+    small = element("small", write_interval(low, high, decimals))
     return Cell(joined([write_number(value, decimals), small]), value)
 
 

@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from pipeline.errors import unknown_name
+from pipeline.errors import DatasetError, unknown_name
+from pipeline.evaluation_folder import Metric
 from pipeline.pairing import Pairing, Setting, read_settings
+from pipeline.report_numbers import count_of
 from pipeline.statistics import LEVEL, RESAMPLES, Array
 from pipeline.storage import make_folder, write_atomically, write_text
 from pipeline.summary_rows import SEEDS_SCHEMA, TABLE_SCHEMA, Rows, best_first
@@ -53,6 +55,10 @@ class Summary:
     def headline(self, setting: Setting) -> Pairing:
         """All policies of a setting on its headline metric."""
         return self.pairings[setting.label, setting.first.headline]
+
+    def metrics(self, setting: Setting) -> list[Metric]:
+        """The metrics of a setting that could be compared; the headline comes first."""
+        return [m for m in setting.metrics if (setting.label, m.name) in self.pairings]
 
 
 def summarise(
@@ -90,11 +96,17 @@ def summarise(
         left_out[label] = tuple(_left_out(setting, headline, bounds[label]))
         for metric in setting.metrics:
             main = metric.name == setting.first.headline
-            pairing = pairings[label, metric.name] = headline if main else setting.pair(metric.name)
+            try:
+                pairing = headline if main else setting.pair(metric.name)
+            except DatasetError:  # of a side metric: no reason to refuse the comparison
+                note = f"No window has a value of {metric.name} for every policy: it is not shown."
+                left_out[label] += (note,)
+                continue
+            pairings[label, metric.name] = pairing
             rows = Rows(label, setting.first.recipe, pairing)
             rows.compare(chosen[label], strongest[label], bounds[label] if main else None)
-            # A generator per table: one metric or scenario more changes no other number.
-            stream = zlib.crc32(f"{label}\n{metric.name}".encode())
+            # A generator per table: one metric or folder more changes no other number.
+            stream = zlib.crc32("\n".join([*setting.key, metric.name]).encode())
             rows.fill(np.random.default_rng([seed, stream]), resamples, level)
             table += rows.table
             seeds += rows.seeds
@@ -175,8 +187,8 @@ def _left_out(setting: Setting, headline: Pairing, bound: Array | None) -> list[
         total = len(headline.windows) + len(headline.left_out)
         who = ", ".join(f"{name} lacks {count}" for name, count in headline.incomplete)
         found.append(
-            f"{len(headline.left_out)} of {total} windows are left out, because not every policy "
-            f"was run on them with all of its seeds ({who})."
+            f"Left out: {len(headline.left_out)} of {total} windows, because not every policy was "
+            f"run on them with all of its seeds ({who})."
         )
     scored = set(setting.scores.filter(pl.col("metric") == headline.metric.name)["policy"])
     found += [
@@ -194,8 +206,8 @@ def _left_out(setting: Setting, headline: Pairing, bound: Array | None) -> list[
         found += _beyond(headline, bound, evaluation.bound_kind == "lower")
     if len(headline.windows) < 20:
         found.append(
-            f"{len(headline.windows)} windows are few: bootstrap intervals from fewer than about "
-            "20 are narrower than they should be."
+            f"The number of windows is small ({len(headline.windows)}): bootstrap intervals from "
+            "fewer than about 20 are narrower than they should be."
         )
     return found
 
@@ -210,7 +222,7 @@ def _beyond(headline: Pairing, bound: Array, lower: bool) -> list[str]:
         if count:
             side = "below the lower" if lower else "above the upper"
             found.append(
-                f"{policy.name} is {side} bound on {count} windows: the bound or the outcome is "
-                "wrong there."
+                f"{policy.name} is {side} bound on {count_of(count, 'window')}: the bound or the "
+                "outcome is wrong there."
             )
     return found

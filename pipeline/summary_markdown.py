@@ -34,7 +34,7 @@ def render_markdown(summary: Summary) -> str:
         lines += [f"## {_plain(setting.label)}", ""]
         lines += [f"Recipe {_plain(evaluation.recipe) or 'unnamed'}{split}.", ""]
         lines += [_plain(state_finding(summary, setting).sentence), ""]
-        for metric in setting.metrics:
+        for metric in summary.metrics(setting):
             table = summary.table.filter(
                 (pl.col("scenario") == setting.label) & (pl.col("metric") == metric.name)
             )

@@ -450,7 +450,7 @@ def step(ints, floats, choice, booked):  # type: ignore[no-untyped-def]
         status = advance(ints, floats, passed)
         booked[ELAPSED] = passed[0]
     for term in range(TERMS, TERMS + 3):
-        booked[term] = -booked[term]
+        booked[term] = 0.0 - booked[term]  # not -x: a zero stays +0.0
     booked[REWARD] = booked[TERMS + ints[OBJECTIVE]]
     return status
 

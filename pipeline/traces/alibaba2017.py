@@ -47,6 +47,11 @@ _EXPECTED: Final = (
 _SAMPLE: Final = 200  # lines that vote on what a table is
 
 Table = Literal["jobs", "batch_task", "batch_instance", "server_event"]
+_WIDTHS: Final[dict[Table, int]] = {
+    "batch_task": len(BATCH_TASK_COLUMNS),
+    "batch_instance": BATCH_INSTANCE_WIDTH,
+    "server_event": SERVER_EVENT_WIDTH,
+}
 
 
 @dataclass(frozen=True)
@@ -137,14 +142,15 @@ def _layout(path: Path, expected_table: Table | None = None) -> _Layout:
         if line.strip()
     ]
     first_line, first = lines[0]
-    if len(set(first) & set(JOBS_COLUMNS)) > len(JOBS_COLUMNS) // 2:
+    votes = Counter(table for _, fields in lines if (table := _table_of(fields)))
+    if votes:
+        table = votes.most_common(1)[0][0]
+        header = len(first) == _WIDTHS[table] and _is_header(first)
+        layout = _Layout(table, header_line=first_line if header else None)
+    elif len(set(first) & set(JOBS_COLUMNS)) > len(JOBS_COLUMNS) // 2:
         layout = _Layout("jobs", tuple(first), first_line)
     else:
-        votes = Counter(table for _, fields in lines if (table := _table_of(fields)))
-        if not votes:
-            raise TraceError(_not_known(path, first_line, first, expected))
-        header = not any(_is_number(field) for field in first)
-        layout = _Layout(votes.most_common(1)[0][0], header_line=first_line if header else None)
+        raise TraceError(_not_known(path, first_line, first, expected))
     if expected_table and layout.table != expected_table:
         raise TraceError(
             f"{path}: is a {layout.table} table, expected {expected}; rename it or move it away"
@@ -155,11 +161,11 @@ def _layout(path: Path, expected_table: Table | None = None) -> _Layout:
 def _table_of(fields: Sequence[str]) -> Table | None:
     """Which table a row without header belongs to, judged by its width and its words."""
     width = len(fields)
-    if width == len(BATCH_TASK_COLUMNS) and fields[5] in STATUSES:
+    if width == _WIDTHS["batch_task"] and fields[5] in STATUSES:
         return "batch_task"
-    if width == BATCH_INSTANCE_WIDTH and fields[5] in INSTANCE_STATUSES:
+    if width == _WIDTHS["batch_instance"] and fields[5] in INSTANCE_STATUSES:
         return "batch_instance"
-    if width == SERVER_EVENT_WIDTH and fields[2] in EVENTS:
+    if width == _WIDTHS["server_event"] and fields[2] in EVENTS:
         return "server_event"
     return None
 
@@ -171,6 +177,11 @@ def _not_known(path: Path, line: int, fields: Sequence[str], expected: str) -> s
         hint = "; this looks like batch_task of cluster-trace-v2018, which is another format"
     width = f"{len(fields)} column{'s' if len(fields) != 1 else ''}"
     return f"{path}: line {line} has {width} ({shown}), expected {expected}{hint}"
+
+
+def _is_header(fields: Sequence[str]) -> bool:
+    """Tell whether a row has words and no number: a bad row of data still has some."""
+    return any(fields) and not any(_is_number(field) for field in fields)
 
 
 def _is_number(field: str) -> bool:

@@ -65,7 +65,7 @@ def _head(path: Path, expected: str) -> bytes:
 def _no_such_file(path: Path, expected: str) -> NoReturn:
     hint = ""
     if path.parent.is_dir():
-        close = nearest(path.name, sorted(entry.name for entry in path.parent.iterdir()))
+        close = nearest(path.name, _names(path.parent))
         hint = f"; did you mean {close!r}?" if close else ""
     raise TraceError(f"{path}: no such file or folder, expected {expected}{hint}")
 
@@ -80,11 +80,11 @@ def find_table(folder: Path, name: str) -> Path | None:
     for path in exact:
         if path.is_file():
             return path
-    found = sorted(
-        path
-        for path in folder.iterdir()
-        if path.name.startswith(name) and path.name.endswith(_SUFFIXES) and path.is_file()
-    )
+    found = [
+        folder / other
+        for other in _names(folder)
+        if other.startswith(name) and other.endswith(_SUFFIXES) and (folder / other).is_file()
+    ]
     if len(found) > 1:
         names = ", ".join(path.name for path in found)
         raise TraceError(
@@ -96,7 +96,7 @@ def find_table(folder: Path, name: str) -> Path | None:
 
 def folder_without(folder: Path, names: Sequence[str], expected: str) -> TraceError:
     """Return the error for a folder that has none of the files `names`; it names what is there."""
-    there = sorted(entry.name for entry in folder.iterdir())
+    there = _names(folder)
     close = next((match for name in names if (match := nearest(name, there))), None)
     if close:
         found = f"; did you mean the file {close!r}?"
@@ -107,6 +107,13 @@ def folder_without(folder: Path, names: Sequence[str], expected: str) -> TraceEr
     return TraceError(
         f"{folder}: no {' or '.join(names)} in this folder, expected {expected}{found}"
     )
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(entry.name for entry in folder.iterdir())
+    except OSError as error:
+        raise TraceError(f"{folder}: cannot be listed ({error.strerror})") from error
 
 
 def source_file(path: Path) -> SourceFile:

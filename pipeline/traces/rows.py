@@ -25,8 +25,8 @@ import polars as pl
 from pipeline.errors import TraceError
 
 QUARANTINE_LIMIT: Final = 10_000  # bad rows kept per file; all are counted
-_BATCH_ROWS: Final = 500_000
 TEXT_LIMIT: Final = 200  # characters kept of a bad row
+_BATCH_ROWS: Final = 500_000  # rows in flight in a fold
 _NO_SEPARATOR: Final = "\x01"  # a byte that no text file has, so that a line is one column
 
 QUARANTINE_COLUMNS: Final[Mapping[str, pl.DataType]] = {

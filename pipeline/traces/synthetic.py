@@ -164,7 +164,8 @@ def _task_scores(size: _Floats, job: npt.NDArray[np.int64], rng: np.random.Gener
     of_job = rng.standard_normal((len(size), 3))
     of_task = rng.standard_normal((len(job), 3))
     of_job = _WITH_SIZE * (size[:, None] - _MEAN_SIZE) + np.sqrt(1 - _WITH_SIZE**2) * of_job
-    return np.sqrt(_BETWEEN_JOBS) * of_job[job] + np.sqrt(1 - _BETWEEN_JOBS) * of_task
+    scores: _Floats = np.sqrt(_BETWEEN_JOBS) * of_job[job] + np.sqrt(1 - _BETWEEN_JOBS) * of_task
+    return scores
 
 
 def _mix(*parts: tuple[float, _Floats], rest: _Floats) -> _Floats:

@@ -1,0 +1,47 @@
+"""The workload that a recipe names: generated, read from a raw trace, or ingested before."""
+
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from pipeline.errors import UnknownName, did_you_mean
+from pipeline.recipe import Recipe, read_settings, traces_folder
+from pipeline.seeds import generator
+from pipeline.workload import TASK_COLUMNS, Provenance, Workload
+
+SYNTHETIC: Final = "synthetic"
+INGESTED: Final = "workload"  # path is a folder written by `hindcast ingest`
+GENERATED: Final = "generated"  # the scenario draws every instance itself
+
+
+def load_source(recipe: Recipe) -> Workload:
+    """The recipe's workload.
+
+    Raises TraceError or DatasetError where the trace cannot be read, UnknownName for its format.
+    """
+    trace = recipe.trace
+    if trace.format == SYNTHETIC:
+        from pipeline.traces.synthetic import SyntheticConfig, generate
+
+        config = read_settings(SyntheticConfig, trace.settings, f"{recipe.id}: trace.settings")
+        return generate(config, generator(recipe.seed, "trace"))
+    if trace.format == GENERATED:
+        return Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance(GENERATED))
+    path = Path(trace.path)
+    if not path.is_absolute():
+        path = traces_folder() / path
+    if trace.format == INGESTED:
+        from pipeline.ingest import load_workload
+
+        return load_workload(path)
+    from pipeline.traces import FORMATS
+
+    if trace.format not in FORMATS:
+        known = [SYNTHETIC, INGESTED, GENERATED, *FORMATS]
+        raise UnknownName(
+            f"{recipe.id}: unknown trace.format {trace.format!r}; "
+            f"{did_you_mean(trace.format, known)}"
+        )
+    workload, _quarantined = FORMATS[trace.format].read(path)
+    return workload

@@ -1,0 +1,269 @@
+"""Checkpoints that are safe to load from anywhere: JSON and safetensors, never a pickle.
+
+<folder>/weights.safetensors    layer<i>.weight, layer<i>.bias, float32
+<folder>/checkpoint.json        written last: a folder without it is no checkpoint
+
+checkpoint.json: format, version, agent, scenario, objective, features (context, candidates),
+network, normalisation (mean and inverse of both maps), training (steps, seed, config, metrics,
+package versions and what the caller says of the dataset), weights (bytes, sha256)
+"""
+
+import dataclasses
+import importlib.metadata
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+from numpy.typing import NDArray
+
+from pipeline.errors import DatasetError, RecipeError
+from pipeline.recipe import read_settings
+from pipeline.schema import Feature, Spec
+from pipeline.storage import make_folder, read_json, sha256_file, write_atomically, write_json
+from policies.features import FeatureMap, unscaled_map
+from policies.learned import LearnedPolicy, Network, NetworkSettings, Weights
+
+FORMAT: Final = "hindcast-checkpoint"
+VERSION: Final = 1
+WEIGHTS: Final = "weights.safetensors"
+DESCRIPTION: Final = "checkpoint.json"
+_PACKAGES: Final = ("hindcast", "numpy", "torch", "d3rlpy", "safetensors")
+_PICKLES: Final = ("*.pt", "*.pth", "*.d3", "*.pkl", "*.pickle", "*.bin", "*.ckpt")
+_WIDEST: Final = 4096
+_DEEPEST: Final = 8
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One point of a training curve."""
+
+    step: int
+    metric: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a training run gives: a network, its weights, how it was made, its curves."""
+
+    agent: str
+    spec: Spec
+    network: Network
+    weights: Weights
+    config: Mapping[str, Any]
+    steps: int
+    seed: int
+    metrics: tuple[Metric, ...] = ()
+
+    def policy(self, name: str | None = None) -> LearnedPolicy:
+        """The policy as it would be loaded from a checkpoint; called as the agent by default."""
+        return LearnedPolicy(
+            name or self.agent, self.network, self.weights, self.spec.context, self.spec.candidates
+        )
+
+
+def save(trained: Trained, folder: Path, provenance: Mapping[str, Any] | None = None) -> Path:
+    """Write a checkpoint and return its folder.
+
+    `provenance` is JSON about the data (dataset digest, recipe id and digest). Raises StorageError
+    where the folder cannot be written, DatasetError where training left weights that are not
+    numbers.
+    """
+    for name, value in trained.weights.items():
+        if not np.isfinite(value).all():
+            raise DatasetError(
+                f"{trained.agent}: {name} is not finite after {trained.steps} steps; training "
+                "diverged, try a lower learning rate"
+            )
+    make_folder(folder)
+    # A checkpoint that is being replaced must not pair its old description with new weights.
+    (folder / DESCRIPTION).unlink(missing_ok=True)
+    weights = {k: np.ascontiguousarray(v, np.float32) for k, v in trained.weights.items()}
+    write_atomically(folder / WEIGHTS, lambda path: safetensors.numpy.save_file(weights, path))
+    write_json(folder / DESCRIPTION, _describe(trained, folder / WEIGHTS, provenance or {}))
+    return folder
+
+
+def _describe(trained: Trained, weights: Path, provenance: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "agent": trained.agent,
+        "scenario": trained.spec.scenario,
+        "objective": trained.spec.objective,
+        "features": {
+            "context": [_feature(f) for f in trained.spec.context],
+            "candidates": [_feature(f) for f in trained.spec.candidates],
+        },
+        "network": dataclasses.asdict(trained.network.settings),
+        "normalisation": {
+            "candidates": _constants(trained.network.candidates),
+            "context": _constants(trained.network.context),
+        },
+        "weights": {"bytes": weights.stat().st_size, "sha256": sha256_file(weights)},
+        "training": {
+            **provenance,
+            "steps": trained.steps,
+            "seed": trained.seed,
+            "config": trained.config,
+            "packages": _versions(),
+            "metrics": [dataclasses.asdict(m) for m in trained.metrics if math.isfinite(m.value)],
+        },
+    }
+
+
+def _feature(feature: Feature) -> dict[str, Any]:
+    kept = ("name", "unit", "heavy_tailed", "identifier")
+    return {key: getattr(feature, key) for key in kept}
+
+
+def _constants(feature_map: FeatureMap) -> dict[str, list[float]]:
+    return {"mean": feature_map.mean.tolist(), "inverse": feature_map.inverse.tolist()}
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue  # run from a checkout
+    return found
+
+
+def load_policy(folder: Path) -> LearnedPolicy:
+    """The policy in a checkpoint folder; DatasetError for anything that is not a checkpoint.
+
+    Nothing in the folder is ever unpickled.
+    """
+    description = read_description(folder)
+    where = str(folder / DESCRIPTION)
+    try:
+        features = description["features"]
+        context = _read_features(features["context"])
+        candidates = _read_features(features["candidates"])
+        settings = read_settings(NetworkSettings, description["network"], f"{where}: network")
+        network = _read_network(settings, context, candidates, description["normalisation"])
+        weights = _read_weights(folder, network, description["weights"])
+        agent = description["agent"]
+    except KeyError as error:
+        raise DatasetError(f"{where}: key {error.args[0]!r} is missing") from error
+    except (TypeError, ValueError, AttributeError, OverflowError, RecipeError) as error:
+        raise DatasetError(f"{where}: {error}") from error
+    if not isinstance(agent, str):
+        raise DatasetError(f"{where}: agent is {agent!r}, expected a name")
+    return LearnedPolicy(agent, network, weights, context, candidates)
+
+
+def read_description(folder: Path) -> dict[str, Any]:
+    """checkpoint.json, with format and version checked; DatasetError otherwise."""
+    path = folder / DESCRIPTION
+    if not path.is_file():
+        pickles = sorted(p.name for pattern in _PICKLES for p in folder.glob(pattern))
+        hint = f"; {pickles[0]} may be a pickle, which is never loaded" if pickles else ""
+        raise DatasetError(f"{folder}: not a checkpoint, {DESCRIPTION} is missing{hint}")
+    try:
+        description = read_json(path)
+    except ValueError as error:  # a number with more digits than Python reads
+        raise DatasetError(f"{path}: not valid JSON ({error})") from error
+    if not isinstance(description, dict) or description.get("format") != FORMAT:
+        raise DatasetError(f"{path}: not a checkpoint, expected format {FORMAT!r}")
+    if description.get("version") != VERSION:
+        raise DatasetError(
+            f"{path}: version is {description.get('version')!r}, this code reads {VERSION}"
+        )
+    return description
+
+
+def _read_features(value: Any) -> tuple[Feature, ...]:
+    """Features by name, unit and kind; ranges and descriptions are not needed to act."""
+    if not isinstance(value, list):
+        raise TypeError(f"features are {type(value).__name__}, expected a list")
+    features = []
+    for entry in value:
+        name, unit = entry["name"], entry["unit"]
+        heavy, identifier = entry["heavy_tailed"], entry["identifier"]
+        if not (isinstance(name, str) and isinstance(unit, str)):
+            raise TypeError(f"feature {name!r} with unit {unit!r}: expected two strings")
+        if not (isinstance(heavy, bool) and isinstance(identifier, bool)):
+            raise TypeError(f"feature {name!r}: heavy_tailed and identifier must be true or false")
+        features.append(Feature(name, unit, -math.inf, math.inf, "", heavy, identifier))
+    return tuple(features)
+
+
+def _read_network(
+    settings: NetworkSettings,
+    context: tuple[Feature, ...],
+    candidates: tuple[Feature, ...],
+    normalisation: Any,
+) -> Network:
+    """The network of a description; sizes are limited before anything is allocated."""
+    if len(settings.hidden) > _DEEPEST or not all(1 <= h <= _WIDEST for h in settings.hidden):
+        raise ValueError(
+            f"network.hidden is {settings.hidden!r}, expected at most {_DEEPEST} widths of "
+            f"1 to {_WIDEST}"
+        )
+    columns = tuple(i for i, f in enumerate(candidates) if not f.identifier)
+    context_columns = tuple(range(len(context))) if settings.context else ()
+    plain = unscaled_map(candidates, columns, settings.quadratic)
+    plain_context = unscaled_map(context, context_columns, quadratic=False)
+    return Network(
+        settings,
+        _with_constants(plain, normalisation["candidates"], "candidates"),
+        _with_constants(plain_context, normalisation["context"], "context"),
+    )
+
+
+def _with_constants(plain: FeatureMap, constants: Any, which: str) -> FeatureMap:
+    mean = _numbers(constants["mean"], plain.size, f"{which}.mean")
+    inverse = _numbers(constants["inverse"], plain.size, f"{which}.inverse")
+    return dataclasses.replace(plain, mean=mean, inverse=inverse)
+
+
+def _numbers(value: Any, length: int, which: str) -> NDArray[np.float64]:
+    where = f"normalisation.{which}"
+    if not isinstance(value, list) or len(value) != length:
+        raise ValueError(f"{where}: expected a list of {length} numbers, as many as its features")
+    if not all(isinstance(v, int | float) and not isinstance(v, bool) for v in value):
+        raise ValueError(f"{where}: expected numbers")
+    numbers = np.array([float(v) for v in value])
+    if not np.isfinite(numbers).all():
+        raise ValueError(f"{where}: a number is not finite")
+    return numbers
+
+
+def _read_weights(folder: Path, network: Network, described: Any) -> Weights:
+    """Weights of exactly the network's names and shapes, finite, with the digest of the JSON."""
+    path = folder / WEIGHTS
+    if not path.is_file():
+        raise DatasetError(f"{path}: no such file; the checkpoint is not whole")
+    if path.stat().st_size != described["bytes"]:
+        raise DatasetError(
+            f"{path}: {path.stat().st_size} bytes, {DESCRIPTION} says {described['bytes']!r}"
+        )
+    if sha256_file(path) != described["sha256"]:
+        raise DatasetError(f"{path}: changed since it was written (sha256 differs)")
+    try:
+        weights = safetensors.numpy.load_file(path)
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise DatasetError(
+            f"{path}: not safetensors ({error}); pickles (.pt, .d3) are never loaded"
+        ) from error
+    expected = network.shapes
+    if set(weights) != set(expected):
+        odd = sorted(set(weights) ^ set(expected))
+        raise DatasetError(f"{path}: weights do not fit the network, see {', '.join(odd[:5])}")
+    for name, shape in expected.items():
+        if weights[name].shape != shape or weights[name].dtype != np.float32:
+            raise DatasetError(
+                f"{path}: {name} is {weights[name].dtype} {weights[name].shape}, "
+                f"expected float32 {shape}"
+            )
+        if not np.isfinite(weights[name]).all():
+            raise DatasetError(f"{path}: {name} has values that are not finite")
+    return weights

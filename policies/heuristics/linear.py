@@ -1,0 +1,58 @@
+"""`random_linear`: a linear priority over the candidate's features, drawn anew for every episode.
+
+Exploration that is consistent over an episode is what makes a log worth learning from: drawn anew
+at every decision it averages out, and all episodes of a window come to nearly the same outcome.
+
+    score = sum over columns of w * t(x)      t(x) = log1p(x) where heavy-tailed, else x / scale
+    w     ~ normal(0, 1)
+
+A heavy-tailed column is not divided again: its logarithm is of order one as it stands. Columns and
+scales come from the spec alone, identifiers are left out.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from pipeline.kernel import SCORE
+from pipeline.policy import Heuristic
+from pipeline.schema import Spec
+
+_COMPILE: Final[dict[str, Any]] = {"cache": True, "nogil": True, "error_model": "numpy"}
+
+_TERM: Final = 3  # numbers per term: column, 1 where its log is taken, weight
+
+
+@njit(SCORE, **_COMPILE)
+def _linear(
+    context: Any,  # noqa: ARG001  every rule takes the same arguments
+    candidates: Any,
+    feasible: Any,  # noqa: ARG001
+    parameters: Any,
+    scores: Any,
+) -> None:
+    """Fill scores (N,) from parameters [column, log, weight, column, log, weight, ...]."""
+    for i in range(len(scores)):
+        scores[i] = 0.0
+    for at in range(0, len(parameters), 3):
+        column, weight = int(parameters[at]), parameters[at + 2]
+        for i in range(len(scores)):
+            x = candidates[i, column]
+            if parameters[at + 1] > 0.0:
+                x = np.log1p(x) if x >= 0.0 else -np.log1p(-x)
+            scores[i] += weight * x
+
+
+def draw_weights(spec: Spec, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Parameters (3 * columns,) of one episode."""
+    parameters = np.zeros((len(spec.learned_candidates), _TERM))
+    for term, column in zip(parameters, spec.learned_candidates, strict=True):
+        feature = spec.candidates[column]
+        weight = rng.standard_normal() / (1.0 if feature.heavy_tailed else feature.scale)
+        term[:] = column, feature.heavy_tailed, weight
+    return parameters.ravel()
+
+
+RANDOM_LINEAR: Final = Heuristic("random_linear", _linear, draw_weights)

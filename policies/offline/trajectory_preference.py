@@ -1,0 +1,210 @@
+"""Trajectory preference: of two episodes on one window, make the better one's choices likelier.
+
+    l_i  = mean over the decisions of episode i of log pi(choice)
+    z_i  = return of episode i, standardised among the episodes of its window
+    loss = |z_1 - z_2| * softplus(-beta * sign(z_1 - z_2) * (l_1 - l_2))
+
+One outcome per episode says next to nothing about a single decision; it says a lot about two
+episodes that explored in consistently different ways on the same problem. So the log should hold
+several behaviours and several episodes per window, `random_linear` among them. The form of the
+loss is that of preference learning (Bradley & Terry 1952; Christiano et al., "Deep Reinforcement
+Learning from Human Preferences", NeurIPS 2017; Hejna et al., "Contrastive Preference Learning",
+ICLR 2024), with the mean instead of the sum, since episodes differ in length, and weighted by how
+much better one episode was.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from pipeline.decisions import Decisions
+from pipeline.errors import DatasetError, RecipeError, did_you_mean
+from pipeline.schema import Spec
+from policies.checkpoint import Trained
+from policies.learned import Network, NetworkSettings
+from policies.networks import CandidateScorer, fit_network, log_probabilities
+from policies.offline.minibatches import gather
+from policies.offline.optimisation import Info, minimise, one_thread
+
+_VALIDATED: Final = 256  # pairs
+_VALIDATION_SEED: Final = 0  # the same pairs at every point of a curve
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of trajectory preference.
+
+    beta        how sharply a difference in mean log-probability counts; 4 is safe, 10 greedier
+    pairs       of episodes per step
+    decisions   drawn of each of the two episodes, with replacement
+    outcome     what makes an episode better: a name of Spec.outcomes, or "" for its return
+    """
+
+    beta: float = 4.0
+    pairs: int = 24
+    decisions: int = 40
+    outcome: str = ""
+    learning_rate: float = 2e-3
+    weight_decay: float = 0.0
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Episodes that can be compared, ordered by window.
+
+    episode     (E,) index into Decisions.episodes
+    z           (E,) outcome standardised in its window, higher is better
+    first       (E,) row of the episode's first decision
+    count       (E,) its number of decisions
+    start       (W,) where a window's episodes begin;  size (W,) how many it has, at least 2
+    """
+
+    episode: NDArray[np.int64]
+    z: NDArray[np.float64]
+    first: NDArray[np.int64]
+    count: NDArray[np.int64]
+    start: NDArray[np.int64]
+    size: NDArray[np.int64]
+
+
+def rank(decisions: Decisions, spec: Spec, outcome: str) -> Ranking:
+    """The comparable episodes: with decisions, in a window where outcomes differ.
+
+    Raises DatasetError where there are none.
+    """
+    value = _value(decisions, spec, outcome)
+    window = decisions.episodes["window"].to_numpy()
+    count = np.bincount(decisions.episode, minlength=len(value))
+    first = np.searchsorted(decisions.episode, np.arange(len(value)))
+    if (np.diff(decisions.episode) < 0).any():
+        raise DatasetError("decisions are not in order of their episodes")
+    chosen, z, sizes = [], [], []
+    for w in np.unique(window):
+        of_window = np.flatnonzero((window == w) & (count > 0) & np.isfinite(value))
+        if len(of_window) < 2 or (deviation := value[of_window].std()) == 0.0:
+            continue
+        chosen.append(of_window)
+        z.append((value[of_window] - value[of_window].mean()) / deviation)
+        sizes.append(len(of_window))
+    if not chosen:
+        raise DatasetError(
+            "no window has two episodes of different outcome, so there is nothing to compare; "
+            "record several behaviours, or several episodes of a stochastic one, per window"
+        )
+    episode, size = np.concatenate(chosen), np.array(sizes)
+    return Ranking(
+        episode, np.concatenate(z), first[episode], count[episode], np.cumsum(size) - size, size
+    )
+
+
+def _value(decisions: Decisions, spec: Spec, outcome: str) -> NDArray[np.float64]:
+    """What each episode is judged by, (E,), higher is better."""
+    if not outcome:
+        return decisions.episodes["return"].to_numpy().astype(np.float64)
+    judged = {o.name: o.better for o in spec.outcomes if o.better != "neither"}
+    if outcome not in judged:
+        raise RecipeError(
+            f"outcome is {outcome!r}, not one that says better from worse; "
+            f"{did_you_mean(outcome, judged)}"
+        )
+    value = decisions.episodes[outcome].to_numpy().astype(np.float64)
+    return value if judged[outcome] == "higher" else -value
+
+
+def draw_pairs(ranking: Ranking, pairs: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Positions (2, pairs) of two different episodes of one window, windows uniformly."""
+    window = rng.integers(0, len(ranking.size), pairs)
+    size = ranking.size[window]
+    one = rng.integers(0, size)
+    other = (one + rng.integers(1, size)) % size
+    return ranking.start[window] + np.stack([one, other])
+
+
+def preference_loss(log_pi: Tensor, better_by: Tensor, beta: float) -> tuple[Tensor, Info]:
+    """The loss of the module's head.
+
+    log_pi (2, P) mean log-probability of either episode, better_by (P,) is z_1 - z_2.
+    """
+    margin = torch.sign(better_by) * (log_pi[0] - log_pi[1])
+    loss = better_by.abs() * softplus(-beta * margin)
+    weight = better_by.abs().sum().clamp(min=1e-12)
+    agreement = (better_by.abs() * (margin > 0)).sum() / weight
+    return loss.mean(), {"agreement": agreement.detach()}
+
+
+def _pair_loss(
+    scorer: CandidateScorer,
+    network: Network,
+    decisions: Decisions,
+    ranking: Ranking,
+    config: Config,
+    pairs: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> tuple[Tensor, Info]:
+    """The loss of these pairs, on decisions drawn from them."""
+    within = rng.integers(0, ranking.count[pairs][..., None], (*pairs.shape, config.decisions))
+    rows = (ranking.first[pairs][..., None] + within).ravel()
+    batch = gather(decisions, network, rows)
+    scores = scorer(batch.candidates, batch.context, batch.mask)
+    log_pi = log_probabilities(scores, batch.mask, batch.choice, batch.drawn)
+    z = torch.from_numpy((ranking.z[pairs[0]] - ranking.z[pairs[1]]).astype(np.float32))
+    return preference_loss(log_pi.reshape(*pairs.shape, -1).mean(dim=-1), z, config.beta)
+
+
+def train(
+    decisions: Decisions,
+    spec: Spec,
+    config: Config,
+    *,
+    steps: int,
+    seed: int,
+    validation: Decisions | None,
+    progress: Callable[[int, int], None],
+) -> Trained:
+    """Train; called through `policies.offline.train_agent`, which checks what goes in."""
+    weights_rng, batch_rng = np.random.default_rng(seed).spawn(2)
+    ranking = rank(decisions, spec, config.outcome)
+    held_out = None if validation is None else _try_rank(validation, spec, config.outcome)
+    network = fit_network(decisions, spec, config.network)
+
+    def loss() -> tuple[Tensor, Info]:
+        pairs = draw_pairs(ranking, config.pairs, batch_rng)
+        return _pair_loss(scorer, network, decisions, ranking, config, pairs, batch_rng)
+
+    def validate() -> Mapping[str, float]:
+        if validation is None or held_out is None:
+            return {}
+        rng = np.random.default_rng(_VALIDATION_SEED)
+        pairs = draw_pairs(held_out, _VALIDATED, rng)
+        value, info = _pair_loss(scorer, network, validation, held_out, config, pairs, rng)
+        return {"validation_loss": float(value), "validation_agreement": float(info["agreement"])}
+
+    with one_thread():
+        scorer = CandidateScorer(network, weights_rng)
+        metrics = minimise(
+            scorer,
+            loss,
+            steps=steps,
+            learning_rate=config.learning_rate,
+            weight_decay=config.weight_decay,
+            validate=validate,
+            progress=progress,
+        )
+    return Trained(
+        "trajectory_preference", spec, network, scorer.weights(), {}, steps, seed, metrics
+    )
+
+
+def _try_rank(validation: Decisions, spec: Spec, outcome: str) -> Ranking | None:
+    """Validation without comparable episodes adds no points to the curves; it is no error."""
+    try:
+        return rank(validation, spec, outcome)
+    except DatasetError:
+        return None

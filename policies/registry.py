@@ -1,0 +1,79 @@
+"""Names to policies: what a recipe, a command line or a checkpoint folder means."""
+
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from pipeline.errors import DatasetError, did_you_mean, UnknownName
+from pipeline.policy import Behaviour, Heuristic
+from pipeline.recipe import BehaviourRecipe, Recipe
+from pipeline.schema import Spec
+
+# Where the rules of each scenario are; loaded when named, since that compiles.
+HEURISTICS: Final[Mapping[str, str]] = {
+    "binpack": "policies.heuristics.binpack",
+}
+
+# How a rule behaves where nothing else is said: (epsilon, temperature).
+_EXPLORING: Final[Mapping[str, tuple[float, float]]] = {
+    "random": (1.0, 0.0),
+    "random_reference": (0.0, 1.0),  # its scores are log-probabilities
+}
+
+
+def heuristics(scenario: str) -> dict[str, Heuristic]:
+    """Every rule that a scenario knows, by name."""
+    from policies.heuristics.generic import INDIFFERENT
+    from policies.heuristics.linear import RANDOM_LINEAR
+
+    own: Mapping[str, Heuristic] = importlib.import_module(HEURISTICS[scenario]).HEURISTICS
+    return {"random": INDIFFERENT, "random_linear": RANDOM_LINEAR, **own}
+
+
+def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
+    """The policy of a name, or of a checkpoint folder, as it is evaluated.
+
+    Raises UnknownName with the nearest name, or DatasetError where the folder is no checkpoint or
+    was trained on other features than the spec's.
+    """
+    known = heuristics(scenario)
+    if name in known:
+        epsilon, temperature = _EXPLORING.get(name, (0.0, 0.0))
+        return Behaviour(name, known[name], epsilon, temperature)
+    folder = Path(name)
+    if folder.exists():
+        from policies.checkpoint import load_policy
+
+        policy = load_policy(folder)
+        policy.check(spec)
+        return Behaviour(policy.name, policy)
+    if folder.name != name:
+        raise DatasetError(f"{name}: no such checkpoint folder")
+    raise UnknownName(
+        f"unknown policy {name!r} of scenario {scenario}; {did_you_mean(name, known)} "
+        "(or give the folder of a checkpoint)"
+    )
+
+
+def behaviours(recipe: Recipe) -> dict[str, Behaviour]:
+    """The behaviours of a recipe by their names."""
+    known = heuristics(recipe.scenario)
+    return {b.name: _behaviour(b, known, recipe) for b in recipe.behaviours}
+
+
+def _behaviour(
+    behaviour: BehaviourRecipe, known: Mapping[str, Heuristic], recipe: Recipe
+) -> Behaviour:
+    if behaviour.policy not in known:
+        raise UnknownName(
+            f"{recipe.id}: unknown policy {behaviour.policy!r} in [[behaviours]]; "
+            f"{did_you_mean(behaviour.policy, known)}"
+        )
+    epsilon, temperature = _EXPLORING.get(behaviour.policy, (0.0, 0.0))
+    return Behaviour(
+        behaviour.name,
+        known[behaviour.policy],
+        behaviour.epsilon or epsilon,
+        behaviour.temperature or temperature,
+    )

@@ -1,0 +1,222 @@
+"""Statistics over (runs, windows) tables, with numbers that can be checked in the head."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from pipeline.statistics import (
+    bootstrap_interval,
+    bootstrap_intervals,
+    difference_cells,
+    iqm,
+    mean,
+    mean_cells,
+    median,
+    paired_difference,
+    performance_profile,
+    probability_of_improvement,
+    table,
+    win_tie_loss,
+)
+
+NUMBERS = st.floats(-1e6, 1e6, allow_nan=False).map(lambda x: round(x, 3))
+TABLES = st.tuples(st.integers(1, 4), st.integers(2, 12)).flatmap(
+    lambda shape: arrays(np.float64, shape, elements=NUMBERS)
+)
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def test_mean_and_median_take_runs_and_windows_together():
+    values = table([[1.0, 2.0], [3.0, 10.0]])
+    assert mean(values) == 4.0
+    assert median(values) == 2.5
+
+
+def test_iqm_is_the_mean_of_the_middle_half():
+    """Of eight values, two go at either end: (3 + 4 + 5 + 6) / 4."""
+    assert iqm(table([100, 1, 2, 3, 4, 5, 6, -50])) == (2 + 3 + 4 + 5) / 4
+
+
+def test_iqm_drops_whole_values_as_a_trimmed_mean_does():
+    """Of five values one goes at either end; of three none."""
+    assert iqm(table([0.0, 1.0, 2.0, 6.0, 100.0])) == 3.0
+    assert iqm(table([0.0, 3.0, 6.0])) == 3.0
+
+
+def test_iqm_agrees_with_scipy():
+    scipy = pytest.importorskip("scipy.stats")
+    values = rng().normal(size=(3, 7))
+    assert float(iqm(values)) == pytest.approx(scipy.trim_mean(values, 0.25, axis=None))
+
+
+def test_statistics_keep_leading_axes():
+    values = rng().normal(size=(5, 2, 9))
+    assert iqm(values).shape == (5,)
+    assert iqm(values)[3] == iqm(values[3])
+
+
+def test_wins_ties_and_losses_are_counted_on_window_averages():
+    """Two seeds average to 2, 5 and 8 on three windows; the baseline has 3, 5 and 7."""
+    policy = [[1.0, 4.0, 8.0], [3.0, 6.0, 8.0]]
+    assert win_tie_loss(policy, [3.0, 5.0, 7.0], "lower") == (1, 1, 1)
+    assert win_tie_loss(policy, [3.5, 5.0, 7.5], "higher") == (1, 1, 1)
+    assert win_tie_loss(policy, [3.0, 5.0, 7.0], tolerance=1.0) == (0, 3, 0)
+
+
+def test_the_paired_difference_is_policy_minus_baseline():
+    found = paired_difference([1.0, 2.0, 3.0], [2.0, 4.0, 6.0], rng())
+    assert found.value == -2.0
+    assert -3.0 <= found.low < -2.0 < found.high <= -1.0
+
+
+def test_pairs_stay_together_so_a_constant_shift_has_no_spread():
+    """Windows differ by hundreds, the policies by exactly one on each of them."""
+    windows = rng().normal(1000, 300, size=50)
+    found = paired_difference(windows - 1.0, windows, rng())
+    assert found == pytest.approx((-1.0, -1.0, -1.0))
+
+
+def test_the_chance_of_improvement_counts_pairs_of_runs_and_half_of_ties():
+    """Window 1: 0 beats 1 and ties 0, so 3/4; window 2: always worse."""
+    found = probability_of_improvement([[0.0, 9.0]], [[1.0, 5.0], [0.0, 5.0]], rng())
+    assert found.value == (0.75 + 0.0) / 2
+
+
+def test_a_policy_has_an_even_chance_against_itself():
+    values = rng().normal(size=(4, 30))
+    assert probability_of_improvement(values, values, rng()).value == 0.5
+
+
+def test_profiles_count_what_is_at_least_as_good():
+    values = [[1.0, 2.0], [2.0, 4.0]]
+    assert performance_profile(values, [0, 1, 2, 4]).tolist() == [0.0, 0.25, 0.75, 1.0]
+    assert performance_profile(values, [1, 2, 4, 5], "higher").tolist() == [1.0, 0.75, 0.25, 0.0]
+
+
+def test_one_window_gives_an_estimate_and_no_interval():
+    found = bootstrap_interval([[3.0], [5.0]], rng(), resample_runs=True)
+    assert found.value == 4.0
+    assert np.isnan([found.low, found.high]).all()
+    assert np.isnan(bootstrap_interval([3.0], rng(), statistic=iqm).low)
+
+
+@pytest.mark.parametrize("statistic", [mean, iqm])
+def test_intervals_cover_the_true_mean_about_as_often_as_they_say(statistic):
+    """300 samples of 40 windows from N(5, 2): 95 % intervals hold 5 in 90 to 99 % of them."""
+    draw = rng(1)
+    hits = 0
+    for _ in range(300):
+        sample = draw.normal(5.0, 2.0, size=(1, 40))
+        found = bootstrap_interval(sample, draw, statistic=statistic, resamples=400)
+        hits += found.low <= 5.0 <= found.high
+    assert 0.90 <= hits / 300 <= 0.99
+
+
+def test_evaluation_seeds_enter_once_through_the_window_average():
+    """Five noisy seeds per window: the interval is as wide as theory says, not wider."""
+    draw = rng(2)
+    values = draw.normal(size=(5, 400))
+    found = bootstrap_interval(values, draw)
+    assert found.high - found.low == pytest.approx(2 * 1.96 / np.sqrt(5 * 400), rel=0.12)
+
+
+def test_training_seeds_widen_the_interval():
+    """Three seeds that are a constant apart: averaged there is no spread, resampled there is."""
+    values = np.array([[0.0], [10.0], [20.0]]) + np.zeros((3, 50))
+    assert bootstrap_interval(values, rng()) == (10.0, 10.0, 10.0)
+    found = bootstrap_interval(values, rng(), resample_runs=True)
+    assert found.low < 4.0
+    assert found.high > 16.0
+
+
+def test_both_sides_of_a_pair_may_have_training_seeds():
+    policy = np.array([[0.0], [2.0]]) + np.zeros((2, 20))
+    baseline = np.array([[1.0], [7.0], [10.0]]) + np.zeros((3, 20))
+    found = paired_difference(
+        policy, baseline, rng(), resample_policy=True, resample_baseline=True, resamples=4000
+    )
+    assert found.value == pytest.approx(-5.0)
+    assert found.low <= -8.0
+    assert found.high >= -1.0
+
+
+def test_one_bootstrap_over_many_tables_gives_what_each_alone_gives():
+    a, b = rng(3).normal(size=(2, 1, 25))
+    together = bootstrap_intervals([mean_cells(a), difference_cells(a, b)], rng())
+    assert together[0] == pytest.approx(bootstrap_interval(a, rng()))
+    assert together[1] == pytest.approx(paired_difference(a, b, rng()))
+    assert bootstrap_intervals([], rng()) == []
+
+
+def test_the_same_generator_gives_the_same_interval():
+    values = rng(4).normal(size=(1, 30))
+    assert bootstrap_interval(values, rng(5)) == bootstrap_interval(values, rng(5))
+    assert bootstrap_interval(values, rng(5)) != bootstrap_interval(values, rng(6))
+
+
+@given(TABLES)
+@settings(max_examples=60, deadline=None)
+def test_the_iqm_lies_between_the_quartile_values_and_ignores_order(values):
+    flat = np.sort(values, axis=None)
+    cut = flat.size // 4
+    slack = 1e-9 * max(1.0, np.abs(flat).max())
+    assert flat[cut] - slack <= iqm(values) <= flat[flat.size - cut - 1] + slack
+    assert iqm(values[::-1, ::-1]) == pytest.approx(float(iqm(values)), abs=slack)
+
+
+@given(TABLES, st.floats(-1e4, 1e4), st.floats(0.01, 100))
+@settings(max_examples=30, deadline=None)
+def test_intervals_move_and_stretch_with_their_values(values, shift, scale):
+    slack = 1e-6 * max(1.0, np.abs(values).max() * scale + abs(shift))
+    plain = bootstrap_interval(values, rng(), resamples=50)
+    moved = bootstrap_interval(values * scale + shift, rng(), resamples=50)
+    assert moved == pytest.approx(tuple(x * scale + shift for x in plain), abs=slack)
+
+
+@given(TABLES)
+@settings(max_examples=30, deadline=None)
+def test_exchanging_policy_and_baseline_mirrors_the_comparison(values):
+    other = values[:, ::-1] + 1.0
+    wins, ties, losses = win_tie_loss(values, other)
+    assert win_tie_loss(other, values) == (losses, ties, wins)
+    assert win_tie_loss(values, other, "higher") == (losses, ties, wins)
+    chance = probability_of_improvement(values, other, rng(), resamples=20).value
+    mirrored = probability_of_improvement(other, values, rng(), resamples=20).value
+    assert chance + mirrored == pytest.approx(1.0)
+
+
+@given(TABLES)
+@settings(max_examples=30, deadline=None)
+def test_profiles_never_fall_and_end_at_one(values):
+    taus = np.linspace(values.min(), values.max() + 1.0, 13)
+    shares = performance_profile(values, taus)
+    assert (np.diff(shares) >= 0).all()
+    assert shares[-1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([], "expected a"),
+        ([[[1.0]]], "expected a"),
+        ([1.0, float("nan")], "not finite"),
+    ],
+)
+def test_what_is_no_table_of_results_is_refused(values, message):
+    with pytest.raises(ValueError, match=message):
+        bootstrap_interval(values, rng())
+
+
+def test_unequal_windows_cannot_be_paired():
+    with pytest.raises(ValueError, match="same windows, got 2 and 3"):
+        win_tie_loss([1.0, 2.0], [1.0, 2.0, 3.0])
+
+
+def test_a_level_is_a_probability():
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        bootstrap_interval([1.0, 2.0], rng(), level=95)

@@ -1,0 +1,344 @@
+"""Scores in, one row per scenario, metric, policy and reference out."""
+
+import json
+
+import polars as pl
+import pytest
+
+from pipeline.errors import DatasetError, UnknownName
+from pipeline.summary import summarise, write_summary
+
+LOWER = {"name": "makespan_s", "unit": "s", "better": "lower", "description": ""}
+HIGHER = {"name": "utilisation", "unit": "1", "better": "higher", "description": ""}
+
+# policy -> (kind, values by seed); a name "agent@1" is training seed 1 of the group "agent"
+SCORES = {
+    "first": ("heuristic", [[10, 20, 30, 40]]),
+    "longest": ("heuristic", [[9, 20, 28, 36]]),
+    "random": ("random", [[12, 22, 32, 42], [10, 18, 28, 38]]),
+    "agent@0": ("learned", [[8, 20, 27, 35]]),
+    "agent@1": ("learned", [[6, 20, 29, 37]]),
+}
+
+
+def write(folder, scores=None, *, references=("random",), metric=LOWER, bound=None, **changes):
+    folder.mkdir(parents=True)
+    scores = SCORES if scores is None else scores
+    rows = [
+        (policy, "binpack", 100 + window, seed, metric["name"], float(value))
+        for policy, (_, seeds) in scores.items()
+        for seed, values in enumerate(seeds)
+        for window, value in enumerate(values)
+        if value is not None
+    ]
+    if bound:
+        some = next(iter(scores))
+        rows += [(some, "binpack", 100 + w, 0, "bound_s", float(b)) for w, b in enumerate(bound)]
+    columns = ["policy", "scenario", "window", "seed", "metric", "value"]
+    frame = pl.DataFrame(rows, schema=columns, orient="row")
+    frame.write_parquet(folder / "scores.parquet")
+    evaluation = {
+        "recipe": "binpack-makespan",
+        "digest": "ab" * 32,
+        "scenario": "binpack",
+        "objective": "makespan",
+        "split": "test",
+        "windows": 4,
+        "headline": metric["name"],
+        "metrics": [metric],
+        "bound": "bound_s" if bound else None,
+        "bound_kind": "lower" if bound else None,
+        "policies": [
+            {
+                "name": name,
+                "kind": kind,
+                "group": name.partition("@")[0],
+                "checkpoint": None,
+                "digest": None,
+            }
+            for name, (kind, _) in scores.items()
+        ],
+        "references": list(references),
+        "command": "hindcast evaluate",
+        "versions": {"numpy": "2"},
+        "notes": ["a note"],
+    } | changes
+    (folder / "evaluation.json").write_text(json.dumps(evaluation))
+    return folder
+
+
+def change_scores(folder, change):
+    frame = pl.read_parquet(folder / "scores.parquet")
+    change(frame).write_parquet(folder / "scores.parquet")
+    return folder
+
+
+def row(summary, policy, reference, metric="makespan_s"):
+    return summary.table.row(
+        by_predicate=(pl.col("policy") == policy)
+        & (pl.col("reference") == reference)
+        & (pl.col("metric") == metric),
+        named=True,
+    )
+
+
+def test_one_row_per_policy_and_reference_best_first(tmp_path):
+    summary = summarise([write(tmp_path / "a")], resamples=200)
+    assert summary.references["binpack"] == ("longest", "random")
+    assert summary.table["policy"].unique(maintain_order=True).to_list() == [
+        "agent",
+        "longest",
+        "first",
+        "random",
+    ]
+    assert summary.table.height == 4 * 2
+
+
+def test_numbers_that_can_be_checked_in_the_head(tmp_path):
+    """The agent's seeds average to 7, 20, 28, 36 against longest's 9, 20, 28, 36."""
+    found = row(summarise([write(tmp_path / "a")], resamples=500), "agent", "longest")
+    assert (found["windows"], found["seeds"], found["mean"]) == (4, 2, 22.75)
+    assert found["low"] <= 22.75 <= found["high"]
+    assert found["paired_difference"] == -0.5
+    assert (found["wins"], found["ties"], found["losses"]) == (1, 3, 0)
+    # runs: (8, 6) both beat 9; (20, 20) tie 20; (27, 29) and (35, 37) win once and lose once
+    assert found["probability_of_improvement"] == (1 + 0.5 + 0.5 + 0.5) / 4
+
+
+def test_a_deterministic_policy_meets_every_seed_of_a_stochastic_one(tmp_path):
+    """Random averages to 11, 20, 30, 40: first-fit wins once and ties three times."""
+    found = row(summarise([write(tmp_path / "a")], resamples=100), "first", "random")
+    assert (found["wins"], found["ties"], found["losses"]) == (1, 3, 0)
+    assert found["paired_difference"] == -0.25
+
+
+def test_higher_is_better_turns_the_order_and_the_counts(tmp_path):
+    summary = summarise([write(tmp_path / "a", metric=HIGHER)], resamples=100)
+    assert summary.strongest["binpack"] == "random"
+    found = row(summary, "longest", "random", "utilisation")
+    assert (found["wins"], found["ties"], found["losses"]) == (0, 1, 3)
+
+
+def test_a_metric_without_direction_has_no_wins(tmp_path):
+    metric = {**LOWER, "better": "neither"}
+    summary = summarise([write(tmp_path / "a", metric=metric)], resamples=100)
+    assert summary.strongest["binpack"] is None
+    found = row(summary, "first", "random")
+    assert found["paired_difference"] == -0.25
+    assert found["wins"] is None
+    assert found["probability_of_improvement"] is None
+
+
+def test_the_strongest_simple_policy_cannot_be_left_out_of_the_references(tmp_path):
+    folder = write(tmp_path / "a", references=["first"])
+    assert summarise([folder], resamples=50).references["binpack"] == ("longest", "first")
+    chosen = summarise([folder], references=["random"], resamples=50).references["binpack"]
+    assert chosen == ("longest", "random")
+
+
+def test_without_references_random_stands_in(tmp_path):
+    summary = summarise([write(tmp_path / "a", references=[])], resamples=50)
+    assert summary.references["binpack"] == ("longest", "random")
+
+
+def test_an_unknown_reference_suggests_the_nearest(tmp_path):
+    with pytest.raises(UnknownName, match="did you mean 'longest'"):
+        summarise([write(tmp_path / "a")], references=["longes"], resamples=50)
+
+
+def test_training_seeds_are_pooled_and_stand_one_by_one(tmp_path):
+    seeds = summarise([write(tmp_path / "a")], resamples=50).seeds
+    assert seeds.select("policy", "run", "mean").rows() == [
+        ("agent", "agent@0", 22.5),
+        ("agent", "agent@1", 23.0),
+        ("random", "0", 27.0),
+        ("random", "1", 23.5),
+    ]
+    assert seeds["reference"].unique().to_list() == ["longest"]
+
+
+def test_the_bound_stands_beside_the_headline(tmp_path):
+    summary = summarise([write(tmp_path / "a", bound=[5, 20, 25, 30])], resamples=50)
+    found = row(summary, "longest", "random")
+    assert found["bound"] == 20.0
+    assert found["bound_ratio"] == 93 / 80
+    assert summary.table["metric"].unique().to_list() == ["makespan_s"]
+
+
+def test_a_policy_beyond_the_bound_is_reported(tmp_path):
+    """One of the agent's seeds takes 27 on the third window."""
+    sound = summarise([write(tmp_path / "a", bound=[5, 18, 27, 30])], resamples=50)
+    assert "below" not in " ".join(sound.left_out["binpack"])
+    wrong = summarise([write(tmp_path / "b", bound=[5, 18, 27.5, 30])], resamples=50)
+    assert "agent is below the lower bound on 1 window:" in " ".join(wrong.left_out["binpack"])
+
+
+def test_only_common_windows_count_and_the_others_are_stated(tmp_path):
+    """Random's second seed lacks window 103, so nobody is judged on it."""
+    scores = SCORES | {"random": ("random", [[12, 22, 32, 42], [10, 18, 28, None]])}
+    summary = summarise([write(tmp_path / "a", scores)], resamples=50)
+    found = row(summary, "first", "random")
+    assert (found["windows"], found["windows_left_out"], found["mean"]) == (3, 1, 20.0)
+    assert summary.left_out["binpack"][0].startswith("Left out: 1 of 4 windows")
+    assert "random lacks 1" in summary.left_out["binpack"][0]
+
+
+def test_a_value_that_is_not_a_number_counts_as_not_run(tmp_path):
+    folder = change_scores(
+        write(tmp_path / "a"),
+        lambda f: f.with_columns(
+            value=pl.when((pl.col("policy") == "first") & (pl.col("window") == 100))
+            .then(float("nan"))
+            .otherwise("value")
+        ),
+    )
+    assert row(summarise([folder], resamples=50), "first", "random")["windows"] == 3
+
+
+def test_a_side_metric_without_common_windows_is_left_out_and_said(tmp_path):
+    extra = pl.DataFrame(
+        [("first", "binpack", 100, 0, "idle_s", 1.0), ("random", "binpack", 101, 0, "idle_s", 1.0)],
+        schema=["policy", "scenario", "window", "seed", "metric", "value"],
+        orient="row",
+    )
+    folder = change_scores(write(tmp_path / "a"), lambda f: pl.concat([f, extra]))
+    summary = summarise([folder], resamples=50)
+    assert summary.table["metric"].unique().to_list() == ["makespan_s"]
+    assert "idle_s" in " ".join(summary.left_out["binpack"])
+    assert (
+        "idle_s"
+        not in (write_summary(summary, tmp_path / "out") / "summary.md")
+        .read_text()
+        .split("### What was left out")[0]
+    )
+
+
+def test_one_window_has_no_interval(tmp_path):
+    scores = {name: (kind, [s[:1] for s in seeds]) for name, (kind, seeds) in SCORES.items()}
+    found = row(summarise([write(tmp_path / "a", scores)], resamples=50), "first", "longest")
+    assert found["paired_difference"] == 1.0
+    assert found["low"] is None
+    assert found["paired_low"] is None
+
+
+def test_folders_of_one_recipe_are_compared_and_equal_baselines_count_once(tmp_path):
+    a = write(tmp_path / "a", {k: v for k, v in SCORES.items() if k != "random"})
+    b = write(tmp_path / "b", {k: v for k, v in SCORES.items() if k in {"first", "random"}})
+    summary = summarise([a, b], resamples=50)
+    assert len(summary.settings) == 1
+    assert row(summary, "agent", "random")["windows"] == 4
+
+
+def test_recipes_are_kept_apart(tmp_path):
+    a = write(tmp_path / "a")
+    b = write(tmp_path / "b", recipe="binpack-large")
+    summary = summarise([a, b], resamples=50)
+    assert summary.table["scenario"].unique(maintain_order=True).to_list() == [
+        "binpack / binpack-makespan",
+        "binpack / binpack-large",
+    ]
+
+
+def test_numbers_do_not_depend_on_what_else_is_reported(tmp_path):
+    a, b = write(tmp_path / "a"), write(tmp_path / "b", recipe="binpack-large")
+    numbers = pl.selectors.float()
+    alone = summarise([b], resamples=50).table.select(numbers)
+    together = summarise([a, b], resamples=50).table.filter(recipe="binpack-large")
+    assert alone.equals(together.select(numbers))
+
+
+def test_files_hold_the_table_the_seeds_and_readable_markdown(tmp_path):
+    summary = summarise([write(tmp_path / "a", bound=[5, 20, 25, 30])], resamples=50)
+    out = write_summary(summary, tmp_path / "out")
+    assert pl.read_parquet(out / "summary.parquet").equals(summary.table)
+    assert pl.read_parquet(out / "summary_seeds.parquet").equals(summary.seeds)
+    text = (out / "summary.md").read_text()
+    assert "| longest | heuristic | 1 | 23.25 |" in text
+    assert "- a note" in text
+    assert sorted(path.name for path in out.iterdir()) == [
+        "summary.md",
+        "summary.parquet",
+        "summary_seeds.parquet",
+    ]
+
+
+def test_markdown_escapes_names(tmp_path):
+    scores = SCORES | {"a|<b>*\n_x": ("heuristic", [[50, 50, 50, 50]])}
+    summary = summarise([write(tmp_path / "a", scores)], resamples=50)
+    text = (write_summary(summary, tmp_path / "out") / "summary.md").read_text()
+    assert r"| a\|\<b\>\* \_x | heuristic |" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda f: f.drop("seed"), "scores.parquet: column 'seed' .a whole number. is missing"),
+        (lambda f: f.with_columns(window=pl.lit("x")), "column 'window' should be a whole number"),
+        (lambda f: pl.concat([f, f.head(2)]), "4 rows are duplicated, the first at policy 'first'"),
+        (lambda f: f.clear(), "holds no scores"),
+        (
+            lambda f: f.with_columns(pl.col("policy").replace("first", "new")),
+            "'new' is not listed under",
+        ),
+        (lambda f: f.with_columns(value=pl.lit(float("inf"))), "column 'value' is infinite"),
+        (lambda f: f.with_columns(metric=pl.lit("x")).head(4), "no scores for the headline metric"),
+        (
+            lambda f: f.with_columns(window=pl.int_range(pl.len())),
+            "the policies have no common window for metric 'makespan_s'",
+        ),
+    ],
+)
+def test_unusable_scores_are_refused_in_one_line(tmp_path, change, message):
+    folder = change_scores(write(tmp_path / "a"), change)
+    with pytest.raises(DatasetError, match=message) as error:
+        summarise([folder])
+    assert "\n" not in str(error.value)
+    assert str(folder) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"headline": "makespn"}, "headline 'makespn' is not one of the metrics"),
+        ({"policies": [{"name": "first", "kind": "magic"}]}, "'kind' should be one of heuristic"),
+        ({"policies": [{"name": "first"}]}, "'kind' should be one of heuristic"),
+        ({"metrics": []}, "key 'metrics' should be a list"),
+        ({"metrics": ["makespan_s"]}, "key 'name' should be text"),
+        ({"versions": ["numpy"]}, "'versions' should be an object"),
+        ({"notes": "random"}, "'notes' should be a list"),
+    ],
+)
+def test_an_unusable_description_is_refused(tmp_path, changes, message):
+    with pytest.raises(DatasetError, match=message):
+        summarise([write(tmp_path / "a", **changes)])
+
+
+def test_contradicting_folders_are_refused(tmp_path):
+    a = write(tmp_path / "a")
+    b = write(tmp_path / "b", SCORES | {"first": ("heuristic", [[10, 20, 30, 41]])})
+    with pytest.raises(DatasetError, match="duplicated with different values: policy 'first'"):
+        summarise([a, b])
+    c = write(tmp_path / "c", SCORES | {"first": ("learned", [[10, 20, 30, 40]])})
+    with pytest.raises(DatasetError, match="policy 'first' is not the one of that name"):
+        summarise([a, c])
+
+
+def test_a_group_holds_one_kind(tmp_path):
+    scores = SCORES | {"agent": ("heuristic", [[1, 1, 1, 1]])}
+    with pytest.raises(DatasetError, match="group 'agent' pools policies of kinds"):
+        summarise([write(tmp_path / "a", scores)])
+
+
+def test_folders_that_are_no_evaluation_are_refused(tmp_path):
+    with pytest.raises(DatasetError, match="no such folder"):
+        summarise([tmp_path / "nothing"])
+    with pytest.raises(DatasetError, match=r"not an evaluation folder .evaluation.json is missing"):
+        summarise([tmp_path])
+    (write(tmp_path / "a") / "scores.parquet").unlink()
+    with pytest.raises(DatasetError, match=r"scores.parquet: no such file"):
+        summarise([tmp_path / "a"])
+    (write(tmp_path / "b") / "scores.parquet").write_bytes(b"not parquet")
+    with pytest.raises(DatasetError, match="not a readable Parquet file"):
+        summarise([tmp_path / "b"])
+    with pytest.raises(DatasetError, match="no evaluation folder given"):
+        summarise([])
