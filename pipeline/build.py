@@ -28,8 +28,8 @@ from pipeline.errors import DatasetError, HindcastError, RecipeError, StorageErr
 from pipeline.ingest import save_workload
 from pipeline.parts import PartWriter
 from pipeline.policy import Behaviour
-from pipeline.record import Log, Recording, make_log
 from pipeline.recipe import Recipe
+from pipeline.record import Log, Recording, make_log
 from pipeline.scenario import Instance, Scenario, load_scenario
 from pipeline.schema import Spec
 from pipeline.seeds import generator
@@ -250,9 +250,7 @@ def _record_episode(
     log: Log,
 ) -> dict[str, Any]:
     rng = generator(plan.recipe.seed, name, window, repetition)
-    recording = Recording(
-        plan.scenario, plan.spec, instance, plan.behaviours[name], rng, episode
-    )
+    recording = Recording(plan.scenario, plan.spec, instance, plan.behaviours[name], rng, episode)
     while not recording.go_on(log):
         writer.write(log)
         log.clear()
@@ -275,9 +273,7 @@ def _record_episode(
     }
 
 
-def make_instance(
-    recipe: Recipe, scenario: Scenario, workload: Workload, window: int
-) -> Instance:
+def make_instance(recipe: Recipe, scenario: Scenario, workload: Workload, window: int) -> Instance:
     """The problem instance of a window: the same for every policy that meets it."""
     rng = generator(recipe.seed, "instance", window)
     return scenario.instance(recipe.config, recipe.objective, workload, window, rng)
@@ -307,18 +303,14 @@ def _finish(plan: _Plan) -> BuildResult:
     n = len(plan.parts)
     episodes = pl.concat([pl.read_parquet(_episodes_path(plan, i)) for i in range(n)])
     path = plan.out / mf.EPISODES
-    write_atomically(
-        path, partial(episodes.write_parquet, compression="zstd", compression_level=3)
-    )
+    write_atomically(path, partial(episodes.write_parquet, compression="zstd", compression_level=3))
     parts = tuple(mf.FileEntry(**read_json(_entry_path(plan, i))) for i in range(n))
     manifest = mf.Manifest(
         recipe=plan.recipe,
         digest=plan.recipe.digest,
         spec=plan.spec,
         parts=parts,
-        episodes=mf.FileEntry(
-            mf.EPISODES, episodes.height, path.stat().st_size, sha256_file(path)
-        ),
+        episodes=mf.FileEntry(mf.EPISODES, episodes.height, path.stat().st_size, sha256_file(path)),
         workload_sha256=sha256_file(plan.out / mf.WORKLOAD / mf.NAME),
         provenance=asdict(plan.workload.provenance),
         counts={

@@ -23,14 +23,16 @@ def card(manifest: mf.Manifest, episodes: pl.DataFrame) -> str:
         "",
         recipe.description or "A Hindcast transition dataset.",
         "",
-        f"One row is one decision of the scenario `{spec.scenario}` (objective `{spec.objective}`): "
-        "a choice among the candidates of that moment, with the probability of every candidate "
-        "under the behaviour policy; every episode ends with a closing row that holds its last "
-        "observation.",
+        f"One row is one decision of the scenario `{spec.scenario}` (objective",
+        f"`{spec.objective}`): a choice among the candidates of that moment, with the probability",
+        "of every candidate under the behaviour policy; every episode ends with a closing row",
+        "that holds its last observation.",
         "",
-        f"- {counts['decisions']:,} decisions in {counts['episodes']:,} episodes on "
-        f"{counts['windows']:,} windows; {size / 1e6:.1f} MB in {len(manifest.parts)} parts "
-        f"({size / max(1, counts['decisions']):.1f} bytes per decision)",
+        (
+            f"- {counts['decisions']:,} decisions in {counts['episodes']:,} episodes on "
+            f"{counts['windows']:,} windows; {size / 1e6:.1f} MB in {len(manifest.parts)} parts "
+            f"({size / max(1, counts['decisions']):.1f} bytes per decision)"
+        ),
         f"- {counts['truncated_episodes']:,} episodes were cut off before their end",
         f"- recipe digest `{manifest.digest}`",
         "",
@@ -110,7 +112,10 @@ def _provenance(manifest: mf.Manifest) -> list[str]:
     provenance = manifest.provenance
     lines = [f"Workload format `{provenance['format']}`."]
     lines += [f"- `{f['name']}`: sha256 `{f['sha256']}`" for f in provenance["files"]]
-    counts = {**provenance["counts"], **{f"left out, {k}": v for k, v in provenance["left_out"].items()}}
+    counts = {
+        **provenance["counts"],
+        **{f"left out, {k}": v for k, v in provenance["left_out"].items()},
+    }
     lines += [f"- {name}: {count:,}" for name, count in counts.items()]
     lines += [f"- {note}" for note in provenance["notes"]]
     return lines

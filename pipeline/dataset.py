@@ -16,8 +16,8 @@ from pipeline.build import episodes_schema
 from pipeline.decisions import Decisions
 from pipeline.errors import DatasetError
 from pipeline.parts import Block, read_blocks
-from pipeline.record import NO_CHOICE
 from pipeline.recipe import Recipe
+from pipeline.record import NO_CHOICE
 from pipeline.schema import Spec
 
 _READERS: Final = 2  # parts read at once; more only costs memory
@@ -206,8 +206,10 @@ class _Gather:
         drawn = np.zeros(len(rows), np.int64)
         _pick(block.offsets, block.feasible, rows, choice, self._rng, index, position, drawn)
         padding = index < 0
-        candidates = block.candidates[index] if len(block.candidates) else np.zeros(
-            (*index.shape, block.candidates.shape[1]), np.float32
+        candidates = (
+            block.candidates[index]
+            if len(block.candidates)
+            else np.zeros((*index.shape, block.candidates.shape[1]), np.float32)
         )
         candidates[padding] = 0.0
         mask = ~padding & (block.feasible[index] if len(block.feasible) else False)

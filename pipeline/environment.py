@@ -68,14 +68,13 @@ class CompiledEnvironment:
     ) -> None:
         self.spec = scenario.spec(config, objective)
         self._scenario = scenario
-        self._make = lambda rng: scenario.instance(config, objective, workload, window, rng)
+        self._problem = config, objective, workload, window
         self._observation: Observation | None = None
         self._over = False
 
     def reset(self, rng: np.random.Generator) -> Observation:
         """Begin an episode on the window's instance."""
-        instance = self._make(rng)
-        return self.begin(instance)
+        return self.begin(self._scenario.instance(*self._problem, rng))
 
     def begin(self, instance: Instance) -> Observation:
         """Begin an episode on an instance made before."""
@@ -152,4 +151,7 @@ def _frozen(array: NDArray[Any]) -> NDArray[Any]:
 def _why(choice: int, feasible: NDArray[np.bool_]) -> str:
     allowed = np.flatnonzero(feasible)
     shown = ", ".join(str(i) for i in allowed[:10]) + (", ..." if len(allowed) > 10 else "")
-    return f"choice {choice} of {len(feasible)} candidates is not feasible; feasible: {shown or 'none'}"
+    return (
+        f"choice {choice} of {len(feasible)} candidates is not feasible; "
+        f"feasible: {shown or 'none'}"
+    )

@@ -174,9 +174,7 @@ def _begin(job: _Job, split: str) -> None:
     write_json(plan, claim)
 
 
-def _scores(
-    job: _Job, policy: Candidate, progress: Callable[[int, int], None]
-) -> pl.DataFrame:
+def _scores(job: _Job, policy: Candidate, progress: Callable[[int, int], None]) -> pl.DataFrame:
     """The rows of one policy, from an earlier call where it was finished then."""
     behaviour = policy.behaviour
     identity = f"{behaviour.name}|{behaviour.epsilon}|{behaviour.temperature}|{policy.digest}"

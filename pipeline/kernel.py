@@ -26,9 +26,10 @@ declared with explicit signatures and passed as first-class functions: only then
 on-disk cache serve a loop that takes functions as arguments.
 """
 
+from collections.abc import Callable
 from typing import Any, Final
 
-from numba import types
+from numba import njit, types
 
 FRESH: Final = 0  # ints[FRESH]: 1 where the buffers hold the last observation of this episode
 TIME: Final = 0  # floats[TIME]: seconds since the start of the episode
@@ -53,4 +54,12 @@ STEP = types.int64(INTS, FLOATS, types.int64, FLOATS)
 OUTCOME = types.void(INTS, FLOATS, FLOATS)
 SCORE = types.void(FLOATS, ROWS, MASK, FLOATS, FLOATS)
 
-Compiled = Any  # a numba dispatcher; numba publishes no types
+Compiled = Any  # a numba dispatcher
+
+
+def compiled(signature: Any) -> Callable[[Any], Compiled]:
+    """Decorator that compiles a function for one signature, kept on disk; it frees the GIL."""
+    decorator: Callable[[Any], Compiled] = njit(
+        signature, cache=True, nogil=True, error_model="numpy"
+    )
+    return decorator

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numpy.typing import NDArray
 
 from pipeline.environment import Observation
 from pipeline.errors import HindcastError, InfeasibleChoice
 from pipeline.kernel import (
     FLOATS,
-    IMAGE,
     INFEASIBLE,
     INTS,
     MASK,
@@ -24,8 +23,9 @@ from pipeline.kernel import (
     TERMS,
     TIME,
     TRUNCATED,
+    compiled,
 )
-from pipeline.policy import Behaviour, BatchPolicy, choose_with
+from pipeline.policy import BatchPolicy, Behaviour, choose_with
 from pipeline.rollout import Episode
 from pipeline.scenario import Instance, Scenario
 from pipeline.schema import Spec
@@ -35,7 +35,6 @@ _FLOATS2: Final = types.Array(types.float64, 2, "C")
 _FLOATS3: Final = types.Array(types.float64, 3, "C")
 _BYTES2: Final = types.Array(types.uint8, 2, "C")
 _MASK2: Final = types.Array(types.boolean, 2, "C")
-_COMPILE: Final = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 
 @dataclass(frozen=True)
@@ -60,13 +59,11 @@ class Batch:
     offsets: NDArray[np.int64]
 
 
-@njit(
+@compiled(
     types.int64(
         types.FunctionType(OBSERVE), _INTS2, _FLOATS2, INTS,
         _FLOATS2, _BYTES2, _FLOATS3, _MASK2, FLOATS, _FLOATS2, _BYTES2, ROWS, MASK, INTS,
-    ),
-    **_COMPILE,
-)  # fmt: skip
+    ))  # fmt: skip
 def _observe_all(  # type: ignore[no-untyped-def]
     observe, ints, floats, live, context, image, candidates, feasible,
     out_time, out_context, out_image, out_candidates, out_feasible, offsets,
@@ -91,11 +88,10 @@ def _observe_all(  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(
+@compiled(
     types.int64(
         types.FunctionType(STEP), _INTS2, _FLOATS2, INTS, INTS, _FLOATS2, INTS, INTS, _FLOATS2
-    ),
-    **_COMPILE,
+    )
 )
 def _step_all(step, ints, floats, live, choices, booked, status, steps, totals):  # type: ignore[no-untyped-def]
     """Step every live episode; the index of the first infeasible one, or -1."""
@@ -110,10 +106,7 @@ def _step_all(step, ints, floats, live, choices, booked, status, steps, totals):
     return -1
 
 
-@njit(
-    types.void(FLOATS, MASK, INTS, types.float64, types.float64, FLOATS, FLOATS, INTS),
-    **_COMPILE,
-)
+@compiled(types.void(FLOATS, MASK, INTS, types.float64, types.float64, FLOATS, FLOATS, INTS))
 def _choose_all(scores, feasible, offsets, temperature, epsilon, uniform, buffer, choices):  # type: ignore[no-untyped-def]
     """One choice per observation; -1 where nothing is feasible."""
     for b in range(len(choices)):

@@ -211,9 +211,12 @@ def _to_block(table: pa.Table, spec: Spec, path: Path) -> Block:
     def column(name: str) -> pa.Array:
         return table.column(name).combine_chunks()
 
-    def plain(name: str, empty: float = 0) -> NDArray[Any]:
+    def plain(name: str, empty: float | None = None) -> NDArray[Any]:
         # a copy: Arrow's own memory is read-only, which compiled code takes for another type
-        return np.array(column(name).fill_null(empty).to_numpy(zero_copy_only=False))
+        values = column(name)
+        if empty is None:
+            empty = False if pa.types.is_boolean(values.type) else 0
+        return np.array(values.fill_null(empty).to_numpy(zero_copy_only=False))
 
     def struct(array: pa.StructArray) -> NDArray[Any]:
         children = [c.fill_null(0).to_numpy(zero_copy_only=False) for c in array.flatten()]
@@ -241,8 +244,8 @@ def _to_block(table: pa.Table, spec: Spec, path: Path) -> Block:
         reward=plain("reward"),
         terms=struct(column("reward_terms")),
         elapsed_s=plain("elapsed_s"),
-        terminated=plain("terminated", False),
-        truncated=plain("truncated", False),
+        terminated=plain("terminated"),
+        truncated=plain("truncated"),
         image=np.array(column("image").flatten().to_numpy()).reshape(len(table), -1)
         if spec.image_shape
         else None,

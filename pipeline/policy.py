@@ -13,18 +13,16 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numpy.typing import NDArray
 
 from pipeline.environment import Observation
 from pipeline.errors import HindcastError
-from pipeline.kernel import FLOATS, MASK, Compiled
+from pipeline.kernel import FLOATS, MASK, Compiled, compiled
 from pipeline.schema import Spec
 
 NO_PARAMETERS: Final = np.zeros(0)
 GENERATOR: Final = types.npy_rng
-
-_COMPILE: Final = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 
 @runtime_checkable
@@ -78,9 +76,9 @@ class Heuristic:
         """Scores of one observation, (N,)."""
         scores = np.empty(len(observation.feasible))
         self.score(
-            np.ascontiguousarray(observation.context, np.float64),
-            np.ascontiguousarray(observation.candidates, np.float64),
-            np.ascontiguousarray(observation.feasible),
+            np.array(observation.context, np.float64),  # copies: compiled code takes no read-only
+            np.array(observation.candidates, np.float64),
+            np.array(observation.feasible),
             parameters,
             scores,
         )
@@ -106,7 +104,7 @@ class Behaviour:
         return self.epsilon > 0 or self.temperature > 0 or drawn
 
 
-@njit(types.int64(FLOATS, MASK), **_COMPILE)
+@compiled(types.int64(FLOATS, MASK))
 def best_feasible(scores, feasible):  # type: ignore[no-untyped-def]
     """The first feasible row with the highest score; -1 where nothing is feasible."""
     best = 0
@@ -122,7 +120,7 @@ def best_feasible(scores, feasible):  # type: ignore[no-untyped-def]
     return best
 
 
-@njit(types.int64(FLOATS, MASK, types.float64, types.float64, FLOATS), **_COMPILE)
+@compiled(types.int64(FLOATS, MASK, types.float64, types.float64, FLOATS))
 def fill_probabilities(scores, feasible, temperature, epsilon, probabilities):  # type: ignore[no-untyped-def]
     """Fill the probability of every candidate; return the number of feasible ones."""
     best = best_feasible(scores, feasible)
@@ -145,10 +143,7 @@ def fill_probabilities(scores, feasible, temperature, epsilon, probabilities):  
     return n_feasible
 
 
-@njit(
-    types.int64(FLOATS, MASK, types.float64, types.float64, types.float64, FLOATS),
-    **_COMPILE,
-)
+@compiled(types.int64(FLOATS, MASK, types.float64, types.float64, types.float64, FLOATS))
 def choose_with(scores, feasible, temperature, epsilon, u, probabilities):  # type: ignore[no-untyped-def]
     """The choice that a uniform number `u` in [0, 1) makes; -1 where nothing is feasible.
 
@@ -180,10 +175,7 @@ def choose_with(scores, feasible, temperature, epsilon, u, probabilities):  # ty
     return last  # rounding: the probabilities sum to a hair less than 1
 
 
-@njit(
-    types.int64(FLOATS, MASK, types.float64, types.float64, GENERATOR, FLOATS),
-    **_COMPILE,
-)
+@compiled(types.int64(FLOATS, MASK, types.float64, types.float64, GENERATOR, FLOATS))
 def draw_choice(scores, feasible, temperature, epsilon, rng, probabilities):  # type: ignore[no-untyped-def]
     """Choose a row as `choose` says, -1 where nothing is feasible; overwrites `probabilities`.
 
@@ -207,8 +199,8 @@ def choose(
     scores (N,), feasible (N,). Raises HindcastError where nothing is feasible or a feasible
     score is not a number.
     """
-    scores = np.ascontiguousarray(scores, np.float64)
-    feasible = np.ascontiguousarray(feasible, np.bool_)
+    scores = np.array(scores, np.float64)
+    feasible = np.array(feasible, np.bool_)
     if not feasible.any():
         raise HindcastError("nothing is feasible: there is no choice to make")
     if np.isnan(scores[feasible]).any():

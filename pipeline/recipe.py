@@ -19,6 +19,7 @@ defaults included, in canonical form: two recipes with one digest make the same 
 """
 
 import dataclasses
+import itertools
 import json
 import os
 import re
@@ -125,7 +126,8 @@ class Recipe:
             return sorted({w for r in self.split.values() for w in r})
         if split not in self.split:
             raise RecipeError(
-                f"recipe {self.id} has no split {split!r}; {did_you_mean(split, [*self.split, 'all'])}"
+                f"recipe {self.id} has no split {split!r}; "
+                f"{did_you_mean(split, [*self.split, 'all'])}"
             )
         return list(self.split[split])
 
@@ -225,10 +227,9 @@ def _read_split(value: Any, where: str) -> dict[str, range]:
                 f'{where}: split.{name} is {text!r}, expected "first..last", both included'
             )
         split[name] = range(int(match[1]), int(match[2]) + 1)
-    for one in split:
-        for other in split:
-            if one < other and set(split[one]) & set(split[other]):
-                raise RecipeError(f"{where}: split.{one} and split.{other} share windows")
+    for (one, first), (other, second) in itertools.combinations(split.items(), 2):
+        if first.start < second.stop and second.start < first.stop:
+            raise RecipeError(f"{where}: split.{one} and split.{other} share windows")
     return split
 
 
@@ -269,7 +270,9 @@ def _typed(hint: Any, value: Any, where: str) -> Any:
         return tuple(_typed(arguments[0], v, f"{where}[{i}]") for i, v in enumerate(value))
     if origin is Literal:
         if value not in arguments:
-            raise RecipeError(f"{where} is {value!r}; {did_you_mean(str(value), map(str, arguments))}")
+            raise RecipeError(
+                f"{where} is {value!r}; {did_you_mean(str(value), map(str, arguments))}"
+            )
         return value
     if origin in {Union, types.UnionType}:
         return None if value is None else _typed(arguments[0], value, where)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numpy.typing import NDArray
 
 from pipeline.environment import ObservationBuffers
@@ -25,6 +25,7 @@ from pipeline.kernel import (
     TERMS,
     TIME,
     TRUNCATED,
+    compiled,
 )
 from pipeline.policy import GENERATOR, Behaviour, Heuristic, draw_choice, fill_probabilities
 from pipeline.rollout import Episode
@@ -37,8 +38,6 @@ _FLOAT32_COLUMNS: Final = types.Array(types.float32, 2, "C")
 _FLOAT64_COLUMNS: Final = types.Array(types.float64, 2, "C")
 _FLOAT32: Final = types.Array(types.float32, 1, "C")
 _BYTES: Final = types.Array(types.uint8, 2, "C")
-_COMPILE: Final = {"cache": True, "nogil": True, "error_model": "numpy"}
-
 # rows of Log.numbers
 N_TIME: Final = 0
 N_REWARD: Final = 1
@@ -107,16 +106,14 @@ def make_log(spec: Spec, rows: int, candidates: int) -> Log:
     )
 
 
-@njit(
+@compiled(
     types.int64(
         types.FunctionType(OBSERVE), types.FunctionType(STEP), types.FunctionType(SCORE),
         INTS, FLOATS, FLOATS, types.float64, types.float64, GENERATOR,
         FLOATS, IMAGE, ROWS, MASK, FLOATS, FLOATS, FLOATS, FLOATS, types.int64,
         _FLOAT64_COLUMNS, types.Array(types.int64, 2, "C"), _FLOAT32_COLUMNS, _BYTES, _FLOAT32,
         _FLOAT32_COLUMNS, MASK, _FLOAT32, INTS,
-    ),
-    **_COMPILE,
-)  # fmt: skip
+    ))  # fmt: skip
 def _record(  # type: ignore[no-untyped-def]
     observe, step, score, ints, floats, parameters, temperature, epsilon, rng,
     context, image, candidates, feasible, scores, probabilities, booked, totals, episode,
@@ -130,9 +127,7 @@ def _record(  # type: ignore[no-untyped-def]
     while True:
         over = status != RUNNING
         # room for this row and, should it be the last, for the closing row
-        if not over and (
-            row + 2 > len(propensity) or value + 2 * capacity > len(log_feasible)
-        ):
+        if not over and (row + 2 > len(propensity) or value + 2 * capacity > len(log_feasible)):
             break
         numbers[N_TIME, row] = floats[TIME]
         n = observe(ints, floats, context, image, candidates, feasible)

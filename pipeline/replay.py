@@ -3,7 +3,7 @@
 from typing import Final
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from pipeline.kernel import (
     ELAPSED,
@@ -22,6 +22,7 @@ from pipeline.kernel import (
     TERMS,
     TIME,
     TRUNCATED,
+    compiled,
 )
 from pipeline.policy import fill_probabilities
 
@@ -50,24 +51,21 @@ _FLOATS32: Final = types.Array(types.float32, 1, "C")
 _ROWS32: Final = types.Array(types.float32, 2, "C")
 _ROWS64: Final = types.Array(types.float64, 2, "C")
 _BYTES2: Final = types.Array(types.uint8, 2, "C")
-_COMPILE: Final = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 
-@njit(SCORE, **_COMPILE)
+@compiled(SCORE)
 def no_score(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """Stands where a behaviour's rule is not known."""
 
 
-@njit(
-    types.UniTuple(types.int64, 2)(
+@compiled(
+    types.UniTuple(types.int64, 2)(  # type: ignore[no-untyped-call]
         types.FunctionType(OBSERVE), types.FunctionType(STEP), types.FunctionType(SCORE),
         INTS, FLOATS, FLOATS, types.float64, types.float64, types.boolean,
         FLOATS, IMAGE, ROWS, MASK, FLOATS, FLOATS, FLOATS, FLOATS, types.int64, types.int64,
         INTS, _ROWS32, MASK, _FLOATS32, _ROWS32, FLOATS, INTS, _FLOATS32, FLOATS, FLOATS,
         _ROWS64, MASK, MASK, _BYTES2,
-    ),
-    **_COMPILE,
-)  # fmt: skip
+    ))  # fmt: skip
 def replay(  # type: ignore[no-untyped-def]
     observe, step, score, ints, floats, parameters, temperature, epsilon, scored,
     context, image, candidates, feasible, scores, probabilities, booked, state, first, stop,

@@ -1,10 +1,9 @@
 """Whole episodes in compiled code: run one, or run many with one call."""
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numpy.typing import NDArray
 
 from pipeline.environment import ObservationBuffers
@@ -24,12 +23,11 @@ from pipeline.kernel import (
     STEP,
     TERMS,
     TRUNCATED,
+    compiled,
 )
 from pipeline.policy import GENERATOR, Behaviour, Heuristic, draw_choice
 from pipeline.scenario import Instance, Scenario
 from pipeline.schema import Spec
-
-_COMPILE: Final = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 
 @dataclass(frozen=True)
@@ -50,14 +48,12 @@ class Episode:
     outcomes: NDArray[np.float64]
 
 
-@njit(
+@compiled(
     types.int64(
         types.FunctionType(OBSERVE), types.FunctionType(STEP), types.FunctionType(SCORE),
         INTS, FLOATS, FLOATS, types.float64, types.float64, GENERATOR,
         FLOATS, IMAGE, ROWS, MASK, FLOATS, FLOATS, FLOATS, FLOATS,
-    ),
-    **_COMPILE,
-)  # fmt: skip
+    ))  # fmt: skip
 def _run(  # type: ignore[no-untyped-def]
     observe, step, score, ints, floats, parameters, temperature, epsilon, rng,
     context, image, candidates, feasible, scores, probabilities, booked, totals,

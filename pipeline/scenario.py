@@ -55,6 +55,10 @@ class Scenario:
 # A module per scenario, each with a constant SCENARIO; loaded when named, since that compiles.
 SCENARIOS: Final[Mapping[str, str]] = {
     "binpack": "pipeline.scenarios.binpack",
+    "deferrable": "pipeline.scenarios.deferrable",
+    "multicluster": "pipeline.scenarios.multicluster",
+    "slots": "pipeline.scenarios.slots",
+    "thermal": "pipeline.scenarios.thermal",
 }
 
 

@@ -30,8 +30,10 @@ def storage_errors(path: Path) -> Iterator[None]:
         if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
             raise StorageError(f"{path}: cannot be written ({error.strerror})") from error
         if error.errno in {errno.ENOTDIR, errno.EEXIST, errno.EISDIR}:
-            raise StorageError(f"{path}: a file is in the way of a folder, or the other way round "
-                               f"({error.strerror})") from error
+            raise StorageError(
+                f"{path}: a file is in the way of a folder, or the other way round "
+                f"({error.strerror})"
+            ) from error
         raise
 
 

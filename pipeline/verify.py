@@ -1,14 +1,14 @@
 """Verification: every claim of a dataset recomputed, down to each decision in the simulator.
 
-    manifest    readable, its recipe has the digest that it claims, its spec is the scenario's
-    files       all there, none too many in data/, sizes and SHA-256 as claimed
-    workload    its own manifest and SHA-256
-    episodes    counts; every episode once, in order, in the parts that it claims
-    decisions   the recorded choices are replayed: observations, masks, rewards, terms, times and
-                ends must be what the simulator gives; the choice is feasible; probabilities sum
-                to 1 and the propensity is the choice's, above 0
-    behaviours  where their rules are given: the probabilities are the rules'
-    returns     stored return == sum of rewards == the replay's; outcomes likewise
+manifest    readable, its recipe has the digest that it claims, its spec is the scenario's
+files       all there, none too many in data/, sizes and SHA-256 as claimed
+workload    its own manifest and SHA-256
+episodes    counts; every episode once, in order, in the parts that it claims
+decisions   the recorded choices are replayed: observations, masks, rewards, terms, times and
+ends must be what the simulator gives; the choice is feasible; probabilities sum
+to 1 and the propensity is the choice's, above 0
+behaviours  where their rules are given: the probabilities are the rules'
+returns     stored return == sum of rewards == the replay's; outcomes likewise
 """
 
 from collections.abc import Callable, Mapping
@@ -177,6 +177,7 @@ class _PartCheck:
         episodes = dataset.episodes
         self._rows = episodes.filter(episodes["first_part"] == part).rows(named=True)
         self._next = 0  # index into _rows of the episode that is due
+        self._row: dict[str, Any] | None = None  # of the episode that is being replayed
         self._recomputed = 0
         self._instance: tuple[int, Any] = (-1, None)
 
@@ -193,14 +194,14 @@ class _PartCheck:
             raise VerificationFailed(
                 f"{self._path}: {rows} rows, the manifest says {self._entry.rows}"
             )
-        if self._next != len(self._rows):
+        if self._row is not None or self._next != len(self._rows):
             raise VerificationFailed(f"{self._path}: episodes are missing")
         return self._recomputed
 
     def _check(self, block: Block) -> None:
         at = 0
         while at < len(block):
-            if block.step[at] == 0:
+            if self._row is None:
                 self._begin(int(block.episode[at]))
             at = self._replay(block, at)
 
@@ -209,11 +210,9 @@ class _PartCheck:
             raise VerificationFailed(f"{self._path}: episode {episode} is not due here")
         self._row = self._rows[self._next]
         self._next += 1
-        window = self._row["window"]
+        window = int(self._row["window"])
         if self._instance[0] != window:
-            instance = make_instance(
-                self._dataset.recipe, self._scenario, self._workload, window
-            )
+            instance = make_instance(self._dataset.recipe, self._scenario, self._workload, window)
             self._instance = (window, instance)
         instance = self._instance[1]
         spec = self._dataset.spec
@@ -228,13 +227,14 @@ class _PartCheck:
     def _replay(self, block: Block, at: int) -> int:
         """Replay the episode at row `at` as far as the block has it; the row after it."""
         row = self._row
+        assert row is not None
         behaviour = self._behaviours.get(row["behaviour"])
         compiled = behaviour is not None and isinstance(behaviour.policy, Heuristic)
         score = behaviour.policy.score if compiled else no_score  # type: ignore[union-attr]
         stop = at
         while stop < len(block) and block.episode[stop] == row["episode"]:
             stop += 1
-        self._check_order(block, at, stop)
+        self._check_order(block, at, stop, row["episode"])
         state = np.array([float(self._status), self._total])
         fault, bad = replay(
             self._scenario.observe, self._scenario.step, score, self._ints, self._floats,
@@ -256,21 +256,22 @@ class _PartCheck:
         if compiled:
             self._recomputed += int((block.choice[at:stop] != NO_CHOICE).sum())
         if block.choice[stop - 1] == NO_CHOICE:
-            self._end()
+            self._end(row)
+            self._row = None
         return stop
 
-    def _check_order(self, block: Block, at: int, stop: int) -> None:
+    def _check_order(self, block: Block, at: int, stop: int, episode: int) -> None:
         """Steps count up; only the last row of an episode is a closing row."""
         steps: NDArray[np.int64] = np.arange(self._step, self._step + stop - at)
         closing = block.choice[at:stop] == NO_CHOICE
-        if not np.array_equal(block.step[at:stop], steps) or closing[:-1].any():
+        if stop == at or closing[:-1].any() or not np.array_equal(block.step[at:stop], steps):
             raise VerificationFailed(
-                f"{self._path}: the rows of episode {self._row['episode']} are out of order"
+                f"{self._path}: the rows of episode {episode} are out of order"
             )
 
-    def _end(self) -> None:
+    def _end(self, row: dict[str, Any]) -> None:
         """Compare what the episode came to with episodes.parquet."""
-        row, spec = self._row, self._dataset.spec
+        spec = self._dataset.spec
         outcomes = np.zeros(len(spec.outcomes))
         self._scenario.outcome(self._ints, self._floats, outcomes)
         claims: dict[str, Any] = {
@@ -287,5 +288,3 @@ class _PartCheck:
                     f"{self._dataset.folder / mf.EPISODES}: episode {row['episode']}: {name} is "
                     f"{row[name]}, the simulator gives {value}"
                 )
-
-

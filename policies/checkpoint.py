@@ -150,13 +150,16 @@ def load_policy(folder: Path) -> LearnedPolicy:
         settings = read_settings(NetworkSettings, description["network"], f"{where}: network")
         network = _read_network(settings, context, candidates, description["normalisation"])
         weights = _read_weights(folder, network, description["weights"])
-        agent = description["agent"]
+        agent, training = description["agent"], description["training"]
+        seed, steps = training["seed"], training["steps"]
     except KeyError as error:
         raise DatasetError(f"{where}: key {error.args[0]!r} is missing") from error
     except (TypeError, ValueError, AttributeError, OverflowError, RecipeError) as error:
         raise DatasetError(f"{where}: {error}") from error
     if not isinstance(agent, str):
         raise DatasetError(f"{where}: agent is {agent!r}, expected a name")
+    if not (type(seed) is int and type(steps) is int):
+        raise DatasetError(f"{where}: training.seed and training.steps must be whole numbers")
     return LearnedPolicy(agent, network, weights, context, candidates)
 
 

@@ -24,41 +24,54 @@ _FITTED_ROWS: Final = 1 << 18  # enough for two digits more than training can no
 _CONSTANT: Final = 1e-6  # deviation over size below which a column counts as constant
 _COMPILE: Final[dict[str, Any]] = {"cache": True, "nogil": True, "error_model": "numpy"}
 
-_COLUMNS = types.Array(types.int64, 1, "C", readonly=True)
-_FLAGS = types.Array(types.boolean, 1, "C", readonly=True)
-_CONSTANTS = types.Array(types.float64, 1, "C", readonly=True)
-_OUT = types.Array(types.float32, 2, "C")
-_SIGNATURES: Final = [
-    types.void(
-        types.Array(dtype, 2, "C", readonly=True), _COLUMNS, _FLAGS, types.boolean, _CONSTANTS,
-        _CONSTANTS, _OUT,
-    )
+COLUMNS = types.Array(types.int64, 1, "C", readonly=True)
+FLAGS = types.Array(types.boolean, 1, "C", readonly=True)
+CONSTANTS = types.Array(types.float64, 1, "C", readonly=True)
+ROWS = types.Array(types.float64, 2, "C", readonly=True)
+INPUTS = types.Array(types.float32, 1, "C")
+_MAP: Final = (COLUMNS, FLAGS, types.boolean, CONSTANTS, CONSTANTS)
+_BASE: Final = types.Array(types.float64, 1, "C")
+
+_ROW_SIGNATURES: Final = [
+    types.void(types.Array(dtype, 1, "C", readonly=True), *_MAP, _BASE, INPUTS)
     for dtype in (types.float32, types.float64)
-]  # fmt: skip
+]
+_SIGNATURES: Final = [
+    types.void(types.Array(dtype, 2, "C", readonly=True), *_MAP, types.Array(types.float32, 2, "C"))
+    for dtype in (types.float32, types.float64)
+]
+
+
+@njit(_ROW_SIGNATURES, **_COMPILE)
+def expand_row(
+    row: Any, columns: Any, heavy: Any, quadratic: Any, mean: Any, inverse: Any, base: Any, out: Any
+) -> None:
+    """Fill out (E,) from row (F,), with `base` (n,) as scratch; a heavy tail keeps its sign."""
+    n = len(columns)
+    at = n
+    for j in range(n):
+        x = np.float64(row[columns[j]])
+        base[j] = x
+        out[j] = (x - mean[j]) * inverse[j]
+        if heavy[j]:
+            base[j] = np.log1p(x) if x >= 0.0 else -np.log1p(-x)
+            out[at] = (base[j] - mean[at]) * inverse[at]
+            at += 1
+    if quadratic:
+        for j in range(n):
+            for k in range(j, n):
+                out[at] = (base[j] * base[k] - mean[at]) * inverse[at]
+                at += 1
 
 
 @njit(_SIGNATURES, **_COMPILE)
 def _expand(
     rows: Any, columns: Any, heavy: Any, quadratic: Any, mean: Any, inverse: Any, out: Any
 ) -> None:
-    """Fill out (M, E) from rows (M, F); negative values of a heavy tail keep their sign."""
-    n = len(columns)
-    base = np.empty(n)
+    """Fill out (M, E) from rows (M, F)."""
+    base = np.empty(len(columns))
     for i in range(len(rows)):
-        at = n
-        for j in range(n):
-            x = np.float64(rows[i, columns[j]])
-            base[j] = x
-            out[i, j] = (x - mean[j]) * inverse[j]
-            if heavy[j]:
-                base[j] = np.log1p(x) if x >= 0.0 else -np.log1p(-x)
-                out[i, at] = (base[j] - mean[at]) * inverse[at]
-                at += 1
-        if quadratic:
-            for j in range(n):
-                for k in range(j, n):
-                    out[i, at] = (base[j] * base[k] - mean[at]) * inverse[at]
-                    at += 1
+        expand_row(rows[i], columns, heavy, quadratic, mean, inverse, base, out[i])
 
 
 @dataclass(frozen=True)
@@ -79,6 +92,11 @@ class FeatureMap:
     inverse: NDArray[np.float64]
 
     @property
+    def arrays(self) -> tuple[Any, ...]:
+        """In the order of the compiled functions."""
+        return self.columns, self.heavy, self.quadratic, self.mean, self.inverse
+
+    @property
     def size(self) -> int:
         """E, the length of an expanded row."""
         return len(self.mean)
@@ -87,10 +105,7 @@ class FeatureMap:
         """Network inputs (M, E) of raw rows (M, F), float32 or float64."""
         kind = np.float32 if rows.dtype == np.float32 else np.float64
         out = np.empty((len(rows), self.size), np.float32)
-        _expand(
-            np.ascontiguousarray(rows, kind), self.columns, self.heavy, self.quadratic,
-            self.mean, self.inverse, out,
-        )  # fmt: skip
+        _expand(np.ascontiguousarray(rows, kind), *self.arrays, out)  # type: ignore[call-arg]
         return out
 
 

@@ -1,15 +1,17 @@
 """The masked candidate scorer in torch: one number per candidate, each row on its own.
 
-    padded   candidates (D, K, E), context (D, G), mask (D, K)     -> (D, K)
-    ragged   candidates (sum of N, E), context (B, G), row (sum of N,) -> (sum of N,)
+    padded   candidates (B, K, E), context (B, G), mask (B, K)           -> (B, K)
+    packed   candidates (sum of mask, E), context (B, G), mask (B, K)    -> (B, K)
+    ragged   candidates (sum of N, E), context (B, G), row (sum of N,)   -> (sum of N,)
 
-A score depends on its own row (and the context of its observation) alone, so results do not change
-with padding, with the order of the candidates or with how many there are. Inputs are expanded by
-policies.features; acting without torch is policies.learned.
+Padded and packed inputs are computed as ragged ones: nothing is spent on rows that the mask forbids
+(about half of them in a real log), and nothing can leak from them. A score depends on its own row
+and the context of its observation alone, so results do not change with padding, with the order of
+the candidates or with how many there are. Inputs are expanded by policies.features; acting without
+torch is policies.learned.
 """
 
 import math
-from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -63,21 +65,26 @@ class CandidateScorer(nn.Module):
             self.register_parameter(name.replace(".", "_"), nn.Parameter(torch.from_numpy(drawn)))
 
     def forward(self, candidates: Tensor, context: Tensor, mask: Tensor) -> Tensor:
-        """Scores (D, K) of padded observations; FILL where the mask forbids."""
-        return masked(self._layers(candidates, context, lambda part: part.unsqueeze(1)), mask)
+        """Scores (B, K) of padded observations; FILL where the mask forbids.
+
+        A mask that is all false means "no mask": it stands for what follows a terminal decision,
+        whose value is multiplied by zero and must be a number of ordinary size for that.
+        """
+        mask = mask | ~mask.any(dim=-1, keepdim=True)
+        return self.packed(candidates[mask], context, mask)
+
+    def packed(self, candidates: Tensor, context: Tensor, mask: Tensor) -> Tensor:
+        """Scores (B, K), FILL where the mask forbids; `candidates` are the rows it allows."""
+        scores = self.ragged(candidates, context, mask.nonzero()[:, 0])
+        return scores.new_full(mask.shape, FILL).masked_scatter(mask, scores)
 
     def ragged(self, candidates: Tensor, context: Tensor, row: Tensor) -> Tensor:
         """Scores (sum of N,); `row` is the observation of each candidate."""
-        return self._layers(candidates, context, lambda part: part[row])
-
-    def _layers(
-        self, candidates: Tensor, context: Tensor, spread: Callable[[Tensor], Tensor]
-    ) -> Tensor:
-        """The network; the context's part of layer 0 is computed once per observation."""
         weight, bias = self._layer(0)
         hidden = nn.functional.linear(candidates, weight[:, : self.split], bias)
-        if weight.shape[1] > self.split:
-            hidden = hidden + spread(nn.functional.linear(context, weight[:, self.split :]))
+        if weight.shape[1] > self.split:  # the context's part, once per observation
+            part = nn.functional.linear(context, weight[:, self.split :])
+            hidden = hidden + part.index_select(0, row)
         for i in range(1, self.depth):
             hidden = torch.relu(hidden) if self.activation == "relu" else torch.tanh(hidden)
             hidden = nn.functional.linear(hidden, *self._layer(i))
@@ -94,19 +101,10 @@ class CandidateScorer(nn.Module):
         }
 
 
-def masked(scores: Tensor, mask: Tensor) -> Tensor:
-    """Scores (D, K) with FILL where the mask is false; a mask that is all false means "no mask".
-
-    All false is what follows a terminal decision: its value is multiplied by zero, and must be a
-    number for that.
-    """
-    return scores.masked_fill(~mask & mask.any(dim=-1, keepdim=True), FILL)
-
-
 def log_probabilities(scores: Tensor, mask: Tensor, choice: Tensor, drawn: Tensor) -> Tensor:
     """Log-probability (D,) of the logged choice under the softmax over ALL feasible candidates.
 
-    scores (D, K) masked, mask (D, K), choice (D,), drawn (D,) feasible candidates before the cut
+    scores (D, K) with FILL, mask (D, K), choice (D,), drawn (D,) feasible candidates before the cut
     to K. Of the N - 1 that were not chosen n - 1 are here, drawn uniformly, so each stands for
     (N - 1) / (n - 1) of them: the sum of exponentials is unbiased, and without a cut exact.
     """

@@ -141,9 +141,7 @@ def _check_fresh(environment: CompiledEnvironment, observation: Observation) -> 
         np.testing.assert_array_equal(buffers[1], observation.image.reshape(-1))
 
 
-def check_refusals(
-    scenario: Scenario, config: Any, objective: str, instance: Instance
-) -> None:
+def check_refusals(scenario: Scenario, config: Any, objective: str, instance: Instance) -> None:
     """An infeasible choice is refused and changes nothing."""
     environment = _environment(scenario, scenario.spec(config, objective))
     observation = environment.begin(instance)
@@ -199,9 +197,11 @@ def check_callers_agree(
     total = 0.0
     for _ in range(compiled.steps):
         scores = behaviour.policy.scores(observation)
-        choice, propensity = choose(
-            scores, observation.feasible, rng, behaviour.temperature, behaviour.epsilon
-        ) if behaviour.stochastic else (int(_greedy(scores, observation.feasible)), 1.0)
+        choice, propensity = (
+            choose(scores, observation.feasible, rng, behaviour.temperature, behaviour.epsilon)
+            if behaviour.stochastic
+            else (int(_greedy(scores, observation.feasible)), 1.0)
+        )
         assert 0 < propensity <= 1 + 1e-12
         step = environment.step(choice)
         total += step.reward

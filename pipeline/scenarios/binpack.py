@@ -27,7 +27,6 @@ Differences from the paper:
 - The candidate rows also name their machine (an identifier, hidden from learned scorers).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -37,8 +36,10 @@ from numpy.typing import NDArray
 
 from pipeline.errors import InputError
 from pipeline.scenario import Instance, Scenario
-from pipeline.scenarios import binpack_kernel as k
+from pipeline.scenarios import binpack_kernel as kernel
+from pipeline.scenarios import binpack_memory as k
 from pipeline.scenarios.binpack_bounds import lower_bound, work_bound
+from pipeline.scenarios.binpack_observe import observe
 from pipeline.schema import Feature, Outcome, Spec
 from pipeline.workload import Workload
 
@@ -67,33 +68,49 @@ class BinpackConfig:
 
 def _candidate_features(config: BinpackConfig) -> tuple[Feature, ...]:
     cores, memory = config.machine_cores, config.machine_memory
+    if config.cluster == "trace":
+        cores = memory = np.inf
     paper = (
-        Feature("free_cores", "cores", 0, cores, "free cores of the machine", scale=20.0),
-        Feature("free_memory", "fraction", 0, memory, "free memory of the machine", scale=0.3),
-        Feature("cores", "cores", 0, cores, "cores of one instance of the task", scale=0.5),
-        Feature("memory", "fraction", 0, memory, "memory of one instance", scale=0.005),
-        Feature("duration_s", "s", 0, np.inf, "duration of one instance", True, scale=60.0),
-        Feature("unplaced", "instances", 0, np.inf, "unplaced instances of the task", True,
-                scale=100.0),
-        Feature("machine", "index", -1, np.inf, "which machine; -1: the row lets time pass",
-                identifier=True),
+        _feature("free_cores", "cores", "free cores of the machine", 20.0, high=cores),
+        _feature("free_memory", "fraction", "free memory of the machine", 0.3, high=memory),
+        _feature("cores", "cores", "cores of one instance of the task", 0.5, high=cores),
+        _feature("memory", "fraction", "memory of one instance", 0.005, high=memory),
+        _feature("duration_s", "s", "duration of one instance", 60.0, heavy_tailed=True),
+        _feature("unplaced", "instances", "unplaced instances", 100.0, heavy_tailed=True),
+        Feature(
+            "machine", "index", -1, np.inf, "which machine; -1: the row lets time pass",
+            identifier=True,
+        ),
     )  # fmt: skip
     extended = (
-        Feature("total", "instances", 0, np.inf, "instances of the task", True, scale=100.0),
-        Feature("running", "instances", 0, np.inf, "of these, running", True, scale=20.0),
-        Feature("finished", "instances", 0, np.inf, "of these, finished", True, scale=50.0),
+        _feature("total", "instances", "instances of the task", 100.0, heavy_tailed=True),
+        _feature("running", "instances", "of these, running", 20.0, heavy_tailed=True),
+        _feature("finished", "instances", "of these, finished", 50.0, heavy_tailed=True),
     )
     return paper + (extended if config.features == "extended" else ())
 
 
+def _feature(
+    name: str,
+    unit: str,
+    description: str,
+    scale: float,
+    *,
+    high: float = np.inf,
+    heavy_tailed: bool = False,
+) -> Feature:
+    """A feature that is never negative."""
+    return Feature(name, unit, 0.0, high, description, heavy_tailed, scale=scale)
+
+
 _CONTEXT: Final = (
-    Feature("free_cores_total", "cores", 0, np.inf, "free cores of all machines", scale=100.0),
-    Feature("free_memory_total", "fraction", 0, np.inf, "free memory of all machines", scale=2.0),
-    Feature("waiting_tasks", "tasks", 0, np.inf, "tasks with unplaced instances", scale=20.0),
-    Feature("unplaced_total", "instances", 0, np.inf, "unplaced instances", True, scale=1000.0),
-    Feature("running_total", "instances", 0, np.inf, "running instances", True, scale=300.0),
-    Feature("machine_cores", "cores", 0, np.inf, "cores of the largest machine", scale=64.0),
-    Feature("machine_memory", "fraction", 0, np.inf, "memory of the largest machine"),
+    _feature("free_cores_total", "cores", "free cores of all machines", 100.0),
+    _feature("free_memory_total", "fraction", "free memory of all machines", 2.0),
+    _feature("waiting_tasks", "tasks", "tasks with unplaced instances", 20.0),
+    _feature("unplaced_total", "instances", "unplaced instances", 1000.0, heavy_tailed=True),
+    _feature("running_total", "instances", "running instances", 300.0, heavy_tailed=True),
+    _feature("machine_cores", "cores", "cores of the largest machine", 64.0),
+    _feature("machine_memory", "fraction", "memory of the largest machine", 1.0),
 )
 
 _OUTCOMES: Final = (
@@ -184,12 +201,17 @@ def _check_fit(
         )
 
 
+def _amounts(values: NDArray[np.float64], unit: float) -> NDArray[np.float64]:
+    """Amounts in units: whole ones, so that sums are exact, or as they are where a unit is 1."""
+    return values.astype(np.float64) if unit == 1.0 else np.rint(values * unit)
+
+
 def instance(
     config: BinpackConfig,
     objective: str,
     workload: Workload,
     window: int,
-    rng: np.random.Generator,  # noqa: ARG001  nothing in this scenario is drawn
+    rng: np.random.Generator,
 ) -> Instance:
     """The jobs of one window, re-based to its first submission, on an empty cluster."""
     first = window * config.jobs_per_window
@@ -197,16 +219,18 @@ def instance(
     start, stop = job.search_sorted(first), job.search_sorted(first + config.jobs_per_window)
     tasks = workload.tasks[start:stop]
     if tasks.is_empty():
-        raise InputError(f"window {window} has no tasks; windows are 0..{windows(config, workload) - 1}")
+        raise InputError(
+            f"window {window} has no tasks; windows are 0..{windows(config, workload) - 1}"
+        )
     machine_cores, machine_memory = _cluster(config, workload)
     _check_fit(tasks, window, machine_cores, machine_memory)
 
     compat = config.compat == "cloudsimpy"
     core_unit, memory_unit = (1.0, 1.0) if compat else (MILLI_CORES, NANO_MEMORY)
-    exact = (lambda x, unit: x * 1.0) if compat else (lambda x, unit: np.rint(x * unit))
-    cores = exact(tasks["cores"].to_numpy(), core_unit)
-    memory = exact(tasks["memory"].to_numpy(), memory_unit)
-    free_cores, free_memory = exact(machine_cores, core_unit), exact(machine_memory, memory_unit)
+    cores, free_cores = (_amounts(x, core_unit) for x in (tasks["cores"].to_numpy(), machine_cores))
+    memory, free_memory = (
+        _amounts(x, memory_unit) for x in (tasks["memory"].to_numpy(), machine_memory)
+    )
     duration = tasks["duration_s"].to_numpy()
     total = tasks["instances"].to_numpy()
     submit = tasks["submit_s"].to_numpy()
@@ -269,9 +293,9 @@ def instance(
     floats[k.WORK_BOUND] = work_bound(work, capacity, submit - submit[0], duration)
     floats[k.LOWER_BOUND] = lower_bound(work, capacity, seen_s, ticks.astype(np.float64))
 
-    k.arrive(ints, floats)  # what is seen at 0 waits there; compat sees nothing before 1
-    if not k.anything_fits(ints, floats):
-        k.advance(ints, floats, floats[k.CARRIED : k.CARRIED + 3])
+    kernel.arrive(ints, floats)  # what is seen at 0 waits there; compat sees nothing before 1
+    if not kernel.anything_fits(ints, floats):
+        kernel.advance(ints, floats, floats[k.CARRIED : k.CARRIED + 3])
     return Instance(ints, floats, capacity=m * n + int(config.allow_wait))
 
 
@@ -282,9 +306,9 @@ SCENARIO: Final = Scenario(
     spec=spec,
     windows=windows,
     instance=instance,
-    observe=k.observe,
-    step=k.step,
-    outcome=k.outcome,
+    observe=observe,
+    step=kernel.step,
+    outcome=kernel.outcome,
     bound="lower_bound_s",
     bound_kind="lower",
 )

@@ -7,7 +7,7 @@ from typing import Final
 
 import polars as pl
 
-from pipeline.traces import alibaba2017
+from pipeline.traces import alibaba2017, azure2020
 from pipeline.workload import Workload
 
 
@@ -48,5 +48,20 @@ FORMATS: Final[dict[str, TraceFormat]] = {
             "ICBDC 2019"
         ),
         read=alibaba2017.read,
+    ),
+    "azure2020": TraceFormat(
+        name="azure2020",
+        description="Azure packing trace 2020: virtual machines of 14 days, two priorities",
+        path=(
+            "the SQLite database (tables vm and vmType), or a derived .csv without header "
+            "(id, cores, memory, disk, duration_ms, start_ms); .csv.gz is read too"
+        ),
+        source=(
+            "the Azure public dataset, github.com/Azure/AzurePublicDataset, "
+            "AzureTracesForPacking2020"
+        ),
+        terms="CC BY 4.0",
+        citation="Hadary et al., Protean: VM Allocation Service at Scale, OSDI 2020",
+        read=azure2020.read,
     ),
 }

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
-from numba import njit
 
-from pipeline.kernel import SCORE
+from pipeline.kernel import SCORE, compiled
 from pipeline.policy import Heuristic
 
 FREE_CORES: Final = 0
@@ -26,24 +25,22 @@ MACHINE_MEMORY: Final = 6  # context
 
 REFERENCE_TAKE: Final = 0.2  # probability with which the reference's random rule takes a pair
 
-_COMPILE: Final = {"cache": True, "nogil": True, "error_model": "numpy"}
 
-
-@njit(SCORE, **_COMPILE)
+@compiled(SCORE)
 def _first_fit(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """The first machine on which anything fits, with its first fitting task."""
     for i in range(len(scores)):
         scores[i] = -i
 
 
-@njit(SCORE, **_COMPILE)
+@compiled(SCORE)
 def _first_fit_reference(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """The last machine on which anything fits, with its first fitting task."""
     for i in range(len(scores)):
         scores[i] = candidates[i, MACHINE]
 
 
-@njit(SCORE, **_COMPILE)
+@compiled(SCORE)
 def _best_fit(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """The pair with the least largest normalised leftover."""
     for i in range(len(scores)):
@@ -52,7 +49,7 @@ def _best_fit(context, candidates, feasible, parameters, scores):  # type: ignor
         scores[i] = -max(cores, memory) if candidates[i, MACHINE] >= 0 else -np.inf
 
 
-@njit(SCORE, **_COMPILE)
+@compiled(SCORE)
 def _tetris(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """The highest dot product of request and free resources, both in machines."""
     cores = 1.0 / context[MACHINE_CORES] ** 2
@@ -64,7 +61,7 @@ def _tetris(context, candidates, feasible, parameters, scores):  # type: ignore[
         )
 
 
-@njit(SCORE, **_COMPILE)
+@compiled(SCORE)
 def _tetris_reference(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """The raw dot product: memory, a fraction, hardly counts beside cores."""
     for i in range(len(scores)):
@@ -74,21 +71,21 @@ def _tetris_reference(context, candidates, feasible, parameters, scores):  # typ
         )
 
 
-@njit(SCORE, **_COMPILE)
+@compiled(SCORE)
 def _shortest_first(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """The task with the shortest duration."""
     for i in range(len(scores)):
         scores[i] = -candidates[i, DURATION] if candidates[i, MACHINE] >= 0 else -np.inf
 
 
-@njit(SCORE, **_COMPILE)
+@compiled(SCORE)
 def _longest_first(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """The task with the longest duration."""
     for i in range(len(scores)):
         scores[i] = candidates[i, DURATION]
 
 
-@njit(SCORE, **_COMPILE)
+@compiled(SCORE)
 def _longest_spread(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """The longest task, on the machine with the most free (cores + memory, in machines)."""
     longest = 0.0
@@ -104,14 +101,14 @@ def _longest_spread(context, candidates, feasible, parameters, scores):  # type:
             scores[i] = candidates[i, DURATION] - longest - 1.0
 
 
-@njit(SCORE, **_COMPILE)
+@compiled(SCORE)
 def _most_instances_first(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """The task with the most unplaced instances."""
     for i in range(len(scores)):
         scores[i] = candidates[i, UNPLACED]
 
 
-@njit(SCORE, **_COMPILE)
+@compiled(SCORE)
 def _random_reference(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """Log-probabilities of the reference's random rule (to be used with temperature 1).
 

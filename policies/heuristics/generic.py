@@ -2,13 +2,11 @@
 
 from typing import Final
 
-from numba import njit
-
-from pipeline.kernel import SCORE
+from pipeline.kernel import SCORE, compiled
 from pipeline.policy import Heuristic
 
 
-@njit(SCORE, cache=True, nogil=True, error_model="numpy")
+@compiled(SCORE)
 def _indifferent(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """Every candidate alike; uniform when used with epsilon 1."""
     for i in range(len(scores)):

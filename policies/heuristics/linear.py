@@ -27,9 +27,9 @@ _TERM: Final = 3  # numbers per term: column, 1 where its log is taken, weight
 
 @njit(SCORE, **_COMPILE)
 def _linear(
-    context: Any,  # noqa: ARG001  every rule takes the same arguments
+    context: Any,
     candidates: Any,
-    feasible: Any,  # noqa: ARG001
+    feasible: Any,
     parameters: Any,
     scores: Any,
 ) -> None:

@@ -69,8 +69,11 @@ def agent(name: str) -> Agent:
     return AGENTS[name]
 
 
+_find = agent  # `agent` is also what train_agent's first argument is best called
+
+
 def train_agent(
-    name: str,
+    agent: str,
     decisions: Decisions,
     spec: Spec,
     *,
@@ -87,21 +90,21 @@ def train_agent(
     RecipeError for settings the agent does not have, DatasetError for decisions it cannot learn
     from.
     """
-    found = agent(name)
+    found = _find(agent)
     if steps < 1:
         raise InputError(f"steps is {steps}, expected at least 1")
     if len(decisions) == 0:
-        raise DatasetError(f"{name}: there are no decisions to learn from")
+        raise DatasetError(f"{agent}: there are no decisions to learn from")
     if found.transitions and decisions.next_mask is None:
-        raise DatasetError(f"{name} needs what followed each decision; load with transitions")
+        raise DatasetError(f"{agent} needs what followed each decision; load with transitions")
     shape = (decisions.context.shape[1], decisions.candidates.shape[2])
     if shape != (len(spec.context), len(spec.candidates)):
         raise DatasetError(
-            f"{name}: decisions have {shape[0]} context and {shape[1]} candidate features, the "
+            f"{agent}: decisions have {shape[0]} context and {shape[1]} candidate features, the "
             f"scenario {len(spec.context)} and {len(spec.candidates)}"
         )
     module = importlib.import_module(found.module)
-    config = read_settings(module.Config, settings or {}, f"settings of {name}")
+    config = read_settings(module.Config, settings or {}, f"settings of {agent}")
     trained = module.train(
         decisions, spec, config, steps=steps, seed=seed, validation=validation,
         progress=progress or _silent,

@@ -42,7 +42,7 @@ class Config:
 
 def cloning_loss(scorer: CandidateScorer, batch: Minibatch) -> tuple[Tensor, Info]:
     """Mean negative log-probability of the logged choices."""
-    scores = scorer(batch.candidates, batch.context, batch.mask)
+    scores = scorer.packed(batch.candidates, batch.context, batch.mask)
     log_pi = log_probabilities(scores, batch.mask, batch.choice, batch.drawn)
     agreement = (scores.argmax(dim=-1) == batch.choice).float().mean()
     return -log_pi.mean(), {"agreement": agreement.detach()}

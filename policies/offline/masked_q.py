@@ -30,11 +30,10 @@ from pipeline.decisions import Decisions
 from pipeline.errors import DatasetError
 from pipeline.schema import Spec
 from policies.checkpoint import Trained
-from policies.features import FeatureMap
 from policies.learned import Network
-from policies.networks import CandidateScorer, fit_network, masked
+from policies.networks import CandidateScorer, fit_network
 from policies.offline.double_dqn import Config
-from policies.offline.minibatches import draw_rows, expand
+from policies.offline.minibatches import draw_rows, expand_padded
 from policies.offline.optimisation import Curves, one_thread
 
 _VALIDATED = 1024  # transitions
@@ -66,7 +65,7 @@ with _undisturbed():
 
 
 class _Encoder(torch.nn.Module):
-    """The scorer behind d3rlpy's notion of an encoder: observation -> (B, K), not yet masked."""
+    """The scorer behind d3rlpy's notion of an encoder: observation -> (B, K), masked."""
 
     def __init__(self, network: Network, rng: np.random.Generator) -> None:
         super().__init__()
@@ -74,7 +73,7 @@ class _Encoder(torch.nn.Module):
 
     def forward(self, observation: list[Tensor]) -> Tensor:
         context, candidates, mask = observation
-        return self.scorer(candidates, context, torch.ones_like(mask, dtype=torch.bool))  # type: ignore[no-any-return]
+        return self.scorer(candidates, context, mask > 0)  # type: ignore[no-any-return]
 
 
 class MaskedEncoderFactory(EncoderFactory):  # type: ignore[misc]
@@ -102,8 +101,7 @@ class MaskedQFunction(DiscreteQFunction):  # type: ignore[misc]
 
     def forward(self, x: list[Tensor]) -> Any:
         """Values as d3rlpy wants them."""
-        value = masked(self._encoder(x), x[2] > 0)
-        return QFunctionOutput(q_value=value, quantiles=None, taus=None)
+        return QFunctionOutput(q_value=self._encoder(x), quantiles=None, taus=None)
 
     @property
     def encoder(self) -> _Encoder:
@@ -117,8 +115,8 @@ class MaskedQFunctionFactory(QFunctionFactory):  # type: ignore[misc]
     def create_discrete(
         self,
         encoder: _Encoder,
-        hidden_size: int,
-        action_size: int,  # noqa: ARG002
+        hidden_size: int,  # noqa: ARG002
+        action_size: int,
     ) -> tuple[MaskedQFunction, Any]:
         """The Q function and what computes its errors."""
         q_function = MaskedQFunction(encoder)
@@ -187,13 +185,11 @@ class TransitionSampler:
         mask: NDArray[np.bool_],
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
-        def take(feature_map: FeatureMap, raw: NDArray[np.float32]) -> NDArray[np.float32]:
-            return expand(feature_map, raw[rows])
-
+        mask = mask[rows]
         return [
-            take(self._network.context, context),
-            take(self._network.candidates, candidates),
-            mask[rows].astype(np.float32),
+            self._network.context.expand(context[rows]),
+            expand_padded(self._network.candidates, candidates[rows], mask),
+            mask.astype(np.float32),
         ]
 
 

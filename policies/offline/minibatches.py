@@ -20,7 +20,8 @@ from policies.learned import Network
 class Minibatch:
     """B decisions, ready for a scorer.
 
-    candidates (B, K, E), context (B, G), mask (B, K), choice (B,), drawn (B,)
+    candidates (sum of mask, E) the rows that the mask allows, context (B, G), mask (B, K),
+    choice (B,), drawn (B,)
     """
 
     candidates: Tensor
@@ -32,19 +33,24 @@ class Minibatch:
 
 def gather(decisions: Decisions, network: Network, rows: NDArray[np.int64]) -> Minibatch:
     """The decisions at `rows` (B,), in that order."""
+    mask = decisions.mask[rows]
+    candidates = network.candidates.expand(decisions.candidates[rows][mask])
     return Minibatch(
-        candidates=torch.from_numpy(expand(network.candidates, decisions.candidates[rows])),
-        context=torch.from_numpy(expand(network.context, decisions.context[rows])),
-        mask=torch.from_numpy(decisions.mask[rows]),
+        candidates=torch.from_numpy(candidates),
+        context=torch.from_numpy(network.context.expand(decisions.context[rows])),
+        mask=torch.from_numpy(mask),
         choice=torch.from_numpy(decisions.choice[rows]),
         drawn=torch.from_numpy(decisions.drawn[rows]),
     )
 
 
-def expand(feature_map: FeatureMap, raw: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Network inputs (..., E) of raw features (..., F)."""
-    expanded = feature_map.expand(raw.reshape(-1, raw.shape[-1]))
-    return expanded.reshape(*raw.shape[:-1], feature_map.size)
+def expand_padded(
+    feature_map: FeatureMap, raw: NDArray[np.float32], mask: NDArray[np.bool_]
+) -> NDArray[np.float32]:
+    """Network inputs (B, K, E) of padded candidates (B, K, F); zeros where the mask forbids."""
+    expanded = np.zeros((*mask.shape, feature_map.size), np.float32)
+    expanded[mask] = feature_map.expand(raw[mask])
+    return expanded
 
 
 def draw_rows(count: int, size: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -50,7 +50,7 @@ class Config:
     pairs: int = 24
     decisions: int = 40
     outcome: str = ""
-    learning_rate: float = 2e-3
+    learning_rate: float = 1e-2
     weight_decay: float = 0.0
     network: NetworkSettings = field(default_factory=NetworkSettings)
 
@@ -152,7 +152,7 @@ def _pair_loss(
     within = rng.integers(0, ranking.count[pairs][..., None], (*pairs.shape, config.decisions))
     rows = (ranking.first[pairs][..., None] + within).ravel()
     batch = gather(decisions, network, rows)
-    scores = scorer(batch.candidates, batch.context, batch.mask)
+    scores = scorer.packed(batch.candidates, batch.context, batch.mask)
     log_pi = log_probabilities(scores, batch.mask, batch.choice, batch.drawn)
     z = torch.from_numpy((ranking.z[pairs[0]] - ranking.z[pairs[1]]).astype(np.float32))
     return preference_loss(log_pi.reshape(*pairs.shape, -1).mean(dim=-1), z, config.beta)

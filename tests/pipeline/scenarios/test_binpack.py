@@ -43,17 +43,17 @@ def some_workload(seed: int, jobs: int = 6) -> Workload:
     tasks = []
     submit = 0
     for job in range(jobs):
-        for _ in range(rng.integers(1, 4)):
-            tasks.append(
-                (
-                    job,
-                    submit,
-                    float(rng.choice([1.0, 2.0, 3.5, 7.25, 0.4])),
-                    float(rng.choice([0.5, 1.0, 2.0])),
-                    float(rng.choice([0.1, 0.25, 0.003])),
-                    int(rng.integers(1, 9)),
-                )
+        tasks += [
+            (
+                job,
+                submit,
+                float(rng.choice([1.0, 2.0, 3.5, 7.25, 0.4])),
+                float(rng.choice([0.5, 1.0, 2.0])),
+                float(rng.choice([0.1, 0.25, 0.003])),
+                int(rng.integers(1, 9)),
             )
+            for _ in range(rng.integers(1, 4))
+        ]
         submit += int(rng.integers(0, 4))
     return Workload(workload(*tasks).tasks, Provenance("test"))
 

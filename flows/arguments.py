@@ -1,0 +1,257 @@
+"""The command line as argparse sees it. Imports nothing heavy: --help must be instant."""
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from pipeline.errors import InputError, did_you_mean, unknown_name
+
+DESCRIPTION: Final = """\
+Learn cluster schedulers from history: from a trace to a dataset of decisions, to trained agents,
+to a report that says whether they beat the rules that you have."""
+
+EPILOG: Final = """\
+example:
+  hindcast run binpack-synthetic-v1 --out demo
+
+Every command goes on where it was interrupted when it is given again. Results go to stdout,
+progress to stderr. Exit codes: 0 done, 1 a check failed, 2 unusable input, 130 interrupted."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser whose errors are InputErrors, and which wants options in full."""
+
+    def __init__(self, **settings: Any) -> None:
+        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(allow_abbrev=False, **settings)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what argparse would print with a usage."""
+        raise InputError(f"{message} (see `{self.prog} --help`)")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A subcommand: one line of help, an example, and what it takes."""
+
+    summary: str
+    example: str
+    add: Callable[[Parser], None]
+    details: str = ""
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The arguments of a command line, with `command`; InputError where it is not valid."""
+    parser = _parser()
+    given = next((word for word in argv if not word.startswith("-")), None)
+    if given is not None and given not in COMMANDS:
+        raise unknown_name("command", given, COMMANDS)
+    arguments, unknown = parser.parse_known_args(argv)
+    if unknown:
+        options = [o for a in _subparser(arguments.command)._actions for o in a.option_strings]  # noqa: SLF001
+        hint = f"; {did_you_mean(unknown[0], options)}" if unknown[0].startswith("-") else ""
+        raise InputError(f"{arguments.command}: unexpected argument {unknown[0]!r}{hint}")
+    return arguments
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="hindcast", description=DESCRIPTION, epilog=EPILOG)
+    parser.add_argument("--version", action="store_true", help="show the version and exit")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for name, command in COMMANDS.items():
+        sub = commands.add_parser(name, help=command.summary, **_texts(command))
+        _fill(sub, command)
+    return parser
+
+
+def _subparser(name: str) -> Parser:
+    parser = Parser(prog=f"hindcast {name}", **_texts(COMMANDS[name]))
+    _fill(parser, COMMANDS[name])
+    return parser
+
+
+def _texts(command: Command) -> dict[str, Any]:
+    description = f"{command.summary[0].upper()}{command.summary[1:]}."
+    if command.details:
+        description += f"\n\n{command.details}"
+    return {"description": description, "epilog": f"example:\n  {command.example}"}
+
+
+def _fill(parser: Parser, command: Command) -> None:
+    command.add(parser)
+    parser.add_argument(
+        "--json", action="store_true", help="print results as JSON lines instead of text"
+    )
+
+
+def _positive(text: str) -> int:
+    return _whole(text, 1)
+
+
+def _not_negative(text: str) -> int:
+    return _whole(text, 0)
+
+
+def _whole(text: str, least: int) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least {least}: {text!r}")
+    return int(text)
+
+
+def _add_direct(parser: Parser) -> None:
+    parser.add_argument(
+        "--direct", action="store_true",
+        help="do the same without Prefect: starts seconds sooner, keeps no run history",
+    )  # fmt: skip
+
+
+def _add_out(parser: Parser, what: str) -> None:
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help=what)
+
+
+def _add_recipe(parser: Parser) -> None:
+    parser.add_argument(
+        "recipe", metavar="RECIPE", help="path of a recipe.toml, or id of a known recipe"
+    )
+    parser.add_argument(
+        "--set", dest="overrides", action="append", default=[], metavar="SECTION.KEY=VALUE",
+        help="replace a value of the recipe (TOML); may be repeated; enters the recipe's digest",
+    )  # fmt: skip
+
+
+def _add_workers(parser: Parser) -> None:
+    parser.add_argument(
+        "--workers", type=_positive, default=1, metavar="N",
+        help="threads that run episodes (default 1); results do not depend on it",
+    )  # fmt: skip
+
+
+def _traces(_parser: Parser) -> None:
+    """`traces` takes nothing."""
+
+
+def _ingest(parser: Parser) -> None:
+    parser.add_argument("trace_format", metavar="FORMAT", help="a format that `traces` lists")
+    parser.add_argument("path", type=Path, metavar="PATH", help="file or folder of the raw trace")
+    _add_out(parser, "folder for the workload (Parquet and manifest.json)")
+    _add_direct(parser)
+
+
+def _build(parser: Parser) -> None:
+    _add_recipe(parser)
+    _add_out(parser, "folder for the dataset")
+    _add_workers(parser)
+    _add_direct(parser)
+
+
+def _verify(parser: Parser) -> None:
+    parser.add_argument("dataset", type=Path, metavar="DIR", help="folder of a dataset")
+
+
+def _train(parser: Parser) -> None:
+    parser.add_argument("dataset", type=Path, metavar="DIR", help="folder of a dataset")
+    parser.add_argument(
+        "--agent", required=True, metavar="NAME",
+        help="trajectory_preference, double_dqn, cql or behaviour_cloning",
+    )  # fmt: skip
+    parser.add_argument(
+        "--steps", type=_positive, default=2000, metavar="N", help="gradient steps (default 2000)"
+    )
+    parser.add_argument(
+        "--seed", type=_not_negative, default=0, metavar="S", help="of all draws (default 0)"
+    )
+    parser.add_argument(
+        "--set", dest="settings", action="append", default=[], metavar="KEY=VALUE",
+        help="replace a setting of the agent (TOML); may be repeated",
+    )  # fmt: skip
+    _add_out(parser, "folder for the checkpoint")
+    _add_direct(parser)
+
+
+def _evaluate(parser: Parser) -> None:
+    _add_recipe(parser)
+    parser.add_argument(
+        "--policy", dest="policies", action="extend", nargs="+", default=[], metavar="POLICY",
+        help="names of policies or folders of checkpoints; may be repeated; by default the "
+        "policies that the recipe names",
+    )  # fmt: skip
+    parser.add_argument(
+        "--split", default="test", help="train, validation, test or all (default test)"
+    )
+    _add_out(parser, "folder for scores.parquet and evaluation.json")
+    _add_workers(parser)
+    _add_direct(parser)
+
+
+def _report(parser: Parser) -> None:
+    parser.add_argument(
+        "folders", type=Path, nargs="+", metavar="DIR",
+        help="folders of evaluations, or of runs; their datasets and training curves are shown too",
+    )  # fmt: skip
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="REPORT.HTML",
+        help="the page, named report.html, or its folder; summary files are written beside it",
+    )  # fmt: skip
+    _add_direct(parser)
+
+
+def _run(parser: Parser) -> None:
+    _add_recipe(parser)
+    _add_out(parser, "folder for dataset/, agents/, evaluation/ and report.html")
+    _add_workers(parser)
+    _add_direct(parser)
+
+
+COMMANDS: Final[Mapping[str, Command]] = {
+    "traces": Command(
+        "list the known trace formats: where to get them, on which terms, how to cite them",
+        "hindcast traces",
+        _traces,
+    ),
+    "ingest": Command(
+        "turn a raw trace into a workload, and count what was left out",
+        "hindcast ingest alibaba2017 traces/batch_task.csv --out workloads/alibaba",
+        _ingest,
+    ),
+    "build": Command(
+        "build the dataset of a recipe",
+        "hindcast build binpack-synthetic-v1 --out datasets/demo --workers 2",
+        _build,
+        "An interrupted build goes on where it stopped and ends in the same bytes.",
+    ),
+    "verify": Command(
+        "recompute every claim of a dataset's manifest",
+        "hindcast verify datasets/demo",
+        _verify,
+        "Exits with 1 and the reason on the first claim that does not hold.",
+    ),
+    "train": Command(
+        "train an offline agent on a dataset",
+        "hindcast train datasets/demo --agent trajectory_preference --steps 1500 --out agents/tp",
+        _train,
+    ),
+    "evaluate": Command(
+        "score policies and checkpoints on windows of a recipe",
+        "hindcast evaluate binpack-synthetic-v1 --policy tetris agents/tp --out evaluations/demo",
+        _evaluate,
+    ),
+    "report": Command(
+        "write one HTML page about evaluations",
+        "hindcast report evaluations/demo --out report.html",
+        _report,
+        "The last line of the output is the path of the page.",
+    ),
+    "run": Command(
+        "do all of it: build, verify, train, evaluate, report",
+        "hindcast run binpack-synthetic-v1 --out demo --workers 2",
+        _run,
+        "Given again it goes on where it stopped. The last line is the path of the report.",
+    ),
+}
+
+
+def print_help() -> str:
+    """The help text of `hindcast`."""
+    return _parser().format_help()

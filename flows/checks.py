@@ -1,0 +1,69 @@
+"""What can be refused before anything is started: one check per command, each an InputError.
+
+The steps refuse the same things; here it happens before the seconds that Prefect takes.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import TraceError
+
+
+def ingest(trace_format: str, path: Path, **_others: Any) -> None:
+    """Raise for an unknown format, or a trace that is not there."""
+    from pipeline.errors import unknown_name
+    from pipeline.traces import FORMATS
+
+    if trace_format not in FORMATS:
+        raise unknown_name("trace format", trace_format, FORMATS)
+    if not path.exists():
+        raise TraceError(f"{path}: no such file or folder; expected {FORMATS[trace_format].path}")
+
+
+def build(recipe: str, overrides: Sequence[str], **_others: Any) -> None:
+    """Raise for a recipe that is not valid, or policies that do not exist."""
+    from pipeline.recipe import load_recipe
+    from policies.registry import behaviours
+
+    behaviours(load_recipe(recipe, overrides))
+
+
+def train(dataset: Path, agent: str, **_others: Any) -> None:
+    """Raise for an unknown agent, or a folder that is no dataset."""
+    from pipeline.manifest import read_manifest
+    from policies.offline import agent as find_agent
+
+    find_agent(agent)
+    read_manifest(dataset)
+
+
+def evaluate(
+    recipe: str, overrides: Sequence[str], policies: Sequence[str], split: str, **_others: Any
+) -> None:
+    """Raise for a recipe that is not valid, or policies, checkpoints or a split it has not."""
+    from flows.candidates import candidates
+    from pipeline.recipe import load_recipe
+
+    loaded = load_recipe(recipe, overrides)
+    loaded.windows(split)
+    candidates(loaded, policies or loaded.evaluate.policies)
+
+
+def report(evaluations: Sequence[Path], **_others: Any) -> None:
+    """Raise for folders that are no evaluations."""
+    from pipeline.evaluation_folder import read_evaluation
+
+    for folder in evaluations:
+        read_evaluation(folder)
+
+
+def run(recipe: str, overrides: Sequence[str], **_others: Any) -> None:
+    """Raise for a recipe that is not valid, or policies or agents that do not exist."""
+    from pipeline.recipe import load_recipe
+    from policies.offline import agent as find_agent
+
+    build(recipe, overrides)
+    evaluate(recipe, overrides, (), "test")
+    for agent in load_recipe(recipe, overrides).train.agents:
+        find_agent(agent)

@@ -1,0 +1,113 @@
+"""The `hindcast` command: arguments in, an exit code out, errors as one line.
+
+0    done
+1    a check failed (verify), or something went wrong that the input is not to blame for
+2    the input cannot be used; the line says what, where and what to do
+130  interrupted (143 by SIGTERM); the same command goes on where it stopped
+"""
+
+import json
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from flows.arguments import parse, print_help
+from pipeline.errors import HindcastError, InputError
+
+
+class Terminated(BaseException):
+    """SIGTERM: unwinds like KeyboardInterrupt, so that everything is closed on the way out."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    try:
+        with _terminable():
+            return _run(argv)
+    except InputError as error:
+        return _fail(2, error)
+    except HindcastError as error:
+        return _fail(1, error)
+    except MemoryError:
+        return _fail(1, "out of memory; fewer --workers or smaller windows need less")
+    except BrokenPipeError:
+        # The reader of stdout is gone (`| head`); what is still buffered has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except OSError as error:
+        if error.filename is None:
+            raise
+        return _fail(2, f"{error.filename}: {error.strerror}")
+    except KeyboardInterrupt:
+        return _fail(130, "interrupted; the same command goes on where it stopped")
+    except Terminated:
+        return _fail(143, "terminated; the same command goes on where it stopped")
+
+
+def _run(argv: list[str]) -> int:
+    try:
+        arguments = parse(argv)
+    except SystemExit as ended:  # --help
+        return int(ended.code or 0)
+    if arguments.version:
+        print(_version())
+        return 0
+    if arguments.command is None:
+        print(print_help(), end="", file=sys.stderr)
+        return 2
+    arguments.line = shlex.join(["hindcast", *argv])
+
+    from flows import commands
+    from flows.progress import showing, stderr_display
+
+    with showing(stderr_display()):
+        outcome = getattr(commands, arguments.command)(arguments)
+    if arguments.json:
+        for result in outcome.results:
+            print(json.dumps(result, ensure_ascii=False, default=str))
+    else:
+        print("\n".join(outcome.lines))
+    sys.stdout.flush()
+    return 0
+
+
+def _version() -> str:
+    from importlib import metadata
+
+    try:
+        return f"hindcast {metadata.version('hindcast')}"
+    except metadata.PackageNotFoundError:
+        return "hindcast, run from a checkout"
+
+
+def _fail(code: int, reason: Any) -> int:
+    print("hindcast:", " ".join(str(reason).split()), file=sys.stderr)
+    return code
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM raises Terminated inside the context, where signals can be handled at all."""
+
+    def terminate(_number: int, _frame: FrameType | None) -> None:
+        raise Terminated
+
+    try:
+        before = signal.signal(signal.SIGTERM, terminate)
+    except ValueError:  # not the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

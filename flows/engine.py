@@ -1,0 +1,205 @@
+"""Prefect's surroundings for one command: its environment, and a server inside the process.
+
+Prefect wants a server. Where PREFECT_API_URL names one it is used; else the command runs one of
+its own on a free port of the loopback interface, in a thread: nothing has to be started before,
+and nothing can be left behind, however the command ends. Processes that the command starts find
+it under PREFECT_API_URL.
+
+    PREFECT_HOME, by default <cache>/hindcast/prefect, <cache> being $XDG_CACHE_HOME or ~/.cache
+      prefect.db        run history; kept, since to create it takes seconds
+      prefect-1.db ...  of commands that run at the same time: SQLite serves one server
+      hindcast.log      Prefect's warnings, with tracebacks
+      storage/          results of flows and tasks, JSON
+
+It is outside the folders that commands write, which are digested and passed on.
+"""
+
+import contextlib
+import contextvars
+import gc
+import importlib
+import os
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from flows.progress import note
+from pipeline.errors import HindcastError
+
+_STARTUP_S: Final = 90
+
+# Set before Prefect is imported, and only where the user has not decided otherwise.
+_SETTINGS: Final[Mapping[str, str]] = {
+    "DO_NOT_TRACK": "1",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_RESULTS_DEFAULT_SERIALIZER": "json",
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": str(_STARTUP_S),
+    "PREFECT_LOGGING_SETTINGS_PATH": str(Path(__file__).with_name("prefect_logging.yml")),
+}
+
+# The same for a server of our own: it lives as long as one command, so nothing that watches,
+# schedules, reacts or shows is needed; what a run came to is recorded.
+_EMBEDDED: Final[Mapping[str, str]] = {
+    "PREFECT_LOGGING_TO_API_ENABLED": "false",
+    "PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "false",
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_ENABLED": "false",
+    "PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "false",
+}
+
+
+def run_flow(name: str, **parameters: Any) -> dict[str, Any]:
+    """Run the flow of that name to its end; what its steps raise comes through as it was raised."""
+    with prefect_engine():
+        flow = getattr(importlib.import_module(f"flows.{name}"), name)
+        result: dict[str, Any] = flow(**parameters)
+        return result
+
+
+@contextlib.contextmanager
+def prefect_engine() -> Iterator[None]:
+    """Prefect ready to run flows: with the server of PREFECT_API_URL, or one of its own."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_environment(_SETTINGS))
+        stack.enter_context(_home())
+        if not os.environ.get("PREFECT_API_URL"):
+            note("starting Prefect")
+            stack.enter_context(_embedded_server())
+        yield
+
+
+@contextlib.contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Environment variables, as far as they are not set, for as long as the context is open."""
+    added = {name: value for name, value in values.items() if not os.environ.get(name)}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
+@contextlib.contextmanager
+def _home() -> Iterator[None]:
+    """PREFECT_HOME: the user's, else a folder in the user's cache, else a temporary one."""
+    if os.environ.get("PREFECT_HOME"):
+        yield
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+            home = cache / "hindcast" / "prefect"
+            home.mkdir(parents=True, exist_ok=True)
+            (home / ".writable").touch()
+        except (OSError, RuntimeError):  # a container without a home, say
+            home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hindcast-")))
+        with _environment({"PREFECT_HOME": str(home)}):
+            yield
+
+
+@contextlib.contextmanager
+def _embedded_server() -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_environment(_EMBEDDED))
+        database = stack.enter_context(_own_database(Path(os.environ["PREFECT_HOME"]).expanduser()))
+        listening = stack.enter_context(_listening_socket())
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
+        stack.enter_context(_environment({"PREFECT_API_URL": url}))
+
+        with _no_collection():
+            from prefect.settings import temporary_settings
+
+        # The environment is read when Prefect is imported, which may have been before. Heartbeats
+        # tell other processes that this one is alive; here they only delay the end of a flow.
+        settings = {
+            "api.url": url,
+            "server.database.connection_url": f"sqlite+aiosqlite:///{database}",
+            "flows.heartbeat_frequency": None,
+        }
+        stack.enter_context(temporary_settings(settings))
+        stack.enter_context(_serving(listening))
+        yield
+
+
+@contextlib.contextmanager
+def _own_database(home: Path) -> Iterator[Path]:
+    """A database file that no other process serves, for as long as the context is open."""
+    import fcntl
+
+    home.mkdir(parents=True, exist_ok=True)
+    number = 0
+    while True:
+        name = f"prefect-{number}" if number else "prefect"
+        with (home / f".{name}.lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                number += 1
+                continue
+            yield home / f"{name}.db"
+            return
+
+
+@contextlib.contextmanager
+def _listening_socket() -> Iterator[Any]:
+    """A socket on a free port of the loopback interface."""
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
+        yield listening
+
+
+@contextlib.contextmanager
+def _serving(listening: Any) -> Iterator[None]:
+    """Prefect's API answering on the socket, from a thread of this process."""
+    with _no_collection():
+        import uvicorn
+        from prefect.events.worker import EventsWorker
+        from prefect.server.api.server import create_app
+
+        app = create_app(ephemeral=True, final=True, ignore_cache=True)
+    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="on")
+    server = uvicorn.Server(config)
+    context = contextvars.copy_context()  # with the settings of this command
+    thread = threading.Thread(
+        target=context.run,
+        args=(server.run,),
+        kwargs={"sockets": [listening]},
+        name="prefect-server",
+        daemon=True,
+    )
+    thread.start()
+    try:
+        _wait_until_started(server, thread)
+        yield
+        # What happened is recorded while there is a server.
+        EventsWorker.drain_all(timeout=5, at_exit=False)
+    finally:
+        server.should_exit = True
+        thread.join(timeout=5)
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Imports without garbage collection: they make many objects and no garbage (12 % of time)."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _wait_until_started(server: Any, thread: threading.Thread) -> None:
+    waited = 0.0
+    while not server.started:
+        thread.join(0.02)
+        waited += 0.02
+        if waited > _STARTUP_S or not (thread.is_alive() or server.started):
+            log = Path(os.environ["PREFECT_HOME"]) / "hindcast.log"
+            raise HindcastError(
+                f"Prefect's server did not start, see {log}; --direct does the same without it"
+            )

@@ -1,0 +1,76 @@
+"""The ledger of a run: which stages are done, from which inputs, with which output.
+
+    DIR/run.json
+      recipe, digest     the recipe that this folder belongs to
+      stages             name -> inputs (JSON), output (path below DIR), sha256 (of the output)
+
+A stage is done when its inputs are those of the entry and its output, a file that is written
+last, still has the entry's SHA-256. Inputs hold digests of what a stage reads, so that a stage
+that came out differently is followed by new ones.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from flows.progress import note
+from pipeline.errors import DatasetError
+from pipeline.recipe import Recipe
+from pipeline.storage import make_folder, read_json, sha256_file, write_json
+
+NAME: Final = "run.json"
+
+
+class Ledger:
+    """The ledger of one run folder; `result` of a stage is what it returned when it was run."""
+
+    def __init__(self, folder: Path, recipe: Recipe) -> None:
+        self._folder = folder
+        self._path = folder / NAME
+        self._header = {"kind": "run", "recipe": recipe.id, "digest": recipe.digest}
+        self._stages: dict[str, Any] = {}
+        if self._path.exists():
+            self._stages = self._read()
+
+    def _read(self) -> dict[str, Any]:
+        value = read_json(self._path)
+        stages = value.get("stages") if isinstance(value, dict) else None
+        if not isinstance(stages, dict):
+            raise DatasetError(f"{self._path}: is not the ledger of a run; choose another --out")
+        if value.get("digest") != self._header["digest"]:
+            raise DatasetError(
+                f"{self._folder}: holds a run of {value.get('recipe')} with digest "
+                f"{str(value.get('digest'))[:12]}, but this recipe has "
+                f"{self._header['digest'][:12]}; choose another --out"
+            )
+        return stages
+
+    def stage(
+        self,
+        name: str,
+        inputs: Mapping[str, Any],
+        output: Path,
+        run: Callable[[], dict[str, Any]],
+    ) -> dict[str, Any]:
+        """The result of a stage: of this call, or of an earlier one where that still holds."""
+        entry = self._stages.get(name)
+        if (
+            isinstance(entry, dict)
+            and entry.get("inputs") == inputs
+            and output.is_file()
+            and entry.get("sha256") == sha256_file(output)
+        ):
+            note(f"{name}: done before, skipped ({output})")
+            result: dict[str, Any] = entry["result"]
+            return result
+        note(f"{name}: started")
+        result = run()
+        self._stages[name] = {
+            "inputs": dict(inputs),
+            "output": str(output.relative_to(self._folder)),
+            "sha256": sha256_file(output),
+            "result": result,
+        }
+        make_folder(self._folder)
+        write_json(self._path, {**self._header, "stages": self._stages})
+        return result

@@ -1,0 +1,171 @@
+"""What a long step shows while it runs: a bar on a terminal, else a line now and then.
+
+A step opens `progress(title)` and gets a function to call with (done, total). Where that goes is
+the business of whoever runs the step: the command line shows it on stderr, a Prefect task writes
+it to the run's log, and nobody else is bothered.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from typing import Final, Protocol, TextIO
+
+_INTERVAL_S: Final = 10.0  # between two lines of one step
+
+
+class Tell(Protocol):
+    """What a step reports to; `what` names the work at hand."""
+
+    def __call__(self, done: int, total: int, what: str = "") -> None:
+        """`done` of `total` units are finished."""
+
+
+class Display(Protocol):
+    """Somewhere to show progress and notes."""
+
+    def progress(self, title: str) -> AbstractContextManager[Tell]:
+        """Show one step for as long as the context is open."""
+
+    def note(self, text: str) -> None:
+        """Show one line that stays."""
+
+
+_display: ContextVar[Display | None] = ContextVar("hindcast_display", default=None)
+
+
+@contextmanager
+def showing(display: Display | None) -> Iterator[None]:
+    """Show progress on `display` inside the context, unless something shows it already."""
+    token = _display.set(_display.get() or display)
+    try:
+        yield
+    finally:
+        _display.reset(token)
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Tell]:
+    """Progress of one step on the display of the context, if there is one."""
+    display = _display.get()
+    if display is None:
+        yield _silent
+        return
+    with display.progress(title) as tell:
+        yield tell
+
+
+def note(text: str) -> None:
+    """Show one line on the display of the context, if there is one."""
+    display = _display.get()
+    if display is not None:
+        display.note(text)
+
+
+def _silent(done: int, total: int, what: str = "") -> None:
+    """Say nothing."""
+
+
+def stderr_display() -> Display:
+    """Bars where stderr is a terminal, lines where it is not."""
+    return Bars() if sys.stderr.isatty() else Lines(stderr_line)
+
+
+def stderr_line(text: str) -> None:
+    """Write one line to stderr, at once."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+class Lines:
+    """Progress as lines: at most one in `interval_s` seconds, each with an estimate."""
+
+    def __init__(
+        self,
+        write: Callable[[str], None],
+        interval_s: float = _INTERVAL_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._write = write
+        self._interval_s = interval_s
+        self._clock = clock
+
+    def note(self, text: str) -> None:
+        """Write the line."""
+        self._write(text)
+
+    @contextmanager
+    def progress(self, title: str) -> Iterator[Tell]:
+        """Write a line when one is due; a step shorter than the interval writes none."""
+        started = last = self._clock()
+        first: int | None = None  # what was done before this call: no part of the estimate
+
+        def tell(done: int, total: int, what: str = "") -> None:
+            nonlocal last, first
+            first = done if first is None else first
+            now = self._clock()
+            if now - last >= self._interval_s:
+                last = now
+                share = f"{done:,} of {total:,}"
+                left = estimate(done - first, total - first, now - started)
+                self._write(": ".join(filter(None, (title, what, share))) + left)
+
+        yield tell
+
+
+def estimate(done: int, total: int, elapsed_s: float) -> str:
+    """A clause that says how long the rest takes at the speed so far; empty where unknown."""
+    if not 0 < done < total:
+        return ""
+    return f", about {duration(elapsed_s / done * (total - done))} left"
+
+
+def duration(seconds: float) -> str:
+    """A duration in words: "40 s", "7 min", "2 h 05 min"."""
+    if seconds < 100:
+        return f"{max(seconds, 1):.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+class Bars:
+    """Progress as a bar on a terminal, with time passed and time left."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        from rich.console import Console
+
+        self._console = Console(file=stream or sys.stderr, highlight=False)
+
+    def note(self, text: str) -> None:
+        """Print the line above the bar."""
+        self._console.print(text, markup=False)
+
+    @contextmanager
+    def progress(self, title: str) -> Iterator[Tell]:
+        """Show a bar; it stays when the step is over."""
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left:"),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=self._console) as bars:
+            bar = bars.add_task(title, total=None)
+
+            def tell(done: int, total: int, what: str = "") -> None:
+                shown = f"{title}: {what}" if what else title
+                bars.update(bar, completed=done, total=total, description=shown)
+
+            yield tell

@@ -1,0 +1,82 @@
+"""The stages of `hindcast run`: build, verify, train, evaluate, report, each done once.
+
+OUT/dataset                      the dataset
+OUT/agents/<agent>-seed<seed>    a checkpoint per agent and seed of [train]
+OUT/evaluation                   the policies of [evaluate] and all checkpoints, split test
+OUT/report.html                  with summary.parquet and summary.md
+OUT/run.json                     the ledger: what is done need not be done again
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from flows import steps
+from flows.ledger import Ledger
+from pipeline.recipe import Recipe, load_recipe
+from pipeline.storage import sha256_file
+
+Step: TypeAlias = Callable[..., dict[str, Any]]
+Call: TypeAlias = Callable[..., dict[str, Any]]  # call(step, **arguments) runs a step
+
+
+def directly(step: Step, **arguments: Any) -> dict[str, Any]:
+    """Run a step here and now."""
+    return step(**arguments)
+
+
+def run_stages(
+    recipe: str,
+    out: Path,
+    overrides: Sequence[str] = (),
+    workers: int = 1,
+    command: str = "",
+    call: Call = directly,
+) -> dict[str, Any]:
+    """Run all stages, each through `call`; results by stage, and the path of the report.
+
+    Raises DatasetError where `out` holds a run of another recipe.
+    """
+    loaded = load_recipe(recipe, overrides)
+    ledger = Ledger(out, loaded)
+    results: dict[str, Any] = {}
+    manifest = out / "dataset" / "manifest.json"
+
+    def stage(name: str, output: Path, step: Step, inputs: Any, **arguments: Any) -> None:
+        results[name] = ledger.stage(name, inputs, output, lambda: call(step, **arguments))
+
+    stage(
+        "build", manifest, steps.build, {"recipe": loaded.digest},
+        recipe=recipe, out=manifest.parent, overrides=list(overrides), workers=workers,
+    )  # fmt: skip
+    data = {"dataset": sha256_file(manifest)}
+    stage("verify", manifest, steps.verify, data, dataset=manifest.parent)
+    checkpoints = []
+    for agent, seed in _runs(loaded):
+        folder = out / "agents" / f"{agent}-seed{seed}"
+        arguments = {"agent": agent, "steps": loaded.train.steps, "seed": seed}
+        stage(
+            f"train {folder.name}", folder / "checkpoint.json", steps.train, {**data, **arguments},
+            dataset=manifest.parent, out=folder, **arguments,
+        )  # fmt: skip
+        checkpoints.append(folder)
+    evaluation = out / "evaluation" / "evaluation.json"
+    policies = [*loaded.evaluate.policies, *map(str, checkpoints)]
+    trained = {str(f.relative_to(out)): sha256_file(f / "checkpoint.json") for f in checkpoints}
+    stage(
+        "evaluate", evaluation, steps.evaluate, {"recipe": loaded.digest, "agents": trained},
+        recipe=recipe, out=evaluation.parent, policies=policies, split="test",
+        overrides=list(overrides), workers=workers, command=command,
+    )  # fmt: skip
+    scored = {"evaluation": sha256_file(evaluation), "agents": trained, **data}
+    stage(
+        "report", out / "report.html", steps.report, scored,
+        evaluations=[evaluation.parent], out=out, training=checkpoints,
+        datasets=[manifest.parent],
+    )  # fmt: skip
+    return {"stages": results, "report": str(out / "report.html")}
+
+
+def _runs(recipe: Recipe) -> list[tuple[str, int]]:
+    """Agents and seeds, seed by seed."""
+    return [(agent, seed) for agent in recipe.train.agents for seed in recipe.train.seeds]

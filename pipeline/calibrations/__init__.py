@@ -1,0 +1,1 @@
+"""Calibration tables: a scenario run by its published rules, beside the published numbers."""

@@ -1,0 +1,119 @@
+"""From a history file to a dataset's columns.
+
+    record      0    1    2         3    4             episodes: records whose NEXT_STATE is the
+    STATE       s0   s1   s2        u0   u1            next record's STATE, at a later TIME
+    NEXT_STATE  s1   s2   s3        u1   u2
+    rows        s0   s1   s2  s3 |  u0   u1   u2       s3, u2: closing rows
+
+What a history file does not have is NaN: propensities and behaviour probabilities (nobody knows
+how these decisions were drawn), reward terms, what only a calendar tells of a server. The setting
+is `thermal` with features = "history": there those columns are hidden from learners, so that what
+is learned from the file can be tried in the simulator, beside every rule.
+
+A history has no ends, it just stops: the last decision of every episode is marked truncated.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline import history as h
+from pipeline.history import History, States
+from pipeline.kernel import RUNNING, TRUNCATED
+from pipeline.record import (
+    C_ROW,
+    C_VALUE,
+    L_CHOICE,
+    L_EPISODE,
+    L_OFFSET,
+    L_STATUS,
+    L_STEP,
+    N_ELAPSED,
+    N_REWARD,
+    N_TERMS,
+    N_TIME,
+    NO_CHOICE,
+    Log,
+    make_log,
+)
+from pipeline.scenarios.thermal_generate import ThermalConfig
+from pipeline.schema import Spec
+
+
+def episodes(history: History) -> list[range]:
+    """The records of every episode: runs in which NEXT_STATE is the STATE of the next record."""
+    after, before = history.next_state.arrays, history.state.arrays
+    goes_on = np.diff(history.time) > 0
+    for one, other in zip(after, before, strict=True):
+        same = (one[:-1] == other[1:]) | (np.isnan(one[:-1]) & np.isnan(other[1:]))
+        goes_on &= same.reshape(len(goes_on), -1).all(axis=1)
+    starts = [0, *(np.flatnonzero(~goes_on) + 1)]
+    stops = [*starts[1:], len(history)]
+    return [range(int(a), int(b)) for a, b in zip(starts, stops, strict=True)]
+
+
+def to_log(history: History, spec: Spec, config: ThermalConfig, first_episode: int = 0) -> Log:
+    """All records as rows of a dataset part, with a closing row after every episode.
+
+    `spec` is that of `thermal` under `config`; alpha and beta are taken from there.
+    """
+    runs = episodes(history)
+    n = len(history)
+    rows = n + len(runs)
+    # observations: the states of all records, then their next states; of these the closing ones
+    order = np.concatenate([np.r_[run.start : run.stop, n + run.stop - 1] for run in runs])
+    closing = order >= n
+    states = _joined(history.state, history.next_state, order)
+    log = make_log(spec, rows, rows * h.SERVERS)
+    log.context[:] = _context(states, config)
+    log.candidates[:] = _candidates(states, len(spec.candidates))
+    log.feasible[:] = states.servers[:, :, h.IS_VALID].ravel() != 0
+    log.probabilities[:] = np.repeat(np.where(closing, 0.0, np.nan), h.SERVERS)
+    log.propensity[:] = np.where(closing, 0.0, np.nan)
+
+    of = np.minimum(order, n - 1)  # the record of a row; of no matter in closing rows
+    lengths = [len(run) + 1 for run in runs]
+    log.labels[L_EPISODE, :rows] = first_episode + np.repeat(np.arange(len(runs)), lengths)
+    log.labels[L_STEP, :rows] = np.concatenate([np.arange(length) for length in lengths])
+    log.labels[L_CHOICE, :rows] = np.where(closing, NO_CHOICE, history.action[of])
+    log.labels[L_STATUS, :rows] = np.where(np.append(closing[1:], False), TRUNCATED, RUNNING)
+    log.labels[L_OFFSET] = np.arange(rows + 1) * h.SERVERS
+    time = np.where(closing, _closing_time(history, order - n), history.time[of])
+    log.numbers[N_TIME] = time
+    log.numbers[N_ELAPSED] = np.where(closing, 0.0, np.append(np.diff(time), 0.0))
+    log.numbers[N_REWARD] = np.where(closing, 0.0, history.reward[of])
+    log.numbers[N_TERMS:] = np.where(closing, 0.0, np.nan)
+    log.cursor[C_ROW], log.cursor[C_VALUE] = rows, rows * h.SERVERS
+    return log
+
+
+def _joined(state: States, next_state: States, order: NDArray[np.int64]) -> States:
+    return States(
+        *(np.concatenate(pair)[order] for pair in zip(state.arrays, next_state.arrays, strict=True))
+    )
+
+
+def _closing_time(history: History, record: NDArray[np.int64]) -> NDArray[np.float64]:
+    """When the episode was left: the submission in NEXT_STATE, or else a step after the record."""
+    submit: NDArray[np.float64] = history.next_state.job[record, h.SUBMIT_TIME]
+    left: NDArray[np.float64] = np.maximum(submit, history.time[record] + 1.0)
+    return left
+
+
+def _context(states: States, config: ThermalConfig) -> NDArray[np.float64]:
+    """Features (C, R) in the order of `thermal`."""
+    submit, deadline, process, resources = states.job[:, : h.FINISH_TIME].T
+    slack = np.where(process > 0, deadline - submit - process + 1, 0.0)
+    weights = np.full(len(submit), config.alpha), np.full(len(submit), config.beta)
+    return np.stack([submit, process, resources, deadline, slack, states.total_heat, *weights])
+
+
+def _candidates(states: States, columns: int) -> NDArray[np.float64]:
+    """Features (F, R * 6) in the order of `thermal`; NaN for what a history file does not have."""
+    servers = states.servers.reshape(-1, len(h.SERVER_KEYS)).T
+    x, y = servers[h.X], servers[h.Y]
+    values = np.full((columns, servers.shape[1]), np.nan)
+    values[0] = np.tile(np.arange(h.SERVERS), len(states.servers))
+    values[1:4] = servers[h.RESOURCE], x, y
+    values[4] = np.sqrt(x * x + y * y)
+    values[5:8] = servers[h.USAGE], servers[h.ENERGY], servers[h.HEAT]
+    return values

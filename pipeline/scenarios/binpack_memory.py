@@ -1,0 +1,86 @@
+"""The memory of a `binpack` episode: where everything lies in the two flat arrays.
+
+    ints    header | seen ticks total unplaced running first_start finish (T each, per task)
+            | waiting, oldest, newest, heap (T each) | pairs (M*T)
+            | first rows (M+1) | start order, machine, next (H each)
+    floats  header | cores memory duration, cores and memory as features (T each)
+            | free cores, free memory (M each) | end (H)
+
+Requests and free resources are float64. Outside `compat` they hold whole milli-cores and
+1e-9ths of memory, so that sums are exact; in `compat` they hold cores and fractions, and drift as
+the reference drifts. floats[CORE_UNIT] and floats[MEMORY_UNIT] turn them into features.
+
+A running instance is a node (end, start order, machine). All instances of a task run equally
+long, so those of one task end in the order of their starts: each task has a linked list from its
+`oldest` to its `newest` node, and a heap of the tasks that run orders the oldest nodes by
+(end, start order). `next` also links the unused nodes.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+
+# header of ints; place 0 is FRESH
+MACHINES: Final = 1
+TASKS: Final = 2
+EXTENDED: Final = 3  # 1: total, running and finished instances are features too
+WAIT_ROW: Final = 4  # 1: a last candidate lets time pass
+OBJECTIVE: Final = 5  # which reward term is the reward
+ARRIVED: Final = 6  # tasks 0..ARRIVED-1 have been seen
+WAITING: Final = 7  # length of the waiting list
+RUNNING_TASKS: Final = 8  # length of the heap
+OPEN: Final = 9  # arrived and unfinished tasks
+STARTS: Final = 10  # placements so far
+PAIRS: Final = 11  # candidates of the last observation, without the wait row
+PLACED: Final = 12  # the pair placed since the last observation; -1: time has passed
+UNPLACED_TOTAL: Final = 13
+RUNNING_TOTAL: Final = 14
+UNUSED: Final = 15  # first unused node
+# where the blocks of ints begin
+SEEN_AT: Final = 16
+TICKS_AT: Final = 17
+TOTAL_AT: Final = 18
+UNPLACED_AT: Final = 19
+RUNNING_AT: Final = 20
+FIRST_START_AT: Final = 21
+FINISH_AT: Final = 22
+WAITING_AT: Final = 23
+OLDEST_AT: Final = 24
+NEWEST_AT: Final = 25
+HEAP_AT: Final = 26
+PAIRS_AT: Final = 27  # task * machines + machine of every row
+ROWS_AT: Final = 28  # first row of every machine, and their number
+START_AT: Final = 29
+MACHINE_AT: Final = 30
+NEXT_AT: Final = 31
+# floats: where the blocks begin
+CORES_AT: Final = 32
+MEMORY_AT: Final = 33
+DURATION_AT: Final = 34
+SHOWN_CORES_AT: Final = 35
+SHOWN_MEMORY_AT: Final = 36
+FREE_CORES_AT: Final = 37
+FREE_MEMORY_AT: Final = 38
+END_AT: Final = 39
+INT_HEADER: Final = 40
+
+# header of floats; place 0 is TIME
+CORE_UNIT: Final = 1
+MEMORY_UNIT: Final = 2
+LARGEST_CORES: Final = 3  # of one machine, as a feature
+LARGEST_MEMORY: Final = 4
+OPEN_RATE: Final = 5  # sum of 1 / duration over open tasks
+CARRIED: Final = 6  # 6..8: ticks, task-ticks and slowdown booked before the first decision
+LOWER_BOUND: Final = 9
+WORK_BOUND: Final = 10
+CORE_USE: Final = 11  # core-seconds of the window / cores of the cluster
+MEMORY_USE: Final = 12
+FLOAT_HEADER: Final = 13
+
+INT_BLOCKS: Final = 11  # of length T: seen ... heap
+FLOAT_BLOCKS: Final = 5  # of length T: cores ... shown memory
+
+# Indices are unsigned where they are computed: numba then leaves out the test for a negative
+# index, which more than halves the time of an observation.
+U: Final[Any] = np.uint64
+ONE: Final[Any] = np.uint64(1)

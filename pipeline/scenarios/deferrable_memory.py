@@ -1,0 +1,83 @@
+"""The memory of a `deferrable` episode: where everything lies in the two flat arrays.
+
+    ints    header | cores duration earliest latest submitted (J each, per job)
+            | jobs by submission (J) | start (J, -1 before it) | running, startable, future (J each)
+            | capacity (T) | freed (T + D + LOOKAHEAD + 1)
+    floats  header
+
+J jobs, numbered by their earliest start (drawn order among equals); T slots; D the longest
+duration. All amounts are whole: cores, slots. `freed[t]` are the cores of running jobs that end
+at slot t, so that nothing has to be searched when a slot begins.
+
+    running     jobs that run, in the order of their starts
+    startable   submitted jobs with earliest <= t <= latest that have not started, ascending
+    future      submitted jobs with earliest > t, ascending (hence ordered by earliest start)
+
+A job is in one of the three lists at most. The rows of an observation are these lists one after
+the other, and a last row that closes the slot.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+# header of ints; place 0 is FRESH
+JOBS: Final = 1
+HORIZON: Final = 2  # slots of an episode
+SLOT: Final = 3  # the slot that is being decided; HORIZON when the episode is over
+SUBMITTED: Final = 4  # jobs submitted so far
+RUNNING_JOBS: Final = 5  # length of each list
+STARTABLE_JOBS: Final = 6
+FUTURE_JOBS: Final = 7
+RUNNING_CORES: Final = 8
+STARTABLE_CORES: Final = 9  # sums over a list
+STARTABLE_SLOTS: Final = 10
+FUTURE_CORES: Final = 11
+FUTURE_SLOTS: Final = 12
+MOVED: Final = 13  # place among the startable of the job started since the last observation
+OBJECTIVE: Final = 14  # which reward term is the reward
+STARTED: Final = 15
+EXPIRED: Final = 16
+WORK: Final = 17  # core-slots of the jobs started
+DELAY: Final = 18  # slots of delay of the jobs started
+VIOLATION: Final = 19  # core-slots above the capacity
+USED: Final = 20  # core-slots occupied within the horizon
+# where the blocks of ints begin
+CORES_AT: Final = 21
+DURATION_AT: Final = 22
+EARLIEST_AT: Final = 23
+LATEST_AT: Final = 24
+SUBMITTED_AT: Final = 25
+BY_SUBMISSION_AT: Final = 26
+START_AT: Final = 27
+RUNNING_AT: Final = 28
+STARTABLE_AT: Final = 29
+FUTURE_AT: Final = 30
+CAPACITY_AT: Final = 31
+FREED_AT: Final = 32
+INT_HEADER: Final = 33
+
+# header of floats; place 0 is TIME
+SLOT_S: Final = 1  # seconds of a slot
+DELAY_WEIGHT: Final = 2
+VIOLATION_WEIGHT: Final = 3
+SHOWN_DELAY_WEIGHT: Final = 4  # what the objective takes off per slot of delay
+UPPER_BOUND: Final = 5
+FLOAT_HEADER: Final = 6
+
+# ints[MOVED] where it is no place
+NOTHING: Final = -1  # the rows of the last observation still hold
+EVERYTHING: Final = -2  # they have to be written anew
+
+LAGS: Final = 5  # earlier capacities that are shown
+LOOKAHEAD: Final = 8  # coming slots whose freed cores are shown
+
+# Indices are unsigned where they are computed: numba then leaves out the test for a negative index.
+U: Final[Any] = np.uint64
+ONE: Final[Any] = np.uint64(1)
+
+
+def block(ints: NDArray[np.int64], at: int, length: int) -> NDArray[np.int64]:
+    """The block of ints that begins where the header's place `at` says."""
+    return ints[ints[at] : ints[at] + length]

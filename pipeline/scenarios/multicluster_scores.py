@@ -1,0 +1,56 @@
+"""How two policies compare on the same `multicluster` episodes: Eval and Score-A to Score-D.
+
+All take arrays of one number per episode, (E,): TMDL and AJDR (percent) of a policy and of its
+baseline; a score is the policy's share of 100, the baseline has the rest. Better is lower.
+
+Source: Liu et al., Section V-C, see pipeline.scenarios.multicluster.
+"""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.float64]
+
+EVAL_MISS: Final = 0.02
+
+
+def evaluation(tmdl: Numbers, ajdr: Numbers) -> Numbers:
+    """Eval = 1 / (.02 * TMDL + AJDR), higher is better; infinite for an episode without fault."""
+    cost = EVAL_MISS * np.asarray(tmdl, np.float64) + ajdr
+    return np.divide(1.0, cost, out=np.full_like(cost, np.inf), where=cost > 0)
+
+
+def score_a(tmdl: Numbers, ajdr: Numbers, base_tmdl: Numbers, base_ajdr: Numbers) -> float:
+    """Percent of the episodes in which the policy is better on both metrics."""
+    return _percent((tmdl < base_tmdl) & (ajdr < base_ajdr))
+
+
+def score_b(tmdl: Numbers, ajdr: Numbers, base_tmdl: Numbers, base_ajdr: Numbers) -> float:
+    """Score-A, with half an episode for being better on one metric only."""
+    won = np.asarray(tmdl < base_tmdl, np.float64) + np.asarray(ajdr < base_ajdr, np.float64)
+    return _percent(won / 2)
+
+
+def score_c(tmdl: Numbers, ajdr: Numbers, base_tmdl: Numbers, base_ajdr: Numbers) -> float:
+    """Percent of the episodes with the higher Eval."""
+    return _percent(evaluation(tmdl, ajdr) > evaluation(base_tmdl, base_ajdr))
+
+
+def score_d(tmdl: Numbers, ajdr: Numbers, base_tmdl: Numbers, base_ajdr: Numbers) -> float:
+    """Percent of the episodes in which the percent changes of both metrics add up to less than 0.
+
+    A change from 0 to 0 is none; from 0 to more is infinite, so the episode is lost.
+    """
+    return _percent(_change(tmdl, base_tmdl) + _change(ajdr, base_ajdr) < 0)
+
+
+def _change(value: Numbers, base: Numbers) -> Numbers:
+    change = np.asarray(value, np.float64) - base
+    from_zero = np.where(change > 0, np.inf, 0.0)
+    return np.divide(change, base, out=from_zero, where=np.asarray(base) > 0)
+
+
+def _percent(won: NDArray[np.generic]) -> float:
+    return float(100.0 * np.mean(won))

@@ -1,0 +1,63 @@
+"""The memory of a `thermal` episode: where everything lies in the two flat arrays.
+
+    ints    header | resources, process, deadline (J each, per job)
+            | calendar (S*L) | start (S) | ahead (S)
+    floats  header | inefficiency, energy (R+1 each, by used resources)
+            | x, y, distance, heat at full power (S each)
+
+Job j is submitted at step j. The calendar of a server is a ring of L steps, L a power of two that
+is longer than anything can be planned ahead: its slot `step % L` holds the resources in use at
+that step. A slot is cleared when its step has passed. `start` is the earliest start of the job
+that is due, `ahead` the resource-steps a server has been given for the present step and later.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+
+# header of ints; place 0 is FRESH
+SERVERS: Final = 1
+JOBS: Final = 2
+STEPS: Final = 3  # the episode lasts so long, or until everything has finished
+CAPACITY: Final = 4
+MASK: Final = 5  # L - 1
+OBJECTIVE: Final = 6  # which reward term is the reward
+NOW: Final = 7  # the step, and the job that is due in it
+END: Final = 8  # first step after the last planned one
+REJECTED: Final = 9
+LATE: Final = 10
+PLACED: Final = 11
+WAITED: Final = 12  # steps between submission and start, over all placed jobs
+BOOKED_NOW: Final = 13  # up to which step time has been booked
+BOOKED_REJECTED: Final = 14
+# where the blocks of ints begin
+RESOURCES_AT: Final = 15
+PROCESS_AT: Final = 16
+DEADLINE_AT: Final = 17
+CALENDAR_AT: Final = 18
+START_AT: Final = 19
+AHEAD_AT: Final = 20
+# where the blocks of floats begin
+INEFFICIENCY_AT: Final = 21
+ENERGY_AT: Final = 22
+X_AT: Final = 23
+Y_AT: Final = 24
+DISTANCE_AT: Final = 25
+FULL_HEAT_AT: Final = 26
+INT_HEADER: Final = 27
+
+# header of floats; place 0 is TIME
+ALPHA: Final = 1
+BETA: Final = 2
+DECAY: Final = 3
+HEAT: Final = 4  # total heat at the end of the last step
+BOOKED_HEAT: Final = 5  # the same when time was last booked
+PASSED: Final = 6  # 6..8: inefficiency, heat, energy of the steps not yet booked
+SUMS: Final = 9  # 9..11: the same over the whole episode
+PEAK: Final = 12
+CHOSEN: Final = 13  # 13..15: usage, efficiency, distance of the chosen, summed over decisions
+OTHERS: Final = 16  # 16..18: the same over the servers not chosen
+FLOAT_HEADER: Final = 19
+
+# Indices are unsigned where they are computed: numba then leaves out the test for a negative index.
+U: Final[Any] = np.uint64

@@ -1,0 +1,292 @@
+"""Reader of the Azure packing trace 2020, from its database or a table derived from it.
+
+    database   SQLite: table vm(vmId, tenantId, vmTypeId, priority 0 on-demand 1 deferrable,
+               starttime, endtime) in fractional days, starttime may be negative, endtime NULL:
+               alive at the end of the trace, day 14;
+               table vmType(vmTypeId, machineId, core, memory, ...), fractions of that machine,
+               one row per (vmTypeId, machineId)
+    table      .csv without header, 6 columns: id, cores, memory, disk, duration_ms, start_ms
+
+A VM is a job of one task with one instance. Behind the canonical columns its row has
+
+    priority   int64     0 on-demand, 1 deferrable; null in a table
+    tenant     string    null in a table
+    vm_type    string    null in a table
+    ended      bool      false: alive at the end of the trace, its duration is until then
+
+The trace gives no absolute sizes. `cores` are fractions times MACHINE_CORES. A VM type fits several
+machine types; of the machines for which its cores are known it takes the one that hosts the most
+VM types, so that most VMs are measured in one unit and no VM is counted twice. In a table, which
+was joined with all of them, the first row of a VM counts, and memory is a fraction of the largest.
+
+Source: Hadary et al., "Protean: VM Allocation Service at Scale", OSDI 2020.
+"""
+
+from contextlib import closing
+from pathlib import Path
+import sqlite3
+from typing import Any, Final
+
+import polars as pl
+
+from pipeline.errors import TraceError, nearest
+from pipeline.traces.faults import (
+    choice_fault,
+    limit_fault,
+    name_fault,
+    number,
+    number_fault,
+)
+from pipeline.traces.files import head_lines, source_file
+from pipeline.traces.ordering import distinct_tasks, in_order
+from pipeline.traces.rows import QUARANTINE_LIMIT, Sifted, collect, scan_rows, sift
+from pipeline.workload import Provenance, Workload
+
+FORMAT: Final = "azure2020"
+MACHINE_CORES: Final = 48.0  # cores of a whole machine: ours, the trace has fractions only
+DAY_S: Final = 86_400.0
+LAST_DAY: Final = 14.0
+_MAGIC: Final = b"SQLite format 3\0"
+_EXPECTED: Final = (
+    "the SQLite database of the Azure packing trace 2020 (tables vm and vmType) or a derived .csv "
+    "(6 columns: id, cores, memory, disk, duration_ms, start_ms)"
+)
+_TABLES: Final[dict[str, tuple[str, ...]]] = {
+    "vm": ("vmId", "tenantId", "vmTypeId", "priority", "starttime", "endtime"),
+    "vmType": ("vmTypeId", "machineId", "core", "memory"),
+}
+_DERIVED: Final = ("job_id", "cores", "memory", "", "duration_ms", "start_ms")
+_EXTRA: Final = ("priority", "tenant", "vm_type", "ended")
+_FURTHEST_DAY: Final = 3650.0  # further away is no time of this trace
+_BATCH: Final = 200_000  # rows fetched at once
+
+
+def read(path: Path) -> tuple[Workload, pl.DataFrame]:
+    """Return the workload of a database or derived table, and its bad rows.
+
+    The `line` of a bad row of a database is its rowid in table vm. Raises TraceError where the
+    path is neither, or has no VM that can be used.
+    """
+    database = _is_database(path)
+    vms = _sift_database(path) if database else _sift_table(path)
+    distinct, repetitions, repeated = distinct_tasks(path, vms.rows)
+    if distinct.is_empty():
+        why = ", ".join(f"{reason}: {count:,}" for reason, count in vms.left_out.items())
+        raise TraceError(f"{path}: none of its {vms.read:,} VMs can be used ({why})")
+    if not database:
+        distinct = distinct.with_columns(pl.col("memory") / pl.col("memory").max())
+    extra = distinct.select("job_id", *_EXTRA)
+    tasks = in_order(distinct).join(extra, on="job_id", how="left", maintain_order="left")
+    quarantined = vms.quarantined + repetitions
+    left_out = dict(vms.left_out) | ({"quarantined": quarantined} if quarantined else {})
+    provenance = Provenance(
+        format=FORMAT,
+        files=(source_file(path),),
+        counts={
+            "rows_read": vms.read,
+            "tasks": tasks.height,
+            "jobs": tasks.height,
+            "instances": tasks.height,
+            "alive_at_the_end": int((~tasks["ended"]).sum()),
+            "on_demand": int((tasks["priority"] == 0).sum()),
+        },
+        left_out=left_out,
+        notes=_notes(database),
+    )
+    quarantine = pl.concat([vms.quarantine, repeated]).sort("line").head(QUARANTINE_LIMIT)
+    return Workload(tasks=tasks, provenance=provenance), quarantine
+
+
+def _is_database(path: Path) -> bool:
+    """Whether the file begins as a database; TraceError where it cannot be looked at."""
+    if path.is_file():
+        try:
+            with path.open("rb") as raw:
+                if raw.read(len(_MAGIC)) == _MAGIC:
+                    return True
+        except OSError as error:
+            raise TraceError(f"{path}: cannot be read ({error.strerror})") from error
+    head_lines(path, _EXPECTED)
+    return False
+
+
+def _notes(database: bool) -> tuple[str, ...]:
+    if not database:
+        return (
+            "of the rows of one VM, which was joined with several machines, the first counts",
+            "memory is a fraction of the largest VM's",
+        )
+    return (
+        f"cores are fractions of a machine times {MACHINE_CORES:g}",
+        "a VM type is measured on the machine, of those that know its cores, that hosts the most "
+        "VM types",
+        f"VMs without endtime last until day {LAST_DAY:g}; their column ended is false",
+    )
+
+
+def _sift_table(path: Path) -> Sifted:
+    """The rows of a derived table, with the columns of a task."""
+    rows = scan_rows(path, _DERIVED)
+    no_text = pl.lit(None, dtype=pl.String)
+    values = rows.select(
+        "line",
+        "text",
+        "job_id",
+        task_id=pl.lit("0"),
+        reason=pl.coalesce(
+            "reason",
+            name_fault("job_id"),
+            number_fault("cores"),
+            limit_fault("cores", above=0),
+            number_fault("memory"),
+            limit_fault("memory", at_least=0),
+            number_fault("duration_ms"),
+            limit_fault("duration_ms", above=0),
+            number_fault("start_ms"),
+        ),
+        submit_s=number("start_ms") / 1000.0,
+        duration_s=number("duration_ms") / 1000.0,
+        cores=number("cores"),
+        memory=number("memory"),
+        instances=pl.lit(1, dtype=pl.Int64),
+        priority=pl.lit(None, dtype=pl.Int64),
+        tenant=no_text,
+        vm_type=no_text,
+        ended=pl.lit(value=True),
+    )
+    return sift(path, values, "a derived table of the Azure packing trace 2020")
+
+
+def _sift_database(path: Path) -> Sifted:
+    """The rows of table vm with the size of their type, as the columns of a task."""
+    vms, types = _fetch(path)
+    sizes = _sizes(path, types)
+    rows = (
+        vms.lazy()
+        .with_columns(pl.col("priority").str.strip_suffix(".0"))
+        .join(sizes.lazy(), on="vmTypeId", how="left", maintain_order="left")
+    )
+    start, end = number("starttime"), number("endtime")
+    lasted = pl.coalesce(end, pl.lit(LAST_DAY)) - start
+    backwards = pl.when(end < start).then(
+        pl.format("endtime {} is before starttime {}", "endtime", "starttime")
+    )
+    text = pl.concat_str(
+        [pl.col(name).fill_null("") for name in _TABLES["vm"]], separator=","
+    )
+    left_out = (
+        pl.when(~pl.col("known").fill_null(value=False))
+        .then(pl.lit("vmTypeId not in vmType"))
+        .when(pl.col("core").is_null())
+        .then(pl.lit("core missing"))
+        .when(pl.col("memory").is_null())
+        .then(pl.lit("memory missing"))
+        .when(pl.col("endtime").is_null() & (lasted <= 0))
+        .then(pl.lit(f"started on day {LAST_DAY:g} or later and did not end"))
+        .when(lasted == 0)
+        .then(pl.lit("lasted 0 s"))
+    )
+    values = rows.select(
+        "line",
+        text.alias("text"),
+        job_id="vmId",
+        task_id=pl.lit("0"),
+        reason=pl.coalesce(
+            name_fault("vmId"),
+            name_fault("vmTypeId"),
+            choice_fault("priority", ("0", "1")),
+            number_fault("starttime"),
+            number_fault("endtime", optional=True),
+            _day_fault("starttime"),
+            _day_fault("endtime"),
+            backwards,
+        ),
+        left_out=left_out,
+        submit_s=start * DAY_S,
+        duration_s=lasted * DAY_S,
+        cores=pl.col("core") * MACHINE_CORES,
+        memory=pl.col("memory"),
+        instances=pl.lit(1, dtype=pl.Int64),
+        priority=pl.col("priority").cast(pl.Int64, strict=False),
+        tenant="tenantId",
+        vm_type="vmTypeId",
+        ended=pl.col("endtime").is_not_null(),
+    )
+    return sift(path, values, "table vm of the Azure packing trace 2020")
+
+
+def _day_fault(name: str) -> pl.Expr:
+    return pl.when(number(name).abs() > _FURTHEST_DAY).then(
+        pl.format("{} is {}, expected days of the trace", pl.lit(name), name)
+    )
+
+
+def _fetch(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Tables vm (with `line`, its rowid) and vmType; every value as text, exact to the last bit."""
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
+            for table, columns in _TABLES.items():
+                _check_table(path, database, table, columns)
+            return _table(database, "vm", line=True), _table(database, "vmType")
+    except sqlite3.Error as error:
+        raise TraceError(
+            f"{path}: a damaged or foreign SQLite database ({error}), expected {_EXPECTED}"
+        ) from error
+
+
+def _check_table(
+    path: Path, database: sqlite3.Connection, table: str, columns: tuple[str, ...]
+) -> None:
+    """TraceError that names the table or column that is missing."""
+    there = [row[1] for row in database.execute(f"PRAGMA table_info({table})")]
+    if not there:
+        names = [row[0] for row in database.execute("SELECT name FROM sqlite_master")]
+        has = f"it has {', '.join(names[:5])}" if names else "it has no tables"
+        raise TraceError(f"{path}: lacks the table {table!r} ({has}), expected {_EXPECTED}")
+    lower = {name.lower() for name in there}
+    for column in columns:
+        if column.lower() not in lower:
+            close = nearest(column, there)
+            hint = f"; did you mean {close!r}?" if close else ""
+            raise TraceError(f"{path}: table {table!r} lacks the column {column!r}{hint}")
+
+
+def _table(database: sqlite3.Connection, table: str, *, line: bool = False) -> pl.DataFrame:
+    """The known columns of a table; numbers are printed so that they read back unchanged."""
+    columns = _TABLES[table]
+    as_text = ", ".join(
+        f"CASE typeof({c}) WHEN 'real' THEN printf('%!.17g', {c}) ELSE CAST({c} AS TEXT) END"
+        for c in columns
+    )
+    query = f"SELECT rowid, {as_text} FROM {table} ORDER BY rowid"  # noqa: S608  our own names
+    schema: dict[str, Any] = {"line": pl.Int64, **dict.fromkeys(columns, pl.String)}
+    cursor = database.execute(query)
+    frames = [pl.DataFrame(schema=schema)]
+    while rows := cursor.fetchmany(_BATCH):
+        frames.append(pl.DataFrame(rows, schema=schema, orient="row"))
+    found = pl.concat(frames)
+    return found if line else found.drop("line")
+
+
+def _sizes(path: Path, types: pl.DataFrame) -> pl.DataFrame:
+    """The size of every VM type on the machine chosen for it: vmTypeId, core, memory, known."""
+    hosted = pl.col("vmTypeId").n_unique().over("machineId")
+    usable = (pl.col("core") > 0) & pl.col("core").is_finite()
+    sized = types.with_columns(
+        pl.when(number(name).is_finite()).then(number(name)).alias(name)
+        for name in ("core", "memory")
+    ).with_columns(
+        core=pl.when(usable).then("core"),
+        memory=pl.when(pl.col("memory") >= 0).then("memory"),
+        hosted=hosted,
+        known=pl.lit(value=True),
+    )
+    # Known cores first, then known memory, then the machine of the most types, then by name.
+    order = sized.lazy().sort(
+        pl.col("core").is_null(),
+        pl.col("memory").is_null(),
+        -pl.col("hosted").cast(pl.Int64),
+        "machineId",
+    )
+    chosen = order.group_by("vmTypeId", maintain_order=True).first()
+    return collect(chosen.select("vmTypeId", "core", "memory", "known"), path)

@@ -1,0 +1,146 @@
+"""Rules for `deferrable`, compiled; columns of context and candidates as in the scenario.
+
+`fifo`, `sjf` and `tetris` are the published baselines: they order the startable jobs and start the
+longest prefix that fits (pipeline.scenarios.deferrable_action). The others are ours and skip what
+does not fit; all of them are functions of one decision's observation.
+
+Source of tetris: Grandl et al., "Multi-Resource Packing for Cluster Schedulers", SIGCOMM 2014,
+which with one resource is "the largest request first".
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+from numba import types
+
+from pipeline.kernel import FLOATS, MASK, ROWS, SCORE, compiled
+from pipeline.policy import Heuristic
+from pipeline.scenarios.deferrable_action import stop_at_misfit
+
+CORES: Final = 0
+DURATION: Final = 1
+UNTIL_EARLIEST: Final = 2
+UNTIL_LATEST: Final = 3
+SINCE_SUBMISSION: Final = 4
+IS_STARTABLE: Final = 7
+FREE_CORES: Final = 7  # context
+DELAY_WEIGHT: Final = 23  # context
+
+LATER_SLOT: Final = 0.3  # what a slot after the first is worth, of 1, to knapsack_patient
+WAITING: Final = 0.5  # share of a job's later pay that it takes off where the job can wait
+
+
+@compiled(types.float64(FLOATS, FLOATS))
+def _gain(context, row):  # type: ignore[no-untyped-def]
+    """What starting a job now pays."""
+    return row[CORES] * row[DURATION] + context[DELAY_WEIGHT] * min(row[UNTIL_EARLIEST], 0.0)
+
+
+@compiled(SCORE)
+def _fifo(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """The job submitted first; the slot ends at the first that does not fit."""
+    for i in range(len(scores)):
+        scores[i] = candidates[i, SINCE_SUBMISSION]
+    stop_at_misfit(candidates, feasible, scores)
+
+
+@compiled(SCORE)
+def _sjf(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """The shortest job; the slot ends at the first that does not fit."""
+    for i in range(len(scores)):
+        scores[i] = -candidates[i, DURATION]
+    stop_at_misfit(candidates, feasible, scores)
+
+
+@compiled(SCORE)
+def _tetris(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """The job with the most cores; the slot ends at the first that does not fit."""
+    for i in range(len(scores)):
+        scores[i] = candidates[i, CORES]
+    stop_at_misfit(candidates, feasible, scores)
+
+
+@compiled(SCORE)
+def _fifo_skip(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """Of the jobs that fit, the one that could start earliest."""
+    for i in range(len(scores)):
+        startable = candidates[i, IS_STARTABLE] == 1.0
+        scores[i] = 1.0 - candidates[i, UNTIL_EARLIEST] if startable else 0.0
+
+
+@compiled(SCORE)
+def _largest_skip(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """Of the jobs that fit, the one that pays most: c d - w1 (t - e)."""
+    for i in range(len(scores)):
+        startable = candidates[i, IS_STARTABLE] == 1.0
+        scores[i] = _gain(context, candidates[i]) if startable else 0.0
+
+
+@compiled(types.void(types.int64, ROWS, MASK, FLOATS, FLOATS))
+def _choose_set(free, candidates, feasible, gains, scores):  # type: ignore[no-untyped-def]
+    """Score the rows of the exact 0/1 knapsack with their gain, the close row 0, the others -1.
+
+    gains (N,): what a row is worth; only feasible rows with a gain above 0 can be chosen.
+    """
+    n = len(scores)
+    items = np.empty(n, np.int64)
+    k = 0
+    for i in range(n - 1):
+        scores[i] = -1.0
+        if feasible[i] and gains[i] > 0.0:
+            items[k] = i
+            k += 1
+    scores[n - 1] = 0.0
+    best = np.zeros(free + 1)  # highest sum of gains within so many cores, of the items seen
+    taken = np.zeros((k, free + 1), np.bool_)
+    for j in range(k):
+        cores = int(np.ceil(candidates[items[j], CORES]))
+        for room in range(free, cores - 1, -1):
+            value = best[room - cores] + gains[items[j]]
+            if value > best[room]:
+                best[room] = value
+                taken[j, room] = True
+    room = free
+    for j in range(k - 1, -1, -1):
+        if taken[j, room]:
+            scores[items[j]] = gains[items[j]]
+            room -= int(np.ceil(candidates[items[j], CORES]))
+
+
+@compiled(SCORE)
+def _knapsack(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """The jobs that together pay most now, c d - w1 (t - e), within what is free."""
+    gains = np.empty(len(scores))
+    for i in range(len(scores)):
+        gains[i] = _gain(context, candidates[i])
+    _choose_set(max(0, int(context[FREE_CORES])), candidates, feasible, gains, scores)
+
+
+@compiled(SCORE)
+def _knapsack_patient(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """The knapsack with an eye on tomorrow: later slots count less, and so do jobs that can wait.
+
+    A job pays the same per core-slot however long it runs, so a slot held later, which another
+    job may want, is counted with LATER_SLOT; and of a job that could also start in the next slot
+    WAITING times what it would pay then is taken off.
+    """
+    gains = np.empty(len(scores))
+    for i in range(len(scores)):
+        row = candidates[i]
+        gain = _gain(context, row) - (1.0 - LATER_SLOT) * row[CORES] * (row[DURATION] - 1.0)
+        if row[UNTIL_LATEST] > 0.0:
+            gain -= WAITING * max(0.0, gain - context[DELAY_WEIGHT])
+        gains[i] = gain
+    _choose_set(max(0, int(context[FREE_CORES])), candidates, feasible, gains, scores)
+
+
+HEURISTICS: Final[Mapping[str, Heuristic]] = {
+    "fifo": Heuristic("fifo", _fifo),
+    "sjf": Heuristic("sjf", _sjf),
+    "tetris": Heuristic("tetris", _tetris),
+    "fifo_skip": Heuristic("fifo_skip", _fifo_skip),
+    "largest_skip": Heuristic("largest_skip", _largest_skip),
+    "knapsack": Heuristic("knapsack", _knapsack),
+    "knapsack_patient": Heuristic("knapsack_patient", _knapsack_patient),
+}

@@ -1,0 +1,192 @@
+"""Rules for `slots`, compiled; candidates are the slots of the queue, then the row that moves on.
+
+Columns of a candidate and of the context as in pipeline.scenarios.slots. A rule moves on when it
+wants no job. `_now` rules place only what starts at once, `_reserve` rules take any window of the
+horizon. Among equal jobs the one with the larger total demand goes first, then the lowest slot;
+in compat the lowest slot.
+
+    sjf                 shortest job first
+    packer              largest dot product of demand and resources that are free now
+    sjf_packer          .2 packer + .8 sjf, each as a fraction of the best visible job
+    fcfs                longest in the system first
+    area_first          least length x largest demand first
+    no_short_visible    sjf_now; a long job only while no short job is visible
+    hold_Q              the same; and a long job only after Q time steps without an arrival, or
+                        with every slot of the queue taken
+    random_reference    the papers' random: uniform over all rows, where an infeasible one moves on
+
+A job is long where it is longer than a quarter of the horizon (5 of 20, 15 of 60): between the
+short and the long ones of both presets. hold_8 is the better one up to a rate of about .4, hold_5
+above; no rule sees the rate. Sources: Mao et al., HotNets 2016; packer is Grandl et al.,
+"Multi-Resource Packing for Cluster Schedulers", SIGCOMM 2014.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+from numba import njit, types
+
+from pipeline.kernel import FLOATS, MASK, ROWS, SCORE
+from pipeline.policy import Heuristic
+from pipeline.scenarios.slots_observe import CPU, FITS_NOW, LENGTH, MEMORY, MOVE_ON, TIE, WAITED
+
+WEIGHT: Final = 0.2  # of packer in sjf_packer
+_NEVER: Final = -np.inf
+_LAST: Final = -1e300  # moving on: better than what a rule never takes, worse than all it takes
+_TIE: Final = 1e-6  # lengths, areas and dot products are whole numbers
+
+_COMPILE: Final = {"cache": True, "nogil": True, "error_model": "numpy"}
+
+
+@njit(types.float64(ROWS, types.int64), **_COMPILE)
+def _tie(candidates, i):  # type: ignore[no-untyped-def]
+    return _TIE * candidates[i, TIE]
+
+
+@njit(types.float64(FLOATS, ROWS, types.int64), **_COMPILE)
+def _alignment(context, candidates, i):  # type: ignore[no-untyped-def]
+    return context[0] * candidates[i, CPU] + context[1] * candidates[i, MEMORY]
+
+
+@njit(types.void(ROWS, FLOATS), **_COMPILE)
+def _only_now(candidates, scores):  # type: ignore[no-untyped-def]
+    """Take back what does not start at once."""
+    for i in range(len(scores) - 1):
+        if candidates[i, FITS_NOW] == 0.0:
+            scores[i] = _NEVER
+
+
+@njit(SCORE, **_COMPILE)
+def _sjf_reserve(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    for i in range(len(scores)):
+        scores[i] = _tie(candidates, i) - candidates[i, LENGTH]
+    scores[-1] = _LAST
+
+
+@njit(SCORE, **_COMPILE)
+def _sjf_now(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    _sjf_reserve(context, candidates, feasible, parameters, scores)
+    _only_now(candidates, scores)
+
+
+@njit(SCORE, **_COMPILE)
+def _packer_reserve(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    for i in range(len(scores)):
+        scores[i] = _tie(candidates, i) + _alignment(context, candidates, i)
+    scores[-1] = _LAST
+
+
+@njit(SCORE, **_COMPILE)
+def _packer_now(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    _packer_reserve(context, candidates, feasible, parameters, scores)
+    _only_now(candidates, scores)
+
+
+@njit(types.void(FLOATS, ROWS, MASK, FLOATS, types.boolean), **_COMPILE)
+def _mix(context, candidates, feasible, scores, now):  # type: ignore[no-untyped-def]
+    shortest, aligned = np.inf, 0.0
+    for i in range(len(scores) - 1):
+        if feasible[i] and (not now or candidates[i, FITS_NOW] == 1.0):
+            shortest = min(shortest, candidates[i, LENGTH])
+            aligned = max(aligned, _alignment(context, candidates, i))
+    for i in range(len(scores)):
+        scores[i] = _tie(candidates, i)
+        if aligned > 0.0:
+            scores[i] += WEIGHT * _alignment(context, candidates, i) / aligned
+        if feasible[i] and candidates[i, LENGTH] > 0.0:
+            scores[i] += (1.0 - WEIGHT) * shortest / candidates[i, LENGTH]
+    scores[-1] = _LAST
+
+
+@njit(SCORE, **_COMPILE)
+def _sjf_packer_reserve(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    _mix(context, candidates, feasible, scores, False)  # noqa: FBT003
+
+
+@njit(SCORE, **_COMPILE)
+def _sjf_packer_now(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    _mix(context, candidates, feasible, scores, True)  # noqa: FBT003
+    _only_now(candidates, scores)
+
+
+@njit(SCORE, **_COMPILE)
+def _fcfs_reserve(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    for i in range(len(scores)):
+        scores[i] = _tie(candidates, i) + candidates[i, WAITED]
+    scores[-1] = _LAST
+
+
+@njit(SCORE, **_COMPILE)
+def _fcfs_now(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    _fcfs_reserve(context, candidates, feasible, parameters, scores)
+    _only_now(candidates, scores)
+
+
+@njit(SCORE, **_COMPILE)
+def _area_first_reserve(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    for i in range(len(scores)):
+        area = candidates[i, LENGTH] * max(candidates[i, CPU], candidates[i, MEMORY])
+        scores[i] = _tie(candidates, i) - area
+    scores[-1] = _LAST
+
+
+@njit(types.void(FLOATS, ROWS, MASK, FLOATS, types.float64), **_COMPILE)
+def _hold_back(context, candidates, feasible, scores, quiet):  # type: ignore[no-untyped-def]
+    """sjf_now, but a long job waits for the short ones, and for `quiet` time steps or a full queue.
+
+    The context has 3 numbers for each of H time steps and M slots, and one more.
+    """
+    _sjf_now(context, candidates, feasible, context, scores)
+    queue = len(scores) - 1
+    longest_short = ((len(context) - 1) // 3 - queue) / 4.0
+    short, full = False, True
+    for i in range(queue):
+        short = short or 0.0 < candidates[i, LENGTH] <= longest_short
+        full = full and candidates[i, LENGTH] > 0.0
+    if short or not (full or candidates[queue, WAITED] >= quiet):
+        for i in range(queue):
+            if candidates[i, LENGTH] > longest_short:
+                scores[i] = _NEVER
+
+
+@njit(SCORE, **_COMPILE)
+def _no_short_visible(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    _hold_back(context, candidates, feasible, scores, 0.0)
+
+
+@njit(SCORE, **_COMPILE)
+def _hold_5(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    _hold_back(context, candidates, feasible, scores, 5.0)
+
+
+@njit(SCORE, **_COMPILE)
+def _hold_8(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    _hold_back(context, candidates, feasible, scores, 8.0)
+
+
+@njit(SCORE, **_COMPILE)
+def _random_reference(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    """Log-probabilities up to a constant (to be used with temperature 1)."""
+    moving_on = 0
+    for i in range(len(scores)):
+        scores[i] = 0.0
+        moving_on += not feasible[i] or candidates[i, MOVE_ON] == 1.0
+    scores[-1] = np.log(moving_on)
+
+
+HEURISTICS: Final[Mapping[str, Heuristic]] = {
+    "sjf_now": Heuristic("sjf_now", _sjf_now),
+    "sjf_reserve": Heuristic("sjf_reserve", _sjf_reserve),
+    "packer_now": Heuristic("packer_now", _packer_now),
+    "packer_reserve": Heuristic("packer_reserve", _packer_reserve),
+    "sjf_packer_now": Heuristic("sjf_packer_now", _sjf_packer_now),
+    "sjf_packer_reserve": Heuristic("sjf_packer_reserve", _sjf_packer_reserve),
+    "fcfs_now": Heuristic("fcfs_now", _fcfs_now),
+    "fcfs_reserve": Heuristic("fcfs_reserve", _fcfs_reserve),
+    "area_first_reserve": Heuristic("area_first_reserve", _area_first_reserve),
+    "no_short_visible": Heuristic("no_short_visible", _no_short_visible),
+    "hold_5": Heuristic("hold_5", _hold_5),
+    "hold_8": Heuristic("hold_8", _hold_8),
+    "random_reference": Heuristic("random_reference", _random_reference),
+}

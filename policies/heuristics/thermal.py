@@ -1,0 +1,104 @@
+"""Rules for `thermal`, compiled; candidates are the six servers.
+
+Columns as in pipeline.scenarios.thermal. Where nothing else is said, ties go to the farthest
+server, which gives off the least heat: with ties to the first row max_usage is far worse.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from pipeline.kernel import SCORE, compiled
+from pipeline.policy import Heuristic
+
+DISTANCE: Final = 4
+USAGE: Final = 5
+HEAT: Final = 7
+DELAY: Final = 8
+WINDOW_INEFFICIENCY: Final = 12
+WINDOW_HEAT: Final = 13
+NOW_INEFFICIENCY: Final = 14
+NOW_HEAT: Final = 15
+ALPHA: Final = 6  # context
+BETA: Final = 7  # context
+
+TIE: Final = 1e-3  # per grid step: below any difference in usage, 1 / 40
+BUSY: Final = 10.0  # above any distance
+DELAY_IN_GRID_STEPS: Final = 0.7  # price of a step of delay, for busy_first_far
+DELAY_IN_OBJECTIVE: Final = 0.02  # the same for window_greedy
+
+
+@compiled(SCORE)
+def _max_usage(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    """The busiest server: consolidation."""
+    for i in range(len(scores)):
+        scores[i] = candidates[i, USAGE] + TIE * candidates[i, DISTANCE]
+
+
+@compiled(SCORE)
+def _max_distance(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    """The farthest server."""
+    for i in range(len(scores)):
+        scores[i] = candidates[i, DISTANCE]
+
+
+@compiled(SCORE)
+def _min_heat(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    """The server that gives off the least heat now."""
+    for i in range(len(scores)):
+        scores[i] = -candidates[i, HEAT] + 1e-9 * candidates[i, DISTANCE]
+
+
+@compiled(SCORE)
+def _earliest_start(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    """The server that can start the job first."""
+    for i in range(len(scores)):
+        scores[i] = -candidates[i, DELAY] + TIE * candidates[i, DISTANCE]
+
+
+@compiled(SCORE)
+def _spread(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    """The least used server, the first of equals."""
+    for i in range(len(scores)):
+        scores[i] = -candidates[i, USAGE]
+
+
+@compiled(SCORE)
+def _greedy(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    """The highest reward of this step, the first of equals; a later start changes nothing in it."""
+    for i in range(len(scores)):
+        scores[i] = (
+            -context[ALPHA] * candidates[i, NOW_INEFFICIENCY]
+            - context[BETA] * candidates[i, NOW_HEAT]
+        )
+
+
+@compiled(SCORE)
+def _busy_first_far(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    """Servers that are on before those that are off, then the farthest, at a price on delay."""
+    for i in range(len(scores)):
+        scores[i] = candidates[i, DISTANCE] - DELAY_IN_GRID_STEPS * candidates[i, DELAY]
+        if candidates[i, USAGE] > 0.0:
+            scores[i] += BUSY
+
+
+@compiled(SCORE)
+def _window_greedy(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    """The least rise of inefficiency and heat while the job runs, at a price on delay."""
+    for i in range(len(scores)):
+        scores[i] = (
+            -context[ALPHA] * candidates[i, WINDOW_INEFFICIENCY]
+            - context[BETA] * candidates[i, WINDOW_HEAT]
+            - DELAY_IN_OBJECTIVE * candidates[i, DELAY]
+        )
+
+
+HEURISTICS: Final[Mapping[str, Heuristic]] = {
+    "max_usage": Heuristic("max_usage", _max_usage),
+    "max_distance": Heuristic("max_distance", _max_distance),
+    "min_heat": Heuristic("min_heat", _min_heat),
+    "earliest_start": Heuristic("earliest_start", _earliest_start),
+    "spread": Heuristic("spread", _spread),
+    "greedy": Heuristic("greedy", _greedy),
+    "busy_first_far": Heuristic("busy_first_far", _busy_first_far),
+    "window_greedy": Heuristic("window_greedy", _window_greedy),
+}

@@ -1,0 +1,41 @@
+"""Speed of `thermal`: steps per second of random play, observations built."""
+
+import time
+
+import numpy as np
+import polars as pl
+
+from pipeline.policy import Behaviour
+from pipeline.rollout import run_episode
+from pipeline.scenario import load_scenario
+from pipeline.scenarios.thermal import ThermalConfig
+from pipeline.workload import TASK_COLUMNS, Provenance, Workload
+from policies.heuristics.generic import INDIFFERENT
+
+_ROUNDS = 5
+_EPISODES = 60
+
+
+def measure() -> list[tuple[str, float, str]]:
+    """(name, value, unit): environment steps per second through the compiled episode, one core."""
+    return [
+        (f"thermal, preset {preset}", _rate(ThermalConfig(preset=preset)), "steps/s")
+        for preset in ("default", "paper")
+    ]
+
+
+def _rate(config: ThermalConfig) -> float:
+    scenario = load_scenario("thermal")
+    spec = scenario.spec(config, "level")
+    nothing = Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance("generated"))
+    instance = scenario.instance(config, "level", nothing, 0, np.random.default_rng(0))
+    behaviour = Behaviour("random", INDIFFERENT, epsilon=1.0)
+    rng = np.random.default_rng(1)
+    best = 0.0
+    for _ in range(_ROUNDS + 1):
+        start = time.perf_counter()
+        steps = sum(
+            run_episode(scenario, spec, instance, behaviour, rng).steps for _ in range(_EPISODES)
+        )
+        best = max(best, steps / (time.perf_counter() - start))
+    return best

@@ -1,0 +1,48 @@
+"""Shared by all tests: the folder of real traces, and a small dataset."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pipeline.build import build
+from pipeline.recipe import Recipe, load_recipe, traces_folder
+from policies.registry import behaviours
+
+TINY = (
+    "trace.settings.n_jobs=60",
+    "trace.settings.instances_scale=0.05",
+    "config.jobs_per_window=5",
+    "config.machines=2",
+    'split.train="0..5"',
+    'split.validation="6..7"',
+    'split.test="8..11"',
+    "train.steps=20",
+    "evaluate.seeds=2",
+)
+
+
+@pytest.fixture(scope="session")
+def traces() -> Path:
+    """The folder of real traces; skips where it is absent, fails where CI lacks it."""
+    folder = traces_folder()
+    if not folder.is_dir():
+        reason = f"no real traces at {folder}; set HINDCAST_TRACES to their folder"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_recipe() -> Recipe:
+    """The demonstration's recipe, small enough for a test."""
+    return load_recipe("binpack-synthetic-v1", TINY)
+
+
+@pytest.fixture(scope="session")
+def tiny_dataset(tiny_recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset of the tiny recipe; tests that change it copy it first."""
+    folder = tmp_path_factory.mktemp("dataset") / "tiny"
+    build(tiny_recipe, behaviours(tiny_recipe), folder)
+    return folder

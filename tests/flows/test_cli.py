@@ -1,0 +1,154 @@
+"""The command line, in this process: help, exit codes, one clear line, nothing half-written."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows import arguments, cli, commands
+from pipeline.errors import HindcastError, StorageError
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+RECIPE = "binpack-synthetic-v1"
+
+
+def fails(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str]:
+    """Exit code and the one line on stderr; stdout stays empty."""
+    code = cli.main(argv)
+    out, err = capsys.readouterr()
+    assert not out
+    lines = err.splitlines()
+    assert len(lines) == 1, err
+    assert lines[0].startswith("hindcast: ")
+    return code, lines[0].removeprefix("hindcast: ")
+
+
+def test_help_lists_every_command(capsys):
+    assert cli.main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    for name in ("traces", "ingest", "build", "verify", "train", "evaluate", "report", "run"):
+        assert f"    {name} " in shown
+
+
+@pytest.mark.parametrize("name", arguments.COMMANDS)
+def test_every_command_has_help_with_an_example_that_is_valid(name, capsys):
+    assert cli.main([name, "--help"]) == 0
+    shown = capsys.readouterr().out
+    example = shown.partition("example:\n")[2].strip()
+    program, *argv = example.split()
+    assert program == "hindcast"
+    assert arguments.parse(argv).command == name
+
+
+def test_no_command_is_answered_with_the_help(capsys):
+    assert cli.main([]) == 2
+    assert "hindcast run" in capsys.readouterr().err
+
+
+def test_version(capsys):
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("hindcast")
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["biuld", RECIPE, "--out", "x"], "unknown command 'biuld'; did you mean 'build'?"),
+        (["build", RECIPE], "the following arguments are required: --out"),
+        (["build", RECIPE, "--out", "x", "--worker", "2"], "did you mean '--workers'?"),
+        (["build", RECIPE, "--out", "x", "--workers", "0"], "at least 1"),
+        (["build", "binpack-sythetic-v1", "--out", "x"], "did you mean 'binpack-synthetic-v1'?"),
+        (["build", RECIPE, "--set", "conifg.machines=3", "--out", "x"], "did you mean 'config'?"),
+        (["build", RECIPE, "--set", "config.machnes=3", "--out", "x"], "did you mean 'machines'?"),
+        (["build", RECIPE, "--set", "machines", "--out", "x"], "expected section.key=value"),
+        (["run", RECIPE, "--set", "train.agents=['cqll']", "--out", "x"], "did you mean 'cql'?"),
+        (["run", RECIPE, "--set", "evaluate.policies=['tertis']", "--out", "x"], "'tetris'?"),
+        (["evaluate", RECIPE, "--policy", "tertis", "--out", "x"], "did you mean 'tetris'?"),
+        (["evaluate", RECIPE, "--policy", "no/such", "--out", "x"], "no such checkpoint folder"),
+        (["evaluate", RECIPE, "--split", "tset", "--out", "x"], "did you mean 'test'?"),
+        (["ingest", "alibaba2071", "x", "--out", "x"], "did you mean 'alibaba2017'?"),
+        (["ingest", "alibaba2017", "no/such", "--out", "x"], "no/such: no such file or folder"),
+        (["train", "no/such", "--agent", "cql", "--out", "x"], "no/such: no such folder"),
+        (["train", "no/such", "--agent", "cqll", "--out", "x"], "did you mean 'cql'?"),
+        (["train", "d", "--agent", "cql", "--set", "rate", "--out", "x"], "expected key=value"),
+        (["verify", "no/such"], "no/such: no such folder"),
+        (["report", "no/such", "--out", "x"], "no/such: no such folder"),
+        (["report", "no/such", "--out", "june.html"], "try --out june/report.html"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(argv, said, capsys, monkeypatch, tmp_path):
+    """The line says what to do, and nothing is left behind: all this is found before a start."""
+    monkeypatch.chdir(tmp_path)
+    code, line = fails(capsys, *argv)
+    assert code == 2
+    assert said in line
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "said"),
+    [
+        (StorageError("x: the disk is full"), 2, "x: the disk is full"),
+        (HindcastError("no more"), 1, "no more"),
+        (MemoryError(), 1, "out of memory"),
+        (PermissionError(13, "Permission denied", "x/y"), 2, "x/y: Permission denied"),
+        (KeyboardInterrupt(), 130, "the same command goes on where it stopped"),
+        (cli.Terminated(), 143, "the same command goes on where it stopped"),
+    ],
+)
+def test_what_a_command_raises_becomes_a_line_and_a_code(raised, code, said, capsys, monkeypatch):
+    def broken(_arguments):
+        raise raised
+
+    monkeypatch.setattr(commands, "traces", broken)
+    found, line = fails(capsys, "traces")
+    assert found == code
+    assert said in line
+
+
+def test_a_defect_is_not_dressed_up(monkeypatch):
+    """What nobody foresaw keeps its traceback."""
+    monkeypatch.setattr(commands, "traces", lambda _arguments: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["traces"])
+
+
+def test_traces_as_text_and_as_json(capsys):
+    assert cli.main(["traces"]) == 0
+    assert "terms" in capsys.readouterr().out
+    assert cli.main(["traces", "--json"]) == 0
+    first = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert {"format", "source", "terms", "citation"} <= set(first)
+
+
+def test_help_is_instant_since_it_loads_nothing_heavy():
+    """No library that takes long is on the path of --help."""
+    script = """
+import sys
+from flows.cli import main
+code = main(["--help"])
+heavy = {"prefect", "torch", "numba", "numpy", "polars", "pyarrow", "pydantic", "rich"}
+assert not heavy & set(sys.modules), heavy & set(sys.modules)
+raise SystemExit(code)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    """`hindcast traces | true` ends quietly."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "flows.cli", "traces"], cwd=ROOT, stdout=writer,
+        stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    os.close(writer)
+    assert done.returncode == 141
+    assert not done.stderr

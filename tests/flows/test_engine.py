@@ -1,0 +1,124 @@
+"""The embedded server: one per command, silent, original errors, nothing left when it ends."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from flows import engine
+from tests.conftest import TINY
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SET = [word for override in TINY for word in ("--set", override)]
+LONG = ["--set", 'split.train="0..7"', "--set", "trace.settings.n_jobs=20000"]
+LIMIT_S = 240.0  # a first start migrates a database; the machine may be busy
+
+
+def surroundings(home: Path) -> dict[str, str]:
+    """The environment of a command with its own PREFECT_HOME and no server."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_")}
+    return {**kept, "PREFECT_HOME": str(home)}
+
+
+def hindcast(home: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    """Run a command line to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "flows.cli", *argv], cwd=ROOT, env=surroundings(home),
+        capture_output=True, text=True, timeout=LIMIT_S, check=False,
+    )  # fmt: skip
+
+
+def recorded(home: Path) -> list[tuple[str, str]]:
+    """Names and states of the flow runs in the history."""
+    with sqlite3.connect(home / "prefect.db") as connection:
+        rows = connection.execute("select name, state_type from flow_run order by created")
+        return list(rows)
+
+
+def test_a_command_records_its_run_and_passes_errors_on(tmp_path):
+    """Done: results on stdout and a run in the history. Failed: the error's line, no traceback."""
+    home, out = tmp_path / "home", tmp_path / "dataset"
+    done = hindcast(home, "build", "binpack-synthetic-v1", *SET, "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"{out}: ")
+    assert done.stderr.splitlines() == ["starting Prefect"]
+    assert (out / "manifest.json").is_file()
+
+    file = tmp_path / "file"
+    file.touch()
+    failed = hindcast(home, "build", "binpack-synthetic-v1", *SET, "--out", str(file))
+    assert failed.returncode == 2
+    assert failed.stderr.splitlines() == [
+        "starting Prefect",
+        f"hindcast: {file}: is a file, expected a folder",
+    ]
+    assert "StorageError" in (home / "hindcast.log").read_text(encoding="utf-8")
+    name = "build binpack-synthetic-v1"
+    assert recorded(home) == [(name, "COMPLETED"), (name, "FAILED")]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_command_leaves_no_process_behind(tmp_path, number, code):
+    """It says so in one line and exits with the code that shells expect."""
+    out = tmp_path / "dataset"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "flows.cli", "build", "binpack-synthetic-v1", *SET, *LONG,
+         "--out", str(out)],
+        cwd=ROOT, env=surroundings(tmp_path / "home"), stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        until = time.monotonic() + LIMIT_S
+        while not (out / ".building").is_dir():
+            assert process.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(number)
+        _, stderr = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == code, stderr
+    assert "the same command goes on where it stopped" in stderr.splitlines()[-1]
+    assert "Traceback" not in stderr
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert not alive
+    assert not (out / "manifest.json").exists()
+
+
+def test_commands_at_the_same_time_have_a_database_each(tmp_path):
+    """SQLite serves one server; the first database is free again afterwards."""
+    with engine._own_database(tmp_path) as first, engine._own_database(tmp_path) as second:
+        assert (first.name, second.name) == ("prefect.db", "prefect-1.db")
+    with engine._own_database(tmp_path) as again:
+        assert again == first
+
+
+def test_the_environment_is_left_as_it_was(monkeypatch, tmp_path):
+    """Only what is not set is set, and only inside."""
+    monkeypatch.setenv("DO_NOT_TRACK", "0")
+    monkeypatch.delenv("PREFECT_HOME", raising=False)
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:1/api")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    before = dict(os.environ)
+    with engine.prefect_engine():
+        assert os.environ["DO_NOT_TRACK"] == "0"
+        assert os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] == "false"
+        assert os.environ["PREFECT_HOME"] == str(tmp_path / "hindcast" / "prefect")
+    assert dict(os.environ) == before
+
+
+def test_without_a_writable_cache_the_home_is_temporary(monkeypatch, tmp_path):
+    monkeypatch.delenv("PREFECT_HOME", raising=False)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with engine._home():
+        home = Path(os.environ["PREFECT_HOME"])
+        assert home.is_dir()
+    assert not home.exists()

@@ -1,0 +1,149 @@
+"""Commands for real, with --direct: a whole tiny run, and what happens when it is given again."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from flows import cli, stages, steps
+from pipeline.errors import DatasetError
+from tests.conftest import TINY
+
+SET = [word for override in TINY for word in ("--set", override)]
+RECIPE = ["binpack-synthetic-v1", *SET, "--direct"]
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run."""
+    out = tmp_path_factory.mktemp("run") / "tiny"
+    assert cli.main(["run", *RECIPE, "--out", str(out)]) == 0
+    return out
+
+
+def test_a_run_leaves_everything_that_it_promises(done, capsys):
+    """The last line is the report, and given again each stage is skipped and says so."""
+    for name in ("dataset/manifest.json", "evaluation/scores.parquet", "report.html", "run.json"):
+        assert (done / name).is_file()
+    assert (done / "agents" / "trajectory_preference-seed0" / "checkpoint.json").is_file()
+
+    assert cli.main(["run", *RECIPE, "--out", str(done)]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[-1] == str(done / "report.html")
+    assert err.count("done before, skipped") == len(err.splitlines()) == 5
+
+
+def test_a_run_as_json_has_one_line_per_stage(done, capsys):
+    assert cli.main(["run", *RECIPE, "--out", str(done), "--json"]) == 0
+    results = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [r["stage"].split()[0] for r in results] == [
+        "build", "verify", "train", "evaluate", "report",
+    ]  # fmt: skip
+    assert results[3]["means"]["trajectory_preference-seed0"] > 0
+    assert results[-1]["report"] == str(done / "report.html")
+
+
+def test_what_is_missing_is_made_again_and_the_rest_is_kept(done, tmp_path, capsys):
+    """A stage runs again where its output is gone; the same bytes come out."""
+    copy = tmp_path / "copy"
+    shutil.copytree(done, copy)
+    checkpoint = copy / "agents" / "trajectory_preference-seed0" / "checkpoint.json"
+    before = json.loads(checkpoint.read_text())["weights"]
+    shutil.rmtree(checkpoint.parent)
+    assert cli.main(["run", *RECIPE, "--out", str(copy)]) == 0
+    notes = capsys.readouterr().err
+    assert "build: done before" in notes
+    assert "train trajectory_preference-seed0: started" in notes
+    assert json.loads(checkpoint.read_text())["weights"] == before
+
+
+def test_the_folder_of_another_recipe_is_refused(done, capsys):
+    code = cli.main(["run", *RECIPE, "--set", "seed=99", "--out", str(done)])
+    assert code == 2
+    assert "choose another --out" in capsys.readouterr().err
+
+
+def test_an_interrupted_run_goes_on(tmp_path):
+    """A step that fails leaves the stages before it done; they are not run again."""
+    calls = []
+
+    def failing(step, **arguments):
+        calls.append(step.__name__)
+        if step is steps.train:
+            raise KeyboardInterrupt
+        return step(**arguments)
+
+    arguments = ("binpack-synthetic-v1", tmp_path / "out", TINY)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            stages.run_stages(*arguments, call=failing)
+    assert calls == ["build", "verify", "train", "train"]
+
+
+def test_a_foreign_ledger_is_refused(tmp_path):
+    (tmp_path / "run.json").write_text('{"stages": 3}')
+    with pytest.raises(DatasetError, match="not the ledger of a run"):
+        stages.run_stages("binpack-synthetic-v1", tmp_path, TINY)
+
+
+def test_the_commands_one_by_one(tmp_path, capsys):
+    """Build, verify, train with a setting, evaluate a rule and a checkpoint, report."""
+    data, agent, scores = tmp_path / "d", tmp_path / "a", tmp_path / "e"
+    assert cli.main(["build", *RECIPE, "--out", str(data), "--workers", "2", "--json"]) == 0
+    built = json.loads(capsys.readouterr().out)
+    assert built["dataset"] == str(data)
+    assert built["episodes"] > 0
+
+    assert cli.main(["verify", str(data)]) == 0
+    assert capsys.readouterr().out.startswith(f"{data}: verified\n")
+
+    train = ["train", str(data), "--agent", "behaviour_cloning", "--steps", "5", "--seed", "3"]
+    train += ["--set", "learning_rate=0.01", "--out", str(agent), "--direct"]
+    assert cli.main(train) == 0
+    described = json.loads((agent / "checkpoint.json").read_text())["training"]
+    assert (described["seed"], described["config"]["learning_rate"]) == (3, 0.01)
+    capsys.readouterr()
+
+    evaluate = ["evaluate", *RECIPE, "--policy", "tetris", "random", "--policy", str(agent)]
+    assert cli.main([*evaluate, "--out", str(scores), "--json"]) == 0
+    means = json.loads(capsys.readouterr().out)["means"]
+    assert list(means) == ["tetris", "random", "behaviour_cloning-seed3"]
+    described = json.loads((scores / "evaluation.json").read_text())
+    assert [p["kind"] for p in described["policies"]] == ["heuristic", "random", "learned"]
+    assert described["command"].startswith("hindcast evaluate binpack-synthetic-v1")
+
+    assert (
+        cli.main(["report", str(scores), "--out", str(tmp_path / "report.html"), "--direct"]) == 0
+    )
+    assert capsys.readouterr().out.splitlines()[-1] == str(tmp_path / "report.html")
+    assert (tmp_path / "summary.md").is_file()
+
+
+def test_a_report_of_a_run_folder_shows_its_dataset_and_training(done, tmp_path, capsys):
+    assert cli.main(["report", str(done), "--out", str(tmp_path), "--direct"]) == 0
+    page = Path(capsys.readouterr().out.splitlines()[-1]).read_text()
+    assert 'id="training"' in page
+    assert 'id="datasets"' in page
+
+
+def test_verify_fails_with_1_and_the_reason(done, tmp_path, capsys):
+    copy = tmp_path / "copy"
+    shutil.copytree(done / "dataset", copy)
+    part = copy / "data" / "part-00000.parquet"
+    part.write_bytes(part.read_bytes()[:-1] + b"\0")
+    assert cli.main(["verify", str(copy)]) == 1
+    assert capsys.readouterr().err.startswith(f"hindcast: {part}: ")
+
+
+def test_two_checkpoints_of_one_seed_are_told_apart(done, tiny_recipe, tmp_path):
+    """Their names carry the beginning of the digest of their weights."""
+    from flows.candidates import candidates
+
+    first = done / "agents" / "trajectory_preference-seed0"
+    second = tmp_path / "more"
+    steps.train(done / "dataset", "trajectory_preference", second, steps=3, seed=0)
+    found = candidates(tiny_recipe, [str(first), "tetris", str(second), "tetris"])
+    names = [c.behaviour.name for c in found]
+    assert len(set(names)) == len(names) == 3
+    assert {c.group for c in found if c.kind == "learned"} == {"trajectory_preference"}

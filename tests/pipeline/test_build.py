@@ -1,0 +1,191 @@
+"""Building: the same bytes for any number of workers and any interruption."""
+
+import hashlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.build import build
+from pipeline.dataset import open_dataset, sample_decisions
+from pipeline.errors import DatasetError, RecipeError, StorageError
+from pipeline.recipe import load_recipe
+from policies.registry import behaviours
+from tests.conftest import TINY
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+KILLS = 20
+
+
+def digest(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file below the folder."""
+    return {
+        str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in sorted(folder.rglob("*"))
+        if p.is_file()
+    }
+
+
+def test_workers_do_not_change_a_byte(tiny_recipe, tiny_dataset, tmp_path):
+    build(tiny_recipe, behaviours(tiny_recipe), tmp_path / "two", workers=2)
+    build(tiny_recipe, behaviours(tiny_recipe), tmp_path / "five", workers=5)
+    assert digest(tmp_path / "two") == digest(tiny_dataset) == digest(tmp_path / "five")
+
+
+def test_a_finished_dataset_is_not_built_again(tiny_recipe, tiny_dataset, tmp_path):
+    shutil.copytree(tiny_dataset, tmp_path / "copy")
+    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "copy").rglob("*")}
+    result = build(tiny_recipe, behaviours(tiny_recipe), tmp_path / "copy")
+    assert {p: p.stat().st_mtime_ns for p in (tmp_path / "copy").rglob("*")} == before
+    assert result.digest == tiny_recipe.digest
+    assert result.episodes == open_dataset(tiny_dataset).episodes.height
+
+
+def test_killed_builds_end_in_the_same_bytes(tiny_recipe, tiny_dataset, tmp_path):
+    """SIGKILL at random points, over and over; the build that follows ends bit-identical."""
+    out = tmp_path / "killed"
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from pipeline.build import build; from pipeline.recipe import load_recipe\n"
+        "from policies.registry import behaviours\n"
+        "recipe = load_recipe('binpack-synthetic-v1', sys.argv[2:])\n"
+        "known = behaviours(recipe); print('ready', flush=True); sys.stdin.read(1)\n"
+        "build(recipe, known, Path(sys.argv[1]), workers=2)\n"
+    )
+    rng = random.Random(7)
+    kills = 0
+    attempts = 0
+    while kills < KILLS:
+        attempts += 1
+        assert attempts < 4 * KILLS, "builds end before they can be killed"
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, str(out), *TINY],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        assert process.stdin is not None
+        process.stdout.readline()
+        process.stdin.write(b"x")
+        process.stdin.flush()
+        time.sleep(rng.uniform(0, 0.35))
+        os.kill(process.pid, signal.SIGKILL)
+        kills += process.wait() == -signal.SIGKILL
+        process.stdin.close()
+        process.stdout.close()
+        if (out / "manifest.json").exists() and rng.random() < 0.7:
+            assert digest_without_building(out) == digest(tiny_dataset)
+            shutil.rmtree(out)
+    build(tiny_recipe, behaviours(tiny_recipe), out)
+    assert digest(out) == digest(tiny_dataset)
+
+
+def digest_without_building(folder: Path) -> dict[str, str]:
+    """Digest of what is not the hidden folder of an interrupted build."""
+    return {k: v for k, v in digest(folder).items() if not k.startswith(".building")}
+
+
+def test_rows_line_up_as_drawn(tiny_dataset):
+    """T decisions and a closing row per episode; the last decision alone terminates."""
+    dataset = open_dataset(tiny_dataset)
+    rows = pl.read_parquet(tiny_dataset / "data" / "*.parquet").sort("episode", "step")
+    for episode in dataset.episodes.head(20).iter_rows(named=True):
+        own = rows.filter(pl.col("episode") == episode["episode"])
+        assert own["step"].to_list() == list(range(episode["steps"] + 1))
+        decisions, closing = own.head(-1), own.tail(1)
+        assert closing["choice"].is_null().all()
+        assert closing["reward"].is_null().all()
+        assert closing["behaviour_probabilities"].is_null().all()
+        assert decisions["terminated"].to_list() == [False] * (episode["steps"] - 1) + [True]
+        assert decisions["reward"].sum() == episode["return"] == -episode["makespan_s"]
+        assert (decisions["propensity"] > 0).all()
+        assert decisions["elapsed_s"].sum() == episode["makespan_s"]
+
+
+def test_propensity_is_the_logged_probability_of_the_choice(tiny_dataset):
+    rows = pl.read_parquet(tiny_dataset / "data" / "*.parquet").drop_nulls("choice")
+    chosen = rows["behaviour_probabilities"].list.get(rows["choice"])
+    assert (chosen == rows["propensity"]).all()
+    sums = rows["behaviour_probabilities"].list.sum()
+    assert (sums - 1).abs().max() < 1e-5
+    assert rows["feasible"].list.get(rows["choice"]).all()
+
+
+def test_row_groups_end_on_episode_boundaries(tiny_dataset):
+    for path in sorted((tiny_dataset / "data").glob("*.parquet")):
+        file = pq.ParquetFile(path)
+        for group in range(file.num_row_groups):
+            assert file.read_row_group(group, columns=["choice"])["choice"][-1].as_py() is None
+
+
+def test_sampled_decisions_are_rows_of_the_dataset(tiny_dataset):
+    """What a learner gets is what the files say, the next observation included."""
+    dataset = open_dataset(tiny_dataset)
+    found = sample_decisions(
+        dataset, "train", np.random.default_rng(3), k=8, per_episode=7, transitions=True
+    )
+    assert len(found) == 7 * len(found.episodes)
+    rows = pl.read_parquet(tiny_dataset / "data" / "*.parquet").sort("episode", "step")
+    index = {(e, s): i for i, (e, s) in enumerate(rows.select("episode", "step").rows())}
+    assert found.next_mask is not None
+    assert found.next_context is not None
+    for i in range(0, len(found), 5):
+        episode = found.episodes["episode"][int(found.episode[i])]
+        row = rows.row(index[episode, int(found.step[i])], named=True)
+        following = rows.row(index[episode, int(found.step[i]) + 1], named=True)
+        assert found.mask[i, found.choice[i]]
+        assert found.candidates[i, found.choice[i]].tolist() == list(
+            row["candidates"][row["choice"]].values()
+        )
+        assert found.mask[i].sum() == min(8, len(row["candidates"]))
+        assert found.drawn[i] == len(row["candidates"])
+        assert found.reward[i] == row["reward"]
+        assert found.context[i].tolist() == list(row["context"].values())
+        assert found.next_context[i].tolist() == list(following["context"].values())
+        assert found.next_mask[i].sum() == min(8, len(following["candidates"]))
+        assert found.terminated[i] == row["terminated"] == (not found.next_mask[i].any())
+    again = sample_decisions(
+        dataset, "train", np.random.default_rng(3), k=8, per_episode=7, transitions=True
+    )
+    np.testing.assert_array_equal(again.candidates, found.candidates)
+
+
+def test_a_limit_keeps_a_uniform_share(tiny_dataset):
+    found = sample_decisions(
+        open_dataset(tiny_dataset), "validation", np.random.default_rng(0), k=4, limit=50
+    )
+    assert len(found) == 50
+    with pytest.raises(DatasetError, match="no episodes of split 'test'"):
+        sample_decisions(open_dataset(tiny_dataset), "test", np.random.default_rng(0), k=4)
+
+
+def test_another_recipe_does_not_overwrite(tiny_dataset, tmp_path):
+    other = load_recipe("binpack-synthetic-v1", (*TINY, "seed=2"))
+    shutil.copytree(tiny_dataset, tmp_path / "copy")
+    with pytest.raises(DatasetError, match="choose another --out"):
+        build(other, behaviours(other), tmp_path / "copy")
+    assert digest(tmp_path / "copy") == digest(tiny_dataset)
+
+
+def test_a_folder_of_something_else_is_left_alone(tiny_recipe, tmp_path):
+    (tmp_path / "thesis.txt").write_text("all of it")
+    with pytest.raises(StorageError, match="not empty"):
+        build(tiny_recipe, behaviours(tiny_recipe), tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_windows_beyond_the_workload_are_named(tmp_path):
+    recipe = load_recipe("binpack-synthetic-v1", (*TINY, 'split.train="12..20"'))
+    with pytest.raises(RecipeError, match="names window 20, the workload has 12"):
+        build(recipe, behaviours(recipe), tmp_path / "out")
+    assert not (tmp_path / "out").exists()

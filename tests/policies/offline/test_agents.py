@@ -1,0 +1,182 @@
+"""Every agent solves a problem whose optimum is known, and does so repeatably."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from pipeline.errors import DatasetError, InputError, RecipeError, UnknownName
+from policies.offline import AGENTS, agent, train_agent
+
+SMALL = {"hidden": (16,), "quadratic": False, "context": True}
+FAST = {
+    "behaviour_cloning": {"learning_rate": 1e-2, "minibatch": 128, "network": SMALL},
+    "trajectory_preference": {"learning_rate": 1e-2},
+    "double_dqn": {"learning_rate": 1e-2, "network": SMALL, "target_update_interval": 20},
+    "cql": {"learning_rate": 1e-2, "network": SMALL, "target_update_interval": 20, "alpha": 0.1},
+}
+
+
+def _train(name, log, spec, steps=300, **more):
+    return train_agent(
+        name, log.build(), spec, steps=steps, seed=1, settings={**FAST[name], **more}
+    )
+
+
+def test_behaviour_cloning_imitates_the_logged_choices(imitated, spec, share_of_best):
+    trained = _train("behaviour_cloning", imitated, spec)
+    assert share_of_best(trained.policy()) > 0.95
+    loss = [m.value for m in trained.metrics if m.metric == "loss"]
+    assert loss[-1] < loss[0]
+
+
+def test_trajectory_preference_finds_what_made_episodes_better(noisy_episodes, spec, share_of_best):
+    """Returns are noisy sums of gains; the scorer learns to take the gain."""
+    assert share_of_best(_train("trajectory_preference", noisy_episodes, spec).policy()) > 0.9
+
+
+def test_trajectory_preference_reads_an_outcome_by_its_direction(
+    noisy_episodes, spec, share_of_best
+):
+    """`cost` is minus the return and better when lower: the same weights, bit for bit."""
+    by_return = _train("trajectory_preference", noisy_episodes, spec, steps=20)
+    by_cost = _train("trajectory_preference", noisy_episodes, spec, steps=20, outcome="cost")
+    assert _same(by_return, by_cost)
+    with pytest.raises(RecipeError, match="did you mean 'cost'"):
+        _train("trajectory_preference", noisy_episodes, spec, outcome="cots")
+
+
+@pytest.mark.parametrize("name", ["double_dqn", "cql"])
+def test_q_agents_take_the_largest_gain(name, bandit, spec, share_of_best):
+    assert share_of_best(_train(name, bandit, spec).policy()) > 0.9
+
+
+@pytest.mark.parametrize("name", ["double_dqn", "cql"])
+@pytest.mark.parametrize(("discount", "opens"), [(0.0, False), (1.0, True)])
+def test_q_agents_look_ahead_as_far_as_the_discount(name, discount, opens, two_stages, spec):
+    """With a discount of 0 the gain at hand wins, with 1 the door to the larger one."""
+    policy = _train(name, two_stages, spec, discount=discount).policy()
+    first = np.array([[0, 1.0, 0, 20.0], [1, 0.0, 1, 20.0]])
+    scores = policy.batch_scores(np.array([[0.0, 20.0]]), first, np.array([0, 2]))
+    assert bool(scores[1] > scores[0]) is opens
+
+
+def test_discount_per_second_counts_the_seconds(two_stages, spec):
+    """Gamma .3 closes the door in one second; in a tenth of a second it is still worth it."""
+    decisions = two_stages.build()
+    quick = dataclasses.replace(decisions, elapsed_s=np.full(len(decisions), 0.1))
+    first = np.array([[0, 1.0, 0, 20.0], [1, 0.0, 1, 20.0]])
+    opened = []
+    for log in (decisions, quick):
+        settings = {**FAST["double_dqn"], "discount": 0.3, "discount_per": "second"}
+        trained = train_agent("double_dqn", log, spec, steps=300, seed=1, settings=settings)
+        scores = trained.policy().batch_scores(np.array([[0.0, 20.0]]), first, np.array([0, 2]))
+        opened.append(bool(scores[1] > scores[0]))
+    assert opened == [False, True]
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_the_same_seed_gives_the_same_weights(name, noisy_episodes, spec):
+    """Bit for bit; another seed gives others."""
+    one, other = (_train(name, noisy_episodes, spec, steps=15) for _ in range(2))
+    assert _same(one, other)
+    assert one.metrics == other.metrics
+    third = train_agent(name, noisy_episodes.build(), spec, steps=15, seed=2, settings=FAST[name])
+    assert not _same(one, third)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_padded_and_infeasible_rows_do_not_enter_the_loss(name, noisy_episodes, spec):
+    """Whatever stands in rows that the mask forbids, the weights are the same, bit for bit."""
+    decisions = noisy_episodes.build()
+    rubbish = dataclasses.replace(
+        decisions,
+        candidates=np.where(decisions.mask[..., None], decisions.candidates, np.float32(np.inf)),
+        next_candidates=np.where(
+            decisions.next_mask[..., None], decisions.next_candidates, np.float32(np.inf)
+        ),
+    )
+    runs = [
+        train_agent(name, d, spec, steps=15, seed=1, settings=FAST[name])
+        for d in (decisions, rubbish)
+    ]
+    assert _same(*runs)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_what_is_learned_does_not_depend_on_k(name, noisy_episodes, spec):
+    """Padding to twice as many candidates changes preferences by no more than rounding."""
+    rows = np.random.default_rng(0).normal(size=(5, 4)) ** 2
+    scores = []
+    for k in (6, 12):
+        trained = train_agent(
+            name, noisy_episodes.build(k), spec, steps=15, seed=1, settings=FAST[name]
+        )
+        given = trained.policy().batch_scores(np.ones((1, 2)), rows, np.array([0, 5]))
+        scores.append(given - given.mean())  # a softmax leaves the level open
+    np.testing.assert_allclose(*scores, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_identifiers_are_not_learned_from(name, noisy_episodes, spec):
+    """Renumbering the rows changes nothing."""
+    decisions = noisy_episodes.build()
+    renumbered = decisions.candidates.copy()
+    renumbered[..., 0] = 77.0
+    other = dataclasses.replace(decisions, candidates=renumbered)
+    runs = [
+        train_agent(name, d, spec, steps=15, seed=1, settings=FAST[name])
+        for d in (decisions, other)
+    ]
+    assert _same(*runs)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_validation_and_progress_are_reported(name, noisy_episodes, spec):
+    seen = []
+    trained = train_agent(
+        name, noisy_episodes.build(), spec, steps=10, seed=1, settings=FAST[name],
+        validation=noisy_episodes.build(), progress=lambda done, of: seen.append((done, of)),
+    )  # fmt: skip
+    assert seen[-1] == (10, 10)
+    assert {"loss", "validation_loss"} <= {m.metric for m in trained.metrics}
+    assert all(np.isfinite(m.value) for m in trained.metrics)
+    without = train_agent(name, noisy_episodes.build(), spec, steps=10, seed=1, settings=FAST[name])
+    assert _same(trained, without)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_a_constant_feature_gets_no_say(name, noisy_episodes, spec):
+    """A column that never varied in training cannot act on new data through untrained weights."""
+    decisions = noisy_episodes.build()
+    flat = decisions.candidates.copy()
+    flat[..., 2] = 1.0
+    trained = train_agent(
+        name, dataclasses.replace(decisions, candidates=flat), spec, steps=5, seed=1,
+        settings={**FAST[name], "network": SMALL},
+    )  # fmt: skip
+    rows = np.array([[0, 1.0, 1.0, 20.0], [0, 1.0, 50.0, 20.0]])
+    scores = trained.policy().batch_scores(np.ones((1, 2)), rows, np.array([0, 2]))
+    assert scores[0] == scores[1]
+
+
+def test_unusable_requests_are_named(noisy_episodes, spec):
+    decisions = noisy_episodes.build()
+    with pytest.raises(UnknownName, match="did you mean 'double_dqn'"):
+        agent("double_dq")
+    with pytest.raises(RecipeError, match="did you mean 'beta'"):
+        train_agent(
+            "trajectory_preference", decisions, spec, steps=1, seed=0, settings={"betta": 1.0}
+        )
+    with pytest.raises(InputError, match="steps is 0"):
+        train_agent("behaviour_cloning", decisions, spec, steps=0, seed=0)
+    unfollowed = dataclasses.replace(decisions, next_mask=None)
+    with pytest.raises(DatasetError, match="needs what followed"):
+        train_agent("cql", unfollowed, spec, steps=1, seed=0)
+    narrow = dataclasses.replace(spec, candidates=spec.candidates[:2])
+    with pytest.raises(DatasetError, match="4 candidate features, the scenario"):
+        train_agent("cql", decisions, narrow, steps=1, seed=0)
+
+
+def _same(one, other):
+    return all(np.array_equal(v, other.weights[k]) for k, v in one.weights.items())

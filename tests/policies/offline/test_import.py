@@ -1,0 +1,31 @@
+"""What importing and training leave alone."""
+
+import subprocess
+import sys
+
+
+def _run(code):
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True
+    )
+
+
+def test_the_registry_loads_no_heavy_library():
+    code = (
+        "import sys, policies.offline, policies.checkpoint, policies.learned;"
+        "print([m for m in ('torch', 'd3rlpy', 'prefect') if m in sys.modules])"
+    )
+    assert _run(code).stdout.strip() == "[]"
+
+
+def test_d3rlpy_is_loaded_quietly_and_structlog_stays_as_it_was():
+    code = (
+        "import structlog, torch, random;"
+        "state = torch.get_rng_state();"
+        "import policies.offline.masked_q, policies.offline.cql;"
+        "assert not structlog.is_configured();"
+        "assert torch.equal(state, torch.get_rng_state())"
+    )
+    done = _run(code)
+    assert done.stdout == ""
+    assert done.stderr == ""

@@ -1,0 +1,83 @@
+"""Pairs, ranks and the loss of trajectory preference, small enough to check in the head."""
+
+import dataclasses
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+from pipeline.errors import DatasetError
+from policies.networks import FILL, log_probabilities
+from policies.offline.trajectory_preference import draw_pairs, preference_loss, rank
+
+
+def _with_returns(decisions, returns, windows):
+    episodes = decisions.episodes.head(len(returns)).with_columns(
+        pl.Series("return", returns, dtype=pl.Float64), pl.Series("window", windows)
+    )
+    keep = decisions.episode < len(returns)
+    kept = {
+        f.name: getattr(decisions, f.name)[keep]
+        for f in dataclasses.fields(decisions)
+        if f.name != "episodes"
+    }
+    return dataclasses.replace(decisions, **kept, episodes=episodes)
+
+
+def test_outcomes_are_standardised_within_their_window(noisy_episodes, spec):
+    decisions = _with_returns(noisy_episodes.build(), [1, 3, 10, 20, 30], [0, 0, 4, 4, 4])
+    ranking = rank(decisions, spec, "")
+    assert ranking.size.tolist() == [2, 3]
+    assert ranking.start.tolist() == [0, 2]
+    np.testing.assert_allclose(ranking.z, [-1, 1, -math.sqrt(1.5), 0, math.sqrt(1.5)])
+
+
+def test_windows_that_cannot_be_compared_are_left_out(noisy_episodes, spec):
+    """One episode alone, no spread, and an episode without decisions say nothing."""
+    decisions = _with_returns(noisy_episodes.build(), [1, 5, 5, 1, 2, 9], [0, 1, 1, 2, 2, 2])
+    keep = decisions.episode != 5
+    kept = {
+        f.name: getattr(decisions, f.name)[keep]
+        for f in dataclasses.fields(decisions)
+        if f.name != "episodes"
+    }
+    ranking = rank(dataclasses.replace(decisions, **kept), spec, "")
+    assert ranking.episode.tolist() == [3, 4]
+    np.testing.assert_allclose(ranking.z, [-1, 1])
+    alone = _with_returns(noisy_episodes.build(), [1, 2], [0, 1])
+    with pytest.raises(DatasetError, match="nothing to compare"):
+        rank(alone, spec, "")
+
+
+def test_pairs_are_two_episodes_of_one_window(noisy_episodes, spec):
+    decisions = _with_returns(noisy_episodes.build(), [1, 3, 10, 20, 30], [0, 0, 4, 4, 4])
+    ranking = rank(decisions, spec, "")
+    pairs = draw_pairs(ranking, 500, np.random.default_rng(0))
+    window = np.searchsorted(ranking.start, pairs, side="right")
+    assert (window[0] == window[1]).all()
+    assert (pairs[0] != pairs[1]).all()
+    assert len({tuple(p) for p in pairs.T}) == 2 + 6
+
+
+def test_loss_by_hand():
+    """|dz| softplus(-beta sign(dz) dl), for one pair of each sign and one tie."""
+    log_pi = torch.tensor([[-1.0, -2.0, -1.0], [-1.5, -1.0, -9.0]])
+    loss, info = preference_loss(log_pi, torch.tensor([2.0, -1.0, 0.0]), beta=4.0)
+    by_hand = 2 * math.log1p(math.exp(-2)) + math.log1p(math.exp(-4))
+    assert float(loss) == pytest.approx(by_hand / 3)
+    assert float(info["agreement"]) == 1.0
+
+
+def test_a_cut_candidate_set_counts_for_the_whole():
+    """Each of the n - 1 others stands for (N - 1) / (n - 1); without a cut it is the softmax."""
+    scores = torch.tensor([[1.0, 0.0, 0.5, FILL]])
+    mask = torch.tensor([[True, True, True, False]])
+    choice = torch.tensor([0])
+    whole = log_probabilities(scores, mask, choice, torch.tensor([3]))
+    assert float(whole) == pytest.approx(1 - math.log(math.e + 1 + math.exp(0.5)))
+    cut = log_probabilities(scores, mask, choice, torch.tensor([21]))
+    assert float(cut) == pytest.approx(1 - math.log(math.e + 10 * (1 + math.exp(0.5))))
+    alone = log_probabilities(scores[:, :1], mask[:, :1], choice, torch.tensor([1]))
+    assert float(alone) == 0.0
