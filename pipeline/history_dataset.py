@@ -2,7 +2,7 @@
 
     OUT/
       data/part-00000.parquet   the records as decisions (pipeline.history_import)
-      episodes.parquet          one row per episode; outcomes are null: they were not recorded
+      episodes.parquet          one row per episode; outcomes are NaN: they were not recorded
       recorded.parquet          the records themselves, in float64: writing them as a history file
                                 again gives every value back
       workload/                 empty: the file has transitions, not jobs
@@ -12,6 +12,7 @@ Such decisions cannot be replayed: the simulator does not know the jobs to come.
 instead is that the parts are what `recorded.parquet` becomes.
 """
 
+import math
 from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
@@ -86,7 +87,7 @@ def ingest_history(path: Path, out: Path) -> BuildResult:
     make_folder(out / DATA)
     part = out / DATA / "part-00000.parquet"
     write_atomically(part, partial(_write_part, log, spec))
-    table = pl.DataFrame(_episode_rows(history, runs, log), schema=episodes_schema(spec))
+    table = _episode_table(history, log, spec)
     for name, frame in ((mf.EPISODES, table), (RECORDED, to_table(history))):
         write_atomically(
             out / name, partial(frame.write_parquet, compression="zstd", compression_level=3)
@@ -129,10 +130,11 @@ def _entry(path: Path, out: Path, rows: int) -> mf.FileEntry:
     return mf.FileEntry(name, rows, path.stat().st_size, sha256_file(path))
 
 
-def _episode_rows(history: History, runs: list[range], log: Log) -> list[dict[str, Any]]:
-    """Rows of episodes.parquet; what is not named here is null."""
+def _episode_table(history: History, log: Log, spec: Spec) -> pl.DataFrame:
+    """The table of episodes."""
+    outcomes = [o.name for o in spec.outcomes]
     rows = []
-    for number, run in enumerate(runs):
+    for number, run in enumerate(episodes(history)):
         first = run.start + number  # in the log, where every episode before has a closing row
         rows.append(
             {
@@ -146,11 +148,12 @@ def _episode_rows(history: History, runs: list[range], log: Log) -> list[dict[st
                 "elapsed_s": float(log.numbers[N_ELAPSED, first : first + len(run)].sum()),
                 "truncated": True,
                 "behaviour_parameters": [],
+                **dict.fromkeys(outcomes, math.nan),
                 "first_part": 0,
                 "last_part": 0,
             }
         )
-    return rows
+    return pl.DataFrame(rows, schema=episodes_schema(spec))
 
 
 def _provenance(history: History, path: Path, out: Path) -> Provenance:
@@ -185,8 +188,7 @@ def check_recorded(dataset: Dataset) -> tuple[str, str]:
         [expected] = read_blocks(Path(scratch) / "part.parquet", spec)
     if len(found) != 1 or not _same(found[0], expected):
         raise VerificationFailed(f"{folder / DATA}: the decisions are not those of {RECORDED}")
-    rows = _episode_rows(history, episodes(history), log)
-    if not pl.DataFrame(rows, schema=episodes_schema(spec)).equals(dataset.episodes):
+    if not _episode_table(history, log, spec).equals(dataset.episodes):
         raise VerificationFailed(f"{folder / mf.EPISODES}: is not what {RECORDED} gives")
     return "decisions", f"{len(history):,} converted again; decisions of others cannot be replayed"
 

@@ -222,7 +222,7 @@ def test_difference_telescopes():
             change += terms(step)["heat_change"]
             efficiency += terms(step)["efficiency"]
             total, over = total + step.reward, step.terminated
-        assert abs(change) < 1e-9
+        assert abs(change) < 1e-6
         assert total == pytest.approx(efficiency)
 
 

@@ -1,0 +1,286 @@
+"""Reader of the Standard Workload Format, version 2.2: logs of the Parallel Workloads Archive.
+
+PATH is one log, plain or gzip-compressed: header lines `; Key: value`, then a row of 18 numbers
+for every job, -1 where something is unknown. A job is one task with one instance that holds its
+processors (cores) and memory together for its run time. What a row lacks is derived, and counted
+in the provenance:
+
+    wanted          taken from                 where unknown (-1)
+    cores           requested processors       allocated processors; else the row is left out
+    duration_s      run time                   average cpu time; else requested time; else left out
+                    a run time of 0            1 s, the resolution of the logs
+    requested_s     requested time             duration_s
+    memory          requested memory           used memory; else 0
+
+Memory is in KB per processor; as a fraction of the cluster it is memory * cores over (the largest
+memory of the log * processors of the cluster). The cluster is one machine of MaxProcs processors,
+else MaxNodes, else as many as the largest job has.
+
+Rows of status 2, 3 and 4 are parts of a job that has a row of its own: they are left out, as are
+jobs cancelled before they ran. Columns beyond the canonical ones: requested_s, requested_cores,
+allocated_cores, wait_s, memory_kb (per processor), status, user, group, executable, queue,
+partition, preceding_job, think_s; null where unknown.
+
+Source: Feitelson, Tsafrir & Krakov, "Experience with using the Parallel Workloads Archive", JPDC
+2014.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from pipeline.errors import TraceError
+from pipeline.traces.faults import limit_fault, number, number_fault
+from pipeline.traces.files import head_lines, source_file
+from pipeline.traces.ordering import distinct_tasks, in_order
+from pipeline.traces.rows import QUARANTINE_LIMIT, Sifted, sift
+from pipeline.traces.swf_rows import FIELDS, scan_fields
+from pipeline.workload import MACHINE_COLUMNS, Provenance, Workload
+
+FORMAT: Final = "swf"
+_EXPECTED: Final = "an SWF log (lines `; Key: value`, then rows of 18 numbers)"
+_WHAT: Final = "a job of an SWF log"
+_TOLD: Final = ("Computer", "Installation", "Acknowledge", "Information", "Note")
+
+# Values that no log can have: beyond them a row is quarantined.
+_LONGEST_S: Final = 1e9  # 32 years, of a run, a wait, a request
+_LATEST_S: Final = 1e10  # a clock of seconds since 1970 included
+_MOST_MEMORY_KB: Final = 1e11  # per processor
+_MOST_PROCESSORS: Final = 1e8
+_LARGEST: Final[Mapping[str, float]] = {
+    "job": 2.0**53,
+    "submit": _LATEST_S,
+    "wait": _LONGEST_S,
+    "run": _LONGEST_S,
+    "allocated": _MOST_PROCESSORS,
+    "average_cpu": _LONGEST_S,
+    "used_memory": _MOST_MEMORY_KB,
+    "requested": _MOST_PROCESSORS,
+    "requested_time": _LONGEST_S,
+    "requested_memory": _MOST_MEMORY_KB,
+    "status": 5,
+}
+_WHOLE: Final = ("job", "allocated", "requested", "status")
+
+_EXTRA: Final[Mapping[str, tuple[str, pl.DataType]]] = {
+    "requested_cores": ("requested", pl.Int64()),
+    "allocated_cores": ("allocated", pl.Int64()),
+    "wait_s": ("wait", pl.Float64()),
+    "memory_kb": ("memory_kb", pl.Float64()),
+    "status": ("status", pl.Int64()),
+    "user": ("user", pl.Int64()),
+    "group": ("group", pl.Int64()),
+    "executable": ("executable", pl.Int64()),
+    "queue": ("queue", pl.Int64()),
+    "partition": ("partition", pl.Int64()),
+    "preceding_job": ("preceding_job", pl.Int64()),
+    "think_s": ("think", pl.Float64()),
+}
+
+
+def read(path: Path) -> tuple[Workload, pl.DataFrame]:
+    """Return the workload of a log and its bad rows (file, line, reason, text).
+
+    Raises TraceError where the path is no such log or has no usable job.
+    """
+    if path.is_dir():
+        raise TraceError(f"{path}: is a folder, expected the file of {_EXPECTED}")
+    header = _header(head_lines(path, _EXPECTED))
+    processors = _processors(path, header)
+    sifted = sift(path, _judged(scan_fields(path), processors), _WHAT)
+    distinct, repetitions, repeated = distinct_tasks(path, sifted.rows, key=("job_id",))
+    if distinct.is_empty():
+        why = ", ".join(f"{reason}: {count:,}" for reason, count in sifted.left_out.items())
+        raise TraceError(f"{path}: none of its {sifted.read:,} rows is a job that ran ({why})")
+    quarantine = pl.concat([sifted.quarantine, repeated]).sort("line").head(QUARANTINE_LIMIT)
+    capacity = processors or int(distinct["cores"].to_numpy().max())
+    rows = _with_memory(distinct, capacity)
+    tasks = _with_extras(in_order(rows), rows)
+    bad = sifted.quarantined + repetitions
+    provenance = Provenance(
+        format=FORMAT,
+        files=(source_file(path),),
+        counts={
+            "rows_read": sifted.read,
+            "tasks": tasks.height,
+            "jobs": tasks.height,
+            "instances": tasks.height,
+            "machines": 1,
+            **_derived(rows),
+        },
+        left_out={**sifted.left_out, **({"quarantined": bad} if bad else {})},
+        notes=_notes(header, rows, capacity, sifted, known=processors is not None),
+    )
+    machines = pl.DataFrame(
+        [(0, header.get("Computer", [FORMAT])[0], float(capacity), 1.0)],
+        schema=dict(MACHINE_COLUMNS),
+        orient="row",
+    )
+    return Workload(tasks=tasks, provenance=provenance, machines=machines), quarantine
+
+
+def _header(lines: list[str]) -> dict[str, list[str]]:
+    """Values of the header by key; a key may come several times."""
+    header: dict[str, list[str]] = {}
+    for line in lines:
+        if line.lstrip().startswith(";"):
+            key, colon, value = line.lstrip().lstrip("; \t").partition(":")
+            if colon and value.strip():
+                header.setdefault(key.strip(), []).append(value.strip())
+    return header
+
+
+def _processors(path: Path, header: Mapping[str, list[str]]) -> int | None:
+    """Processors of the cluster: MaxProcs, else MaxNodes, else None."""
+    for key in ("MaxProcs", "MaxNodes"):
+        if key in header:
+            text = header[key][0].split()[0]
+            if not text.lstrip("-").isdigit() or int(text) == 0:
+                raise TraceError(
+                    f"{path}: header line {key} is {header[key][0]!r}, expected a whole number "
+                    "of at least 1, or -1 for unknown"
+                )
+            if int(text) > 0:
+                return int(text)
+    return None
+
+
+def _known(name: str) -> pl.Expr:
+    """A field as a number, null where it is -1."""
+    return pl.when(number(name) >= 0).then(number(name))
+
+
+def _judged(rows: pl.LazyFrame, processors: int | None) -> pl.LazyFrame:
+    """Rows with values as numbers, the derived columns, `reason` and `left_out`."""
+    positive = {name: pl.when(_known(name) > 0).then(_known(name)) for name in FIELDS}
+    cores = pl.coalesce(positive["requested"], positive["allocated"])
+    ran = positive["run"]
+    duration = pl.coalesce(
+        ran,
+        pl.when(number("run") == 0).then(1.0),
+        positive["average_cpu"],
+        positive["requested_time"],
+    )
+    faults = [pl.col("reason"), *(fault for name in FIELDS for fault in _faults(name))]
+    if processors is not None:
+        too_many = pl.format(
+            "the job needs {} processors, the cluster has {}",
+            cores.cast(pl.Int64, strict=False),
+            pl.lit(processors),
+        )
+        faults.append(pl.when(cores > processors).then(too_many))
+    status = number("status")
+    left_out = (
+        pl.when(status.is_in([2.0, 3.0, 4.0]))
+        .then(pl.lit("a partial execution (status 2, 3 or 4) of a job with a row of its own"))
+        .when((status == 5.0) & ran.is_null())
+        .then(pl.lit("cancelled before it ran (status 5)"))
+        .when(cores.is_null())
+        .then(pl.lit("no number of processors, requested or allocated"))
+        .when(duration.is_null())
+        .then(pl.lit("no run time, cpu time or requested time"))
+    )
+    return rows.with_columns(
+        pl.coalesce(faults).alias("reason"),
+        left_out=left_out,
+        job_id=number("job").cast(pl.Int64, strict=False).cast(pl.String),
+        submit_s=number("submit"),
+        duration_s=duration,
+        cores=cores,
+        memory_kb=pl.coalesce(positive["requested_memory"], positive["used_memory"]),
+        requested_s=pl.coalesce(positive["requested_time"], duration),
+        **{name: _known(name) for name in FIELDS if name not in {"job", "submit"}},
+        cores_derived=positive["requested"].is_null(),
+        requested_derived=positive["requested_time"].is_null(),
+        zero_run=number("run") == 0,
+        cpu_run=(number("run") < 0) & positive["average_cpu"].is_not_null(),
+        asked_run=(number("run") < 0) & positive["average_cpu"].is_null(),
+    )
+
+
+def _faults(name: str) -> list[pl.Expr]:
+    """What can be wrong with one field."""
+    value = number(name)
+    shown = pl.col(name).str.slice(0, 40)
+    least = 0 if name in {"job", "submit"} else -1
+    faults = [number_fault(name), limit_fault(name, at_least=least)]
+    faults.append(
+        pl.when((value < 0) & (value > -1)).then(
+            pl.format("{} is {}, expected -1 (unknown) or at least 0", pl.lit(name), shown)
+        )
+    )
+    if name in _LARGEST:
+        faults.append(
+            pl.when(value > _LARGEST[name]).then(
+                pl.format(f"{{}} is {{}}, expected at most {_LARGEST[name]:g}", pl.lit(name), shown)
+            )
+        )
+    if name in _WHOLE:
+        faults.append(
+            pl.when(value != value.floor()).then(
+                pl.format("{} is {}, expected a whole number", pl.lit(name), shown)
+            )
+        )
+    return faults
+
+
+def _with_memory(rows: pl.DataFrame, capacity: int) -> pl.DataFrame:
+    """Canonical columns of one-row-per-job rows."""
+    largest = rows["memory_kb"].max() or 1.0
+    share = pl.col("memory_kb") * pl.col("cores") / (pl.lit(largest) * capacity)
+    return rows.with_columns(
+        memory=share.fill_null(0.0),
+        instances=pl.lit(1, dtype=pl.Int64),
+        task_id=pl.lit("0"),
+    )
+
+
+def _with_extras(tasks: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """The canonical tasks with what the format knows besides."""
+    extras = rows.select(
+        "job_id",
+        "requested_s",
+        *(
+            pl.col(source).cast(kind, strict=False).alias(name)
+            for name, (source, kind) in _EXTRA.items()
+        ),
+    )
+    return tasks.join(extras, on="job_id", how="left", maintain_order="left")
+
+
+def _derived(rows: pl.DataFrame) -> dict[str, int]:
+    """How often something was derived, by what was derived."""
+    counts = {
+        "cores from allocated processors": rows["cores_derived"].sum(),
+        "duration_s 1 for a run time of 0": rows["zero_run"].sum(),
+        "duration_s from average cpu time": rows["cpu_run"].sum(),
+        "duration_s from requested time": rows["asked_run"].sum(),
+        "requested_s from duration_s": rows["requested_derived"].sum(),
+        "memory unknown, taken as 0": rows["memory_kb"].is_null().sum(),
+    }
+    return {name: int(count) for name, count in counts.items() if count}
+
+
+def _notes(
+    header: Mapping[str, list[str]],
+    rows: pl.DataFrame,
+    capacity: int,
+    sifted: Sifted,
+    *,
+    known: bool,
+) -> tuple[str, ...]:
+    notes = [f"{key}: {value}" for key in _TOLD for value in header.get(key, [])]
+    notes += [f"{name}: {count:,} rows" for name, count in _derived(rows).items()]
+    if not known:
+        notes.append(f"the header names no MaxProcs or MaxNodes: {capacity} is the largest job")
+    if rows["wait"].is_null().all():
+        notes.append(
+            "no wait time is known: in some logs the submit times are then really start times"
+        )
+    if sifted.quarantined > sifted.quarantine.height:
+        notes.append(
+            f"of {sifted.quarantined:,} bad rows the first {sifted.quarantine.height:,} were kept"
+        )
+    return tuple(notes)

@@ -1,0 +1,106 @@
+"""Evaluation: the same windows for all, resumable, and the files that the report reads."""
+
+import json
+import shutil
+
+import numpy as np
+import polars as pl
+import pytest
+
+from pipeline.errors import DatasetError, RecipeError, StorageError, UnknownName
+from pipeline.evaluate import Candidate, evaluate
+from pipeline.policy import Behaviour
+from pipeline.scenario import load_scenario
+from policies.registry import candidate
+
+
+class LongestFirst:
+    """The rule as a Python policy, scored in batches: what a network looks like from outside."""
+
+    name = "python_longest"
+
+    def scores(self, observation):
+        return observation.candidates[:, 4]
+
+    def batch_scores(self, context, candidates, offsets):
+        assert len(context) == len(offsets) - 1
+        return candidates[:, 4].copy()
+
+
+@pytest.fixture
+def spec(tiny_recipe):
+    scenario = load_scenario(tiny_recipe.scenario)
+    return scenario.spec(tiny_recipe.config, tiny_recipe.objective)
+
+
+def test_all_policies_meet_the_same_windows(tiny_recipe, spec, tmp_path):
+    names = ["random", "first_fit", "longest_first", "longest_spread"]
+    policies = [candidate(n, "binpack", spec) for n in names]
+    policies.append(Candidate(Behaviour("python", LongestFirst()), "learned", "python"))
+    result = evaluate(tiny_recipe, policies, split="test", out=tmp_path / "e", workers=2)
+    scores = pl.read_parquet(tmp_path / "e" / "scores.parquet")
+    assert scores.columns == ["policy", "scenario", "window", "seed", "metric", "value"]
+    assert result.rows == scores.height
+    for name, seeds in (*((n, 1) for n in names[1:]), ("random", 2), ("python", 1)):
+        own = scores.filter(pl.col("policy") == name, pl.col("metric") == "makespan_s")
+        assert sorted(own["window"].unique()) == [8, 9, 10, 11]
+        assert own.height == 4 * seeds
+    # a rule and its twin in Python, one compiled, one stepped in a batch, score alike
+    for metric in scores["metric"].unique():
+        own = scores.filter(pl.col("metric") == metric).sort("window")
+        twin = own.filter(pl.col("policy") == "python")["value"]
+        rule = own.filter(pl.col("policy") == "longest_first")["value"]
+        np.testing.assert_array_equal(twin, rule)
+    described = json.loads((tmp_path / "e" / "evaluation.json").read_text())
+    assert described["headline"] == "makespan_s"
+    assert described["bound"] == "lower_bound_s"
+    assert described["references"] == ["random", "longest_first", "longest_spread"]
+    assert not (tmp_path / "e" / ".evaluating").exists()
+
+
+def test_workers_and_order_do_not_change_scores(tiny_recipe, spec, tmp_path):
+    names = ["random", "tetris", "random_reference"]
+    one = [candidate(n, "binpack", spec) for n in names]
+    evaluate(tiny_recipe, one, split="test", out=tmp_path / "a")
+    evaluate(tiny_recipe, one[::-1], split="test", out=tmp_path / "b", workers=2)
+    key = ["policy", "window", "seed", "metric"]
+    a, b = (pl.read_parquet(tmp_path / n / "scores.parquet").sort(key) for n in "ab")
+    assert a.equals(b)
+
+
+def test_an_interrupted_evaluation_keeps_what_was_finished(tiny_recipe, spec, tmp_path):
+    class Broken(LongestFirst):
+        def batch_scores(self, context, candidates, offsets):
+            raise KeyboardInterrupt
+
+    first = candidate("tetris", "binpack", spec)
+    broken = Candidate(Behaviour("broken", Broken()), "learned", "broken")
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(tiny_recipe, [first, broken], split="test", out=tmp_path / "e")
+    kept = list((tmp_path / "e" / ".evaluating").glob("*.parquet"))
+    assert len(kept) == 1
+    before = kept[0].stat().st_mtime_ns
+    assert not (tmp_path / "e" / "scores.parquet").exists()
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(tiny_recipe, [first, broken], split="test", out=tmp_path / "e")
+    assert kept[0].stat().st_mtime_ns == before
+    with pytest.raises(DatasetError, match="another recipe, split or number of seeds"):
+        evaluate(tiny_recipe, [first], split="train", out=tmp_path / "e")
+
+
+def test_bad_requests_are_named(tiny_recipe, spec, tmp_path):
+    tetris = candidate("tetris", "binpack", spec)
+    with pytest.raises(RecipeError, match="did you mean 'test'"):
+        evaluate(tiny_recipe, [tetris], split="tset", out=tmp_path / "e")
+    with pytest.raises(RecipeError, match="no policies"):
+        evaluate(tiny_recipe, [], split="test", out=tmp_path / "e")
+    with pytest.raises(UnknownName, match="did you mean 'tetris'"):
+        candidate("tetriss", "binpack", spec)
+    with pytest.raises(DatasetError, match="no such checkpoint folder"):
+        candidate("agents/nowhere", "binpack", spec)
+    (tmp_path / "f").mkdir()
+    (tmp_path / "f" / "notes.txt").write_text("mine")
+    with pytest.raises(StorageError, match=r"notes\.txt"):
+        evaluate(tiny_recipe, [tetris], split="test", out=tmp_path / "f")
+    assert not (tmp_path / "e").exists()
+    shutil.rmtree(tmp_path / "f")
