@@ -45,7 +45,7 @@ def episodes(history: History) -> list[range]:
     goes_on = np.diff(history.time) > 0
     for one, other in zip(after, before, strict=True):
         same = (one[:-1] == other[1:]) | (np.isnan(one[:-1]) & np.isnan(other[1:]))
-        goes_on &= same.reshape(len(goes_on), -1).all(axis=1)
+        goes_on &= same.all(axis=tuple(range(1, same.ndim)))
     starts = [0, *(np.flatnonzero(~goes_on) + 1)]
     stops = [*starts[1:], len(history)]
     return [range(int(a), int(b)) for a, b in zip(starts, stops, strict=True)]

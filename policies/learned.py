@@ -19,7 +19,7 @@ from numba import njit, types
 from numpy.typing import NDArray
 
 from pipeline.environment import Observation
-from pipeline.errors import DatasetError
+from pipeline.errors import DatasetError, HindcastError
 from pipeline.schema import Feature, Spec
 from policies.features import COLUMNS, CONSTANTS, FLAGS, INPUTS, ROWS, FeatureMap, expand_row
 
@@ -185,6 +185,18 @@ class LearnedPolicy:
         offsets: NDArray[np.int64],
     ) -> NDArray[np.float64]:
         """Scores (sum of N,) of B observations; see pipeline.policy.BatchPolicy."""
+        given = (context.shape[1:], candidates.shape[1:], len(context), int(offsets[-1]))
+        expected = (
+            (len(self.features_context),), (len(self.features_candidates),),
+            len(offsets) - 1, len(candidates),
+        )  # fmt: skip
+        # Compiled code reads where it is told to; without context, the width of it is all the same.
+        if given[1:] != expected[1:] or (self.network.settings.context and given != expected):
+            raise HindcastError(
+                f"{self.name}: context {context.shape} and candidates {candidates.shape} with "
+                f"{len(offsets)} offsets up to {offsets[-1]} are not observations of "
+                f"{len(self.features_context)} and {len(self.features_candidates)} features"
+            )
         scores = np.empty(len(candidates))
         _score(  # type: ignore[call-arg]
             np.ascontiguousarray(context, np.float64),

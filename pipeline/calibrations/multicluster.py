@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from pipeline.errors import InputError
 from pipeline.policy import Behaviour, Heuristic
 from pipeline.rollout import run_episode
-from pipeline.scenarios.multicluster import OBJECTIVES, SCENARIO, MulticlusterConfig
+from pipeline.scenarios.multicluster import OBJECTIVES, SCENARIO
+from pipeline.scenarios.multicluster_config import MulticlusterConfig
 from pipeline.scenarios.multicluster_scores import score_a
 from pipeline.seeds import generator
 from pipeline.source import GENERATED
@@ -133,9 +134,9 @@ def _run(
         instance = SCENARIO.instance(config, OBJECTIVES[0], nothing, window, rng)
         for p, policy in enumerate(POLICIES):
             behaviour = Behaviour(policy, policies[policy])
-            found[p, :, window] = run_episode(
-                SCENARIO, spec, instance, behaviour, rng
-            ).outcomes[columns]
+            found[p, :, window] = run_episode(SCENARIO, spec, instance, behaviour, rng).outcomes[
+                columns
+            ]
         tell(window + 1)
     return found
 

@@ -63,7 +63,7 @@ class DeferrableConfig:
     """Settings of `deferrable`; the defaults are the base setting.
 
     setting            "realtime": every job is submitted at its earliest start, which is its latest
-    jobs               "generated", or "trace": from the workload (pipeline.scenarios.deferrable_trace)
+    jobs               "generated", or "trace": from the workload, see deferrable_trace
     horizon, slot_s    slots of an episode, seconds of a slot
     core_case, duration_case   the published distributions
     capacity           mean capacity in cores, before `scale_capacity` multiplies it by the mean
@@ -267,7 +267,7 @@ def make_instance(
 
 
 def _most_rows(jobs: Jobs, horizon: int) -> int:
-    """Rows that an observation can have at most: jobs between submission and latest end, and one."""
+    """Rows of an observation at most: jobs between submission and latest end, and the close."""
     gone = jobs.latest + jobs.duration
     change = np.bincount(np.minimum(jobs.submitted, horizon), minlength=horizon + 1)
     change -= np.bincount(np.minimum(gone, horizon), minlength=horizon + 1)

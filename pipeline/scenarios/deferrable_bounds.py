@@ -15,8 +15,8 @@ Source: Lagrangian relaxation; step length by Polyak, "Minimization of Unsmooth 
 
 from typing import Final
 
-from numba import types
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 
 from pipeline.kernel import FLOATS, INTS, compiled
@@ -27,9 +27,7 @@ _FIRST_GAP: Final = 0.02  # by how much the first target lies below the best bou
 _PATIENCE: Final = 5  # iterations without a better bound after which the gap is halved
 
 
-@compiled(
-    types.float64(INTS, INTS, INTS, INTS, INTS, types.float64, FLOATS, FLOATS, FLOATS)
-)
+@compiled(types.float64(INTS, INTS, INTS, INTS, INTS, types.float64, FLOATS, FLOATS, FLOATS))
 def _relaxed(  # type: ignore[no-untyped-def]
     cores, duration, earliest, latest, capacity, delay_weight, price, paid, slack
 ):
@@ -66,9 +64,7 @@ def _relaxed(  # type: ignore[no-untyped-def]
 
 
 @compiled(
-    types.float64(
-        INTS, INTS, INTS, INTS, INTS, types.float64, types.float64, types.int64, FLOATS
-    )
+    types.float64(INTS, INTS, INTS, INTS, INTS, types.float64, types.float64, types.int64, FLOATS)
 )
 def _lowest(  # type: ignore[no-untyped-def]
     cores, duration, earliest, latest, capacity, delay_weight, violation_weight, iterations, price
@@ -108,9 +104,8 @@ def upper_bound(
     iterations: int = ITERATIONS,
 ) -> float:
     """The bound for these jobs and this capacity (T,), in the unit of the total reward."""
-    return float(
-        _lowest(
-            jobs.cores, jobs.duration, jobs.earliest, jobs.latest, capacity,
-            delay_weight, violation_weight, iterations, np.full(len(capacity), 0.5),
-        )
+    found = _lowest(
+        jobs.cores, jobs.duration, jobs.earliest, jobs.latest, capacity,
+        delay_weight, violation_weight, iterations, np.full(len(capacity), 0.5),
     )  # fmt: skip
+    return min(float(found), float(jobs.cores @ jobs.duration))  # all prices 0: all jobs start

@@ -107,4 +107,5 @@ def draw_capacity(config: Any, rng: np.random.Generator) -> NDArray[np.int64]:
     if config.scale_capacity:
         level *= mean_work(config.core_case, config.duration_case)
     shape = 1.0 + config.capacity_swing * wave + config.capacity_noise * z
-    return np.maximum(np.rint(level * shape), 0.0).astype(np.int64)
+    cores: NDArray[np.int64] = np.maximum(np.rint(level * shape), 0.0).astype(np.int64)
+    return cores

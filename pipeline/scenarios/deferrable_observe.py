@@ -1,9 +1,9 @@
 """Observations of `deferrable`: the rows of all submitted jobs, written anew or brought up to date.
 
-    row   0 .. R-1        running jobs, in the order of their starts
-          R .. R+S-1      startable jobs, ascending
-          R+S .. R+S+F-1  future jobs, ascending
-          R+S+F           closes the slot
+row   0 .. R-1        running jobs, in the order of their starts
+      R .. R+S-1      startable jobs, ascending
+      R+S .. R+S+F-1  future jobs, ascending
+      R+S+F           closes the slot
 """
 
 from typing import Final
@@ -157,7 +157,7 @@ def _mark(ints, candidates, feasible):  # type: ignore[no-untyped-def]
 
 
 @compiled(OBSERVE)
-def observe(ints, floats, context, image, candidates, feasible):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def observe(ints, floats, context, image, candidates, feasible):  # type: ignore[no-untyped-def]
     """All submitted jobs and the row that closes the slot; no rows when the episode is over."""
     _write_context(ints, floats, context)
     if ints[SLOT] >= ints[HORIZON]:

@@ -15,6 +15,8 @@ Source: Dong et al., problem (1).
 """
 
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
@@ -54,11 +56,7 @@ class _Columns:
 
 def available() -> bool:
     """Whether HiGHS can be used here."""
-    try:
-        import highspy  # noqa: F401
-    except ImportError:
-        return False
-    return True
+    return find_spec("highspy") is not None
 
 
 def optimum(
@@ -74,14 +72,14 @@ def optimum(
     InputError where highspy is missing, HindcastError where HiGHS has no plan in time.
     """
     try:
-        import highspy
+        highspy: Any = import_module("highspy")
     except ImportError as error:
         raise InputError(
             f"the offline optimum needs HiGHS: install {PACKAGE} (the extra 'optimum')"
         ) from error
     columns = _columns(instance)
     solver = highspy.Highs()
-    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("output_flag", False)  # noqa: FBT003
     solver.setOptionValue("threads", 1)
     solver.setOptionValue("time_limit", float(time_limit_s))
     solver.setOptionValue("mip_rel_gap", float(tolerance))

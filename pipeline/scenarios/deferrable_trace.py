@@ -42,7 +42,9 @@ def draw_trace(
         return jobs, draw_capacity(config, rng)
     free = load.max() - load
     if free.mean() <= 0:
-        raise InputError("the priority-0 VMs of this workload leave no capacity: their load is flat")
+        raise InputError(
+            "the priority-0 VMs of this workload leave no capacity: their load is flat"
+        )
     shape = free[first : first + config.horizon] / free.mean()
     return jobs, np.rint(config.capacity * shape).astype(np.int64)
 

@@ -79,8 +79,8 @@ def draw_applications(config: MulticlusterConfig, rng: np.random.Generator) -> A
     tasks = rng.integers(*_inclusive(config.tasks), j) * SETTINGS[config.setting]
     tasks = np.where(streaming, tasks * config.streaming_share, tasks)
     batches = rng.integers(*_inclusive(config.batches), j)
-    period = np.rint(execution * rng.uniform(config.period[0], config.period[1], j)).astype(np.int64)
-    deadline = execution * rng.uniform(config.deadline[0], config.deadline[1], j)
+    period = np.rint(execution * _within(config.period, j, rng)).astype(np.int64)
+    deadline = execution * _within(config.deadline, j, rng)
     profile = rng.dirichlet(np.ones(BINS), j)
     runs = np.where(streaming, batches, 1)
     cumulative = np.repeat(np.cumsum(profile, axis=1), runs, axis=0)
@@ -100,6 +100,10 @@ def draw_applications(config: MulticlusterConfig, rng: np.random.Generator) -> A
         profile=np.where(streaming[:, None], profile, whole),
         needs=needs,
     )
+
+
+def _within(span: tuple[float, ...], size: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    return rng.uniform(span[0], span[1], size)
 
 
 def _inclusive(span: tuple[int, ...]) -> tuple[int, int]:

@@ -52,5 +52,5 @@ def _change(value: Numbers, base: Numbers) -> Numbers:
     return np.divide(change, base, out=from_zero, where=np.asarray(base) > 0)
 
 
-def _percent(won: NDArray[np.generic]) -> float:
+def _percent(won: NDArray[np.float64] | NDArray[np.bool_]) -> float:
     return float(100.0 * np.mean(won))

@@ -115,7 +115,6 @@ _OUTCOMES: Final = (
     Outcome("others_efficiency", "1", "efficiency of the other servers (Fig 7)", "neither"),
     Outcome("chosen_distance", "grid", "distance of the chosen (Fig 8)", "neither"),
     Outcome("others_distance", "grid", "distance of the other servers (Fig 8)", "neither"),
-    Outcome("steps", "step", "length of the episode", "neither"),
 )
 
 

@@ -214,4 +214,3 @@ def outcome(ints, floats, outcomes):  # type: ignore[no-untyped-def]
     for i in range(3):
         outcomes[9 + 2 * i] = floats[CHOSEN + i] / placed
         outcomes[10 + 2 * i] = floats[OTHERS + i] / others
-    outcomes[15] = ints[NOW]

@@ -7,7 +7,7 @@ from typing import Final
 
 import polars as pl
 
-from pipeline.traces import alibaba2017, azure2020
+from pipeline.traces import alibaba2017, azure2020, swf
 from pipeline.workload import Workload
 
 
@@ -63,5 +63,17 @@ FORMATS: Final[dict[str, TraceFormat]] = {
         terms="CC BY 4.0",
         citation="Hadary et al., Protean: VM Allocation Service at Scale, OSDI 2020",
         read=azure2020.read,
+    ),
+    "swf": TraceFormat(
+        name="swf",
+        description="Standard Workload Format 2.2: jobs of a parallel computer, one a row",
+        path="a log, plain or gzip-compressed: lines `; Key: value`, then rows of 18 numbers",
+        source="the Parallel Workloads Archive, www.cs.huji.ac.il/labs/parallel/workload",
+        terms="name the archive, and whom the log's `; Acknowledge:` lines name",
+        citation=(
+            "Feitelson, Tsafrir & Krakov, Experience with using the Parallel Workloads Archive, "
+            "JPDC 2014"
+        ),
+        read=swf.read,
     ),
 }

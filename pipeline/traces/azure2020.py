@@ -22,9 +22,9 @@ was joined with all of them, the first row of a VM counts, and memory is a fract
 Source: Hadary et al., "Protean: VM Allocation Service at Scale", OSDI 2020.
 """
 
+import sqlite3
 from contextlib import closing
 from pathlib import Path
-import sqlite3
 from typing import Any, Final
 
 import polars as pl
@@ -118,8 +118,7 @@ def _notes(database: bool) -> tuple[str, ...]:
         )
     return (
         f"cores are fractions of a machine times {MACHINE_CORES:g}",
-        "a VM type is measured on the machine, of those that know its cores, that hosts the most "
-        "VM types",
+        "a VM type is measured on the machine with the most types of those that know its cores",
         f"VMs without endtime last until day {LAST_DAY:g}; their column ended is false",
     )
 
@@ -171,9 +170,7 @@ def _sift_database(path: Path) -> Sifted:
     backwards = pl.when(end < start).then(
         pl.format("endtime {} is before starttime {}", "endtime", "starttime")
     )
-    text = pl.concat_str(
-        [pl.col(name).fill_null("") for name in _TABLES["vm"]], separator=","
-    )
+    text = pl.concat_str([pl.col(name).fill_null("") for name in _TABLES["vm"]], separator=",")
     left_out = (
         pl.when(~pl.col("known").fill_null(value=False))
         .then(pl.lit("vmTypeId not in vmType"))

@@ -165,12 +165,15 @@ def _judged(rows: pl.LazyFrame, processors: int | None) -> pl.LazyFrame:
     )
     faults = [pl.col("reason"), *(fault for name in FIELDS for fault in _faults(name))]
     if processors is not None:
-        too_many = pl.format(
-            "the job needs {} processors, the cluster has {}",
-            cores.cast(pl.Int64, strict=False),
-            pl.lit(processors),
-        )
-        faults.append(pl.when(cores > processors).then(too_many))
+        faults += [
+            pl.when(number(name) > processors).then(
+                pl.format(
+                    "{} is {}, but the cluster has {} processors",
+                    pl.lit(name), pl.col(name).str.slice(0, 40), pl.lit(processors),
+                )
+            )
+            for name in ("requested", "allocated")
+        ]  # fmt: skip
     status = number("status")
     left_out = (
         pl.when(status.is_in([2.0, 3.0, 4.0]))

@@ -42,7 +42,7 @@ def scan_fields(path: Path) -> pl.LazyFrame:
         .when(text.str.contains("\ufffd", literal=True))
         .then(pl.lit("the row is not valid UTF-8"))
         .when(found != len(FIELDS))
-        .then(pl.format("{} fields, expected {}", found, pl.lit(len(FIELDS))))
+        .then(pl.format("{} {}, expected {}", found, _word(found), pl.lit(len(FIELDS))))
     )
     return (
         lines.with_columns(pl.col("line").cast(pl.Int64))
@@ -54,3 +54,7 @@ def scan_fields(path: Path) -> pl.LazyFrame:
             reason=reason,
         )
     )
+
+
+def _word(count: pl.Expr) -> pl.Expr:
+    return pl.when(count == 1).then(pl.lit("field")).otherwise(pl.lit("fields"))

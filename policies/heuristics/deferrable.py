@@ -38,7 +38,7 @@ def _gain(context, row):  # type: ignore[no-untyped-def]
 
 
 @compiled(SCORE)
-def _fifo(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def _fifo(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """The job submitted first; the slot ends at the first that does not fit."""
     for i in range(len(scores)):
         scores[i] = candidates[i, SINCE_SUBMISSION]
@@ -46,7 +46,7 @@ def _fifo(context, candidates, feasible, parameters, scores):  # type: ignore[no
 
 
 @compiled(SCORE)
-def _sjf(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def _sjf(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """The shortest job; the slot ends at the first that does not fit."""
     for i in range(len(scores)):
         scores[i] = -candidates[i, DURATION]
@@ -54,7 +54,7 @@ def _sjf(context, candidates, feasible, parameters, scores):  # type: ignore[no-
 
 
 @compiled(SCORE)
-def _tetris(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def _tetris(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """The job with the most cores; the slot ends at the first that does not fit."""
     for i in range(len(scores)):
         scores[i] = candidates[i, CORES]
@@ -62,7 +62,7 @@ def _tetris(context, candidates, feasible, parameters, scores):  # type: ignore[
 
 
 @compiled(SCORE)
-def _fifo_skip(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def _fifo_skip(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """Of the jobs that fit, the one that could start earliest."""
     for i in range(len(scores)):
         startable = candidates[i, IS_STARTABLE] == 1.0
@@ -70,7 +70,7 @@ def _fifo_skip(context, candidates, feasible, parameters, scores):  # type: igno
 
 
 @compiled(SCORE)
-def _largest_skip(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def _largest_skip(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """Of the jobs that fit, the one that pays most: c d - w1 (t - e)."""
     for i in range(len(scores)):
         startable = candidates[i, IS_STARTABLE] == 1.0
@@ -109,7 +109,7 @@ def _choose_set(free, candidates, feasible, gains, scores):  # type: ignore[no-u
 
 
 @compiled(SCORE)
-def _knapsack(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def _knapsack(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """The jobs that together pay most now, c d - w1 (t - e), within what is free."""
     gains = np.empty(len(scores))
     for i in range(len(scores)):
@@ -118,7 +118,7 @@ def _knapsack(context, candidates, feasible, parameters, scores):  # type: ignor
 
 
 @compiled(SCORE)
-def _knapsack_patient(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def _knapsack_patient(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """The knapsack with an eye on tomorrow: later slots count less, and so do jobs that can wait.
 
     A job pays the same per core-slot however long it runs, so a slot held later, which another

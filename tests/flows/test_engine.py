@@ -16,7 +16,12 @@ from tests.conftest import TINY
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SET = [word for override in TINY for word in ("--set", override)]
-LONG = ["--set", 'split.train="0..7"', "--set", "trace.settings.n_jobs=20000"]
+LONG = (
+    "trace.settings.n_jobs=20000",
+    'split.train="0..2999"',
+    'split.validation="3000..3001"',
+    'split.test="3002..3003"',
+)
 LIMIT_S = 240.0  # a first start migrates a database; the machine may be busy
 
 
@@ -66,27 +71,30 @@ def test_a_command_records_its_run_and_passes_errors_on(tmp_path):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_command_leaves_no_process_behind(tmp_path, number, code):
     """It says so in one line and exits with the code that shells expect."""
-    out = tmp_path / "dataset"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "flows.cli", "build", "binpack-synthetic-v1", *SET, *LONG,
-         "--out", str(out)],
-        cwd=ROOT, env=surroundings(tmp_path / "home"), stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    out, log = tmp_path / "dataset", tmp_path / "stderr"
+    recipe = [*SET, *(word for override in LONG for word in ("--set", override))]
+    with log.open("w") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "flows.cli", "build", "binpack-synthetic-v1", *recipe,
+             "--out", str(out)],
+            cwd=ROOT, env=surroundings(tmp_path / "home"), stderr=stderr,
+        )  # fmt: skip
     try:
         until = time.monotonic() + LIMIT_S
-        while not (out / ".building").is_dir():
-            assert process.poll() is None
+        while not list(out.glob("data/part-*.parquet")):
+            assert process.poll() is None, log.read_text()
             assert time.monotonic() < until
             time.sleep(0.05)
         children = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(number)
-        _, stderr = process.communicate(timeout=60)
+        process.wait(timeout=60)
     finally:
         process.kill()
         process.wait()
-    assert process.returncode == code, stderr
-    assert "the same command goes on where it stopped" in stderr.splitlines()[-1]
-    assert "Traceback" not in stderr
+    lines = log.read_text().splitlines()
+    assert process.returncode == code, lines
+    assert "the same command goes on where it stopped" in lines[-1]
+    assert "Traceback" not in " ".join(lines)
     _, alive = psutil.wait_procs(children, timeout=10)
     assert not alive
     assert not (out / "manifest.json").exists()

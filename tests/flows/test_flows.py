@@ -77,6 +77,11 @@ def test_a_flow_is_one_task_with_its_parameters(monkeypatch):
     assert calls == [(steps.build, given)]
 
 
+def validate(name: str, parameters: dict) -> None:
+    inspect.signature(flow(name).fn).bind(**parameters)
+    flow(name).validate_parameters(parameters)
+
+
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
@@ -92,8 +97,7 @@ def test_wrong_parameters_are_refused_before_a_run(name, wrong):
     from prefect.exceptions import ParameterTypeError
 
     with pytest.raises((ParameterTypeError, TypeError)):
-        flow(name).validate_parameters(wrong)
-        inspect.signature(flow(name).fn).bind(**wrong)
+        validate(name, wrong)
 
 
 def test_what_is_deployed_is_what_the_readme_names():

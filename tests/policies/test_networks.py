@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.environment import Observation
+from pipeline.errors import HindcastError
 from pipeline.schema import Feature
 from policies.features import expanded_names, fit_map, unscaled_map
 from policies.learned import LearnedPolicy, Network, NetworkSettings
@@ -163,3 +164,18 @@ def test_no_candidates_and_no_observations_score_to_nothing():
         np.ones((2, 2)), _rows(np.random.default_rng(0), 3), np.array([0, 0, 3])
     )
     assert some.shape == (3,)
+
+
+def test_arrays_that_are_no_observations_are_refused():
+    """Compiled code would read past their end."""
+    network, scorer = _scorer(SHAPES[1])
+    policy = LearnedPolicy("x", network, scorer.weights(), CONTEXT, CANDIDATES)
+    context, rows, offsets = np.ones((1, 2)), np.ones((4, 3)), np.array([0, 4])
+    for given in (
+        (context[:, :1], rows, offsets),
+        (context, rows[:, :2], offsets),
+        (context, rows, np.array([0, 5])),
+        (context, rows, np.array([0, 2, 4])),
+    ):
+        with pytest.raises(HindcastError, match="not observations of 2 and 3 features"):
+            policy.batch_scores(*given)

@@ -5,6 +5,7 @@ import pytest
 
 from pipeline.calibrations.multicluster import PAPER, SETTINGS, SPEC, calibrate
 from pipeline.errors import InputError
+from pipeline.recipe import load_recipe
 from policies.heuristics.multicluster import HEURISTICS
 
 
@@ -16,9 +17,7 @@ def test_every_printed_number_has_a_row_beside_ours():
     assert told[-1] == (3 * len(SETTINGS), 3 * len(SETTINGS))
     assert [done for done, _ in told] == sorted(done for done, _ in told)
     for (setting, policy), numbers in SPEC.items():
-        rows = table.filter(
-            (pl.col("setting") == setting) & (pl.col("policy") == policy)
-        ).head(2)
+        rows = table.filter((pl.col("setting") == setting) & (pl.col("policy") == policy)).head(2)
         assert rows["spec"].to_list() == list(numbers)
         assert rows["ours"].null_count() == rows["standard_error"].null_count() == 0
         # three episodes: the right size, no more
@@ -35,3 +34,11 @@ def test_the_same_seed_gives_the_same_table():
 def test_one_episode_has_no_standard_error():
     with pytest.raises(InputError, match="episodes is 1"):
         calibrate(HEURISTICS, episodes=1)
+
+
+@pytest.mark.parametrize("arrivals", ["bernoulli", "uniform", "beta"])
+def test_the_recipes_spell_out_the_constants_that_were_calibrated(arrivals):
+    name = f"multicluster-{arrivals}-v1"
+    assert load_recipe(name).config == SETTINGS[arrivals]
+    stressed = load_recipe(name, ["config.setting=stressed"]).config
+    assert stressed.setting == "stressed"

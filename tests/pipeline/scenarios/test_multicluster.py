@@ -11,7 +11,7 @@ from pipeline.errors import InputError
 from pipeline.policy import Behaviour
 from pipeline.rollout import run_episode
 from pipeline.scenario import Instance, load_scenario
-from pipeline.scenarios.multicluster import MulticlusterConfig
+from pipeline.scenarios.multicluster_config import MulticlusterConfig
 from pipeline.scenarios.multicluster_generate import Applications
 from pipeline.scenarios.multicluster_instance import lay_out
 from pipeline.scenarios.multicluster_kernel import values
@@ -74,7 +74,7 @@ INF = np.inf
 
 
 def test_three_tasks_on_two_executors_take_two_rounds():
-    """n = 3, s = 4: two tasks end at 4, the third at 8; AR = 8, OR = 4, delay 100 %."""
+    """With n = 3 and s = 4 two tasks end at 4, the third at 8; AR = 8, OR = 4, delay 100 %."""
     environment = begin(ONE, applications((0, 0, 4, INF, 0, [3])))
     [reward] = play(environment, 0)
     assert reward == pytest.approx(-0.1 * 8 / 4)
@@ -264,7 +264,7 @@ def test_settings_that_cannot_be_run_are_refused_by_name(changed, message):
 
 
 def test_rules_take_the_row_that_they_are_named_for():
-    """Cluster 0 is empty and small, cluster 1 large and busy; three applications are in the pool."""
+    """Cluster 0 is empty and small, cluster 1 large and busy; three applications wait."""
     names = [f.name for f in SCENARIO.spec(TINY, "misses").candidates]
     tasks = {"tasks": [0.2, 2.4, 2.3]}
     category = {"category": [2.0, 0.0, 1.0]}  # streaming, regular, critical

@@ -12,8 +12,8 @@ from pipeline.policy import Behaviour
 from pipeline.rollout import run_episode
 from pipeline.scenario import load_scenario
 from pipeline.scenarios import multicluster_memory as k
-from pipeline.scenarios.multicluster import MulticlusterConfig
 from pipeline.scenarios.multicluster_bounds import delay_bound, most_pooled
+from pipeline.scenarios.multicluster_config import MulticlusterConfig
 from pipeline.scenarios.multicluster_generate import (
     STREAMING,
     draw_applications,

@@ -1,0 +1,16 @@
+"""`python -m tests.benchmarks [name ...]`: run the measurements and print one table."""
+
+import importlib
+import sys
+
+NAMES = ("binpack", "training", "slots", "thermal", "deferrable", "multicluster")
+
+
+def main(names: list[str]) -> None:
+    for name in names or NAMES:
+        module = importlib.import_module(f"tests.benchmarks.{name}")
+        for what, value, unit, *beside in module.measure():
+            print(f"{what:<58} {value:>10.3g} {unit:<20} {' '.join(beside)}", flush=True)
+
+
+main(sys.argv[1:])

@@ -1,0 +1,347 @@
+"""Scenario `slots`: hand-made episodes, a plain re-implementation, conformance."""
+
+import dataclasses
+
+import numpy as np
+import polars as pl
+import pytest
+
+from pipeline.environment import CompiledEnvironment
+from pipeline.errors import InputError
+from pipeline.policy import Behaviour
+from pipeline.rollout import run_episode
+from pipeline.scenario import load_scenario
+from pipeline.scenarios import slots
+from pipeline.scenarios.slots_generate import Jobs, SlotsConfig, draw_jobs, sizes_of
+from pipeline.workload import TASK_COLUMNS, Provenance, Workload
+from policies.heuristics.slots import HEURISTICS
+from tests.conformance import check_scenario, uniform
+
+SCENARIO = load_scenario("slots")
+NOTHING = Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance("generated"))
+TINY = SlotsConfig(
+    slots_per_resource=4, horizon=5, short_lengths=(1, 2), long_lengths=(3, 5),
+    dominant_slots=(2, 4), other_slots=(1, 2), queue=2, backlog=1, steps=12, max_time_steps=60,
+)  # fmt: skip
+
+
+def jobs(*rows: tuple[int, int, int, int]) -> Jobs:
+    """Jobs (arrive, length, cpu, memory)."""
+    table = np.array(rows, np.int64)
+    columns = [np.ascontiguousarray(column) for column in table.T]
+    return Jobs(*columns, last_step=int(table[:, 0].max()), span=10, expected_load=0.5)
+
+
+def environment(config: SlotsConfig, given: Jobs, objective: str = "slowdown"):
+    """An environment on given jobs, and its first observation."""
+    made = CompiledEnvironment(SCENARIO, config, objective, NOTHING, 0)
+    return made, made.begin(slots.lay_out(config, sizes_of(config), objective, given))
+
+
+def drawn(config: SlotsConfig, number: int, objective: str = "slowdown"):
+    """The instance of a drawn sequence."""
+    return SCENARIO.instance(config, objective, NOTHING, number, np.random.default_rng(number))
+
+
+# A, B and C wait at 0 (C in the backlog), D is dropped there, E enters at 1:
+#
+#   cpu of 4     t0 t1 t2 t3
+#   A (2, 3 1)   A  A
+#   B (1, 2 2)         B
+#   C (3, 1 1)   C  C  C
+#   E (1, 4 1)            E
+FIVE = jobs((0, 2, 3, 1), (0, 1, 2, 2), (0, 3, 1, 1), (0, 1, 1, 1), (1, 1, 4, 1))
+CHOICES = (0, 1, 0, 2, 0, 2, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("objective", "rewards"),
+    [
+        # at 0: A, B, C; at 1: A, B, C, E; at 2: B, C, E; at 3: E. Time 0 is booked with time 1.
+        ("slowdown", [0, 0, 0, -(11 / 6 + 17 / 6), 0, -7 / 3, -1, 0]),
+        ("completion", [0, 0, 0, -(3 + 4), 0, -3, -1, 0]),
+        ("utilisation", [0, 0, 0, 6 / 8, 0, 6 / 8, 6 / 8, 5 / 8]),
+    ],
+)
+def test_five_jobs_by_hand(objective, rewards):
+    """Reservations, refill from the backlog, a drop, a late arrival; all rewards and outcomes."""
+    env, observation = environment(TINY, FIVE, objective)
+    assert observation.candidates.tolist() == [
+        # length cpu memory waited offset fits_now move_on tie
+        [2, 3, 1, 0, 0, 1, 0, 4],
+        [1, 2, 2, 0, 0, 1, 0, 4],
+        [0, 0, 0, 0, 0, 0, 1, 0],
+    ]
+    assert observation.context.tolist() == [4, 4, 0] * 5 + [3, 1, 2, 2, 2, 1] + [1]
+    found, clock = [], []
+    for choice in CHOICES:
+        step = env.step(choice)
+        found.append(step.reward)
+        clock.append(step.observation.time_s)
+        if clock[-1] == 0 and len(clock) == 1:  # A placed, C in its slot
+            assert step.observation.context.tolist() == (
+                [1, 3, 1, 1, 3, 1] + [4, 4, 0] * 3 + [1, 1, 3, 2, 2, 1] + [0]
+            )
+            assert step.observation.candidates[:, 4].tolist() == [0, 2, 0]
+    assert found == pytest.approx(rewards, abs=1e-12)
+    assert clock == [0, 0, 0, 1, 1, 2, 3, 4]
+    assert step.terminated
+    outcome = env.outcome()
+    assert outcome["slowdown_sum"] == 1 + 3 + 1 + 3
+    assert outcome["mean_slowdown"] == 2
+    assert outcome["jobs"] == 4
+    assert outcome["dropped"] == 1
+    assert outcome["unfinished"] == 0
+    assert outcome["mean_completion_s"] == 11 / 4
+    assert outcome["time_steps"] == 4
+    assert outcome["actions"] == len(CHOICES)
+    assert outcome["utilisation"] == pytest.approx(23 / 32)
+    assert outcome["offered_load"] == (8 + 4 + 6 + 2 + 5) / 8 / 10
+    # queue 1/2 at the end of time step 0 and 1, then empty
+    assert outcome["report_load"] == pytest.approx((0 + 0 + 0 + 0) / 4 + 23 / 32)
+
+
+def test_the_image_shows_machine_slots_backlog_and_time():
+    """H = 5 rows: cpu machine 0-3, slots 4-7 and 8-11; memory the same; backlog 24; time 25."""
+    config = dataclasses.replace(TINY, observation="image")
+    env, observation = environment(config, FIVE)
+    assert observation.image is not None
+    assert observation.image.shape == (5, 26)
+    expected = np.zeros((5, 26), np.uint8)
+    expected[:2, 4:7] = expected[:1, 8:10] = 255  # A and B in the slots: cpu
+    expected[:2, 16:17] = expected[:1, 20:22] = 255  # memory
+    expected[0, 24] = 255  # C in the backlog
+    np.testing.assert_array_equal(observation.image, expected)
+    observation = env.step(0).observation  # A runs, C in its slot
+    expected[:, [4, 5, 6, 16, 24]] = 0
+    expected[:3, 4] = expected[:3, 16] = 255
+    expected[:2, 0:3] = expected[:2, 12] = 255
+    np.testing.assert_array_equal(observation.image, expected)
+    observation = env.step(0).observation  # C (job 2) beside A
+    expected[:3, [4, 16]] = 0
+    expected[:2, 3] = expected[:2, 13] = 255 - 10
+    expected[2, 0] = expected[2, 12] = 255 - 10
+    np.testing.assert_array_equal(observation.image, expected)
+    env.step(2)  # E enters at 1
+    observation = env.step(2).observation  # at 2, one time step after E
+    assert observation.image is not None
+    assert observation.image[0, :4].tolist() == [245, 0, 0, 0]
+    assert observation.image[:, 25].tolist() == [25] * 5
+    assert observation.image[0, 4:12].tolist() == [255] * 4 + [255, 255, 0, 0]
+
+
+def test_the_image_of_deeprm_is_20_by_224_and_the_compact_context_has_91_numbers():
+    spec = SCENARIO.spec(SlotsConfig(observation="image"), "slowdown")
+    assert spec.image_shape == (20, 224)
+    assert len(spec.context) == 91
+    assert SCENARIO.spec(SlotsConfig(), "slowdown").image_shape == ()
+
+
+def test_compat_passes_over_the_entry_after_a_removal():
+    """Three jobs end together: the first and third leave, the second stays for a step."""
+    config = SlotsConfig(compat="deeprm")
+    three = dataclasses.replace(
+        jobs((1, 1, 1, 1), (1, 1, 1, 1), (1, 1, 1, 1)), last_step=1
+    )
+    env, _ = environment(config, three)
+    assert env.step(10).reward == -3
+    for slot in range(3):
+        env.step(slot)
+    step = env.step(10)
+    assert (step.reward, step.terminated) == (-1, False)
+    step = env.step(10)
+    assert (step.reward, step.terminated) == (0, True)
+    assert env.outcome()["slowdown_sum"] == 3
+
+
+def test_compat_leaves_out_the_last_offset():
+    """A job as long as the horizon fits a spec cluster and no compat one."""
+    for compat, feasible in (("", True), ("deeprm", False)):
+        config = SlotsConfig(compat=compat)
+        _, observation = environment(config, jobs((0, 20, 1, 1)))
+        assert observation.feasible[0] == feasible
+
+
+def test_an_unfinished_job_counts_until_the_end():
+    env, _ = environment(dataclasses.replace(TINY, max_time_steps=3), jobs((0, 2, 1, 1)))
+    for _ in range(3):
+        step = env.step(2)
+    assert step.truncated
+    assert env.outcome()["unfinished"] == 1
+    assert env.outcome()["mean_slowdown"] == 3 / 2
+
+
+class Plain:
+    """The rules once more, without speed: what the compiled transition is compared with."""
+
+    def __init__(self, config: SlotsConfig, given: Jobs) -> None:
+        self.config, self.sizes, self.jobs = config, sizes_of(config), given
+        self.demand = list(zip(given.cpu.tolist(), given.memory.tolist(), strict=True))
+        self.now, self.next = 0, 0
+        self.queue = [-1] * config.queue
+        self.backlog, self.running, self.dropped = [], [], 0
+        self.start, self.enter = {}, {}
+        self.arrive()
+
+    def arrive(self):
+        while self.next < len(self.demand) and self.jobs.arrive[self.next] <= self.now:
+            job, self.next = self.next, self.next + 1
+            if -1 in self.queue:
+                self.queue[self.queue.index(-1)] = job
+            elif len(self.backlog) < self.config.backlog:
+                self.backlog.append(job)
+            else:
+                self.dropped += 1
+                continue
+            self.enter[job] = self.now
+
+    def free(self, time: int) -> list[int]:
+        left = [self.sizes.slots_per_resource] * 2
+        for job, start in self.start.items():
+            if start <= time < start + self.jobs.length[job]:
+                left = [a - b for a, b in zip(left, self.demand[job], strict=True)]
+        return left
+
+    def offset(self, job: int) -> int | None:
+        length = int(self.jobs.length[job])
+        for at in range(self.sizes.horizon - length + (not self.config.compat)):
+            rows = [self.free(self.now + at + i) for i in range(length)]
+            if all(a >= b for row in rows for a, b in zip(row, self.demand[job], strict=True)):
+                return at
+        return None
+
+    def step(self, choice: int) -> float:
+        if choice < self.config.queue:
+            job = self.queue[choice]
+            self.start[job] = self.now + self.offset(job)
+            self.running.append(job)
+            self.queue[choice] = self.backlog.pop(0) if self.backlog else -1
+            return 0.0
+        self.now += 1
+        i = 0
+        while i < len(self.running):
+            job = self.running[i]
+            if self.start[job] + self.jobs.length[job] <= self.now:
+                del self.running[i]
+                i += bool(self.config.compat)
+            else:
+                i += 1
+        self.arrive()
+        present = [*self.running, *self.backlog, *(job for job in self.queue if job >= 0)]
+        return -sum(1 / self.jobs.length[job] for job in present)
+
+
+@pytest.mark.parametrize("compat", ["", "deeprm"])
+@pytest.mark.parametrize("seed", range(12))
+def test_random_play_equals_the_plain_rules(seed, compat):
+    """Grid, queue, windows, backlog and rewards, decision by decision; no slot is used twice."""
+    config = SlotsConfig(compat=compat, queue=4, backlog=5, steps=30) if compat else TINY
+    given = draw_jobs(config, sizes_of(config), np.random.default_rng(seed))
+    plain = Plain(config, given)
+    env, observation = environment(config, given)
+    rng = np.random.default_rng(seed)
+    over, sizes = False, sizes_of(config)
+    while not over:
+        grid = observation.context[: 3 * sizes.horizon].reshape(-1, 3)
+        wanted = [plain.free(plain.now + row) for row in range(sizes.horizon)]
+        assert grid[:, :2].tolist() == wanted
+        assert (grid[:, :2] >= 0).all()
+        assert observation.context[-1] == len(plain.backlog)
+        for slot, job in enumerate(plain.queue):
+            offset = plain.offset(job) if job >= 0 else None
+            assert observation.feasible[slot] == (offset is not None)
+            if job >= 0:
+                row = observation.candidates[slot]
+                assert row[:3].tolist() == [given.length[job], *plain.demand[job]]
+                assert row[3] == plain.now - plain.enter[job]
+                assert row[4] == (sizes.horizon if offset is None else offset)
+                assert row[5] == (offset == 0)
+        choice = uniform(observation, rng)
+        step = env.step(choice)
+        reward = plain.step(choice)
+        if not (compat and step.terminated):  # compat ends before the arrivals
+            assert step.reward == pytest.approx(reward, abs=1e-12)
+        observation, over = step.observation, step.terminated or step.truncated
+    outcome = env.outcome()
+    assert outcome["jobs"] == len(plain.enter) == len(plain.start)
+    assert outcome["dropped"] == plain.dropped
+    assert outcome["time_steps"] == plain.now
+    assert outcome["unfinished"] == 0
+
+
+@pytest.mark.parametrize("arrival", ["bernoulli", "all_at_once"])
+@pytest.mark.parametrize("preset", ["deeprm", "report"])
+def test_bookings_add_up_to_the_outcomes(preset, arrival):
+    """Every job finished: sum of r == -sum of slowdowns, of completions; use == work."""
+    config = SlotsConfig(preset=preset, arrival=arrival, step_s=2.0)
+    spec = SCENARIO.spec(config, "slowdown")
+    for number in range(20):
+        instance = drawn(config, number)
+        policy = list(HEURISTICS.values())[number % len(HEURISTICS)]
+        behaviour = Behaviour("x", policy, epsilon=0.3)
+        episode = run_episode(SCENARIO, spec, instance, behaviour, np.random.default_rng(number))
+        got = dict(zip([o.name for o in spec.outcomes], episode.outcomes, strict=True))
+        assert got["unfinished"] == 0
+        assert abs(episode.total + got["slowdown_sum"]) < 1e-9
+        assert -2 * episode.terms[1] == pytest.approx(got["mean_completion_s"] * got["jobs"])
+        assert episode.terms[2] == pytest.approx(got["utilisation"] * got["time_steps"])
+        assert episode.terms[2] == pytest.approx(got["offered_load"] * config.steps)
+        assert episode.elapsed_s == 2 * got["time_steps"]
+        assert episode.steps == got["actions"] == got["time_steps"] + got["jobs"]
+
+
+@pytest.mark.parametrize("compat", ["", "deeprm"])
+@pytest.mark.parametrize("observation", ["compact", "image"])
+@pytest.mark.parametrize("arrival", ["bernoulli", "all_at_once"])
+def test_conformance(compat, observation, arrival):
+    config = dataclasses.replace(TINY, observation=observation, arrival=arrival)
+    if compat:
+        if arrival != "bernoulli":
+            pytest.skip("compat has Bernoulli arrivals")
+        config = SlotsConfig(
+            compat=compat, observation=observation, queue=3, backlog=4, steps=10, arrival_rate=0.9
+        )
+    for objective in SCENARIO.objectives:
+        check_scenario(
+            SCENARIO, config, objective, lambda n, o=objective: drawn(config, n, o), HEURISTICS,
+            episodes=2,
+        )  # fmt: skip
+
+
+def test_an_image_that_missed_steps_is_drawn_anew():
+    """Two steps without an observation between them: the next one is right all the same."""
+    config = dataclasses.replace(TINY, observation="image")
+    env, _ = environment(config, FIVE)
+    booked = np.zeros(5)
+    for choice in (0, 0, 2):
+        SCENARIO.step(env._ints, env._floats, choice, booked)
+    late = env._observe()
+    env, _ = environment(config, FIVE)
+    for choice in (0, 0, 2):
+        seen = env.step(choice).observation
+    np.testing.assert_array_equal(late.image, seen.image)
+    np.testing.assert_array_equal(late.candidates, seen.candidates)
+
+
+def test_a_window_is_the_same_instance_for_everybody():
+    config = SlotsConfig()
+    one, same, other = drawn(config, 3), drawn(config, 3, "completion"), drawn(config, 4)
+    np.testing.assert_array_equal(one.floats, same.floats)
+    assert (one.ints.shape != other.ints.shape) or (one.ints != other.ints).any()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"arrival_rate": 0.0}, "arrival_rate is 0"),
+        ({"horizon": 10}, r"long_lengths is \[10, 15\], expected \[least, most\] within 1 and 10"),
+        ({"dominant_slots": (11, 12)}, "dominant_slots"),
+        ({"queue": 0}, "queue is 0, expected at least 1"),
+        ({"step_s": 0.0}, "step_s is 0"),
+        ({"compat": "deeprm", "preset": "report"}, "compat"),
+        ({"arrival": "trace"}, "no trace"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(change, message):
+    with pytest.raises(InputError, match=message):
+        drawn(dataclasses.replace(SlotsConfig(), **change), 0)
