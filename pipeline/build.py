@@ -30,6 +30,7 @@ from pipeline.parts import PartWriter
 from pipeline.policy import Behaviour
 from pipeline.recipe import Recipe
 from pipeline.record import Log, Recording, make_log
+from pipeline.rollout import decision_values
 from pipeline.scenario import Instance, Scenario, load_scenario
 from pipeline.schema import Spec
 from pipeline.seeds import generator
@@ -249,8 +250,12 @@ def _record_episode(
     writer: PartWriter,
     log: Log,
 ) -> dict[str, Any]:
-    rng = generator(plan.recipe.seed, name, window, repetition)
-    recording = Recording(plan.scenario, plan.spec, instance, plan.behaviours[name], rng, episode)
+    behaviour, seed = plan.behaviours[name], plan.recipe.seed
+    values = decision_values(
+        plan.scenario, plan.spec, instance, behaviour, generator(seed, name, window, repetition)
+    )
+    rng = generator(seed, name, window, repetition)
+    recording = Recording(plan.scenario, plan.spec, instance, behaviour, rng, episode, values)
     while not recording.go_on(log):
         writer.write(log)
         log.clear()

@@ -172,7 +172,7 @@ class _Gather:
 
     def _here(self, block: Block, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
         candidates, mask, choice, drawn = self._cut(block, rows, block.choice[rows])
-        return {
+        here = {
             "context": block.context[rows],
             "candidates": candidates,
             "mask": mask,
@@ -185,6 +185,7 @@ class _Gather:
             "episode": np.array([self._position[int(e)] for e in block.episode[rows]], np.int64),
             "step": block.step[rows],
         }
+        return here if block.value is None else {**here, "value": block.value[rows]}
 
     def _next(
         self, block: Block, rows: NDArray[np.int64], terminated: NDArray[np.bool_]

@@ -24,6 +24,7 @@ class Decisions:
     reward            (D,) float64    sum of the rewards of this decision
     elapsed_s         (D,) float64
     terminated        (D,) bool       the episode ended with this decision
+    value             (D,) float64    Monte-Carlo value, or None where the spec is not `valued`
     episode           (D,) int64      index into `episodes`
     step              (D,) int64      decision index inside its episode
     next_*            what followed; a terminal row has an all-false next_mask. None unless asked
@@ -47,6 +48,7 @@ class Decisions:
     next_context: NDArray[np.float32] | None = None
     next_candidates: NDArray[np.float32] | None = None
     next_mask: NDArray[np.bool_] | None = None
+    value: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.choice)

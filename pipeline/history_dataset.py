@@ -17,7 +17,7 @@ from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import polars as pl

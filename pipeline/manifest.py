@@ -102,6 +102,7 @@ def spec_to_json(spec: Spec) -> dict[str, Any]:
         "outcomes": [asdict(o) for o in spec.outcomes],
         "image_shape": list(spec.image_shape),
         "discount": spec.discount,
+        "valued": spec.valued,
     }
 
 
@@ -124,6 +125,7 @@ def spec_from_json(value: Mapping[str, Any]) -> Spec:
         outcomes=tuple(Outcome(**o) for o in value["outcomes"]),
         image_shape=tuple(map(int, value["image_shape"])),
         discount=float(value["discount"]),
+        valued=bool(value["valued"]),
     )
 
 

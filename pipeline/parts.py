@@ -60,6 +60,8 @@ def part_schema(spec: Spec) -> pa.Schema:
         ("terminated", pa.bool_()),
         ("truncated", pa.bool_()),
     ]
+    if spec.valued:
+        fields.insert(9, ("monte_carlo_value", pa.float64()))
     if spec.image_shape:
         fields.insert(4, ("image", pa.list_(pa.uint8(), int(np.prod(spec.image_shape)))))
     return pa.schema(fields)
@@ -153,6 +155,8 @@ def _to_arrow(log: Log, spec: Spec, schema: pa.Schema) -> pa.Table:
         "terminated": decided(log.labels[L_STATUS, :n] == TERMINATED),
         "truncated": decided(log.labels[L_STATUS, :n] == TRUNCATED),
     }
+    if spec.valued:
+        columns["monte_carlo_value"] = decided(log.values[:n])
     if spec.image_shape:
         pixels = log.image.shape[1]
         flat = pa.array(log.image[:n].reshape(-1))
@@ -167,7 +171,7 @@ class Block:
     episode, step, choice (R,) int64; time_s, reward, elapsed_s (R,) float64; propensity (R,)
     float32; terminated, truncated (R,) bool; terms (R, K) float64; context (R, C) float32;
     offsets (R + 1,) int64 into candidates (V, F) float32, feasible (V,), probabilities (V,);
-    image (R, P) uint8 or None
+    image (R, P) uint8 or None; value (R,) float64 or None
     """
 
     episode: NDArray[np.int64]
@@ -186,6 +190,7 @@ class Block:
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
     image: NDArray[np.uint8] | None = None
+    value: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.episode)
@@ -249,6 +254,7 @@ def _to_block(table: pa.Table, spec: Spec, path: Path) -> Block:
         image=np.array(column("image").flatten().to_numpy()).reshape(len(table), -1)
         if spec.image_shape
         else None,
+        value=plain("monte_carlo_value") if spec.valued else None,
     )
 
 

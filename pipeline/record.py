@@ -67,6 +67,7 @@ class Log:
     candidates     (F, V) float32
     feasible       (V,) bool
     probabilities  (V,) float32
+    values         (R,) float64: Monte-Carlo values, where the spec is `valued`
     cursor         [rows used, candidates used, step of the running episode]
     """
 
@@ -78,6 +79,7 @@ class Log:
     candidates: NDArray[np.float32]
     feasible: NDArray[np.bool_]
     probabilities: NDArray[np.float32]
+    values: NDArray[np.float64]
     cursor: NDArray[np.int64]
 
     @property
@@ -102,6 +104,7 @@ def make_log(spec: Spec, rows: int, candidates: int) -> Log:
         candidates=np.empty((len(spec.candidates), candidates), np.float32),
         feasible=np.empty(candidates, np.bool_),
         probabilities=np.empty(candidates, np.float32),
+        values=np.zeros(rows),
         cursor=np.zeros(3, np.int64),
     )
 
@@ -192,11 +195,12 @@ class Recording:
         behaviour: Behaviour,
         rng: np.random.Generator,
         episode: int,
+        values: NDArray[np.float64] | None = None,
     ) -> None:
         if not isinstance(behaviour.policy, Heuristic):
             raise HindcastError(f"{behaviour.name} is not a compiled rule: it cannot be recorded")
         self._scenario, self._spec, self._behaviour, self._rng = scenario, spec, behaviour, rng
-        self._episode = episode
+        self._episode, self._values = episode, values
         self._ints, self._floats = instance.ints.copy(), instance.floats.copy()
         self._buffers = ObservationBuffers(spec, instance.capacity)
         self._scores = np.empty(instance.capacity)
@@ -217,6 +221,7 @@ class Recording:
         if not self._begun:
             log.cursor[C_STEP] = 0
             self._begun = True
+        first_row, first_step = log.rows, int(log.cursor[C_STEP])
         self._status = _record(
             self._scenario.observe, self._scenario.step, self._behaviour.policy.score,
             self._ints, self._floats, self.parameters,
@@ -228,6 +233,10 @@ class Recording:
         if self._status == INFEASIBLE:
             raise HindcastError(f"{self._behaviour.name}: infeasible choice")
         self._steps = int(log.cursor[C_STEP])
+        if self._values is not None:
+            decided = self._steps - first_step
+            values = self._values[first_step : self._steps]
+            log.values[first_row : first_row + decided] = values
         return bool(self._status != RUNNING)
 
     def episode(self) -> Episode:

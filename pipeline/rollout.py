@@ -86,6 +86,44 @@ def run_episode(
 
     Raises HindcastError where the policy is not a Heuristic or made an infeasible choice.
     """
+    return _to_the_end(scenario, spec, instance, behaviour, rng)[0]
+
+
+def decision_values(
+    scenario: Scenario,
+    spec: Spec,
+    instance: Instance,
+    behaviour: Behaviour,
+    rng: np.random.Generator,
+) -> NDArray[np.float64] | None:
+    """The Monte-Carlo value of every decision of an episode, (steps,); None where there is none.
+
+    Values are known when the episode is over: a recording runs it once before, for them.
+    """
+    if not spec.valued:
+        return None
+    episode, ints, floats = _to_the_end(scenario, spec, instance, behaviour, rng)
+    return values_of(scenario, ints, floats, episode.steps)
+
+
+def values_of(
+    scenario: Scenario, ints: NDArray[np.int64], floats: NDArray[np.float64], steps: int
+) -> NDArray[np.float64]:
+    """The values that the memory of a finished episode gives its decisions, (steps,)."""
+    assert scenario.values is not None
+    values = np.zeros(steps)
+    scenario.values(ints, floats, values)
+    return values
+
+
+def _to_the_end(
+    scenario: Scenario,
+    spec: Spec,
+    instance: Instance,
+    behaviour: Behaviour,
+    rng: np.random.Generator,
+) -> tuple[Episode, NDArray[np.int64], NDArray[np.float64]]:
+    """An episode and the memory in which it ended."""
     if not isinstance(behaviour.policy, Heuristic):
         raise HindcastError(f"{behaviour.name} is not a compiled rule; use pipeline.lockstep")
     ints, floats = instance.ints.copy(), instance.floats.copy()
@@ -102,7 +140,7 @@ def run_episode(
         raise HindcastError(f"{behaviour.name}: infeasible choice in {scenario.name}")
     outcomes = np.zeros(len(spec.outcomes))
     scenario.outcome(ints, floats, outcomes)
-    return Episode(
+    episode = Episode(
         steps=int(code) // 2,
         total=float(totals[REWARD]),
         elapsed_s=float(totals[ELAPSED]),
@@ -110,3 +148,4 @@ def run_episode(
         terms=totals[TERMS:],
         outcomes=outcomes,
     )
+    return episode, ints, floats

@@ -36,6 +36,8 @@ class Scenario:
     windows     (config, workload) -> how many problem instances the workload gives
     instance    (config, objective, workload, window, rng) -> Instance; raises InputError where
                 the workload cannot be run under the settings
+    values      compiled like `outcome`: after the end of an episode, the value of every decision
+                in order; needed where the spec is `valued`
     bound       outcome that bounds the headline outcome, or None; `bound_kind` says which way
     """
 
@@ -48,6 +50,7 @@ class Scenario:
     observe: Compiled
     step: Compiled
     outcome: Compiled
+    values: Compiled | None = None
     bound: str | None = None
     bound_kind: str | None = None
 

@@ -44,6 +44,7 @@ class Spec:
     outcomes          what is booked about an episode; the first one is the headline metric
     image_shape       shape of the uint8 image, or () where the scenario has none
     discount          the discount that the objective is meant for
+    valued            whether a decision has a value of its own, known when the episode is over
     """
 
     scenario: str
@@ -54,6 +55,7 @@ class Spec:
     outcomes: tuple[Outcome, ...]
     image_shape: tuple[int, ...] = ()
     discount: float = 1.0
+    valued: bool = False
 
     @property
     def learned_candidates(self) -> tuple[int, ...]:

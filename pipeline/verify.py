@@ -31,6 +31,7 @@ from pipeline.parts import Block
 from pipeline.policy import Behaviour, Heuristic
 from pipeline.record import NO_CHOICE
 from pipeline.replay import FAULTS, FINE, no_score, replay
+from pipeline.rollout import values_of
 from pipeline.scenario import Scenario, load_scenario
 from pipeline.storage import sha256_file
 from pipeline.workload import Workload
@@ -221,6 +222,7 @@ class _PartCheck:
         self._scratch = np.empty(instance.capacity), np.empty(instance.capacity)
         self._booked = np.zeros(TERMS + len(spec.reward_terms))
         self._step = 0
+        self._values: list[NDArray[np.float64]] = []
         self._total = 0.0
         self._status = RUNNING
 
@@ -253,10 +255,13 @@ class _PartCheck:
             )
         self._status, self._total = int(state[0]), float(state[1])
         self._step += stop - at
+        if block.value is not None:
+            self._values.append(block.value[at:stop][block.choice[at:stop] != NO_CHOICE])
         if compiled:
             self._recomputed += int((block.choice[at:stop] != NO_CHOICE).sum())
         if block.choice[stop - 1] == NO_CHOICE:
             self._end(row)
+            self._check_values(row["episode"])
             self._row = None
         return stop
 
@@ -267,6 +272,16 @@ class _PartCheck:
         if stop == at or closing[:-1].any() or not np.array_equal(block.step[at:stop], steps):
             raise VerificationFailed(
                 f"{self._path}: the rows of episode {episode} are out of order"
+            )
+
+    def _check_values(self, episode: int) -> None:
+        """Monte-Carlo values are those of the episode's end."""
+        if not self._dataset.spec.valued:
+            return
+        values = values_of(self._scenario, self._ints, self._floats, self._step - 1)
+        if not np.array_equal(np.concatenate(self._values), values):
+            raise VerificationFailed(
+                f"{self._path}: episode {episode}: a monte_carlo_value differs from the simulator's"
             )
 
     def _end(self, row: dict[str, Any]) -> None:

@@ -71,12 +71,20 @@ class CandidateScorer(nn.Module):
         whose value is multiplied by zero and must be a number of ordinary size for that.
         """
         mask = mask | ~mask.any(dim=-1, keepdim=True)
-        return self.packed(candidates[mask], context, mask)
+        allowed = mask.view(-1).nonzero().squeeze(1)
+        return self._spread(
+            candidates.flatten(0, 1).index_select(0, allowed), context, mask, allowed
+        )
 
     def packed(self, candidates: Tensor, context: Tensor, mask: Tensor) -> Tensor:
         """Scores (B, K), FILL where the mask forbids; `candidates` are the rows it allows."""
-        scores = self.ragged(candidates, context, mask.nonzero()[:, 0])
-        return scores.new_full(mask.shape, FILL).masked_scatter(mask, scores)
+        return self._spread(candidates, context, mask, mask.view(-1).nonzero().squeeze(1))
+
+    def _spread(self, candidates: Tensor, context: Tensor, mask: Tensor, allowed: Tensor) -> Tensor:
+        """Packed scores back in their places, which are `allowed` in the flattened mask."""
+        scores = self.ragged(candidates, context, allowed // mask.shape[1])
+        filled = scores.new_full((mask.numel(),), FILL)
+        return filled.index_copy(0, allowed, scores).view(mask.shape)
 
     def ragged(self, candidates: Tensor, context: Tensor, row: Tensor) -> Tensor:
         """Scores (sum of N,); `row` is the observation of each candidate."""
@@ -84,9 +92,10 @@ class CandidateScorer(nn.Module):
         hidden = nn.functional.linear(candidates, weight[:, : self.split], bias)
         if weight.shape[1] > self.split:  # the context's part, once per observation
             part = nn.functional.linear(context, weight[:, self.split :])
-            hidden = hidden + part.index_select(0, row)
+            hidden = hidden.add_(part.index_select(0, row))
         for i in range(1, self.depth):
-            hidden = torch.relu(hidden) if self.activation == "relu" else torch.tanh(hidden)
+            # In place: the gradient of either needs its result, and nothing needs its input.
+            hidden = hidden.relu_() if self.activation == "relu" else hidden.tanh_()
             hidden = nn.functional.linear(hidden, *self._layer(i))
         return hidden.squeeze(-1)
 

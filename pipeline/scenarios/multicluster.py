@@ -96,6 +96,7 @@ def spec(config: MulticlusterConfig, objective: str) -> Spec:
         candidates=o.CANDIDATES,
         reward_terms=OBJECTIVES,
         outcomes=_OUTCOMES,
+        valued=True,
     )
 
 
@@ -126,6 +127,7 @@ SCENARIO: Final = Scenario(
     observe=o.observe,
     step=kernel.step,
     outcome=kernel.outcome,
+    values=kernel.values,
     bound="eval_cost_lower_bound",
     bound_kind="lower",
 )

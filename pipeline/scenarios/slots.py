@@ -88,7 +88,9 @@ _OUTCOMES: Final = (
     Outcome("jobs", "jobs", "jobs that entered; in compat: that were placed", "neither"),
     Outcome("slowdown_sum", "1", "sum of slowdowns: over several windows, pool it with jobs"),
     Outcome("mean_completion_s", "s", "finish - enter, mean over jobs"),
-    Outcome("utilisation", "fraction", "slots in use, mean over time steps and resources", "higher"),
+    Outcome(
+        "utilisation", "fraction", "slots in use, mean over time steps and resources", "higher"
+    ),
     Outcome("unfinished", "jobs", "jobs that entered and did not finish"),
     Outcome("dropped", "jobs", "jobs that found the backlog full"),
     Outcome("left_out", "jobs", "jobs of a trace's window longer than the horizon"),
@@ -116,7 +118,9 @@ def _context_features(config: SlotsConfig, sizes: Sizes) -> tuple[Feature, ...]:
         features += (
             Feature(f"cpu_{slot}", "slots", 0, r, f"cpu slots {whose}", scale=r / 2),
             Feature(f"memory_{slot}", "slots", 0, r, f"memory slots {whose}", scale=r / 2),
-            Feature(f"length_{slot}", "steps", 0, h, f"length {whose}", True, scale=h / 4),
+            Feature(
+                f"length_{slot}", "steps", 0, h, f"length {whose}", heavy_tailed=True, scale=h / 4
+            ),
         )
     backlog = Feature("backlog", "jobs", 0, config.backlog, "jobs behind the queue", scale=10.0)
     return (*features, backlog)
@@ -125,12 +129,12 @@ def _context_features(config: SlotsConfig, sizes: Sizes) -> tuple[Feature, ...]:
 def _candidate_features(sizes: Sizes) -> tuple[Feature, ...]:
     r, h = sizes.slots_per_resource, sizes.horizon
     return (
-        Feature("length", "steps", 0, h, "length of the job", True, scale=h / 4),
+        Feature("length", "steps", 0, h, "length of the job", heavy_tailed=True, scale=h / 4),
         Feature("cpu", "slots", 0, r, "cpu slots that it needs", scale=r / 2),
         Feature("memory", "slots", 0, r, "memory slots that it needs", scale=r / 2),
         Feature("waited", "steps", 0, np.inf,
-                "time since it entered; of the row that moves on: since the last arrival", True,
-                scale=10.0),
+                "time since it entered; of the row that moves on: since the last arrival",
+                heavy_tailed=True, scale=10.0),
         Feature("offset", "steps", 0, h, "start of its earliest window; the horizon where none",
                 scale=h / 4),
         Feature("fits_now", "flag", 0, 1, "1 where that window starts now"),

@@ -1,9 +1,9 @@
 """The jobs of one `slots` episode: drawn, drawn as the published simulator draws, or from a trace.
 
-    jobs, in order of arrival        arrive   0     3     3     4
-                                     length   2     12    1     3      time steps
-                                     cpu      7     1     2     5      slots of the first resource
-                                     memory   1     8     6     2      slots of the second
+jobs, in order of arrival        arrive   0     3     3     4
+                                 length   2     12    1     3      time steps
+                                 cpu      7     1     2     5      slots of the first resource
+                                 memory   1     8     6     2      slots of the second
 """
 
 import dataclasses
@@ -185,7 +185,7 @@ def _between(pair: tuple[int, ...], n: int, rng: np.random.Generator) -> NDArray
 @lru_cache(maxsize=8)
 def _compat_examples(rate: float, steps: int) -> tuple[NDArray[np.int64], ...]:
     """The sequences of the published simulator: rows (arrive, length, cpu, memory) of each."""
-    rng = np.random.RandomState(_COMPAT_SEED)  # noqa: NPY002  the published numbers hang on it
+    rng = np.random.RandomState(_COMPAT_SEED)  # legacy: the published numbers hang on it
     examples = []
     for _ in range(COMPAT_EXAMPLES):
         rows = []
@@ -208,7 +208,10 @@ def compat_jobs(config: SlotsConfig, sizes: Sizes, window: int) -> Jobs:
     rows = _compat_examples(config.arrival_rate, config.steps)[window]
     rows = rows[rows[:, 0] > 0]
     return Jobs(
-        *(np.ascontiguousarray(column) for column in rows.T),
+        arrive=rows[:, 0],
+        length=rows[:, 1],
+        cpu=rows[:, 2],
+        memory=rows[:, 3],
         last_step=config.steps,
         span=config.steps,
         expected_load=expected_load(config, sizes),
@@ -270,11 +273,12 @@ def _trace_load(workload: Workload) -> float:
     assert workload.machines is not None
     tasks = workload.tasks
     work = tasks.select(
-        (pl.col(name) * pl.col("instances") * pl.col("duration_s")).sum() / _total(workload.machines, name)
+        (pl.col(name) * pl.col("instances") * pl.col("duration_s")).sum()
+        / _total(workload.machines, name)
         for name in ("cores", "memory")
     ).row(0)
     span = float(tasks["submit_s"].to_numpy().max() - tasks["submit_s"].to_numpy().min())
-    return sum(work) / max(sum(w > 0 for w in work), 1) / max(span, 1.0)
+    return float(sum(work) / max(sum(w > 0 for w in work), 1) / max(span, 1.0))
 
 
 def _total(machines: pl.DataFrame, name: str) -> float:

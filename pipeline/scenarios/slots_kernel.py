@@ -15,7 +15,7 @@ so a window moves back when something is placed on it, and moves one row forward
     none            the window that ends in the row that came into sight, or none
 """
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numba import njit, types
@@ -35,7 +35,7 @@ from pipeline.kernel import (
     TRUNCATED,
 )
 
-# ints: header (0 is FRESH)
+# The header of ints; 0 is FRESH.
 JOBS: Final = 1
 QUEUE: Final = 2  # visible jobs at most, M
 BACKLOG: Final = 3  # jobs behind them at most, B
@@ -60,7 +60,7 @@ SHOWN_WAITING: Final = 21  # backlog in the image
 SHOWN_GAP: Final = 22  # brightness of the time column in the image
 LEFT_OUT: Final = 23
 TIES: Final = 24  # 1: ties go to the larger demand, 0: to the lowest slot
-# ints: where the blocks begin
+# Where the blocks begin, in ints.
 ARRIVE_AT: Final = 25
 LENGTH_AT: Final = 26
 CPU_AT: Final = 27
@@ -72,10 +72,10 @@ RING_AT: Final = 32
 JOB_AT: Final = 33
 OFFSET_AT: Final = 34
 SHOWN_AT: Final = 35  # the job that the last observation showed in the slot
-INVERSE_AT: Final = 36  # in floats
+INVERSE_AT: Final = 36  # of floats
 INT_HEADER: Final = 37
 
-# floats: header (0 is TIME)
+# The header of floats; 0 is TIME.
 STEP_S: Final = 1
 OPEN_RATE: Final = 2  # sum of 1 / length over the jobs in the system
 CARRIED_RATE: Final = 3  # the same at time step 0, booked with the first move_on
@@ -88,7 +88,7 @@ CAPACITY: Final = 9  # slots of the resources that are asked for at all
 GRID: Final = 10
 COLUMNS: Final = 3  # of the grid: free cpu, free memory, jobs
 
-_COMPILE: Final = {"cache": True, "nogil": True, "error_model": "numpy"}
+_COMPILE: Final[dict[str, Any]] = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 # Unsigned indices: numba then leaves out the test for a negative index.
 _U: Final = np.uint64

@@ -6,7 +6,7 @@ time step moves the machine up by one row. A new image is drawn from the running
 order.
 """
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numba import njit, types
@@ -54,7 +54,7 @@ FULL: Final = 255  # a cell of a waiting job
 GAP_LIMIT: Final = 10  # time steps since the last arrival at which the time column is full
 _TINTS: Final = 40  # grey levels of running jobs: 255, 250, ... 60
 
-_COMPILE: Final = {"cache": True, "nogil": True, "error_model": "numpy"}
+_COMPILE: Final[dict[str, Any]] = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 _U: Final = np.uint64
 _GRID: Final = np.uint64(GRID)

@@ -65,7 +65,11 @@ def observe(ints, floats, context, image, candidates, feasible):  # type: ignore
     mask = U(ints[MASK])
     calendar = U(ints[CALENDAR_AT])
     inefficiencies, energies = U(ints[INEFFICIENCY_AT]), U(ints[ENERGY_AT])
-    more_inefficient, more_energy = inefficiencies + U(resources), energies + U(resources)
+    more_inefficient = inefficiencies + U(resources)
+    # energy rises alike from every usage but none, where the server is switched on
+    last = energies + U(ints[CAPACITY])
+    rise_on = resources * (floats[last] - floats[last - U(1)])
+    rise_off = floats[energies + U(resources)] - floats[energies]
     capacity = float(ints[CAPACITY])
     per_step = 1.0 / max(1, process)
     lasting = 1.0 / (1.0 - floats[DECAY])  # what a unit of heat adds to all total heats to come
@@ -74,14 +78,13 @@ def observe(ints, floats, context, image, candidates, feasible):  # type: ignore
         full_heat = floats[U(ints[FULL_HEAT_AT]) + server]
         used_now = U(ints[calendar + (U(now) & mask)])
         used_sum = off = 0
-        inefficiency = energy = 0.0
+        inefficiency = 0.0
         for step in range(U(start), U(start + process)):
             used = ints[calendar + (step & mask)]
             used_sum += used
             off += used == 0
             level = U(used)
             inefficiency += floats[more_inefficient + level] - floats[inefficiencies + level]
-            energy += floats[more_energy + level] - floats[energies + level]
         candidates[server, 5] = used_now / capacity
         candidates[server, 6] = floats[energies + used_now]
         candidates[server, 7] = floats[energies + used_now] * full_heat
@@ -90,14 +93,14 @@ def observe(ints, floats, context, image, candidates, feasible):  # type: ignore
         candidates[server, 10] = used_sum / capacity * per_step
         candidates[server, 11] = off * per_step
         candidates[server, 12] = inefficiency
+        energy = (process - off) * rise_on + off * rise_off
         candidates[server, 13] = energy * full_heat * lasting
         candidates[server, 14] = candidates[server, 15] = 0.0
         if start == now and process > 0:
-            rise = floats[more_energy + used_now] - floats[energies + used_now]
             candidates[server, 14] = (
                 floats[more_inefficient + used_now] - floats[inefficiencies + used_now]
             )
-            candidates[server, 15] = rise * full_heat
+            candidates[server, 15] = (rise_on if used_now > 0 else rise_off) * full_heat
         feasible[server] = start + process - 1 <= deadline
         calendar += mask + U(1)
     return ints[SERVERS]

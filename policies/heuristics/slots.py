@@ -22,7 +22,7 @@ above; no rule sees the rate. Sources: Mao et al., HotNets 2016; packer is Grand
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numba import njit, types
@@ -36,7 +36,7 @@ _NEVER: Final = -np.inf
 _LAST: Final = -1e300  # moving on: better than what a rule never takes, worse than all it takes
 _TIE: Final = 1e-6  # lengths, areas and dot products are whole numbers
 
-_COMPILE: Final = {"cache": True, "nogil": True, "error_model": "numpy"}
+_COMPILE: Final[dict[str, Any]] = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 
 @njit(types.float64(ROWS, types.int64), **_COMPILE)

@@ -12,8 +12,8 @@ from pipeline.scenarios.thermal import ThermalConfig
 from pipeline.workload import TASK_COLUMNS, Provenance, Workload
 from policies.heuristics.generic import INDIFFERENT
 
-_ROUNDS = 5
-_EPISODES = 60
+_ROUNDS = 30
+_EPISODES = 10
 
 
 def measure() -> list[tuple[str, float, str]]:

@@ -1,4 +1,4 @@
-"""History files: Figure 4 of the report to the last digit, round trips, faults by record and key."""
+"""History files: the report's Figure 4 to the last digit, round trips, faults by their place."""
 
 import copy
 import dataclasses
@@ -198,7 +198,7 @@ def change(value, record: int, path: str, new) -> None:
 def test_a_fault_is_told_with_its_record_and_key(tmp_path, path, new, message):
     value = records(tmp_path)
     change(value, 3, path, new)
-    with pytest.raises(InputError, match="log.json: record 3") as caught:
+    with pytest.raises(InputError, match=r"log\.json: record 3") as caught:
         parse_history(value, "log.json")
     assert re.search(message, str(caught.value))
 
@@ -214,7 +214,7 @@ def test_an_action_that_is_not_valid_is_told(tmp_path):
 def test_a_missing_key_is_told_with_the_nearest_one(tmp_path):
     value = records(tmp_path)
     value[0]["STATE"]["JOB STATE"] = value[0]["STATE"].pop("JOB_STATE")
-    with pytest.raises(InputError, match="STATE.JOB_STATE is missing; it has 'JOB STATE'"):
+    with pytest.raises(InputError, match=r"STATE\.JOB_STATE is missing; it has 'JOB STATE'"):
         parse_history(value, "f")
 
 
@@ -262,7 +262,7 @@ def test_a_history_becomes_a_dataset(tmp_path):
     assert "80 converted again" in check_recorded(dataset)[1]
     table = pl.read_parquet(out / RECORDED)
     table.with_columns(pl.col("STATE.DC.TOTAL_HEAT") + 1.0).write_parquet(out / RECORDED)
-    with pytest.raises(VerificationFailed, match="not those of recorded.parquet"):
+    with pytest.raises(VerificationFailed, match=r"not those of recorded\.parquet"):
         check_recorded(dataset)
     with pytest.raises(StorageError, match="not an empty folder"):
         ingest_history(path, out)

@@ -171,11 +171,11 @@ def test_arrays_that_are_no_observations_are_refused():
     network, scorer = _scorer(SHAPES[1])
     policy = LearnedPolicy("x", network, scorer.weights(), CONTEXT, CANDIDATES)
     context, rows, offsets = np.ones((1, 2)), np.ones((4, 3)), np.array([0, 4])
-    for given in (
+    for arrays in (
         (context[:, :1], rows, offsets),
         (context, rows[:, :2], offsets),
         (context, rows, np.array([0, 5])),
         (context, rows, np.array([0, 2, 4])),
     ):
         with pytest.raises(HindcastError, match="not observations of 2 and 3 features"):
-            policy.batch_scores(*given)
+            policy.batch_scores(*arrays)

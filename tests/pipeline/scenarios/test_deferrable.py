@@ -5,9 +5,11 @@ import dataclasses
 import numpy as np
 import polars as pl
 import pytest
+from gymnasium.utils.env_checker import check_env
 
 from pipeline.environment import CompiledEnvironment
 from pipeline.errors import InfeasibleChoice, InputError
+from pipeline.gymnasium_adaptor import SchedulingEnv
 from pipeline.policy import Behaviour
 from pipeline.recipe import load_recipe
 from pipeline.rollout import run_episode
@@ -272,3 +274,9 @@ def test_recipes_load_and_their_windows_exist(name):
     assert recipe.scenario == "deferrable"
     if name == "base":
         assert recipe.config == DeferrableConfig(), "the base recipe is the default config"
+
+
+def test_gymnasium_accepts_the_base_recipe():
+    """192 rows hold every observation of a week."""
+    environment = SchedulingEnv(load_recipe("deferrable-base-v1"), candidates=192)
+    check_env(environment, skip_render_check=True)

@@ -140,9 +140,7 @@ def test_the_image_of_deeprm_is_20_by_224_and_the_compact_context_has_91_numbers
 def test_compat_passes_over_the_entry_after_a_removal():
     """Three jobs end together: the first and third leave, the second stays for a step."""
     config = SlotsConfig(compat="deeprm")
-    three = dataclasses.replace(
-        jobs((1, 1, 1, 1), (1, 1, 1, 1), (1, 1, 1, 1)), last_step=1
-    )
+    three = dataclasses.replace(jobs((1, 1, 1, 1), (1, 1, 1, 1), (1, 1, 1, 1)), last_step=2)
     env, _ = environment(config, three)
     assert env.step(10).reward == -3
     for slot in range(3):
@@ -290,21 +288,22 @@ def test_bookings_add_up_to_the_outcomes(preset, arrival):
         assert episode.steps == got["actions"] == got["time_steps"] + got["jobs"]
 
 
-@pytest.mark.parametrize("compat", ["", "deeprm"])
+SETTINGS = {
+    "bernoulli": TINY,
+    "all_at_once": dataclasses.replace(TINY, arrival="all_at_once"),
+    "compat": SlotsConfig(compat="deeprm", queue=3, backlog=4, steps=6, arrival_rate=0.9),
+}
+
+
 @pytest.mark.parametrize("observation", ["compact", "image"])
-@pytest.mark.parametrize("arrival", ["bernoulli", "all_at_once"])
-def test_conformance(compat, observation, arrival):
-    config = dataclasses.replace(TINY, observation=observation, arrival=arrival)
-    if compat:
-        if arrival != "bernoulli":
-            pytest.skip("compat has Bernoulli arrivals")
-        config = SlotsConfig(
-            compat=compat, observation=observation, queue=3, backlog=4, steps=10, arrival_rate=0.9
-        )
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_conformance(setting, observation):
+    config = dataclasses.replace(SETTINGS[setting], observation=observation)
+    few = {name: HEURISTICS[name] for name in ("sjf_reserve", "random_reference")}
     for objective in SCENARIO.objectives:
         check_scenario(
-            SCENARIO, config, objective, lambda n, o=objective: drawn(config, n, o), HEURISTICS,
-            episodes=2,
+            SCENARIO, config, objective, lambda n, o=objective: drawn(config, n, o),
+            HEURISTICS if objective == "slowdown" else few, episodes=2,
         )  # fmt: skip
 
 

@@ -1,0 +1,120 @@
+"""Scenario `slots` on the jobs of a trace."""
+
+import dataclasses
+
+import numpy as np
+import polars as pl
+import pytest
+
+from pipeline.environment import CompiledEnvironment
+from pipeline.errors import InputError
+from pipeline.policy import Behaviour
+from pipeline.recipe import load_recipe, traces_folder
+from pipeline.rollout import run_episode
+from pipeline.scenario import load_scenario
+from pipeline.scenarios.slots_generate import SlotsConfig
+from pipeline.source import load_source
+from pipeline.workload import MACHINE_COLUMNS, TASK_COLUMNS, Provenance, Workload
+from policies.heuristics.slots import HEURISTICS
+from tests.conformance import check_scenario
+
+SCENARIO = load_scenario("slots")
+CONFIG = SlotsConfig(
+    slots_per_resource=4, horizon=6, short_lengths=(1, 2), long_lengths=(3, 5),
+    dominant_slots=(2, 4), other_slots=(1, 2), arrival="trace", step_s=10.0, jobs_per_window=3,
+)  # fmt: skip
+
+
+def workload(*tasks: tuple[float, float, float, float]) -> Workload:
+    """Tasks (submit_s, duration_s, cores, memory) on a machine of 8 cores."""
+    rows = [
+        (i, 0, str(i), "0", submit, duration, cores, memory, 1)
+        for i, (submit, duration, cores, memory) in enumerate(tasks)
+    ]
+    machines = pl.DataFrame([(0, "m", 8.0, 1.0)], schema=dict(MACHINE_COLUMNS), orient="row")
+    tasks = pl.DataFrame(rows, schema=dict(TASK_COLUMNS), orient="row")
+    return Workload(tasks, Provenance("test"), machines)
+
+
+THREE = workload((100, 15, 2, 0), (101, 10, 3, 0.3), (130, 60, 8, 0))
+
+
+def test_slots_and_time_steps_are_rounded_up():
+    """2 of 8 cores are 1 of 4 slots, 3 are 2; 15 s are 2 steps of 10 s; 1 s later is a step on."""
+    env = CompiledEnvironment(SCENARIO, CONFIG, "slowdown", THREE, 0)
+    observation = env.reset(np.random.default_rng(0))
+    assert observation.candidates[:2, :3].tolist() == [[2, 1, 0], [0, 0, 0]]
+    observation = env.step(CONFIG.queue).observation
+    assert observation.time_s == 10
+    assert observation.candidates[:2, :3].tolist() == [[2, 1, 0], [1, 2, 2]]
+    for _ in range(2):
+        observation = env.step(CONFIG.queue).observation
+    assert observation.candidates[2, :3].tolist() == [6, 4, 0]
+    assert env.outcome()["jobs"] == 3
+
+
+def test_memory_that_nobody_asks_for_is_no_part_of_utilisation():
+    env = CompiledEnvironment(
+        SCENARIO, dataclasses.replace(CONFIG, jobs_per_window=1), "utilisation",
+        workload((0, 10, 8, 0)), 0,
+    )  # fmt: skip
+    env.reset(np.random.default_rng(0))
+    env.step(0)
+    assert env.step(CONFIG.queue).reward == 1
+
+
+def test_a_job_longer_than_the_horizon_is_refused_or_left_out():
+    long = workload((0, 10, 1, 0), (1, 61, 1, 0), (2, 10, 1, 0))
+    rng = np.random.default_rng(0)
+    with pytest.raises(InputError, match=r"job 1 runs 61 s, 7 time steps of 10 s, but the horizon"):
+        SCENARIO.instance(CONFIG, "slowdown", long, 0, rng)
+    env = CompiledEnvironment(
+        SCENARIO, dataclasses.replace(CONFIG, too_long="leave_out"), "slowdown", long, 0
+    )
+    env.reset(rng)
+    assert env.outcome()["left_out"] == 1
+
+
+@pytest.mark.parametrize(
+    ("load", "config", "message"),
+    [
+        (workload((0, 10, 9, 0)), {"jobs_per_window": 1}, "job 0 needs 5 of 4 slots of cores"),
+        (Workload(THREE.tasks, Provenance("test")), {}, "no machines"),
+        (THREE, {"arrival": "bernoulli"}, 'has a trace; use "trace" or "all_at_once"'),
+    ],
+)
+def test_a_workload_that_cannot_be_run_is_refused(load, config, message):
+    with pytest.raises(InputError, match=message):
+        SCENARIO.instance(
+            dataclasses.replace(CONFIG, **config), "slowdown", load, 0, np.random.default_rng(0)
+        )
+
+
+@pytest.mark.parametrize("arrival", ["trace", "all_at_once"])
+def test_conformance(arrival):
+    config = dataclasses.replace(CONFIG, arrival=arrival, queue=2)
+    rules = {name: HEURISTICS[name] for name in ("sjf_now", "packer_reserve", "hold_5")}
+    check_scenario(
+        SCENARIO, config, "slowdown",
+        lambda n: SCENARIO.instance(config, "slowdown", THREE, 0, np.random.default_rng(n)),
+        rules, episodes=1,
+    )  # fmt: skip
+
+
+@pytest.mark.skipif(not (traces_folder() / "swf").is_dir(), reason="no traces: set HINDCAST_TRACES")
+def test_every_window_of_the_kth_recipe_can_be_run():
+    """All jobs fit the grid and finish; the windows are as many as the splits name."""
+    recipe = load_recipe("slots-swf-kth-v1")
+    load = load_source(recipe)
+    config = recipe.config
+    assert SCENARIO.windows(config, load) == 142 == recipe.windows("all")[-1] + 1
+    spec = SCENARIO.spec(config, "slowdown")
+    names = [o.name for o in spec.outcomes]
+    for window in range(0, 142, 20):
+        instance = SCENARIO.instance(config, "slowdown", load, window, np.random.default_rng(0))
+        behaviour = Behaviour("sjf_now", HEURISTICS["sjf_now"])
+        episode = run_episode(SCENARIO, spec, instance, behaviour, np.random.default_rng(0))
+        got = dict(zip(names, episode.outcomes, strict=True))
+        assert got["jobs"] == 200
+        assert got["unfinished"] == got["dropped"] == got["left_out"] == 0
+        assert abs(episode.total + got["slowdown_sum"]) < 1e-9

@@ -1,0 +1,241 @@
+"""SWF logs: what becomes of sound rows, of rows that lack something, of rows and files gone bad."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from pipeline.errors import TraceError
+from pipeline.ingest import ingest, load_workload
+from pipeline.recipe import traces_folder
+from pipeline.traces import FORMATS
+from pipeline.traces.swf import read
+from pipeline.workload import TASK_COLUMNS
+
+HEADER = "; Version: 2.2\n; Computer: A Machine\n;Acknowledge: Somebody: Else\n; MaxProcs: 64\n;\n"
+# job submit wait run alloc cpu mem req reqtime reqmem status user group exe queue part prec think
+ROW = (
+    "{job} {submit} 5 {run} {alloc} {cpu} {memory} {asked} {limit} {wanted} {status} "
+    "7 1 -1 0 -1 -1 -1"
+)
+
+
+def row(job: int, **values: object) -> str:
+    """One sound row with the given fields changed."""
+    usual = {
+        "submit": 10 * job, "run": 100, "alloc": 8, "cpu": -1, "memory": -1, "asked": 8,
+        "limit": 600, "wanted": -1, "status": 1,
+    }  # fmt: skip
+    return ROW.format(job=job, **{**usual, **values})
+
+
+def log(tmp_path, *rows: str, header: str = HEADER, name: str = "log.swf"):
+    """A log file of the header and the rows."""
+    path = tmp_path / name
+    path.write_text(header + "\n".join(rows) + "\n")
+    return path
+
+
+def test_a_sound_log_becomes_canonical_tasks_with_more_columns(tmp_path):
+    """Jobs by submission; the header's machine and acknowledgement are told."""
+    load, quarantine = read(log(tmp_path, row(1, submit=50, wanted=1000), row(2, submit=20)))
+    assert list(load.tasks.schema.items())[: len(TASK_COLUMNS)] == list(TASK_COLUMNS.items())
+    first, second = load.tasks.rows(named=True)
+    assert (first["job"], first["job_id"], first["task_id"]) == (0, "2", "0")
+    assert (second["submit_s"], second["duration_s"], second["cores"]) == (50, 100, 8)
+    assert (second["instances"], second["memory"], second["memory_kb"]) == (1, 8 / 64, 1000)
+    assert (first["memory"], first["memory_kb"]) == (0, None)
+    assert (first["requested_s"], first["requested_cores"], first["wait_s"]) == (600, 8, 5)
+    assert (first["status"], first["user"], first["queue"], first["executable"]) == (1, 7, 0, None)
+    assert load.machines is not None
+    assert load.machines.rows() == [(0, "A Machine", 64, 1)]
+    assert "Acknowledge: Somebody: Else" in load.provenance.notes
+    assert quarantine.is_empty()
+
+
+def test_what_is_missing_is_derived_counted_and_told(tmp_path):
+    load, _ = read(
+        log(
+            tmp_path,
+            row(1, asked=-1, alloc=4),
+            row(2, limit=-1),
+            row(3, run=0),
+            row(4, run=-1, cpu="70.5"),
+            row(5, run=-1),
+            row(6, memory=500),
+        )
+    )
+    assert load.tasks["cores"].to_list() == [4, 8, 8, 8, 8, 8]
+    assert load.tasks["duration_s"].to_list() == [100, 100, 1, 70.5, 600, 100]
+    assert load.tasks["requested_s"].to_list() == [600, 100, 600, 600, 600, 600]
+    counts = {
+        "cores from allocated processors": 1,
+        "requested_s from duration_s": 1,
+        "duration_s 1 for a run time of 0": 1,
+        "duration_s from average cpu time": 1,
+        "duration_s from requested time": 1,
+        "memory unknown, taken as 0": 5,
+    }
+    assert counts.items() <= load.provenance.counts.items()
+    for name, count in counts.items():
+        assert f"{name}: {count} rows" in load.provenance.notes
+
+
+def test_parts_and_jobs_that_never_ran_are_left_out_and_counted(tmp_path):
+    """Rows read == tasks + rows left out."""
+    load, quarantine = read(
+        log(
+            tmp_path,
+            row(1),
+            row(1, status=2),
+            row(1, status=3),
+            row(2, status=5, run=-1),
+            row(3, status=5, run=0),
+            row(4, status=5),  # cancelled while it ran
+            row(5, alloc=-1, asked=-1),
+            row(6, run=-1, limit=-1),
+        )
+    )
+    assert load.tasks["job_id"].to_list() == ["1", "4"]
+    assert load.provenance.left_out == {
+        "a partial execution (status 2, 3 or 4) of a job with a row of its own": 2,
+        "cancelled before it ran (status 5)": 2,
+        "no number of processors, requested or allocated": 1,
+        "no run time, cpu time or requested time": 1,
+    }
+    assert load.provenance.counts["rows_read"] == 8
+    assert quarantine.is_empty()
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (row(2) + " 1 2 3", "21 fields, expected 18"),
+        ("7", "1 field, expected 18"),
+        (row(2, run="1e300"), "run is 1e300, expected at most 1e+09"),
+        (row(2, run="nan"), "run is 'nan', expected a number"),
+        (row(2, run="12,5"), "run is '12,5', expected a number"),
+        (row(2, run=-7), "run is -7, expected at least -1"),
+        (row(2, run=-0.5), "run is -0.5, expected -1 (unknown) or at least 0"),
+        (row(2, submit=-5), "submit is -5, expected at least 0"),
+        (row(2, submit=99999999999), "submit is 99999999999, expected at most 1e+10"),
+        (row(2, asked=65), "requested is 65, but the cluster has 64 processors"),
+        (row(2, alloc=10**6), "allocated is 1000000, but the cluster has 64 processors"),
+        (row(2, asked=2.5), "requested is 2.5, expected a whole number"),
+        (row(2, status=9), "status is 9, expected at most 5"),
+        (row("two", submit=1), "job is 'two', expected a number"),
+        (row(1), "a repetition: job_id 1 is already in line 6"),
+    ],
+)
+def test_a_bad_row_goes_to_the_quarantine_with_its_line(tmp_path, bad, reason):
+    load, quarantine = read(log(tmp_path, row(1), bad, row(3)))
+    assert load.tasks["job_id"].to_list() == ["1", "3"]
+    assert quarantine.select("file", "line", "reason").rows() == [("log.swf", 7, reason)]
+    assert load.provenance.left_out == {"quarantined": 1}
+
+
+def test_a_log_of_21_fields_is_refused_with_the_line(tmp_path):
+    path = log(tmp_path, *(row(n) + " 1 2 3" for n in range(1, 9)))
+    with pytest.raises(TraceError, match=r"log\.swf: none of its 8 rows .* line 6: 21 fields"):
+        read(path)
+
+
+def test_blanks_tabs_carriage_returns_and_late_comments_are_no_matter(tmp_path):
+    path = tmp_path / "log.swf"
+    text = HEADER + "  " + row(1) + "\n\n; Note: a comment\n" + "\t".join(row(2).split()) + "  \n"
+    path.write_bytes(text.replace("\n", "\r\n").encode())
+    load, quarantine = read(path)
+    assert load.tasks.height == 2
+    assert quarantine.is_empty()
+
+
+def test_without_maxprocs_maxnodes_or_the_largest_job_is_the_cluster(tmp_path):
+    for header, cores in (("; MaxNodes: 32\n", 32), ("; MaxProcs: -1\n", 16), ("", 16)):
+        load, _ = read(log(tmp_path, row(1), row(2, asked=16), header=header))
+        assert load.machines is not None
+        assert load.machines["cores"].to_list() == [cores]
+    assert any("16 is the largest job" in note for note in load.provenance.notes)
+    with pytest.raises(TraceError, match="MaxProcs is 'many', expected a whole number"):
+        read(log(tmp_path, row(1), header="; MaxProcs: many\n"))
+
+
+@pytest.mark.parametrize("keep", [0.2, 0.9, -4])
+def test_a_truncated_gzip_file_is_an_error(tmp_path, keep):
+    """Cut within the first lines, late, and in the closing checksum."""
+    rng = np.random.default_rng(0)
+    rows = [row(n, run=int(rng.integers(1, 10**6))) for n in range(1, 20_000)]
+    whole = gzip.compress((HEADER + "\n".join(rows)).encode())
+    path = tmp_path / "log.swf.gz"
+    path.write_bytes(whole[: keep if keep < 0 else int(keep * len(whole))])
+    with pytest.raises(
+        TraceError, match=r"log\.swf\.gz: (cannot be read to its end|a damaged gzip)"
+    ):
+        read(path)
+    path.write_bytes(whole)
+    assert read(path)[0].tasks.height == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (bytes(range(256)) * 40, "is a binary file"),
+        (b"", "is empty, expected an SWF log"),
+        (HEADER.encode(), "has no rows"),
+        (b"a,b\n1,2\n", "none of its 2 rows .* line 1: 1 field, expected 18"),
+        ((HEADER + row(1, status=5, run=-1)).encode(), "none of its 1 rows is a job that ran"),
+        (gzip.compress((HEADER + row(1)).encode())[:60], "a damaged gzip file"),
+    ],
+)
+def test_what_is_no_log_is_refused_in_one_line(tmp_path, content, message):
+    path = tmp_path / "log.swf"
+    path.write_bytes(content)
+    with pytest.raises(TraceError, match=message) as error:
+        read(path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_folder_and_a_missing_file_are_refused(tmp_path):
+    log(tmp_path, row(1))
+    with pytest.raises(TraceError, match="is a folder, expected the file"):
+        read(tmp_path)
+    with pytest.raises(TraceError, match=r"no such file.*did you mean 'log\.swf'"):
+        read(tmp_path / "logs.swf")
+
+
+def test_an_ingested_log_comes_back_with_its_columns(tmp_path):
+    path = log(tmp_path, row(1), row(2) + " 9")
+    result = ingest("swf", path, tmp_path / "out")
+    assert result.quarantined == 1
+    load = load_workload(tmp_path / "out")
+    assert load.tasks.equals(read(path)[0].tasks)
+    assert load.provenance.counts["memory unknown, taken as 0"] == 1
+    assert "name the archive" in FORMATS["swf"].terms
+
+
+@pytest.mark.skipif(not (traces_folder() / "swf").is_dir(), reason="no traces: set HINDCAST_TRACES")
+@pytest.mark.parametrize(
+    ("name", "rows", "cores", "derived"),
+    [
+        ("KTH-SP2-1996-2.swf.gz", 28_489, 100, {"duration_s 1 for a run time of 0": 8}),
+        (
+            "NASA-iPSC-1993-3.1-cln.swf",
+            18_239,
+            128,
+            {"cores from allocated processors": 18_239, "requested_s from duration_s": 18_239},
+        ),
+        ("HPC2N-2002_alea_head3k.swf", 3_170, 240, {"duration_s from average cpu time": 25}),
+        ("lublin_256.swf", 10_000, 256, {"requested_s from duration_s": 10_000}),
+    ],
+)
+def test_the_archives_logs_are_read_whole(name, rows, cores, derived):
+    load, quarantine = read(traces_folder() / "swf" / name)
+    assert load.provenance.counts["rows_read"] == load.tasks.height == rows
+    assert derived.items() <= load.provenance.counts.items()
+    assert load.provenance.left_out == {}
+    assert quarantine.is_empty()
+    assert load.machines is not None
+    assert load.machines["cores"].to_list() == [cores]
+    assert (load.tasks["duration_s"].to_numpy() > 0).all()
+    assert load.tasks["cores"].to_numpy().max() <= cores
+    assert 0 <= load.tasks["memory"].to_numpy().min() <= load.tasks["memory"].to_numpy().max() <= 1
+    assert any(note.startswith("Acknowledge: ") for note in load.provenance.notes)
