@@ -100,7 +100,7 @@ class CandidateScorer(nn.Module):
         return hidden.squeeze(-1)
 
     def _layer(self, i: int) -> tuple[Tensor, Tensor]:
-        return self.get_parameter(f"layer{i}_weight"), self.get_parameter(f"layer{i}_bias")
+        return getattr(self, f"layer{i}_weight"), getattr(self, f"layer{i}_bias")
 
     def weights(self) -> Weights:
         """Copies of the weights as float32 arrays, by their checkpoint names."""

@@ -53,7 +53,9 @@ Differences from the papers:
   it; they average over the finished.
 - The last offset of the horizon is used, and element k of a sequence enters at time step k = 1 ...
 - Grey levels are those of a byte; utilisation is that of the step that passes.
-- Workloads of a trace: slots and time steps are rounded up; memory takes no slot where it is
+- The papers do not say how many jobs wait at once; the recipe slots-report-v1 has 47.
+- Workloads of a trace: lengths are the run times, as if they were known when a job is submitted;
+  slots and time steps are rounded up; memory takes no slot where it is
   unknown, and is left out of utilisation and loads where no job of a window asks for it.
 """
 

@@ -18,7 +18,7 @@ import contextlib
 import io
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import structlog
@@ -36,7 +36,8 @@ from policies.offline.double_dqn import Config
 from policies.offline.minibatches import draw_rows, expand_padded
 from policies.offline.optimisation import Curves, one_thread
 
-_VALIDATED = 1024  # transitions
+_VALIDATED: Final = 1024  # transitions
+_EXPANDED_BYTES: Final = 1 << 30  # of one set of candidates; above it minibatches are expanded
 
 
 @contextlib.contextmanager
@@ -145,52 +146,61 @@ def create(make: Callable[..., Any], decisions: Decisions, network: Network, see
     return algorithm
 
 
+class _Observations:
+    """Observations that minibatches are gathered from, expanded once where memory allows."""
+
+    def __init__(
+        self,
+        network: Network,
+        context: NDArray[np.float32],
+        candidates: NDArray[np.float32],
+        mask: NDArray[np.bool_],
+    ) -> None:
+        self._map, self._mask = network.candidates, mask
+        self._context = network.context.expand(context)
+        self._expanded = mask.size * network.candidates.size * 4 <= _EXPANDED_BYTES
+        self._candidates = (
+            expand_padded(self._map, candidates, mask) if self._expanded else candidates
+        )
+
+    def at(self, rows: NDArray[np.int64]) -> list[NDArray[np.float32]]:
+        """[context (B, G), candidates (B, K, E), mask (B, K)] as d3rlpy takes them."""
+        candidates, mask = self._candidates[rows], self._mask[rows]
+        if not self._expanded:
+            candidates = expand_padded(self._map, candidates, mask)
+        return [self._context[rows], candidates, mask.astype(np.float32)]
+
+
 class TransitionSampler:
-    """Minibatches of transitions by index gathering, scaled and expanded."""
+    """Minibatches of transitions by index gathering, rewards scaled, features expanded."""
 
     def __init__(
         self, decisions: Decisions, network: Network, *, scale: float, per_second: bool
     ) -> None:
-        if decisions.next_mask is None:
+        d = decisions
+        if d.next_context is None or d.next_candidates is None or d.next_mask is None:
             raise DatasetError("these decisions came without what followed them")
-        assert decisions.next_candidates is not None
-        assert decisions.next_context is not None
-        self._decisions, self._network = decisions, network
-        self._next = decisions.next_context, decisions.next_candidates, decisions.next_mask
-        interval = decisions.elapsed_s if per_second else np.ones(len(decisions))
+        self._now = _Observations(network, d.context, d.candidates, d.mask)
+        self._next = _Observations(network, d.next_context, d.next_candidates, d.next_mask)
+        interval = d.elapsed_s if per_second else np.ones(len(d))
         self._interval = interval.astype(np.float32)[:, None]
-        self._reward = (decisions.reward * scale).astype(np.float32)[:, None]
-        self._terminal = decisions.terminated.astype(np.float32)[:, None]
-        self._action = decisions.choice.astype(np.float32)[:, None]
+        self._reward = (d.reward * scale).astype(np.float32)[:, None]
+        self._terminal = d.terminated.astype(np.float32)[:, None]
+        self._action = d.choice.astype(np.float32)[:, None]
 
     def batch(self, rows: NDArray[np.int64]) -> Any:
         """d3rlpy's TransitionMiniBatch of these rows (B,)."""
-        d = self._decisions
         action = self._action[rows]
         return TransitionMiniBatch(
-            observations=self._observation(d.context, d.candidates, d.mask, rows),
+            observations=self._now.at(rows),
             actions=action,
             rewards=self._reward[rows],
-            next_observations=self._observation(*self._next, rows),
+            next_observations=self._next.at(rows),
             next_actions=action,  # not read by the algorithms here
             terminals=self._terminal[rows],
             intervals=self._interval[rows],
             transitions=[],
         )
-
-    def _observation(
-        self,
-        context: NDArray[np.float32],
-        candidates: NDArray[np.float32],
-        mask: NDArray[np.bool_],
-        rows: NDArray[np.int64],
-    ) -> list[NDArray[np.float32]]:
-        mask = mask[rows]
-        return [
-            self._network.context.expand(context[rows]),
-            expand_padded(self._network.candidates, candidates[rows], mask),
-            mask.astype(np.float32),
-        ]
 
 
 def reward_scale(decisions: Decisions, discount: float) -> float:

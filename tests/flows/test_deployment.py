@@ -107,7 +107,7 @@ def test_a_deployed_build_makes_a_dataset(tmp_path: Path, tiny_recipe: Recipe) -
         call("work-pool", "create", "hindcast", "--type", "process", env=env)
         work = ("worker", "start", "--pool", "hindcast")
         with started(*work, env=env, log=worker_log):
-            call("deploy", "--all", env=env)
+            call("--no-prompt", "deploy", "--all", env=env)
             found = {d["name"]: d for d in ask(env, "/deployments/filter", {})}
             assert set(found) == {"build", "train", "evaluate", "run"}
             assert not any(d["schedules"] for d in found.values())

@@ -85,6 +85,15 @@ def test_the_same_seed_gives_the_same_weights(name, noisy_episodes, spec):
     assert not _same(one, third)
 
 
+def test_expanding_once_or_per_minibatch_is_the_same(noisy_episodes, spec, monkeypatch):
+    """What does not fit in memory is expanded as it is drawn: the same weights, bit for bit."""
+    from policies.offline import masked_q
+
+    once = _train("cql", noisy_episodes, spec, steps=5)
+    monkeypatch.setattr(masked_q, "_EXPANDED_BYTES", 0)
+    assert _same(once, _train("cql", noisy_episodes, spec, steps=5))
+
+
 @pytest.mark.parametrize("name", AGENTS)
 def test_padded_and_infeasible_rows_do_not_enter_the_loss(name, noisy_episodes, spec):
     """Whatever stands in rows that the mask forbids, the weights are the same, bit for bit."""

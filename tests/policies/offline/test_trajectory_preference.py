@@ -13,17 +13,19 @@ from policies.networks import FILL, log_probabilities
 from policies.offline.trajectory_preference import draw_pairs, preference_loss, rank
 
 
+def _keep(decisions, keep):
+    """Only the decisions for which `keep` (D,) holds."""
+    columns = {f.name: getattr(decisions, f.name) for f in dataclasses.fields(decisions)}
+    kept = {k: v[keep] for k, v in columns.items() if isinstance(v, np.ndarray)}
+    return dataclasses.replace(decisions, **kept)
+
+
 def _with_returns(decisions, returns, windows):
     episodes = decisions.episodes.head(len(returns)).with_columns(
         pl.Series("return", returns, dtype=pl.Float64), pl.Series("window", windows)
     )
-    keep = decisions.episode < len(returns)
-    kept = {
-        f.name: getattr(decisions, f.name)[keep]
-        for f in dataclasses.fields(decisions)
-        if f.name != "episodes"
-    }
-    return dataclasses.replace(decisions, **kept, episodes=episodes)
+    kept = _keep(decisions, decisions.episode < len(returns))
+    return dataclasses.replace(kept, episodes=episodes)
 
 
 def test_outcomes_are_standardised_within_their_window(noisy_episodes, spec):
@@ -37,13 +39,7 @@ def test_outcomes_are_standardised_within_their_window(noisy_episodes, spec):
 def test_windows_that_cannot_be_compared_are_left_out(noisy_episodes, spec):
     """One episode alone, no spread, and an episode without decisions say nothing."""
     decisions = _with_returns(noisy_episodes.build(), [1, 5, 5, 1, 2, 9], [0, 1, 1, 2, 2, 2])
-    keep = decisions.episode != 5
-    kept = {
-        f.name: getattr(decisions, f.name)[keep]
-        for f in dataclasses.fields(decisions)
-        if f.name != "episodes"
-    }
-    ranking = rank(dataclasses.replace(decisions, **kept), spec, "")
+    ranking = rank(_keep(decisions, decisions.episode != 5), spec, "")
     assert ranking.episode.tolist() == [3, 4]
     np.testing.assert_allclose(ranking.z, [-1, 1])
     alone = _with_returns(noisy_episodes.build(), [1, 2], [0, 1])
