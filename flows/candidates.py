@@ -32,7 +32,9 @@ def _candidate(name: str, scenario: str, spec: Spec) -> Candidate:
         kind = "random" if behaviour.stochastic else "heuristic"
         return Candidate(behaviour, kind, behaviour.name)
     description = read_description(Path(name))
-    named = replace(behaviour, name=f"{behaviour.name}-seed{description['training']['seed']}")
+    training = description.get("training")
+    seed = training.get("seed") if isinstance(training, dict) else None
+    named = behaviour if seed is None else replace(behaviour, name=f"{behaviour.name}-seed{seed}")
     digest = description["weights"]["sha256"]
     return Candidate(named, "learned", behaviour.name, str(Path(name)), digest)
 

@@ -6,6 +6,7 @@
 130  interrupted (143 by SIGTERM); the same command goes on where it stopped
 """
 
+import errno
 import json
 import os
 import shlex
@@ -41,9 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
-        if error.filename is None:
+        if error.filename is None and error.errno not in {errno.ENOSPC, errno.EDQUOT}:
             raise
-        return _fail(2, f"{error.filename}: {error.strerror}")
+        return _fail(2, f"{error.filename or 'writing'}: {error.strerror}")
     except KeyboardInterrupt:
         return _fail(130, "interrupted; the same command goes on where it stopped")
     except Terminated:

@@ -1,5 +1,7 @@
 """The card of a dataset, its README.md, generated from the manifest and the episodes."""
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -10,12 +12,48 @@ from pipeline.storage import write_text
 
 
 def write_card(folder: Path, manifest: mf.Manifest, episodes: pl.DataFrame) -> None:
-    """Write README.md into the dataset folder."""
-    write_text(folder / mf.CARD, card(manifest, episodes))
+    """Write README.md into the dataset folder, whose parts are there already."""
+    parts = [folder / part.path for part in manifest.parts]
+    write_text(folder / mf.CARD, card(manifest, episodes, choice_counts(parts)))
 
 
-def card(manifest: mf.Manifest, episodes: pl.DataFrame) -> str:
-    """The card as Markdown."""
+def choice_counts(parts: Sequence[Path]) -> pl.DataFrame:
+    """How often each position was chosen: choice, decisions; and among how many candidates."""
+    return (
+        pl.scan_parquet(list(parts), glob=False)
+        .filter(pl.col("choice").is_not_null())
+        .select("choice", pl.col("feasible").list.sum().cast(pl.Int64).alias("feasible"))
+        .group_by("choice")
+        .agg(pl.len().alias("decisions"), pl.col("feasible").sum())
+        .sort("choice")
+        .collect(engine="streaming")
+    )
+
+
+def _coverage(counts: pl.DataFrame) -> list[str]:
+    """How choices are spread over positions; a log of one action only is called degenerate."""
+    total = int(counts["decisions"].sum())
+    share = counts["decisions"] / total
+    entropy = -float((share * share.log()).sum())
+    open_choices = float(counts["feasible"].sum()) / total
+    lines = [
+        f"Decisions had {open_choices:.1f} feasible candidates on average. The chosen position",
+        f"has an entropy of {entropy:.2f} nats: as many as {math.exp(entropy):.1f} positions",
+        f"used equally. {counts.height} positions were ever chosen; the most frequent ones:",
+        "",
+        "| position | share of decisions |",
+        "|---:|---:|",
+    ]
+    most = counts.sort("decisions", descending=True).head(8)
+    lines += [f"| {c} | {n / total:.1%} |" for c, n in most.select("choice", "decisions").rows()]
+    if counts.height == 1:
+        lines = ["**Degenerate log: one and the same position was chosen in every decision.**", ""]
+        lines += ["Nothing can be learned about the other candidates from it."]
+    return lines
+
+
+def card(manifest: mf.Manifest, episodes: pl.DataFrame, coverage: pl.DataFrame) -> str:
+    """The card as Markdown; `coverage` is what `choice_counts` gives."""
     recipe, spec, counts = manifest.recipe, manifest.spec, manifest.counts
     size = sum(p.bytes for p in manifest.parts)
     lines = [
@@ -39,6 +77,10 @@ def card(manifest: mf.Manifest, episodes: pl.DataFrame) -> str:
         "## Behaviours",
         "",
         *_behaviours(episodes, spec.outcomes[0].name),
+        "",
+        "## Action coverage",
+        "",
+        *_coverage(coverage),
         "",
         "## Columns",
         "",

@@ -177,6 +177,12 @@ def check_recorded(dataset: Dataset) -> tuple[str, str]:
     NaN. VerificationFailed where anything differs.
     """
     folder, spec = dataset.folder, dataset.spec
+    claims = {f["name"]: f["sha256"] for f in dataset.manifest.provenance["files"]}
+    try:
+        if sha256_file(folder / RECORDED) != claims.get(RECORDED):
+            raise VerificationFailed(f"{folder / RECORDED}: SHA-256 is not the manifest's")
+    except OSError as error:
+        raise VerificationFailed(f"{folder / RECORDED}: {error.strerror}") from error
     try:
         history = read_table(folder / RECORDED)
         log = to_log(history, spec, dataset.recipe.config)

@@ -13,6 +13,7 @@ from pipeline.workload import TASK_COLUMNS, Provenance, Workload
 SYNTHETIC: Final = "synthetic"
 INGESTED: Final = "workload"  # path is a folder written by `hindcast ingest`
 GENERATED: Final = "generated"  # the scenario draws every instance itself
+RECORDED: Final = "history"  # decisions recorded elsewhere: the jobs to come are not known
 
 
 def load_source(recipe: Recipe) -> Workload:
@@ -26,8 +27,8 @@ def load_source(recipe: Recipe) -> Workload:
 
         config = read_settings(SyntheticConfig, trace.settings, f"{recipe.id}: trace.settings")
         return generate(config, generator(recipe.seed, "trace"))
-    if trace.format == GENERATED:
-        return Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance(GENERATED))
+    if trace.format in {GENERATED, RECORDED}:
+        return Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance(trace.format))
     path = Path(trace.path)
     if not path.is_absolute():
         path = traces_folder() / path
@@ -38,7 +39,7 @@ def load_source(recipe: Recipe) -> Workload:
     from pipeline.traces import FORMATS
 
     if trace.format not in FORMATS:
-        known = [SYNTHETIC, INGESTED, GENERATED, *FORMATS]
+        known = [SYNTHETIC, INGESTED, GENERATED, RECORDED, *FORMATS]
         raise UnknownName(
             f"{recipe.id}: unknown trace.format {trace.format!r}; "
             f"{did_you_mean(trace.format, known)}"

@@ -1,14 +1,15 @@
 """Verification: every claim of a dataset recomputed, down to each decision in the simulator.
 
-manifest    readable, its recipe has the digest that it claims, its spec is the scenario's
-files       all there, none too many in data/, sizes and SHA-256 as claimed
-workload    its own manifest and SHA-256
-episodes    counts; every episode once, in order, in the parts that it claims
-decisions   the recorded choices are replayed: observations, masks, rewards, terms, times and
-ends must be what the simulator gives; the choice is feasible; probabilities sum
-to 1 and the propensity is the choice's, above 0
-behaviours  where their rules are given: the probabilities are the rules'
-returns     stored return == sum of rewards == the replay's; outcomes likewise
+- manifest: readable, its recipe has the digest that it claims, its spec is the scenario's;
+- files: all there, none too many in data/, sizes and SHA-256 as claimed;
+- workload: its own manifest and SHA-256;
+- episodes: counts; every episode once, in order, in the parts that it claims;
+- decisions: the recorded choices are replayed: observations, masks, rewards, terms, times and ends
+  must be what the simulator gives; the choice is feasible; probabilities sum to 1 and the
+  propensity is the choice's, above 0. What was recorded elsewhere cannot be replayed: the file it
+  came from is converted again and compared;
+- behaviours: where their rules are given, the probabilities are the rules';
+- returns: stored return == sum of rewards == the replay's; outcomes and values likewise.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,6 +26,7 @@ from pipeline.build import DATA, episodes_schema, make_instance
 from pipeline.dataset import Dataset, open_dataset
 from pipeline.environment import ObservationBuffers
 from pipeline.errors import DatasetError, InputError, VerificationFailed
+from pipeline.history_dataset import ELSEWHERE, check_recorded
 from pipeline.ingest import load_workload
 from pipeline.kernel import RUNNING, TERMINATED, TERMS, TRUNCATED
 from pipeline.parts import Block
@@ -67,7 +69,10 @@ def verify(
         raise VerificationFailed(f"{folder / mf.WORKLOAD}: is not the workload of the manifest")
     checks.append(("workload", f"{workload.tasks.height:,} tasks"))
     checks.append(_check_episodes(dataset))
-    checks += _check_decisions(dataset, workload, behaviours or {}, progress)
+    if manifest.provenance.get("recorded") == ELSEWHERE:
+        checks.append(check_recorded(dataset))
+    else:
+        checks += _check_decisions(dataset, workload, behaviours or {}, progress)
     return VerifyResult(checks)
 
 

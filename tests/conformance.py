@@ -1,10 +1,12 @@
 """What every scenario must do: one call of `check_scenario` gives a new one the whole suite."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from pipeline.build import episodes_schema
 from pipeline.environment import CompiledEnvironment, Observation
 from pipeline.errors import InfeasibleChoice
 from pipeline.kernel import FRESH
@@ -54,6 +56,7 @@ def check_spec(spec: Spec) -> None:
         assert all(f.low <= f.high for f in features)
     names = [o.name for o in spec.outcomes]
     assert len(set(names)) == len(names)
+    assert not set(names) & (set(episodes_schema(dataclasses.replace(spec, outcomes=()))))
     assert spec.outcomes[0].better in {"lower", "higher"}
     assert spec.learned_candidates
 

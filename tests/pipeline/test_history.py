@@ -27,6 +27,7 @@ from pipeline.scenarios.thermal_generate import (
     make_instance,
     settled,
 )
+from pipeline.verify import verify
 from policies.registry import heuristics
 
 SCENARIO = load_scenario("thermal")
@@ -259,10 +260,10 @@ def test_a_history_becomes_a_dataset(tmp_path):
     assert np.isfinite(decisions.candidates[:, :, learned]).all()
     assert np.isfinite(decisions.context).all()
     assert np.isnan(decisions.propensity).all()
-    assert "80 converted again" in check_recorded(dataset)[1]
+    assert "80 converted again" in dict(verify(out).checks)["decisions"]
     table = pl.read_parquet(out / RECORDED)
     table.with_columns(pl.col("STATE.DC.TOTAL_HEAT") + 1.0).write_parquet(out / RECORDED)
-    with pytest.raises(VerificationFailed, match=r"not those of recorded\.parquet"):
+    with pytest.raises(VerificationFailed, match=r"recorded\.parquet: SHA-256"):
         check_recorded(dataset)
     with pytest.raises(StorageError, match="not an empty folder"):
         ingest_history(path, out)
