@@ -204,6 +204,16 @@ def _run(parser: Parser) -> None:
     _add_direct(parser)
 
 
+def _calibrate(parser: Parser) -> None:
+    parser.add_argument("scenario", metavar="SCENARIO", help="deferrable or multicluster")
+    parser.add_argument(
+        "--episodes", type=_positive, metavar="N", help="episodes per row (default: the spec's)"
+    )
+    parser.add_argument(
+        "--seed", type=_not_negative, default=0, metavar="S", help="of all draws (default 0)"
+    )
+
+
 COMMANDS: Final[Mapping[str, Command]] = {
     "traces": Command(
         "list the known trace formats: where to get them, on which terms, how to cite them",
@@ -242,6 +252,12 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "hindcast report evaluations/demo --out report.html",
         _report,
         "The last line of the output is the path of the page.",
+    ),
+    "calibrate": Command(
+        "print a scenario's calibration table beside the paper's numbers",
+        "hindcast calibrate multicluster --episodes 50",
+        _calibrate,
+        "Where a published system's settings are not told, ours were fitted; this shows how well.",
     ),
     "run": Command(
         "do all of it: build, verify, train, evaluate, report",

@@ -42,8 +42,8 @@ def evaluate(
     recipe: str, overrides: Sequence[str], policies: Sequence[str], split: str, **_others: Any
 ) -> None:
     """Raise for a recipe that is not valid, or policies, checkpoints or a split it has not."""
-    from flows.candidates import candidates
     from pipeline.recipe import load_recipe
+    from policies.candidates import candidates
 
     loaded = load_recipe(recipe, overrides)
     loaded.windows(split)

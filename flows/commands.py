@@ -70,6 +70,8 @@ def ingest(arguments: argparse.Namespace) -> Outcome:
         path=arguments.path,
         out=arguments.out,
     )
+    if "dataset" in result:
+        return Outcome([result], [_built(result)])
     lines = [f"{result['workload']}: {result['tasks']:,} tasks"]
     lines += [f"  {name}: {count:,}" for name, count in result["counts"].items()]
     lines += [f"  left out, {name}: {count:,}" for name, count in result["left_out"].items()]
@@ -119,6 +121,24 @@ def evaluate(arguments: argparse.Namespace) -> Outcome:
         command=arguments.line,
     )
     return Outcome([result], _evaluated(result))
+
+
+def calibrate(arguments: argparse.Namespace) -> Outcome:
+    """A scenario's calibration; without Prefect, there is nothing to record."""
+    from flows import steps
+
+    rows = steps.calibrate(arguments.scenario, arguments.episodes, arguments.seed)
+    columns = list(rows[0])
+    cells = [columns, *([_cell(row[c]) for c in columns] for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
+    lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in cells]
+    return Outcome(rows, lines)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 def report(arguments: argparse.Namespace) -> Outcome:

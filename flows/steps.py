@@ -13,9 +13,20 @@ from flows.progress import progress
 
 
 def ingest(trace_format: str, path: Path, out: Path) -> dict[str, Any]:
-    """Read a raw trace and write a workload folder; counts of what came in and was left out."""
+    """Read a raw trace and write a workload, or recorded decisions and write a dataset."""
     from pipeline import ingest as ingestion
+    from pipeline.history_dataset import ingest_history
+    from pipeline.traces import FORMATS
 
+    if trace_format in FORMATS and FORMATS[trace_format].read is None:
+        dataset = ingest_history(path, out)
+        return {
+            "dataset": str(dataset.folder),
+            "episodes": dataset.episodes,
+            "decisions": dataset.decisions,
+            "bytes": dataset.bytes,
+            "digest": dataset.digest,
+        }
     with progress("ingest") as tell:
         result = ingestion.ingest(trace_format, path, out, progress=tell)
     provenance = result.workload.provenance
@@ -97,9 +108,9 @@ def evaluate(
     command: str = "",
 ) -> dict[str, Any]:
     """Score policies on a split of a recipe; by default the policies that the recipe names."""
-    from flows.candidates import candidates
     from pipeline import evaluate as evaluation
     from pipeline.recipe import load_recipe
+    from policies.candidates import candidates
 
     loaded = load_recipe(recipe, overrides)
     scored = candidates(loaded, policies or loaded.evaluate.policies)
@@ -132,3 +143,24 @@ def report(
 
     page = write_report(evaluations, out, training=training, datasets=datasets)
     return {"report": str(page)}
+
+
+def calibrate(scenario: str, episodes: int | None = None, seed: int = 0) -> list[dict[str, Any]]:
+    """The spec's calibration table of a scenario from its own simulator, beside the paper's rows.
+
+    Raises UnknownName for a scenario without one.
+    """
+    import importlib
+
+    from pipeline.calibrations import CALIBRATIONS
+    from pipeline.errors import unknown_name
+    from policies.registry import heuristics
+
+    if scenario not in CALIBRATIONS:
+        raise unknown_name("calibration", scenario, CALIBRATIONS)
+    module = importlib.import_module(CALIBRATIONS[scenario])
+    sized = {} if episodes is None else {"episodes": episodes}
+    with progress(f"calibrate {scenario}") as tell:
+        table = module.calibrate(heuristics(scenario), seed=seed, progress=tell, **sized)
+    rows: list[dict[str, Any]] = table.to_dicts()
+    return rows

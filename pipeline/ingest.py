@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from pipeline.errors import DatasetError, StorageError, unknown_name
+from pipeline.errors import DatasetError, StorageError, UnknownName, unknown_name
 from pipeline.storage import (
     make_folder,
     read_json,
@@ -74,10 +74,13 @@ def ingest(
     """
     if format_name not in FORMATS:
         raise unknown_name("trace format", format_name, FORMATS)
+    read = FORMATS[format_name].read
+    if read is None:
+        raise UnknownName(f"{format_name} holds decisions, not jobs: it makes a dataset")
     tell = progress or _silent
     _refuse_foreign(out)
     tell(0, _STEPS, f"reading {path.name} as {format_name}")
-    workload, quarantine = FORMATS[format_name].read(path)
+    workload, quarantine = read(path)
     tell(1, _STEPS, f"writing {workload.tasks.height:,} tasks")
     save_workload(workload, out, quarantine)
     tell(_STEPS, _STEPS, "done")

@@ -38,11 +38,12 @@ def load_source(recipe: Recipe) -> Workload:
         return load_workload(path)
     from pipeline.traces import FORMATS
 
-    if trace.format not in FORMATS:
-        known = [SYNTHETIC, INGESTED, GENERATED, RECORDED, *FORMATS]
+    read = FORMATS[trace.format].read if trace.format in FORMATS else None
+    if read is None:
+        known = [SYNTHETIC, INGESTED, GENERATED, *FORMATS]
         raise UnknownName(
             f"{recipe.id}: unknown trace.format {trace.format!r}; "
             f"{did_you_mean(trace.format, known)}"
         )
-    workload, _quarantined = FORMATS[trace.format].read(path)
+    workload, _quarantined = read(path)
     return workload

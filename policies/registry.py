@@ -1,19 +1,14 @@
 """Names to policies: what a recipe, a command line or a checkpoint folder means."""
 
-import dataclasses
 import importlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from pipeline.errors import DatasetError, UnknownName, did_you_mean
-from pipeline.evaluate import Candidate
 from pipeline.policy import Behaviour, Heuristic
 from pipeline.recipe import BehaviourRecipe, Recipe
 from pipeline.schema import Spec
-from pipeline.storage import read_json
-
-DESCRIPTION: Final = "checkpoint.json"
 
 # Where the rules of each scenario are; loaded when named, since that compiles.
 HEURISTICS: Final[Mapping[str, str]] = {
@@ -62,26 +57,6 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
     raise UnknownName(
         f"unknown policy {name!r} of scenario {scenario}; {did_you_mean(name, known)} "
         "(or give the folder of a checkpoint)"
-    )
-
-
-def candidate(name: str, scenario: str, spec: Spec) -> Candidate:
-    """The policy of a name or checkpoint folder, with what a report has to know of it.
-
-    A checkpoint is called by its folder's name; the agent's name without the seed is its group.
-    """
-    behaviour = resolve(name, scenario, spec)
-    if isinstance(behaviour.policy, Heuristic):
-        kind = "random" if name.startswith("random") else "heuristic"
-        return Candidate(behaviour, kind, behaviour.name)
-    folder = Path(name)
-    description = read_json(folder / DESCRIPTION)
-    return Candidate(
-        dataclasses.replace(behaviour, name=folder.resolve().name),
-        "learned",
-        group=str(description["agent"]),
-        checkpoint=folder.name,
-        digest=str(description["weights"]["sha256"]),
     )
 
 

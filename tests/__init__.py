@@ -1,0 +1,1 @@
+"""Tests mirror the packages; `conformance` is what every scenario must pass."""

@@ -15,10 +15,10 @@ so a window moves back when something is placed on it, and moves one row forward
     none            the window that ends in the row that came into sight, or none
 """
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from pipeline.kernel import (
     ELAPSED,
@@ -33,6 +33,7 @@ from pipeline.kernel import (
     TERMS,
     TIME,
     TRUNCATED,
+    compiled,
 )
 
 # The header of ints; 0 is FRESH.
@@ -88,7 +89,6 @@ CAPACITY: Final = 9  # slots of the resources that are asked for at all
 GRID: Final = 10
 COLUMNS: Final = 3  # of the grid: free cpu, free memory, jobs
 
-_COMPILE: Final[dict[str, Any]] = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 # Unsigned indices: numba then leaves out the test for a negative index.
 _U: Final = np.uint64
@@ -97,7 +97,7 @@ _COLUMNS: Final = np.uint64(COLUMNS)
 _ONE: Final = np.uint64(1)
 
 
-@njit(types.int64(INTS, FLOATS, types.int64, types.int64), **_COMPILE)
+@compiled(types.int64(INTS, FLOATS, types.int64, types.int64))
 def earliest(ints, floats, job, first):  # type: ignore[no-untyped-def]
     """The first offset from `first` on at which the job fits for its whole length, or -1."""
     at = _U(job)
@@ -118,7 +118,7 @@ def earliest(ints, floats, job, first):  # type: ignore[no-untyped-def]
     return -1
 
 
-@njit(types.void(INTS, FLOATS, types.int64, types.int64), **_COMPILE)
+@compiled(types.void(INTS, FLOATS, types.int64, types.int64))
 def _show(ints, floats, slot, job):  # type: ignore[no-untyped-def]
     """Put a job, or none (-1), into a slot of the queue."""
     ints[_U(ints[JOB_AT] + slot)] = job
@@ -128,7 +128,7 @@ def _show(ints, floats, slot, job):  # type: ignore[no-untyped-def]
     ints[_U(ints[OFFSET_AT] + slot)] = offset
 
 
-@njit(types.void(INTS, FLOATS), **_COMPILE)
+@compiled(types.void(INTS, FLOATS))
 def arrive(ints, floats):  # type: ignore[no-untyped-def]
     """Let in the jobs of this time step: lowest empty slot, else backlog, else dropped."""
     now = ints[NOW]
@@ -152,7 +152,7 @@ def arrive(ints, floats):  # type: ignore[no-untyped-def]
         floats[OPEN_RATE] += floats[ints[INVERSE_AT] + job]
 
 
-@njit(types.void(INTS, FLOATS, types.int64), **_COMPILE)
+@compiled(types.void(INTS, FLOATS, types.int64))
 def _place(ints, floats, chosen):  # type: ignore[no-untyped-def]
     """Reserve the earliest window of the job in a slot and refill the slot from the backlog."""
     job = ints[_U(ints[JOB_AT] + chosen)]
@@ -186,7 +186,7 @@ def _place(ints, floats, chosen):  # type: ignore[no-untyped-def]
     _show(ints, floats, chosen, refill)
 
 
-@njit(types.void(INTS, FLOATS), **_COMPILE)
+@compiled(types.void(INTS, FLOATS))
 def _shift(ints, floats):  # type: ignore[no-untyped-def]
     """Let the first row of the grid pass and bring the earliest windows up to date."""
     last = _GRID + _COLUMNS * _U(ints[HORIZON] - 1)
@@ -209,7 +209,7 @@ def _shift(ints, floats):  # type: ignore[no-untyped-def]
                 ints[at] = earliest(ints, floats, job, new)
 
 
-@njit(types.void(INTS, FLOATS), **_COMPILE)
+@compiled(types.void(INTS, FLOATS))
 def _leave(ints, floats):  # type: ignore[no-untyped-def]
     """Finished jobs leave. In compat the entry after each removal is passed over."""
     now = ints[NOW]
@@ -228,13 +228,13 @@ def _leave(ints, floats):  # type: ignore[no-untyped-def]
     ints[IN_MACHINE] = kept
 
 
-@njit(types.int64(INTS), **_COMPILE)
+@compiled(types.int64(INTS))
 def in_system(ints):  # type: ignore[no-untyped-def]
     """Jobs in machine, queue and backlog."""
     return ints[IN_MACHINE] + ints[VISIBLE] + ints[WAITING]
 
 
-@njit(types.int64(INTS, FLOATS, FLOATS), **_COMPILE)
+@compiled(types.int64(INTS, FLOATS, FLOATS))
 def _move_on(ints, floats, booked):  # type: ignore[no-untyped-def]
     """One time step; books it and gives the status."""
     used = (2.0 * ints[SLOTS] - floats[GRID] - floats[GRID + 1]) / floats[CAPACITY]
@@ -262,7 +262,7 @@ def _move_on(ints, floats, booked):  # type: ignore[no-untyped-def]
     return TRUNCATED if ints[NOW] >= ints[MAX_STEPS] else RUNNING
 
 
-@njit(STEP, **_COMPILE)
+@compiled(STEP)
 def step(ints, floats, choice, booked):  # type: ignore[no-untyped-def]
     """Place the job in slot `choice`, or move on (the last row): one time step passes."""
     queue = ints[QUEUE]
@@ -282,7 +282,7 @@ def step(ints, floats, choice, booked):  # type: ignore[no-untyped-def]
     return status
 
 
-@njit(OUTCOME, **_COMPILE)
+@compiled(OUTCOME)
 def outcome(ints, floats, outcomes):  # type: ignore[no-untyped-def]
     """Fill the outcomes in the order of the spec; unfinished jobs count until now."""
     now = ints[NOW]

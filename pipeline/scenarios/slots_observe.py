@@ -6,12 +6,12 @@ time step moves the machine up by one row. A new image is drawn from the running
 order.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
-from pipeline.kernel import FLOATS, FRESH, IMAGE, INTS, OBSERVE, ROWS
+from pipeline.kernel import FLOATS, FRESH, IMAGE, INTS, OBSERVE, ROWS, compiled
 from pipeline.scenarios.slots_kernel import (
     BACKLOG,
     CHANGES,
@@ -54,25 +54,24 @@ FULL: Final = 255  # a cell of a waiting job
 GAP_LIMIT: Final = 10  # time steps since the last arrival at which the time column is full
 _TINTS: Final = 40  # grey levels of running jobs: 255, 250, ... 60
 
-_COMPILE: Final[dict[str, Any]] = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 _U: Final = np.uint64
 _GRID: Final = np.uint64(GRID)
 
 
-@njit(types.int64(INTS), **_COMPILE)
+@compiled(types.int64(INTS))
 def backlog_columns(ints):  # type: ignore[no-untyped-def]
     """Columns of the image that the backlog takes."""
     return -(-ints[BACKLOG] // ints[HORIZON])
 
 
-@njit(types.int64(INTS), **_COMPILE)
+@compiled(types.int64(INTS))
 def _width(ints):  # type: ignore[no-untyped-def]
     """Columns of the image."""
     return 2 * ints[SLOTS] * (1 + ints[QUEUE]) + backlog_columns(ints) + 1
 
 
-@njit(types.void(INTS, IMAGE, types.int64, types.int64, types.int64), **_COMPILE)
+@compiled(types.void(INTS, IMAGE, types.int64, types.int64, types.int64))
 def _draw_waiting(ints, image, slot, job, value):  # type: ignore[no-untyped-def]
     """Fill the cells of a job in its slot: its length down, its demands across."""
     width = _width(ints)
@@ -89,7 +88,7 @@ def _draw_waiting(ints, image, slot, job, value):  # type: ignore[no-untyped-def
         left += slots * (1 + ints[QUEUE])
 
 
-@njit(types.void(INTS, FLOATS, IMAGE, types.int64, types.boolean), **_COMPILE)
+@compiled(types.void(INTS, FLOATS, IMAGE, types.int64, types.boolean))
 def _draw_running(ints, floats, image, job, newest):  # type: ignore[no-untyped-def]
     """Draw what is left of a job's window into the machine.
 
@@ -118,7 +117,7 @@ def _draw_running(ints, floats, image, job, newest):  # type: ignore[no-untyped-
         left += ints[SLOTS] * (1 + ints[QUEUE])
 
 
-@njit(types.void(INTS, FLOATS, IMAGE), **_COMPILE)
+@compiled(types.void(INTS, FLOATS, IMAGE))
 def _shift_running(ints, floats, image):  # type: ignore[no-untyped-def]
     """Move the machine up by one row; beyond the cells in use before and after all is empty."""
     width = _width(ints)
@@ -138,7 +137,7 @@ def _shift_running(ints, floats, image):  # type: ignore[no-untyped-def]
         left += slots * (1 + ints[QUEUE])
 
 
-@njit(types.void(INTS, IMAGE), **_COMPILE)
+@compiled(types.void(INTS, IMAGE))
 def _draw_margin(ints, image):  # type: ignore[no-untyped-def]
     """Bring the backlog (row by row) and the time column up to date."""
     width = _width(ints)
@@ -156,7 +155,7 @@ def _draw_margin(ints, image):  # type: ignore[no-untyped-def]
         ints[SHOWN_GAP] = gap
 
 
-@njit(types.void(INTS, FLOATS, IMAGE, types.boolean), **_COMPILE)
+@compiled(types.void(INTS, FLOATS, IMAGE, types.boolean))
 def _draw(ints, floats, image, fresh):  # type: ignore[no-untyped-def]
     """Bring the image up to date, or draw it anew."""
     if not fresh:
@@ -179,7 +178,7 @@ def _draw(ints, floats, image, fresh):  # type: ignore[no-untyped-def]
     _draw_margin(ints, image)
 
 
-@njit(types.void(INTS, FLOATS, ROWS, types.int64), **_COMPILE)
+@compiled(types.void(INTS, FLOATS, ROWS, types.int64))
 def _write_job(ints, context, candidates, slot):  # type: ignore[no-untyped-def]
     """Write what does not change while a job, or none, is in a slot."""
     job = ints[_U(ints[JOB_AT] + slot)]
@@ -204,7 +203,7 @@ def _write_job(ints, context, candidates, slot):  # type: ignore[no-untyped-def]
     ints[_U(ints[SHOWN_AT] + slot)] = job
 
 
-@njit(OBSERVE, **_COMPILE)
+@compiled(OBSERVE)
 def observe(ints, floats, context, image, candidates, feasible):  # type: ignore[no-untyped-def]
     """The slots of the queue in order, then the row that moves on."""
     fresh = ints[FRESH] == 1 and ints[CHANGES] <= 1

@@ -17,6 +17,7 @@ class TraceFormat:
 
     `path` says what the reader's PATH is. `read` gives the workload and the bad rows
     (columns file, line, reason, text), and raises TraceError where PATH is not of this format.
+    It is None where the format holds decisions, which make a dataset instead of a workload.
     """
 
     name: str
@@ -25,7 +26,7 @@ class TraceFormat:
     source: str
     terms: str
     citation: str
-    read: Callable[[Path], tuple[Workload, pl.DataFrame]]
+    read: Callable[[Path], tuple[Workload, pl.DataFrame]] | None
 
 
 FORMATS: Final[dict[str, TraceFormat]] = {
@@ -75,5 +76,14 @@ FORMATS: Final[dict[str, TraceFormat]] = {
             "JPDC 2014"
         ),
         read=swf.read,
+    ),
+    "history": TraceFormat(
+        name="history",
+        description="decisions of a data centre recorded elsewhere; ingesting makes a dataset",
+        path="a JSON list of {TIME, STATE, ACTION, REWARD, NEXT_STATE}, as `thermal` exports it",
+        source="your own records in the layout of the 2018 data-centre DQN report",
+        terms="yours",
+        citation="L. Dong, Solution on Data Center Job Scheduling Problem, 2018",
+        read=None,
     ),
 }

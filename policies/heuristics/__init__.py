@@ -1,0 +1,1 @@
+"""Compiled rules, one module per scenario."""

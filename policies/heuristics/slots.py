@@ -22,12 +22,12 @@ above; no rule sees the rate. Sources: Mao et al., HotNets 2016; packer is Grand
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
-from pipeline.kernel import FLOATS, MASK, ROWS, SCORE
+from pipeline.kernel import FLOATS, MASK, ROWS, SCORE, compiled
 from pipeline.policy import Heuristic
 from pipeline.scenarios.slots_observe import CPU, FITS_NOW, LENGTH, MEMORY, MOVE_ON, TIE, WAITED
 
@@ -36,20 +36,18 @@ _NEVER: Final = -np.inf
 _LAST: Final = -1e300  # moving on: better than what a rule never takes, worse than all it takes
 _TIE: Final = 1e-6  # lengths, areas and dot products are whole numbers
 
-_COMPILE: Final[dict[str, Any]] = {"cache": True, "nogil": True, "error_model": "numpy"}
 
-
-@njit(types.float64(ROWS, types.int64), **_COMPILE)
+@compiled(types.float64(ROWS, types.int64))
 def _tie(candidates, i):  # type: ignore[no-untyped-def]
     return _TIE * candidates[i, TIE]
 
 
-@njit(types.float64(FLOATS, ROWS, types.int64), **_COMPILE)
+@compiled(types.float64(FLOATS, ROWS, types.int64))
 def _alignment(context, candidates, i):  # type: ignore[no-untyped-def]
     return context[0] * candidates[i, CPU] + context[1] * candidates[i, MEMORY]
 
 
-@njit(types.void(ROWS, FLOATS), **_COMPILE)
+@compiled(types.void(ROWS, FLOATS))
 def _only_now(candidates, scores):  # type: ignore[no-untyped-def]
     """Take back what does not start at once."""
     for i in range(len(scores) - 1):
@@ -57,33 +55,33 @@ def _only_now(candidates, scores):  # type: ignore[no-untyped-def]
             scores[i] = _NEVER
 
 
-@njit(SCORE, **_COMPILE)
+@compiled(SCORE)
 def _sjf_reserve(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     for i in range(len(scores)):
         scores[i] = _tie(candidates, i) - candidates[i, LENGTH]
     scores[-1] = _LAST
 
 
-@njit(SCORE, **_COMPILE)
+@compiled(SCORE)
 def _sjf_now(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     _sjf_reserve(context, candidates, feasible, parameters, scores)
     _only_now(candidates, scores)
 
 
-@njit(SCORE, **_COMPILE)
+@compiled(SCORE)
 def _packer_reserve(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     for i in range(len(scores)):
         scores[i] = _tie(candidates, i) + _alignment(context, candidates, i)
     scores[-1] = _LAST
 
 
-@njit(SCORE, **_COMPILE)
+@compiled(SCORE)
 def _packer_now(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     _packer_reserve(context, candidates, feasible, parameters, scores)
     _only_now(candidates, scores)
 
 
-@njit(types.void(FLOATS, ROWS, MASK, FLOATS, types.boolean), **_COMPILE)
+@compiled(types.void(FLOATS, ROWS, MASK, FLOATS, types.boolean))
 def _mix(context, candidates, feasible, scores, now):  # type: ignore[no-untyped-def]
     shortest, aligned = np.inf, 0.0
     for i in range(len(scores) - 1):
@@ -99,31 +97,31 @@ def _mix(context, candidates, feasible, scores, now):  # type: ignore[no-untyped
     scores[-1] = _LAST
 
 
-@njit(SCORE, **_COMPILE)
+@compiled(SCORE)
 def _sjf_packer_reserve(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     _mix(context, candidates, feasible, scores, False)  # noqa: FBT003
 
 
-@njit(SCORE, **_COMPILE)
+@compiled(SCORE)
 def _sjf_packer_now(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     _mix(context, candidates, feasible, scores, True)  # noqa: FBT003
     _only_now(candidates, scores)
 
 
-@njit(SCORE, **_COMPILE)
+@compiled(SCORE)
 def _fcfs_reserve(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     for i in range(len(scores)):
         scores[i] = _tie(candidates, i) + candidates[i, WAITED]
     scores[-1] = _LAST
 
 
-@njit(SCORE, **_COMPILE)
+@compiled(SCORE)
 def _fcfs_now(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     _fcfs_reserve(context, candidates, feasible, parameters, scores)
     _only_now(candidates, scores)
 
 
-@njit(SCORE, **_COMPILE)
+@compiled(SCORE)
 def _area_first_reserve(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     for i in range(len(scores)):
         area = candidates[i, LENGTH] * max(candidates[i, CPU], candidates[i, MEMORY])
@@ -131,7 +129,7 @@ def _area_first_reserve(context, candidates, feasible, parameters, scores):  # t
     scores[-1] = _LAST
 
 
-@njit(types.void(FLOATS, ROWS, MASK, FLOATS, types.float64), **_COMPILE)
+@compiled(types.void(FLOATS, ROWS, MASK, FLOATS, types.float64))
 def _hold_back(context, candidates, feasible, scores, quiet):  # type: ignore[no-untyped-def]
     """sjf_now, but a long job waits for the short ones, and for `quiet` time steps or a full queue.
 
@@ -150,22 +148,22 @@ def _hold_back(context, candidates, feasible, scores, quiet):  # type: ignore[no
                 scores[i] = _NEVER
 
 
-@njit(SCORE, **_COMPILE)
+@compiled(SCORE)
 def _no_short_visible(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     _hold_back(context, candidates, feasible, scores, 0.0)
 
 
-@njit(SCORE, **_COMPILE)
+@compiled(SCORE)
 def _hold_5(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     _hold_back(context, candidates, feasible, scores, 5.0)
 
 
-@njit(SCORE, **_COMPILE)
+@compiled(SCORE)
 def _hold_8(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     _hold_back(context, candidates, feasible, scores, 8.0)
 
 
-@njit(SCORE, **_COMPILE)
+@compiled(SCORE)
 def _random_reference(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """Log-probabilities up to a constant (to be used with temperature 1)."""
     moving_on = 0

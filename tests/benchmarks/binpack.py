@@ -95,9 +95,9 @@ def _commands() -> list[Row]:
     )
     return [
         ("hindcast --help", _process("from flows.cli import main; main(['--help'])"), "s", "warm"),
-        ("evaluate one rule on one chunk, --direct", _process(evaluate), "s", "warm, whole process"),
+        ("evaluate one rule on one chunk, --direct", _process(evaluate), "s", "warm, in all"),
         ("the same through an embedded Prefect server",
-         _process(evaluate.replace(", '--direct'", "")), "s", "warm, whole process"),
+         _process(evaluate.replace(", '--direct'", "")), "s", "warm, in all"),
     ]  # fmt: skip
 
 

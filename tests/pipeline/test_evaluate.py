@@ -10,8 +10,7 @@ import pytest
 from pipeline.errors import DatasetError, RecipeError, StorageError, UnknownName
 from pipeline.evaluate import Candidate, evaluate
 from pipeline.policy import Behaviour
-from pipeline.scenario import load_scenario
-from policies.registry import candidate
+from policies.candidates import candidates
 
 
 class LongestFirst:
@@ -27,15 +26,9 @@ class LongestFirst:
         return candidates[:, 4].copy()
 
 
-@pytest.fixture
-def spec(tiny_recipe):
-    scenario = load_scenario(tiny_recipe.scenario)
-    return scenario.spec(tiny_recipe.config, tiny_recipe.objective)
-
-
-def test_all_policies_meet_the_same_windows(tiny_recipe, spec, tmp_path):
+def test_all_policies_meet_the_same_windows(tiny_recipe, tmp_path):
     names = ["random", "first_fit", "longest_first", "longest_spread"]
-    policies = [candidate(n, "binpack", spec) for n in names]
+    policies = candidates(tiny_recipe, names)
     policies.append(Candidate(Behaviour("python", LongestFirst()), "learned", "python"))
     result = evaluate(tiny_recipe, policies, split="test", out=tmp_path / "e", workers=2)
     scores = pl.read_parquet(tmp_path / "e" / "scores.parquet")
@@ -58,9 +51,9 @@ def test_all_policies_meet_the_same_windows(tiny_recipe, spec, tmp_path):
     assert not (tmp_path / "e" / ".evaluating").exists()
 
 
-def test_workers_and_order_do_not_change_scores(tiny_recipe, spec, tmp_path):
+def test_workers_and_order_do_not_change_scores(tiny_recipe, tmp_path):
     names = ["random", "tetris", "random_reference"]
-    one = [candidate(n, "binpack", spec) for n in names]
+    one = candidates(tiny_recipe, names)
     evaluate(tiny_recipe, one, split="test", out=tmp_path / "a")
     evaluate(tiny_recipe, one[::-1], split="test", out=tmp_path / "b", workers=2)
     key = ["policy", "window", "seed", "metric"]
@@ -68,12 +61,12 @@ def test_workers_and_order_do_not_change_scores(tiny_recipe, spec, tmp_path):
     assert a.equals(b)
 
 
-def test_an_interrupted_evaluation_keeps_what_was_finished(tiny_recipe, spec, tmp_path):
+def test_an_interrupted_evaluation_keeps_what_was_finished(tiny_recipe, tmp_path):
     class Broken(LongestFirst):
         def batch_scores(self, context, candidates, offsets):
             raise KeyboardInterrupt
 
-    first = candidate("tetris", "binpack", spec)
+    [first] = candidates(tiny_recipe, ["tetris"])
     broken = Candidate(Behaviour("broken", Broken()), "learned", "broken")
     with pytest.raises(KeyboardInterrupt):
         evaluate(tiny_recipe, [first, broken], split="test", out=tmp_path / "e")
@@ -88,16 +81,16 @@ def test_an_interrupted_evaluation_keeps_what_was_finished(tiny_recipe, spec, tm
         evaluate(tiny_recipe, [first], split="train", out=tmp_path / "e")
 
 
-def test_bad_requests_are_named(tiny_recipe, spec, tmp_path):
-    tetris = candidate("tetris", "binpack", spec)
+def test_bad_requests_are_named(tiny_recipe, tmp_path):
+    [tetris] = candidates(tiny_recipe, ["tetris"])
     with pytest.raises(RecipeError, match="did you mean 'test'"):
         evaluate(tiny_recipe, [tetris], split="tset", out=tmp_path / "e")
     with pytest.raises(RecipeError, match="no policies"):
         evaluate(tiny_recipe, [], split="test", out=tmp_path / "e")
     with pytest.raises(UnknownName, match="did you mean 'tetris'"):
-        candidate("tetriss", "binpack", spec)
+        candidates(tiny_recipe, ["tetriss"])
     with pytest.raises(DatasetError, match="no such checkpoint folder"):
-        candidate("agents/nowhere", "binpack", spec)
+        candidates(tiny_recipe, ["agents/nowhere"])
     (tmp_path / "f").mkdir()
     (tmp_path / "f" / "notes.txt").write_text("mine")
     with pytest.raises(StorageError, match=r"notes\.txt"):

@@ -12,9 +12,7 @@ from pipeline.policy import choose, choose_with, fill_probabilities
 def probabilities(scores, feasible, temperature, epsilon):
     """The probability of every candidate."""
     out = np.empty(len(scores))
-    fill_probabilities(
-        np.array(scores, float), np.array(feasible, bool), temperature, epsilon, out
-    )
+    fill_probabilities(np.array(scores, float), np.array(feasible, bool), temperature, epsilon, out)
     return out
 
 

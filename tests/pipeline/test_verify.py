@@ -67,13 +67,13 @@ def test_a_flipped_byte_is_found(copy, name, where):
 
 def test_a_missing_part_is_found(copy):
     (copy / "data" / "part-00001.parquet").unlink()
-    with pytest.raises(VerificationFailed, match="part-00001.parquet: is missing"):
+    with pytest.raises(VerificationFailed, match=r"part-00001\.parquet: is missing"):
         verify(copy)
 
 
 def test_a_part_too_many_is_found(copy):
     shutil.copy(copy / "data" / "part-00000.parquet", copy / "data" / "part-00099.parquet")
-    with pytest.raises(VerificationFailed, match="part-00099.parquet: is not in the manifest"):
+    with pytest.raises(VerificationFailed, match=r"part-00099\.parquet: is not in the manifest"):
         verify(copy)
 
 
@@ -165,9 +165,7 @@ def test_probabilities_of_another_policy_are_found(copy, tiny_recipe):
     )
     propensity[row] = pc.cast(pa.scalar(0.7), pa.float32()).as_py()
     index = table.schema.get_field_index("propensity")
-    table = table.set_column(
-        index, table.schema.field(index), pa.array(propensity, pa.float32())
-    )
+    table = table.set_column(index, table.schema.field(index), pa.array(propensity, pa.float32()))
     pq.write_table(table, path)
     mend(copy)
     with pytest.raises(VerificationFailed, match="not those of the behaviour policy"):
@@ -200,7 +198,7 @@ def test_a_changed_workload_is_found(copy):
     path = copy / "workload" / "tasks.parquet"
     frame = pl.read_parquet(path)
     frame.with_columns(pl.col("cores") * 2).write_parquet(path)
-    with pytest.raises(VerificationFailed, match="tasks.parquet: was changed"):
+    with pytest.raises(VerificationFailed, match=r"tasks\.parquet: was changed"):
         verify(copy)
 
 
