@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from pipeline.calibrations.table import COLUMNS, Row
 from pipeline.errors import InputError
 from pipeline.policy import Behaviour, Heuristic
 from pipeline.rollout import run_episode
@@ -79,18 +80,6 @@ _OWN_BASE: Final[Mapping[str, str]] = {
     "duration case 1": "duration case 3",
     "duration case 2": "duration case 3",
 }
-_COLUMNS: Final = {
-    "setting": pl.String,
-    "policy": pl.String,
-    "metric": pl.String,
-    "ours": pl.Float64,
-    "standard_error": pl.Float64,
-    "spec": pl.Float64,
-    "difference_percent": pl.Float64,
-    "paper": pl.Float64,
-}
-
-_Row = tuple[str, str, str, float | None, float | None, float | None, float | None, float | None]
 
 
 def _paper() -> dict[tuple[str, str, str], float]:
@@ -135,7 +124,7 @@ def calibrate(
     if episodes < 2:
         raise InputError(f"episodes is {episodes}, expected at least 2: one has no standard error")
     total = len(SETTINGS) * episodes
-    rows: list[_Row] = []
+    rows: list[Row] = []
     base = np.empty(0)
     for i, (setting, config) in enumerate(SETTINGS.items()):
 
@@ -156,7 +145,7 @@ def calibrate(
             for where, policy, metric in PAPER
             if (where, policy) == (setting, "osdec")
         ]
-    return pl.DataFrame(rows, schema=_COLUMNS, orient="row")
+    return pl.DataFrame(rows, schema=dict(COLUMNS), orient="row")
 
 
 def _run(
@@ -198,7 +187,7 @@ def _solved(instance: Instance) -> tuple[float, float]:
     return optimum(instance, relaxed=True).value, optimum(instance).value
 
 
-def _row(setting: str, policy: str, metric: str, values: NDArray[np.float64] | None) -> _Row:
+def _row(setting: str, policy: str, metric: str, values: NDArray[np.float64] | None) -> Row:
     ours = error = difference = None
     expected = SPEC.get((setting, policy, metric))
     if values is not None:

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from pipeline.calibrations.table import COLUMNS, Row
 from pipeline.errors import InputError
 from pipeline.policy import Behaviour, Heuristic
 from pipeline.rollout import run_episode
@@ -66,18 +67,6 @@ PAPER_AGENT: Final[Mapping[str, tuple[float, float, float]]] = {  # and its Scor
     "uniform eased": (16.36, 3.12, 96.0),
     "uniform stressed": (350.44, 13.76, 92.0),
 }
-_COLUMNS: Final = {
-    "setting": pl.String,
-    "policy": pl.String,
-    "metric": pl.String,
-    "ours": pl.Float64,
-    "standard_error": pl.Float64,
-    "spec": pl.Float64,
-    "difference_percent": pl.Float64,
-    "paper": pl.Float64,
-}
-
-_Row = tuple[str, str, str, float | None, float | None, float | None, float | None, float | None]
 
 
 def calibrate(
@@ -95,7 +84,7 @@ def calibrate(
     """
     if episodes < 2:
         raise InputError(f"episodes is {episodes}, expected at least 2: one has no standard error")
-    rows: list[_Row] = []
+    rows: list[Row] = []
     for i, (setting, config) in enumerate(SETTINGS.items()):
 
         def tell(done: int, before: int = i) -> None:
@@ -114,7 +103,7 @@ def calibrate(
                 rows.append(_row(setting, policy, WINS, np.array([won, won]), wins, None))
         for metric, number in zip((*METRICS, WINS), PAPER_AGENT.get(setting, ()), strict=False):
             rows.append((setting, "paper_agent", metric, None, None, None, None, number))
-    return pl.DataFrame(rows, schema=_COLUMNS, orient="row")
+    return pl.DataFrame(rows, schema=dict(COLUMNS), orient="row")
 
 
 def _run(
@@ -148,7 +137,7 @@ def _row(
     values: NDArray[np.float64],
     expected: float | None,
     published: float | None,
-) -> _Row:
+) -> Row:
     ours = float(values.mean())
     error = float(values.std(ddof=1) / np.sqrt(len(values))) if metric != WINS else None
     difference = None if expected is None else 100.0 * (ours / expected - 1.0)

@@ -21,10 +21,12 @@ from policies.offline import double_dqn
 class Config(double_dqn.Config):
     """Settings of CQL: those of double DQN and one more.
 
-    alpha   weight of the conservative term
+    alpha   weight of the conservative term. Rewards are scaled so that values are of order one, and
+            candidates of one decision then differ by about one over the length of an episode; a
+            weight that is not of that order turns CQL into cloning
     """
 
-    alpha: float = 1.0
+    alpha: float = 1e-3
 
 
 def train(
