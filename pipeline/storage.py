@@ -104,7 +104,7 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise DatasetError(f"{path}: no such file") from error
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, absurd numbers or depth
         raise DatasetError(f"{path}: not valid JSON ({error})") from error
     except OSError as error:
         raise DatasetError(f"{path}: cannot be read ({error.strerror})") from error

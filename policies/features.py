@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numpy.typing import NDArray
 
+from pipeline.kernel import compiled
 from pipeline.schema import Feature
 
 _FITTED_ROWS: Final = 1 << 18  # enough for two digits more than training can notice
 _CONSTANT: Final = 1e-6  # deviation over size below which a column counts as constant
-_COMPILE: Final[dict[str, Any]] = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 COLUMNS = types.Array(types.int64, 1, "C", readonly=True)
 FLAGS = types.Array(types.boolean, 1, "C", readonly=True)
@@ -42,7 +42,7 @@ _SIGNATURES: Final = [
 ]
 
 
-@njit(_ROW_SIGNATURES, **_COMPILE)
+@compiled(_ROW_SIGNATURES)
 def expand_row(
     row: Any, columns: Any, heavy: Any, quadratic: Any, mean: Any, inverse: Any, base: Any, out: Any
 ) -> None:
@@ -64,7 +64,7 @@ def expand_row(
                 at += 1
 
 
-@njit(_SIGNATURES, **_COMPILE)
+@compiled(_SIGNATURES)
 def _expand(
     rows: Any, columns: Any, heavy: Any, quadratic: Any, mean: Any, inverse: Any, out: Any
 ) -> None:
@@ -105,7 +105,7 @@ class FeatureMap:
         """Network inputs (M, E) of raw rows (M, F), float32 or float64."""
         kind = np.float32 if rows.dtype == np.float32 else np.float64
         out = np.empty((len(rows), self.size), np.float32)
-        _expand(np.ascontiguousarray(rows, kind), *self.arrays, out)  # type: ignore[call-arg]
+        _expand(np.ascontiguousarray(rows, kind), *self.arrays, out)
         return out
 
 

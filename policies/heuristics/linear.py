@@ -13,19 +13,16 @@ scales come from the spec alone, identifiers are left out.
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from pipeline.kernel import SCORE
+from pipeline.kernel import SCORE, compiled
 from pipeline.policy import Heuristic
 from pipeline.schema import Spec
-
-_COMPILE: Final[dict[str, Any]] = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 _TERM: Final = 3  # numbers per term: column, 1 where its log is taken, weight
 
 
-@njit(SCORE, **_COMPILE)
+@compiled(SCORE)
 def _linear(
     context: Any,
     candidates: Any,

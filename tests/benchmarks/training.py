@@ -1,6 +1,6 @@
 """Gradient steps per second: index gathering + update, against d3rlpy's own `fit`.
 
-    python -m tests.benchmarks.training
+    python -m tests.benchmarks training
 
 Same made-up transitions, same network, same update; what differs is where a minibatch comes from.
 `fit` gets features that were expanded beforehand, ours expands every minibatch. The two take turns;
@@ -72,7 +72,7 @@ def made_up(rng: np.random.Generator) -> Decisions:
     )
 
 
-def measure(rounds: int = 15, steps: int = 30) -> Measured:
+def compare(rounds: int = 15, steps: int = 30) -> Measured:
     """Run both in turns, `rounds` times `steps` gradient steps each."""
     from policies.networks import fit_network
     from policies.offline.double_dqn import Config
@@ -144,15 +144,11 @@ def _quiet_fit(algorithm: Any, buffer: Any, steps: int) -> None:
         )
 
 
-def main() -> None:
-    """Print both rates and their ratio."""
-    measured = measure()
-    print(
-        f"double DQN, minibatch {MINIBATCH}, {CANDIDATES} candidates: "
-        f"own sampler {measured.own:.0f} steps/s, d3rlpy fit {measured.d3rlpy_fit:.0f} steps/s, "
-        f"ratio {measured.ratio:.2f}"
-    )
-
-
-if __name__ == "__main__":
-    main()
+def measure() -> list[tuple[str, float, str, str]]:
+    """(what, value, unit, beside)."""
+    rates = compare()
+    return [
+        ("training, own sampler + update", rates.own, "steps/s", "double DQN, 256 x 32"),
+        ("training, d3rlpy's own fit", rates.d3rlpy_fit, "steps/s", "same data and network"),
+        ("training, ratio", rates.ratio, "x", ""),
+    ]
