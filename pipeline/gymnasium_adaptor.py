@@ -10,7 +10,7 @@ after which the episode is truncated. With `strict` it raises InfeasibleChoice.
 """
 
 from collections.abc import Sequence
-from typing import Any, SupportsFloat
+from typing import Any, Final, SupportsFloat
 
 import gymnasium
 import numpy as np
@@ -21,10 +21,12 @@ from pipeline.build import make_instance
 from pipeline.environment import CompiledEnvironment, Observation
 from pipeline.errors import InfeasibleChoice
 from pipeline.recipe import Recipe
-from pipeline.scenario import load_scenario
+from pipeline.scenario import Instance, load_scenario
 from pipeline.source import load_source
 
-INVALID_LIMIT = 1000  # consecutive infeasible actions
+INVALID_LIMIT: Final = 1000  # consecutive infeasible actions
+_MOST: Final = 128  # candidates by default
+_LOOKED_AT: Final = 16  # windows
 
 
 class SchedulingEnv(gymnasium.Env[dict[str, NDArray[Any]], int]):
@@ -33,7 +35,8 @@ class SchedulingEnv(gymnasium.Env[dict[str, NDArray[Any]], int]):
     recipe        what is simulated
     windows       which windows; all of the recipe's train split by default
     candidates    K; of an observation with more, the first K feasible ones are shown, and
-                  info["cut_candidates"] says how many were left out
+                  info["cut_candidates"] says how many were left out. By default as many as the
+                  first windows can have, at most 128
     strict        whether infeasible actions raise
     """
 
@@ -44,15 +47,18 @@ class SchedulingEnv(gymnasium.Env[dict[str, NDArray[Any]], int]):
         recipe: Recipe,
         *,
         windows: Sequence[int] | None = None,
-        candidates: int = 128,
+        candidates: int | None = None,
         strict: bool = False,
     ) -> None:
         self._recipe = recipe
         self._windows = list(windows) if windows is not None else recipe.windows("train")
-        self._k = candidates
         self._strict = strict
         self._scenario = load_scenario(recipe.scenario)
         self._workload = load_source(recipe)
+        if candidates is None:
+            first = (self._instance(w).capacity for w in self._windows[:_LOOKED_AT])
+            candidates = min(_MOST, max(first))
+        self._k = candidates
         spec = self._scenario.spec(recipe.config, recipe.objective)
         self._environment = CompiledEnvironment(
             self._scenario, recipe.config, recipe.objective, self._workload, self._windows[0]
@@ -77,9 +83,8 @@ class SchedulingEnv(gymnasium.Env[dict[str, NDArray[Any]], int]):
         super().reset(seed=seed)
         drawn = self._windows[int(self.np_random.integers(len(self._windows)))]
         window = (options or {}).get("window", drawn)
-        instance = make_instance(self._recipe, self._scenario, self._workload, window)
         self._invalid = 0
-        seen = self._environment.begin(instance)
+        seen = self._environment.begin(self._instance(window))
         shown = self._show(seen)
         return shown, {**self._info(seen), "window": window}
 
@@ -100,6 +105,9 @@ class SchedulingEnv(gymnasium.Env[dict[str, NDArray[Any]], int]):
     def action_masks(self) -> NDArray[np.bool_]:
         """The mask of the current observation, (K,): the name that masked agents look for."""
         return self._mask.copy()
+
+    def _instance(self, window: int) -> Instance:
+        return make_instance(self._recipe, self._scenario, self._workload, window)
 
     def _refuse(
         self, action: int

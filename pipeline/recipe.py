@@ -204,6 +204,8 @@ def parse_recipe(table: Mapping[str, Any], where: str) -> Recipe:
         )
     table["config"] = read_settings(scenario.config, table.get("config", {}), f"{where}: config")
     table["split"] = _read_split(table["split"], where)
+    recorded = [name for name in ("train", "validation") if name in table["split"]]
+    table.setdefault("dataset_splits", recorded)
     recipe = read_settings(Recipe, table, where)
     assert isinstance(recipe, Recipe)
     if unknown := set(recipe.dataset_splits) - set(recipe.split):
