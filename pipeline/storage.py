@@ -27,7 +27,7 @@ def storage_errors(path: Path) -> Iterator[None]:
                 f"{path}: the disk is full ({free / 1e6:.1f} MB free); nothing half-written was "
                 "left, free some space and run the same command again"
             ) from error
-        if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT}:
             raise StorageError(f"{path}: cannot be written ({error.strerror})") from error
         if error.errno in {errno.ENOTDIR, errno.EEXIST, errno.EISDIR}:
             raise StorageError(

@@ -22,7 +22,7 @@ RECIPES = known_recipes()
 RECORDING = [name for name in RECIPES if load_recipe(name).behaviours]  # others only evaluate
 # One recipe a scenario, with what makes a run of it small.
 SMALL_RUNS = {
-    "binpack-synthetic-v1": ["trace.settings.instances_scale=0.02"],
+    "binpack-synthetic-v1": ["trace.settings.instances_scale=0.05", "config.machines=1"],
     "slots-deeprm-v1": [],
     "thermal-default-v1": ["config.jobs=60", "config.steps=80"],
     "deferrable-base-v1": [],

@@ -1,0 +1,120 @@
+"""Files are there whole or not at all, whatever the disk says."""
+
+import errno
+import os
+import shutil
+import subprocess
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from pipeline.build import build
+from pipeline.errors import DatasetError, StorageError
+from pipeline.storage import make_folder, read_json, write_atomically, write_json, write_text
+from policies.registry import behaviours
+
+
+def full(_path: Path) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_what_fails_leaves_nothing_and_the_old_file_stays(tmp_path):
+    path = tmp_path / "a.txt"
+    write_text(path, "old")
+
+    def half(temporary: Path) -> None:
+        temporary.write_text("ne")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(path, half)
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_full_disk_is_said_to_be_full(tmp_path):
+    with pytest.raises(StorageError, match="the disk is full"):
+        write_atomically(tmp_path / "a", full)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_build_on_a_full_disk_goes_on_when_there_is_space(
+    tiny_recipe, tiny_dataset, tmp_path, monkeypatch
+):
+    """The third part meets a full disk; the next call ends in the same bytes."""
+    out, synced = tmp_path / "d", os.fsync
+    left = 12
+
+    def fsync(descriptor: int) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            full(tmp_path)
+        synced(descriptor)
+
+    monkeypatch.setattr("pipeline.storage.os.fsync", fsync)
+    with pytest.raises(StorageError, match="the disk is full"):
+        build(tiny_recipe, behaviours(tiny_recipe), out)
+    assert not (out / "manifest.json").exists()
+    assert not list(out.rglob("*.partial"))
+    monkeypatch.undo()
+    build(tiny_recipe, behaviours(tiny_recipe), out)
+    for path in tiny_dataset.rglob("*"):
+        if path.is_file():
+            assert (out / path.relative_to(tiny_dataset)).read_bytes() == path.read_bytes()
+
+
+def test_a_build_on_a_disk_that_is_really_full(tiny_recipe, tmp_path):
+    """A file system of 200 kB, where one can be mounted."""
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = os.geteuid() == 0 and shutil.which("mount") is not None
+    if mounted:
+        command = ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(small)]
+        mounted = subprocess.run(command, capture_output=True, check=False).returncode == 0
+    if not mounted:
+        return  # the simulated one above has shown the same
+    try:
+        with pytest.raises(StorageError, match="the disk is full"):
+            build(tiny_recipe, behaviours(tiny_recipe), small / "d")
+        assert not (small / "d" / "manifest.json").exists()
+        assert not list(small.rglob("*.partial"))
+    finally:
+        subprocess.run(["umount", str(small)], check=False)
+
+
+@pytest.mark.parametrize("out", ["/proc/nowhere/x", "/dev/null", "/dev/null/x"])
+def test_a_folder_that_cannot_be_is_named(out, tiny_recipe):
+    with pytest.raises(StorageError, match=out):
+        build(tiny_recipe, behaviours(tiny_recipe), Path(out))
+
+
+def test_a_folder_without_permission_is_named(tmp_path):
+    """Everything is writable for root, who is somebody else for the moment."""
+    tmp_path.chmod(0o500)
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        with pytest.raises(StorageError, match="cannot be written"):
+            make_folder(tmp_path / "x")
+    finally:
+        os.seteuid(user)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[" * 100_000, b"9" * 5000, b"NaN,"])
+def test_what_is_no_json_is_said_to_be_none(content, tmp_path):
+    path = tmp_path / "x.json"
+    path.write_bytes(content)
+    with pytest.raises(DatasetError, match=r"x\.json: not valid JSON"):
+        read_json(path)
+
+
+def test_json_round_trip(tmp_path):
+    write = partial(write_json, tmp_path / "x.json")
+    write({"b": [1, 2.5, None], "a": "ü"})
+    assert read_json(tmp_path / "x.json") == {"b": [1, 2.5, None], "a": "ü"}
+    with pytest.raises(ValueError, match="JSON"):
+        write({"x": float("nan")})
+    assert read_json(tmp_path / "x.json")["a"] == "ü"
