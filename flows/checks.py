@@ -52,7 +52,7 @@ def evaluate(
 
 def report(evaluations: Sequence[Path], **_others: Any) -> None:
     """Raise for folders that are no evaluations."""
-    from pipeline.evaluation_folder import read_evaluation
+    from pipeline.summary.evaluations import read_evaluation
 
     for folder in evaluations:
         read_evaluation(folder)

@@ -15,7 +15,7 @@ from flows.progress import progress
 def ingest(trace_format: str, path: Path, out: Path) -> dict[str, Any]:
     """Read a raw trace and write a workload, or recorded decisions and write a dataset."""
     from pipeline import ingest as ingestion
-    from pipeline.history_dataset import ingest_history
+    from pipeline.history.dataset import ingest_history
     from pipeline.traces import FORMATS
 
     if trace_format in FORMATS and FORMATS[trace_format].read is None:
@@ -139,7 +139,7 @@ def report(
     datasets: Sequence[Path] = (),
 ) -> dict[str, Any]:
     """Write the HTML report of evaluations, with summary.parquet and summary.md beside it."""
-    from pipeline.report import write_report
+    from pipeline.report.page import write_report
 
     page = write_report(evaluations, out, training=training, datasets=datasets)
     return {"report": str(page)}

@@ -26,7 +26,7 @@ from pipeline.build import DATA, episodes_schema, make_instance
 from pipeline.dataset import Dataset, open_dataset
 from pipeline.environment import ObservationBuffers
 from pipeline.errors import DatasetError, InputError, VerificationFailed
-from pipeline.history_dataset import ELSEWHERE, check_recorded
+from pipeline.history.dataset import ELSEWHERE, check_recorded
 from pipeline.ingest import load_workload
 from pipeline.kernel import RUNNING, TERMINATED, TERMS, TRUNCATED
 from pipeline.parts import Block

@@ -6,9 +6,8 @@ from typing import Any
 
 import polars as pl
 
-from pipeline.finding import state_finding
-from pipeline.pairing import Setting
-from pipeline.report_numbers import (
+from pipeline.report.finding import state_finding
+from pipeline.report.numbers import (
     count_of,
     decimals_for,
     decimals_telling,
@@ -16,7 +15,8 @@ from pipeline.report_numbers import (
     write_interval,
     write_number,
 )
-from pipeline.summary import Summary
+from pipeline.summary.pairing import Setting
+from pipeline.summary.summarise import Summary
 
 # An underscore inside a word means nothing to Markdown: names stay readable as they are.
 _SPECIAL = re.compile(r"[\\`*{}\[\]<>|#]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])")

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from pipeline.report_numbers import with_unit
-from pipeline.report_svg import (
+from pipeline.report.numbers import with_unit
+from pipeline.report.svg import (
     BAD,
     BOUND,
     GOOD,

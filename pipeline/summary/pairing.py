@@ -17,7 +17,8 @@ import numpy as np
 import polars as pl
 
 from pipeline.errors import DatasetError
-from pipeline.evaluation_folder import (
+from pipeline.statistics import Array
+from pipeline.summary.evaluations import (
     KEY,
     Evaluation,
     Kind,
@@ -27,7 +28,6 @@ from pipeline.evaluation_folder import (
     read_evaluation,
     read_scores,
 )
-from pipeline.statistics import Array
 
 
 @dataclass(frozen=True)

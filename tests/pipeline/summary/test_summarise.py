@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from pipeline.errors import DatasetError, UnknownName
-from pipeline.summary import summarise, write_summary
+from pipeline.summary.summarise import summarise, write_summary
 
 LOWER = {"name": "makespan_s", "unit": "s", "better": "lower", "description": ""}
 HIGHER = {"name": "utilisation", "unit": "1", "better": "higher", "description": ""}

@@ -16,8 +16,8 @@ A history has no ends, it just stops: the last decision of every episode is mark
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline import history as h
-from pipeline.history import History, States
+from pipeline.history import records as h
+from pipeline.history.records import History, States
 from pipeline.kernel import RUNNING, TRUNCATED
 from pipeline.record import (
     C_ROW,

@@ -1,7 +1,7 @@
 """A dataset folder made from a history file, and its check.
 
     OUT/
-      data/part-00000.parquet   the records as decisions (pipeline.history_import)
+      data/part-00000.parquet   the records as decisions (pipeline.history.conversion)
       episodes.parquet          one row per episode; outcomes are NaN: they were not recorded
       recorded.parquet          the records themselves, in float64: writing them as a history file
                                 again gives every value back
@@ -22,15 +22,15 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipeline import history as h
 from pipeline import manifest as mf
 from pipeline.build import DATA, BuildResult, episodes_schema
 from pipeline.card import write_card
 from pipeline.dataset import Dataset
 from pipeline.errors import DatasetError, StorageError, VerificationFailed
-from pipeline.history import History, read_history
-from pipeline.history_import import episodes, to_log
-from pipeline.history_table import read_table, to_table
+from pipeline.history import records as h
+from pipeline.history.conversion import episodes, to_log
+from pipeline.history.records import History, read_history
+from pipeline.history.table import read_table, to_table
 from pipeline.ingest import save_workload
 from pipeline.parts import Block, PartWriter, read_blocks
 from pipeline.recipe import BehaviourRecipe, Recipe, TraceSource

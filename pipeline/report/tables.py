@@ -5,10 +5,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 import polars as pl
 
-from pipeline.finding import gain
-from pipeline.pairing import Setting
-from pipeline.report_html import Cell, Markup, Row, element, joined, table
-from pipeline.report_numbers import (
+from pipeline.report.finding import gain
+from pipeline.report.html import Cell, Markup, Row, element, joined, table
+from pipeline.report.numbers import (
     MISSING,
     count_of,
     decimals_for,
@@ -17,7 +16,8 @@ from pipeline.report_numbers import (
     write_interval,
     write_number,
 )
-from pipeline.summary import Summary
+from pipeline.summary.pairing import Setting
+from pipeline.summary.summarise import Summary
 
 _SHORTFALLS: Final = ("truncated", "unfinished", "dropped", "rejected")
 _NOTHING: Final = "\N{EN DASH}"

@@ -11,11 +11,11 @@ import pytest
 
 from pipeline.dataset import open_dataset, sample_decisions
 from pipeline.errors import DatasetError, InputError, StorageError, VerificationFailed
-from pipeline.history import history_json, parse_history, read_history, write_history
-from pipeline.history_dataset import RECORDED, check_recorded, ingest_history
-from pipeline.history_export import to_history
-from pipeline.history_import import episodes, to_log
-from pipeline.history_table import read_table
+from pipeline.history.conversion import episodes, to_log
+from pipeline.history.dataset import RECORDED, check_recorded, ingest_history
+from pipeline.history.export import to_history
+from pipeline.history.records import history_json, parse_history, read_history, write_history
+from pipeline.history.table import read_table
 from pipeline.parts import PartWriter, read_blocks
 from pipeline.policy import Behaviour
 from pipeline.record import Recording, make_log

@@ -7,9 +7,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from pipeline import history as h
 from pipeline.errors import DatasetError
-from pipeline.history import History, States
+from pipeline.history import records as h
+from pipeline.history.records import History, States
 
 
 def to_table(history: History) -> pl.DataFrame:

@@ -5,18 +5,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from pipeline.finding import Finding, gain, state_finding
-from pipeline.pairing import PolicyRuns, Setting
-from pipeline.report_html import Markup, definitions, element, figure, joined, section
-from pipeline.report_numbers import (
+from pipeline.report.finding import Finding, gain, state_finding
+from pipeline.report.html import Markup, definitions, element, figure, joined, section
+from pipeline.report.numbers import (
     decimals_for,
     decimals_telling,
     with_unit,
     write_interval,
     write_number,
 )
-from pipeline.report_plots import differences_plot, means_plot, profile_plot, windows_plot
-from pipeline.report_tables import (
+from pipeline.report.plots import differences_plot, means_plot, profile_plot, windows_plot
+from pipeline.report.tables import (
     main_table,
     metrics_table,
     references_table,
@@ -24,8 +23,9 @@ from pipeline.report_tables import (
     seeds_table,
 )
 from pipeline.statistics import Array
-from pipeline.summary import Summary
-from pipeline.summary_rows import best_first
+from pipeline.summary.pairing import PolicyRuns, Setting
+from pipeline.summary.rows import best_first
+from pipeline.summary.summarise import Summary
 
 _VERDICTS: Final = {
     "win": "Clear gain",

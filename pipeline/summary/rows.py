@@ -11,7 +11,6 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from pipeline.pairing import Pairing, PolicyRuns
 from pipeline.statistics import (
     Array,
     bootstrap_intervals,
@@ -22,6 +21,7 @@ from pipeline.statistics import (
     median,
     win_tie_loss,
 )
+from pipeline.summary.pairing import Pairing, PolicyRuns
 
 _TIE: Final = 1e-9  # relative: averages of equal numbers may differ in their last bits
 

@@ -11,16 +11,16 @@ The same input gives the same bytes.
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pipeline.finding import state_finding
-from pipeline.pairing import Setting
-from pipeline.report_extras import dataset_part, training_part, training_runs
-from pipeline.report_html import Markup, definitions, element, joined, section
-from pipeline.report_numbers import count_of
-from pipeline.report_setting import setting_section
-from pipeline.report_tables import policies_table, shortfalls
+from pipeline.report.extras import dataset_part, training_part, training_runs
+from pipeline.report.finding import state_finding
+from pipeline.report.html import Markup, definitions, element, joined, section
+from pipeline.report.numbers import count_of
+from pipeline.report.setting import setting_section
+from pipeline.report.tables import policies_table, shortfalls
 from pipeline.statistics import RESAMPLES
 from pipeline.storage import make_folder, write_text
-from pipeline.summary import Summary, summarise, write_summary
+from pipeline.summary.pairing import Setting
+from pipeline.summary.summarise import Summary, summarise, write_summary
 
 # Nothing may be loaded, whatever a name in the data tries.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
@@ -102,9 +102,9 @@ def _page(
         element("meta", name="description", content=description),
         element("link", rel="icon", href="data:,"),
         element("title", f"{heading}: Hindcast evaluation report"),
-        element("style", Markup(_asset("report_page.css"))),
+        element("style", Markup(_asset("page.css"))),
     )
-    script = element("script", Markup(_asset("report_page.js")))
+    script = element("script", Markup(_asset("page.js")))
     page = element("html", head, element("body", body, script), lang="en")
     return f"<!DOCTYPE html>\n{page}\n"
 

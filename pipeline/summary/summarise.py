@@ -17,12 +17,12 @@ import numpy as np
 import polars as pl
 
 from pipeline.errors import DatasetError, unknown_name
-from pipeline.evaluation_folder import Metric
-from pipeline.pairing import Pairing, Setting, read_settings
-from pipeline.report_numbers import count_of
+from pipeline.report.numbers import count_of
 from pipeline.statistics import LEVEL, RESAMPLES, Array
 from pipeline.storage import make_folder, write_atomically, write_text
-from pipeline.summary_rows import SEEDS_SCHEMA, TABLE_SCHEMA, Rows, best_first
+from pipeline.summary.evaluations import Metric
+from pipeline.summary.pairing import Pairing, Setting, read_settings
+from pipeline.summary.rows import SEEDS_SCHEMA, TABLE_SCHEMA, Rows, best_first
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def write_summary(summary: Summary, out: Path) -> Path:
 
     Raises StorageError where the folder cannot be written.
     """
-    from pipeline.summary_markdown import render_markdown
+    from pipeline.summary.markdown import render_markdown
 
     make_folder(out)
     write_atomically(out / "summary.parquet", summary.table.write_parquet)

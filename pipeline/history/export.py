@@ -19,9 +19,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline import history as h
 from pipeline.errors import DatasetError
-from pipeline.history import History, States
+from pipeline.history import records as h
+from pipeline.history.records import History, States
 from pipeline.parts import Block
 from pipeline.record import NO_CHOICE
 from pipeline.scenarios.thermal_generate import ThermalConfig, energy, full_heat, settled

@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 from pipeline.errors import DatasetError, StorageError
-from pipeline.finding import state_finding
-from pipeline.report import write_report
-from pipeline.summary import summarise
+from pipeline.report.finding import state_finding
+from pipeline.report.page import write_report
+from pipeline.summary.summarise import summarise
 
 WINDOWS = 40
 METRICS = [

@@ -6,8 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 import polars as pl
 
-from pipeline.pairing import Setting
-from pipeline.report_numbers import (
+from pipeline.report.numbers import (
     count_of,
     decimals_for,
     decimals_telling,
@@ -15,7 +14,8 @@ from pipeline.report_numbers import (
     write_interval,
     write_number,
 )
-from pipeline.summary import Summary
+from pipeline.summary.pairing import Setting
+from pipeline.summary.summarise import Summary
 
 Verdict: TypeAlias = Literal["win", "unclear", "loss", "incomparable"]
 

@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 
 from pipeline.errors import DatasetError
-from pipeline.report_html import Markup, definitions, element, figure, joined
-from pipeline.report_numbers import count_of
-from pipeline.report_plots import curves_plot
+from pipeline.report.html import Markup, definitions, element, figure, joined
+from pipeline.report.numbers import count_of
+from pipeline.report.plots import curves_plot
 from pipeline.statistics import Array
 from pipeline.storage import read_json
 

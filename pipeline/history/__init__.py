@@ -1,0 +1,1 @@
+"""History files: decisions recorded elsewhere, read, made a dataset, and written again."""

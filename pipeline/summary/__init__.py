@@ -1,0 +1,1 @@
+"""What evaluations come to: paired comparisons as frames, Parquet and Markdown."""
