@@ -75,7 +75,7 @@ def optimum(
         highspy: Any = import_module("highspy")
     except ImportError as error:
         raise InputError(
-            f"the offline optimum needs HiGHS: install {PACKAGE} (the extra 'optimum')"
+            f"the offline optimum needs HiGHS: install {PACKAGE} (the extra 'bounds')"
         ) from error
     columns = _columns(instance)
     solver = highspy.Highs()

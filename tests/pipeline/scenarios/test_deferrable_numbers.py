@@ -23,7 +23,7 @@ SCENARIO = load_scenario("deferrable")
 NOTHING = Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance("generated"))
 EPISODES = 30
 needs_highs = pytest.mark.skipif(
-    not available(), reason="needs HiGHS: highspy (the extra 'optimum') is not installed"
+    not available(), reason="needs HiGHS: highspy (the extra 'bounds') is not installed"
 )
 
 
