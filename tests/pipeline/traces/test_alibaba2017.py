@@ -247,7 +247,7 @@ def test_a_path_that_is_not_there_is_answered_with_the_nearest_name(tmp_path: Pa
         ("1,2,3,4".encode("utf-16"), "binary file (or UTF-16)"),
         (b"x" * 100_000, "no line ends within the first 65536 bytes"),
         (b"\x1f\x8b\x08\x00junk", "damaged gzip"),
-        (gzip.compress(b"trace/\0\0\0\0ustar"), "is a binary file"),
+        (gzip.compress(b"trace/\0\0\0\0ustar", mtime=0), "is a binary file"),
         (b"hello\n", "line 1 has 1 column ('hello'), expected a jobs.csv"),
         (b"M1,1,j_1,1,Terminated,5,9,100,.3\n", "cluster-trace-v2018, which is another format"),
         (b"0,9,add,,64,0.69,1\n", "is a server_event table, which has no tasks"),
