@@ -63,6 +63,26 @@ def scan_rows(path: Path, columns: Sequence[str], header_line: int | None = None
     Quoted commas are not supported: such a row has too many columns.
     """
     width = len(columns)
+    text = pl.col("text")
+    found = text.str.count_matches(",", literal=True) + 1
+    fields = text.str.split_exact(",", width - 1)
+    return (
+        scan_lines(path)
+        .filter(text.str.strip_chars() != "", pl.col("line") != (header_line or 0))
+        .select(
+            "line",
+            "text",
+            *(_field(fields, index, name) for index, name in enumerate(columns) if name),
+            reason=split_fault(found, width, "column"),
+        )
+    )
+
+
+def scan_lines(path: Path) -> pl.LazyFrame:
+    """Return the lines of a text file, plain or gzip: line (from 1), text, rest.
+
+    `rest` is what follows a control character that no trace has, else null.
+    """
     lines = pl.scan_csv(
         path,
         has_header=False,
@@ -76,33 +96,23 @@ def scan_rows(path: Path, columns: Sequence[str], header_line: int | None = None
         row_index_offset=1,
         glob=False,
     )
-    text = pl.col("text")
-    found = text.str.count_matches(",", literal=True) + 1
-    fields = text.str.split_exact(",", width - 1)
-    reason = (
+    return lines.with_columns(pl.col("line").cast(pl.Int64))
+
+
+def split_fault(found: pl.Expr, expected: int, noun: str) -> pl.Expr:
+    """Return why a line of `scan_lines` cannot be split into `expected` parts; null where it can.
+
+    `found` is the number of its parts, `noun` what they are called ("column").
+    """
+    word = pl.when(found == 1).then(pl.lit(noun)).otherwise(pl.lit(f"{noun}s"))
+    return (
         pl.when(pl.col("rest").is_not_null())
         .then(pl.lit("a control character (0x01) in the row"))
-        .when(text.str.contains("\ufffd", literal=True))
+        .when(pl.col("text").str.contains("\ufffd", literal=True))
         .then(pl.lit("the row is not valid UTF-8"))
-        .when(found != width)
-        .then(
-            pl.format("{} {}, expected {}", found, _columns_word(found), pl.lit(width)),
-        )
+        .when(found != expected)
+        .then(pl.format("{} {}, expected {}", found, word, pl.lit(expected)))
     )
-    return (
-        lines.with_columns(pl.col("line").cast(pl.Int64))
-        .filter(text.str.strip_chars() != "", pl.col("line") != (header_line or 0))
-        .select(
-            "line",
-            "text",
-            *(_field(fields, index, name) for index, name in enumerate(columns) if name),
-            reason=reason,
-        )
-    )
-
-
-def _columns_word(count: pl.Expr) -> pl.Expr:
-    return pl.when(count == 1).then(pl.lit("column")).otherwise(pl.lit("columns"))
 
 
 def _field(fields: pl.Expr, index: int, name: str) -> pl.Expr:

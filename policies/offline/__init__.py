@@ -15,7 +15,7 @@ from pipeline.recipe import read_settings
 from pipeline.schema import Spec
 from policies.checkpoint import Metric, Trained, save
 
-__all__ = ["AGENTS", "Agent", "Metric", "Trained", "agent", "save", "train_agent"]
+__all__ = ["AGENTS", "Agent", "Metric", "Trained", "agent", "read_config", "save", "train_agent"]
 
 Progress = Callable[[int, int], None]
 
@@ -72,6 +72,15 @@ def agent(name: str) -> Agent:
 _find = agent  # `agent` is also what train_agent's first argument is best called
 
 
+def read_config(agent: str, settings: Mapping[str, Any] | None = None) -> Any:
+    """The Config of an agent with these settings replaced.
+
+    Raises UnknownName for the agent, RecipeError for settings that it does not have.
+    """
+    module = importlib.import_module(_find(agent).module)
+    return read_settings(module.Config, settings or {}, f"settings of {agent}")
+
+
 def train_agent(
     agent: str,
     decisions: Decisions,
@@ -103,8 +112,8 @@ def train_agent(
             f"{agent}: decisions have {shape[0]} context and {shape[1]} candidate features, the "
             f"scenario {len(spec.context)} and {len(spec.candidates)}"
         )
+    config = read_config(agent, settings)
     module = importlib.import_module(found.module)
-    config = read_settings(module.Config, settings or {}, f"settings of {agent}")
     trained = module.train(
         decisions, spec, config, steps=steps, seed=seed, validation=validation,
         progress=progress or _silent,

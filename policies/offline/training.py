@@ -11,7 +11,7 @@ from pipeline.seeds import generator
 from pipeline.storage import make_folder, write_atomically
 from policies.checkpoint import save
 from policies.offline import agent as find_agent
-from policies.offline import train_agent
+from policies.offline import read_config, train_agent
 
 Progress = Callable[[int, int], None]
 
@@ -37,6 +37,7 @@ def train(
     """
     wanted = find_agent(agent)
     opened = open_dataset(dataset)
+    read_config(agent, settings)  # before anything is written or takes time
     make_folder(out)
 
     def sample(split: str, limit: int) -> Any:
