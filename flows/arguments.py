@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from pipeline.errors import InputError, did_you_mean, unknown_name
+from pipeline.exports import EXPORTS
+from pipeline.location import location
+from policies.offline import AGENTS
 
 DESCRIPTION: Final = """\
 Learn cluster schedulers from history: from a trace to a dataset of decisions, to trained agents,
@@ -16,7 +19,8 @@ EPILOG: Final = """\
 example:
   hindcast run binpack-synthetic-v1 --out demo
 
-Every command goes on where it was interrupted when it is given again. Results go to stdout,
+Folders may be URLs: s3://bucket/demo, gs://, az://. Every command goes on where it was interrupted
+when it is given again. Results go to stdout,
 progress to stderr. Exit codes: 0 done, 1 a check failed, 2 unusable input, 130 interrupted."""
 
 
@@ -108,7 +112,7 @@ def _add_direct(parser: Parser) -> None:
 
 
 def _add_out(parser: Parser, what: str) -> None:
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help=what)
+    parser.add_argument("--out", type=location, required=True, metavar="DIR", help=what)
 
 
 def _add_recipe(parser: Parser) -> None:
@@ -134,7 +138,9 @@ def _traces(_parser: Parser) -> None:
 
 def _ingest(parser: Parser) -> None:
     parser.add_argument("trace_format", metavar="FORMAT", help="a format that `traces` lists")
-    parser.add_argument("path", type=Path, metavar="PATH", help="file or folder of the raw trace")
+    parser.add_argument(
+        "path", type=location, metavar="PATH", help="file or folder of the raw trace"
+    )
     _add_out(parser, "folder for the workload (Parquet and manifest.json)")
     _add_direct(parser)
 
@@ -142,31 +148,50 @@ def _ingest(parser: Parser) -> None:
 def _build(parser: Parser) -> None:
     _add_recipe(parser)
     _add_out(parser, "folder for the dataset")
+    parser.add_argument(
+        "--append", action="store_true",
+        help="add the recipe's episodes to the finished dataset in DIR, as new parts",
+    )  # fmt: skip
     _add_workers(parser)
     _add_direct(parser)
 
 
 def _verify(parser: Parser) -> None:
-    parser.add_argument("dataset", type=Path, metavar="DIR", help="folder of a dataset")
+    parser.add_argument("dataset", type=location, metavar="DIR", help="folder of a dataset")
 
 
 def _train(parser: Parser) -> None:
-    parser.add_argument("dataset", type=Path, metavar="DIR", help="folder of a dataset")
+    parser.add_argument("dataset", type=location, metavar="DIR", help="folder of a dataset")
+    parser.add_argument("--agent", metavar="NAME", help="one of the agents above")
     parser.add_argument(
-        "--agent", required=True, metavar="NAME",
-        help="trajectory_preference, double_dqn, cql or behaviour_cloning",
+        "--steps", type=_positive, metavar="N", help="gradient steps (default 2000)"
+    )
+    parser.add_argument("--seed", type=_not_negative, metavar="S", help="of all draws (default 0)")
+    parser.add_argument(
+        "--seeds", type=_not_negative, nargs="+", metavar="S",
+        help="train once with each of these seeds, into DIR/runs",
     )  # fmt: skip
-    parser.add_argument(
-        "--steps", type=_positive, default=2000, metavar="N", help="gradient steps (default 2000)"
-    )
-    parser.add_argument(
-        "--seed", type=_not_negative, default=0, metavar="S", help="of all draws (default 0)"
-    )
     parser.add_argument(
         "--set", dest="settings", action="append", default=[], metavar="KEY=VALUE",
-        help="replace a setting of the agent (TOML); may be repeated",
+        help="replace a setting of the agent (TOML), network.hidden=[64] say; may be repeated",
     )  # fmt: skip
-    _add_out(parser, "folder for the checkpoint")
+    parser.add_argument(
+        "--sweep", type=location, metavar="FILE",
+        help="a sweep.toml: agents, seeds, and settings to try; every training that is finished "
+        "in DIR/runs is left as it is",
+    )  # fmt: skip
+    parser.add_argument(
+        "--device", default="auto", choices=("auto", "cpu", "cuda"),
+        help="auto (default) is a GPU where there is one",
+    )  # fmt: skip
+    parser.add_argument(
+        "--checkpoint-every", type=_positive, metavar="N",
+        help="keep a checkpoint every N steps below DIR/checkpoints",
+    )  # fmt: skip
+    parser.add_argument(
+        "--tensorboard", metavar="DIR", help="write curves for TensorBoard there, too"
+    )
+    _add_out(parser, "folder for the checkpoint; the best one on validation is in its best/")
     _add_direct(parser)
 
 
@@ -187,11 +212,11 @@ def _evaluate(parser: Parser) -> None:
 
 def _report(parser: Parser) -> None:
     parser.add_argument(
-        "folders", type=Path, nargs="+", metavar="DIR",
+        "folders", type=location, nargs="+", metavar="DIR",
         help="folders of evaluations, or of runs; their datasets and training curves are shown too",
     )  # fmt: skip
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="REPORT.HTML",
+        "--out", type=location, required=True, metavar="REPORT.HTML",
         help="the page, named report.html, or its folder; summary files are written beside it",
     )  # fmt: skip
     _add_direct(parser)
@@ -204,6 +229,30 @@ def _run(parser: Parser) -> None:
     _add_direct(parser)
 
 
+def _export(parser: Parser) -> None:
+    parser.add_argument("dataset", type=location, metavar="DIR", help="folder of a dataset")
+    parser.add_argument("--to", required=True, metavar="FORMAT", help="one of the formats above")
+    parser.add_argument(
+        "--out", type=location, required=True, metavar="PATH",
+        help="the new folder, or the new file where the format is one",
+    )  # fmt: skip
+    parser.add_argument(
+        "--candidates", type=_positive, metavar="K",
+        help="candidates of every decision, for formats that pad (default: as many as the largest "
+        "has); of more, the chosen one and K - 1 drawn at random are kept",
+    )  # fmt: skip
+
+
+def _ope(parser: Parser) -> None:
+    from flows.ope_arguments import add_ope_arguments
+
+    parser.add_argument("dataset", type=location, metavar="DIR", help="folder of a dataset")
+    parser.add_argument(
+        "--out", type=location, metavar="DIR", help="folder for estimates.parquet and ope.json"
+    )
+    add_ope_arguments(parser, positive=_positive, not_negative=_not_negative)
+
+
 def _calibrate(parser: Parser) -> None:
     parser.add_argument("scenario", metavar="SCENARIO", help="deferrable or multicluster")
     parser.add_argument(
@@ -212,6 +261,25 @@ def _calibrate(parser: Parser) -> None:
     parser.add_argument(
         "--seed", type=_not_negative, default=0, metavar="S", help="of all draws (default 0)"
     )
+
+
+def _list(parser: Parser) -> None:
+    parser.add_argument(
+        "folders", type=location, nargs="*", default=[Path()], metavar="DIR",
+        help="folders to look through (default: this one)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--recipes", action="store_true", help="list the recipes that come with Hindcast instead"
+    )
+
+
+def _show(parser: Parser) -> None:
+    parser.add_argument("folder", type=location, metavar="DIR", help="folder that `list` lists")
+
+
+def _diff(parser: Parser) -> None:
+    parser.add_argument("a", type=location, metavar="A", help="folder of a dataset")
+    parser.add_argument("b", type=location, metavar="B", help="folder of another")
 
 
 COMMANDS: Final[Mapping[str, Command]] = {
@@ -229,7 +297,9 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "build the dataset of a recipe",
         "hindcast build binpack-synthetic-v1 --out datasets/demo --workers 2",
         _build,
-        "An interrupted build goes on where it stopped and ends in the same bytes.",
+        "An interrupted build goes on where it stopped and ends in the same bytes. With --append\n"
+        "the recipe may have other behaviours, episodes and windows than what is there, but must\n"
+        "be of the same problem; what is there is not touched.",
     ),
     "verify": Command(
         "recompute every claim of a dataset's manifest",
@@ -241,6 +311,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "train an offline agent on a dataset",
         "hindcast train datasets/demo --agent trajectory_preference --steps 1500 --out agents/tp",
         _train,
+        "agents:\n" + "\n".join(f"  {a.name:<22}{a.description}" for a in AGENTS.values()),
     ),
     "evaluate": Command(
         "score policies and checkpoints on windows of a recipe",
@@ -253,11 +324,42 @@ COMMANDS: Final[Mapping[str, Command]] = {
         _report,
         "The last line of the output is the path of the page.",
     ),
+    "ope": Command(
+        "estimate from a dataset what policies would earn, beside what they earn in the simulator",
+        "hindcast ope demo/dataset --policy tetris agents/tp --out demo/ope",
+        _ope,
+        "estimators: is snis pdis snpdis (importance sampling), dm (fitted Q), dr wdr (both),\n"
+        "mwl (marginal weights), paired_is paired_snis tempered (inside a window).\n"
+        "Estimates with a ! come with warnings; with --out a call goes on where it stopped.",
+    ),
     "calibrate": Command(
         "print a scenario's calibration table beside the paper's numbers",
         "hindcast calibrate multicluster --episodes 50",
         _calibrate,
         "Where a published system's settings are not told, ours were fitted; this shows how well.",
+    ),
+    "export": Command(
+        "write a dataset in the format of another tool",
+        "hindcast export demo/dataset --to huggingface --out demo/huggingface",
+        _export,
+        "formats:\n" + "\n".join(f"  {e.name:<14}{e.description}" for e in EXPORTS.values()),
+    ),
+    "list": Command(
+        "list the datasets, evaluations, checkpoints and runs below folders",
+        "hindcast list demo",
+        _list,
+        "Sizes, digests and levels; what is damaged is listed with the reason.",
+    ),
+    "show": Command(
+        "show a dataset, or what else `list` lists, in detail",
+        "hindcast show demo/dataset",
+        _show,
+    ),
+    "diff": Command(
+        "say what differs between two datasets, from the recipe to the bytes",
+        "hindcast diff demo/dataset other/dataset",
+        _diff,
+        "Exits with 1 where anything differs.",
     ),
     "run": Command(
         "do all of it: build, verify, train, evaluate, report",

@@ -21,21 +21,58 @@ def ingest(trace_format: str, path: Path, **_others: Any) -> None:
         raise TraceError(f"{path}: no such file or folder; expected {FORMATS[trace_format].path}")
 
 
-def build(recipe: str, overrides: Sequence[str], **_others: Any) -> None:
-    """Raise for a recipe that is not valid, or policies that do not exist."""
+def build(
+    recipe: str,
+    overrides: Sequence[str],
+    out: Path | None = None,
+    append: bool = False,
+    **_others: Any,
+) -> None:
+    """Raise for a recipe that is not valid, or policies that do not exist, or does not fit."""
     from pipeline.recipe import load_recipe
     from policies.registry import behaviours
 
-    behaviours(load_recipe(recipe, overrides))
+    loaded = load_recipe(recipe, overrides)
+    behaviours(loaded)
+    if append and out is not None:
+        from pipeline.manifest import read_manifest
+        from pipeline.segments import check_fits
+
+        check_fits(read_manifest(out).recipes, loaded, str(out))
 
 
-def train(dataset: Path, agent: str, **_others: Any) -> None:
-    """Raise for an unknown agent, or a folder that is no dataset."""
+def train(
+    dataset: Path,
+    agent: str,
+    device: str = "auto",
+    tensorboard: str | None = None,
+    **_others: Any,
+) -> None:
+    """Raise for an unknown agent or device, or a folder that is no dataset."""
     from pipeline.manifest import read_manifest
     from policies.offline import agent as find_agent
 
     find_agent(agent)
     read_manifest(dataset)
+    if device != "auto" or tensorboard is not None:  # else torch need not be loaded here
+        from policies.offline.board import check_board
+        from policies.offline.devices import find_device
+
+        find_device(device)
+        check_board(tensorboard)
+
+
+def sweep(
+    dataset: Path, sweep: dict[str, Any], where: str, device: str = "auto", **_others: Any
+) -> None:
+    """Raise for a sweep that is not valid, an unknown device, or a folder that is no dataset."""
+    from pipeline.manifest import read_manifest
+    from policies.offline.devices import find_device
+    from policies.offline.sweep import plan
+
+    plan(sweep, where)
+    read_manifest(dataset)
+    find_device(device)
 
 
 def evaluate(

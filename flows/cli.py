@@ -1,7 +1,8 @@
 """The `hindcast` command: arguments in, an exit code out, errors as one line.
 
 0    done
-1    a check failed (verify), or something went wrong that the input is not to blame for
+1    a check failed (verify), two datasets differ (diff), or something went wrong that the input is
+     not to blame for
 2    the input cannot be used; the line says what, where and what to do
 130  interrupted (143 by SIGTERM); the same command goes on where it stopped
 """
@@ -15,10 +16,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, Final
 
 from flows.arguments import parse, print_help
 from pipeline.errors import HindcastError, InputError
+
+_FUNCTIONS: Final = {"list": "list_found"}  # in flows.commands, where it would hide the type
 
 
 class Terminated(BaseException):
@@ -68,14 +71,15 @@ def _run(argv: list[str]) -> int:
     from flows.progress import showing, stderr_display
 
     with showing(stderr_display()):
-        outcome = getattr(commands, arguments.command)(arguments)
+        name = _FUNCTIONS.get(arguments.command, arguments.command)
+        outcome = getattr(commands, name)(arguments)
     if arguments.json:
         for result in outcome.results:
             print(json.dumps(result, ensure_ascii=False, default=str))
     else:
-        print("\n".join(outcome.lines))
+        print("\n".join(map(_printable, outcome.lines)))
     sys.stdout.flush()
-    return 0
+    return int(outcome.code)
 
 
 def _version() -> str:
@@ -88,8 +92,13 @@ def _version() -> str:
 
 
 def _fail(code: int, reason: Any) -> int:
-    print("hindcast:", " ".join(str(reason).split()), file=sys.stderr)
+    print("hindcast:", _printable(" ".join(str(reason).split())), file=sys.stderr)
     return code
+
+
+def _printable(text: str) -> str:
+    """The text with control characters written out: names in folders can come from anybody."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 @contextmanager

@@ -12,14 +12,17 @@ from typing import Any, Final
 from pipeline.errors import InputError
 
 PAGE: Final = "report.html"
+_STEPS: Final = 2000
+_OF_ONE_TRAINING: Final = ("seed", "checkpoint_every", "tensorboard")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command prints: JSON objects, one a line, or the same for people."""
+    """What a command prints: JSON objects, one a line, or the same for people; its exit code."""
 
     results: list[dict[str, Any]]
     lines: list[str] = field(default_factory=list)
+    code: int = 0
 
 
 def execute(name: str, direct: bool, **parameters: Any) -> dict[str, Any]:
@@ -35,6 +38,10 @@ def execute(name: str, direct: bool, **parameters: Any) -> dict[str, Any]:
         from flows.stages import run_stages
 
         return run_stages(**parameters)
+    if name == "sweep":
+        from flows.sweep_runs import run_sweep
+
+        return run_sweep(**parameters)
     step: Callable[..., dict[str, Any]] = getattr(importlib.import_module("flows.steps"), name)
     return step(**parameters)
 
@@ -82,7 +89,13 @@ def ingest(arguments: argparse.Namespace) -> Outcome:
 
 def build(arguments: argparse.Namespace) -> Outcome:
     """A recipe becomes a dataset."""
-    result = execute("build", arguments.direct, **_recipe(arguments), workers=arguments.workers)
+    result = execute(
+        "build",
+        arguments.direct,
+        **_recipe(arguments),
+        workers=arguments.workers,
+        append=arguments.append,
+    )
     return Outcome([result], [_built(result)])
 
 
@@ -95,18 +108,53 @@ def verify(arguments: argparse.Namespace) -> Outcome:
 
 
 def train(arguments: argparse.Namespace) -> Outcome:
-    """A dataset becomes a checkpoint."""
+    """A dataset becomes a checkpoint, or many."""
+    if arguments.sweep is not None or arguments.seeds is not None:
+        return _sweep(arguments)
+    if arguments.agent is None:
+        raise InputError("train: give --agent NAME, or --sweep FILE")
     result = execute(
         "train",
         arguments.direct,
         dataset=arguments.dataset,
         agent=arguments.agent,
         out=arguments.out,
-        steps=arguments.steps,
-        seed=arguments.seed,
+        steps=arguments.steps or _STEPS,
+        seed=arguments.seed or 0,
         settings=_settings(arguments.settings),
+        device=arguments.device,
+        checkpoint_every=arguments.checkpoint_every,
+        tensorboard=arguments.tensorboard,
     )
     return Outcome([result], [_trained(result)])
+
+
+def _sweep(arguments: argparse.Namespace) -> Outcome:
+    """Several trainings: those of a sweep.toml, or one agent with several seeds."""
+    from policies.offline.sweep import load_sweep
+
+    given = {f"--{n.replace('_', '-')}": getattr(arguments, n) for n in _OF_ONE_TRAINING}
+    if arguments.sweep is not None:
+        told = ["--agent", "--steps", "--seeds", "--set"]
+        given |= dict(zip(told, (arguments.agent, arguments.steps, arguments.seeds,
+                                 arguments.settings or None), strict=True))  # fmt: skip
+        table, where = load_sweep(arguments.sweep), str(arguments.sweep)
+    else:
+        if arguments.agent is None:
+            raise InputError("train: --seeds needs --agent NAME")
+        settings = {k: [v] for k, v in _settings(arguments.settings).items()}
+        table = {"agents": [arguments.agent], "seeds": arguments.seeds,
+                 "steps": arguments.steps or _STEPS, "settings": settings}  # fmt: skip
+        where = "--seeds"
+    for option, value in given.items():
+        if value is not None:
+            by = "--seeds" if arguments.sweep is None else "--sweep, which says it in its file"
+            raise InputError(f"train: {option} is for a single training, not with {by}")
+    result = execute(
+        "sweep", arguments.direct, dataset=arguments.dataset, sweep=table, out=arguments.out,
+        device=arguments.device, where=where,
+    )  # fmt: skip
+    return Outcome([result], [*result["lines"], result["sweep"]])
 
 
 def evaluate(arguments: argparse.Namespace) -> Outcome:
@@ -141,6 +189,78 @@ def _cell(value: Any) -> str:
     return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
+def export(arguments: argparse.Namespace) -> Outcome:
+    """A dataset in another format; without Prefect, there is nothing to record."""
+    from flows import steps
+
+    result = steps.export(
+        arguments.dataset, arguments.to, arguments.out, candidates=arguments.candidates
+    )
+    many = "1 file" if result["files"] == 1 else f"{result['files']} files"
+    head = f"{result['export']}: {result['format']}, {many}, {result['bytes'] / 1e6:,.1f} MB"
+    lines = [f"  {note}" for note in result["notes"]]
+    return Outcome([result], [head, *lines, f"  not in it: {result['lost']}"])
+
+
+def list_found(arguments: argparse.Namespace) -> Outcome:
+    """What is below some folders, or with --recipes what can be built."""
+    from pipeline import catalogue
+
+    if arguments.recipes:
+        found = catalogue.recipes()
+        rows = [("recipe", "scenario", "level", "episodes", "description")]
+        rows += [
+            (r["name"], r["scenario"], r["level"] or "-", f"{r['episodes']:,}", r["description"])
+            for r in found
+        ]
+        return Outcome(found, catalogue.aligned(rows, right=(3,)))
+    entries = list(catalogue.find(arguments.folders))
+    if not entries:
+        looked = ", ".join(map(str, arguments.folders))
+        return Outcome([], [f"nothing of Hindcast's below {looked}"])
+    return Outcome([e.to_json() for e in entries], catalogue.listing(entries))
+
+
+def show(arguments: argparse.Namespace) -> Outcome:
+    """One folder in detail; without Prefect, there is nothing to record."""
+    from pipeline.details import details
+
+    told = details(arguments.folder)
+    return Outcome([told.facts], told.lines)
+
+
+def diff(arguments: argparse.Namespace) -> Outcome:
+    """What differs between two datasets; exit code 1 where anything does."""
+    from pipeline.difference import compare, report
+
+    found = compare(arguments.a, arguments.b)
+    same = {"a": str(arguments.a), "b": str(arguments.b), "same": not found}
+    return Outcome([same, *(d.to_json() for d in found)], report(found), code=int(bool(found)))
+
+
+def ope(arguments: argparse.Namespace) -> Outcome:
+    """What policies would earn is estimated; without Prefect, its own folder keeps what is done."""
+    from flows import steps
+    from flows.estimates import text_of
+
+    result = steps.ope(
+        arguments.dataset,
+        policies=tuple(arguments.policies),
+        out=arguments.out,
+        truth=not arguments.no_truth,
+        command=arguments.line,
+        split=arguments.split,
+        epsilon=arguments.epsilon,
+        temperature=arguments.temperature,
+        estimators=arguments.estimators,
+        propensities=arguments.propensities,
+        limit=arguments.limit,
+        fqe_steps=arguments.fqe_steps,
+        seed=arguments.seed,
+    )
+    return Outcome([result["about"], *result["rows"]], text_of(result))
+
+
 def report(arguments: argparse.Namespace) -> Outcome:
     """Evaluations become a page."""
     out = arguments.out
@@ -149,7 +269,8 @@ def report(arguments: argparse.Namespace) -> Outcome:
             f"--out {out}: the page is always named {PAGE}, since summary files stand beside it; "
             f"try --out {out.with_suffix('') / PAGE}"
         )
-    sources = [_sources(folder) for folder in arguments.folders]
+    estimates, folders = _estimates(arguments.folders)
+    sources = [_sources(folder) for folder in folders]
     result = execute(
         "report",
         arguments.direct,
@@ -157,6 +278,7 @@ def report(arguments: argparse.Namespace) -> Outcome:
         out=out.parent if out.name == PAGE else out,
         training=tuple(t for _, trained, _ in sources for t in trained),
         datasets=tuple(d for _, _, datasets in sources for d in datasets),
+        estimates=estimates,
     )
     return Outcome([result], [result["report"]])
 
@@ -200,6 +322,18 @@ def _settings(pairs: list[str]) -> dict[str, Any]:
         except tomllib.TOMLDecodeError:
             settings[key.strip()] = text
     return settings
+
+
+def _estimates(folders: list[Path]) -> tuple[tuple[Path, ...], list[Path]]:
+    """Folders of `hindcast ope`, among those given or in a run, and the others.
+
+    Where there are no others, the simulator's evaluation inside each of them is reported.
+    """
+    ours = [f for f in folders if (f / "ope.json").exists()]
+    others = [f for f in folders if f not in ours]
+    in_runs = [f / "ope" for f in others if (f / "ope" / "ope.json").exists()]
+    truths = [f / "truth" for f in ours if (f / "truth" / "evaluation.json").exists()]
+    return (*ours, *in_runs), others or truths
 
 
 def _sources(folder: Path) -> tuple[Path, list[Path], list[Path]]:

@@ -1,18 +1,17 @@
 """The flow behind `hindcast evaluate`."""
 
-from pathlib import Path
 from typing import Any
 
 from prefect import flow
 
 from flows import steps
-from flows.tasks import RECORDED, Name, Override, Workers, call_as_task
+from flows.tasks import RECORDED, Folder, Name, Override, Workers, call_as_task
 
 
 @flow(name="evaluate", flow_run_name="evaluate {recipe} on {split}", **RECORDED)
 def evaluate(
     recipe: Name,
-    out: Path,
+    out: Folder,
     policies: tuple[Name, ...] = (),
     split: Name = "test",
     overrides: tuple[Override, ...] = (),

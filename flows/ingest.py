@@ -1,16 +1,15 @@
 """The flow behind `hindcast ingest`."""
 
-from pathlib import Path
 from typing import Any
 
 from prefect import flow
 
 from flows import steps
-from flows.tasks import RECORDED, Name, call_as_task
+from flows.tasks import RECORDED, Folder, Name, call_as_task
 
 
 @flow(name="ingest", flow_run_name="ingest {trace_format}", **RECORDED)
-def ingest(trace_format: Name, path: Path, out: Path) -> dict[str, Any]:
+def ingest(trace_format: Name, path: Folder, out: Folder) -> dict[str, Any]:
     """Read a raw trace and write a workload folder.
 
     Args:

@@ -19,6 +19,14 @@ from pipeline.recipe import Recipe
 from pipeline.storage import make_folder, read_json, sha256_file, write_json
 
 NAME: Final = "run.json"
+_NUMBER: Final = (int, float)
+_RESULTS: Final[Mapping[str, Mapping[str, type | tuple[type, ...]]]] = {
+    "build": {"dataset": str, "episodes": int, "decisions": int, "bytes": int, "digest": str},
+    "verify": {"dataset": str, "checks": list},
+    "train": {"checkpoint": str, "agent": str, "steps": int},
+    "evaluate": {"evaluation": str, "split": str, "means": dict},
+    "report": {"report": str},
+}
 
 
 class Ledger:
@@ -58,6 +66,7 @@ class Ledger:
             isinstance(entry, dict)
             and entry.get("inputs") == inputs
             and output.is_file()
+            and _is_result(name, entry.get("result"))
             and entry.get("sha256") == sha256_file(output)
         ):
             note(f"{name}: done before, skipped ({output})")
@@ -74,3 +83,21 @@ class Ledger:
         make_folder(self._folder)
         write_json(self._path, {**self._header, "stages": self._stages})
         return result
+
+
+def _is_result(stage: str, result: Any) -> bool:
+    """Whether an entry's result is of the form that the stage gives; else it is run again.
+
+    A run folder may be anybody's, and what is in the result is printed.
+    """
+    if not isinstance(result, dict):
+        return False
+    checks, means = result.get("checks", []), result.get("means", {})
+    return (
+        all(
+            isinstance(result.get(key), kind)
+            for key, kind in _RESULTS.get(stage.partition(" ")[0], {}).items()
+        )
+        and all(isinstance(c, dict) and {"check", "detail"} <= c.keys() for c in checks)
+        and all(isinstance(mean, _NUMBER) for mean in means.values())
+    )

@@ -1,20 +1,20 @@
 """The flow behind `hindcast report`."""
 
-from pathlib import Path
 from typing import Any
 
 from prefect import flow
 
 from flows import steps
-from flows.tasks import RECORDED, call_as_task
+from flows.tasks import RECORDED, Folder, call_as_task
 
 
 @flow(name="report", **RECORDED)
 def report(
-    evaluations: tuple[Path, ...],
-    out: Path,
-    training: tuple[Path, ...] = (),
-    datasets: tuple[Path, ...] = (),
+    evaluations: tuple[Folder, ...],
+    out: Folder,
+    training: tuple[Folder, ...] = (),
+    datasets: tuple[Folder, ...] = (),
+    estimates: tuple[Folder, ...] = (),
 ) -> dict[str, Any]:
     """Write one HTML page about evaluations, with its numbers as Parquet and Markdown.
 
@@ -23,7 +23,9 @@ def report(
         out: Folder that report.html and the summary files are written to.
         training: Folders of checkpoints, for their training curves.
         datasets: Folders of datasets to describe.
+        estimates: Folders that `hindcast ope` wrote.
     """
     return call_as_task(
-        steps.report, evaluations=evaluations, out=out, training=training, datasets=datasets
-    )
+        steps.report, evaluations=evaluations, out=out, training=training, datasets=datasets,
+        estimates=estimates,
+    )  # fmt: skip

@@ -1,6 +1,5 @@
 """The flow behind `hindcast run`."""
 
-from pathlib import Path
 from typing import Any
 
 from prefect import flow
@@ -8,13 +7,13 @@ from prefect.logging import get_run_logger
 
 from flows.progress import Lines, showing
 from flows.stages import run_stages
-from flows.tasks import RECORDED, Name, Override, Workers, call_as_task
+from flows.tasks import RECORDED, Folder, Name, Override, Workers, call_as_task
 
 
 @flow(name="run", flow_run_name="run {recipe}", **RECORDED)
 def run(
     recipe: Name,
-    out: Path,
+    out: Folder,
     overrides: tuple[Override, ...] = (),
     workers: Workers = 1,
     command: str = "",

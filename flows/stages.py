@@ -1,8 +1,9 @@
 """The stages of `hindcast run`: build, verify, train, evaluate, report, each done once.
 
 OUT/dataset                      the dataset
-OUT/agents/<agent>-seed<seed>    a checkpoint per agent and seed of [train]
-OUT/evaluation                   the policies of [evaluate] and all checkpoints, split test
+OUT/agents/<agent>-seed<seed>    a checkpoint per agent and seed of [train]; its best/ is the one
+                                 that validation chose
+OUT/evaluation                   the policies of [evaluate], last and best checkpoints, split test
 OUT/report.html                  with summary.parquet and summary.md
 OUT/run.json                     the ledger: what is done need not be done again
 """
@@ -13,6 +14,7 @@ from typing import Any, TypeAlias
 
 from flows import steps
 from flows.ledger import Ledger
+from pipeline.location import location
 from pipeline.recipe import Recipe, load_recipe
 from pipeline.storage import sha256_file
 
@@ -27,7 +29,7 @@ def directly(step: Step, **arguments: Any) -> dict[str, Any]:
 
 def run_stages(
     recipe: str,
-    out: Path,
+    out: Path | str,
     overrides: Sequence[str] = (),
     workers: int = 1,
     command: str = "",
@@ -37,7 +39,7 @@ def run_stages(
 
     Raises DatasetError where `out` holds a run of another recipe.
     """
-    loaded = load_recipe(recipe, overrides)
+    loaded, out = load_recipe(recipe, overrides), location(out)
     ledger = Ledger(out, loaded)
     results: dict[str, Any] = {}
     manifest = out / "dataset" / "manifest.json"
@@ -61,8 +63,11 @@ def run_stages(
         )  # fmt: skip
         checkpoints.append(folder)
     evaluation = out / "evaluation" / "evaluation.json"
-    policies = [*loaded.evaluate.policies, *map(str, checkpoints)]
-    trained = {str(f.relative_to(out)): sha256_file(f / "checkpoint.json") for f in checkpoints}
+    # Last and selected checkpoints are both reported; nothing is selected on the test split.
+    selected = [f / "best" for f in checkpoints if (f / "best" / "checkpoint.json").is_file()]
+    learned = [*checkpoints, *selected]
+    policies = [*loaded.evaluate.policies, *map(str, learned)]
+    trained = {str(f.relative_to(out)): sha256_file(f / "checkpoint.json") for f in learned}
     stage(
         "evaluate", evaluation, steps.evaluate, {"recipe": loaded.digest, "agents": trained},
         recipe=recipe, out=evaluation.parent, policies=policies, split="test",

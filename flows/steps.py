@@ -7,17 +7,21 @@ are used, so that a step loads no more than it needs.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from flows.progress import progress
+from pipeline.location import location
+
+Place: TypeAlias = Path | str  # of a folder or a file: a path, or a URL as text
 
 
-def ingest(trace_format: str, path: Path, out: Path) -> dict[str, Any]:
+def ingest(trace_format: str, path: Place, out: Place) -> dict[str, Any]:
     """Read a raw trace and write a workload, or recorded decisions and write a dataset."""
     from pipeline import ingest as ingestion
     from pipeline.history.dataset import ingest_history
     from pipeline.traces import FORMATS
 
+    path, out = location(path), location(out)
     if trace_format in FORMATS and FORMATS[trace_format].read is None:
         dataset = ingest_history(path, out)
         return {
@@ -40,16 +44,22 @@ def ingest(trace_format: str, path: Path, out: Path) -> dict[str, Any]:
 
 
 def build(
-    recipe: str, out: Path, overrides: Sequence[str] = (), workers: int = 1
+    recipe: str,
+    out: Place,
+    overrides: Sequence[str] = (),
+    workers: int = 1,
+    append: bool = False,
 ) -> dict[str, Any]:
-    """Build the dataset of a recipe, or finish an interrupted build."""
-    from pipeline import build as builder
+    """Build the dataset of a recipe, or add to it; finish what was interrupted."""
+    from pipeline.append import append as add
+    from pipeline.build import build as make
     from pipeline.recipe import load_recipe
     from policies.registry import behaviours
 
     loaded = load_recipe(recipe, overrides)
-    with progress(f"build {loaded.id}") as tell:
-        result = builder.build(loaded, behaviours(loaded), out, workers=workers, progress=tell)
+    place, known = location(out), behaviours(loaded)
+    with progress(f"{'append' if append else 'build'} {loaded.id}") as tell:
+        result = (add if append else make)(loaded, known, place, workers=workers, progress=tell)
     return {
         "dataset": str(result.folder),
         "episodes": result.episodes,
@@ -59,19 +69,23 @@ def build(
     }
 
 
-def verify(dataset: Path) -> dict[str, Any]:
+def verify(dataset: Place) -> dict[str, Any]:
     """Recompute every claim of a dataset; raises VerificationFailed for the first that fails."""
     from pipeline import verify as verification
     from pipeline.errors import InputError
     from pipeline.manifest import read_manifest
+    from pipeline.policy import Behaviour
     from policies.registry import behaviours
 
+    dataset = location(dataset)
+    known: dict[str, Behaviour] = {}
     try:
-        known = behaviours(read_manifest(dataset).recipe)
+        for recipe in read_manifest(dataset).recipes:
+            known |= behaviours(recipe)
     except InputError:
         # A broken manifest is for the verification to name; probabilities of rules that are not
         # here are checked as they stand.
-        known = {}
+        pass
     with progress("verify") as tell:
         result = verification.verify(dataset, known, progress=tell)
     return {
@@ -81,26 +95,45 @@ def verify(dataset: Path) -> dict[str, Any]:
 
 
 def train(
-    dataset: Path,
+    dataset: Place,
     agent: str,
-    out: Path,
+    out: Place,
     steps: int,
     seed: int = 0,
     settings: Mapping[str, Any] | None = None,
+    device: str = "auto",
+    checkpoint_every: int | None = None,
+    tensorboard: str | None = None,
 ) -> dict[str, Any]:
-    """Train one offline agent on a dataset and write its checkpoint."""
+    """Train one offline agent on a dataset and write its checkpoint, or finish that."""
     from policies.offline import training
 
     with progress(f"train {agent}, seed {seed}") as tell:
         folder = training.train(
-            dataset, agent, steps=steps, seed=seed, out=out, settings=settings or {}, progress=tell
+            location(dataset),
+            agent,
+            steps=steps,
+            seed=seed,
+            out=location(out),
+            settings=settings or {},
+            device=device,
+            checkpoint_every=checkpoint_every,
+            tensorboard=None if tensorboard is None else Path(tensorboard),
+            progress=tell,
         )
-    return {"checkpoint": str(folder), "agent": agent, "steps": steps, "seed": seed}
+    best = folder / training.BEST
+    return {
+        "checkpoint": str(folder),
+        "best": str(best) if best.is_dir() else None,
+        "agent": agent,
+        "steps": steps,
+        "seed": seed,
+    }
 
 
 def evaluate(
     recipe: str,
-    out: Path,
+    out: Place,
     policies: Sequence[str] = (),
     split: str = "test",
     overrides: Sequence[str] = (),
@@ -119,7 +152,7 @@ def evaluate(
             loaded,
             scored,
             split=split,
-            out=out,
+            out=location(out),
             workers=workers,
             command=command,
             progress=tell,
@@ -133,16 +166,72 @@ def evaluate(
 
 
 def report(
-    evaluations: Sequence[Path],
-    out: Path,
-    training: Sequence[Path] = (),
-    datasets: Sequence[Path] = (),
+    evaluations: Sequence[Place],
+    out: Place,
+    training: Sequence[Place] = (),
+    datasets: Sequence[Place] = (),
+    estimates: Sequence[Place] = (),
 ) -> dict[str, Any]:
     """Write the HTML report of evaluations, with summary.parquet and summary.md beside it."""
     from pipeline.report.page import write_report
 
-    page = write_report(evaluations, out, training=training, datasets=datasets)
+    page = write_report(
+        [*map(location, evaluations)],
+        location(out),
+        training=[*map(location, training)],
+        datasets=[*map(location, datasets)],
+        estimates=[*map(location, estimates)],
+    )
     return {"report": str(page)}
+
+
+def ope(
+    dataset: Place,
+    policies: Sequence[str] = (),
+    out: Place | None = None,
+    truth: bool = True,
+    command: str = "",
+    **settings: Any,
+) -> dict[str, Any]:
+    """Estimate from a dataset what policies would earn; `settings` are those of OPESettings."""
+    from policies.evaluation.ope import OPESettings, evaluate_offline
+
+    if settings.get("estimators") is None:
+        settings.pop("estimators", None)
+    else:
+        settings["estimators"] = tuple(settings["estimators"])
+    if not truth:
+        settings["truth_seeds"] = 0
+    with progress("estimate") as tell:
+        found = evaluate_offline(
+            location(dataset),
+            policies,
+            OPESettings(**settings),
+            out=None if out is None else location(out),
+            command=command,
+            progress=tell,
+        )
+    return {
+        "about": {**found.description, "out": None if out is None else str(out)},
+        "rows": found.rows.to_dicts(),
+    }
+
+
+def export(dataset: Path, to: str, out: Path, candidates: int | None = None) -> dict[str, Any]:
+    """Write a dataset in the format of another tool, with what that format cannot hold."""
+    from pipeline import exports
+
+    form = exports.known_export(to)
+    with progress(f"export to {to}") as tell:
+        result = exports.export(dataset, to, out, candidates=candidates, progress=tell)
+    return {
+        "export": str(result.path),
+        "format": to,
+        "files": result.files,
+        "bytes": result.bytes,
+        "notes": list(result.notes),
+        "lost": form.lost,
+    }
 
 
 def calibrate(scenario: str, episodes: int | None = None, seed: int = 0) -> list[dict[str, Any]]:

@@ -6,22 +6,26 @@ the code that a step calls nor whether the files that it wrote are still there; 
 what is done. Nothing is retried, since a step that fails on its input fails again.
 """
 
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
+from flows.engine import as_text
 from flows.progress import Lines, showing
 from flows.stages import Step
 
 # Prefect checks parameters before a run and shows their limits in its forms.
+# A folder or a file is text for Prefect: a path, or a URL, which pathlib would take apart.
+Folder: TypeAlias = Annotated[str, BeforeValidator(as_text), Field(min_length=1)]
 Name: TypeAlias = Annotated[str, Field(min_length=1)]
 Override: TypeAlias = Annotated[str, Field(pattern=r"^[^=\s][^=]*=")]
 Workers: TypeAlias = Annotated[int, Field(ge=1, le=1024)]
 GradientSteps: TypeAlias = Annotated[int, Field(ge=1)]
 Seed: TypeAlias = Annotated[int, Field(ge=0)]
+Device: TypeAlias = Literal["auto", "cpu", "cuda"]
 
 # Keyword arguments of every @flow and @task: results are JSON and small, and are kept.
 RECORDED: Final[dict[str, Any]] = {

@@ -1,7 +1,7 @@
 """Building a dataset: every behaviour on every window, recorded, in parts that can be resumed.
 
     OUT/
-      data/part-00000.parquet ...   decisions; a part holds whole windows
+      data/part-00000.parquet ...   decisions; a part holds whole windows of one split
       episodes.parquet              one row per episode
       workload/                     the canonical workload, so that `verify` needs nothing else
       README.md                     the card
@@ -12,47 +12,47 @@ What a part holds follows from the recipe alone, so any number of workers, and a
 end in the same bytes.
 """
 
-import shutil
-from collections.abc import Callable, Mapping
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import polars as pl
 
 from pipeline import manifest as mf
 from pipeline.card import write_card
 from pipeline.errors import DatasetError, HindcastError, RecipeError, StorageError
+from pipeline.exports.croissant import write_croissant
 from pipeline.ingest import save_workload
-from pipeline.parts import PartWriter
+from pipeline.location import is_remote
 from pipeline.policy import Behaviour
 from pipeline.recipe import Recipe
-from pipeline.record import Log, Recording, make_log
-from pipeline.rollout import decision_values
-from pipeline.scenario import Instance, Scenario, load_scenario
-from pipeline.schema import Spec
-from pipeline.seeds import generator
+from pipeline.recording import (
+    BUILDING,
+    DATA,
+    PLAN,
+    Plan,
+    Progress,
+    begin,
+    episodes_schema,
+    make_instance,
+    make_plan,
+    record_parts,
+    recorded,
+)
 from pipeline.source import load_source
 from pipeline.storage import (
+    is_partial,
     make_folder,
     read_json,
-    remove_partials,
+    remove_folder,
     sha256_file,
     write_atomically,
     write_json,
 )
-from pipeline.workload import Workload
 
-Progress = Callable[[int, int], None]
-
-DATA: Final = "data"
-BUILDING: Final = ".building"
-EPISODES_PER_PART: Final = 24  # at least; a part holds whole windows
-LOG_ROWS: Final = 40_000
-LOG_CANDIDATES: Final = 1_500_000
-GROUP_ROWS: Final = 20_000  # a row group is closed at the first episode end after so many rows
+__all__ = ["DATA", "BuildResult", "build", "episodes_schema", "make_instance"]
 
 
 @dataclass(frozen=True)
@@ -64,17 +64,6 @@ class BuildResult:
     decisions: int
     bytes: int
     digest: str
-
-
-@dataclass(frozen=True)
-class _Plan:
-    recipe: Recipe
-    scenario: Scenario
-    spec: Spec
-    workload: Workload
-    behaviours: Mapping[str, Behaviour]
-    parts: tuple[tuple[tuple[str, int], ...], ...]  # (split, window) of every part
-    out: Path
 
 
 def build(
@@ -98,25 +87,41 @@ def build(
     if (out / mf.NAME).exists():
         return _already_built(recipe, out)
     _refuse_foreign(out)
-    workload = load_source(recipe)
-    plan = _make_plan(recipe, behaviours, workload, out)
-    _begin(plan)
-    _record_parts(plan, workers, progress)
+    if is_remote(out):
+        make_folder(out)  # before the workload takes its time
+    plan = make_plan(recipe, behaviours, load_source(recipe), out)
+    begin(plan, {"digest": recipe.digest, "versions": mf.versions()})
+    if not (out / mf.WORKLOAD / mf.NAME).exists():
+        save_workload(plan.workload, out / mf.WORKLOAD)
+    record_parts(plan, workers, progress)
     return _finish(plan)
 
 
 def _already_built(recipe: Recipe, out: Path) -> BuildResult:
     manifest = mf.read_manifest(out)
-    if manifest.digest != recipe.digest:
+    if manifest.recipe.digest != recipe.digest:
         raise DatasetError(
-            f"{out}: holds the dataset {manifest.recipe.id} with digest {manifest.digest[:12]}, "
-            f"but this recipe has {recipe.digest[:12]}; choose another --out"
+            f"{out}: holds the dataset {manifest.recipe.id} with digest "
+            f"{manifest.recipe.digest[:12]}, but this recipe has {recipe.digest[:12]}; choose "
+            "another --out, or add to it with --append"
         )
-    shutil.rmtree(out / BUILDING, ignore_errors=True)
-    return _result(out, manifest)
+    if append_in_progress(out) is None:
+        remove_folder(out / BUILDING)
+    return result_of(out, manifest)
 
 
-def _result(out: Path, manifest: mf.Manifest) -> BuildResult:
+def append_in_progress(out: Path) -> dict[str, Any] | None:
+    """The plan of an append (pipeline.append) that is not finished in this dataset, if any."""
+    record = out / BUILDING / PLAN
+    if not record.is_file():
+        return None
+    value = read_json(record)
+    plan = value.get("append") if isinstance(value, dict) else None
+    return plan if isinstance(plan, dict) else None
+
+
+def result_of(out: Path, manifest: mf.Manifest) -> BuildResult:
+    """What a finished dataset says of itself."""
     size = manifest.episodes.bytes + sum(p.bytes for p in manifest.parts)
     counts = manifest.counts
     return BuildResult(out, counts["episodes"], counts["decisions"], size, manifest.digest)
@@ -126,210 +131,56 @@ def _refuse_foreign(out: Path) -> None:
     """StorageError where `out` holds anything but an interrupted build."""
     if out.exists() and not out.is_dir():
         raise StorageError(f"{out}: is a file, expected a folder")
-    if out.is_dir() and any(out.iterdir()) and not (out / BUILDING).is_dir():
+    there = [p.name for p in out.iterdir() if not is_partial(p.name)] if out.is_dir() else []
+    if there and BUILDING not in there:
         raise StorageError(
             f"{out}: is not empty and holds no interrupted build; choose another --out"
         )
 
 
-def _make_plan(
-    recipe: Recipe, behaviours: Mapping[str, Behaviour], workload: Workload, out: Path
-) -> _Plan:
-    scenario = load_scenario(recipe.scenario)
-    windows = [(s, w) for s in recipe.dataset_splits for w in recipe.windows(s)]
-    last, known = max(w for _, w in windows), scenario.windows(recipe.config, workload)
-    if last >= known:
-        raise RecipeError(f"{recipe.id}: split names window {last}, the workload has {known}")
-    each = sum(b.episodes for b in recipe.behaviours)
-    size = -(-EPISODES_PER_PART // each)
-    parts = tuple(tuple(windows[i : i + size]) for i in range(0, len(windows), size))
-    spec = scenario.spec(recipe.config, recipe.objective)
-    return _Plan(recipe, scenario, spec, workload, behaviours, parts, out)
-
-
-def _begin(plan: _Plan) -> None:
-    """Make the folders, or check that the interrupted build is of this very recipe."""
-    make_folder(plan.out)
-    building = make_folder(plan.out / BUILDING)
-    make_folder(plan.out / DATA)
-    record = building / "plan.json"
-    claim = {"digest": plan.recipe.digest, "versions": mf.versions()}
-    if record.exists():
-        if read_json(record) != claim:
-            raise DatasetError(
-                f"{plan.out}: holds an interrupted build of another recipe or by other package "
-                "versions; delete it or choose another --out"
-            )
-    else:
-        write_json(record, claim)
-    for folder in (plan.out, building, plan.out / DATA):
-        remove_partials(folder)
-    if not (plan.out / mf.WORKLOAD / mf.NAME).exists():
-        save_workload(plan.workload, plan.out / mf.WORKLOAD)
-
-
-def _record_parts(plan: _Plan, workers: int, progress: Progress | None) -> None:
-    missing = [i for i in range(len(plan.parts)) if not _entry_path(plan, i).exists()]
-    done = len(plan.parts) - len(missing)
-    tell = progress or (lambda _done, _total: None)
-    tell(done, len(plan.parts))
-    with ThreadPoolExecutor(workers) as pool:
-        waiting = {pool.submit(_record_part, plan, i) for i in missing}
-        try:
-            while waiting:
-                finished, waiting = wait(waiting, timeout=1.0, return_when=FIRST_EXCEPTION)
-                for future in finished:
-                    future.result()
-                    done += 1
-                tell(done, len(plan.parts))
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
-
-
-def _entry_path(plan: _Plan, part: int) -> Path:
-    return plan.out / BUILDING / f"part-{part:05d}.json"
-
-
-def _episodes_path(plan: _Plan, part: int) -> Path:
-    return plan.out / BUILDING / f"part-{part:05d}.parquet"
-
-
-def _record_part(plan: _Plan, part: int) -> None:
-    """Record one part; its entry is written last and says that the part is whole."""
-    path = plan.out / DATA / f"part-{part:05d}.parquet"
-    rows: list[dict[str, Any]] = []
-    write_atomically(path, partial(_write_part, plan, part, rows))
-    episodes = pl.DataFrame(rows, schema=episodes_schema(plan.spec))
-    write_atomically(
-        _episodes_path(plan, part),
-        partial(episodes.write_parquet, compression="zstd", compression_level=3),
+def write_episodes(out: Path, name: str, episodes: pl.DataFrame) -> mf.FileEntry:
+    """Write the table of episodes."""
+    stored = write_atomically(
+        out / name, partial(episodes.write_parquet, compression="zstd", compression_level=3)
     )
-    entry = mf.FileEntry(
-        path=f"{DATA}/{path.name}",
-        rows=int(episodes["steps"].sum()) + episodes.height,
-        bytes=path.stat().st_size,
-        sha256=sha256_file(path),
-    )
-    write_json(_entry_path(plan, part), asdict(entry))
+    return mf.FileEntry(name, episodes.height, stored.bytes, stored.sha256)
 
 
-def _write_part(plan: _Plan, part: int, rows: list[dict[str, Any]], path: Path) -> None:
-    each = sum(b.episodes for b in plan.recipe.behaviours)
-    episode = sum(len(windows) for windows in plan.parts[:part]) * each
-    writer = PartWriter(path, plan.spec)
-    log: Log | None = None
-    try:
-        for split, window in plan.parts[part]:
-            instance = make_instance(plan.recipe, plan.scenario, plan.workload, window)
-            room = max(LOG_CANDIDATES, 4 * instance.capacity)
-            if log is None or room > len(log.feasible):
-                if log is not None and log.rows:
-                    writer.write(log)
-                log = make_log(plan.spec, LOG_ROWS, room)
-            for behaviour in plan.recipe.behaviours:
-                for repetition in range(behaviour.episodes):
-                    row = _record_episode(
-                        plan, instance, behaviour.name, window, repetition, episode, writer, log
-                    )
-                    rows.append({"split": split, "first_part": part, "last_part": part, **row})
-                    episode += 1
-        if log is not None and log.rows:
-            writer.write(log)
-    finally:
-        writer.close()
-
-
-def _record_episode(
-    plan: _Plan,
-    instance: Instance,
-    name: str,
-    window: int,
-    repetition: int,
-    episode: int,
-    writer: PartWriter,
-    log: Log,
-) -> dict[str, Any]:
-    behaviour, seed = plan.behaviours[name], plan.recipe.seed
-    values = decision_values(
-        plan.scenario, plan.spec, instance, behaviour, generator(seed, name, window, repetition)
-    )
-    rng = generator(seed, name, window, repetition)
-    recording = Recording(plan.scenario, plan.spec, instance, behaviour, rng, episode, values)
-    while not recording.go_on(log):
-        writer.write(log)
-        log.clear()
-    if log.rows >= GROUP_ROWS:
-        writer.write(log)
-        log.clear()
-    result = recording.episode()
-    outcomes = zip(plan.spec.outcomes, result.outcomes, strict=True)
-    return {
-        "episode": episode,
-        "behaviour": name,
-        "seed": repetition,
-        "window": window,
-        "steps": result.steps,
-        "return": result.total,
-        "elapsed_s": result.elapsed_s,
-        "truncated": result.truncated,
-        **{o.name: float(value) for o, value in outcomes},
-        "behaviour_parameters": recording.parameters.tolist(),
+def counts_of(parts: Sequence[mf.FileEntry], episodes: pl.DataFrame) -> dict[str, int]:
+    """The counts of a manifest."""
+    counts = {
+        "episodes": episodes.height,
+        "decisions": int(episodes["steps"].sum()),
+        "rows": sum(p.rows for p in parts),
+        "windows": episodes["window"].n_unique(),
+        "truncated_episodes": int(episodes["truncated"].sum()),
     }
+    if counts["rows"] != counts["decisions"] + episodes.height:
+        raise HindcastError("rows do not add up; this is a defect of the builder")
+    return counts
 
 
-def make_instance(recipe: Recipe, scenario: Scenario, workload: Workload, window: int) -> Instance:
-    """The problem instance of a window: the same for every policy that meets it."""
-    rng = generator(recipe.seed, "instance", window)
-    return scenario.instance(recipe.config, recipe.objective, workload, window, rng)
+def describe(out: Path, manifest: mf.Manifest, episodes: pl.DataFrame) -> None:
+    """Write what is made from the manifest and the data, for those who read the dataset."""
+    write_card(out, manifest, episodes)
+    write_croissant(out, manifest)
 
 
-def episodes_schema(spec: Spec) -> dict[str, pl.DataType]:
-    """Columns of episodes.parquet: what it was, what it came to, where it is."""
-    return {
-        "episode": pl.Int64(),
-        "split": pl.String(),
-        "behaviour": pl.String(),
-        "seed": pl.Int64(),
-        "window": pl.Int64(),
-        "steps": pl.Int64(),
-        "return": pl.Float64(),
-        "elapsed_s": pl.Float64(),
-        "truncated": pl.Boolean(),
-        **{o.name: pl.Float64() for o in spec.outcomes},
-        "behaviour_parameters": pl.List(pl.Float64()),
-        "first_part": pl.Int64(),
-        "last_part": pl.Int64(),
-    }
-
-
-def _finish(plan: _Plan) -> BuildResult:
+def _finish(plan: Plan) -> BuildResult:
     """Put the episodes together, write card and manifest, and forget the plan."""
-    n = len(plan.parts)
-    episodes = pl.concat([pl.read_parquet(_episodes_path(plan, i)) for i in range(n)])
-    path = plan.out / mf.EPISODES
-    write_atomically(path, partial(episodes.write_parquet, compression="zstd", compression_level=3))
-    parts = tuple(mf.FileEntry(**read_json(_entry_path(plan, i))) for i in range(n))
+    parts, episodes = recorded(plan)
     manifest = mf.Manifest(
         recipe=plan.recipe,
         digest=plan.recipe.digest,
         spec=plan.spec,
         parts=parts,
-        episodes=mf.FileEntry(mf.EPISODES, episodes.height, path.stat().st_size, sha256_file(path)),
+        episodes=write_episodes(plan.out, mf.EPISODES, episodes),
         workload_sha256=sha256_file(plan.out / mf.WORKLOAD / mf.NAME),
         provenance=asdict(plan.workload.provenance),
-        counts={
-            "episodes": episodes.height,
-            "decisions": int(episodes["steps"].sum()),
-            "rows": sum(p.rows for p in parts),
-            "windows": episodes["window"].n_unique(),
-            "truncated_episodes": int(episodes["truncated"].sum()),
-        },
+        counts=counts_of(parts, episodes),
         versions=mf.versions(),
     )
-    if manifest.counts["rows"] != manifest.counts["decisions"] + episodes.height:
-        raise HindcastError(f"{plan.out}: rows do not add up; this is a defect of the builder")
-    write_card(plan.out, manifest, episodes)
+    describe(plan.out, manifest, episodes)
     write_json(plan.out / mf.NAME, mf.to_json(manifest))
-    shutil.rmtree(plan.out / BUILDING, ignore_errors=True)
-    return _result(plan.out, manifest)
+    remove_folder(plan.out / BUILDING)
+    return result_of(plan.out, manifest)

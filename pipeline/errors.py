@@ -43,7 +43,7 @@ class DatasetError(InputError):
 
 
 class StorageError(InputError):
-    """Writing failed: no permission, no space, not a folder."""
+    """Writing failed: no permission, no space, not a folder; or a store refused, or is away."""
 
 
 class VerificationFailed(HindcastError):

@@ -7,7 +7,6 @@
 Nothing is chosen here: all policies given are scored, on all windows of the split.
 """
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -29,8 +28,11 @@ from pipeline.schema import Outcome, Spec
 from pipeline.seeds import generator
 from pipeline.source import load_source
 from pipeline.storage import (
+    is_partial,
     make_folder,
     read_json,
+    read_parquet,
+    remove_folder,
     remove_partials,
     sha256_text,
     write_atomically,
@@ -41,6 +43,10 @@ from pipeline.workload import Workload
 SCORES: Final = "scores.parquet"
 EVALUATION: Final = "evaluation.json"
 EVALUATING: Final = ".evaluating"
+_COLUMNS: Final[Mapping[str, pl.DataType]] = {
+    "policy": pl.String(), "scenario": pl.String(), "window": pl.Int64(), "seed": pl.Int64(),
+    "metric": pl.String(), "value": pl.Float64(),
+}  # fmt: skip
 BATCH: Final = 512  # episodes of a network that are stepped together
 
 # Booked for every scenario beside its outcomes.
@@ -118,7 +124,7 @@ def evaluate(
     if references is None:
         references = [name for name in recipe.evaluate.references if name in names]
     write_json(out / EVALUATION, _describe(job, policies, split, list(references), command))
-    shutil.rmtree(out / EVALUATING, ignore_errors=True)
+    remove_folder(out / EVALUATING)
     headline = job.spec.outcomes[0].name
     means = (
         scores.filter(pl.col("metric") == headline)
@@ -157,12 +163,15 @@ def _begin(job: _Job, split: str) -> None:
     if out.exists() and not out.is_dir():
         raise StorageError(f"{out}: is a file, expected a folder")
     ours = {EVALUATION, SCORES, EVALUATING}
-    if out.is_dir() and (foreign := sorted(p.name for p in out.iterdir() if p.name not in ours)):
+    there = sorted(p.name for p in out.iterdir()) if out.is_dir() else []
+    if foreign := [name for name in there if name not in ours and not is_partial(name)]:
         raise StorageError(f"{out}: holds {foreign[0]!r}, which is no evaluation; choose another")
     claim = {
         "digest": job.recipe.digest, "split": split, "seeds": job.seeds, "versions": versions(),
     }  # fmt: skip
     make_folder(out)
+    if (out / EVALUATING).is_symlink():
+        raise DatasetError(f"{out / EVALUATING}: is a symbolic link, which is not followed")
     plan = make_folder(out / EVALUATING) / "plan.json"
     remove_partials(out)
     remove_partials(plan.parent)
@@ -180,7 +189,7 @@ def _scores(job: _Job, policy: Candidate, progress: Callable[[int, int], None]) 
     identity = f"{behaviour.name}|{behaviour.epsilon}|{behaviour.temperature}|{policy.digest}"
     path = job.out / EVALUATING / f"{sha256_text(identity)[:16]}.parquet"
     if path.exists():
-        return pl.read_parquet(path, glob=False)
+        return _finished(path)
     seeds = job.seeds if behaviour.stochastic else 1
     runs = [(window, seed) for seed in range(seeds) for window in job.windows]
     if isinstance(behaviour.policy, Heuristic):
@@ -192,15 +201,19 @@ def _scores(job: _Job, policy: Candidate, progress: Callable[[int, int], None]) 
         for (window, seed), episode in zip(runs, episodes, strict=True)
         for metric, value in _metrics(job.spec, episode).items()
     ]
-    frame = pl.DataFrame(
-        rows,
-        schema={
-            "policy": pl.String, "scenario": pl.String, "window": pl.Int64, "seed": pl.Int64,
-            "metric": pl.String, "value": pl.Float64,
-        },
-        orient="row",
-    )  # fmt: skip
+    frame = pl.DataFrame(rows, schema=dict(_COLUMNS), orient="row")
     write_atomically(path, partial(frame.write_parquet, compression="zstd"))
+    return frame
+
+
+def _finished(path: Path) -> pl.DataFrame:
+    """The rows of a policy that an earlier call finished; DatasetError where they are none."""
+    try:
+        frame = read_parquet(path)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise DatasetError(f"{path}: cannot be read as Parquet ({error}); delete it") from error
+    if dict(frame.schema) != dict(_COLUMNS):
+        raise DatasetError(f"{path}: holds no scores of a policy; delete it")
     return frame
 
 

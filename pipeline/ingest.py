@@ -19,9 +19,13 @@ from typing import Any, Final
 import polars as pl
 
 from pipeline.errors import DatasetError, StorageError, UnknownName, unknown_name
+from pipeline.location import is_remote
 from pipeline.storage import (
+    is_partial,
+    local_folder,
     make_folder,
     read_json,
+    read_parquet,
     remove_partials,
     sha256_file,
     storage_errors,
@@ -30,12 +34,14 @@ from pipeline.storage import (
 )
 from pipeline.traces import FORMATS
 from pipeline.traces.rows import QUARANTINE_COLUMNS, empty_quarantine
+from pipeline.untrusted import a_count, a_list, a_sha256, a_table, a_text, require_file
 from pipeline.workload import (
     MACHINE_COLUMNS,
     TASK_COLUMNS,
     Provenance,
     SourceFile,
     Workload,
+    damage,
 )
 
 KIND: Final = "workload"
@@ -79,8 +85,11 @@ def ingest(
         raise UnknownName(f"{format_name} holds decisions, not jobs: it makes a dataset")
     tell = progress or _silent
     _refuse_foreign(out)
+    if is_remote(out):
+        make_folder(out)
     tell(0, _STEPS, f"reading {path.name} as {format_name}")
-    workload, quarantine = read(path)
+    with local_folder(path) as copy:
+        workload, quarantine = read(copy)
     tell(1, _STEPS, f"writing {workload.tasks.height:,} tasks")
     save_workload(workload, out, quarantine)
     tell(_STEPS, _STEPS, "done")
@@ -160,7 +169,7 @@ def _refuse_foreign(out: Path) -> None:
 
 
 def _is_ours(name: str) -> bool:
-    return name in _COLUMNS or (name.startswith(".") and name.endswith(".partial"))
+    return name in _COLUMNS or is_partial(name)
 
 
 def load_workload(folder: Path) -> Workload:
@@ -184,6 +193,8 @@ def load_workload(folder: Path) -> Workload:
         tables[name] = _table(folder / name, entry)
     if _TASKS not in tables:
         raise DatasetError(f"{folder / _MANIFEST}: lists no {_TASKS}")
+    if fault := damage(tables[_TASKS], tables.get(_MACHINES)):
+        raise DatasetError(f"{folder / _TASKS}: {fault}")
     return Workload(
         tasks=tables[_TASKS],
         provenance=_provenance(folder, manifest.get("provenance")),
@@ -211,15 +222,16 @@ def _manifest(folder: Path) -> dict[str, Any]:
 
 
 def _table(path: Path, entry: Mapping[str, Any]) -> pl.DataFrame:
-    if not path.is_file():
+    if not path.exists() and not path.is_symlink():
         raise DatasetError(f"{path}: is missing, its manifest lists it")
+    require_file(path)
     digest = sha256_file(path)
     if digest != entry.get("sha256"):
         raise DatasetError(
             f"{path}: was changed: its SHA-256 is {digest}, the manifest says {entry.get('sha256')}"
         )
     try:
-        table = pl.read_parquet(path, glob=False)
+        table = read_parquet(path)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise DatasetError(f"{path}: is not a Parquet file ({error})") from error
     expected = _COLUMNS[path.name]
@@ -240,11 +252,14 @@ def _shown(columns: Mapping[str, pl.DataType]) -> str:
 def _provenance(folder: Path, value: Any) -> Provenance:
     try:
         return Provenance(
-            format=str(value["format"]),
-            files=tuple(SourceFile(**file) for file in value["files"]),
-            counts=dict(value["counts"]),
-            left_out=dict(value["left_out"]),
-            notes=tuple(value["notes"]),
+            format=a_text(value["format"]),
+            files=tuple(
+                SourceFile(a_text(file["name"]), a_count(file["bytes"]), a_sha256(file["sha256"]))
+                for file in a_list(value["files"])
+            ),
+            counts={k: a_count(v) for k, v in a_table(value["counts"]).items()},
+            left_out={k: a_count(v) for k, v in a_table(value["left_out"]).items()},
+            notes=tuple(map(a_text, a_list(value["notes"]))),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DatasetError(f"{folder / _MANIFEST}: 'provenance' is damaged ({error})") from error

@@ -25,7 +25,7 @@ from pipeline.kernel import (
     TRUNCATED,
     compiled,
 )
-from pipeline.policy import BatchPolicy, Behaviour, choose_with
+from pipeline.policy import BatchPolicy, Behaviour, choose_with, readings
 from pipeline.rollout import Episode
 from pipeline.scenario import Instance, Scenario
 from pipeline.schema import Spec
@@ -235,7 +235,8 @@ def run_lockstep(
 def _scores(behaviour: Behaviour, seen: Batch, spec: Spec) -> NDArray[np.float64]:
     policy = behaviour.policy
     if isinstance(policy, BatchPolicy):
-        return policy.batch_scores(seen.context, seen.candidates, seen.offsets)
+        more = {name: getattr(seen, name) for name in readings(policy)}
+        return policy.batch_scores(seen.context, seen.candidates, seen.offsets, **more)
     return np.concatenate(
         [policy.scores(observation_of(seen, b, spec)) for b in range(len(seen.live))]
     )

@@ -10,7 +10,7 @@ masks, breaks ties (the first of the best), explores and knows the propensity:
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numba import types
@@ -23,6 +23,8 @@ from pipeline.schema import Spec
 
 NO_PARAMETERS: Final = np.zeros(0)
 GENERATOR: Final = types.npy_rng
+
+Reading = Literal["feasible", "image"]
 
 
 @runtime_checkable
@@ -51,7 +53,15 @@ class BatchPolicy(Policy, Protocol):
 
         context (B, C); candidates (sum of N, F), observation b in rows offsets[b]:offsets[b+1];
         returns (sum of N,).
+
+        A policy that needs more says so in an attribute `reads`, any of "feasible" (sum of N,) and
+        "image" (B, P) uint8; it is then given those as keyword arguments.
         """
+
+
+def readings(policy: BatchPolicy) -> tuple[Reading, ...]:
+    """What `batch_scores` of this policy wants besides context, candidates and offsets."""
+    return getattr(policy, "reads", ())
 
 
 @dataclass(frozen=True)

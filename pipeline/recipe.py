@@ -3,6 +3,7 @@
     id = "binpack-synthetic-v1"            # the folder's name under datasets/
     scenario = "binpack"
     objective = "makespan"
+    level = "mixed"                        # how well its behaviours do, see LEVELS
     seed = 1                               # every random draw descends from it
     description = "one sentence"
 
@@ -29,14 +30,25 @@ import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from pipeline.errors import RecipeError, did_you_mean
+from pipeline.location import location
 from pipeline.scenario import load_scenario
 from pipeline.storage import sha256_text
 
 SPLITS: Final = ("train", "validation", "test")
-_RANGE: Final = re.compile(r"^(\d+)\.\.(\d+)$")
+Level: TypeAlias = Literal["", "random", "heuristic", "mixed", "medium", "replay"]
+
+# What a dataset of a level is a log of; a recipe without a level says so in its description.
+LEVELS: Final[Mapping[str, str]] = {
+    "random": "uniform choices among the feasible candidates",
+    "heuristic": "the strongest rules of the scenario, with some uniform choices",
+    "mixed": "random, random linear rules, and rules from weak to strong",
+    "medium": "an online agent that is partly trained",
+    "replay": "all that an online agent met while it was trained up to `medium`",
+}
+_RANGE: Final = re.compile(r"^(\d{1,15})\.\.(\d{1,15})$")
 
 
 @dataclass(frozen=True)
@@ -106,6 +118,7 @@ class Recipe:
     train: TrainRecipe = TrainRecipe()
     evaluate: EvaluateRecipe = EvaluateRecipe()
     description: str = ""
+    level: Level = ""
     dataset_splits: tuple[str, ...] = ("train", "validation")
 
     def to_dict(self) -> dict[str, Any]:
@@ -148,7 +161,7 @@ def load_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
     Raises RecipeError that names the file and the key.
     """
-    path = Path(name)
+    path = location(name)
     if path.is_dir():
         path = path / "recipe.toml"
     if not path.is_file():
@@ -301,5 +314,5 @@ def traces_folder() -> Path:
     """The folder of raw traces: $HINDCAST_TRACES, else shared/traces beside the checkout."""
     given = os.environ.get("HINDCAST_TRACES")
     if given:
-        return Path(given)
+        return location(given)
     return Path(__file__).resolve().parent.parent.parent / "shared" / "traces"

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import unknown_name
+from pipeline.errors import InputError, unknown_name
 from pipeline.kernel import Compiled
 from pipeline.schema import Spec
 from pipeline.workload import Workload
@@ -39,6 +39,8 @@ class Scenario:
     values      compiled like `outcome`: after the end of an episode, the value of every decision
                 in order; needed where the spec is `valued`
     bound       outcome that bounds the headline outcome, or None; `bound_kind` says which way
+    about       the module's docstring: the problem in prose, its "Source:" and "Differences from
+                the paper:", which cards quote
     """
 
     name: str
@@ -53,6 +55,39 @@ class Scenario:
     values: Compiled | None = None
     bound: str | None = None
     bound_kind: str | None = None
+    about: str | None = None
+
+    @property
+    def citation(self) -> str:
+        """What the paragraph "Source:" of `about` says; empty where there is none."""
+        return " ".join(_paragraph(self.about, "Source").partition(": ")[2].split())
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """The items of the paragraph "Differences from the paper:" of `about`."""
+        _title, *items = _paragraph(self.about, "Differences from").split("\n- ")
+        return tuple(" ".join(item.split()) for item in items)
+
+
+LARGEST_INSTANCE: Final = 1 << 28  # numbers of 8 bytes: 2 GiB
+
+
+def require_room(numbers: float) -> None:
+    """InputError where the settings ask for an instance of more than LARGEST_INSTANCE numbers.
+
+    Called with an upper bound before anything is drawn: settings may come with a dataset from
+    anywhere, and memory that is promised is not always there.
+    """
+    if not numbers <= LARGEST_INSTANCE:
+        raise InputError(
+            f"the settings make a window of {numbers * 8 / 2**30:,.1f} GiB, more than "
+            f"{LARGEST_INSTANCE * 8 / 2**30:g}; make [config] smaller"
+        )
+
+
+def _paragraph(text: str | None, begin: str) -> str:
+    """The first paragraph that begins so; empty where there is none."""
+    return next((p.strip() for p in (text or "").split("\n\n") if p.startswith(begin)), "")
 
 
 # A module per scenario, each with a constant SCENARIO; loaded when named, since that compiles.

@@ -1,7 +1,9 @@
 """What an observation is: named features with units and ranges, one spec per scenario setting."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
+
+MOST_PIXELS: Final = 1 << 20  # of an image
 
 
 @dataclass(frozen=True)

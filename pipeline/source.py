@@ -1,13 +1,14 @@
 """The workload that a recipe names: generated, read from a raw trace, or ingested before."""
 
-from pathlib import Path
 from typing import Final
 
 import polars as pl
 
 from pipeline.errors import UnknownName, did_you_mean
+from pipeline.location import is_remote, location
 from pipeline.recipe import Recipe, read_settings, traces_folder
 from pipeline.seeds import generator
+from pipeline.storage import local_folder
 from pipeline.workload import TASK_COLUMNS, Provenance, Workload
 
 SYNTHETIC: Final = "synthetic"
@@ -29,8 +30,8 @@ def load_source(recipe: Recipe) -> Workload:
         return generate(config, generator(recipe.seed, "trace"))
     if trace.format in {GENERATED, RECORDED}:
         return Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance(trace.format))
-    path = Path(trace.path)
-    if not path.is_absolute():
+    path = location(trace.path)
+    if not is_remote(path) and not path.is_absolute():
         path = traces_folder() / path
     if trace.format == INGESTED:
         from pipeline.ingest import load_workload
@@ -45,5 +46,6 @@ def load_source(recipe: Recipe) -> Workload:
             f"{recipe.id}: unknown trace.format {trace.format!r}; "
             f"{did_you_mean(trace.format, known)}"
         )
-    workload, _quarantined = read(path)
+    with local_folder(path) as copy:
+        workload, _quarantined = read(copy)
     return workload

@@ -9,36 +9,50 @@
   propensity is the choice's, above 0. What was recorded elsewhere cannot be replayed: the file it
   came from is converted again and compared;
 - behaviours: where their rules are given, the probabilities are the rules';
-- returns: stored return == sum of rewards == the replay's; outcomes and values likewise.
+- returns: stored return == sum of rewards == the replay's; outcomes and values likewise;
+- seal: the manifest is, byte for byte, what these claims are written as;
+- documents: card and Croissant metadata are what the manifest and the data give.
+
+Everything is checked before compiled code or a large allocation depends on it: a dataset may come
+from anywhere.
 """
 
+import itertools
+import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline import dataset as ds
 from pipeline import manifest as mf
-from pipeline.build import DATA, episodes_schema, make_instance
-from pipeline.dataset import Dataset, open_dataset
+from pipeline.append import being_added
+from pipeline.build import DATA, append_in_progress, episodes_schema, make_instance
+from pipeline.dataset import Dataset
+from pipeline.documents import check_documents
 from pipeline.environment import ObservationBuffers
-from pipeline.errors import DatasetError, InputError, VerificationFailed
+from pipeline.errors import DatasetError, InputError, StorageError, VerificationFailed
 from pipeline.history.dataset import ELSEWHERE, check_recorded
 from pipeline.ingest import load_workload
 from pipeline.kernel import RUNNING, TERMINATED, TERMS, TRUNCATED
 from pipeline.parts import Block
 from pipeline.policy import Behaviour, Heuristic
+from pipeline.recipe import Recipe
 from pipeline.record import NO_CHOICE
 from pipeline.replay import FAULTS, FINE, no_score, replay
 from pipeline.rollout import values_of
-from pipeline.scenario import Scenario, load_scenario
+from pipeline.scenario import Instance, Scenario, load_scenario
+from pipeline.schema import Spec
+from pipeline.segments import check_appended, episodes_of, planned_episodes
 from pipeline.storage import sha256_file
 from pipeline.workload import Workload
 
 _THREADS: Final = 2
+_LARGEST_SETTING: Final = 10_000_000  # of a number in recipe.config
 
 
 @dataclass(frozen=True)
@@ -61,32 +75,57 @@ def verify(
     manifest = mf.read_manifest(folder)
     checks = [_check_manifest(folder, manifest), _check_files(folder, manifest)]
     try:
-        dataset = open_dataset(folder)
+        dataset = ds.open(folder)
         workload = load_workload(folder / mf.WORKLOAD)
     except DatasetError as error:
         raise VerificationFailed(str(error)) from error
-    if sha256_file(folder / mf.WORKLOAD / mf.NAME) != manifest.workload_sha256:
-        raise VerificationFailed(f"{folder / mf.WORKLOAD}: is not the workload of the manifest")
+    _check_workload(dataset, workload)
     checks.append(("workload", f"{workload.tasks.height:,} tasks"))
     checks.append(_check_episodes(dataset))
     if manifest.provenance.get("recorded") == ELSEWHERE:
         checks.append(check_recorded(dataset))
     else:
         checks += _check_decisions(dataset, workload, behaviours or {}, progress)
+    if not mf.is_sealed(folder, manifest):
+        raise VerificationFailed(f"{folder / mf.NAME}: was changed since it was written")
+    if append_in_progress(folder) is None:  # which writes them again at its end
+        try:
+            checks.append(check_documents(folder, manifest, dataset.episodes()))
+        except DatasetError as error:
+            raise VerificationFailed(str(error)) from error
     return VerifyResult(checks)
 
 
 def _check_manifest(folder: Path, manifest: mf.Manifest) -> tuple[str, str]:
     recipe = manifest.recipe
-    if recipe.digest != manifest.digest:
+    if (digest := mf.digest_of(manifest.recipes)) != manifest.digest:
         raise VerificationFailed(
             f"{folder / mf.NAME}: digest {manifest.digest[:12]} is not that of its recipe, "
-            f"{recipe.digest[:12]}"
+            f"{digest[:12]}"
         )
-    spec = load_scenario(recipe.scenario).spec(recipe.config, recipe.objective)
+    try:
+        check_appended(manifest, str(folder / mf.NAME))
+    except DatasetError as error:
+        raise VerificationFailed(str(error)) from error
+    spec = _spec_of(recipe, folder / mf.NAME)
     if spec != manifest.spec:
         raise VerificationFailed(f"{folder / mf.NAME}: spec is not that of its scenario")
     return "manifest", f"recipe {recipe.id}, digest {manifest.digest[:12]}"
+
+
+def _spec_of(recipe: Recipe, path: Path) -> Spec:
+    """The spec of a recipe whose settings are of a size that can be simulated."""
+    numbers: list[Any] = [asdict(recipe.config)]
+    while numbers:
+        value = numbers.pop()
+        if isinstance(value, dict | list | tuple):
+            numbers.extend(value.values() if isinstance(value, dict) else value)
+        elif isinstance(value, int | float) and not abs(value) <= _LARGEST_SETTING:
+            raise VerificationFailed(f"{path}: recipe.config holds {str(value)[:40]}: too large")
+    try:
+        return load_scenario(recipe.scenario).spec(recipe.config, recipe.objective)
+    except (InputError, ArithmeticError, LookupError, ValueError) as error:
+        raise VerificationFailed(f"{path}: recipe.config cannot be used ({error})") from error
 
 
 def _check_files(folder: Path, manifest: mf.Manifest) -> tuple[str, str]:
@@ -94,7 +133,7 @@ def _check_files(folder: Path, manifest: mf.Manifest) -> tuple[str, str]:
     for entry in entries:
         path = folder / entry.path
         if path.is_symlink() or not path.is_file():
-            raise VerificationFailed(f"{path}: is missing")
+            raise VerificationFailed(f"{path}: is missing, or no file")
         if path.stat().st_size != entry.bytes:
             raise VerificationFailed(
                 f"{path}: has {path.stat().st_size} bytes, the manifest says {entry.bytes}"
@@ -103,28 +142,44 @@ def _check_files(folder: Path, manifest: mf.Manifest) -> tuple[str, str]:
             raise VerificationFailed(
                 f"{path}: SHA-256 is {digest[:12]}..., the manifest says {entry.sha256[:12]}..."
             )
-    known = {entry.path for entry in manifest.parts}
-    for path in sorted((folder / DATA).iterdir()):
-        if f"{DATA}/{path.name}" not in known:
-            raise VerificationFailed(f"{path}: is not in the manifest")
+    if not (folder / DATA).is_dir():
+        raise VerificationFailed(f"{folder / DATA}: no such folder")
+    known, added = {entry.path for entry in entries}, being_added(folder, manifest)
+    there = [f"{DATA}/{path.name}" for path in (folder / DATA).iterdir()]
+    there += [path.name for path in folder.glob("episodes*") if mf.is_episodes(path.name)]
+    for name in sorted(there):
+        if name not in known and not added(name):
+            raise VerificationFailed(f"{folder / name}: is not in the manifest")
     return "files", f"{len(entries)} files, {sum(e.bytes for e in entries):,} bytes"
 
 
+def _check_workload(dataset: Dataset, workload: Workload) -> None:
+    """The workload is the manifest's, and so is where it came from."""
+    manifest, where = dataset.manifest, dataset.folder / mf.WORKLOAD
+    if sha256_file(where / mf.NAME) != manifest.workload_sha256:
+        raise VerificationFailed(f"{where}: is not the workload of the manifest")
+    lineage = json.loads(json.dumps(asdict(workload.provenance)))
+    if any(manifest.provenance.get(key) != value for key, value in lineage.items()):
+        raise VerificationFailed(f"{dataset.folder / mf.NAME}: provenance is not the workload's")
+
+
 def _check_episodes(dataset: Dataset) -> tuple[str, str]:
-    manifest, episodes, recipe = dataset.manifest, dataset.episodes, dataset.recipe
-    where = dataset.folder / mf.EPISODES
+    manifest, episodes = dataset.manifest, dataset.episodes()
+    where = dataset.folder / manifest.episodes.path
     if dict(episodes.schema) != episodes_schema(dataset.spec):
         raise VerificationFailed(f"{where}: columns differ from the spec")
-    expected = [
-        (split, behaviour.name, seed, window)
-        for split in recipe.dataset_splits
-        for window in recipe.windows(split)
-        for behaviour in recipe.behaviours
-        for seed in range(behaviour.episodes)
-    ]
+    made = sum(map(episodes_of, manifest.recipes))
+    if made != episodes.height:  # before they are gone through
+        raise VerificationFailed(f"{where}: {episodes.height} episodes, the recipe makes {made}")
+    expected = planned_episodes(manifest.recipes)
     found = episodes.select("split", "behaviour", "seed", "window").rows()
-    if found != expected or episodes["episode"].to_list() != list(range(len(expected))):
+    same = all(one == two for one, two in itertools.zip_longest(found, expected))
+    if not same or episodes["episode"].to_list() != list(range(len(found))):
         raise VerificationFailed(f"{where}: episodes are not those of the recipe")
+    for segment in manifest.appended:
+        own = episodes["episode"] >= segment.first_episode
+        if not ((episodes["first_part"] >= segment.first_part) == own).all():
+            raise VerificationFailed(f"{where}: what was appended is not in its own parts")
     counts = {
         "episodes": episodes.height,
         "decisions": int(episodes["steps"].sum()),
@@ -132,6 +187,8 @@ def _check_episodes(dataset: Dataset) -> tuple[str, str]:
         "windows": episodes["window"].n_unique(),
         "truncated_episodes": int(episodes["truncated"].sum()),
     }
+    if counts["rows"] != sum(part.rows for part in manifest.parts):
+        raise VerificationFailed(f"{where}: has other counts of rows than the parts together")
     if dict(manifest.counts) != counts:
         raise VerificationFailed(
             f"{where}: counts are {counts}, the manifest says {dict(manifest.counts)}"
@@ -161,7 +218,7 @@ def _check_decisions(
     return [
         ("decisions", f"{decisions:,} replayed in the simulator"),
         ("behaviours", f"probabilities of {recomputed:,} decisions recomputed"),
-        ("returns", f"{dataset.episodes.height:,} returns and outcomes"),
+        ("returns", f"{dataset.episodes().height:,} returns and outcomes"),
     ]
 
 
@@ -180,7 +237,7 @@ class _PartCheck:
         self._behaviours, self._part = behaviours, part
         self._entry = dataset.manifest.parts[part]
         self._path = dataset.folder / self._entry.path
-        episodes = dataset.episodes
+        episodes = dataset.episodes()
         self._rows = episodes.filter(episodes["first_part"] == part).rows(named=True)
         self._next = 0  # index into _rows of the episode that is due
         self._row: dict[str, Any] | None = None  # of the episode that is being replayed
@@ -194,8 +251,10 @@ class _PartCheck:
             for block in self._dataset.blocks(self._part):
                 self._check(block)
                 rows += len(block)
-        except (InputError, ValueError, IndexError) as error:
-            raise VerificationFailed(f"{self._path}: {error}") from error
+        except StorageError:
+            raise
+        except InputError as error:  # which names the file itself
+            raise VerificationFailed(str(error)) from error
         if rows != self._entry.rows:
             raise VerificationFailed(
                 f"{self._path}: {rows} rows, the manifest says {self._entry.rows}"
@@ -218,8 +277,7 @@ class _PartCheck:
         self._next += 1
         window = int(self._row["window"])
         if self._instance[0] != window:
-            instance = make_instance(self._dataset.recipe, self._scenario, self._workload, window)
-            self._instance = (window, instance)
+            self._instance = (window, self._make_instance(window))
         instance = self._instance[1]
         spec = self._dataset.spec
         self._ints, self._floats = instance.ints.copy(), instance.floats.copy()
@@ -228,8 +286,34 @@ class _PartCheck:
         self._booked = np.zeros(TERMS + len(spec.reward_terms))
         self._step = 0
         self._values: list[NDArray[np.float64]] = []
-        self._total = 0.0
+        self._total = self._elapsed_s = 0.0
         self._status = RUNNING
+
+    def _make_instance(self, window: int) -> Instance:
+        """The problem instance of a window; VerificationFailed where the recipe gives none."""
+        recipe = self._dataset.recipe
+        try:
+            if window < self._scenario.windows(recipe.config, self._workload):
+                return make_instance(recipe, self._scenario, self._workload, window)
+        except (InputError, ArithmeticError, LookupError, MemoryError, ValueError) as error:
+            raise VerificationFailed(
+                f"{self._dataset.folder}: window {window} cannot be simulated ({error})"
+            ) from error
+        raise VerificationFailed(f"{self._dataset.folder}: its workload has no window {window}")
+
+    def _parameters(self, row: dict[str, Any]) -> NDArray[np.float64]:
+        """What the behaviour drew for an episode: as many numbers as its rule reads."""
+        behaviour = self._behaviours.get(row["behaviour"])
+        parameters = np.array(row["behaviour_parameters"], np.float64)
+        if behaviour is None or not isinstance(behaviour.policy, Heuristic):
+            return parameters
+        drawn = behaviour.policy.parameters(self._dataset.spec, np.random.default_rng(0))
+        if parameters.shape != drawn.shape:
+            raise VerificationFailed(
+                f"{self._dataset.folder / mf.EPISODES}: episode {row['episode']} has "
+                f"{parameters.size} behaviour_parameters, {behaviour.name} draws {drawn.size}"
+            )
+        return parameters
 
     def _replay(self, block: Block, at: int) -> int:
         """Replay the episode at row `at` as far as the block has it; the row after it."""
@@ -245,7 +329,7 @@ class _PartCheck:
         state = np.array([float(self._status), self._total])
         fault, bad = replay(
             self._scenario.observe, self._scenario.step, score, self._ints, self._floats,
-            np.array(row["behaviour_parameters"], np.float64),
+            self._parameters(row),
             behaviour.temperature if compiled else 0.0,  # type: ignore[union-attr]
             behaviour.epsilon if compiled else 0.0,  # type: ignore[union-attr]
             compiled, *self._buffers.arrays, *self._scratch, self._booked, state, at, stop,
@@ -259,6 +343,7 @@ class _PartCheck:
                 f"{self._path}: episode {row['episode']}, step {block.step[bad]}: {FAULTS[fault]}"
             )
         self._status, self._total = int(state[0]), float(state[1])
+        self._elapsed_s = float(np.cumsum([self._elapsed_s, *block.elapsed_s[at:stop]])[-1])
         self._step += stop - at
         if block.value is not None:
             self._values.append(block.value[at:stop][block.choice[at:stop] != NO_CHOICE])
@@ -297,6 +382,9 @@ class _PartCheck:
         claims: dict[str, Any] = {
             "steps": self._step - 1,
             "return": self._total,
+            "elapsed_s": self._elapsed_s,
+            "first_part": self._part,
+            "last_part": self._part,
             "truncated": self._status == TRUNCATED,
             **{o.name: float(v) for o, v in zip(spec.outcomes, outcomes, strict=True)},
         }
@@ -305,6 +393,6 @@ class _PartCheck:
         for name, value in claims.items():
             if row[name] != value:
                 raise VerificationFailed(
-                    f"{self._dataset.folder / mf.EPISODES}: episode {row['episode']}: {name} is "
-                    f"{row[name]}, the simulator gives {value}"
+                    f"{self._dataset.folder / self._dataset.manifest.episodes.path}: episode "
+                    f"{row['episode']}: {name} is {row[name]}, the simulator gives {value}"
                 )

@@ -41,6 +41,38 @@ MACHINE_COLUMNS: Final[Mapping[str, pl.DataType]] = {
     "memory": pl.Float64(),
 }
 
+_LARGEST: Final = 1e15  # seconds, cores, instances: sums of them stay exact
+
+
+def damage(tasks: pl.DataFrame, machines: pl.DataFrame | None = None) -> str | None:
+    """What a table of tasks or machines holds that no ingestion writes, or None.
+
+    Simulators compute the size of their memory from these numbers: they are checked where tables
+    come from a file, in one pass.
+    """
+    known = tasks.select(list(TASK_COLUMNS))
+    if sum(known.null_count().row(0)):
+        return "a value is missing"
+    numbers = known.select("submit_s", "duration_s", "cores", "memory", "instances")
+    low, job = (0.0, 0.0, 0.0, 0.0, 1), known["job"]
+    for column, least in zip(numbers.get_columns(), low, strict=True):
+        strictly = column.name in {"duration_s", "cores"}
+        within = column > least if strictly else column >= least
+        if not (within & (column <= _LARGEST)).all():
+            return f"{column.name} has a value below {least:g}, above {_LARGEST:g} or not a number"
+    if float(known["instances"].cast(pl.Float64).sum()) > _LARGEST:
+        return "instances are more than can be counted"
+    steps = job.diff().drop_nulls()
+    if job.len() and not (job[0] == 0 and steps.is_between(0, 1).all()):
+        return "jobs are not numbered 0, 1, 2, ... in order"
+    if not (known["submit_s"].diff().drop_nulls() >= 0).all():
+        return "jobs are not in order of submission"
+    sizes = [] if machines is None else machines.select("cores", "memory").get_columns()
+    for column in sizes:
+        if column.null_count() or not column.is_between(0, _LARGEST).all():
+            return f"{column.name} of a machine is missing, below 0 or above {_LARGEST:g}"
+    return None
+
 
 @dataclass(frozen=True)
 class SourceFile:

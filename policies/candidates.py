@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from pipeline.evaluate import Candidate
+from pipeline.location import location
 from pipeline.recipe import Recipe
 from pipeline.scenario import load_scenario
 from pipeline.schema import Spec
@@ -16,7 +16,8 @@ from policies.registry import heuristics, resolve
 def candidates(recipe: Recipe, names: Sequence[str]) -> list[Candidate]:
     """The policies of `names`, in that order and each once, with names that tell them apart.
 
-    A checkpoint is called <agent>-seed<seed>, as `hindcast run` calls its folder; where two are
+    A checkpoint is called <agent>-seed<seed>, as `hindcast run` calls its folder, one on the way
+    <agent>-best-seed<seed> where it was selected, else <agent>-step<step>-seed<seed>; where two are
     called the same, the beginning of the digest of their weights is added.
     """
     scenario = load_scenario(recipe.scenario)
@@ -31,12 +32,17 @@ def _candidate(name: str, scenario: str, spec: Spec) -> Candidate:
     if name in heuristics(scenario):
         kind = "random" if behaviour.stochastic else "heuristic"
         return Candidate(behaviour, kind, behaviour.name)
-    description = read_description(Path(name))
+    folder = location(name)
+    description = read_description(folder)
     training = description.get("training")
-    seed = training.get("seed") if isinstance(training, dict) else None
-    named = behaviour if seed is None else replace(behaviour, name=f"{behaviour.name}-seed{seed}")
+    group, seed = behaviour.name, None
+    if isinstance(training, dict):
+        seed = training.get("seed")
+        if "of_steps" in training:
+            group += "-best" if "best" in training else f"-step{training.get('steps')}"
+    named = replace(behaviour, name=group if seed is None else f"{group}-seed{seed}")
     digest = description["weights"]["sha256"]
-    return Candidate(named, "learned", behaviour.name, str(Path(name)), digest)
+    return Candidate(named, "learned", group, str(folder), digest)
 
 
 def _distinct(candidate: Candidate) -> Candidate:

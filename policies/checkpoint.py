@@ -4,12 +4,15 @@
 <folder>/checkpoint.json        written last: a folder without it is no checkpoint
 
 checkpoint.json: format, version, agent, scenario, objective, features (context, candidates),
-network, normalisation (mean and inverse of both maps), training (steps, seed, config, metrics,
-package versions and what the caller says of the dataset), weights (bytes, sha256)
+network, acting (pixels of an image, threshold of a constrained choice; a checkpoint without it has
+neither), normalisation (mean and inverse of both maps), training (steps, seed, config, metrics,
+package versions and what the caller says of the dataset), weights (bytes, sha256), sealed (SHA-256
+of all of it as JSON on one line)
 """
 
 import dataclasses
 import importlib.metadata
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,9 +27,20 @@ from numpy.typing import NDArray
 from pipeline.errors import DatasetError, RecipeError
 from pipeline.recipe import read_settings
 from pipeline.schema import Feature, Spec
-from pipeline.storage import make_folder, read_json, sha256_file, write_atomically, write_json
+from pipeline.storage import (
+    json_text,
+    local_copy,
+    make_folder,
+    read_json,
+    sha256_file,
+    sha256_text,
+    write_atomically,
+    write_json,
+)
+from pipeline.untrusted import require_file
 from policies.features import FeatureMap, unscaled_map
 from policies.learned import LearnedPolicy, Network, NetworkSettings, Weights
+from policies.servers import ServersNetwork, ServersPolicy, read_servers_network
 
 FORMAT: Final = "hindcast-checkpoint"
 VERSION: Final = 1
@@ -36,6 +50,10 @@ _PACKAGES: Final = ("hindcast", "numpy", "torch", "d3rlpy", "safetensors")
 _PICKLES: Final = ("*.pt", "*.pth", "*.d3", "*.pkl", "*.pickle", "*.bin", "*.ckpt")
 _WIDEST: Final = 4096
 _DEEPEST: Final = 8
+_MOST_PIXELS: Final = 1 << 20
+_MOST_FEATURES: Final = 4096
+_LONGEST_NAME: Final = 200
+_LONGEST_HEADER: Final = 100 << 20  # of safetensors, by its own rule
 
 
 @dataclass(frozen=True)
@@ -49,22 +67,48 @@ class Metric:
 
 @dataclass(frozen=True)
 class Trained:
-    """What a training run gives: a network, its weights, how it was made, its curves."""
+    """What a training run gives: a network, its last weights, how it was made, its curves.
+
+    best   another checkpoint of the run, chosen on validation decisions, where there were any
+    """
 
     agent: str
     spec: Spec
-    network: Network
+    network: Network | ServersNetwork
     weights: Weights
     config: Mapping[str, Any]
     steps: int
     seed: int
     metrics: tuple[Metric, ...] = ()
+    best: "Selected | None" = None
 
     def policy(self, name: str | None = None) -> LearnedPolicy:
         """The policy as it would be loaded from a checkpoint; called as the agent by default."""
-        return LearnedPolicy(
+        return _acting(
             name or self.agent, self.network, self.weights, self.spec.context, self.spec.candidates
         )
+
+
+def _acting(
+    name: str,
+    network: Network | ServersNetwork,
+    weights: Weights,
+    context: tuple[Feature, ...],
+    candidates: tuple[Feature, ...],
+) -> LearnedPolicy:
+    if isinstance(network, ServersNetwork):
+        return ServersPolicy(name, network, weights, context, candidates)
+    return LearnedPolicy(name, network, weights, context, candidates)
+
+
+@dataclass(frozen=True)
+class Selected:
+    """The best of the checkpoints that a run came by, and how good it was (higher is better)."""
+
+    step: int
+    metric: str
+    score: float
+    weights: Weights
 
 
 def save(trained: Trained, folder: Path, provenance: Mapping[str, Any] | None = None) -> Path:
@@ -84,8 +128,11 @@ def save(trained: Trained, folder: Path, provenance: Mapping[str, Any] | None = 
     # A checkpoint that is being replaced must not pair its old description with new weights.
     (folder / DESCRIPTION).unlink(missing_ok=True)
     weights = {k: np.ascontiguousarray(v, np.float32) for k, v in trained.weights.items()}
-    write_atomically(folder / WEIGHTS, lambda path: safetensors.numpy.save_file(weights, path))
-    write_json(folder / DESCRIPTION, _describe(trained, folder / WEIGHTS, provenance or {}))
+    # Not save_file: it has a temporary file of its own, which a kill would leave behind.
+    content = safetensors.numpy.save(weights)
+    write_atomically(folder / WEIGHTS, lambda path: _write(path, content))
+    description = _describe(trained, folder / WEIGHTS, provenance or {})
+    write_json(folder / DESCRIPTION, _sealed(description))
     return folder
 
 
@@ -101,6 +148,7 @@ def _describe(trained: Trained, weights: Path, provenance: Mapping[str, Any]) ->
             "candidates": [_feature(f) for f in trained.spec.candidates],
         },
         "network": dataclasses.asdict(trained.network.settings),
+        "acting": {"pixels": trained.network.pixels, "threshold": trained.network.threshold},
         "normalisation": {
             "candidates": _constants(trained.network.candidates),
             "context": _constants(trained.network.context),
@@ -147,8 +195,7 @@ def load_policy(folder: Path) -> LearnedPolicy:
         features = description["features"]
         context = _read_features(features["context"])
         candidates = _read_features(features["candidates"])
-        settings = read_settings(NetworkSettings, description["network"], f"{where}: network")
-        network = _read_network(settings, context, candidates, description["normalisation"])
+        network = _read_any(description, context, candidates, f"{where}: network")
         weights = _read_weights(folder, network, description["weights"])
         agent, training = description["agent"], description["training"]
         seed, steps = training["seed"], training["steps"]
@@ -156,17 +203,51 @@ def load_policy(folder: Path) -> LearnedPolicy:
         raise DatasetError(f"{where}: key {error.args[0]!r} is missing") from error
     except (TypeError, ValueError, AttributeError, OverflowError, RecipeError) as error:
         raise DatasetError(f"{where}: {error}") from error
-    if not isinstance(agent, str):
+    if not isinstance(agent, str) or len(agent) > _LONGEST_NAME:
         raise DatasetError(f"{where}: agent is {agent!r}, expected a name")
     if not (type(seed) is int and type(steps) is int):
         raise DatasetError(f"{where}: training.seed and training.steps must be whole numbers")
-    return LearnedPolicy(agent, network, weights, context, candidates)
+    # One from before there were seals has neither of these; no single damage takes away both.
+    sealed = "sealed" in description or "acting" in description
+    if sealed and (folder / DESCRIPTION).read_bytes() != json_text(_sealed(description)).encode():
+        raise DatasetError(f"{where}: changed since it was written (it is not as it was sealed)")
+    return _acting(agent, network, weights, context, candidates)
+
+
+def _read_any(
+    description: dict[str, Any],
+    context: tuple[Feature, ...],
+    candidates: tuple[Feature, ...],
+    where: str,
+) -> Network | ServersNetwork:
+    """The network of a description: a candidate scorer, or one that knows its servers."""
+    value, constants = description["network"], description["normalisation"]
+    if isinstance(value, dict) and value.get("kind") == "servers":
+        servers = read_servers_network(value, context, candidates)
+        return dataclasses.replace(
+            servers,
+            candidates=_with_constants(servers.candidates, constants["candidates"], "candidates"),
+            context=_with_constants(servers.context, constants["context"], "context"),
+        )
+    settings = read_settings(NetworkSettings, value, where)
+    network = _read_network(settings, context, candidates, constants)
+    return _with_acting(network, description.get("acting", {}))
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def _sealed(description: dict[str, Any]) -> dict[str, Any]:
+    """The description with the digest of itself at its end: whatever is changed later is seen."""
+    rest = {key: value for key, value in description.items() if key != "sealed"}
+    return {**rest, "sealed": sha256_text(json.dumps(rest, separators=(",", ":")))}
 
 
 def read_description(folder: Path) -> dict[str, Any]:
     """checkpoint.json, with format and version checked; DatasetError otherwise."""
     path = folder / DESCRIPTION
-    if not path.is_file():
+    if not path.exists() and not path.is_symlink():
         pickles = sorted(p.name for pattern in _PICKLES for p in folder.glob(pattern))
         hint = f"; {pickles[0]} may be a pickle, which is never loaded" if pickles else ""
         raise DatasetError(f"{folder}: not a checkpoint, {DESCRIPTION} is missing{hint}")
@@ -187,6 +268,8 @@ def _read_features(value: Any) -> tuple[Feature, ...]:
     """Features by name, unit and kind; ranges and descriptions are not needed to act."""
     if not isinstance(value, list):
         raise TypeError(f"features are {type(value).__name__}, expected a list")
+    if len(value) > _MOST_FEATURES:
+        raise ValueError(f"{len(value)} features, expected at most {_MOST_FEATURES}")
     features = []
     for entry in value:
         name, unit = entry["name"], entry["unit"]
@@ -211,6 +294,8 @@ def _read_network(
             f"network.hidden is {settings.hidden!r}, expected at most {_DEEPEST} widths of "
             f"1 to {_WIDEST}"
         )
+    if settings.image > _WIDEST:
+        raise ValueError(f"network.image is {settings.image}, expected at most {_WIDEST}")
     columns = tuple(i for i, f in enumerate(candidates) if not f.identifier)
     context_columns = tuple(range(len(context))) if settings.context else ()
     plain = unscaled_map(candidates, columns, settings.quadratic)
@@ -220,6 +305,21 @@ def _read_network(
         _with_constants(plain, normalisation["candidates"], "candidates"),
         _with_constants(plain_context, normalisation["context"], "context"),
     )
+
+
+def _with_acting(network: Network, acting: Any) -> Network:
+    """The network with what its checkpoint says of how it acts."""
+    if not isinstance(acting, dict):
+        raise TypeError(f"acting is {type(acting).__name__}, expected a table")
+    pixels, threshold = acting.get("pixels", 0), acting.get("threshold", 0.0)
+    if type(pixels) is not int or not 0 <= pixels <= _MOST_PIXELS:
+        raise ValueError(f"acting.pixels is {pixels!r}, expected 0 to {_MOST_PIXELS}")
+    if type(threshold) not in {int, float} or not 0.0 <= threshold <= 1.0:
+        raise ValueError(f"acting.threshold is {threshold!r}, expected 0 to 1")
+    if (pixels > 0) != (network.settings.image > 0):
+        raise ValueError(f"acting.pixels is {pixels}, network.image {network.settings.image}")
+    outputs = 2 if threshold > 0.0 else 1
+    return dataclasses.replace(network, pixels=pixels, threshold=float(threshold), outputs=outputs)
 
 
 def _with_constants(plain: FeatureMap, constants: Any, which: str) -> FeatureMap:
@@ -240,24 +340,25 @@ def _numbers(value: Any, length: int, which: str) -> NDArray[np.float64]:
     return numbers
 
 
-def _read_weights(folder: Path, network: Network, described: Any) -> Weights:
+def _read_weights(folder: Path, network: Network | ServersNetwork, described: Any) -> Weights:
     """Weights of exactly the network's names and shapes, finite, with the digest of the JSON."""
     path = folder / WEIGHTS
-    if not path.is_file():
+    expected = network.shapes
+    if not path.exists() and not path.is_symlink():
         raise DatasetError(f"{path}: no such file; the checkpoint is not whole")
-    if path.stat().st_size != described["bytes"]:
-        raise DatasetError(
-            f"{path}: {path.stat().st_size} bytes, {DESCRIPTION} says {described['bytes']!r}"
-        )
+    most = _LONGEST_HEADER + 4 * sum(math.prod(shape) for shape in expected.values())
+    size = require_file(path, most)
+    if size != described["bytes"]:
+        raise DatasetError(f"{path}: {size} bytes, {DESCRIPTION} says {described['bytes']!r}")
     if sha256_file(path) != described["sha256"]:
         raise DatasetError(f"{path}: changed since it was written (sha256 differs)")
     try:
-        weights = safetensors.numpy.load_file(path)
+        with local_copy(path) as copy:
+            weights = safetensors.numpy.load_file(copy)
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
         raise DatasetError(
             f"{path}: not safetensors ({error}); pickles (.pt, .d3) are never loaded"
         ) from error
-    expected = network.shapes
     if set(weights) != set(expected):
         odd = sorted(set(weights) ^ set(expected))
         raise DatasetError(f"{path}: weights do not fit the network, see {', '.join(odd[:5])}")

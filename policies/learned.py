@@ -1,141 +1,141 @@
-"""A trained scorer that acts: one compiled function, so that a worker need not load torch.
+"""A trained scorer that acts, without torch: its shape, its weights, its compiled forward pass.
 
+    image    (B, P) uint8 / 255 -> activation(x W' + b), one dense layer, joined to the context
     inputs   candidates (M, F) -> expanded (M, E);  context (B, C) -> expanded (B, G), repeated
+    layer 0  reads [candidate | context | image]; activated it is a candidate's encoding e (M, W)
+    mlp        layer 1 reads e
+    deepsets   layer 1 reads [e | mean of e | maximum of e] over the feasible of the observation
+    attention  layer 1 reads e + self-attention of e over the feasible of the observation
     layers   y = activation(x W' + b), the last one linear and one number wide
 
-The weights are those of `policies.networks.CandidateScorer`; layer 0 reads [candidate | context].
-A lock-step asks for a few hundred to a few ten thousand rows, ten thousands of times: row by row in
-one's own loops costs no call, no temporary and no thread, and a row's score is the same, bit for
-bit, whatever is scored along with it.
+Infeasible candidates are never looked at by others, so they change no score, and no more does the
+order of the candidates. Sources: Zaheer et al., "Deep Sets", NeurIPS 2017; Vaswani et al.,
+"Attention Is All You Need", NeurIPS 2017; the dense layer over the image as in Mao et al.,
+"Resource Management with Deep Reinforcement Learning", HotNets 2016. The weights are those of
+`policies.networks.CandidateScorer`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
-from numba import njit, types
 from numpy.typing import NDArray
 
 from pipeline.environment import Observation
-from pipeline.errors import DatasetError, HindcastError
+from pipeline.errors import DatasetError, HindcastError, RecipeError
+from pipeline.policy import Reading
 from pipeline.schema import Feature, Spec
-from policies.features import COLUMNS, CONSTANTS, FLAGS, INPUTS, ROWS, FeatureMap, expand_row
+from policies.features import FeatureMap
+from policies.forward import ATTENTION, DEEPSETS, MLP, score_rows, score_sets
 
 Weights = Mapping[str, NDArray[np.float32]]
 
-_COMPILE: Final[dict[str, Any]] = {
-    "cache": True,
-    "nogil": True,
-    "error_model": "numpy",
-    "fastmath": {"contract"},  # fused multiply-add; nothing is reordered
-}
+_FEASIBLE: Final[tuple[Reading, ...]] = ("feasible",)
+KINDS: Final[Mapping[str, int]] = {"mlp": MLP, "deepsets": DEEPSETS, "attention": ATTENTION}
 
 
 @dataclass(frozen=True)
 class NetworkSettings:
-    """The shape of a scorer.
+    """The shape of a scorer. Raises RecipeError for settings that make no network.
 
     hidden       widths of the hidden layers; empty is a linear score
     activation   after every hidden layer
     quadratic    squares and products among the candidate's features
     context      whether the features of the moment are read too
+    kind         how a candidate sees the others: not at all, their mean and maximum, or by
+                 attention; a linear score ("mlp" without hidden layers) cannot
+    heads        of the attention; they share hidden[0] evenly
+    norm         whether attention sees normalised encodings (pre-norm)
+    image        width of what the observation's image becomes, 0: it is not read
     """
 
     hidden: tuple[int, ...] = ()
     activation: Literal["relu", "tanh"] = "relu"
     quadratic: bool = True
     context: bool = False
+    kind: Literal["mlp", "deepsets", "attention"] = "mlp"
+    heads: int = 2
+    norm: bool = False
+    image: int = 0
+
+    def __post_init__(self) -> None:
+        if self.image < 0:
+            raise RecipeError(f"network: image is {self.image}, expected a width, or 0 for none")
+        if self.kind == "deepsets" and len(self.hidden) < 2:
+            raise RecipeError(
+                f"network: hidden is {list(self.hidden)}, but deepsets needs two hidden layers at "
+                "least; with fewer, what is pooled adds the same to every score"
+            )
+        if self.kind == "attention" and not self.hidden:
+            raise RecipeError("network: attention needs a hidden layer to work on")
+        if self.kind == "attention" and (self.heads < 1 or self.hidden[0] % self.heads):
+            raise RecipeError(
+                f"network: heads is {self.heads}, which does not divide the {self.hidden[0]} of "
+                "the first hidden layer"
+            )
 
 
-@njit(
-    types.void(INPUTS, types.int64, INPUTS, types.int64, INPUTS, types.int64),
-    **_COMPILE,
-)
-def _add_product(x: Any, n: Any, flat: Any, at: Any, out: Any, width: Any) -> None:
-    """out[:width] += x[:n] @ flat[at:] as (n, width), four inputs at a time.
+def layer_shapes(
+    settings: NetworkSettings, inputs: int, pixels: int = 0, outputs: int = 1
+) -> dict[str, tuple[int, ...]]:
+    """Name and shape of every weight, in the order in which they are read.
 
-    Unsigned indices: numba looks for negative ones otherwise, and the inner loop is not vectorised
-    (ten times slower).
+    <layer>.weight (out, in), <layer>.bias (out,); layers are image, layer0, norm (weight (W,)),
+    query, key, value, output, layer1, ..., as far as the settings have them.
     """
-    w = np.uint64(width)
-    whole = n - n % 4
-    for j in range(0, whole, 4):
-        i0 = np.uint64(at) + np.uint64(j) * w
-        i1, i2, i3 = i0 + w, i0 + w + w, i0 + w + w + w
-        x0, x1, x2, x3 = x[j], x[j + 1], x[j + 2], x[j + 3]
-        for unsigned in range(width):
-            k = np.uint64(unsigned)
-            out[k] += x0 * flat[i0 + k] + x1 * flat[i1 + k] + x2 * flat[i2 + k] + x3 * flat[i3 + k]
-    for j in range(whole, n):
-        for left in range(width):
-            out[left] += x[j] * flat[at + j * width + left]
-
-
-def layer_shapes(hidden: tuple[int, ...], inputs: int) -> dict[str, tuple[int, ...]]:
-    """Name and shape of every weight: layer<i>.weight (out, in), layer<i>.bias (out,)."""
-    widths = (inputs, *hidden, 1)
     shapes: dict[str, tuple[int, ...]] = {}
-    for i, (before, after) in enumerate(pairwise(widths)):
-        shapes[f"layer{i}.weight"] = (after, before)
-        shapes[f"layer{i}.bias"] = (after,)
+
+    def add(name: str, after: int, before: int) -> None:
+        shapes[f"{name}.weight"] = (after, before)
+        shapes[f"{name}.bias"] = (after,)
+
+    if settings.image:
+        add("image", settings.image, pixels)
+    for i, (before, after) in enumerate(pairwise((inputs, *settings.hidden, outputs))):
+        pooled = 3 if i == 1 and settings.kind == "deepsets" else 1
+        add(f"layer{i}", after, pooled * before)
+        if i == 0 and settings.kind == "attention":
+            if settings.norm:
+                shapes["norm.weight"] = shapes["norm.bias"] = (after,)
+            for part in ("query", "key", "value", "output"):
+                add(part, after, after)
     return shapes
-
-
-@njit(
-    types.void(
-        ROWS, ROWS, COLUMNS,
-        COLUMNS, FLAGS, types.boolean, CONSTANTS, CONSTANTS,
-        COLUMNS, FLAGS, types.boolean, CONSTANTS, CONSTANTS,
-        COLUMNS, types.boolean, INPUTS, types.Array(types.float64, 1, "C"),
-    ),
-    **_COMPILE,
-)  # fmt: skip
-def _score(
-    context: Any, candidates: Any, offsets: Any,
-    c_columns: Any, c_heavy: Any, c_quadratic: Any, c_mean: Any, c_inverse: Any,
-    columns: Any, heavy: Any, quadratic: Any, mean: Any, inverse: Any,
-    widths: Any, tanh: Any, flat: Any, scores: Any,
-) -> None:  # fmt: skip
-    """Fill scores (M,); `flat` is bias (out,) then weight (in, out), layer after layer."""
-    n, g = len(mean), len(c_mean)
-    widest = max(widths.max(), n, g)
-    x, h = np.empty(widest, np.float32), np.empty(widest, np.float32)
-    start = np.empty(widths[0], np.float32)  # of layer 0: bias and the context's part
-    base = np.empty(max(len(columns), len(c_columns)))
-    for b in range(len(offsets) - 1):
-        start[:] = flat[: widths[0]]
-        if g > 0:
-            expand_row(context[b], c_columns, c_heavy, c_quadratic, c_mean, c_inverse, base, x)
-            _add_product(x, g, flat, widths[0] * (1 + n), start, widths[0])
-        for i in range(offsets[b], offsets[b + 1]):
-            expand_row(candidates[i], columns, heavy, quadratic, mean, inverse, base, x)
-            h[: widths[0]] = start
-            _add_product(x, n, flat, widths[0], h, widths[0])
-            at = widths[0] * (1 + n + g)
-            for layer in range(1, len(widths)):
-                before, width = widths[layer - 1], widths[layer]
-                for j in range(before):
-                    x[j] = np.tanh(h[j]) if tanh else max(h[j], np.float32(0.0))
-                h[:width] = flat[at : at + width]
-                _add_product(x, before, flat, at + width, h, width)
-                at += width * (1 + before)
-            scores[i] = h[0]
 
 
 @dataclass(frozen=True)
 class Network:
-    """A scorer without its weights: settings and the two feature maps."""
+    """A scorer without its weights: settings, the two feature maps, what it reads and gives.
+
+    context     of no columns where settings.context is False
+    pixels      of an image, 0 where it is not read
+    outputs     numbers per candidate; 1 for a policy, but see `threshold`
+    threshold   above 0 a policy has two outputs, a value and a log-likelihood, and chooses the
+                highest value among candidates at least so likely, as a share of the likeliest
+    """
 
     settings: NetworkSettings
     candidates: FeatureMap
-    context: FeatureMap  # of no columns where settings.context is False
+    context: FeatureMap
+    pixels: int = 0
+    outputs: int = 1
+    threshold: float = 0.0
+
+    @property
+    def inputs(self) -> int:
+        """What layer 0 reads: candidate, context, image."""
+        return self.candidates.size + self.context.size + self.settings.image
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Name and shape of every weight."""
-        return layer_shapes(self.settings.hidden, self.candidates.size + self.context.size)
+        return layer_shapes(self.settings, self.inputs, self.pixels, self.outputs)
+
+    @property
+    def sees_others(self) -> bool:
+        """Whether a score depends on which other candidates are feasible."""
+        return self.settings.kind != "mlp" or self.threshold > 0.0
 
 
 class LearnedPolicy:
@@ -157,34 +157,56 @@ class LearnedPolicy:
         self.features_context = features_context
         self.features_candidates = features_candidates
         self.weights = {key: np.ascontiguousarray(weights[key]) for key in network.shapes}
-        layers = range(len(network.settings.hidden) + 1)
-        self._widths = np.array([*network.settings.hidden, 1])
+        layers = dict.fromkeys(key.split(".")[0] for key in network.shapes)
+        self._widths = np.array([*network.settings.hidden, network.outputs])
+        image: tuple[Reading, ...] = ("image",) if network.settings.image else ()
+        self._reads = (*image, *_FEASIBLE) if network.sees_others else image
         self._flat = np.concatenate(
-            [
-                self.weights[f"layer{i}.{part}"].T.ravel()
-                for i in layers
-                for part in ("bias", "weight")
-            ]
+            [self.weights[f"{i}.{part}"].T.ravel() for i in layers for part in ("bias", "weight")]
         )
+
+    @property
+    def reads(self) -> tuple[Reading, ...]:
+        """What it needs besides context and candidates."""
+        return self._reads
 
     def check(self, spec: Spec) -> None:
         """Raise DatasetError, naming the difference, where `spec` has other features."""
         _check_features(self.name, "candidate", self.features_candidates, spec.candidates)
         if self.network.settings.context:
             _check_features(self.name, "context", self.features_context, spec.context)
+        pixels = int(np.prod(spec.image_shape)) if spec.image_shape else 0
+        if self.network.settings.image and pixels != self.network.pixels:
+            raise DatasetError(
+                f"{self.name} was trained on images of {self.network.pixels} pixels, this scenario "
+                f"setting has {pixels}; use the settings it was trained with"
+            )
 
     def scores(self, observation: Observation) -> NDArray[np.float64]:
         """One score per candidate, (N,)."""
-        offsets = np.array([0, len(observation.candidates)])
-        return self.batch_scores(observation.context[None], observation.candidates, offsets)
+        image = None if observation.image is None else observation.image.reshape(1, -1)
+        return self.batch_scores(
+            observation.context[None],
+            observation.candidates,
+            np.array([0, len(observation.candidates)]),
+            feasible=observation.feasible,
+            image=image,
+        )
 
     def batch_scores(
         self,
         context: NDArray[np.float64],
         candidates: NDArray[np.float64],
         offsets: NDArray[np.int64],
+        *,
+        feasible: NDArray[np.bool_] | None = None,
+        image: NDArray[np.uint8] | None = None,
     ) -> NDArray[np.float64]:
-        """Scores (sum of N,) of B observations; see pipeline.policy.BatchPolicy."""
+        """Scores (sum of N,) of B observations; see pipeline.policy.BatchPolicy.
+
+        feasible (sum of N,), all where it is not given; image (B, P), of which only `reads` says
+        whether it is needed. Raises HindcastError where arrays do not fit each other.
+        """
         given = (context.shape[1:], candidates.shape[1:], len(context), int(offsets[-1]))
         expected = (
             (len(self.features_context),), (len(self.features_candidates),),
@@ -198,18 +220,43 @@ class LearnedPolicy:
                 f"{len(self.features_context)} and {len(self.features_candidates)} features"
             )
         scores = np.empty(len(candidates))
-        _score(  # type: ignore[call-arg]
-            np.ascontiguousarray(context, np.float64),
-            np.ascontiguousarray(candidates, np.float64),
+        arrays = (
             np.ascontiguousarray(offsets, np.int64),
             *self.network.context.arrays,
             *self.network.candidates.arrays,
             self._widths,
             self.network.settings.activation == "tanh",
-            self._flat,
-            scores,
         )
+        rows = np.ascontiguousarray(candidates, np.float64)
+        moments = np.ascontiguousarray(context, np.float64)
+        if not self.reads:
+            score_rows(moments, rows, *arrays, self._flat, scores)  # type: ignore[call-arg]
+            return scores
+        settings = self.network.settings
+        score_sets(  # type: ignore[call-arg]
+            moments, rows, self._feasible(feasible, len(rows)), self._image(image, len(moments)),
+            *arrays, KINDS[settings.kind], settings.heads, settings.norm, settings.image,
+            self.network.threshold, self._flat, scores,
+        )  # fmt: skip
         return scores
+
+    def _feasible(self, feasible: NDArray[np.bool_] | None, count: int) -> NDArray[np.bool_]:
+        if feasible is None:
+            return np.ones(count, np.bool_)
+        if feasible.shape != (count,):
+            raise HindcastError(
+                f"{self.name}: feasible {feasible.shape} does not fit {count} candidates"
+            )
+        return np.ascontiguousarray(feasible, np.bool_)
+
+    def _image(self, image: NDArray[np.uint8] | None, count: int) -> NDArray[np.uint8]:
+        if not self.network.settings.image:
+            return np.zeros((count, 0), np.uint8)
+        expected = (count, self.network.pixels)
+        if image is None or image.shape != expected:
+            shape = "none" if image is None else image.shape
+            raise HindcastError(f"{self.name}: expected images {expected}, got {shape}")
+        return np.ascontiguousarray(image, np.uint8)
 
 
 def _check_features(

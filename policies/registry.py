@@ -2,10 +2,10 @@
 
 import importlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 from pipeline.errors import DatasetError, UnknownName, did_you_mean
+from pipeline.location import location
 from pipeline.policy import Behaviour, Heuristic
 from pipeline.recipe import BehaviourRecipe, Recipe
 from pipeline.schema import Spec
@@ -45,7 +45,7 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
     if name in known:
         epsilon, temperature = _EXPLORING.get(name, (0.0, 0.0))
         return Behaviour(name, known[name], epsilon, temperature)
-    folder = Path(name)
+    folder = location(name)
     if folder.exists():
         from policies.checkpoint import load_policy
 

@@ -86,7 +86,9 @@ import numpy as np
 import numba, polars, pyarrow.parquet, gymnasium
 before, state = dict(os.environ), np.random.get_state()[1].tolist()
 for name in {modules!r}:
-    if not name.startswith("policies.offline") and name not in ("policies.networks",):
+    if not name.startswith("policies.offline") and name not in (
+        "policies.networks", "policies.evaluation.fqe"
+    ):
         importlib.import_module(name)
 assert dict(os.environ) == before, "environment changed"
 assert np.random.get_state()[1].tolist() == state, "global randomness used"

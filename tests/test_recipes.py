@@ -1,5 +1,6 @@
 """Every recipe in datasets/: it loads, simulates, records, and what it records is verified."""
 
+import dataclasses
 import json
 
 import polars as pl
@@ -7,19 +8,28 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from flows.stages import run_stages
+from pipeline import dataset as ds
 from pipeline.build import build
-from pipeline.card import card, choice_counts
-from pipeline.dataset import open_dataset
+from pipeline.card import card_text
+from pipeline.errors import RecipeError
 from pipeline.evaluate import evaluate
 from pipeline.gymnasium_adaptor import SchedulingEnv
 from pipeline.manifest import read_manifest
 from pipeline.recipe import Recipe, known_recipes, load_recipe, recipe_folder
+from pipeline.scenario import SCENARIOS
 from pipeline.verify import verify
 from policies.candidates import candidates
 from policies.registry import behaviours
 
 RECIPES = known_recipes()
 RECORDING = [name for name in RECIPES if load_recipe(name).behaviours]  # others only evaluate
+# Recipes of another level, with the one whose setting they share.
+DERIVED = {
+    name: name.replace(f"-{level}-", "-")
+    for name in RECIPES
+    if (level := load_recipe(name).level) in {"random", "heuristic"}
+}
+SETTINGS = [name for name in RECIPES if name not in DERIVED]
 # One recipe a scenario, with what makes a run of it small.
 SMALL_RUNS = {
     "binpack-synthetic-v1": ["trace.settings.instances_scale=0.05", "config.machines=1"],
@@ -31,10 +41,14 @@ SMALL_RUNS = {
 
 
 def load(name: str, *more: str) -> Recipe:
-    """The recipe, one window a split."""
+    """The recipe, one window a split; of a level one episode a behaviour."""
     full = load_recipe(name)
     split = [f'split.{s}="{full.split[s].start}..{full.split[s].start}"' for s in full.split]
-    return load_recipe(name, [*split, *more])
+    recipe = load_recipe(name, [*split, *more])
+    if name not in DERIVED:
+        return recipe
+    once = (dataclasses.replace(behaviour, episodes=1) for behaviour in recipe.behaviours)
+    return dataclasses.replace(recipe, behaviours=tuple(once))
 
 
 @pytest.fixture(params=RECIPES)
@@ -48,23 +62,63 @@ def test_the_id_is_the_folder_and_the_description_a_sentence(recipe):
     assert len(recipe.description) > 20
 
 
+@pytest.mark.parametrize(("name", "main"), DERIVED.items())
+def test_a_level_is_recorded_in_the_setting_of_its_main_recipe(name, main):
+    """Only behaviours differ, so what is learned from either is evaluated on the same windows."""
+    own, other = load_recipe(name), load_recipe(main)
+    same = ("scenario", "config", "objective", "trace", "split", "seed", "evaluate", "train")
+    assert all(getattr(own, key) == getattr(other, key) for key in same)
+    assert other.level == "mixed"
+    rules = {b.policy for b in own.behaviours}
+    assert rules <= {b.policy for b in other.behaviours}
+    if own.level == "random":
+        assert rules == {"random"}
+    else:
+        assert not rules & {"random", "random_linear"}
+        assert len(rules) >= 2
+        assert all(0 < b.epsilon < 0.5 for b in own.behaviours)
+    assert all(b.episodes > 1 for b in own.behaviours)
+
+
+@pytest.mark.parametrize("name", [n for n in RECORDING if n not in DERIVED])
+def test_a_main_recipe_mixes_random_linear_rules_and_rules(name):
+    recipe = load_recipe(name)
+    policies = {b.policy for b in recipe.behaviours}
+    assert recipe.level == "mixed"
+    assert {"random", "random_linear"} <= policies
+    assert len(policies) >= 5
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_scenario_has_all_levels_that_need_no_agent(scenario):
+    found = {r.level for r in map(load_recipe, RECIPES) if r.scenario == scenario}
+    assert {"random", "heuristic", "mixed"} <= found
+
+
+@pytest.mark.parametrize("level", ["medium", "replay"])
+def test_levels_of_online_agents_are_understood(level):
+    assert load_recipe("slots-deeprm-v1", [f'level="{level}"']).level == level
+
+
+def test_an_unknown_level_is_refused_with_the_nearest():
+    with pytest.raises(RecipeError, match="did you mean 'medium'"):
+        load_recipe("slots-deeprm-v1", ['level="mediun"'])
+
+
 @pytest.mark.parametrize("recipe", RECORDING, indirect=True)
 def test_it_records_what_verification_confirms(recipe, tmp_path):
     known = behaviours(recipe)
     result = build(recipe, known, tmp_path / "d", workers=2)
     assert result.decisions > 0
     verify(tmp_path / "d", known)
-    dataset = open_dataset(tmp_path / "d")
-    shown = card(
-        dataset.manifest,
-        dataset.episodes,
-        choice_counts([tmp_path / "d" / p.path for p in dataset.manifest.parts]),
-    )
+    dataset = ds.open(tmp_path / "d")
+    shown = card_text(tmp_path / "d", dataset.manifest, dataset.episodes())
     assert (tmp_path / "d" / "README.md").read_text() == shown
     assert "Degenerate" not in shown
     assert read_manifest(tmp_path / "d") == dataset.manifest
 
 
+@pytest.mark.parametrize("recipe", SETTINGS, indirect=True)
 def test_every_policy_it_names_can_be_evaluated(recipe, tmp_path):
     scored = candidates(recipe, recipe.evaluate.policies)
     result = evaluate(recipe, scored, split="test", out=tmp_path / "e", seeds=1)
@@ -74,6 +128,7 @@ def test_every_policy_it_names_can_be_evaluated(recipe, tmp_path):
     assert "random" in described["references"] or not recipe.behaviours
 
 
+@pytest.mark.parametrize("recipe", SETTINGS, indirect=True)
 def test_gymnasium_accepts_it(recipe):
     window = recipe.windows("all")[0]
     check_env(SchedulingEnv(recipe, windows=[window]), skip_render_check=True)

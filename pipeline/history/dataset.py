@@ -27,6 +27,7 @@ from pipeline.build import DATA, BuildResult, episodes_schema
 from pipeline.card import write_card
 from pipeline.dataset import Dataset
 from pipeline.errors import DatasetError, StorageError, VerificationFailed
+from pipeline.exports.croissant import write_croissant
 from pipeline.history import records as h
 from pipeline.history.conversion import episodes, to_log
 from pipeline.history.records import History, read_history
@@ -112,6 +113,7 @@ def ingest_history(path: Path, out: Path) -> BuildResult:
         versions=mf.versions(),
     )
     write_card(out, manifest, table)
+    write_croissant(out, manifest)
     write_json(out / mf.NAME, mf.to_json(manifest))
     size = manifest.episodes.bytes + manifest.parts[0].bytes
     return BuildResult(out, len(runs), len(history), size, manifest.digest)
@@ -194,7 +196,7 @@ def check_recorded(dataset: Dataset) -> tuple[str, str]:
         [expected] = read_blocks(Path(scratch) / "part.parquet", spec)
     if len(found) != 1 or not _same(found[0], expected):
         raise VerificationFailed(f"{folder / DATA}: the decisions are not those of {RECORDED}")
-    if not _episode_table(history, log, spec).equals(dataset.episodes):
+    if not _episode_table(history, log, spec).equals(dataset.episodes()):
         raise VerificationFailed(f"{folder / mf.EPISODES}: is not what {RECORDED} gives")
     return "decisions", f"{len(history):,} converted again; decisions of others cannot be replayed"
 

@@ -15,7 +15,7 @@ Source: L. Dong, "Solution on Data Center Job Scheduling Problem", 2018, Figure 
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import InputError, nearest
-from pipeline.storage import write_text
+from pipeline.storage import write_atomically
 
 SERVERS: Final = 6
 SERVER_KEYS: Final = ("RESOURCE", "X", "Y", "USAGE", "ENERGY", "HEAT", "IS_VALID")
@@ -231,16 +231,17 @@ def _shown(value: Any) -> str:
 
 def history_json(history: History) -> list[dict[str, Any]]:
     """The records as written to a file."""
-    return [
-        {
-            "TIME": int(history.time[row]),
-            "STATE": _state_json(history.state, row),
-            "ACTION": int(history.action[row]),
-            "REWARD": {"REWARD": float(history.reward[row])},
-            "NEXT_STATE": _state_json(history.next_state, row),
-        }
-        for row in range(len(history))
-    ]
+    return [_record_json(history, row) for row in range(len(history))]
+
+
+def _record_json(history: History, row: int) -> dict[str, Any]:
+    return {
+        "TIME": int(history.time[row]),
+        "STATE": _state_json(history.state, row),
+        "ACTION": int(history.action[row]),
+        "REWARD": {"REWARD": float(history.reward[row])},
+        "NEXT_STATE": _state_json(history.next_state, row),
+    }
 
 
 def _state_json(states: States, row: int) -> dict[str, Any]:
@@ -268,5 +269,16 @@ def _plain(value: float) -> float | None:
 
 def write_history(path: Path, history: History) -> None:
     """Write a history file atomically, one record a line; StorageError where that fails."""
+    write_atomically(path, lambda temporary: write_records(temporary, [history]))
+
+
+def write_records(path: Path, histories: Iterable[History]) -> None:
+    """Write the records of one history after the other to one file; never all at once in memory."""
     encode: Callable[[Any], str] = partial(json.dumps, separators=(",", ":"), allow_nan=False)
-    write_text(path, "[" + ",\n".join(encode(r) for r in history_json(history)) + "]\n")
+    with path.open("w", encoding="utf-8") as file:
+        separator = "["
+        for history in histories:
+            for row in range(len(history)):
+                file.write(separator + encode(_record_json(history, row)))
+                separator = ",\n"
+        file.write("]\n" if separator != "[" else "[]\n")

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pipeline.errors import DatasetError
 from pipeline.history import records as h
 from pipeline.history.records import History, States
+from pipeline.storage import read_parquet
 
 
 def to_table(history: History) -> pl.DataFrame:
@@ -23,7 +24,7 @@ def to_table(history: History) -> pl.DataFrame:
 def read_table(path: Path) -> History:
     """The records of a Parquet file written from `to_table`; DatasetError where it is not one."""
     try:
-        table = pl.read_parquet(path, glob=False)
+        table = read_parquet(path)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise DatasetError(f"{path}: cannot be read as Parquet ({error})") from error
     expected = ["TIME", "ACTION", "REWARD", *_names("STATE"), *_names("NEXT_STATE")]

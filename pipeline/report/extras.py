@@ -12,7 +12,7 @@ from pipeline.report.html import Markup, definitions, element, figure, joined
 from pipeline.report.numbers import count_of
 from pipeline.report.plots import curves_plot
 from pipeline.statistics import Array
-from pipeline.storage import read_json
+from pipeline.storage import read_json, read_parquet
 
 _PANELS: Final = 9
 _RUNS: Final = 12
@@ -60,7 +60,10 @@ def dataset_part(paths: Sequence[Path]) -> Markup:
 
     Raises DatasetError where a manifest is missing or is no JSON object.
     """
-    return joined(_dataset(path) for path in paths)
+    try:
+        return joined([_dataset(path) for path in paths])
+    except OverflowError as error:  # a whole number beyond any float
+        raise DatasetError(f"{paths[0]}: a number of its manifest is absurd ({error})") from error
 
 
 def _dataset(path: Path) -> Markup:
@@ -78,7 +81,7 @@ def _dataset(path: Path) -> Markup:
         ("decisions", "" if rows is None else f"{rows:,}"),
         ("episodes", "" if episodes is None else f"{episodes:,}"),
         ("size", "" if size is None else _size(size)),
-        ("behaviours", ", ".join(_names(manifest.get("behaviours") or _get(recipe, "behaviours")))),
+        ("behaviours", ", ".join(_behaviours(manifest))),
         ("recipe", str(_get(recipe, "id") or (recipe if _is_word(recipe) else ""))),
         ("recipe digest", element("code", digest) if isinstance(digest, str) else ""),
         (
@@ -89,9 +92,19 @@ def _dataset(path: Path) -> Markup:
     return joined([element("h3", str(title)), definitions(pairs, "facts")])
 
 
+def _behaviours(manifest: Mapping[str, Any]) -> list[str]:
+    """Names of the behaviours, of what was appended too."""
+    if manifest.get("behaviours"):
+        return _names(manifest["behaviours"])
+    appended = manifest.get("appended")
+    recipes = [manifest, *(appended if isinstance(appended, list) else [])]
+    names = [n for r in recipes for n in _names(_get(_get(r, "recipe"), "behaviours"))]
+    return list(dict.fromkeys(names))
+
+
 def _curves(path: Path) -> dict[str, tuple[Array, Array]]:
     try:
-        frame = pl.read_parquet(path, glob=False, hive_partitioning=False)
+        frame = read_parquet(path)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise DatasetError(f"{path}: not a readable Parquet file") from error
     for column in ("step", "metric", "value"):

@@ -11,6 +11,7 @@ The same input gives the same bytes.
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from pipeline.report.estimates import estimates_part
 from pipeline.report.extras import dataset_part, training_part, training_runs
 from pipeline.report.finding import state_finding
 from pipeline.report.html import Markup, definitions, element, joined, section
@@ -32,6 +33,7 @@ def write_report(
     *,
     training: Sequence[Path] = (),
     datasets: Sequence[Path] = (),
+    estimates: Sequence[Path] = (),
     references: Sequence[str] | None = None,
     title: str | None = None,
     seed: int = 0,
@@ -43,13 +45,15 @@ def write_report(
     training     folders of training runs (metrics.parquet: step, metric, value), or folders with
                  a `training/` of them; evaluation folders are looked through as well
     datasets     dataset folders or their manifest.json
+    estimates    folders of off-policy estimates (ope.json, estimates.parquet)
     references   policies to compare with; default: those that the evaluations name
 
     Raises DatasetError for a folder that is missing, is no evaluation, or cannot be compared;
     UnknownName for an unknown reference; StorageError where `out` cannot be written.
     """
     summary = summarise(folders, references=references, seed=seed, resamples=resamples)
-    page = _page(summary, title, training_runs([*training, *folders]), datasets, resamples)
+    runs = training_runs([*training, *folders])
+    page = _page(summary, title, runs, datasets, estimates, resamples)
     make_folder(out)
     write_summary(summary, out)
     path = out / "report.html"
@@ -62,6 +66,7 @@ def _page(
     title: str | None,
     runs: Sequence[Path],
     datasets: Sequence[Path],
+    estimates: Sequence[Path],
     resamples: int,
 ) -> str:
     heading = title or " and ".join(dict.fromkeys(_name(s) for s in summary.settings))
@@ -72,6 +77,8 @@ def _page(
     parts = [(i, t, setting_section(summary, s, i, t)) for i, t, s in sections]
     if runs:
         parts.append(_part("training", "Training", training_part(runs)))
+    if estimates:
+        parts.append(_part("estimates", "Off-policy estimates", estimates_part(estimates)))
     if datasets:
         parts.append(_part("datasets", "Datasets", dataset_part(datasets)))
     parts.append(_part("left-out", "What was left out", _left_out(summary)))

@@ -35,7 +35,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from pipeline.errors import InputError
-from pipeline.scenario import Instance, Scenario
+from pipeline.scenario import Instance, Scenario, require_room
 from pipeline.scenarios import binpack_kernel as kernel
 from pipeline.scenarios import binpack_memory as k
 from pipeline.scenarios.binpack_bounds import lower_bound, work_bound
@@ -142,6 +142,8 @@ def spec(config: BinpackConfig, objective: str) -> Spec:
 
 def windows(config: BinpackConfig, workload: Workload) -> int:
     """Full windows of `jobs_per_window` consecutive jobs; jobs left over make no window."""
+    if config.jobs_per_window < 1:
+        raise InputError(f"config.jobs_per_window is {config.jobs_per_window}, expected 1 or more")
     jobs = workload.tasks["job"].max()
     return 0 if jobs is None else (int(jobs) + 1) // config.jobs_per_window  # type: ignore[arg-type]
 
@@ -223,6 +225,7 @@ def instance(
             f"window {window} has no tasks; windows are 0..{windows(config, workload) - 1}"
         )
     machine_cores, machine_memory = _cluster(config, workload)
+    require_room(2.0 * len(machine_cores) * tasks.height)
     _check_fit(tasks, window, machine_cores, machine_memory)
 
     compat = config.compat == "cloudsimpy"
@@ -242,6 +245,7 @@ def instance(
     n, m = len(total), len(free_cores)
     smallest = max(float(cores.min()), 1e-12)
     nodes = int(min(total.sum(), np.floor(free_cores / smallest + 1e-9).sum() + m))
+    require_room(m * n + 4.0 * nodes)
     ints = np.zeros(k.INT_HEADER + k.INT_BLOCKS * n + m * n + m + 1 + 3 * nodes, np.int64)
     floats = np.zeros(k.FLOAT_HEADER + k.FLOAT_BLOCKS * n + 2 * m + nodes)
     at = k.INT_HEADER
@@ -311,4 +315,5 @@ SCENARIO: Final = Scenario(
     outcome=kernel.outcome,
     bound="lower_bound_s",
     bound_kind="lower",
+    about=__doc__,
 )

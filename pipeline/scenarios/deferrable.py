@@ -44,7 +44,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import InputError
-from pipeline.scenario import Instance, Scenario
+from pipeline.scenario import Instance, Scenario, require_room
 from pipeline.scenarios import deferrable_memory as m
 from pipeline.scenarios.deferrable_bounds import upper_bound
 from pipeline.scenarios.deferrable_generate import Jobs, draw_capacity, draw_jobs
@@ -212,6 +212,7 @@ def instance(
 ) -> Instance:
     """The jobs and the capacity of a window, at the first decision of slot 0."""
     _check(config)
+    require_room(500.0 * config.horizon * (1.0 + config.jobs_per_slot))  # the bound takes time, too
     if config.jobs == "trace":
         known = windows(config, workload)
         if window >= known:
@@ -286,4 +287,5 @@ SCENARIO: Final = Scenario(
     outcome=outcome,
     bound="upper_bound",
     bound_kind="upper",
+    about=__doc__,
 )

@@ -59,7 +59,7 @@ from typing import Final
 
 import numpy as np
 
-from pipeline.scenario import Instance, Scenario
+from pipeline.scenario import Instance, Scenario, require_room
 from pipeline.scenarios import multicluster_kernel as kernel
 from pipeline.scenarios import multicluster_observe as o
 from pipeline.scenarios.multicluster_config import MulticlusterConfig, check_config
@@ -114,6 +114,12 @@ def instance(
 ) -> Instance:
     """An episode of newly drawn applications on empty clusters, at its first arrival."""
     check_config(config)
+    drawn = config.applications * (config.batches[1] + 2.0) * 30
+    require_room(
+        drawn
+        + (4.0 + len(config.clusters)) * config.execution[1] * max(config.period[1], 1.0)
+        + config.applications * float(len(config.clusters))
+    )
     return lay_out(config, OBJECTIVES.index(objective), draw_applications(config, rng))
 
 
@@ -130,4 +136,5 @@ SCENARIO: Final = Scenario(
     values=kernel.values,
     bound="eval_cost_lower_bound",
     bound_kind="lower",
+    about=__doc__,
 )

@@ -66,7 +66,9 @@ def draw_arrivals(config: MulticlusterConfig, rng: np.random.Generator) -> NDArr
     at = np.cumsum(draw_intervals(config, j, rng))  # an event brings at least one application
     mean = config.jobs_mean_bernoulli if config.arrivals == "bernoulli" else config.jobs_mean
     jobs = np.maximum(np.rint(rng.normal(mean, config.jobs_deviation, j)).astype(np.int64), 1)
-    return np.repeat(at, jobs)[:j]
+    jobs = np.minimum(jobs, j)
+    events = int(np.searchsorted(np.cumsum(jobs), j)) + 1  # the others bring nothing any more
+    return np.repeat(at[:events], jobs[:events])[:j]
 
 
 def draw_applications(config: MulticlusterConfig, rng: np.random.Generator) -> Applications:

@@ -59,12 +59,13 @@ Differences from the papers:
   unknown, and is left out of utilisation and loads where no job of a window asks for it.
 """
 
+import math
 from typing import Final
 
 import numpy as np
 
 from pipeline.errors import InputError
-from pipeline.scenario import Instance, Scenario
+from pipeline.scenario import Instance, Scenario, require_room
 from pipeline.scenarios import slots_kernel as k
 from pipeline.scenarios.slots_generate import (
     COMPAT_EXAMPLES,
@@ -77,7 +78,7 @@ from pipeline.scenarios.slots_generate import (
     trace_jobs,
 )
 from pipeline.scenarios.slots_observe import observe
-from pipeline.schema import Feature, Outcome, Spec
+from pipeline.schema import MOST_PIXELS, Feature, Outcome, Spec
 from pipeline.workload import Workload
 
 OBJECTIVES: Final = ("slowdown", "completion", "utilisation")
@@ -151,7 +152,10 @@ def image_shape(config: SlotsConfig) -> tuple[int, ...]:
     """Rows and columns of the image."""
     sizes = sizes_of(config)
     machine = _RESOURCES * sizes.slots_per_resource * (1 + config.queue)
-    return (sizes.horizon, machine + -(-config.backlog // sizes.horizon) + 1)
+    shape = (sizes.horizon, machine + -(-config.backlog // sizes.horizon) + 1)
+    if math.prod(shape) > MOST_PIXELS:
+        raise InputError(f"an image of {shape[0]} x {shape[1]} pixels, more than {MOST_PIXELS}")
+    return shape
 
 
 def spec(config: SlotsConfig, objective: str) -> Spec:
@@ -200,6 +204,9 @@ def instance(
 ) -> Instance:
     """The jobs of one window before an empty cluster, with those of time step 0 in the queue."""
     sizes = sizes_of(config)
+    require_room(10.0 * config.steps + config.backlog + 3.0 * (config.queue + sizes.horizon))
+    if config.compat:
+        require_room(1e5 * config.steps)  # which draws all its examples at once
     return lay_out(config, sizes, objective, _jobs(config, sizes, workload, window, rng))
 
 
@@ -262,4 +269,5 @@ SCENARIO: Final = Scenario(
     observe=observe,
     step=k.step,
     outcome=k.outcome,
+    about=__doc__,
 )

@@ -37,6 +37,9 @@ class Sizes:
     other_slots: tuple[int, ...]
 
 
+_MOST_SHOWN: Final = 1000
+_FEWEST_ARRIVALS: Final = 1e-3  # on average; below, drawing until there is one takes for ever
+
 PRESETS: Final[Mapping[str, Sizes]] = {
     "deeprm": Sizes(10, 20, (1, 3), (10, 15), (5, 10), (1, 2)),
     "report": Sizes(50, 60, (3, 9), (30, 45), (12, 25), (2, 5)),
@@ -116,6 +119,12 @@ def sizes_of(config: SlotsConfig) -> Sizes:
     for name in ("queue", "steps", "max_time_steps", "jobs_per_window"):
         _at_least(name, getattr(config, name), 1)
     _at_least("backlog", config.backlog, 0)
+    for name, shown in (("horizon", sizes.horizon), ("queue", config.queue)):
+        if shown > _MOST_SHOWN:
+            raise InputError(
+                f"config.{name} is {shown}, expected at most {_MOST_SHOWN}: the observation has "
+                "features for every one"
+            )
     limits = {
         "short_lengths": (1, sizes.horizon),
         "long_lengths": (1, sizes.horizon),
@@ -156,6 +165,11 @@ def expected_load(config: SlotsConfig, sizes: Sizes) -> float:
 
 def draw_jobs(config: SlotsConfig, sizes: Sizes, rng: np.random.Generator) -> Jobs:
     """A drawn sequence; one without any job is drawn again."""
+    if config.arrival_rate * config.steps < _FEWEST_ARRIVALS:
+        raise InputError(
+            f"config.arrival_rate {config.arrival_rate:g} in {config.steps} steps: almost no "
+            "sequence has a job"
+        )
     present = rng.random(config.steps) < config.arrival_rate
     while not present.any():
         present = rng.random(config.steps) < config.arrival_rate

@@ -30,7 +30,7 @@ Source: L. Dong, "Solution on Data Center Job Scheduling Problem", 2018.
 
 Differences from the paper:
 - The state never contains the decision. The report's generator logged usage, energy and heat AFTER
-  the placement, and the finish time, which reveal the action; pipeline.exports.history writes such
+  the placement, and the finish time, which reveal the action; pipeline.history.export writes such
   a file only when told to.
 - Eq 6 as printed multiplies heat and energy and has no k; its Figure 4 fixes the form above
   (4.6919742701607256e-17 = .625 * 200 exp(-10 * 18 ** .5)), with k = 10.
@@ -46,7 +46,7 @@ from typing import Final
 
 import numpy as np
 
-from pipeline.scenario import Instance, Scenario
+from pipeline.scenario import Instance, Scenario, require_room
 from pipeline.scenarios import thermal_kernel as kernel
 from pipeline.scenarios.thermal_generate import (
     HEAT_CONSTANT,
@@ -148,6 +148,7 @@ def instance(
 ) -> Instance:
     """Jobs drawn from `rng`, on empty servers without heat."""
     full = settled(config)
+    require_room(20.0 * full.steps + 10.0 * full.jobs + 2.0 * full.capacity)
     return make_instance(full, OBJECTIVES.index(objective), draw_jobs(full, rng))
 
 
@@ -161,4 +162,5 @@ SCENARIO: Final = Scenario(
     observe=observe,
     step=kernel.step,
     outcome=kernel.outcome,
+    about=__doc__,
 )

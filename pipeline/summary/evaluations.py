@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, cast
 import polars as pl
 
 from pipeline.errors import DatasetError
-from pipeline.storage import read_json
+from pipeline.storage import read_json, read_parquet
 
 Kind: TypeAlias = Literal["heuristic", "random", "learned", "mixture"]
 Direction: TypeAlias = Literal["lower", "higher", "neither"]
@@ -122,7 +122,7 @@ def read_scores(folder: Path) -> pl.DataFrame:
     if not path.is_file():
         raise DatasetError(f"{path}: no such file; run `hindcast evaluate` again for this folder")
     try:
-        frame = pl.read_parquet(path, glob=False, hive_partitioning=False)
+        frame = read_parquet(path)
     except (pl.exceptions.PolarsError, OSError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DatasetError(f"{path}: not a readable Parquet file ({first})") from error

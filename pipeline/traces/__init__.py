@@ -15,6 +15,7 @@ from pipeline.workload import Workload
 class TraceFormat:
     """A raw format: what it is, where it comes from, on which terms, and its reader.
 
+    `licence` is the identifier that dataset hubs know, "other" where `terms` has no such name.
     `path` says what the reader's PATH is. `read` gives the workload and the bad rows
     (columns file, line, reason, text), and raises TraceError where PATH is not of this format.
     It is None where the format holds decisions, which make a dataset instead of a workload.
@@ -27,6 +28,7 @@ class TraceFormat:
     terms: str
     citation: str
     read: Callable[[Path], tuple[Workload, pl.DataFrame]] | None
+    licence: str = "other"
 
 
 FORMATS: Final[dict[str, TraceFormat]] = {
@@ -64,6 +66,7 @@ FORMATS: Final[dict[str, TraceFormat]] = {
         terms="CC BY 4.0",
         citation="Hadary et al., Protean: VM Allocation Service at Scale, OSDI 2020",
         read=azure2020.read,
+        licence="cc-by-4.0",
     ),
     "swf": TraceFormat(
         name="swf",

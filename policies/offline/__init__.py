@@ -1,33 +1,41 @@
 """Agents that learn from logs: a registry, and one way to train any of them.
 
-Importing this loads neither torch nor d3rlpy; an agent's module is loaded when it is trained.
+Importing this loads nothing but the registry (the command line's help reads it); an agent's
+module, and with it torch, is loaded when it is trained.
 """
+
+from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.decisions import Decisions
-from pipeline.errors import DatasetError, InputError, unknown_name
-from pipeline.recipe import read_settings
-from pipeline.schema import Spec
-from policies.checkpoint import Metric, Trained, save
+from pipeline.errors import unknown_name
 
-__all__ = ["AGENTS", "Agent", "Metric", "Trained", "agent", "read_config", "save", "train_agent"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
-Progress = Callable[[int, int], None]
+    from pipeline.decisions import Decisions
+    from pipeline.schema import Spec
+    from policies.checkpoint import Trained
+    from policies.offline.loop import Point, Progress, Select
+
+__all__ = ["AGENTS", "Agent", "agent", "read_config", "train_agent"]
 
 
 @dataclass(frozen=True)
 class Agent:
     """An offline learner and the decisions that it wants.
 
-    module        has Config, a frozen dataclass, and train(decisions, spec, config, ...)
+    module        has Config, a frozen dataclass, and learner(decisions, spec, config, ...), see
+                  policies.offline.learner
     transitions   whether it needs what followed each decision (Decisions.next_*)
     per_episode   decisions to draw of every episode, None for all
     candidates    K, to which candidate sets are cut
+    scenarios     the only ones that it is for; () for all
     """
 
     name: str
@@ -36,6 +44,7 @@ class Agent:
     per_episode: int | None
     candidates: int
     description: str
+    scenarios: tuple[str, ...] = ()
 
 
 AGENTS: Final[Mapping[str, Agent]] = {
@@ -49,6 +58,41 @@ AGENTS: Final[Mapping[str, Agent]] = {
         per_episode=60, candidates=32,
         description="prefers the choices of the better of two episodes of one window",
     ),
+    "dqn": Agent(
+        "dqn", "policies.offline.dqn", transitions=True,
+        per_episode=60, candidates=32,
+        description="Q-learning towards a target network, over masked candidates (d3rlpy)",
+    ),
+    "nfq": Agent(
+        "nfq", "policies.offline.nfq", transitions=True,
+        per_episode=60, candidates=32,
+        description="Q-learning without a target network, over masked candidates (d3rlpy)",
+    ),
+    "qr_dqn": Agent(
+        "qr_dqn", "policies.offline.qr_dqn", transitions=True,
+        per_episode=60, candidates=32,
+        description="Q-learning of the quantiles of the return, over masked candidates (d3rlpy)",
+    ),
+    "qr_dqn_cql": Agent(
+        "qr_dqn_cql", "policies.offline.qr_dqn_cql", transitions=True,
+        per_episode=60, candidates=32,
+        description="QR-DQN that keeps the values of unlogged choices low (d3rlpy)",
+    ),
+    "episode_regression": Agent(
+        "episode_regression", "policies.offline.episode_regression", transitions=False,
+        per_episode=60, candidates=32,
+        description="regresses how well episodes went on what was chosen in them, in closed form",
+    ),
+    "preference_ensemble": Agent(
+        "preference_ensemble", "policies.offline.preference_ensemble", transitions=False,
+        per_episode=60, candidates=32,
+        description="trajectory preference, averaged over scorers on resampled windows",
+    ),
+    "report_dqn": Agent(
+        "report_dqn", "policies.offline.report_dqn", transitions=True,
+        per_episode=60, candidates=32, scenarios=("thermal",),
+        description="the DQN of a 2018 data-centre report, mended; for thermal only",
+    ),
     "double_dqn": Agent(
         "double_dqn", "policies.offline.double_dqn", transitions=True,
         per_episode=60, candidates=32,
@@ -58,6 +102,51 @@ AGENTS: Final[Mapping[str, Agent]] = {
         "cql", "policies.offline.cql", transitions=True,
         per_episode=60, candidates=32,
         description="double DQN that keeps the values of unlogged choices low (d3rlpy)",
+    ),
+    "filtered_cloning": Agent(
+        "filtered_cloning", "policies.offline.filtered_cloning", transitions=False,
+        per_episode=60, candidates=32,
+        description="imitates the best episodes of every window only",
+    ),
+    "return_conditioned": Agent(
+        "return_conditioned", "policies.offline.return_conditioned", transitions=False,
+        per_episode=60, candidates=32,
+        description="imitates, knowing how well episodes went, and asks for well",
+    ),
+    "tick_preference": Agent(
+        "tick_preference", "policies.offline.tick_preference", transitions=False,
+        per_episode=60, candidates=32,
+        description="trajectory preference of whole episodes and of stretches of them",
+    ),
+    "bcq": Agent(
+        "bcq", "policies.offline.bcq", transitions=True,
+        per_episode=60, candidates=32,
+        description="Q-learning over the candidates that the behaviour might have chosen",
+    ),
+    "iql": Agent(
+        "iql", "policies.offline.iql", transitions=True,
+        per_episode=60, candidates=32,
+        description="values of the best logged choices, and imitation weighted by them",
+    ),
+    "crr": Agent(
+        "crr", "policies.offline.crr", transitions=True,
+        per_episode=60, candidates=32,
+        description="imitates the logged choices that a critic finds above average",
+    ),
+    "awac": Agent(
+        "awac", "policies.offline.awac", transitions=True,
+        per_episode=60, candidates=32,
+        description="imitates the logged choices, weighted by advantages over the policy itself",
+    ),
+    "discrete_sac_cql": Agent(
+        "discrete_sac_cql", "policies.offline.discrete_sac_cql", transitions=True,
+        per_episode=60, candidates=32,
+        description="soft actor-critic with conservative values",
+    ),
+    "cdqac": Agent(
+        "cdqac", "policies.offline.cdqac", transitions=True,
+        per_episode=60, candidates=32,
+        description="actor-critic with conservative quantiles of the return",
     ),
 }  # fmt: skip
 
@@ -73,12 +162,29 @@ _find = agent  # `agent` is also what train_agent's first argument is best calle
 
 
 def read_config(agent: str, settings: Mapping[str, Any] | None = None) -> Any:
-    """The Config of an agent with these settings replaced.
+    """The Config of an agent with these settings replaced; "network.hidden" is one of `network`.
 
     Raises UnknownName for the agent, RecipeError for settings that it does not have.
     """
-    module = importlib.import_module(_find(agent).module)
-    return read_settings(module.Config, settings or {}, f"settings of {agent}")
+    from pipeline.recipe import read_settings
+
+    config = importlib.import_module(_find(agent).module).Config
+    return read_settings(config, _nested(config(), settings or {}), f"settings of {agent}")
+
+
+def _nested(defaults: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by dotted names as tables, in which the agent's defaults stand for the others."""
+    nested: dict[str, Any] = {}
+    for key, value in settings.items():
+        table, dot, name = key.partition(".")
+        held = nested.get(table, getattr(defaults, table, None))
+        if dot and dataclasses.is_dataclass(held) and not isinstance(held, type):
+            held = dataclasses.asdict(held)
+        if dot and isinstance(held, dict):
+            nested[table] = {**held, name: value}
+        else:
+            nested[key] = value
+    return nested
 
 
 def train_agent(
@@ -90,37 +196,30 @@ def train_agent(
     seed: int,
     settings: Mapping[str, Any] | None = None,
     validation: Decisions | None = None,
+    device: str = "cpu",
     progress: Progress | None = None,
+    point: Point | None = None,
+    checkpoint_every: int | None = None,
+    keep: Callable[[Trained], None] | None = None,
+    select: tuple[str, Select] | None = None,
+    resume: tuple[Path, str] | None = None,
 ) -> Trained:
     """Train the agent of that name for `steps` gradient steps.
 
-    The same decisions, settings and seed give the same weights, bit for bit. `validation` adds
-    points to the curves; `progress(done, steps)` is called now and then. Raises UnknownName,
-    RecipeError for settings the agent does not have, DatasetError for decisions it cannot learn
-    from.
+    The same decisions, settings and seed give the same weights, bit for bit, whatever else is
+    asked for. `validation` adds points to the curves and tells the best checkpoint; `device` is
+    cpu, cuda or auto; `progress(done, steps)` and `point(step, metrics)` are called about fifty
+    times; `keep(trained)` is given a checkpoint every `checkpoint_every` steps;
+    `select`, a name and a function, chooses the best checkpoint instead of the agent's criterion;
+    `resume`, a folder and a key, is where the state is left for a later call with the same key.
+
+    Raises UnknownName, RecipeError for settings the agent does not have, DatasetError for
+    decisions it cannot learn from, InputError for a device that is not there.
     """
-    found = _find(agent)
-    if steps < 1:
-        raise InputError(f"steps is {steps}, expected at least 1")
-    if len(decisions) == 0:
-        raise DatasetError(f"{agent}: there are no decisions to learn from")
-    if found.transitions and decisions.next_mask is None:
-        raise DatasetError(f"{agent} needs what followed each decision; load with transitions")
-    shape = (decisions.context.shape[1], decisions.candidates.shape[2])
-    if shape != (len(spec.context), len(spec.candidates)):
-        raise DatasetError(
-            f"{agent}: decisions have {shape[0]} context and {shape[1]} candidate features, the "
-            f"scenario {len(spec.context)} and {len(spec.candidates)}"
-        )
-    config = read_config(agent, settings)
-    module = importlib.import_module(found.module)
-    trained = module.train(
-        decisions, spec, config, steps=steps, seed=seed, validation=validation,
-        progress=progress or _silent,
+    from policies.offline.in_memory import train_decisions
+
+    return train_decisions(
+        _find(agent), decisions, spec, read_config(agent, settings), steps=steps, seed=seed,
+        validation=validation, device=device, progress=progress, point=point,
+        checkpoint_every=checkpoint_every, keep=keep, select=select, resume=resume,
     )  # fmt: skip
-    assert isinstance(trained, Trained)
-    return dataclasses.replace(trained, config=dataclasses.asdict(config))
-
-
-def _silent(done: int, steps: int) -> None:
-    """No progress is shown."""

@@ -7,8 +7,9 @@ tables for what imitation alone is worth. Source: Pomerleau, "Efficient Training
 Neural Networks for Autonomous Navigation", Neural Computation 1991.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import torch
@@ -16,13 +17,12 @@ from torch import Tensor
 
 from pipeline.decisions import Decisions
 from pipeline.schema import Spec
-from policies.checkpoint import Trained
-from policies.learned import Network, NetworkSettings
+from policies.learned import NetworkSettings
 from policies.networks import CandidateScorer, fit_network, log_probabilities
-from policies.offline.minibatches import Minibatch, draw_rows, gather
-from policies.offline.optimisation import Info, minimise, one_thread
+from policies.offline.learner import Criterion, Info, Learner, descend, nothing_to_validate
+from policies.offline.minibatches import Batches, Minibatch, draw_rows, spaced_rows
 
-_VALIDATED = 4096  # decisions
+_VALIDATED: Final = 4096  # decisions
 
 
 @dataclass(frozen=True)
@@ -48,43 +48,51 @@ def cloning_loss(scorer: CandidateScorer, batch: Minibatch) -> tuple[Tensor, Inf
     return -log_pi.mean(), {"agreement": agreement.detach()}
 
 
-def train(
+def learner(
     decisions: Decisions,
     spec: Spec,
     config: Config,
     *,
-    steps: int,
+    steps: int,  # noqa: ARG001
     seed: int,
     validation: Decisions | None,
-    progress: Callable[[int, int], None],
-) -> Trained:
-    """Train; called through `policies.offline.train_agent`, which checks what goes in."""
-    weights_rng, batch_rng = np.random.default_rng(seed).spawn(2)
+    device: torch.device,
+) -> Learner:
+    """One training run, see `policies.offline.learner`."""
+    weights_rng, rng = np.random.default_rng(seed).spawn(2)
     network = fit_network(decisions, spec, config.network)
-    with one_thread():
-        scorer = CandidateScorer(network, weights_rng)
-        metrics = minimise(
-            scorer,
-            lambda: cloning_loss(
-                scorer,
-                gather(decisions, network, draw_rows(len(decisions), config.minibatch, batch_rng)),
-            ),
-            steps=steps,
-            learning_rate=config.learning_rate,
-            weight_decay=config.weight_decay,
-            validate=lambda: _validate(scorer, network, validation),
-            progress=progress,
-        )
-    return Trained("behaviour_cloning", spec, network, scorer.weights(), {}, steps, seed, metrics)
+    scorer = CandidateScorer(network, weights_rng).to(device)
+    optimiser = torch.optim.AdamW(
+        scorer.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
+    )
+    batches = Batches(decisions, network, device)
 
+    def step(_number: int) -> Info:
+        batch = batches.at(draw_rows(len(decisions), config.minibatch, rng))
+        loss, info = cloning_loss(scorer, batch)
+        descend(optimiser, loss)
+        return {"loss": loss.detach(), **info}
 
-@torch.no_grad()
-def _validate(
-    scorer: CandidateScorer, network: Network, validation: Decisions | None
-) -> Mapping[str, float]:
-    """Loss and agreement on evenly spaced validation decisions."""
-    if validation is None or len(validation) == 0:
-        return {}
-    rows = np.arange(0, len(validation), -(-len(validation) // _VALIDATED))
-    loss, info = cloning_loss(scorer, gather(validation, network, rows))
-    return {"validation_loss": float(loss), "validation_agreement": float(info["agreement"])}
+    validate = nothing_to_validate
+    if validation is not None and len(validation):
+        held_out = Batches(validation, network, device)
+
+        def validate() -> Mapping[str, float]:
+            """Loss and agreement on evenly spaced validation decisions."""
+            batch = held_out.at(spaced_rows(len(validation), _VALIDATED))
+            loss, info = cloning_loss(scorer, batch)
+            return {
+                "validation_loss": float(loss),
+                "validation_agreement": float(info["agreement"]),
+            }
+
+    return Learner(
+        network=network,
+        weights=scorer.weights,
+        modules={"scorer": scorer},
+        optimisers={"scorer": optimiser},
+        rng=rng,
+        step=step,
+        validate=validate,
+        criterion=Criterion("validation_loss", "lower"),
+    )

@@ -7,19 +7,20 @@ NeurIPS 2020, the variant CQL(H). d3rlpy's algorithm over masked candidates, see
 `policies.offline.masked_q`.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+import torch
+
 from pipeline.decisions import Decisions
 from pipeline.schema import Spec
-from policies.checkpoint import Trained
-from policies.offline import double_dqn
+from policies.offline import dqn
+from policies.offline.learner import Learner
 
 
 @dataclass(frozen=True)
-class Config(double_dqn.Config):
-    """Settings of CQL: those of double DQN and one more.
+class Config(dqn.Config):
+    """Settings of CQL: those of DQN and one more.
 
     alpha   weight of the conservative term. Rewards are scaled so that values are of order one, and
             candidates of one decision then differ by about one over the length of an episode; a
@@ -29,22 +30,22 @@ class Config(double_dqn.Config):
     alpha: float = 1e-3
 
 
-def train(
+def learner(
     decisions: Decisions,
     spec: Spec,
     config: Config,
     *,
-    steps: int,
+    steps: int,  # noqa: ARG001
     seed: int,
     validation: Decisions | None,
-    progress: Callable[[int, int], None],
-) -> Trained:
-    """Train; called through `policies.offline.train_agent`, which checks what goes in."""
-    from policies.offline.masked_q import train_q  # first: it keeps d3rlpy's import quiet
+    device: torch.device,
+) -> Learner:
+    """One training run, see `policies.offline.learner`."""
+    from policies.offline.masked_q import q_learner  # first: it keeps d3rlpy's import quiet
 
     from d3rlpy.algos import DiscreteCQLConfig  # isort: skip
 
-    return train_q(
-        "cql", partial(DiscreteCQLConfig, alpha=config.alpha), decisions, spec, config,
-        steps=steps, seed=seed, validation=validation, progress=progress,
+    return q_learner(
+        partial(DiscreteCQLConfig, alpha=config.alpha), decisions, spec, config,
+        interval=config.target_update_interval, seed=seed, validation=validation, device=device,
     )  # fmt: skip

@@ -2,19 +2,27 @@
 
 d3rlpy has no action masks. Here an observation is a tuple that carries its own,
 
-    [context (B, G), candidates (B, K, E), mask (B, K)]     all float32, features expanded
+    [context (B, G), candidates (sum of mask, E), mask (B, K)]          features expanded
 
 and the Q function fills what the mask forbids with a finite number inside `forward`. That reaches
-everything built on it: argmax, TD target, CQL's logsumexp. Minibatches are gathered by index and
-handed to `algorithm.update`, which also keeps the last transition of truncated episodes (d3rlpy's
-buffers drop it). Afterwards the weights are taken out; acting needs no d3rlpy.
+everything built on it: argmax, TD target, CQL's logsumexp. Minibatches are gathered by index on
+the device of the training and handed to the algorithm's own loss, which also keeps the last
+transition of truncated episodes (d3rlpy's buffers drop it). Afterwards the weights are taken out;
+acting needs no d3rlpy.
 
-Values are learned of reward * scale, with `scale` one over the typical size of a return, so that
-they are of order one whatever the unit of the reward; the order of the candidates is unchanged.
+What a mask means for quantiles: a forbidden candidate has no return, so it has no distribution of
+returns either. All its quantiles, and so their mean, are the fill: the greedy choice, taken by
+means, never falls on it; its quantiles are never picked for a target; and the loss, over the
+quantiles of the logged choice alone, never reaches it. What follows a terminal decision has no
+candidates at all: every quantile there is the fill, times zero. So the masked head is sound, and
+since the mean is linear, the scorer that acts is the same network with its last layer averaged
+over the quantiles.
+
 Where candidates were cut to K, maxima run over the K that are there.
 """
 
 import contextlib
+import dataclasses
 import io
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -23,21 +31,17 @@ from typing import Any, Final
 import numpy as np
 import structlog
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from pipeline.decisions import Decisions
-from pipeline.errors import DatasetError
 from pipeline.schema import Spec
-from policies.checkpoint import Trained
-from policies.learned import Network
+from policies.learned import Network, Weights
 from policies.networks import CandidateScorer, fit_network
-from policies.offline.double_dqn import Config
-from policies.offline.minibatches import draw_rows, expand_padded
-from policies.offline.optimisation import Curves, one_thread
+from policies.offline.learner import Info, Learner, nothing_to_validate
+from policies.offline.minibatches import Batches, Transitions, draw_rows, spaced_rows
+from policies.offline.values import ValueSettings, ValueUnit, value_unit
 
 _VALIDATED: Final = 1024  # transitions
-_EXPANDED_BYTES: Final = 1 << 30  # of one set of candidates; above it minibatches are expanded
 
 
 @contextlib.contextmanager
@@ -57,16 +61,16 @@ def _undisturbed() -> Iterator[None]:
 
 
 with _undisturbed():
-    from d3rlpy.dataset import TransitionMiniBatch
     from d3rlpy.models.encoders import EncoderFactory
     from d3rlpy.models.q_functions import QFunctionFactory
     from d3rlpy.models.torch import DiscreteMeanQFunctionForwarder, DiscreteQFunction
     from d3rlpy.models.torch.q_functions.base import QFunctionOutput
+    from d3rlpy.models.torch.q_functions.qr_q_function import DiscreteQRQFunctionForwarder
     from d3rlpy.torch_utility import TorchMiniBatch
 
 
 class _Encoder(torch.nn.Module):
-    """The scorer behind d3rlpy's notion of an encoder: observation -> (B, K), masked."""
+    """The scorer behind d3rlpy's notion of an encoder: observation -> (B, K, ...), masked."""
 
     def __init__(self, network: Network, rng: np.random.Generator) -> None:
         super().__init__()
@@ -74,7 +78,9 @@ class _Encoder(torch.nn.Module):
 
     def forward(self, observation: list[Tensor]) -> Tensor:
         context, candidates, mask = observation
-        return self.scorer(candidates, context, mask > 0)  # type: ignore[no-any-return]
+        if candidates.dim() == 3:  # padded: d3rlpy tries a made-up one when it is created
+            return self.scorer(candidates, context, mask > 0)  # type: ignore[no-any-return]
+        return self.scorer.packed(candidates, context, mask)
 
 
 class MaskedEncoderFactory(EncoderFactory):  # type: ignore[misc]
@@ -94,15 +100,27 @@ class MaskedEncoderFactory(EncoderFactory):  # type: ignore[misc]
 
 
 class MaskedQFunction(DiscreteQFunction):  # type: ignore[misc]
-    """Q values (B, K) of the candidates, FILL where the mask forbids."""
+    """Q values (B, K) of the candidates, FILL where the mask forbids; with quantiles, their mean.
 
-    def __init__(self, encoder: _Encoder) -> None:
+    `seen` are the values that it gave last, for the curves.
+    """
+
+    def __init__(self, encoder: _Encoder, quantiles: int) -> None:
         super().__init__()
-        self._encoder = encoder
+        self._encoder, self._quantiles = encoder, quantiles
+        self.seen: Tensor | None = None
 
     def forward(self, x: list[Tensor]) -> Any:
         """Values as d3rlpy wants them."""
-        return QFunctionOutput(q_value=self._encoder(x), quantiles=None, taus=None)
+        value = quantiles = self._encoder(x)
+        if not self._quantiles:
+            self.seen = value.detach()
+            return QFunctionOutput(q_value=value, quantiles=None, taus=None)
+        n = self._quantiles
+        value = quantiles.mean(dim=2)
+        self.seen = value.detach()
+        taus = (torch.arange(n, device=value.device, dtype=value.dtype) + 0.5) / n
+        return QFunctionOutput(q_value=value, quantiles=quantiles, taus=taus[None])
 
     @property
     def encoder(self) -> _Encoder:
@@ -111,7 +129,10 @@ class MaskedQFunction(DiscreteQFunction):  # type: ignore[misc]
 
 
 class MaskedQFunctionFactory(QFunctionFactory):  # type: ignore[misc]
-    """Makes masked Q functions with d3rlpy's own mean-value TD error."""
+    """Makes masked Q functions with d3rlpy's own errors: of values, or of `quantiles` quantiles."""
+
+    def __init__(self, quantiles: int = 0) -> None:
+        self._quantiles = quantiles
 
     def create_discrete(
         self,
@@ -120,7 +141,9 @@ class MaskedQFunctionFactory(QFunctionFactory):  # type: ignore[misc]
         action_size: int,
     ) -> tuple[MaskedQFunction, Any]:
         """The Q function and what computes its errors."""
-        q_function = MaskedQFunction(encoder)
+        q_function = MaskedQFunction(encoder, self._quantiles)
+        if self._quantiles:
+            return q_function, DiscreteQRQFunctionForwarder(q_function, self._quantiles)
         return q_function, DiscreteMeanQFunctionForwarder(q_function, action_size)
 
     @staticmethod
@@ -129,140 +152,144 @@ class MaskedQFunctionFactory(QFunctionFactory):  # type: ignore[misc]
         return "hindcast_masked"
 
 
-def create(make: Callable[..., Any], decisions: Decisions, network: Network, seed: int) -> Any:
-    """A d3rlpy algorithm over the shapes of these decisions.
+def create(
+    make: Callable[..., Any],
+    network: Network,
+    k: int,
+    seed: int,
+    *,
+    quantiles: int = 0,
+    device: torch.device | None = None,
+) -> Any:
+    """A d3rlpy algorithm over K candidates; `make(encoder_factory=, q_func_factory=)` its config.
 
-    `make(encoder_factory=, q_func_factory=)` gives its config. Torch's own generator is left as it
-    was: weights are drawn from `seed`.
+    Torch's own generator is left as it was: weights are drawn from `seed`.
     """
-    factory = MaskedEncoderFactory(network, np.random.default_rng(seed))
+    scored = dataclasses.replace(network, outputs=quantiles or 1)
+    place = device or torch.device("cpu")
     algorithm = make(
-        encoder_factory=factory, q_func_factory=MaskedQFunctionFactory()
-    ).create(device="cpu:0")  # fmt: skip
-    k = decisions.mask.shape[1]
-    shapes = [(network.context.size,), (k, network.candidates.size), (k,)]
+        encoder_factory=MaskedEncoderFactory(scored, np.random.default_rng(seed)),
+        q_func_factory=MaskedQFunctionFactory(quantiles),
+    ).create(device=f"{place.type}:{place.index or 0}")
+    shapes = [(network.context.size + network.pixels,), (k, network.candidates.size), (k,)]
     with torch.random.fork_rng(devices=[]):
         algorithm.create_impl(shapes, k)
     return algorithm
 
 
-class _Observations:
-    """Observations that minibatches are gathered from, expanded once where memory allows."""
-
-    def __init__(
-        self,
-        network: Network,
-        context: NDArray[np.float32],
-        candidates: NDArray[np.float32],
-        mask: NDArray[np.bool_],
-    ) -> None:
-        self._map, self._mask = network.candidates, mask
-        self._context = network.context.expand(context)
-        self._expanded = mask.size * network.candidates.size * 4 <= _EXPANDED_BYTES
-        self._candidates = (
-            expand_padded(self._map, candidates, mask) if self._expanded else candidates
-        )
-
-    def at(self, rows: NDArray[np.int64]) -> list[NDArray[np.float32]]:
-        """[context (B, G), candidates (B, K, E), mask (B, K)] as d3rlpy takes them."""
-        candidates, mask = self._candidates[rows], self._mask[rows]
-        if not self._expanded:
-            candidates = expand_padded(self._map, candidates, mask)
-        return [self._context[rows], candidates, mask.astype(np.float32)]
+def d3rlpy_batch(steps: Transitions, unit: ValueUnit) -> Any:
+    """Transitions as d3rlpy's losses take them."""
+    now, after = steps.now, steps.after
+    action = now.choice[:, None]
+    reward = unit.reward(steps)[:, None]
+    return TorchMiniBatch(
+        observations=[now.context, now.candidates, now.mask],
+        actions=action,
+        rewards=reward,
+        next_observations=[after.context, after.candidates, after.mask],
+        next_actions=action,  # this and the next are not read by the algorithms here
+        returns_to_go=reward,
+        terminals=steps.terminal[:, None],
+        intervals=unit.interval(steps)[:, None],
+        device=str(reward.device),
+    )
 
 
-class TransitionSampler:
-    """Minibatches of transitions by index gathering, rewards scaled, features expanded."""
+def update(impl: Any, batch: Any, step: int, interval: int, unit: ValueUnit) -> Info:
+    """One step of the algorithm, counted from 1, as its own `update` takes it.
 
-    def __init__(
-        self, decisions: Decisions, network: Network, *, scale: float, per_second: bool
-    ) -> None:
-        d = decisions
-        if d.next_context is None or d.next_candidates is None or d.next_mask is None:
-            raise DatasetError("these decisions came without what followed them")
-        self._now = _Observations(network, d.context, d.candidates, d.mask)
-        self._next = _Observations(network, d.next_context, d.next_candidates, d.next_mask)
-        interval = d.elapsed_s if per_second else np.ones(len(d))
-        self._interval = interval.astype(np.float32)[:, None]
-        self._reward = (d.reward * scale).astype(np.float32)[:, None]
-        self._terminal = d.terminated.astype(np.float32)[:, None]
-        self._action = d.choice.astype(np.float32)[:, None]
-
-    def batch(self, rows: NDArray[np.int64]) -> Any:
-        """d3rlpy's TransitionMiniBatch of these rows (B,)."""
-        action = self._action[rows]
-        return TransitionMiniBatch(
-            observations=self._now.at(rows),
-            actions=action,
-            rewards=self._reward[rows],
-            next_observations=self._next.at(rows),
-            next_actions=action,  # not read by the algorithms here
-            terminals=self._terminal[rows],
-            intervals=self._interval[rows],
-            transitions=[],
-        )
+    Metrics stay on the device, where `update` would fetch them at every step.
+    """
+    impl.q_function_optim.zero_grad()
+    target = impl.compute_target(batch)
+    loss = impl.compute_loss(batch, target)
+    loss.loss.backward()
+    impl.q_function_optim.step()
+    if (step - 1) % interval == 0:
+        impl.update_target()
+    found: Info = {f.name: getattr(loss, f.name).detach() for f in dataclasses.fields(loss)}
+    return {**found, **_values(impl, batch, target, unit)}
 
 
-def reward_scale(decisions: Decisions, discount: float) -> float:
-    """One over the mean size of an episode's return, or of what a discount leaves of it."""
-    returns = np.abs(decisions.episodes["return"].to_numpy()).mean()
-    if discount < 1.0:
-        returns = min(returns, np.abs(decisions.reward).mean() / (1.0 - discount))
-    return 1.0 / float(returns) if returns > 0.0 else 1.0
+def _values(impl: Any, batch: Any, target: Tensor, unit: ValueUnit) -> Info:
+    """Mean value of the logged choices, and the mean size of their TD errors."""
+    value = impl.q_function[0].seen.gather(1, batch.actions)
+    following = target.mean(dim=1, keepdim=True)  # of a target's quantiles, where it has some
+    y = batch.rewards + unit.discount**batch.intervals * (1.0 - batch.terminals) * following
+    return {"td_error": (y - value).abs().mean(), "mean_q": value.mean()}
 
 
-def train_q(
-    agent: str,
+def q_learner(
     make: Callable[..., Any],
     decisions: Decisions,
     spec: Spec,
-    config: Config,
+    config: ValueSettings,
     *,
-    steps: int,
+    interval: int,
     seed: int,
     validation: Decisions | None,
-    progress: Callable[[int, int], None],
-) -> Trained:
-    """Train a d3rlpy Q-learning algorithm; `make(gamma=, ...)` gives its config."""
-    discount = spec.discount if config.discount is None else config.discount
-    scale = config.reward_scale or reward_scale(decisions, discount)
-    network = fit_network(decisions, spec, config.network)
-    per_second = config.discount_per == "second"
-    sampler = TransitionSampler(decisions, network, scale=scale, per_second=per_second)
-    held_out = None
-    if validation is not None and len(validation) and validation.next_mask is not None:
-        held_out = TransitionSampler(validation, network, scale=scale, per_second=per_second)
-        rows = np.arange(0, len(validation), -(-len(validation) // _VALIDATED))
+    device: torch.device,
+    quantiles: int = 0,
+) -> Learner:
+    """One run of a d3rlpy Q-learning algorithm; `make(gamma=, ...)` gives its config.
 
+    `interval` is the number of steps between two copies of the values into their target.
+    """
+    unit = value_unit(decisions, spec, config)
+    network = fit_network(decisions, spec, config.network)
+    impl = create(
+        lambda **parts: make(
+            gamma=unit.discount,
+            batch_size=config.minibatch,
+            learning_rate=config.learning_rate,
+            **parts,
+        ),
+        network, decisions.mask.shape[1], seed, quantiles=quantiles, device=device,
+    ).impl  # fmt: skip
+    batches = Batches(decisions, network, device)
     rng = np.random.default_rng(seed)
-    curves = Curves(steps)
-    with one_thread():
-        algorithm = create(
-            lambda **parts: make(
-                gamma=discount,
-                batch_size=config.minibatch,
-                learning_rate=config.learning_rate,
-                target_update_interval=config.target_update_interval,
-                **parts,
-            ),
-            decisions, network, seed,
-        )  # fmt: skip
-        for step in range(1, steps + 1):
-            batch = sampler.batch(draw_rows(len(decisions), config.minibatch, rng))
-            curves.add(algorithm.update(batch))
-            if curves.due(step):
-                extra = {} if held_out is None else _validate(algorithm, held_out.batch(rows))
-                curves.point(step, extra)
-                progress(step, steps)
-    scorer = algorithm.impl.q_function[0].encoder.scorer
-    return Trained(agent, spec, network, scorer.weights(), {}, steps, seed, tuple(curves.rows))
+
+    def step(number: int) -> Info:
+        rows = draw_rows(len(decisions), config.minibatch, rng)
+        batch = d3rlpy_batch(batches.transitions(rows), unit)
+        return update(impl, batch, number, interval, unit)
+
+    validate = nothing_to_validate
+    if validation is not None and len(validation) and validation.next_mask is not None:
+        held_out = Batches(validation, network, device)
+        steps = held_out.transitions(spaced_rows(len(validation), _VALIDATED))
+        fixed = d3rlpy_batch(steps, unit)
+
+        def validate() -> Mapping[str, float]:
+            return _validate(impl, fixed, unit)
+
+    return Learner(
+        network=network,
+        weights=lambda: _acting(network, impl.q_function[0].encoder.scorer.weights(), quantiles),
+        modules={"q": impl.q_function, "target": impl.modules.targ_q_funcs},
+        optimisers={"q": impl.q_function_optim},
+        rng=rng,
+        step=step,
+        validate=validate,
+        decays=False,
+    )
+
+
+def _acting(network: Network, weights: Weights, quantiles: int) -> Weights:
+    """Weights of the scorer that acts: with quantiles, the last layer gives their mean."""
+    if not quantiles:
+        return weights
+    last = f"layer{len(network.settings.hidden)}."
+    return {
+        name: value.mean(axis=0, keepdims=True) if name.startswith(last) else value
+        for name, value in weights.items()
+    }
 
 
 @torch.no_grad()
-def _validate(algorithm: Any, batch: Any) -> Mapping[str, float]:
-    """The algorithm's own loss on transitions that it was not trained on."""
-    tensors = TorchMiniBatch.from_batch(
-        batch, gamma=algorithm.gamma, compute_returns_to_go=False, device="cpu:0"
-    )
-    target = algorithm.impl.compute_target(tensors)
-    return {"validation_loss": float(algorithm.impl.compute_loss(tensors, target).loss)}
+def _validate(impl: Any, batch: Any, unit: ValueUnit) -> Mapping[str, float]:
+    """The algorithm's own loss on transitions that it was not trained on, and its TD errors."""
+    target = impl.compute_target(batch)
+    loss = impl.compute_loss(batch, target).loss
+    metrics = {"loss": loss, **_values(impl, batch, target, unit)}
+    return {f"validation_{name}": float(value) for name, value in metrics.items()}

@@ -1,22 +1,31 @@
 """From a dataset folder to a checkpoint folder: what `hindcast train` does."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
-from pipeline.dataset import open_dataset, sample_decisions
+from pipeline import dataset as ds
+from pipeline.decisions import Decisions, decision_bytes
+from pipeline.sampling import sample_decisions
 from pipeline.seeds import generator
-from pipeline.storage import make_folder, write_atomically
-from policies.checkpoint import save
+from pipeline.storage import make_folder, remove_partials, write_atomically
+from policies.checkpoint import DESCRIPTION, WEIGHTS, Metric, Trained, save
+from policies.offline import Agent, read_config
 from policies.offline import agent as find_agent
-from policies.offline import read_config, train_agent
+from policies.offline.board import board
+from policies.offline.devices import find_device
+from policies.offline.identity import finished, training_key
+from policies.offline.in_memory import train_decisions
+from policies.offline.loop import Progress, Select
+from policies.offline.resume import ResumeFile
 
-Progress = Callable[[int, int], None]
-
-LIMIT = 400_000  # decisions held in memory; padded to 32 candidates about 1 kB each
-CURVES = "metrics.parquet"
+MEMORY: Final = 512 << 20  # bytes of decisions; of the real packing workload half a million
+CURVES: Final = "metrics.parquet"
+CHECKPOINTS: Final = "checkpoints"
+BEST: Final = "best"
 
 
 def train(
@@ -27,50 +36,107 @@ def train(
     seed: int,
     out: Path,
     settings: Mapping[str, Any] | None = None,
+    device: str = "auto",
+    checkpoint_every: int | None = None,
+    tensorboard: Path | None = None,
+    select: tuple[str, Select] | None = None,
     progress: Progress | None = None,
 ) -> Path:
     """Train an agent on the dataset's train split and write its checkpoint to `out`.
 
-    The validation split, where there is one, only adds points to the curves. Curves are written
-    beside the checkpoint as metrics.parquet (step, metric, value). Raises UnknownName,
-    DatasetError, StorageError.
+        out/checkpoint.json, weights.safetensors    after the last step
+        out/metrics.parquet                         curves: step, metric, value
+        out/best/                                   the best checkpoint on the validation split
+        out/checkpoints/step-000500/ ...            every `checkpoint_every` steps, and the last
+        out/training.safetensors                    where a run was interrupted; gone when finished
+
+    A run that was interrupted goes on, and ends in the same bytes; one that is finished is left
+    as it is. The validation split, where there is one, adds points to the curves and chooses the
+    best checkpoint, by the agent's own criterion or by `select`. `tensorboard` is a folder for
+    TensorBoard's event files. Raises UnknownName, RecipeError, DatasetError, StorageError,
+    InputError.
     """
     wanted = find_agent(agent)
-    opened = open_dataset(dataset)
-    read_config(agent, settings)  # before anything is written or takes time
+    config = read_config(agent, settings)  # before anything is written or takes time
+    place = find_device(device)
+    opened = ds.open(dataset)
+    data = {
+        "recipe": opened.recipe.id,
+        "digest": opened.manifest.digest,
+        "episodes_sha256": opened.manifest.episodes.sha256,
+    }
+    selected_by = "" if select is None else select[0]
+    key = training_key(agent, config, steps, seed, data, place.type, selected_by)
+    if finished(out, key, checkpoint_every):
+        return out
     make_folder(out)
+    remove_partials(out)
+    if not ResumeFile(out, key).waits():
+        _clear(out)
+    draw_point, close = board(tensorboard, f"{agent}-seed{seed}")
+    decisions = _sample(opened, wanted, config, seed, "train", MEMORY)
+    validation = None
+    if (opened.episodes()["split"] == "validation").any():
+        validation = _sample(opened, wanted, config, seed, "validation", MEMORY // 10)
+    provenance = {"dataset": {**data, "decisions": len(decisions)}, "key": key}
 
-    def sample(split: str, limit: int) -> Any:
-        return sample_decisions(
-            opened,
-            split,
-            generator(seed, f"sample {agent} {split}"),
-            k=wanted.candidates,
-            per_episode=wanted.per_episode,
-            limit=limit,
-            transitions=wanted.transitions,
-        )
+    def keep(trained: Trained) -> None:
+        on_the_way = {**provenance, "of_steps": steps}
+        save(trained, out / CHECKPOINTS / f"step-{trained.steps:06}", on_the_way)
 
-    decisions = sample("train", LIMIT)
-    validation = (
-        sample("validation", LIMIT // 10) if "validation" in opened.recipe.dataset_splits else None
+    try:
+        trained = train_decisions(
+            wanted, decisions, opened.spec, config, steps=steps, seed=seed,
+            validation=validation, device=device, progress=progress, point=draw_point,
+            checkpoint_every=checkpoint_every, keep=keep, select=select, resume=(out, key),
+        )  # fmt: skip
+    finally:
+        close()
+    _write_curves(trained.metrics, out / CURVES)
+    best = trained.best
+    if best is not None:
+        chosen = {"step": best.step, "metric": best.metric, "score": best.score}
+        provenance |= {"best": chosen}
+        other = replace(trained, steps=best.step, weights=best.weights, metrics=(), best=None)
+        save(other, out / BEST, {**provenance, "of_steps": steps})
+    save(trained, out, provenance)
+    ResumeFile(out, key).remove()
+    return out
+
+
+def _sample(
+    opened: ds.Dataset, agent: Agent, config: Any, seed: int, split: str, memory: int
+) -> Decisions:
+    """The decisions of a split that this agent and seed learn from, in at most `memory` bytes."""
+    images = getattr(getattr(config, "network", None), "image", 0) > 0
+    each = decision_bytes(
+        opened.spec, agent.candidates, transitions=agent.transitions, images=images
     )
-    trained = train_agent(
-        agent, decisions, opened.spec, steps=steps, seed=seed, settings=settings or {},
-        validation=validation, progress=progress,
-    )  # fmt: skip
+    return sample_decisions(
+        opened,
+        split,
+        generator(seed, f"sample {agent.name} {split}"),
+        k=agent.candidates,
+        per_episode=agent.per_episode,
+        limit=max(1, memory // each),
+        transitions=agent.transitions,
+        images=images,
+    )
+
+
+def _clear(out: Path) -> None:
+    """Remove the checkpoints of another training: they would look like this one's."""
+    for folder in (out, out / BEST, *sorted((out / CHECKPOINTS).glob("step-*"))):
+        for name in (DESCRIPTION, WEIGHTS):
+            (folder / name).unlink(missing_ok=True)
+        if folder != out and folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def _write_curves(metrics: tuple[Metric, ...], path: Path) -> None:
     curves = pl.DataFrame(
-        [(m.step, m.metric, m.value) for m in trained.metrics],
+        [(m.step, m.metric, m.value) for m in metrics],
         schema={"step": pl.Int64, "metric": pl.String, "value": pl.Float64},
         orient="row",
     )
-    write_atomically(out / CURVES, curves.write_parquet)
-    provenance = {
-        "dataset": {
-            "recipe": opened.recipe.id,
-            "digest": opened.manifest.digest,
-            "episodes_sha256": opened.manifest.episodes.sha256,
-            "decisions": len(decisions),
-        }
-    }
-    return save(trained, out, provenance)
+    write_atomically(path, curves.write_parquet)

@@ -13,7 +13,7 @@ ICLR 2024), with the mean instead of the sum, since episodes differ in length, a
 much better one episode was.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -26,11 +26,10 @@ from torch.nn.functional import softplus
 from pipeline.decisions import Decisions
 from pipeline.errors import DatasetError, RecipeError, did_you_mean
 from pipeline.schema import Spec
-from policies.checkpoint import Trained
-from policies.learned import Network, NetworkSettings
+from policies.learned import NetworkSettings
 from policies.networks import CandidateScorer, fit_network, log_probabilities
-from policies.offline.minibatches import gather
-from policies.offline.optimisation import Info, minimise, one_thread
+from policies.offline.learner import Criterion, Info, Learner, descend, nothing_to_validate
+from policies.offline.minibatches import Batches
 
 _VALIDATED: Final = 256  # pairs
 _VALIDATION_SEED: Final = 0  # the same pairs at every point of a curve
@@ -139,10 +138,9 @@ def preference_loss(log_pi: Tensor, better_by: Tensor, beta: float) -> tuple[Ten
     return loss.mean(), {"agreement": agreement.detach()}
 
 
-def _pair_loss(
+def pair_loss(
     scorer: CandidateScorer,
-    network: Network,
-    decisions: Decisions,
+    batches: Batches,
     ranking: Ranking,
     config: Config,
     pairs: NDArray[np.int64],
@@ -150,59 +148,68 @@ def _pair_loss(
 ) -> tuple[Tensor, Info]:
     """The loss of these pairs, on decisions drawn from them."""
     within = rng.integers(0, ranking.count[pairs][..., None], (*pairs.shape, config.decisions))
-    rows = (ranking.first[pairs][..., None] + within).ravel()
-    batch = gather(decisions, network, rows)
+    batch = batches.at((ranking.first[pairs][..., None] + within).ravel())
     scores = scorer.packed(batch.candidates, batch.context, batch.mask)
     log_pi = log_probabilities(scores, batch.mask, batch.choice, batch.drawn)
     z = torch.from_numpy((ranking.z[pairs[0]] - ranking.z[pairs[1]]).astype(np.float32))
-    return preference_loss(log_pi.reshape(*pairs.shape, -1).mean(dim=-1), z, config.beta)
+    means = log_pi.reshape(*pairs.shape, -1).mean(dim=-1)
+    return preference_loss(means, z.to(batches.device), config.beta)
 
 
-def train(
+def learner(
     decisions: Decisions,
     spec: Spec,
     config: Config,
     *,
-    steps: int,
+    steps: int,  # noqa: ARG001
     seed: int,
     validation: Decisions | None,
-    progress: Callable[[int, int], None],
-) -> Trained:
-    """Train; called through `policies.offline.train_agent`, which checks what goes in."""
-    weights_rng, batch_rng = np.random.default_rng(seed).spawn(2)
+    device: torch.device,
+) -> Learner:
+    """One training run, see `policies.offline.learner`."""
+    weights_rng, rng = np.random.default_rng(seed).spawn(2)
     ranking = rank(decisions, spec, config.outcome)
-    held_out = None if validation is None else _try_rank(validation, spec, config.outcome)
     network = fit_network(decisions, spec, config.network)
+    scorer = CandidateScorer(network, weights_rng).to(device)
+    optimiser = torch.optim.AdamW(
+        scorer.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
+    )
+    batches = Batches(decisions, network, device)
 
-    def loss() -> tuple[Tensor, Info]:
-        pairs = draw_pairs(ranking, config.pairs, batch_rng)
-        return _pair_loss(scorer, network, decisions, ranking, config, pairs, batch_rng)
+    def step(_number: int) -> Info:
+        pairs = draw_pairs(ranking, config.pairs, rng)
+        loss, info = pair_loss(scorer, batches, ranking, config, pairs, rng)
+        descend(optimiser, loss)
+        return {"loss": loss.detach(), **info}
 
-    def validate() -> Mapping[str, float]:
-        if validation is None or held_out is None:
-            return {}
-        rng = np.random.default_rng(_VALIDATION_SEED)
-        pairs = draw_pairs(held_out, _VALIDATED, rng)
-        value, info = _pair_loss(scorer, network, validation, held_out, config, pairs, rng)
-        return {"validation_loss": float(value), "validation_agreement": float(info["agreement"])}
+    validate = nothing_to_validate
+    held_out = None if validation is None else try_rank(validation, spec, config.outcome)
+    if validation is not None and held_out is not None:
+        others = Batches(validation, network, device)
 
-    with one_thread():
-        scorer = CandidateScorer(network, weights_rng)
-        metrics = minimise(
-            scorer,
-            loss,
-            steps=steps,
-            learning_rate=config.learning_rate,
-            weight_decay=config.weight_decay,
-            validate=validate,
-            progress=progress,
-        )
-    return Trained(
-        "trajectory_preference", spec, network, scorer.weights(), {}, steps, seed, metrics
+        def validate() -> Mapping[str, float]:
+            """Loss and agreement on the same pairs every time."""
+            own = np.random.default_rng(_VALIDATION_SEED)
+            pairs = draw_pairs(held_out, _VALIDATED, own)
+            loss, info = pair_loss(scorer, others, held_out, config, pairs, own)
+            return {
+                "validation_loss": float(loss),
+                "validation_agreement": float(info["agreement"]),
+            }
+
+    return Learner(
+        network=network,
+        weights=scorer.weights,
+        modules={"scorer": scorer},
+        optimisers={"scorer": optimiser},
+        rng=rng,
+        step=step,
+        validate=validate,
+        criterion=Criterion("validation_loss", "lower"),
     )
 
 
-def _try_rank(validation: Decisions, spec: Spec, outcome: str) -> Ranking | None:
+def try_rank(validation: Decisions, spec: Spec, outcome: str) -> Ranking | None:
     """Validation without comparable episodes adds no points to the curves; it is no error."""
     try:
         return rank(validation, spec, outcome)

@@ -3,7 +3,16 @@
 import importlib
 import sys
 
-NAMES = ("binpack", "training", "slots", "thermal", "deferrable", "multicluster")
+NAMES = (
+    "binpack",
+    "training",
+    "datasets",
+    "agents",
+    "slots",
+    "thermal",
+    "deferrable",
+    "multicluster",
+)
 
 
 def main(names: list[str]) -> None:

@@ -4,13 +4,16 @@
 
 Same made-up transitions, same network, same update; what differs is where a minibatch comes from.
 `fit` gets features that were expanded beforehand, ours expands every minibatch. The two take turns;
-medians over the rounds are compared. Both on one thread of torch.
+medians over the rounds are compared. Both on one thread of torch. The whole loop is ours with
+everything around a step: curves, monitoring, states to go on from.
 """
 
 import contextlib
 import io
+import tempfile
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -65,7 +68,12 @@ def made_up(rng: np.random.Generator) -> Decisions:
         terminated=terminated,
         episode=np.arange(ROWS) // EPISODE,
         step=np.arange(ROWS) % EPISODE,
-        episodes=pl.DataFrame({"return": np.full(ROWS // EPISODE, -EPISODE / 2)}),
+        episodes=pl.DataFrame(
+            {
+                "window": np.arange(ROWS // EPISODE) // 4,
+                "return": -EPISODE / 2 - rng.random(ROWS // EPISODE),
+            }
+        ),
         next_context=context[following] * ~terminated[:, None],
         next_candidates=candidates[following] * ~terminated[:, None, None],
         next_mask=mask[following] & ~terminated[:, None],
@@ -74,14 +82,16 @@ def made_up(rng: np.random.Generator) -> Decisions:
 
 def compare(rounds: int = 15, steps: int = 30) -> Measured:
     """Run both in turns, `rounds` times `steps` gradient steps each."""
+    import torch
+
     from policies.networks import fit_network
+    from policies.offline.devices import repeatable
     from policies.offline.double_dqn import Config
-    from policies.offline.masked_q import TransitionSampler, create
-    from policies.offline.minibatches import draw_rows, expand_padded
-    from policies.offline.optimisation import one_thread
+    from policies.offline.masked_q import create, d3rlpy_batch, update
+    from policies.offline.minibatches import Batches, draw_rows
+    from policies.offline.values import ValueUnit
 
     from d3rlpy.algos import DoubleDQNConfig  # isort: skip
-    from d3rlpy.dataset import MDPDataset  # isort: skip
 
     rng = np.random.default_rng(0)
     decisions = made_up(rng)
@@ -90,33 +100,25 @@ def compare(rounds: int = 15, steps: int = 30) -> Measured:
     def algorithm() -> Any:
         return create(
             lambda **parts: DoubleDQNConfig(batch_size=MINIBATCH, learning_rate=1e-3, **parts),
-            decisions, network, seed=0,
+            network, CANDIDATES, seed=0,
         )  # fmt: skip
 
-    sampler = TransitionSampler(decisions, network, scale=1.0, per_second=False)
-    own_algorithm, fit_algorithm = algorithm(), algorithm()
-    with contextlib.redirect_stdout(io.StringIO()):
-        buffer = MDPDataset(
-            observations=[
-                network.context.expand(decisions.context),
-                expand_padded(network.candidates, decisions.candidates, decisions.mask),
-                decisions.mask.astype(np.float32),
-            ],
-            actions=decisions.choice[:, None],
-            rewards=decisions.reward.astype(np.float32)[:, None],
-            terminals=decisions.terminated.astype(np.float32),
-            action_size=CANDIDATES,
-        )
+    cpu = torch.device("cpu")
+    batches = Batches(decisions, network, cpu)
+    unit = ValueUnit(scale=1.0, discount=0.99, per_second=False)
+    own_algorithm, fit_algorithm = algorithm().impl, algorithm()
+    buffer = d3rlpy_buffer(network, decisions)
 
     def own() -> None:
-        for _ in range(steps):
-            own_algorithm.update(sampler.batch(draw_rows(ROWS, MINIBATCH, rng)))
+        for step in range(1, steps + 1):
+            batch = d3rlpy_batch(batches.transitions(draw_rows(ROWS, MINIBATCH, rng)), unit)
+            update(own_algorithm, batch, step, 8000, unit)
 
     def fit() -> None:
-        _quiet_fit(fit_algorithm, buffer, steps)
+        quiet_fit(fit_algorithm, buffer, steps)
 
     seconds: dict[str, list[float]] = {"own": [], "fit": []}
-    with one_thread():
+    with repeatable(cpu):
         own()  # both once for nothing: compilation, first allocations
         fit()
         for _ in range(rounds):
@@ -130,7 +132,33 @@ def compare(rounds: int = 15, steps: int = 30) -> Measured:
     )
 
 
-def _quiet_fit(algorithm: Any, buffer: Any, steps: int) -> None:
+def d3rlpy_buffer(network: Any, decisions: Decisions) -> Any:
+    """The decisions as d3rlpy samples them, features expanded beforehand."""
+    from policies.offline import masked_q  # noqa: F401, I001  it keeps d3rlpy's import quiet
+    from d3rlpy.dataset import MDPDataset
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        return MDPDataset(
+            observations=[
+                network.context.expand(decisions.context),
+                _padded(network.candidates, decisions),
+                decisions.mask.astype(np.float32),
+            ],
+            actions=decisions.choice[:, None],
+            rewards=decisions.reward.astype(np.float32)[:, None],
+            terminals=decisions.terminated.astype(np.float32),
+            action_size=CANDIDATES,
+        )
+
+
+def _padded(feature_map: Any, decisions: Decisions) -> Any:
+    """Network inputs (B, K, E), zeros where the mask forbids."""
+    expanded = np.zeros((*decisions.mask.shape, feature_map.size), np.float32)
+    expanded[decisions.mask] = feature_map.expand(decisions.candidates[decisions.mask])
+    return expanded
+
+
+def quiet_fit(algorithm: Any, buffer: Any, steps: int) -> None:
     """d3rlpy's `fit` with its default sampler, without progress bar and log files."""
     from d3rlpy.logging import NoopAdapterFactory
 
@@ -144,6 +172,21 @@ def _quiet_fit(algorithm: Any, buffer: Any, steps: int) -> None:
         )
 
 
+def whole_loop(agent: str = "double_dqn", steps: int = 1000) -> float:
+    """Gradient steps per second of a training as `hindcast train` runs it."""
+    from policies.offline import train_agent
+
+    decisions = made_up(np.random.default_rng(0))
+    train_agent(agent, decisions, SPEC, steps=2, seed=0, validation=decisions)
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        train_agent(
+            agent, decisions, SPEC, steps=steps, seed=0, validation=decisions,
+            resume=(Path(folder), "key"),
+        )  # fmt: skip
+        return steps / (time.perf_counter() - start)
+
+
 def measure() -> list[tuple[str, float, str, str]]:
     """(what, value, unit, beside)."""
     rates = compare()
@@ -151,4 +194,5 @@ def measure() -> list[tuple[str, float, str, str]]:
         ("training, own sampler + update", rates.own, "steps/s", "double DQN, 256 x 32"),
         ("training, d3rlpy's own fit", rates.d3rlpy_fit, "steps/s", "same data and network"),
         ("training, ratio", rates.ratio, "x", ""),
+        ("training, whole loop", whole_loop(), "steps/s", "with curves and monitoring"),
     ]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -76,6 +77,10 @@ def test_version(capsys):
         (["train", "d", "--agent", "cql", "--set", "rate", "--out", "x"], "expected key=value"),
         (["verify", "no/such"], "no/such: no such folder"),
         (["report", "no/such", "--out", "x"], "no/such: no such folder"),
+        (["list", "no/such"], "no/such: no such folder"),
+        (["show", "no/such"], "no/such: no such folder"),
+        (["show", "."], "holds no dataset, workload, evaluation, checkpoint or run"),
+        (["diff", "no/such", "no/other"], "no/such: no such folder"),
         (["report", "no/such", "--out", "june.html"], "try --out june/report.html"),
     ],
 )
@@ -123,6 +128,49 @@ def test_traces_as_text_and_as_json(capsys):
     assert cli.main(["traces", "--json"]) == 0
     first = json.loads(capsys.readouterr().out.splitlines()[0])
     assert {"format", "source", "terms", "citation"} <= set(first)
+
+
+def test_list_shows_what_is_there_and_what_is_damaged(tiny_dataset, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["list"]) == 0
+    assert capsys.readouterr().out == "nothing of Hindcast's below .\n"
+    shutil.copytree(tiny_dataset, tmp_path / "good")
+    shutil.copytree(tiny_dataset, tmp_path / "bad")
+    (tmp_path / "bad" / "manifest.json").write_text("{")
+    assert cli.main(["list", "--json"]) == 0
+    bad, good = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (bad["folder"], good["folder"]) == ("bad", "good")
+    assert "not valid JSON" in bad["damage"]
+    assert good["level"] == "mixed"
+    assert "damage" not in good
+    assert cli.main(["list"]) == 0
+    assert "DAMAGED" in capsys.readouterr().out
+
+
+def test_list_of_recipes(capsys):
+    assert cli.main(["list", "--recipes", "--json"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert RECIPE in {recipe["name"] for recipe in found}
+    assert {"random", "heuristic", "mixed"} <= {recipe["level"] for recipe in found}
+
+
+def test_show_as_text_and_as_json(tiny_dataset, capsys):
+    assert cli.main(["show", str(tiny_dataset)]) == 0
+    assert "longest_spread+eps0.2" in capsys.readouterr().out
+    assert cli.main(["show", str(tiny_dataset), "--json"]) == 0
+    [line] = capsys.readouterr().out.splitlines()
+    assert json.loads(line)["counts"]["episodes"] == 96
+
+
+def test_diff_exits_with_0_where_nothing_differs_and_with_1_else(tiny_dataset, tmp_path, capsys):
+    shutil.copytree(tiny_dataset, tmp_path / "d")
+    assert cli.main(["diff", str(tiny_dataset), str(tmp_path / "d")]) == 0
+    assert capsys.readouterr().out.startswith("the same: ")
+    (tmp_path / "d" / "README.md").write_text("mine")
+    assert cli.main(["diff", str(tiny_dataset), str(tmp_path / "d"), "--json"]) == 1
+    head, only = map(json.loads, capsys.readouterr().out.splitlines())
+    assert head["same"] is False
+    assert (only["section"], only["key"]) == ("files", "README.md")
 
 
 def test_help_is_instant_since_it_loads_nothing_heavy():

@@ -57,6 +57,15 @@ def test_a_flow_takes_what_the_command_line_gives_it(name):
     assert name in arguments.COMMANDS
 
 
+def test_the_flow_of_a_sweep_describes_and_takes_what_the_command_gives_it():
+    """It is run by `hindcast train`, and has no command of its own."""
+    from flows.sweep_runs import run_sweep
+
+    properties = flow("sweep").parameters.model_dump()["properties"]
+    assert all(value.get("description") for value in properties.values())
+    assert set(properties) == set(inspect.signature(run_sweep).parameters) - {"call"}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_flow_keeps_its_result_as_json_and_is_not_retried(name):
     found = flow(name)
@@ -73,7 +82,9 @@ def test_a_flow_is_one_task_with_its_parameters(monkeypatch):
         module("build"), "call_as_task", lambda step, **given: calls.append((step, given)) or {}
     )
     assert flow("build").fn("r", Path("o"), ("seed=2",), 3) == {}
-    given = {"recipe": "r", "out": Path("o"), "overrides": ("seed=2",), "workers": 3}
+    given = {
+        "recipe": "r", "out": Path("o"), "overrides": ("seed=2",), "workers": 3, "append": False,
+    }  # fmt: skip
     assert calls == [(steps.build, given)]
 
 
@@ -98,6 +109,27 @@ def test_wrong_parameters_are_refused_before_a_run(name, wrong):
 
     with pytest.raises((ParameterTypeError, TypeError)):
         validate(name, wrong)
+
+
+def test_urls_survive_the_parameters_of_a_flow():
+    """A URL stays text: as a Path it would lose a slash, and JSON does not know it otherwise."""
+    from flows.engine import as_text
+    from pipeline.location import location
+
+    url = location("memory://bucket/x")
+    given = {"evaluations": (url, Path("e")), "out": url}
+    as_json = {key: as_text(value) for key, value in given.items()}
+    assert as_json == {"evaluations": ("memory://bucket/x", "e"), "out": "memory://bucket/x"}
+    for parameters in (given, as_json):
+        checked = flow("report").validate_parameters(parameters)
+        assert checked["out"] == "memory://bucket/x"
+        assert checked["evaluations"] == ("memory://bucket/x", "e")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_flow_takes_a_path_apart(name):
+    hints = [p.annotation for p in inspect.signature(flow(name).fn).parameters.values()]
+    assert not any("pathlib" in str(hint) for hint in hints)
 
 
 def test_what_is_deployed_is_what_the_readme_names():

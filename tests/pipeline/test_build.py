@@ -15,10 +15,11 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline import dataset as ds
 from pipeline.build import build
-from pipeline.dataset import open_dataset, sample_decisions
 from pipeline.errors import DatasetError, RecipeError, StorageError
 from pipeline.recipe import load_recipe
+from pipeline.sampling import sample_decisions
 from policies.registry import behaviours
 from tests.conftest import TINY
 
@@ -47,7 +48,7 @@ def test_a_finished_dataset_is_not_built_again(tiny_recipe, tiny_dataset, tmp_pa
     result = build(tiny_recipe, behaviours(tiny_recipe), tmp_path / "copy")
     assert {p: p.stat().st_mtime_ns for p in (tmp_path / "copy").rglob("*")} == before
     assert result.digest == tiny_recipe.digest
-    assert result.episodes == open_dataset(tiny_dataset).episodes.height
+    assert result.episodes == ds.open(tiny_dataset).episodes().height
 
 
 def test_killed_builds_end_in_the_same_bytes(tiny_recipe, tiny_dataset, tmp_path):
@@ -97,9 +98,9 @@ def digest_without_building(folder: Path) -> dict[str, str]:
 
 def test_rows_line_up_as_drawn(tiny_dataset):
     """T decisions and a closing row per episode; the last decision alone terminates."""
-    dataset = open_dataset(tiny_dataset)
+    dataset = ds.open(tiny_dataset)
     rows = pl.read_parquet(tiny_dataset / "data" / "*.parquet").sort("episode", "step")
-    for episode in dataset.episodes.head(20).iter_rows(named=True):
+    for episode in dataset.episodes().head(20).iter_rows(named=True):
         own = rows.filter(pl.col("episode") == episode["episode"])
         assert own["step"].to_list() == list(range(episode["steps"] + 1))
         decisions, closing = own.head(-1), own.tail(1)
@@ -130,7 +131,7 @@ def test_row_groups_end_on_episode_boundaries(tiny_dataset):
 
 def test_sampled_decisions_are_rows_of_the_dataset(tiny_dataset):
     """What a learner gets is what the files say, the next observation included."""
-    dataset = open_dataset(tiny_dataset)
+    dataset = ds.open(tiny_dataset)
     found = sample_decisions(
         dataset, "train", np.random.default_rng(3), k=8, per_episode=7, transitions=True
     )
@@ -162,11 +163,11 @@ def test_sampled_decisions_are_rows_of_the_dataset(tiny_dataset):
 
 def test_a_limit_keeps_a_uniform_share(tiny_dataset):
     found = sample_decisions(
-        open_dataset(tiny_dataset), "validation", np.random.default_rng(0), k=4, limit=50
+        ds.open(tiny_dataset), "validation", np.random.default_rng(0), k=4, limit=50
     )
     assert len(found) == 50
     with pytest.raises(DatasetError, match="no episodes of split 'test'"):
-        sample_decisions(open_dataset(tiny_dataset), "test", np.random.default_rng(0), k=4)
+        sample_decisions(ds.open(tiny_dataset), "test", np.random.default_rng(0), k=4)
 
 
 def test_another_recipe_does_not_overwrite(tiny_dataset, tmp_path):

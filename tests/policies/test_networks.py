@@ -1,4 +1,4 @@
-"""A candidate's score depends on its own row; features are what the spec says they are."""
+"""A score depends on its row, its moment and the feasible rows beside it, and on nothing else."""
 
 import numpy as np
 import pytest
@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.environment import Observation
-from pipeline.errors import HindcastError
+from pipeline.errors import DatasetError, HindcastError, RecipeError
 from pipeline.schema import Feature
 from policies.features import expanded_names, fit_map, unscaled_map
 from policies.learned import LearnedPolicy, Network, NetworkSettings
-from policies.networks import FILL, CandidateScorer
+from policies.networks import FILL, CandidateScorer, expand_moment
 
 CONTEXT = (
     Feature("load", "jobs", 0, np.inf, "", heavy_tailed=True),
@@ -22,45 +22,76 @@ CANDIDATES = (
     Feature("cores", "cores", 0, 64, ""),
     Feature("duration_s", "s", 0, np.inf, "", heavy_tailed=True),
 )
+PIXELS = 12
 SHAPES = [
     NetworkSettings(hidden=(), quadratic=True, context=False),
     NetworkSettings(hidden=(8,), quadratic=False, context=True),
     NetworkSettings(hidden=(8, 8), activation="tanh", quadratic=True, context=True),
+    NetworkSettings(hidden=(8, 6), kind="deepsets", quadratic=False, context=True),
+    NetworkSettings(hidden=(8, 5, 4), kind="deepsets", activation="tanh"),
+    NetworkSettings(hidden=(8,), kind="attention", quadratic=False, context=True),
+    NetworkSettings(hidden=(8, 6), kind="attention", heads=4, norm=True, activation="tanh"),
+    NetworkSettings(hidden=(8, 6), context=True, image=5),
+    NetworkSettings(hidden=(8, 6), kind="attention", context=True, image=5, norm=True),
 ]
+IDS = [
+    f"{s.kind}-{'-'.join(map(str, s.hidden)) or 'linear'}{'-image' if s.image else ''}"
+    for s in SHAPES
+]
+every_shape = pytest.mark.parametrize("shape", SHAPES, ids=IDS)
 
 
 def _rows(rng, n):
     return np.column_stack([np.arange(n), rng.uniform(0, 64, n), rng.lognormal(4, 1, n)])
 
 
-def _network(shape, rng):
-    context = np.column_stack([rng.lognormal(4, 1, 50), rng.uniform(0, 24, 50)])
+def _moments(rng, n):
+    context = np.column_stack([rng.lognormal(4, 1, n), rng.uniform(0, 24, n)])
+    return context, rng.integers(0, 256, (n, PIXELS)).astype(np.uint8)
+
+
+def _network(shape, rng, **more):
     columns = (0, 1) if shape.context else ()
     return Network(
         shape,
         fit_map(CANDIDATES, (1, 2), shape.quadratic, _rows(rng, 200)),
-        fit_map(CONTEXT, columns, quadratic=False, rows=context),
+        fit_map(CONTEXT, columns, quadratic=False, rows=_moments(rng, 50)[0]),
+        pixels=PIXELS if shape.image else 0,
+        **more,
     )
 
 
-def _scorer(shape, seed=0):
+def _scorer(shape, seed=0, size=1.0, **more):
     rng = np.random.default_rng(seed)
-    network = _network(shape, rng)
+    network = _network(shape, rng, **more)
     scorer = CandidateScorer(network, rng)
     with torch.no_grad():
         for weight in scorer.parameters():  # a linear scorer starts at zero
-            weight.add_(torch.from_numpy(rng.normal(size=weight.shape).astype(np.float32)))
+            weight.add_(size * torch.from_numpy(rng.normal(size=weight.shape).astype(np.float32)))
     return network, scorer
 
 
-def _padded(network, scorer, context, rows, mask):
+def _policy(network, scorer):
+    return LearnedPolicy("x", network, scorer.weights(), CONTEXT, CANDIDATES)
+
+
+def _padded(network, scorer, moments, rows, mask):
     with torch.no_grad():
         return scorer(
             torch.from_numpy(
                 network.candidates.expand(rows.reshape(-1, 3)).reshape(*rows.shape[:2], -1)
             ),
-            torch.from_numpy(network.context.expand(context)),
+            torch.from_numpy(expand_moment(network, *moments)),
             torch.from_numpy(mask),
+        ).numpy()
+
+
+def _ragged(network, scorer, moments, rows, counts):
+    with torch.no_grad():
+        return scorer.ragged(
+            torch.from_numpy(network.candidates.expand(rows)),
+            torch.from_numpy(expand_moment(network, *moments)),
+            torch.from_numpy(np.repeat(np.arange(len(counts)), counts)),
         ).numpy()
 
 
@@ -98,26 +129,22 @@ def test_float32_and_float64_rows_give_the_same_inputs():
     assert np.array_equal(fitted.expand(rows), fitted.expand(rows.astype(np.float64)))
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@every_shape
 @given(seed=st.integers(0, 2**32 - 1), counts=st.lists(st.integers(1, 7), min_size=1, max_size=5))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_padding_order_and_k_do_not_change_a_score(shape, seed, counts):
-    """Padded, ragged, shuffled, and numpy forward agree row by row."""
+    """Padded, ragged, shuffled, and compiled forward agree row by row; masked rows change none."""
     rng = np.random.default_rng(seed)
     network, scorer = _scorer(shape)
-    context = np.column_stack([rng.lognormal(4, 1, len(counts)), rng.uniform(0, 24, len(counts))])
+    context, image = _moments(rng, len(counts))
     rows = _rows(rng, sum(counts))
     offsets = np.concatenate([[0], np.cumsum(counts)])
-    policy = LearnedPolicy("x", network, scorer.weights(), CONTEXT, CANDIDATES)
-    expected = policy.batch_scores(context, rows, offsets)
-
-    with torch.no_grad():
-        ragged = scorer.ragged(
-            torch.from_numpy(network.candidates.expand(rows)),
-            torch.from_numpy(network.context.expand(context)),
-            torch.from_numpy(np.repeat(np.arange(len(counts)), counts)),
-        ).numpy()
-    np.testing.assert_allclose(ragged, expected, atol=1e-3, rtol=1e-4)
+    policy = _policy(network, scorer)
+    expected = policy.batch_scores(context, rows, offsets, image=image)
+    close = {"atol": 1e-3, "rtol": 1e-4}
+    np.testing.assert_allclose(
+        _ragged(network, scorer, (context, image), rows, counts), expected, **close
+    )
 
     for k in (7, 12):
         padded = np.full((len(counts), k, 3), 1e6 * rng.random())
@@ -126,26 +153,156 @@ def test_padding_order_and_k_do_not_change_a_score(shape, seed, counts):
         for b, place in enumerate(places):
             padded[b, place] = rows[offsets[b] : offsets[b + 1]]
             mask[b, place] = True
-        scores = _padded(network, scorer, context, padded, mask)
+        scores = _padded(network, scorer, (context, image), padded, mask)
+        compiled = policy.batch_scores(
+            context, padded.reshape(-1, 3), k * np.arange(len(counts) + 1),
+            feasible=mask.ravel(), image=image,
+        ).reshape(mask.shape)  # fmt: skip
         for b, place in enumerate(places):
             of = expected[offsets[b] : offsets[b + 1]]
-            np.testing.assert_allclose(scores[b, place], of, atol=1e-3, rtol=1e-4)
+            np.testing.assert_allclose(scores[b, place], of, **close)
+            np.testing.assert_allclose(compiled[b, place], of, **close)
         assert (scores[~mask] == FILL).all()
 
     for b in range(len(counts)):
         part = slice(offsets[b], offsets[b + 1])
-        one = Observation(0.0, context[b], rows[part], np.ones(counts[b], bool))
-        np.testing.assert_allclose(policy.scores(one), expected[part], atol=1e-3, rtol=1e-4)
+        of = Observation(
+            0.0, context[b], rows[part], np.ones(counts[b], bool), image[b].reshape(3, 4)
+        )
+        assert np.array_equal(policy.scores(of), expected[part]), "depends on what is beside it"
+
+
+@every_shape
+def test_acting_agrees_with_training_to_a_hundred_thousandth(shape):
+    """Compiled and torch, weights of the size that training gives, sets of up to 300."""
+    rng = np.random.default_rng(4)
+    network, scorer = _scorer(shape, size=0.1)
+    counts = [1, 2, 31, 300]
+    moments, rows = _moments(rng, 4), _rows(rng, sum(counts))
+    context, image = moments
+    compiled = _policy(network, scorer).batch_scores(
+        context, rows, np.concatenate([[0], np.cumsum(counts)]), image=image
+    )
+    trained = _ragged(network, scorer, moments, rows, counts)
+    np.testing.assert_allclose(compiled, trained, atol=1e-5 * max(1.0, np.abs(trained).max()))
+
+
+@pytest.mark.parametrize("shape", [s for s in SHAPES if s.kind != "mlp"])
+def test_a_set_network_sees_the_feasible_others(shape):
+    """Another feasible row changes the score of a row; an infeasible one does not."""
+    network, scorer = _scorer(shape, size=0.3)
+    rng = np.random.default_rng(2)
+    context, image = _moments(rng, 1)
+    rows, offsets = _rows(rng, 4), np.array([0, 4])
+    policy = _policy(network, scorer)
+
+    def first(feasible):
+        return policy.batch_scores(
+            context, rows, offsets, feasible=np.array(feasible), image=image
+        )[0]
+
+    alone = policy.batch_scores(context, rows[:1], np.array([0, 1]), image=image)[0]
+    assert first([True, False, False, False]) == alone
+    assert first([True, True, False, False]) != alone
+    assert set(policy.reads) == ({"feasible", "image"} if shape.image else {"feasible"})
+
+
+def test_where_nothing_is_feasible_all_are_looked_at():
+    """As in training, where an all-false mask means "no mask"."""
+    network, scorer = _scorer(SHAPES[3])
+    rng = np.random.default_rng(2)
+    context, _ = _moments(rng, 1)
+    rows, offsets, policy = _rows(rng, 3), np.array([0, 3]), _policy(network, scorer)
+    given = [
+        policy.batch_scores(context, rows, offsets, feasible=np.full(3, feasible))
+        for feasible in (False, True)
+    ]
+    assert np.array_equal(*given)
+
+
+@pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[1], SHAPES[3], SHAPES[6]])
+def test_a_threshold_leaves_the_likely_candidates(shape):
+    """Score is the value where the likelihood is at least a third of the highest, else FILL."""
+    network, scorer = _scorer(shape, outputs=2, threshold=1 / 3)
+    rng = np.random.default_rng(2)
+    context, _ = moments = _moments(rng, 1)
+    rows = _rows(rng, 6)
+    value, likelihood = _ragged(network, scorer, moments, rows, [6]).T
+    allowed = likelihood - likelihood.max() >= np.log(1 / 3)
+    scores = _policy(network, scorer).batch_scores(context, rows, np.array([0, 6]))
+    expected = np.where(allowed, value, FILL)
+    np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-3)
+
+
+def test_several_outputs_are_spread_with_their_candidate():
+    """(B, K, Q), FILL in every output of a forbidden row."""
+    network, scorer = _scorer(SHAPES[5], outputs=3)
+    rng = np.random.default_rng(2)
+    rows, moments = _rows(rng, 8).reshape(2, 4, 3), _moments(rng, 2)
+    mask = np.array([[True, False, True, True], [True, True, False, False]])
+    scores = _padded(network, scorer, moments, rows, mask)
+    assert scores.shape == (2, 4, 3)
+    assert (scores[~mask] == FILL).all()
+    assert (np.abs(scores[mask]) < 1e6).all()
+
+
+@every_shape
+def test_gradients_reach_every_weight_and_are_finite(shape):
+    """One observation of a single candidate and one of none among them."""
+    network, scorer = _scorer(shape, size=0.1)
+    rng = np.random.default_rng(2)
+    context, image = _moments(rng, 3)
+    mask = np.array([[True, True, False], [True, False, False], [False, False, False]])
+    scores = scorer.packed(
+        torch.from_numpy(network.candidates.expand(_rows(rng, 3))),
+        torch.from_numpy(expand_moment(network, context, image)),
+        torch.from_numpy(mask),
+    )
+    assert (scores[~torch.from_numpy(mask)] == FILL).all()
+    scores[torch.from_numpy(mask)].square().sum().backward()
+    for name, weight in scorer.named_parameters():
+        assert torch.isfinite(weight.grad).all(), name
+        if not name.startswith("key"):  # a bias of the keys moves all shares alike
+            assert weight.grad.abs().sum() > 0, name
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ({"kind": "deepsets", "hidden": (8,)}, "two hidden layers"),
+        ({"kind": "attention"}, "needs a hidden layer"),
+        ({"kind": "attention", "hidden": (8,), "heads": 3}, "does not divide the 8"),
+        ({"image": -1}, "image is -1"),
+    ],
+    ids=["shallow", "linear", "heads", "image"],
+)
+def test_settings_that_make_no_network_are_refused(wrong, match):
+    with pytest.raises(RecipeError, match=match):
+        NetworkSettings(**wrong)
+
+
+def test_images_that_are_missing_are_named():
+    network, scorer = _scorer(SHAPES[7])
+    rng = np.random.default_rng(2)
+    context, image = _moments(rng, 1)
+    policy = _policy(network, scorer)
+    assert policy.reads == ("image",)
+    for wrong in (None, image[:, :-1]):
+        with pytest.raises(HindcastError, match=r"expected images \(1, 12\)"):
+            policy.batch_scores(context, _rows(rng, 2), np.array([0, 2]), image=wrong)
+    with pytest.raises(DatasetError, match="reads an image"):
+        expand_moment(network, context, None)
 
 
 def test_a_mask_that_is_all_false_means_no_mask():
-    network, scorer = _scorer(SHAPES[1])
-    rows = _rows(np.random.default_rng(0), 4).reshape(2, 2, 3)
-    context = np.ones((2, 2))
-    free = _padded(network, scorer, context, rows, np.ones((2, 2), bool))
-    mask = np.array([[True, False], [False, False]])
-    scores = _padded(network, scorer, context, rows, mask)
-    np.testing.assert_allclose(scores, [[free[0, 0], FILL], free[1]], rtol=1e-6)
+    for shape in SHAPES[1], SHAPES[3], SHAPES[5]:
+        network, scorer = _scorer(shape)
+        rows = _rows(np.random.default_rng(0), 4).reshape(2, 2, 3)
+        moments = (np.ones((2, 2)), None)
+        free = _padded(network, scorer, moments, rows, np.ones((2, 2), bool))
+        mask = np.array([[True, True], [False, False]])
+        scores = _padded(network, scorer, moments, rows, mask)
+        np.testing.assert_allclose(scores, free, rtol=1e-6)
 
 
 def test_weights_come_from_the_generator_alone():
@@ -157,13 +314,16 @@ def test_weights_come_from_the_generator_alone():
 
 
 def test_no_candidates_and_no_observations_score_to_nothing():
-    network, scorer = _scorer(SHAPES[1])
-    policy = LearnedPolicy("x", network, scorer.weights(), CONTEXT, CANDIDATES)
-    assert policy.batch_scores(np.zeros((0, 2)), np.zeros((0, 3)), np.array([0])).shape == (0,)
-    some = policy.batch_scores(
-        np.ones((2, 2)), _rows(np.random.default_rng(0), 3), np.array([0, 0, 3])
-    )
-    assert some.shape == (3,)
+    for shape in SHAPES[1], SHAPES[3], SHAPES[5]:
+        network, scorer = _scorer(shape)
+        policy = _policy(network, scorer)
+        assert policy.batch_scores(np.zeros((0, 2)), np.zeros((0, 3)), np.array([0])).shape == (0,)
+        rows = _rows(np.random.default_rng(0), 3)
+        some = policy.batch_scores(np.ones((2, 2)), rows, np.array([0, 0, 3]))
+        assert some.shape == (3,)
+        counts = [0, 3]
+        ragged = _ragged(network, scorer, (np.ones((2, 2)), None), rows, counts)
+        np.testing.assert_allclose(ragged, some, rtol=1e-4, atol=1e-3)
 
 
 def test_arrays_that_are_no_observations_are_refused():

@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipeline.dataset import open_dataset, sample_decisions
+from pipeline import dataset as ds
+from pipeline.details import details
 from pipeline.errors import DatasetError, InputError, StorageError, VerificationFailed
 from pipeline.history.conversion import episodes, to_log
 from pipeline.history.dataset import RECORDED, check_recorded, ingest_history
@@ -19,6 +20,7 @@ from pipeline.history.table import read_table
 from pipeline.parts import PartWriter, read_blocks
 from pipeline.policy import Behaviour
 from pipeline.record import Recording, make_log
+from pipeline.sampling import sample_decisions
 from pipeline.scenario import load_scenario
 from pipeline.scenarios.thermal_generate import (
     Jobs,
@@ -250,7 +252,7 @@ def test_a_history_becomes_a_dataset(tmp_path):
     path.write_text(json.dumps(records(tmp_path)))
     result = ingest_history(path, out)
     assert (result.episodes, result.decisions) == (2, 80)
-    dataset = open_dataset(out)
+    dataset = ds.open(out)
     assert dataset.manifest.provenance["recorded"] == "elsewhere"
     assert dataset.spec == SCENARIO.spec(HISTORY, "difference")
     assert "Propensities are NaN" in (out / "README.md").read_text()
@@ -269,11 +271,22 @@ def test_a_history_becomes_a_dataset(tmp_path):
         ingest_history(path, out)
 
 
+def test_the_card_of_a_history_claims_no_probabilities(tmp_path):
+    (tmp_path / "h.json").write_text(json.dumps(records(tmp_path)))
+    ingest_history(tmp_path / "h.json", tmp_path / "out")
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "How the decisions were drawn is not known: no propensities." in card
+    assert "license_name: history-trace-terms" in card
+    assert "in a simulator" not in card
+    assert "hindcast ingest history h.json" in " ".join(card.split())
+    assert details(tmp_path / "out").facts["coverage"]["smallest_propensity"] is None
+
+
 def test_a_history_that_reveals_the_decision_is_marked(tmp_path):
     blocks = blocks_of(tmp_path, "max_distance", [figure_4_jobs()], PAPER)
     write_history(tmp_path / "h.json", to_history(blocks, leaky=PAPER))
     ingest_history(tmp_path / "h.json", tmp_path / "out")
-    notes = open_dataset(tmp_path / "out").manifest.provenance["notes"]
+    notes = ds.open(tmp_path / "out").manifest.provenance["notes"]
     assert any("reveal it" in note for note in notes)
 
 
@@ -281,7 +294,7 @@ def test_what_has_no_calendar_cannot_be_written_leaky(tmp_path):
     path = tmp_path / "history.json"
     path.write_text(json.dumps(records(tmp_path)))
     ingest_history(path, tmp_path / "out")
-    blocks = list(open_dataset(tmp_path / "out").blocks(0))
+    blocks = list(ds.open(tmp_path / "out").blocks(0))
     assert to_history(blocks).equal(read_history(path))
     with pytest.raises(DatasetError, match="does not tell when jobs started"):
         to_history(blocks, leaky=CONFIG)
@@ -294,3 +307,24 @@ def test_parsing_leaves_the_value_alone(tmp_path):
     before = copy.deepcopy(value)
     parse_history(value, "f")
     assert value == before
+
+
+def test_a_history_in_a_store_becomes_the_same_dataset(tmp_path):
+    """Read from and written to URLs."""
+    import fsspec
+
+    from pipeline import storage
+    from pipeline.location import location
+
+    path = tmp_path / "d.json"
+    path.write_text(json.dumps(records(tmp_path)))
+    ingest_history(path, tmp_path / "out" / "d")
+    place = location("memory://history")
+    storage.write_text(place / "d.json", path.read_text())
+    ingest_history(place / "d.json", place / "d")
+    for file in (tmp_path / "out" / "d").rglob("*"):
+        if file.is_file():
+            name = file.relative_to(tmp_path / "out" / "d").as_posix()
+            assert (place / "d" / name).read_bytes() == file.read_bytes(), name
+    verify(place / "d")
+    fsspec.filesystem("memory").store.clear()

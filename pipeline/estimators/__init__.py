@@ -1,0 +1,111 @@
+"""Off-policy estimators: what a policy would earn, from the log of others; numpy only.
+
+An estimator is a function (LoggedEpisodes, Settings) -> Draft; `estimate` adds intervals,
+diagnostics and warnings. Which one to believe is an empirical matter: see docs of each module, and
+compare with the simulator where there is one.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from pipeline.errors import unknown_name
+from pipeline.estimators.doubly_robust import (
+    direct_method,
+    doubly_robust,
+    weighted_doubly_robust,
+)
+from pipeline.estimators.episodes import LoggedEpisodes
+from pipeline.estimators.estimate import Draft, Estimate, Settings, finish
+from pipeline.estimators.importance import (
+    importance_sampling,
+    per_decision,
+    self_normalised,
+    self_normalised_per_decision,
+)
+from pipeline.estimators.intervals import Concentration
+from pipeline.estimators.marginalised import minimax_weights
+from pipeline.estimators.windows import (
+    paired_importance_sampling,
+    paired_self_normalised,
+    tempered,
+)
+
+__all__ = [
+    "ESTIMATORS", "Concentration", "Estimate", "Estimator", "LoggedEpisodes", "Settings",
+    "estimate",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """An estimator and what it wants of the log.
+
+    values, features, windows   whether it needs q and v, the three feature arrays, the group
+    """
+
+    name: str
+    draft: Callable[[LoggedEpisodes, Settings], Draft]
+    description: str
+    values: bool = False
+    features: bool = False
+    windows: bool = False
+
+
+ESTIMATORS: Final[Mapping[str, Estimator]] = {
+    "is": Estimator(
+        "is", importance_sampling, "importance sampling of whole episodes: unbiased, wild"
+    ),
+    "snis": Estimator(
+        "snis", self_normalised, "the same with weights that sum to one: biased, calmer"
+    ),
+    "pdis": Estimator("pdis", per_decision, "importance sampling decision by decision: unbiased"),
+    "snpdis": Estimator(
+        "snpdis", self_normalised_per_decision, "the same with weights normalised at every step"
+    ),
+    "dm": Estimator(
+        "dm", direct_method, "direct method: the fitted value of the first states", values=True
+    ),
+    "dr": Estimator(
+        "dr", doubly_robust, "doubly robust: fitted values, corrected by weighting", values=True
+    ),
+    "wdr": Estimator(
+        "wdr", weighted_doubly_robust, "doubly robust, weights normalised at every step",
+        values=True,
+    ),
+    "mwl": Estimator(
+        "mwl", minimax_weights, "marginal weights of states and choices, linear features",
+        features=True,
+    ),
+    "paired_is": Estimator(
+        "paired_is", paired_importance_sampling, "importance sampling against the window's mean",
+        windows=True,
+    ),
+    "paired_snis": Estimator(
+        "paired_snis", paired_self_normalised, "the same with weights that sum to one",
+        windows=True,
+    ),
+    "tempered": Estimator(
+        "tempered", tempered, "the window's episodes that agree most: for ranking long episodes",
+        windows=True,
+    ),
+}  # fmt: skip
+
+
+def estimate(
+    name: str,
+    episodes: LoggedEpisodes,
+    settings: Settings | None = None,
+    rng: np.random.Generator | None = None,
+) -> Estimate:
+    """The estimate of that name; without `rng` its bootstrap draws are those of seed 0.
+
+    Raises UnknownName for the name, InputError where the episodes lack what it needs.
+    """
+    if name not in ESTIMATORS:
+        raise unknown_name("estimator", name, ESTIMATORS)
+    settings = settings or Settings()
+    draft = ESTIMATORS[name].draft(episodes, settings)
+    return finish(name, episodes, draft, settings, rng or np.random.default_rng(0))

@@ -1,0 +1,73 @@
+"""Estimators that use values: the direct method, doubly robust, weighted doubly robust.
+
+    delta_t   r_t + gamma_t * v_(t+1) - q_t            v after the last decision is zero
+    DM        mean over episodes of v_0
+    DR        mean over episodes of v_0 + sum over t of gamma^t * rho_t * delta_t
+    WDR       mean of v_0 + sum over t of gamma^t * (sum of rho_t * delta_t) / (sum of rho_t)
+
+which is Jiang & Li 2016, equation 10 unrolled, and Thomas & Brunskill 2016, equation 7, with the
+terms of one weight collected. Values must not be fitted on the episodes that are weighted, or DR
+loses its unbiasedness. A policy's true values have temporal differences of zero mean after every
+choice, whoever made it: their mean on the log, without any weights, tells how far fitted values
+are off, and DM warns where that is much. In WDR episodes that are over stay in the denominators
+(see importance).
+"""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import InputError
+from pipeline.estimators.episodes import LoggedEpisodes
+from pipeline.estimators.estimate import Draft, Settings
+from pipeline.estimators.importance import per_decision_sums, step_draft
+
+Array = NDArray[np.float64]
+
+_ALIKE: Final = 1e-6  # spread of first values over their size
+_MISSED: Final = 0.5  # mean sum of temporal differences over the spread of returns
+
+
+def direct_method(e: LoggedEpisodes, _settings: Settings) -> Draft:
+    """The value function's own opinion of the first states; no weights, no check against data."""
+    start = _values(e)[1][e.first]
+    warnings = []
+    if len(e) > 1 and np.ptp(start) <= _ALIKE * np.abs(start).max():
+        text = "all first states have one value, so the interval is empty: it says nothing of how "
+        warnings.append(text + "wrong the fitted values are")
+    missed = float(e.sums(e.discounts * temporal_differences(e)).mean())
+    if abs(missed) > _MISSED * float(e.returns.std()):
+        warnings.append(
+            f"the fitted values miss {missed:+.3g} an episode on the log's own transitions, where "
+            "nothing should be missed on average: they are not the policy's"
+        )
+    return Draft(float(start.mean()), start, None, warnings=tuple(warnings))
+
+
+def doubly_robust(e: LoggedEpisodes, _settings: Settings) -> Draft:
+    """The direct method, corrected by weighted temporal differences (DR)."""
+    _q, v = _values(e)
+    contributions = v[e.first] + per_decision_sums(e, temporal_differences(e))
+    return Draft(float(contributions.mean()), contributions, e.log_weights)
+
+
+def weighted_doubly_robust(e: LoggedEpisodes, _settings: Settings) -> Draft:
+    """Doubly robust with weights normalised at every step (WDR)."""
+    _q, v = _values(e)
+    return step_draft(e, temporal_differences(e), v[e.first])
+
+
+def temporal_differences(e: LoggedEpisodes) -> Array:
+    """Temporal differences (D,) of the value functions on the log."""
+    q, v = _values(e)
+    following = np.zeros(len(v))
+    following[:-1] = v[1:]
+    following[e.last] = 0.0
+    return np.asarray(e.reward + e.step_discount * following - q, np.float64)
+
+
+def _values(e: LoggedEpisodes) -> tuple[Array, Array]:
+    if e.q is None or e.v is None:
+        raise InputError("this estimator needs q and v: fit them with FQE, or choose another")
+    return e.q, e.v

@@ -1,0 +1,189 @@
+"""Logged episodes as arrays: what an off-policy estimator is given, and how it is weighted.
+
+    episode          0 0 0 1 1 2 ...          offsets   [0, 3, 5, ...]
+    decision         0 1 2 0 1 0 ...
+    weight after t   product over the episode's decisions 0..t of evaluation / behaviour
+
+Products over hundreds of decisions leave the range of a double: they are sums of logarithms here,
+and are scaled by their largest before they become numbers wherever an estimator is a ratio.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import InputError
+
+Array = NDArray[np.float64]
+
+LARGEST_LOG: Final = 690.0  # exp of it is still a double; larger weights are cut and warned of
+_ROUNDING: Final = 1e-5  # stored probabilities are float32
+
+
+@dataclass(frozen=True)
+class LoggedEpisodes:
+    """E whole episodes of D decisions in all, and what is known of the evaluated policy on them.
+
+    offsets             (E + 1,) int64; decisions of episode e are rows offsets[e]:offsets[e + 1]
+    behaviour           (D,) probability with which the log's policy made the choice, > 0
+    evaluation          (D,) probability with which the evaluated policy would have made it
+    reward              (D,)
+    elapsed_s           (D,) seconds that the decision let pass; needed to discount per second
+    discount            of a reward, per decision or per second after the episode's start
+    q                   (D,) the evaluated policy's value of the logged choice
+    v                   (D,) its value of the state: sum over choices of probability * q
+    covered             (D,) share of the evaluated policy's probability on choices that the
+                        behaviour could make
+    group               (E,) which episodes are one unit of the sample (the window); None: each
+    mixture             whether `behaviour` is that of the mixture of all episodes of a unit, so
+                        that weights average one over a unit and not episode by episode
+    features            (D, d) of the logged choice
+    next_features       (D, d) expected under the evaluated policy after the decision; 0 at the end
+    initial_features    (E, d) expected under the evaluated policy at the first decision
+
+    An episode that was cut off counts with the rewards that it has. Raises InputError for arrays
+    that do not fit, and for propensities that are not known.
+    """
+
+    offsets: NDArray[np.int64]
+    behaviour: Array
+    evaluation: Array
+    reward: Array
+    elapsed_s: Array | None = None
+    discount: float = 1.0
+    discount_per: Literal["decision", "second"] = "decision"
+    q: Array | None = None
+    v: Array | None = None
+    covered: Array | None = None
+    group: NDArray[np.int64] | None = None
+    mixture: bool = False
+    features: Array | None = None
+    next_features: Array | None = None
+    initial_features: Array | None = None
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """Decisions of every episode, (E,)."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def first(self) -> NDArray[np.int64]:
+        """The row of every episode's first decision, (E,)."""
+        return self.offsets[:-1]
+
+    @cached_property
+    def last(self) -> NDArray[np.int64]:
+        """The row of every episode's last decision, (E,)."""
+        return self.offsets[1:] - 1
+
+    @cached_property
+    def step_discount(self) -> Array:
+        """What a unit after the decision is worth at the decision, (D,)."""
+        if self.discount_per == "second":
+            assert self.elapsed_s is not None
+            return np.asarray(self.discount**self.elapsed_s, np.float64)
+        return np.full(len(self.reward), self.discount)
+
+    @cached_property
+    def discounts(self) -> Array:
+        """What a unit at the decision is worth at the episode's start, (D,)."""
+        if self.discount == 1.0:
+            return np.ones(len(self.reward))
+        shifted = np.ones(len(self.reward))
+        shifted[1:] = self.step_discount[:-1]
+        shifted[self.first] = 1.0
+        with np.errstate(divide="ignore"):  # a discount of 0 is allowed
+            return np.asarray(np.exp(self.cumulative(np.log(shifted))), np.float64)
+
+    @cached_property
+    def returns(self) -> Array:
+        """Discounted returns, (E,)."""
+        return self.sums(self.discounts * self.reward)
+
+    @cached_property
+    def log_weight(self) -> Array:
+        """Logarithm of the weight after every decision, (D,); -inf where it is zero."""
+        with np.errstate(divide="ignore"):
+            return self.cumulative(np.log(self.evaluation) - np.log(self.behaviour))
+
+    @cached_property
+    def log_weights(self) -> Array:
+        """Logarithm of the whole episode's weight, (E,)."""
+        return self.log_weight[self.last]
+
+    @cached_property
+    def units(self) -> NDArray[np.int64]:
+        """The unit of every episode as 0, 1, 2, ... (E,)."""
+        if self.group is None:
+            return np.arange(len(self))
+        return np.unique(self.group, return_inverse=True)[1].astype(np.int64)
+
+    @cached_property
+    def sizes(self) -> Array:
+        """Episodes of every unit, (G,)."""
+        return np.bincount(self.units).astype(np.float64)
+
+    def by_unit(self, values: Array) -> Array:
+        """Sums over the episodes of every unit: (E,) -> (G,)."""
+        return np.asarray(np.bincount(self.units, values, len(self.sizes)), np.float64)
+
+    def sums(self, values: Array) -> Array:
+        """Sums over the decisions of every episode: (D,) -> (E,)."""
+        return np.asarray(np.add.reduceat(values, self.first), np.float64)
+
+    def cumulative(self, values: Array) -> Array:
+        """Running sums inside every episode, (D,); once -inf, always -inf."""
+        dead = np.isneginf(values)
+        finite = np.where(dead, 0.0, values)
+        running = np.concatenate([np.cumsum(part) for part in np.split(finite, self.first[1:])])
+        died = np.cumsum(dead)
+        before: NDArray[np.int64] = np.repeat(died[self.first] - dead[self.first], self.lengths)
+        running[died > before] = -np.inf
+        return np.asarray(running, np.float64)
+
+
+def _check(e: LoggedEpisodes) -> None:
+    n, offsets = len(e.reward), np.asarray(e.offsets)
+    if len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != n or (np.diff(offsets) < 1).any():
+        raise InputError(
+            f"offsets of episodes must begin with 0, end with the {n} decisions and rise by one "
+            "at least: an episode has one decision or more"
+        )
+    shapes: dict[str, tuple[Any, int]] = {
+        "behaviour": (e.behaviour, n), "evaluation": (e.evaluation, n),
+        "elapsed_s": (e.elapsed_s, n), "q": (e.q, n), "v": (e.v, n), "covered": (e.covered, n),
+        "group": (e.group, len(e)), "features": (e.features, n),
+        "next_features": (e.next_features, n), "initial_features": (e.initial_features, len(e)),
+    }  # fmt: skip
+    for name, (values, expected) in shapes.items():
+        if values is not None and len(values) != expected:
+            raise InputError(f"{name} has {len(values)} rows, expected {expected}")
+    unknown = int(np.isnan(e.behaviour).sum())
+    if unknown:
+        raise InputError(
+            f"{unknown:,} of {n:,} propensities are unknown: this log does not say how likely its "
+            "choices were, so nothing can be estimated from it by weighting (imported histories "
+            "have none; record with a known policy)"
+        )
+    if not ((e.behaviour > 0.0) & (e.behaviour <= 1.0 + _ROUNDING)).all():
+        raise InputError("a propensity is not above 0 and at most 1: no log can hold such a choice")
+    if not ((e.evaluation >= 0.0) & (e.evaluation <= 1.0 + _ROUNDING)).all():
+        raise InputError("a probability of the evaluated policy is not between 0 and 1")
+    for name, values in (("reward", e.reward), ("q", e.q), ("v", e.v), ("features", e.features),
+                         ("next_features", e.next_features),
+                         ("initial_features", e.initial_features)):  # fmt: skip
+        if values is not None and not np.isfinite(values).all():
+            raise InputError(f"{name} holds a number that is not finite")
+    if not 0.0 <= e.discount <= 1.0:
+        raise InputError(f"discount is {e.discount}, expected a number between 0 and 1")
+    if e.discount_per == "second" and e.elapsed_s is None:
+        raise InputError("a discount per second needs elapsed_s")

@@ -1,0 +1,146 @@
+"""Importance sampling: whole episodes or decision by decision, plain or self-normalised.
+
+    rho_t    product of evaluation / behaviour over decisions 0..t
+    IS       mean over episodes of rho_T * G
+    PDIS     mean over episodes of sum over t of gamma^t * rho_t * r_t
+    SNIS     sum of rho_T * G / sum of rho_T
+    SNPDIS   sum over t of gamma^t * (sum over episodes of rho_t * r_t) / (sum of rho_t)
+
+In SNPDIS an episode that is over stays in the denominator with its last weight and a reward of
+zero (an absorbing state, as in Thomas 2015, section 3.9): left out, later steps would be averaged
+over long episodes alone. Sources: Precup, Sutton & Singh 2000 (IS, PDIS and weighted forms);
+Thomas, "Safe Reinforcement Learning", 2015.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.estimators.episodes import LoggedEpisodes
+from pipeline.estimators.estimate import Draft, Settings, exp_weights
+
+Array = NDArray[np.float64]
+
+
+def importance_sampling(e: LoggedEpisodes, _settings: Settings) -> Draft:
+    """Trajectory-wise importance sampling (IS)."""
+    contributions = exp_weights(e.log_weights) * e.returns
+    return Draft(float(contributions.mean()), contributions, e.log_weights)
+
+
+def per_decision(e: LoggedEpisodes, _settings: Settings) -> Draft:
+    """Per-decision importance sampling (PDIS)."""
+    contributions = per_decision_sums(e, e.reward)
+    return Draft(float(contributions.mean()), contributions, e.log_weights)
+
+
+def per_decision_sums(e: LoggedEpisodes, signal: Array) -> Array:
+    """By episode the sum over t of gamma^t * rho_t * signal_t: (D,) -> (E,)."""
+    return e.sums(exp_weights(e.log_weight) * e.discounts * signal)
+
+
+def self_normalised(e: LoggedEpisodes, _settings: Settings) -> Draft:
+    """Self-normalised trajectory-wise importance sampling (SNIS, also WIS)."""
+    return ratio_draft(e, e.log_weights, e.returns)
+
+
+def ratio_draft(e: LoggedEpisodes, log_weights: Array, values: Array) -> Draft:
+    """The weighted mean of values (E,) with these log-weights (E,); NaN where all are zero."""
+    highest = log_weights.max()
+    if np.isneginf(highest):
+        return Draft(float("nan"), np.full(len(e), np.nan), log_weights)
+    weights = np.exp(log_weights - highest)
+    value = float(weights @ values / weights.sum())
+    above, below = e.by_unit(weights * values), e.by_unit(weights)
+    contributions = value + weights * (values - value) / weights.mean()
+    return Draft(
+        value, contributions, log_weights,
+        lambda counts: ratio(counts @ above, counts @ below),
+    )  # fmt: skip
+
+
+def ratio(above: Array, below: Array) -> Array:
+    """Element by element; NaN where nothing is left to divide by."""
+    nothing = np.full_like(above, np.nan)
+    return np.asarray(np.divide(above, below, out=nothing, where=below > 0.0), np.float64)
+
+
+@dataclass(frozen=True)
+class StepSums:
+    """Per-step numerators and denominators by unit, scaled alike at every step, both (G, T)."""
+
+    above: Array
+    below: Array
+
+    def value(self, counts: Array) -> Array:
+        """Sum over steps of ratios for counts of units (R, G); steps without weight add nothing."""
+        above, below = counts @ self.above, counts @ self.below
+        ratios = np.divide(above, below, out=np.zeros_like(above), where=below > 0.0)
+        return np.asarray(ratios.sum(axis=1), np.float64)
+
+
+def step_sums(e: LoggedEpisodes, signal: Array) -> StepSums:
+    """Sums over the episodes of each unit of gamma^t * rho_t * signal_t and of rho_t."""
+    steps, units = int(e.lengths.max()), len(e.sizes)
+    highest = _highest(e, steps)
+    above, below = np.zeros((units, steps)), np.zeros((units, steps))
+    for start, stop, unit in zip(e.offsets[:-1], e.offsets[1:], e.units, strict=True):
+        n = stop - start
+        weight = np.exp(e.log_weight[start:stop] - highest[:n])
+        above[unit, :n] += weight * e.discounts[start:stop] * signal[start:stop]
+        below[unit, :n] += weight
+        below[unit, n:] += np.exp(e.log_weight[stop - 1] - highest[n:])
+    return StepSums(above, below)
+
+
+def _highest(e: LoggedEpisodes, steps: int) -> Array:
+    """The largest log-weight at every step, over those that are there and those that ended."""
+    highest = np.full(steps, -np.inf)
+    for start, stop in zip(e.offsets[:-1], e.offsets[1:], strict=True):
+        n = stop - start
+        highest[:n] = np.maximum(highest[:n], e.log_weight[start:stop])
+        highest[n:] = np.maximum(highest[n:], e.log_weight[stop - 1])
+    return np.where(np.isneginf(highest), 0.0, highest)
+
+
+def self_normalised_per_decision(e: LoggedEpisodes, _settings: Settings) -> Draft:
+    """Self-normalised per-decision importance sampling (SNPDIS)."""
+    return step_draft(e, e.reward, np.zeros(len(e)))
+
+
+def step_draft(e: LoggedEpisodes, signal: Array, start: Array) -> Draft:
+    """Mean of `start` (E,) + per-step normalised sums of a signal (D,)."""
+    sums = step_sums(e, signal)
+    begun = e.by_unit(start)
+    value = float(start.mean() + sums.value(np.ones((1, len(begun))))[0])
+    lost = sums.below.sum(axis=0) <= 0.0
+    warnings: tuple[str, ...] = ()
+    if lost.any():
+        at = int(np.flatnonzero(lost)[0])
+        warnings = (f"from decision {at} on every weight is zero: later rewards are not counted",)
+
+    def replicate(counts: Array) -> Array:
+        return np.asarray((counts @ begun) / (counts @ e.sizes) + sums.value(counts))
+
+    contributions = start + _linear_part(e, signal, sums)
+    return Draft(value, contributions, e.log_weights, replicate, warnings=warnings)
+
+
+def _linear_part(e: LoggedEpisodes, signal: Array, sums: StepSums) -> Array:
+    """Contributions (E,) of a sum of ratios: their mean is its value, their spread its error's."""
+    below = sums.below.sum(axis=0)
+    alive = below > 0.0
+    at_step = np.divide(sums.above.sum(axis=0), below, out=np.zeros_like(below), where=alive)
+    inverse = np.divide(1.0, below, out=np.zeros_like(below), where=alive)
+    highest = _highest(e, len(below))
+    # What an episode that is over still takes off, from every step on: its last weight is the same
+    # at each, but is scaled by that step's largest.
+    found = np.empty(len(e))
+    for i, (start, stop) in enumerate(zip(e.offsets[:-1], e.offsets[1:], strict=True)):
+        n = stop - start
+        weight = np.exp(e.log_weight[start:stop] - highest[:n]) * inverse[:n]
+        own = weight @ (e.discounts[start:stop] * signal[start:stop] - at_step[:n])
+        gone = np.exp(e.log_weight[stop - 1] - highest[n:]) * inverse[n:]
+        found[i] = own - gone @ at_step[n:]
+    return np.asarray(at_step.sum() + len(e) * found, np.float64)

@@ -1,0 +1,119 @@
+"""Estimators that compare the episodes of one window: returns differ far more between windows.
+
+    B_w           mean return of the logged episodes of window w
+    paired IS     mean over episodes of rho * (G - B of the window's other episodes) + B
+    paired SNIS   mean of B_w + sum of rho * (G - B_w) / sum of rho
+    tempered      mean over windows of the mean of G with weights rho^a / sum of rho^a
+
+Leaving an episode out of its own baseline keeps paired IS unbiased: E[rho * B] = E[B], since the
+other episodes are independent of rho. It is IS with a control variate per window. Where weights
+are those of the mixture of a window's behaviours they average one over the window only, and B is
+the whole window's mean: the bias is the covariance of B and the window's mean weight, which
+vanishes with the episodes of a window, and is zero where the mean weight is one.
+
+Tempered weights are for episodes so long that every product is zero or rare and huge. The exponent
+`a` of a window is the largest of at most 1 that leaves `Settings.tempered` of its episodes
+effective: 1 is self-normalised sampling inside the window, 0 the log's own mean. In between it is
+the mean return of those episodes of the window that the policy agrees with most: biased towards
+the log's mean, of bounded variance, and fit for ranking more than for the value. (Weights to a
+power are known from adaptive importance sampling: Korba & Portier 2022.)
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import InputError
+from pipeline.estimators.episodes import LoggedEpisodes
+from pipeline.estimators.estimate import Draft, Settings, exp_weights
+from pipeline.estimators.importance import ratio, ratio_draft
+
+Array = NDArray[np.float64]
+
+
+def paired_importance_sampling(e: LoggedEpisodes, _settings: Settings) -> Draft:
+    """Importance sampling with the window's other episodes as baseline."""
+    sums, sizes = _windows(e)
+    of_window = sizes[e.units]
+    if e.mixture:
+        others = (sums / sizes)[e.units]
+    elif of_window.min() < 2:
+        raise InputError("paired estimates need two episodes of every window at least")
+    else:
+        others = (sums[e.units] - e.returns) / (of_window - 1.0)
+    contributions = exp_weights(e.log_weights) * (e.returns - others) + others
+    return Draft(float(contributions.mean()), contributions, e.log_weights)
+
+
+def paired_self_normalised(e: LoggedEpisodes, _settings: Settings) -> Draft:
+    """Self-normalised importance sampling of differences to the window's mean."""
+    sums, sizes = _windows(e)
+    baseline = (sums / sizes)[e.units]
+    draft = ratio_draft(e, e.log_weights, e.returns - baseline)
+    gain = draft.replicate
+    if gain is None:
+        return draft
+    return Draft(
+        draft.value + float(baseline.mean()),
+        draft.contributions + baseline,
+        e.log_weights,
+        lambda counts: gain(counts) + (counts @ sums) / (counts @ sizes),
+    )
+
+
+def tempered(e: LoggedEpisodes, settings: Settings) -> Draft:
+    """Self-normalised importance sampling inside each window, weights to a power."""
+    _sums, sizes = _windows(e)
+    order = np.argsort(e.units, kind="stable")
+    means, effective = np.empty(len(sizes)), np.empty(len(sizes))
+    lost = 0
+    for unit, members in enumerate(np.split(order, np.cumsum(sizes.astype(np.int64))[:-1])):
+        log_weights = e.log_weights[members]
+        if np.isneginf(log_weights.max()):
+            means[unit], effective[unit] = e.returns[members].mean(), 0.0
+            lost += 1
+            continue
+        weights = _tempered(log_weights, settings.tempered * len(members))
+        means[unit] = weights @ e.returns[members]
+        effective[unit] = 1.0 / (weights**2).sum()
+    contributions = means[e.units]
+    warnings = []
+    if lost:
+        warnings.append(
+            f"in {lost} of {len(sizes)} windows every weight is zero; the log's mean stands there"
+        )
+    if effective.sum() < settings.fewest:
+        warnings.append(f"the weights leave {effective.sum():.1f} episodes")
+    totals = means * sizes
+    return Draft(
+        float(totals.sum() / sizes.sum()), contributions, None,
+        lambda counts: ratio(counts @ totals, counts @ sizes),
+        ess=float(effective.sum()), warnings=tuple(warnings),
+    )  # fmt: skip
+
+
+def _tempered(log_weights: Array, least: float) -> Array:
+    """Normalised weights (n,) to the largest power of at most 1 that keeps `least` effective."""
+    shifted = log_weights - log_weights.max()
+
+    def weights(power: float) -> Array:
+        raw = np.exp(np.where(np.isneginf(shifted), -np.inf, power * shifted))
+        return np.asarray(raw / raw.sum(), np.float64)
+
+    def enough(power: float) -> bool:
+        return bool(1.0 / (weights(power) ** 2).sum() >= least)
+
+    if enough(1.0):
+        return weights(1.0)
+    # Effective size falls as the power rises; where zeros leave too few at any power, 0 is taken.
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if enough(middle) else (low, middle)
+    return weights(low)
+
+
+def _windows(e: LoggedEpisodes) -> tuple[Array, Array]:
+    """Sums of returns and numbers of episodes by window, (G,)."""
+    if e.group is None:
+        raise InputError("this estimator needs to know which episodes are of one window (group)")
+    return e.by_unit(e.returns), e.sizes

@@ -1,0 +1,165 @@
+"""Datasets in the formats of other tools: `export` writes one, EXPORTS says what there is.
+
+A format is one file of this package with a function
+
+    export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult
+
+and one line here. Nothing is written in part: a folder or file appears under its name when it is
+whole. Memory is bounded by a row group of a part, whatever the size of the dataset.
+"""
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from pipeline.errors import InputError, StorageError, unknown_name
+
+Progress: TypeAlias = Callable[[int, int], None]  # (parts done, parts in all)
+
+
+@dataclass(frozen=True)
+class Export:
+    """A format: its module, what it is, and what of a dataset it cannot carry.
+
+    `folder` says whether a folder is made or a file; `pads` whether decisions get K candidates
+    each, so that `candidates` can choose K.
+    """
+
+    name: str
+    module: str
+    description: str
+    lost: str
+    folder: bool = True
+    pads: bool = False
+    function: str = "export"
+
+
+@dataclass(frozen=True)
+class ExportResult:
+    """What an export made: the folder or file, how many files, their bytes, what is to be known."""
+
+    path: Path
+    files: int
+    bytes: int
+    notes: tuple[str, ...] = ()
+
+
+_PADDED_LOSS: Final = "lists of different lengths (padded to K)"
+
+EXPORTS: Final[Mapping[str, Export]] = {
+    "huggingface": Export(
+        "huggingface",
+        "pipeline.exports.huggingface",
+        "folder for Hugging Face datasets: configs decisions and episodes, a split each",
+        "the manifest with its checksums, and the workload: `verify` needs the dataset itself",
+    ),
+    "croissant": Export(
+        "croissant",
+        "pipeline.exports.croissant",
+        "the dataset's Parquet files with croissant.json, JSON-LD of Croissant 1.1",
+        "the manifest and the workload: `verify` needs the dataset itself",
+    ),
+    "minari": Export(
+        "minari",
+        "pipeline.exports.minari",
+        "HDF5 as Minari lays it out; PATH is what MINARI_DATASETS_PATH will name",
+        f"{_PADDED_LOSS}, columns by name, licence, citation, checksums, recipe",
+        pads=True,
+    ),
+    "d3rlpy": Export(
+        "d3rlpy",
+        "pipeline.exports.d3rlpy",
+        "folder of .npy arrays, ready for MDPDataset; policies.offline.replay_buffer reads it",
+        f"{_PADDED_LOSS}, columns by name, outcomes, reward terms; rewards are float32",
+        pads=True,
+    ),
+    "d4rl": Export(
+        "d4rl",
+        "pipeline.exports.d4rl",
+        "one HDF5 file of transitions under D4RL's names",
+        f"{_PADDED_LOSS}, outcomes of episodes",
+        folder=False,
+        pads=True,
+    ),
+    "history": Export(
+        "history",
+        "pipeline.exports.history",
+        "JSON of the thermal report, states before the decision (scenario thermal only)",
+        "propensities, reward terms, ends of episodes, the calendar's columns",
+        folder=False,
+    ),
+    "history-leaky": Export(
+        "history-leaky",
+        "pipeline.exports.history",
+        "the same as the report's own generator wrote it: states reveal the decision",
+        "propensities, reward terms, ends of episodes, the calendar's columns; rewards are the "
+        "report's, not the recipe's",
+        folder=False,
+        function="export_leaky",
+    ),
+    "csv": Export(
+        "csv",
+        "pipeline.exports.csv",
+        "episodes.csv, decisions.csv, candidates.csv (one row per candidate)",
+        "images, column types, NaN apart from null in some readers",
+    ),
+}
+
+
+def export(
+    dataset: Path | str,
+    to: str,
+    out: Path | str,
+    *,
+    candidates: int | None = None,
+    progress: Progress | None = None,
+) -> ExportResult:
+    """Write a dataset in the format `to` under the name `out`.
+
+    `candidates` is K of a format that pads; by default the largest number of candidates of a
+    decision, so that nothing is cut. Raises UnknownName for the format, InputError where the
+    format cannot hold the dataset or a library is missing, StorageError where `out` is taken.
+    """
+    form = known_export(to)
+    if candidates is not None and not form.pads:
+        raise InputError(
+            f"--candidates {candidates}: {to} keeps every candidate; it is for "
+            + ", ".join(e.name for e in EXPORTS.values() if e.pads)
+        )
+    if candidates is not None and candidates < 1:
+        raise InputError(f"--candidates {candidates}: expected at least 1")
+
+    import pipeline.dataset as ds
+    from pipeline.location import location
+
+    opened, out = ds.open(dataset), location(out)
+    _refuse_inside(opened.folder, out)
+    write = getattr(importlib.import_module(form.module), form.function)
+    result = write(opened, out, candidates, progress or _silent)
+    assert isinstance(result, ExportResult)
+    return result
+
+
+def known_export(name: str) -> Export:
+    """The format of that name; UnknownName with the nearest one where there is none."""
+    if name not in EXPORTS:
+        raise unknown_name("format", name, EXPORTS)
+    return EXPORTS[name]
+
+
+def _refuse_inside(folder: Path, out: Path) -> None:
+    """StorageError where the export would lie in the dataset, which holds nothing unknown."""
+    from pipeline.location import is_remote
+
+    if is_remote(folder) or is_remote(out):
+        inside = f"{out}/".startswith(f"{folder}/")
+    else:
+        inside = out.resolve().is_relative_to(folder.resolve())
+    if inside:
+        raise StorageError(f"{out}: lies inside the dataset {folder}; choose another --out")
+
+
+def _silent(_done: int, _total: int) -> None:
+    """Say nothing."""

@@ -1,0 +1,105 @@
+"""`csv`: three tables for spreadsheets and pandas, joined by `episode` and `step`.
+
+    episodes.csv     one row per episode, as episodes.parquet
+    decisions.csv    one row per decision and closing row: times, choice, propensity, reward, ends,
+                     number of candidates, context.NAME, reward_terms.NAME
+    candidates.csv   one row per candidate: episode, step, candidate (0, 1, ...), feasible, chosen,
+                     probability, candidates.NAME
+
+The features of what was chosen are the rows of candidates.csv where `chosen` is true. Numbers have
+the fewest digits that mean them: reading them into the dataset's types gives the same bits. What is
+null in the dataset is empty; NaN is written NaN.
+
+What is lost: images; types of columns; in readers that take both for missing, NaN apart from null.
+`behaviour_parameters` are one cell, separated by spaces.
+"""
+
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import polars as pl
+
+from pipeline.dataset import Dataset
+from pipeline.exports import ExportResult, Progress
+from pipeline.exports.target import new_folder, result
+from pipeline.parts import Block
+from pipeline.record import NO_CHOICE
+from pipeline.schema import Spec
+
+
+def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:
+    """Write the folder `out`; raises as `pipeline.exports.export`."""
+    del candidates
+    spec, parts = dataset.spec, len(dataset.manifest.parts)
+    with new_folder(out) as temporary:
+        episodes = dataset.episodes().with_columns(
+            pl.col("behaviour_parameters").list.eval(pl.element().cast(pl.String)).list.join(" ")
+        )
+        episodes.write_csv(temporary / "episodes.csv")
+        with (
+            (temporary / "decisions.csv").open("wb") as decisions,
+            (temporary / "candidates.csv").open("wb") as rows,
+        ):
+            for part in range(parts):
+                for block in dataset.blocks(part):
+                    _append(decisions, decision_table(block, spec))
+                    _append(rows, candidate_table(block, spec))
+                tell(part + 1, parts)
+    return result(out, ("images are not in it",) if spec.image_shape else ())
+
+
+def _append(handle: IO[bytes], table: pl.DataFrame) -> None:
+    table.write_csv(handle, include_header=handle.tell() == 0)
+
+
+def decision_table(block: Block, spec: Spec) -> pl.DataFrame:
+    """Rows of decisions.csv."""
+    closing = pl.Series(block.choice == NO_CHOICE)
+    names = [("context", f.name, i) for i, f in enumerate(spec.context)]
+    columns = {f"{kind}.{name}": block.context[:, i] for kind, name, i in names}
+    terms = {f"reward_terms.{name}": block.terms[:, i] for i, name in enumerate(spec.reward_terms)}
+    value = {} if block.value is None else {"monte_carlo_value": block.value}
+    decided = {
+        "choice": block.choice,
+        "propensity": block.propensity,
+        **value,
+        "reward": block.reward,
+        "elapsed_s": block.elapsed_s,
+        "terminated": block.terminated,
+        "truncated": block.truncated,
+        **terms,
+    }
+    table = pl.DataFrame(
+        {
+            "episode": block.episode,
+            "step": block.step,
+            "time_s": block.time_s,
+            "candidates": np.diff(block.offsets),
+            **decided,
+            **columns,
+        }
+    )
+    return table.with_columns(pl.when(~closing).then(pl.col(name)).alias(name) for name in decided)
+
+
+def candidate_table(block: Block, spec: Spec) -> pl.DataFrame:
+    """Rows of candidates.csv."""
+    sizes = np.diff(block.offsets)
+    first = np.repeat(block.offsets[:-1], sizes)
+    index = np.arange(len(first)) - first
+    features = {f"candidates.{f.name}": i for i, f in enumerate(spec.candidates)}
+    table = pl.DataFrame(
+        {
+            "episode": np.repeat(block.episode, sizes),
+            "step": np.repeat(block.step, sizes),
+            "candidate": index,
+            "feasible": block.feasible,
+            "chosen": index == np.repeat(block.choice, sizes),
+            "probability": block.probabilities,
+            **{name: block.candidates[:, i] for name, i in features.items()},
+        }
+    )
+    closing = pl.Series(np.repeat(block.choice == NO_CHOICE, sizes))
+    hidden = ("chosen", "probability")
+    return table.with_columns(pl.when(~closing).then(pl.col(name)).alias(name) for name in hidden)

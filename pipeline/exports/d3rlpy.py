@@ -1,0 +1,190 @@
+"""`d3rlpy`: a folder of .npy arrays, one row per decision, ready for an MDPDataset.
+
+    observations.npy        (N, C + K * F + K) float32: context | K candidates in a row | mask
+    actions.npy             (N,) int64, index of the chosen candidate
+    rewards.npy             (N,) float32
+    terminals.npy           (N,) float32, 1 where the episode ended with this decision
+    timeouts.npy            (N,) float32, 1 where it was cut off there
+    propensity.npy          (N,) float32
+    probabilities.npy       (N, K) float32, of the behaviour
+    elapsed_s.npy           (N,) float64
+    episode.npy             (N,) int64
+    last_observations.npy   (E, C + K * F + K) float32, what followed each episode's last decision
+    images.npy, last_images.npy   uint8, where the scenario has images
+    shape.json              C, K, F, the columns of an observation, what was cut, terms
+    README.md               how to load it
+
+The mask is a part of the observation, since d3rlpy has no other place for it. Arrays can be mapped
+into memory (`mmap_mode="r"`) and hold no objects, so nothing is unpickled.
+`policies.offline.replay_buffer` reads the folder. The next observation of row t is row t + 1, or
+the episode's last observation; MDPDataset does not take those, so its buffers drop the last
+decision of an episode that was cut off: mini-batches of `policies.offline.replay_buffer` keep it.
+
+What is lost: lists of different lengths (padded to K), outcomes, reward terms, behaviours and
+splits as columns; rewards are float32, as d3rlpy's networks have them.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from pipeline.dataset import Dataset
+from pipeline.errors import DatasetError
+from pipeline.exports import ExportResult, Progress
+from pipeline.exports.padding import Padding, Rows, choose_padding, padded
+from pipeline.exports.target import new_folder, result
+from pipeline.exports.terms import terms
+from pipeline.record import NO_CHOICE
+from pipeline.storage import json_text
+
+SHAPE: Final = "shape.json"
+
+
+def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:
+    """Write the folder `out`; raises as `pipeline.exports.export`."""
+    with new_folder(out) as temporary:
+        padding = choose_padding(dataset, candidates)
+        with _arrays(temporary, dataset, padding) as arrays:
+            for rows in padded(dataset, padding.k, tell):
+                for name, values in _columns(rows, dataset).items():
+                    arrays[name].write(values)
+        (temporary / SHAPE).write_text(json_text(_shape(dataset, padding)), encoding="utf-8")
+        (temporary / "README.md").write_text(_readme(dataset, padding), encoding="utf-8")
+    return result(out, padding.notes)
+
+
+def _columns(rows: Rows, dataset: Dataset) -> dict[str, NDArray[Any]]:
+    count = len(rows.choice)
+    closing = rows.choice == NO_CHOICE
+    here = ~closing
+    mask = rows.mask.astype(np.float32)
+    flat = np.concatenate([rows.of("context"), rows.candidates.reshape(count, -1), mask], axis=1)
+    columns = {
+        "observations": flat[here],
+        "last_observations": flat[closing],
+        "actions": rows.choice[here],
+        "rewards": rows.of("reward")[here],
+        "terminals": rows.of("terminated")[here],
+        "timeouts": rows.of("truncated")[here],
+        "propensity": rows.of("propensity")[here],
+        "probabilities": rows.probabilities[here],
+        "elapsed_s": rows.of("elapsed_s")[here],
+        "episode": rows.of("episode")[here],
+    }
+    if dataset.spec.image_shape:
+        image = rows.of("image").reshape(count, *dataset.spec.image_shape)
+        columns |= {"images": image[here], "last_images": image[closing]}
+    return columns
+
+
+class _Array:
+    """A .npy file of known length that is written some rows at a time."""
+
+    def __init__(self, path: Path, shape: tuple[int, ...], dtype: DTypeLike) -> None:
+        self._shape, self._dtype, self._rows = shape, np.dtype(dtype), 0
+        self._handle: BinaryIO = path.open("wb")
+        header = {
+            "descr": np.lib.format.dtype_to_descr(self._dtype),
+            "fortran_order": False,
+            "shape": shape,
+        }
+        np.lib.format.write_array_header_1_0(self._handle, header)
+
+    def write(self, values: NDArray[Any]) -> None:
+        self._handle.write(np.ascontiguousarray(values, self._dtype).data)
+        self._rows += len(values)
+
+    def close(self) -> None:
+        self._handle.close()
+
+    @property
+    def whole(self) -> bool:
+        return self._rows == self._shape[0]
+
+
+@contextmanager
+def _arrays(folder: Path, dataset: Dataset, padding: Padding) -> Iterator[dict[str, _Array]]:
+    """The files by name, open; DatasetError where they do not get the rows that they should."""
+    spec, counts = dataset.spec, dataset.manifest.counts
+    k = padding.k
+    size = len(spec.context) + k * len(spec.candidates) + k
+    n, episodes = counts["decisions"], counts["episodes"]
+    shapes: dict[str, tuple[tuple[int, ...], DTypeLike]] = {
+        "observations": ((n, size), np.float32),
+        "last_observations": ((episodes, size), np.float32),
+        "actions": ((n,), np.int64),
+        "rewards": ((n,), np.float32),
+        "terminals": ((n,), np.float32),
+        "timeouts": ((n,), np.float32),
+        "propensity": ((n,), np.float32),
+        "probabilities": ((n, k), np.float32),
+        "elapsed_s": ((n,), np.float64),
+        "episode": ((n,), np.int64),
+    }
+    if spec.image_shape:
+        shapes["images"] = ((n, *spec.image_shape), np.uint8)
+        shapes["last_images"] = ((episodes, *spec.image_shape), np.uint8)
+    with ExitStack() as stack:
+        arrays = {}
+        for name, (shape, dtype) in shapes.items():
+            arrays[name] = _Array(folder / f"{name}.npy", shape, dtype)
+            stack.callback(arrays[name].close)
+        yield arrays
+    if not all(array.whole for array in arrays.values()):
+        raise DatasetError(f"{dataset.folder}: the parts do not hold the rows of the manifest")
+
+
+def _shape(dataset: Dataset, padding: Padding) -> dict[str, Any]:
+    spec, of = dataset.spec, terms(dataset.manifest)
+    return {
+        "dataset": dataset.recipe.id,
+        "digest": dataset.manifest.digest,
+        "scenario": spec.scenario,
+        "objective": spec.objective,
+        "discount": spec.discount,
+        "candidates": padding.k,
+        "context_features": [f.name for f in spec.context],
+        "candidate_features": [f.name for f in spec.candidates],
+        "image_shape": list(spec.image_shape),
+        "cut_decisions": padding.cut,
+        "notes": list(padding.notes),
+        "licence": of.licence,
+        "citation": of.citation,
+    }
+
+
+def _readme(dataset: Dataset, padding: Padding) -> str:
+    notes = "\n".join(f"- {note}" for note in padding.notes)
+    return f"""# {dataset.recipe.id} for d3rlpy
+
+{dataset.recipe.description}
+
+```python
+import numpy as np
+from d3rlpy import ActionSpace
+from d3rlpy.dataset import MDPDataset
+names = ("observations", "actions", "rewards", "terminals", "timeouts")
+arrays = [np.load(f"{{name}}.npy") for name in names]
+dataset = MDPDataset(*arrays, action_space=ActionSpace.DISCRETE, action_size={padding.k})
+```
+
+With Hindcast installed, observations in parts, `[context, candidates, mask]`, and what followed
+decisions whose episode was cut off:
+
+```python
+from policies.offline.replay_buffer import mini_batches, replay_buffer
+buffer = replay_buffer(".")
+batch = next(mini_batches(".", 256, np.random.default_rng(0)))
+```
+
+{notes}
+
+d3rlpy masks nothing: an algorithm of its own takes the maximum over infeasible and padded
+candidates too. `shape.json` says what the columns of an observation are.
+
+Terms: {terms(dataset.manifest).licence}
+"""

@@ -1,0 +1,111 @@
+"""`d4rl`: one HDF5 file of transitions, under the names that D4RL's readers expect.
+
+    observations, next_observations   (N, C + K * F) float32: context, then K candidates in a row
+    actions                           (N,) int64, index of the chosen candidate
+    rewards                           (N,) float64
+    terminals, timeouts               (N,) bool: the episode ended here; it was cut off here
+    infos/action_mask                 (N, K) bool, feasible and not padding
+    infos/next_action_mask            (N, K) bool; all False after the end of an episode
+    infos/behaviour_prob              (N, K) float32, probability of every candidate
+    infos/propensity                  (N,) float32, probability of the chosen one
+    infos/episode, step, time_s, elapsed_s, reward_terms/NAME, and monte_carlo_value
+    images, next_images               (N, *shape) uint8, where the scenario has them
+
+D4RL's own readers drop the last transition of an episode that was cut off, since they have no next
+observation; here it is in the file. Files are compressed (gzip) as D4RL's are.
+
+Attributes of the file say K, what was cut, the licence, the citation and the recipe's digest; the
+string `metadata/observation` has the names and units of an observation's columns, as JSON. The
+arrays of the group `episodes` have one row per episode: split, behaviour, seed, window, return.
+
+What is lost: lists of different lengths (padded to K), and the outcomes of episodes.
+
+Source of the layout: Fu et al., "D4RL: Datasets for Deep Data-Driven Reinforcement Learning", 2020.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.dataset import Dataset
+from pipeline.exports import ExportResult, Progress
+from pipeline.exports.hdf5 import append, load_h5py, set_attributes
+from pipeline.exports.padding import Padding, choose_padding
+from pipeline.exports.target import new_file, result
+from pipeline.exports.terms import terms
+from pipeline.exports.transitions import transitions
+from pipeline.schema import Spec
+
+_NAMES: Final = {
+    "observation": "observations",
+    "choice": "actions",
+    "reward": "rewards",
+    "terminated": "terminals",
+    "truncated": "timeouts",
+    "next_observation": "next_observations",
+    "image": "images",
+    "next_image": "next_images",
+    "mask": "infos/action_mask",
+    "next_mask": "infos/next_action_mask",
+    "probabilities": "infos/behaviour_prob",
+    "value": "infos/monte_carlo_value",
+}
+_EPISODES: Final = ("episode", "split", "behaviour", "seed", "window", "steps", "return")
+_FILTERS: Final = {"compression": "gzip", "compression_opts": 4, "shuffle": True}
+
+
+def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:
+    """Write the file `out`; raises as `pipeline.exports.export`."""
+    h5py = load_h5py()
+    with new_file(out) as temporary:
+        padding = choose_padding(dataset, candidates)
+        with h5py.File(temporary, "w") as file:
+            set_attributes(file, _attributes(dataset, padding))
+            features = json.dumps(_features(dataset.spec))  # may be too long for an attribute
+            file.create_dataset("metadata/observation", data=features, dtype=h5py.string_dtype())
+            for columns in transitions(dataset, padding.k, tell):
+                _write(file, columns, dataset.spec.reward_terms)
+            episodes = dataset.episodes()
+            for name in _EPISODES:
+                values = episodes[name].to_list()
+                kind = h5py.string_dtype() if isinstance(values[0], str) else None
+                file.create_dataset(f"episodes/{name}", data=values, dtype=kind)
+    return result(out, padding.notes)
+
+
+def _write(file: Any, columns: dict[str, NDArray[Any]], terms_of: tuple[str, ...]) -> None:
+    for name, values in columns.items():
+        if name == "terms":
+            for column, term in enumerate(terms_of):
+                append(file, f"infos/reward_terms/{term}", values[:, column], **_FILTERS)
+        else:
+            append(file, _NAMES.get(name, f"infos/{name}"), np.asarray(values), **_FILTERS)
+
+
+def _features(spec: Spec) -> dict[str, list[dict[str, str]]]:
+    return {
+        kind: [{"name": f.name, "unit": f.unit, "description": f.description} for f in listed]
+        for kind, listed in (("context", spec.context), ("candidates", spec.candidates))
+    }
+
+
+def _attributes(dataset: Dataset, padding: Padding) -> dict[str, Any]:
+    spec, of = dataset.spec, terms(dataset.manifest)
+    return {
+        "dataset": dataset.recipe.id,
+        "digest": dataset.manifest.digest,
+        "scenario": spec.scenario,
+        "objective": spec.objective,
+        "discount": spec.discount,
+        "candidates": padding.k,
+        "candidate_features": len(spec.candidates),
+        "context_features": len(spec.context),
+        "cut_decisions": padding.cut,
+        "notes": list(padding.notes),
+        "licence": of.licence,
+        "citation": of.citation,
+        "url": of.url,
+    }

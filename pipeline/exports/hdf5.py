@@ -1,0 +1,49 @@
+"""Arrays that grow in an HDF5 file, for the formats that are one."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import InputError
+
+
+def load_h5py() -> Any:
+    """The library; InputError that names the extra where it is not installed."""
+    try:
+        import h5py
+    except ImportError as error:
+        raise InputError(
+            "this format needs h5py, which is not installed: pip install 'hindcast[export]'"
+        ) from error
+    return h5py
+
+
+def append(group: Any, name: str, values: NDArray[Any], **filters: Any) -> None:
+    """Add rows (R, ...) to the end of an array of the group, which is made if it is new.
+
+    Names with "/" are arrays of groups inside the group.
+    """
+    if name not in group:
+        group.create_dataset(
+            name, data=values, chunks=True, maxshape=(None, *values.shape[1:]), **filters
+        )
+        return
+    array = group[name]
+    before = array.shape[0]
+    array.resize(before + len(values), axis=0)
+    array[before:] = values
+
+
+def set_attributes(group: Any, values: Mapping[str, Any]) -> None:
+    """Set attributes: numbers, strings and lists of strings."""
+    for name, value in values.items():
+        group.attrs[name] = value
+
+
+def nan_where(condition: NDArray[np.bool_], values: NDArray[Any]) -> NDArray[Any]:
+    """A copy of float values (R, ...) with NaN in the rows where the condition holds."""
+    out = values.copy()
+    out[condition] = np.nan
+    return out

@@ -1,0 +1,64 @@
+"""`history`: a dataset of `thermal` as the JSON of the 2018 report; see `pipeline.history.export`.
+
+`history` writes what an agent could know: states before the placement, rewards of the recipe.
+`history-leaky` writes what the report's own generator wrote: usage, energy, heat and finish time
+after it. Such a state reveals the decision; it is for comparison with that report alone.
+
+What is lost: propensities, reward terms, how episodes ended, the calendar's columns. Episodes
+follow one another; where one ends, NEXT_STATE is not the next record's STATE.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pipeline.dataset import Dataset
+from pipeline.errors import InputError
+from pipeline.exports import ExportResult, Progress
+from pipeline.exports.target import new_file, result
+from pipeline.history.export import to_history
+from pipeline.history.records import write_records
+from pipeline.parts import Block
+from pipeline.record import NO_CHOICE
+from pipeline.scenarios.thermal_generate import ThermalConfig
+
+_LEAKY = "states hold the decision: nothing should be learned from this file"
+
+
+def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:
+    """Write the file `out`; raises as `pipeline.exports.export`, for other scenarios InputError."""
+    del candidates
+    _write(dataset, out, None, tell)
+    return result(out)
+
+
+def export_leaky(
+    dataset: Dataset, out: Path, candidates: int | None, tell: Progress
+) -> ExportResult:
+    """The same with the report's leaky states."""
+    del candidates
+    _write(dataset, out, dataset.recipe.config, tell)
+    return result(out, (_LEAKY,))
+
+
+def _write(dataset: Dataset, out: Path, leaky: ThermalConfig | None, tell: Progress) -> None:
+    if dataset.spec.scenario != "thermal":
+        raise InputError(
+            f"{dataset.folder}: a dataset of {dataset.spec.scenario} cannot be written as a "
+            "history file, which has the six servers of thermal; try --to csv"
+        )
+    with new_file(out) as temporary:
+        histories = (to_history(blocks, leaky=leaky) for blocks in _episodes(dataset, tell))
+        write_records(temporary, histories)
+
+
+def _episodes(dataset: Dataset, tell: Progress) -> Iterator[list[Block]]:
+    """Blocks that together end with an episode's closing row; usually one."""
+    parts = len(dataset.manifest.parts)
+    waiting: list[Block] = []
+    for part in range(parts):
+        for block in dataset.blocks(part):
+            waiting.append(block)
+            if len(block) and block.choice[-1] == NO_CHOICE:
+                yield waiting
+                waiting = []
+        tell(part + 1, parts)

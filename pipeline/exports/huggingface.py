@@ -1,0 +1,155 @@
+"""`huggingface`: a folder that `datasets.load_dataset` reads, on this machine or on the Hub.
+
+    README.md                                the card, with the header that names the configs
+    data/SPLIT-00000-of-00003.parquet        config `decisions` (the default): the standard's
+                                             columns, closing rows kept
+    episodes/SPLIT-00000-of-00001.parquet    config `episodes`: one row per episode
+
+    from datasets import load_dataset
+    train = load_dataset("OUT", split="train")                     # or streaming=True
+    episodes = load_dataset("OUT", "episodes", split="train")
+
+Parts of one split are copied byte for byte; a part that holds windows of several is divided. In
+`datasets`, a struct is a dict and a list of structs a list of dicts; an image is a list of bytes.
+
+What is lost: the manifest with its checksums, and the workload: `hindcast verify` needs the
+dataset itself.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.card.header import size_category
+from pipeline.dataset import Dataset
+from pipeline.exports import ExportResult, Progress
+from pipeline.exports.copying import card_of, copy_checked
+from pipeline.exports.tables import read_tables
+from pipeline.exports.target import new_folder, result
+from pipeline.exports.terms import terms
+from pipeline.parts import part_file
+
+
+def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:
+    """Write the folder `out`; raises as `pipeline.exports.export`."""
+    del candidates
+    splits = list(dict.fromkeys(dataset.episodes()["split"]))
+    with new_folder(out) as temporary:
+        _write_decisions(dataset, temporary, tell)
+        (temporary / "episodes").mkdir()
+        for split in splits:
+            dataset.episodes(split).write_parquet(
+                temporary / "episodes" / f"{split}-00000-of-00001.parquet",
+                compression="zstd", compression_level=3,
+            )  # fmt: skip
+        (temporary / "README.md").write_text(_readme(dataset, splits), encoding="utf-8")
+    return result(out)
+
+
+def _write_decisions(dataset: Dataset, folder: Path, tell: Progress) -> None:
+    """Every part goes to its split, or to each of its splits."""
+    (folder / "data").mkdir()
+    of_parts = (
+        dataset.episodes()
+        .group_by("first_part", maintain_order=True)
+        .agg(pl.col("split").unique(maintain_order=True), pl.col("split").alias("of_episodes"),
+             pl.col("episode"))
+    )  # fmt: skip
+    shards = of_parts.explode("split")["split"].value_counts()
+    total = dict(shards.select("split", "count").iter_rows())
+    done = dict.fromkeys(total, 0)
+    for number, row in enumerate(of_parts.iter_rows(named=True), start=1):
+        part, names = int(row["first_part"]), {}
+        for split in row["split"]:
+            name = f"{split}-{done[split]:05d}-of-{total[split]:05d}.parquet"
+            names[split] = folder / "data" / name
+            done[split] += 1
+        if len(names) == 1:
+            [target] = names.values()
+            copy_checked(dataset.folder, dataset.manifest.parts[part], target)
+        else:
+            split_of = dict(zip(row["episode"], row["of_episodes"], strict=True))
+            _divide(dataset, part, names, split_of)
+        tell(number, of_parts.height)
+
+
+def _divide(
+    dataset: Dataset, part: int, names: Mapping[str, Path], split_of: Mapping[int, str]
+) -> None:
+    """Write the rows of a part into one file per split."""
+    writers = {split: part_file(path, dataset.spec) for split, path in names.items()}
+    try:
+        for table in read_tables(dataset, part):
+            for split, writer in writers.items():
+                own = [episode for episode, of in split_of.items() if of == split]
+                rows = table.filter(pc.is_in(table["episode"], pa.array(own, pa.int64())))
+                if rows.num_rows:
+                    writer.write_table(rows.combine_chunks(), row_group_size=rows.num_rows)
+    finally:
+        for writer in writers.values():
+            writer.close()
+
+
+def _readme(dataset: Dataset, splits: Sequence[str]) -> str:
+    """The dataset's card under the header that Hugging Face reads."""
+    card = card_of(dataset.folder) or f"# {dataset.recipe.id}\n"
+    return (
+        "\n".join(_header(dataset, splits))
+        + f"""
+> Written by `hindcast export --to huggingface` from a Hindcast dataset, recipe digest
+> `{dataset.manifest.digest}`. The decisions are in `data/`, one or more files per split; the
+> episodes in `episodes/`. `load_dataset(PATH)` gives the decisions, closing rows included (their
+> `choice` is null), `load_dataset(PATH, "episodes")` the episodes. The card below is that of the
+> dataset from which this was made: its manifest and workload are not here, and what it calls
+> `episodes.parquet`, with the split `all_splits`, is here `episodes/SPLIT-*.parquet`.
+
+"""
+        + without_header(card)
+    )
+
+
+def without_header(text: str) -> str:
+    """Markdown without the YAML header that it may begin with."""
+    if text.startswith("---\n"):
+        _header_lines, end, body = text[4:].partition("\n---\n")
+        if end:
+            return body.lstrip("\n")
+    return text
+
+
+def _header(dataset: Dataset, splits: Sequence[str]) -> list[str]:
+    rows = dataset.manifest.counts["rows"]
+    of = terms(dataset.manifest)
+    licence = [f"license: {of.identifier}"]
+    if of.identifier == "other":
+        name = f"{dataset.manifest.provenance['format']}-trace-terms"
+        licence += [f"license_name: {_quoted(name)}", f"license_link: {_quoted(of.url)}"]
+    configs = {"decisions": "data", "episodes": "episodes"}
+    lines = [
+        "---",
+        *licence,
+        f"pretty_name: {_quoted(dataset.recipe.id)}",
+        "task_categories:",
+        "- reinforcement-learning",
+        "tags:",
+        *(f"- {tag}" for tag in ("offline-rl", "scheduling", "hindcast", dataset.spec.scenario)),
+        "size_categories:",
+        f"- {size_category(rows)}",
+        "configs:",
+    ]
+    for name, folder in configs.items():
+        lines.append(f"- config_name: {name}")
+        lines += ["  default: true"] if name == "decisions" else []
+        lines.append("  data_files:")
+        for split in splits:
+            lines += [f"  - split: {split}", f"    path: {folder}/{split}-*.parquet"]
+    return [*lines, "---", ""]
+
+
+def _quoted(text: str) -> str:
+    """A YAML string in one line; JSON's are the same."""
+    return json.dumps(text, ensure_ascii=False)

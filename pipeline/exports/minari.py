@@ -1,0 +1,162 @@
+"""`minari`: a folder that MINARI_DATASETS_PATH can name, with one dataset, in Minari's HDF5 layout.
+
+    OUT/ID/data/metadata.json     spaces, id, counts; ID is the recipe's, ending in a version
+    OUT/ID/data/main_data.hdf5    a group per episode
+      episode_0
+        observations/context      (T + 1, C) float32
+        observations/candidates   (T + 1, K, F) float32
+        observations/mask         (T + 1, K) int8
+        observations/image        (T + 1, *shape) uint8, where the scenario has one
+        actions                   (T,) int64
+        rewards                   (T,) float64
+        terminations, truncations (T,) bool
+        infos/NAME                (T + 1, ...), of the observation at that place: propensity,
+                                  behaviour_probabilities (K,), elapsed_s, time_s,
+                                  reward_terms/NAME, monte_carlo_value; NaN in the last one
+
+The last observation is the closing row. Attributes of a group are those of its episode: split,
+behaviour, seed (the repetition), window, return, outcomes. Nothing is compressed, as in files that
+Minari writes. Its Parquet storage is not used: there, version 0.5.4 cuts long episodes.
+
+    import minari                                             # MINARI_DATASETS_PATH=OUT
+    dataset = minari.load_dataset("binpack-synthetic-v1")
+
+What is lost: lists of different lengths (padded to K), names and units of features (they are in
+the description), licence, citation and checksums, for which Minari has no fields.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.dataset import Dataset
+from pipeline.exports import ExportResult, Progress
+from pipeline.exports.hdf5 import append, load_h5py, nan_where, set_attributes
+from pipeline.exports.padding import Padding, Rows, choose_padding, padded
+from pipeline.exports.target import new_folder, result
+from pipeline.record import NO_CHOICE
+from pipeline.schema import Feature, Spec
+
+LAYOUT: Final = "0.5.4"  # the version of Minari whose layout this is
+_FLOATS: Final = ("propensity", "elapsed_s", "time_s")
+
+
+def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:
+    """Write the folder `out`; raises as `pipeline.exports.export`."""
+    h5py = load_h5py()
+    with new_folder(out) as temporary:
+        data = temporary / dataset_id(dataset.recipe.id) / "data"
+        data.mkdir(parents=True)
+        padding = choose_padding(dataset, candidates)
+        file_path = data / "main_data.hdf5"
+        with h5py.File(file_path, "w", track_order=True) as file:
+            for rows in padded(dataset, padding.k, tell):
+                for one in rows.by_episode():
+                    _write(file.require_group(f"episode_{one.of('episode')[0]}"), one, dataset.spec)
+            _label(file, dataset)
+        size = round(file_path.stat().st_size / 1e6, 1)
+        text = json.dumps(_metadata(dataset, padding, size), indent=2)
+        (data / "metadata.json").write_text(text + "\n", encoding="utf-8")
+    note = f"MINARI_DATASETS_PATH={out}; minari.load_dataset({dataset_id(dataset.recipe.id)!r})"
+    return result(out, (*padding.notes, note))
+
+
+def dataset_id(recipe: str) -> str:
+    """The recipe's id as Minari wants one: word characters and "-", with a version at the end."""
+    plain = re.sub(r"[^-\w]", "-", recipe)
+    return plain if re.search(r"-v\d+$", plain) else f"{plain}-v1"
+
+
+def _write(group: Any, rows: Rows, spec: Spec) -> None:
+    """Append some rows of one episode to its group."""
+    append(group, "observations/context", rows.of("context"))
+    append(group, "observations/candidates", rows.candidates)
+    append(group, "observations/mask", rows.mask.astype(np.int8))
+    if spec.image_shape:
+        append(group, "observations/image", rows.of("image").reshape(-1, *spec.image_shape))
+    closing = rows.choice == NO_CHOICE
+    infos = {f"infos/{name}": rows.of(name) for name in _FLOATS}
+    infos["infos/behaviour_probabilities"] = rows.probabilities
+    for column, term in enumerate(spec.reward_terms):
+        infos[f"infos/reward_terms/{term}"] = rows.of("terms")[:, column]
+    if spec.valued:
+        infos["infos/monte_carlo_value"] = rows.of("value")
+    for name, values in infos.items():
+        known = name == "infos/time_s"  # a closing row has a time, and nothing else
+        append(group, name, values if known else nan_where(closing, values))
+    decided = ~closing
+    columns: dict[str, NDArray[Any]] = {
+        "actions": rows.choice,
+        "rewards": rows.of("reward"),
+        "terminations": rows.of("terminated"),
+        "truncations": rows.of("truncated"),
+    }
+    for name, values in columns.items():
+        append(group, name, values[decided])
+
+
+def _label(file: Any, dataset: Dataset) -> None:
+    """Attributes of every episode."""
+    left_out = {"episode", "steps", "first_part", "last_part", "behaviour_parameters"}
+    for row in dataset.episodes().iter_rows(named=True):
+        values = {name: value for name, value in row.items() if name not in left_out}
+        group = file[f"episode_{row['episode']}"]
+        set_attributes(group, {"id": row["episode"], "total_steps": row["steps"], **values})
+
+
+def _metadata(dataset: Dataset, padding: Padding, size: float) -> dict[str, Any]:
+    spec, counts = dataset.spec, dataset.manifest.counts
+    spaces: dict[str, Any] = {
+        "context": _box(spec.context, ()),
+        "candidates": _box(spec.candidates, (padding.k,)),
+        "mask": {"type": "MultiBinary", "n": padding.k},
+    }
+    if spec.image_shape:
+        black = np.zeros(spec.image_shape, np.uint8)
+        spaces["image"] = {
+            "type": "Box", "dtype": "uint8", "shape": list(spec.image_shape),
+            "low": black.tolist(), "high": (black + 255).tolist(),
+        }  # fmt: skip
+    actions = {"type": "Discrete", "dtype": "int64", "start": 0, "n": padding.k}
+    return {
+        "total_episodes": counts["episodes"],
+        "total_steps": counts["decisions"],
+        "data_format": "hdf5",
+        "jpeg_encoding": False,
+        "observation_space": json.dumps({"type": "Dict", "subspaces": spaces}),
+        "action_space": json.dumps(actions),
+        "dataset_id": dataset_id(dataset.recipe.id),
+        "algorithm_name": ", ".join(dataset.episodes()["behaviour"].unique(maintain_order=True)),
+        "description": _description(dataset, padding),
+        "minari_version": LAYOUT,
+        "dataset_size": size,
+        "cut_decisions": padding.cut,
+    }
+
+
+def _description(dataset: Dataset, padding: Padding) -> str:
+    spec = dataset.spec
+    told = dataset.recipe.description or "A Hindcast dataset"
+    digest = dataset.manifest.digest
+    lines = [
+        f"{told}. Hindcast scenario {spec.scenario}, objective {spec.objective}, recipe {digest}.",
+        *(f"{note[0].upper()}{note[1:]}." for note in padding.notes),
+    ]
+    for kind, features in (("context", spec.context), ("candidates", spec.candidates)):
+        lines.append(f"{kind}: " + ", ".join(f"{f.name} ({f.unit})" for f in features) + ".")
+    return " ".join(lines)
+
+
+def _box(features: tuple[Feature, ...], leading: tuple[int, ...]) -> dict[str, Any]:
+    """A Box with the features' ranges, widened to the zeros of padding."""
+    shape = (*leading, len(features))
+    low = np.broadcast_to([min(0.0, f.low) for f in features], shape).astype(np.float32)
+    high = np.broadcast_to([max(0.0, f.high) for f in features], shape).astype(np.float32)
+    return {
+        "type": "Box", "dtype": "float32", "shape": list(shape), "low": low.tolist(),
+        "high": high.tolist(),
+    }  # fmt: skip

@@ -1,0 +1,139 @@
+"""Page headers of a Parquet column chunk, read without decoding a page.
+
+The footer says how many values and bytes a column chunk holds, and every page says it again for
+itself; decoders trust the page. A page of a hundred bytes can hold two thousand million run-length
+encoded values, so both are compared before anything is decoded.
+
+Source: Apache Parquet format, parquet.thrift (PageHeader), in Thrift's compact protocol.
+"""
+
+from typing import Any, BinaryIO, Final
+
+_BYTES: Final = {  # of a decoded value, by physical type; strings are bounded by their pages
+    "BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 16,
+    "FIXED_LEN_BYTE_ARRAY": 16,
+}  # fmt: skip
+_LEVELS: Final = 4  # bytes of a definition and a repetition level
+_HEADER: Final = 1 << 10  # most headers are smaller; those with long statistics are read again
+_LONGEST_HEADER: Final = 1 << 20
+_DEEPEST: Final = 8
+_DICTIONARY: Final = 2  # page type
+# fields of PageHeader, and of the headers inside it
+_TYPE, _UNCOMPRESSED, _COMPRESSED, _DATA, _DICTIONARY_HEADER, _DATA_V2 = 1, 2, 3, 5, 7, 8
+_NUM_VALUES: Final = 1
+
+
+class DamagedPage(Exception):
+    """A column chunk does not hold what the footer says."""
+
+
+def check_chunk(handle: BinaryIO, column: Any, size: int) -> int:
+    """Bytes that a column chunk decodes to, at most; DamagedPage where its pages say otherwise.
+
+    `column` is the pyarrow ColumnChunkMetaData, `size` the bytes of the file.
+    """
+    name = column.path_in_schema
+    if column.file_path:
+        raise DamagedPage(f"column {name} is kept in another file")
+    offsets = [column.data_page_offset]
+    if column.has_dictionary_page:
+        offsets.append(column.dictionary_page_offset)
+    starts = [offset for offset in offsets if offset]  # without rows there is no data page
+    if not starts and column.num_values == 0:
+        return 0
+    at = min(starts, default=0)
+    stop = at + column.total_compressed_size
+    if not (0 < at <= stop <= size and column.num_values >= 0):
+        raise DamagedPage(f"column {name} lies outside the file")
+    values = uncompressed = 0
+    while at < stop:
+        header, length = _page_header(handle, at, stop)
+        data = header.get(_DATA) or header.get(_DATA_V2)
+        dictionary = header.get(_DICTIONARY_HEADER)
+        page, packed = header.get(_UNCOMPRESSED), header.get(_COMPRESSED)
+        if not (isinstance(page, int) and isinstance(packed, int) and page >= 0 and packed >= 0):
+            raise DamagedPage(f"column {name} has a page without a size")
+        if isinstance(data, dict):
+            values += _count(data, name)
+        elif isinstance(dictionary, dict) and _count(dictionary, name) > page:
+            raise DamagedPage(f"column {name} has a dictionary of more values than bytes")
+        uncompressed += page
+        at += length + packed
+    if at != stop or values != column.num_values or uncompressed > column.total_uncompressed_size:
+        raise DamagedPage(f"pages of column {name} differ from the footer")
+    return int(uncompressed + values * (_BYTES.get(column.physical_type, 16) + _LEVELS))
+
+
+def _count(header: dict[int, Any], name: str) -> int:
+    count = header.get(_NUM_VALUES)
+    if not isinstance(count, int) or count < 0:
+        raise DamagedPage(f"column {name} has a page without a count")
+    return count
+
+
+def _page_header(handle: BinaryIO, at: int, stop: int) -> tuple[dict[int, Any], int]:
+    """Fields of the PageHeader at an offset, and its length."""
+    length = _HEADER
+    while True:
+        handle.seek(at)
+        buffer = handle.read(min(length, stop - at))
+        try:
+            return _struct(buffer, 0, 0)
+        except IndexError as error:
+            if length >= min(stop - at, _LONGEST_HEADER):
+                raise DamagedPage("a page header does not end") from error
+            length = _LONGEST_HEADER
+
+
+def _struct(buffer: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
+    """Fields of a struct by number: whole numbers, booleans, structs; others are None."""
+    if depth > _DEEPEST:
+        raise DamagedPage("a page header is nested too deep")
+    fields: dict[int, Any] = {}
+    number = 0
+    while True:
+        head = buffer[at]
+        at += 1
+        if head == 0:
+            return fields, at
+        if head >> 4:
+            number += head >> 4
+        else:
+            number, at = _integer(buffer, at)
+        fields[number], at = _value(buffer, at, head & 15, depth)
+
+
+def _value(buffer: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
+    """A value of a compact type: what it is, and where it ends."""
+    if kind in {1, 2}:  # true, false: in the type itself
+        return kind == 1, at
+    if kind == 3:
+        return buffer[at], at + 1
+    if kind in {4, 5, 6}:
+        return _integer(buffer, at)
+    if kind == 7:
+        return None, at + 8
+    if kind == 8:
+        length, at = _varint(buffer, at)
+        return None, at + length
+    if kind == 12:
+        return _struct(buffer, at, depth + 1)
+    raise DamagedPage(f"a page header has a field of type {kind}")
+
+
+def _integer(buffer: bytes, at: int) -> tuple[int, int]:
+    value, at = _varint(buffer, at)
+    return (value >> 1) ^ -(value & 1), at
+
+
+def _varint(buffer: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = buffer[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+        shift += 7
+        if shift > 63:
+            raise DamagedPage("a page header has a number that is too long")

@@ -1,0 +1,227 @@
+"""What a report shows of off-policy estimates: beside the truth, how well they rank, what warns."""
+
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from pipeline.errors import DatasetError
+from pipeline.report.html import Cell, Markup, Row, element, figure, joined, table
+from pipeline.report.numbers import (
+    MISSING,
+    count_of,
+    decimals_for,
+    write_interval,
+    write_number,
+)
+from pipeline.report.svg import (
+    GRID,
+    INK,
+    LINES,
+    MUTED,
+    PAPER,
+    new_figure,
+    settings,
+    style_axes,
+    to_svg,
+)
+from pipeline.storage import read_json, read_parquet
+
+_NEEDED: Final = (
+    "policy", "estimator", "value", "low", "high", "ess", "episodes", "truth", "warnings",
+)  # fmt: skip
+_COLUMNS: Final = 3
+_SHOWN: Final = 9  # estimators that are drawn, best rank correlation first
+
+
+def estimates_part(folders: Sequence[Path]) -> Markup:
+    """The section about all folders that `hindcast ope` wrote.
+
+    Raises DatasetError for a folder without ope.json, or with other columns than it should have.
+    """
+    return joined(_one(folder, several=len(folders) > 1) for folder in folders)
+
+
+def _one(folder: Path, several: bool) -> Markup:
+    about = read_json(folder / "ope.json")
+    if not isinstance(about, dict) or not isinstance(about.get("estimators"), list):
+        raise DatasetError(f"{folder / 'ope.json'}: is not what `hindcast ope` writes")
+    rows = _rows(folder / "estimates.parquet")
+    names = [str(e.get("name")) for e in about["estimators"]]
+    known = [row for row in rows if row["truth"] is not None and row["value"] is not None]
+    policies = list(dict.fromkeys(row["policy"] for row in rows))
+    parts: list[Markup] = []
+    if several:
+        parts.append(element("h3", f"{about.get('dataset')}, {about.get('split')}"))
+    parts.append(element("p", _read(about)))
+    if known:
+        parts += [_selection(about), _scatter(about, known, folder)]
+    parts += [_values(rows, policies, names), _warnings(rows)]
+    parts += [element("p", str(note)) for note in about.get("notes", [])]
+    return joined(parts)
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    try:
+        frame = read_parquet(path)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise DatasetError(f"{path}: not a readable Parquet file") from error
+    if missing := [c for c in _NEEDED if c not in frame.columns]:
+        raise DatasetError(f"{path}: column {missing[0]!r} is missing")
+    return frame.to_dicts()
+
+
+def _read(about: Mapping[str, Any]) -> str:
+    episodes = count_of(about.get("episodes", 0), "logged episode")
+    windows = count_of(about.get("windows", 0), "window")
+    of = f"{about.get('split')} split of {about.get('dataset')}"
+    exploring = f"epsilon {about.get('epsilon'):g} and temperature {about.get('temperature'):g}"
+    return (
+        f"Returns of policies, estimated from {episodes} on {windows} of the {of} and, where there "
+        f"is a simulator, run there. Policies explore with {exploring}, in the estimate and in the "
+        f"truth. Weights are ratios to the {about.get('propensities')} probabilities of the log. "
+        "An estimate with warnings is marked with !."
+    )
+
+
+def _selection(about: Mapping[str, Any]) -> Markup:
+    found = [e for e in about["estimators"] if "rank_correlation" in e]
+    found.sort(key=lambda e: -_rank(e))
+    decimals = decimals_for(v for e in found for v in e["regret"].values())
+    ks = sorted({k for e in found for k in e["regret"]}, key=int)
+    head = [
+        "estimator",
+        "rank correlation",
+        "of policies not in the log",
+        *(f"regret@{k}" for k in ks),
+    ]
+    head += [*(f"SharpeRatio@{k}" for k in ks if k != "1"), "type I error", "type II error"]
+    body = []
+    for e in found:
+        cells = [Cell(str(e["name"])), _cell(e["rank_correlation"], 2)]
+        cells.append(_cell(e.get("rank_correlation_new"), 2))
+        cells += [_cell(e["regret"].get(k), decimals) for k in ks]
+        cells += [_cell(e["sharpe"].get(k), 2) for k in ks if k != "1"]
+        cells += [_cell(e["type_1"], 2), _cell(e["type_2"], 2)]
+        body.append(Row(cells))
+    reference = about.get("reference")
+    text = (
+        " Spearman's rank correlation of estimates and true returns; what the best of the k "
+        "picked policies lacks to the best of all; its gain over the log by the spread of the k; "
+        f"errors of the claim to be better than {reference}, the best rule."
+    )
+    return table("How well estimators pick", text, head, body)
+
+
+def _values(
+    rows: Sequence[Mapping[str, Any]], policies: Sequence[str], names: Sequence[str]
+) -> Markup:
+    by = {(row["policy"], row["estimator"]): row for row in rows}
+    decimals = decimals_for(row["truth"] for row in rows)
+    best = sorted(policies, key=lambda p: -_or(by[p, names[0]]["truth"], float("-inf")))
+    body = []
+    for policy in best:
+        own = [by[policy, name] for name in names]
+        cells = [Cell(policy), _cell(own[0]["truth"], decimals)]
+        for row in own:
+            text = write_number(row["value"], decimals)
+            interval = write_interval(row["low"], row["high"], decimals)
+            if interval != MISSING:
+                text += f" ({interval})"
+            cells.append(Cell(text + (" !" if row["warnings"] else ""), row["value"]))
+        cells.append(_cell(min((r["ess"] for r in own if r["ess"] is not None), default=None), 1))
+        body.append(Row(cells))
+    head = ["policy", "true return", *names, "smallest ess"]
+    episodes = rows[0]["episodes"]
+    text = (
+        " With bootstrap intervals over windows, best truth first; the smallest effective sample "
+        f"size of any estimator, of {episodes:,} episodes."
+    )
+    return table("Estimates beside the truth", text, head, body)
+
+
+def _warnings(rows: Sequence[Mapping[str, Any]]) -> Markup:
+    found: dict[str, dict[str, list[str]]] = {}
+    for row in rows:
+        for warning in row["warnings"]:
+            found.setdefault(row["policy"], {}).setdefault(warning, []).append(row["estimator"])
+    if not found:
+        return element("p", "No estimate came with a warning.")
+    items = (
+        element("li", element("strong", policy), f" ({', '.join(names)}): {warning}.")
+        for policy, warnings in found.items()
+        for warning, names in warnings.items()
+    )
+    summary = element("summary", count_of(sum(map(len, found.values())), "warning"))
+    return element("details", summary, element("ul", joined(items)))
+
+
+def _scatter(about: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], folder: Path) -> Markup:
+    """One panel per estimator: the estimate of every policy against its true return."""
+    order = sorted(about["estimators"], key=lambda e: -_rank(e))
+    names = [str(e["name"]) for e in order][:_SHOWN]
+    panels = {name: [row for row in rows if row["estimator"] == name] for name in names}
+    drawn = {name: own for name, own in panels.items() if own}
+    text = (
+        " One point per policy, bars are bootstrap intervals; on the line an estimate is right. "
+        "Hollow points came with warnings, triangles lie outside."
+    )
+    caption = joined([element("strong", "Estimates against true returns."), text])
+    svg = scatter_plot(drawn, f"estimates {folder.name}")
+    return element("div", figure(svg, caption, wide=True), class_="plots")
+
+
+def scatter_plot(panels: Mapping[str, Sequence[Mapping[str, Any]]], name: str) -> str:
+    """Panels by estimator; rows need truth, value, low, high and warnings. An inline SVG."""
+    lines = -(-len(panels) // _COLUMNS)
+    truths = [row["truth"] for own in panels.values() for row in own]
+    low, high = min(truths), max(truths)
+    room = 0.35 * ((high - low) or 1.0)
+    with settings():
+        plot = new_figure(10.4, 2.7 * lines + 0.2)
+        for i, ((estimator, own), color) in enumerate(
+            zip(panels.items(), cycle(LINES), strict=False), start=1
+        ):
+            axes = plot.add_subplot(lines, _COLUMNS, i)
+            style_axes(axes, grid="both")
+            axes.plot([low, high], [low, high], color=MUTED, linewidth=0.8)
+            outside = 0
+            for row in own:
+                inside = low - room <= row["value"] <= high + room
+                outside += not inside
+                shown = min(max(row["value"], low - room), high + room)
+                if inside and row["low"] is not None and row["high"] is not None:
+                    ends = [min(max(row[k], low - room), high + room) for k in ("low", "high")]
+                    axes.plot([row["truth"]] * 2, ends, color=color, linewidth=1.6, alpha=0.45)
+                marker = "o" if inside else "^" if row["value"] > high else "v"
+                axes.plot(
+                    [row["truth"]], [shown], marker=marker, markersize=5, color=color,
+                    markerfacecolor=PAPER if row["warnings"] else color,
+                )  # fmt: skip
+            axes.set_ylim(low - 1.1 * room, high + 1.1 * room)
+            title = estimator + (f", {outside} outside" if outside else "")
+            axes.set_title(title, fontsize=8.5, color=INK, loc="left")
+            axes.spines["bottom"].set_color(GRID)
+            if i > len(panels) - _COLUMNS:
+                axes.set_xlabel("true return")
+            if i % _COLUMNS == 1:
+                axes.set_ylabel("estimate")
+        described = "; ".join(
+            f"{estimator}: " + ", ".join(f"{r['policy']} {r['value']:.4g}" for r in own)
+            for estimator, own in panels.items()
+        )
+        return to_svg(plot, name, f"Estimates of true returns. {described}")
+
+
+def _rank(e: Mapping[str, Any]) -> float:
+    return _or(e.get("rank_correlation"), -2.0)
+
+
+def _or(value: float | None, other: float) -> float:
+    return other if value is None else value
+
+
+def _cell(value: float | None, decimals: int) -> Cell:
+    return Cell(write_number(value, decimals), value)

@@ -1,0 +1,142 @@
+"""How well estimates pick policies, judged by the truth: pure functions of two arrays.
+
+    estimated, true   (P,) values of the same P policies, higher is better
+
+Rank correlation, regret@k, SharpeRatio@k (Kiyohara et al. 2024, "Towards Assessing and
+Benchmarking Risk-Return Tradeoff of Off-Policy Evaluation", equation 4) and the two errors of the
+test "is this policy better than the reference?".
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """All metrics of one estimator over a set of policies.
+
+    rank_correlation   Spearman's, ties sharing their mean rank; NaN where either side is constant
+    regret             regret@k by k, in the unit of the return, >= 0
+    sharpe             SharpeRatio@k by k
+    type_1, type_2     error rates against the reference, NaN where there is nothing to err on
+    """
+
+    policies: int
+    rank_correlation: float
+    regret: dict[int, float]
+    sharpe: dict[int, float]
+    type_1: float
+    type_2: float
+
+
+def assess(
+    estimated: ArrayLike,
+    true: ArrayLike,
+    *,
+    behaviour: float,
+    reference: int | None = None,
+    ks: tuple[int, ...] = (1, 3),
+) -> Selection:
+    """All metrics; `behaviour` is the log's mean return, `reference` the best heuristic's index.
+
+    Policies whose estimate is not a number are ranked last. Raises ValueError for arrays that do
+    not fit.
+    """
+    shown, truth = _pair(np.nan_to_num(np.asarray(estimated, float), nan=-np.inf), true)
+    used = [k for k in ks if k <= len(truth)]
+    errors = (
+        (float("nan"), float("nan"))
+        if reference is None
+        else error_rates(np.delete(shown, reference), np.delete(truth, reference),
+                         estimated_reference=float(shown[reference]),
+                         true_reference=float(truth[reference]))
+    )  # fmt: skip
+    return Selection(
+        policies=len(truth),
+        rank_correlation=rank_correlation(shown, truth),
+        regret={k: regret_at(shown, truth, k) for k in used},
+        sharpe={k: sharpe_ratio_at(shown, truth, k, behaviour) for k in used},
+        type_1=errors[0],
+        type_2=errors[1],
+    )
+
+
+def ranks(values: ArrayLike) -> Array:
+    """Ranks 1..P, ties sharing the mean of theirs."""
+    array = np.asarray(values, np.float64)
+    _unique, inverse, counts = np.unique(array, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return np.asarray((last - (counts - 1) / 2.0)[inverse], np.float64)
+
+
+def rank_correlation(estimated: ArrayLike, true: ArrayLike) -> float:
+    """Spearman's rank correlation: Pearson's of the ranks; NaN where either side is constant."""
+    first, second = (ranks(side) for side in _pair(estimated, true))
+    first, second = first - first.mean(), second - second.mean()
+    size = np.sqrt((first @ first) * (second @ second))
+    return float(first @ second / size) if size > 0.0 else float("nan")
+
+
+def top(estimated: ArrayLike, k: int) -> NDArray[np.int64]:
+    """Indices of the k highest estimates, highest first; of equal ones the earlier.
+
+    Raises ValueError where k is not one of 1..P.
+    """
+    array = np.asarray(estimated, np.float64)
+    if not 1 <= k <= len(array):
+        raise ValueError(f"k is {k}, expected 1 to {len(array)}")
+    return np.argsort(-array, kind="stable")[:k]
+
+
+def regret_at(estimated: ArrayLike, true: ArrayLike, k: int) -> float:
+    """What the best of the k that were picked lacks to the best of all."""
+    shown, truth = _pair(estimated, true)
+    return float(truth.max() - truth[top(shown, k)].max())
+
+
+def sharpe_ratio_at(estimated: ArrayLike, true: ArrayLike, k: int, behaviour: float) -> float:
+    """(best true value of the k picked - behaviour's) / deviation of the k true values.
+
+    The gain of trying the k picked online, over the risk of doing so. Of one policy, or of equal
+    ones, the deviation is zero: the ratio is infinite with the sign of the gain, NaN for none.
+    """
+    shown, truth = _pair(estimated, true)
+    picked = truth[top(shown, k)]
+    gain, risk = float(picked.max() - behaviour), float(picked.std())
+    if risk > 0.0:
+        return gain / risk
+    return float("nan") if gain == 0.0 else float(np.copysign(np.inf, gain))
+
+
+def error_rates(
+    estimated: ArrayLike,
+    true: ArrayLike,
+    *,
+    estimated_reference: float,
+    true_reference: float,
+) -> tuple[float, float]:
+    """Type I and type II error of "better than the reference" by the same estimator.
+
+    Type I: of the policies that are not better, the share called better. Type II: of those that
+    are, the share not called so. NaN where there are none.
+    """
+    shown, truth = _pair(estimated, true)
+    better, called = truth > true_reference, shown > estimated_reference
+    return _share(called[~better]), _share(~called[better])
+
+
+def _share(flags: NDArray[np.bool_]) -> float:
+    return float(flags.mean()) if len(flags) else float("nan")
+
+
+def _pair(estimated: ArrayLike, true: ArrayLike) -> tuple[Array, Array]:
+    first, second = np.asarray(estimated, np.float64), np.asarray(true, np.float64)
+    if first.ndim != 1 or first.shape != second.shape or not len(first):
+        raise ValueError(
+            f"expected two arrays of one length, got shapes {first.shape}, {second.shape}"
+        )
+    return first, second

@@ -1,0 +1,102 @@
+"""Critic-regularised regression: imitate the logged choices that a critic finds above average.
+
+    y    = r + gamma * sum_c pi'(c | s') Q'(s', c)
+    Q    minimises  mean (y - Q(s, choice))^2
+    A    = Q(s, choice) - sum_c pi(c | s) Q(s, c)
+    f    = 1[A > 0]  or  exp(A / (temperature * deviation))
+    pi   maximises  mean f(A) * log pi(choice)
+
+Source: Wang, Novikov, Zolna et al., "Critic Regularized Regression", NeurIPS 2020 ("binary" and
+"exp", with the mean over the policy as the baseline). Differences: expectations are sums over the
+candidates instead of means over a few draws; the critic gives a value where the paper's gives a
+distribution; for "exp" advantages are measured in their deviation, see
+`policies.offline.extraction`. Unlike `awac` it believes one critic, and targets come from a policy
+that lags, as in the paper.
+"""
+
+import copy
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pipeline.decisions import Decisions
+from pipeline.schema import Spec
+from policies.networks import CandidateScorer, fit_network
+from policies.offline.assembly import Parts, assemble, td_metrics
+from policies.offline.critics import Critics, chosen, follow, masked_expectation, policy_value
+from policies.offline.extraction import (
+    Extraction,
+    policy_now,
+    standardised_weights,
+    weighted_cloning,
+)
+from policies.offline.learner import Info, Learner
+from policies.offline.minibatches import Transitions
+from policies.offline.values import value_unit
+
+
+@dataclass(frozen=True)
+class Config(Extraction):
+    """Settings of CRR: those of agents that weigh what they imitate, and one more.
+
+    weight   f: "binary", only choices above the mean, all alike; "exp", all, better ones more
+    """
+
+    weight: Literal["binary", "exp"] = "exp"
+
+
+def learner(
+    decisions: Decisions,
+    spec: Spec,
+    config: Config,
+    *,
+    steps: int,  # noqa: ARG001
+    seed: int,
+    validation: Decisions | None,
+    device: torch.device,
+) -> Learner:
+    """One training run, see `policies.offline.learner`."""
+    weights_rng, rng = np.random.default_rng(seed).spawn(2)
+    unit = value_unit(decisions, spec, config)
+    network = fit_network(decisions, spec, config.network)
+    policy = CandidateScorer(network, weights_rng)
+    lagging = copy.deepcopy(policy).requires_grad_(requires_grad=False)
+    critics = Critics(network, weights_rng, count=1)
+
+    def loss(batch: Transitions, _step: int) -> tuple[Tensor, Info]:
+        now, after = batch.now, batch.after
+        with torch.no_grad():
+            target = unit.target(batch, policy_value(lagging, after, critics.least(after)))
+        every = critics.values(now)[0]
+        values = chosen(every, now.choice)
+        critic_loss = (target - values).square().mean()
+        scores = policy.packed(now.candidates, now.context, now.mask)
+        with torch.no_grad():
+            log_pi = policy_now(scores, now)
+            advantage = values - masked_expectation(log_pi, every, now.mask)
+            if config.weight == "binary":
+                weights = (advantage > 0.0).float()
+            else:
+                weights = standardised_weights(advantage, config.temperature, config.most)
+        policy_loss, info = weighted_cloning(scores, now, weights)
+        return critic_loss + policy_loss, {
+            "critic_loss": critic_loss.detach(),
+            **info,
+            **td_metrics(target - values, values),
+        }
+
+    def after() -> None:
+        critics.follow(config.target_rate)
+        follow(lagging, policy, config.target_rate)
+
+    parts = Parts(
+        network,
+        policy.weights,
+        {"policy": policy, "lagging": lagging, "critics": critics},
+        loss,
+        after,
+    )
+    return assemble(parts, decisions, validation, config, rng, device)

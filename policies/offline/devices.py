@@ -1,0 +1,46 @@
+"""Where a training runs: `auto`, `cpu` or `cuda`, and torch so that it repeats there."""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Final
+
+import torch
+
+from pipeline.errors import InputError, unknown_name
+
+DEVICES: Final = ("auto", "cpu", "cuda")
+
+
+def find_device(name: str) -> torch.device:
+    """The device of that name; `auto` is a GPU where torch finds one.
+
+    Raises UnknownName, or InputError where there is no such device.
+    """
+    if name not in DEVICES:
+        raise unknown_name("device", name, DEVICES)
+    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise InputError("device is 'cuda', but torch finds no CUDA device here; use cpu or auto")
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+@contextmanager
+def repeatable(device: torch.device) -> Iterator[None]:
+    """Torch so that weights repeat bit for bit: one thread, deterministic kernels on a GPU.
+
+    The networks are far too small to gain from more threads; several trainings run side by side
+    instead.
+    """
+    threads = torch.get_num_threads()
+    with ExitStack() as stack:
+        stack.callback(torch.set_num_threads, threads)
+        torch.set_num_threads(1)
+        if device.type == "cuda":
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read by cuBLAS
+            before = torch.are_deterministic_algorithms_enabled()
+            stack.callback(torch.use_deterministic_algorithms, before)
+            # A kernel without a deterministic form is warned of; training goes on.
+            torch.use_deterministic_algorithms(mode=True, warn_only=True)
+        yield

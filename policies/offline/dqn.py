@@ -1,0 +1,48 @@
+"""DQN: Q-learning towards a target network that is replaced now and then.
+
+    y    = r + gamma * max_c Q_target(s', c)                    over the candidates c of s'
+    loss = mean huber(Q(s, choice) - y)
+
+Source: Mnih et al., "Human-level control through deep reinforcement learning", Nature 2015.
+d3rlpy's algorithm over masked candidates, see `policies.offline.masked_q`.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from pipeline.decisions import Decisions
+from pipeline.schema import Spec
+from policies.offline.learner import Learner
+from policies.offline.values import ValueSettings
+
+
+@dataclass(frozen=True)
+class Config(ValueSettings):
+    """Settings of DQN.
+
+    target_update_interval   steps between two copies of Q into Q_target
+    """
+
+    target_update_interval: int = 100
+
+
+def learner(
+    decisions: Decisions,
+    spec: Spec,
+    config: Config,
+    *,
+    steps: int,  # noqa: ARG001
+    seed: int,
+    validation: Decisions | None,
+    device: torch.device,
+) -> Learner:
+    """One training run, see `policies.offline.learner`."""
+    from policies.offline.masked_q import q_learner  # first: it keeps d3rlpy's import quiet
+
+    from d3rlpy.algos import DQNConfig  # isort: skip
+
+    return q_learner(
+        DQNConfig, decisions, spec, config, interval=config.target_update_interval, seed=seed,
+        validation=validation, device=device,
+    )  # fmt: skip

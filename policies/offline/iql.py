@@ -1,0 +1,85 @@
+"""Implicit Q-learning: the best that was logged, learned without asking for what was not.
+
+    V    minimises  mean |tau - 1[u < 0]| * u^2,  u = min_j Q'_j(s, choice) - V(s)      expectile
+    Q_j  minimises  mean (r + gamma * V(s') - Q_j(s, choice))^2
+    pi   maximises  mean exp(A / (temperature * deviation)) * log pi(choice),  A = min Q' - V
+
+tau near 1 makes V the value of the best logged choices of states like s; no value of an unlogged
+choice is ever used. Source: Kostrikov, Nair & Levine, "Offline Reinforcement Learning with Implicit
+Q-Learning", ICLR 2022. Differences: candidates instead of actions (V pools them, see
+`policies.offline.critics`), and advantages are measured in their deviation within the minibatch, so
+that one temperature serves rewards of any size and any number of decisions per episode.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pipeline.decisions import Decisions
+from pipeline.schema import Spec
+from policies.networks import CandidateScorer, fit_network
+from policies.offline.assembly import Parts, assemble, td_metrics
+from policies.offline.critics import Critics, StateValue, expectile_loss
+from policies.offline.extraction import Extraction, standardised_weights, weighted_cloning
+from policies.offline.learner import Info, Learner
+from policies.offline.minibatches import Transitions
+from policies.offline.values import value_unit
+
+
+@dataclass(frozen=True)
+class Config(Extraction):
+    """Settings of implicit Q-learning: those of agents that weigh what they imitate, and one more.
+
+    expectile   tau; .5 is the value of the behaviour, towards 1 that of its best choices
+    """
+
+    expectile: float = 0.8
+
+
+def learner(
+    decisions: Decisions,
+    spec: Spec,
+    config: Config,
+    *,
+    steps: int,  # noqa: ARG001
+    seed: int,
+    validation: Decisions | None,
+    device: torch.device,
+) -> Learner:
+    """One training run, see `policies.offline.learner`."""
+    weights_rng, rng = np.random.default_rng(seed).spawn(2)
+    unit = value_unit(decisions, spec, config)
+    network = fit_network(decisions, spec, config.network)
+    policy = CandidateScorer(network, weights_rng)
+    critics = Critics(network, weights_rng)
+    state = StateValue(network, weights_rng)
+
+    def loss(batch: Transitions, _step: int) -> tuple[Tensor, Info]:
+        now = batch.now
+        value = state(now)
+        advantage = critics.least_logged(now) - value
+        value_loss = expectile_loss(advantage, config.expectile)
+        with torch.no_grad():
+            target = unit.target(batch, state(batch.after))
+        values = critics.logged(now)
+        critic_loss = (target - values).square().mean(dim=1).sum()
+        weights = standardised_weights(advantage.detach(), config.temperature, config.most)
+        scores = policy.packed(now.candidates, now.context, now.mask)
+        policy_loss, info = weighted_cloning(scores, now, weights)
+        return value_loss + critic_loss + policy_loss, {
+            "value_loss": value_loss.detach(),
+            "critic_loss": critic_loss.detach(),
+            **info,
+            **td_metrics(target - values, values),
+        }
+
+    parts = Parts(
+        network,
+        policy.weights,
+        {"policy": policy, "critics": critics, "value": state},
+        loss,
+        after=lambda: critics.follow(config.target_rate),
+    )
+    return assemble(parts, decisions, validation, config, rng, device)

@@ -1,0 +1,44 @@
+"""Neural fitted Q iteration as d3rlpy has it: DQN whose targets are its own values.
+
+    y    = r + gamma * max_c Q(s', c)       Q as it was before this step, not differentiated
+    loss = mean huber(Q(s, choice) - y)
+
+The paper fits a network to the end between two rounds of targets; this takes one gradient step a
+round. Source: Riedmiller, "Neural Fitted Q Iteration", ECML 2005. d3rlpy's algorithm over masked
+candidates, see `policies.offline.masked_q`.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from pipeline.decisions import Decisions
+from pipeline.schema import Spec
+from policies.offline.learner import Learner
+from policies.offline.values import ValueSettings
+
+
+@dataclass(frozen=True)
+class Config(ValueSettings):
+    """Settings of NFQ: those that every agent with values has."""
+
+
+def learner(
+    decisions: Decisions,
+    spec: Spec,
+    config: Config,
+    *,
+    steps: int,  # noqa: ARG001
+    seed: int,
+    validation: Decisions | None,
+    device: torch.device,
+) -> Learner:
+    """One training run, see `policies.offline.learner`."""
+    from policies.offline.masked_q import q_learner  # first: it keeps d3rlpy's import quiet
+
+    from d3rlpy.algos import NFQConfig  # isort: skip
+
+    return q_learner(
+        NFQConfig, decisions, spec, config, interval=1, seed=seed, validation=validation,
+        device=device,
+    )  # fmt: skip

@@ -1,0 +1,131 @@
+"""Trajectory preference by several linear scorers at once, averaged into one.
+
+    w_m   minimises the loss of trajectory preference over pairs from its own bootstrap sample of
+          the windows, m = 1 .. members
+    w     = mean over the members of the mean of w_m over the last `average` of the steps
+
+A log has a few hundred windows, and which of them are in it moves a scorer more than which pairs
+are drawn. Scores are linear in the weights, so the mean of the weights is the scorer of the mean
+of the scores: the ensemble is one checkpoint, and acts as fast as one. Sources: Breiman, "Bagging
+Predictors", Machine Learning 1996; for the mean over steps see `policies.offline.averaging`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from pipeline.decisions import Decisions
+from pipeline.errors import RecipeError
+from pipeline.schema import Spec
+from policies.learned import Weights
+from policies.networks import CandidateScorer, fit_network
+from policies.offline import trajectory_preference
+from policies.offline.averaging import TailAverage, mean_weights
+from policies.offline.learner import Criterion, Info, Learner, descend, nothing_to_validate
+from policies.offline.minibatches import Batches
+from policies.offline.trajectory_preference import Ranking, draw_pairs, pair_loss, rank, try_rank
+
+_VALIDATED = 256  # pairs
+_VALIDATION_SEED = 0  # the same pairs at every point of a curve
+
+
+@dataclass(frozen=True)
+class Config(trajectory_preference.Config):
+    """Settings of the ensemble: those of trajectory preference, whose network is linear, and more.
+
+    members   scorers
+    average   share of the steps, from the end, over which weights are averaged; 0: the last ones
+    """
+
+    members: int = 5
+    average: float = 0.5
+
+
+def resampled(ranking: Ranking, rng: np.random.Generator) -> Ranking:
+    """As many of its windows, drawn with replacement."""
+    drawn: NDArray[np.int64] = rng.integers(0, len(ranking.size), len(ranking.size))
+    return replace(ranking, start=ranking.start[drawn], size=ranking.size[drawn])
+
+
+def learner(
+    decisions: Decisions,
+    spec: Spec,
+    config: Config,
+    *,
+    steps: int,
+    seed: int,
+    validation: Decisions | None,
+    device: torch.device,
+) -> Learner:
+    """One training run, see `policies.offline.learner`; RecipeError for a network with layers."""
+    if config.members < 1 or not 0.0 <= config.average <= 1.0:
+        raise RecipeError(
+            f"preference_ensemble: members is {config.members} and average {config.average}, "
+            "expected at least 1, and a share from 0 to 1"
+        )
+    if config.network.hidden:
+        raise RecipeError(
+            "preference_ensemble: network.hidden is not empty, but a mean of the weights of "
+            "networks is no mean of their scores; use trajectory_preference"
+        )
+    start_rng, rng = np.random.default_rng(seed).spawn(2)
+    whole = rank(decisions, spec, config.outcome)
+    rankings = [resampled(whole, start_rng) for _ in range(config.members)]
+    network = fit_network(decisions, spec, config.network)
+    scorers = [CandidateScorer(network, start_rng).to(device) for _ in rankings]
+    first = steps + 1 - round(config.average * steps)
+    averages = [TailAverage(scorer, first).to(device) for scorer in scorers]
+    optimiser = torch.optim.AdamW(
+        [weight for scorer in scorers for weight in scorer.parameters()],
+        lr=config.learning_rate,
+        weight_decay=config.weight_decay,
+    )
+    batches = Batches(decisions, network, device)
+
+    def step(number: int) -> Info:
+        told = []
+        for scorer, ranking in zip(scorers, rankings, strict=True):
+            pairs = draw_pairs(ranking, config.pairs, rng)
+            loss, info = pair_loss(scorer, batches, ranking, config, pairs, rng)
+            told.append({"loss": loss, **info})
+        found = {name: torch.stack([t[name] for t in told]).mean() for name in told[0]}
+        descend(optimiser, torch.stack([t["loss"] for t in told]).sum())
+        for scorer, average in zip(scorers, averages, strict=True):
+            average.add(number, scorer)
+        return {name: value.detach() for name, value in found.items()}
+
+    def weights() -> Weights:
+        return mean_weights([a.weights(s) for a, s in zip(averages, scorers, strict=True)])
+
+    validate = nothing_to_validate
+    held_out = None if validation is None else try_rank(validation, spec, config.outcome)
+    if validation is not None and held_out is not None:
+        others = Batches(validation, network, device)
+        acting = CandidateScorer(network, np.random.default_rng(_VALIDATION_SEED)).to(device)
+
+        def validate() -> Mapping[str, float]:
+            """Loss and agreement of the averaged scorer, on the same pairs every time."""
+            now = {name.replace(".", "_"): torch.from_numpy(w) for name, w in weights().items()}
+            acting.load_state_dict(now)
+            own = np.random.default_rng(_VALIDATION_SEED)
+            pairs = draw_pairs(held_out, _VALIDATED, own)
+            loss, info = pair_loss(acting, others, held_out, config, pairs, own)
+            return {
+                "validation_loss": float(loss),
+                "validation_agreement": float(info["agreement"]),
+            }
+
+    return Learner(
+        network=network,
+        weights=weights,
+        modules={"scorers": nn.ModuleList(scorers), "averages": nn.ModuleList(averages)},
+        optimisers={"scorers": optimiser},
+        rng=rng,
+        step=step,
+        validate=validate,
+        criterion=Criterion("validation_loss", "lower"),
+    )

@@ -1,0 +1,50 @@
+"""QR-DQN: Q-learning of the whole distribution of returns, as N quantiles.
+
+    Z(s, c)   = quantiles theta_1 .. theta_N at tau_i = (2 i - 1) / 2 N;  Q(s, c) = their mean
+    y_j       = r + gamma * theta_j of Z_target(s', argmax_c Q_target(s', c))
+    loss      = mean over j, sum over i of |tau_i - 1[y_j < theta_i]| * huber(y_j - theta_i)
+
+Source: Dabney, Rowland, Bellemare & Munos, "Distributional Reinforcement Learning with Quantile
+Regression", AAAI 2018. d3rlpy's algorithm over masked candidates; what a mask means for quantiles
+stands in `policies.offline.masked_q`.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from pipeline.decisions import Decisions
+from pipeline.schema import Spec
+from policies.offline import dqn
+from policies.offline.learner import Learner
+
+
+@dataclass(frozen=True)
+class Config(dqn.Config):
+    """Settings of QR-DQN: those of DQN and one more.
+
+    quantiles   N
+    """
+
+    quantiles: int = 32
+
+
+def learner(
+    decisions: Decisions,
+    spec: Spec,
+    config: Config,
+    *,
+    steps: int,  # noqa: ARG001
+    seed: int,
+    validation: Decisions | None,
+    device: torch.device,
+) -> Learner:
+    """One training run, see `policies.offline.learner`."""
+    from policies.offline.masked_q import q_learner  # first: it keeps d3rlpy's import quiet
+
+    from d3rlpy.algos import DQNConfig  # isort: skip
+
+    return q_learner(
+        DQNConfig, decisions, spec, config, quantiles=config.quantiles,
+        interval=config.target_update_interval, seed=seed, validation=validation, device=device,
+    )  # fmt: skip

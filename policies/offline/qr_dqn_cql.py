@@ -1,0 +1,53 @@
+"""QR-DQN with conservative values: quantiles of the return, and unlogged choices kept low.
+
+    loss = loss of QR-DQN + alpha * mean (logsumexp_c Q(s, c) - Q(s, choice))    Q: mean quantile
+
+Targets are chosen by the network that learns and valued by the other one, as in double DQN. It is
+the first of the two agents that Offline-LD trains on logs of job-shop scheduling, there over a
+graph network and here over the masked candidate scorer. Source: van Remmerden, Bukhsh & Zhang,
+"Offline reinforcement learning for learning to dispatch for job shop scheduling", Machine Learning
+2025. d3rlpy's algorithm, see `policies.offline.masked_q`.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from pipeline.decisions import Decisions
+from pipeline.schema import Spec
+from policies.offline import qr_dqn
+from policies.offline.learner import Learner
+
+
+@dataclass(frozen=True)
+class Config(qr_dqn.Config):
+    """Settings of QR-DQN with conservative values: those of QR-DQN and one more.
+
+    alpha   weight of the conservative term, see policies.offline.cql; the quantile loss is a sum
+            over quantiles, so that the same weight counts for less
+    """
+
+    alpha: float = 1e-2
+
+
+def learner(
+    decisions: Decisions,
+    spec: Spec,
+    config: Config,
+    *,
+    steps: int,  # noqa: ARG001
+    seed: int,
+    validation: Decisions | None,
+    device: torch.device,
+) -> Learner:
+    """One training run, see `policies.offline.learner`."""
+    from policies.offline.masked_q import q_learner  # first: it keeps d3rlpy's import quiet
+
+    from d3rlpy.algos import DiscreteCQLConfig  # isort: skip
+
+    return q_learner(
+        partial(DiscreteCQLConfig, alpha=config.alpha), decisions, spec, config,
+        quantiles=config.quantiles, interval=config.target_update_interval, seed=seed,
+        validation=validation, device=device,
+    )  # fmt: skip

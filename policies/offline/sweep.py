@@ -1,0 +1,213 @@
+"""Sweeps: strict TOML that says which trainings to run, and the trainings that it comes to.
+
+    agents = ["cql", "trajectory_preference"]
+    seeds = [0, 1]                      # every choice of settings with every seed
+    steps = 2000
+    search = "grid"                     # every combination; or "random", then also
+    draws = 8                           # choices of settings per agent
+    seed = 0                            # of these draws
+
+    [settings]                          # of all agents that have them
+    learning_rate = [1e-3, 3e-3]        # the values to try; a single value is a list of one
+    network.hidden = [[32, 32], [64, 64]]
+
+    [settings.cql]                      # of one agent
+    alpha = {low = 1e-4, high = 1e-1, scale = "log"}    # "random" only; scale is linear by default
+
+Each training has a folder of its own, named after the agent, a digest of the settings, and the
+seed: what is finished there is not done again.
+"""
+
+import dataclasses
+import importlib
+import itertools
+import json
+import math
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from pipeline.errors import RecipeError, did_you_mean
+from pipeline.recipe import read_settings
+from pipeline.seeds import generator
+from pipeline.storage import sha256_text
+from policies.offline import AGENTS, agent, read_config
+
+_RANGE: Final = {"low", "high", "scale"}
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Which trainings to run; see the module."""
+
+    agents: tuple[str, ...]
+    seeds: tuple[int, ...] = (0,)
+    steps: int = 2000
+    search: Literal["grid", "random"] = "grid"
+    draws: int = 10
+    seed: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training of a sweep; `settings` are those that the sweep replaces, by dotted names."""
+
+    agent: str
+    settings: Mapping[str, Any]
+    seed: int
+    steps: int
+
+    @property
+    def choice(self) -> str:
+        """Agent and settings in canonical form: the same for runs that differ in the seed."""
+        return f"{self.agent} {json.dumps(self.settings, sort_keys=True)}"
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        which = sha256_text(self.choice)[:8] if self.settings else "default"
+        return f"{self.agent}-{which}-seed{self.seed}"
+
+
+def load_sweep(path: Path) -> dict[str, Any]:
+    """The table of a sweep.toml; RecipeError where it is not valid TOML or cannot be read."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path}: not valid TOML ({error})") from error
+    except OSError as error:
+        raise RecipeError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def plan(table: Mapping[str, Any], where: str) -> list[Run]:
+    """The trainings of a sweep, in order, each once; `where` is the file named in errors.
+
+    Raises RecipeError that names the key and the nearest that there is, UnknownName for an agent.
+    """
+    sweep = read_settings(Sweep, table, where)
+    for name in sweep.agents:
+        agent(name)
+    for key, least in (("steps", 1), ("draws", 1), ("seed", 0)):
+        if getattr(sweep, key) < least:
+            raise RecipeError(f"{where}: {key} is {getattr(sweep, key)}, expected at least {least}")
+    if not sweep.agents or not sweep.seeds or min(sweep.seeds) < 0:
+        raise RecipeError(f"{where}: expected at least one of agents and of seeds, none below 0")
+    by_agent = _by_agent(sweep, where)
+    runs = {
+        (run.choice, run.seed): run
+        for name in sweep.agents
+        for settings in _choices(sweep, name, by_agent[name], where)
+        for seed in sweep.seeds
+        for run in (Run(name, settings, seed, sweep.steps),)
+    }
+    for run in runs.values():
+        read_config(run.agent, run.settings)
+    return list(runs.values())
+
+
+def _by_agent(sweep: Sweep, where: str) -> dict[str, dict[str, Any]]:
+    """What to try of each agent: dotted names to lists of values, or to ranges."""
+    general = {k: v for k, v in sweep.settings.items() if k not in AGENTS}
+    known = {name: _settings_of(name) for name in sweep.agents}
+    flat = dict(_flatten(general))
+    everywhere = sorted(set().union(*known.values()))
+    for key in flat:
+        if key not in everywhere:
+            raise RecipeError(
+                f"{where}: unknown key settings.{key}; none of these agents has it; "
+                f"{did_you_mean(key, [*everywhere, *sweep.agents])}"
+            )
+    for name in sweep.settings:
+        if name in AGENTS and name not in sweep.agents:
+            raise RecipeError(
+                f"{where}: settings.{name}, but agents names no {name!r}; "
+                f"{did_you_mean(name, sweep.agents)}"
+            )
+    found = {}
+    for name in sweep.agents:
+        own = dict(_flatten(sweep.settings.get(name, {})))
+        for key in own:
+            if key not in known[name]:
+                raise RecipeError(
+                    f"{where}: unknown key settings.{name}.{key}; {did_you_mean(key, known[name])}"
+                )
+        found[name] = {k: v for k, v in flat.items() if k in known[name]} | own
+    return found
+
+
+def _settings_of(name: str) -> set[str]:
+    """Dotted names of an agent's settings, tables of settings included."""
+    config = importlib.import_module(agent(name).module).Config()
+    names = set()
+    for f in dataclasses.fields(config):
+        names.add(f.name)
+        value = getattr(config, f.name)
+        if dataclasses.is_dataclass(value):
+            names |= {f"{f.name}.{inner.name}" for inner in dataclasses.fields(value)}
+    return names
+
+
+def _flatten(table: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted names and values of nested tables; a range is a value."""
+    for key, value in table.items() if isinstance(table, Mapping) else ():
+        if isinstance(value, Mapping) and not _is_range(value):
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _is_range(value: Any) -> bool:
+    return isinstance(value, Mapping) and {"low", "high"} <= set(value) <= _RANGE
+
+
+def _choices(
+    sweep: Sweep, name: str, settings: Mapping[str, Any], where: str
+) -> Iterator[dict[str, Any]]:
+    """Settings to train with, one after the other."""
+    keys = list(settings)
+    values = [v if isinstance(v, list) or _is_range(v) else [v] for v in settings.values()]
+    for key, value in zip(keys, values, strict=True):
+        if value == []:
+            raise RecipeError(f"{where}: settings.{key} is [], expected at least one value")
+        if not isinstance(value, list):
+            _check_range(value, f"{where}: settings.{key}", sweep.search)
+    if sweep.search == "grid":
+        for chosen in itertools.product(*values):
+            yield dict(zip(keys, chosen, strict=True))
+        return
+    rng = generator(sweep.seed, f"sweep {name}")
+    for _ in range(sweep.draws):
+        yield {k: _draw(v, rng) for k, v in zip(keys, values, strict=True)}
+
+
+def _check_range(value: Mapping[str, Any], where: str, search: str) -> None:
+    if search == "grid":
+        raise RecipeError(f'{where} is a range, which needs search = "random"')
+    low, high, scale = value["low"], value["high"], value.get("scale", "linear")
+    if scale not in {"linear", "log"}:
+        raise RecipeError(f"{where}.scale is {scale!r}; {did_you_mean(str(scale), _SCALES)}")
+    if not all(isinstance(v, int | float) and not isinstance(v, bool) for v in (low, high)):
+        raise RecipeError(f"{where}: low and high are {low!r} and {high!r}, expected numbers")
+    if not low < high or (scale == "log" and low <= 0):
+        raise RecipeError(f"{where}: expected low < high, and for a log scale 0 < low")
+
+
+_SCALES: Final = ("linear", "log")
+
+
+def _draw(value: Any, rng: np.random.Generator) -> Any:
+    """One of a list, or a number of a range: whole where both of its ends are."""
+    if isinstance(value, list):
+        return value[int(rng.integers(len(value)))]
+    low, high = value["low"], value["high"]
+    whole = isinstance(low, int) and isinstance(high, int)
+    if value.get("scale", "linear") == "log":
+        drawn = math.exp(rng.uniform(math.log(low), math.log(high + whole)))
+    else:
+        drawn = rng.uniform(low, high + whole)
+    return min(int(drawn), high) if whole else float(f"{drawn:.4g}")

@@ -1,0 +1,115 @@
+"""Gradient steps per second of every offline agent, against d3rlpy's own `fit` of double DQN.
+
+    python -m tests.benchmarks agents
+
+Each with its default settings on the made-up decisions of `tests.benchmarks.training`, minibatch
+included (256 decisions; agents that compare episodes draw 1,920 or more), K = 32, one thread. All
+take turns and medians over the rounds are compared, so that a machine that is busy for a while is
+so for all of them alike. An agent that is solved in its first step has no steps per second.
+"""
+
+import dataclasses
+import importlib
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from pipeline.decisions import Decisions
+from tests.benchmarks.training import (
+    CANDIDATES,
+    EPISODE,
+    MINIBATCH,
+    SPEC,
+    d3rlpy_buffer,
+    made_up,
+    quiet_fit,
+)
+
+FIT: Final = "d3rlpy's fit of double_dqn"
+
+
+def decisions_of_all_kinds() -> Decisions:
+    """The made-up decisions with all that any agent asks for."""
+    decisions = made_up(np.random.default_rng(0))
+    return dataclasses.replace(
+        decisions, episodes=decisions.episodes.with_columns(steps=pl.lit(EPISODE, pl.Int64))
+    )
+
+
+def rates(names: list[str], rounds: int = 7, steps: int = 20) -> dict[str, float]:
+    """Median steps per second of these agents and, under FIT, of d3rlpy."""
+    import torch
+
+    from policies.offline.devices import repeatable
+
+    decisions = decisions_of_all_kinds()
+    cpu = torch.device("cpu")
+    runs = {FIT: _fit(decisions, steps)}
+    for name in names:
+        run = _agent(name, decisions, steps, cpu)
+        if run is not None:
+            runs[name] = run
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    with repeatable(cpu):
+        for turn in range(rounds + 1):
+            for name, run in runs.items():
+                start = time.perf_counter()
+                run()
+                if turn:  # the first is for compilation and first allocations
+                    seconds[name].append(time.perf_counter() - start)
+    return {name: steps / float(np.median(taken)) for name, taken in seconds.items()}
+
+
+def _agent(name: str, decisions: Decisions, steps: int, device: Any) -> Callable[[], None] | None:
+    """So many steps of an agent; None where it is solved in fewer."""
+    from policies.offline import AGENTS
+
+    module = importlib.import_module(AGENTS[name].module)
+    learner = module.learner(
+        decisions, SPEC, module.Config(), steps=10**6, seed=0, validation=None, device=device
+    )
+    if learner.most_steps is not None:
+        return None
+    done = 0
+
+    def run() -> None:
+        nonlocal done
+        for _ in range(steps):
+            done += 1
+            learner.step(done)
+
+    return run
+
+
+def _fit(decisions: Decisions, steps: int) -> Callable[[], None]:
+    from policies.networks import fit_network
+    from policies.offline.double_dqn import Config
+    from policies.offline.masked_q import create
+
+    from d3rlpy.algos import DoubleDQNConfig  # isort: skip
+
+    network = fit_network(decisions, SPEC, Config().network)
+    algorithm = create(
+        lambda **parts: DoubleDQNConfig(batch_size=MINIBATCH, learning_rate=1e-3, **parts),
+        network, CANDIDATES, seed=0,
+    )  # fmt: skip
+    buffer = d3rlpy_buffer(network, decisions)
+    return lambda: quiet_fit(algorithm, buffer, steps)
+
+
+def measure() -> list[tuple[str, float, str, str]]:
+    """(what, value, unit, beside)."""
+    from policies.offline import AGENTS
+
+    found = rates([name for name, agent in AGENTS.items() if not agent.scenarios])
+    fit = found.pop(FIT)
+    return [
+        (f"training, {FIT}", fit, "steps/s", "minibatch 256, K 32"),
+        *(
+            (f"training, {name}", rate, "steps/s", f"{rate / fit:.2f} x d3rlpy's fit")
+            for name, rate in found.items()
+        ),
+    ]

@@ -1,0 +1,75 @@
+"""Datasets to export, and what is in them, read by polars alone."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import pipeline.dataset as ds
+from tests import sample_datasets
+
+KINDS: dict[str, Callable[[Path], Path]] = {
+    "long": sample_datasets.build_long,
+    "images": sample_datasets.build_images,
+    "valued": sample_datasets.build_valued,
+    "recorded": sample_datasets.build_recorded,
+    "thermal": sample_datasets.build_thermal,
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A dataset: opened, its rows, those of decisions, its episodes; by polars."""
+
+    dataset: ds.Dataset
+    rows: pl.DataFrame
+    decisions: pl.DataFrame
+    episodes: pl.DataFrame
+
+    @property
+    def folder(self) -> Path:
+        return self.dataset.folder
+
+    def of_split(self, split: str) -> pl.DataFrame:
+        own = self.episodes.filter(split=split).select("episode")
+        return self.rows.join(own, on="episode", how="semi", maintain_order="left")
+
+
+@pytest.fixture(scope="session")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Source]:
+    made: dict[str, Source] = {}
+
+    def source(kind: str) -> Source:
+        if kind not in made:
+            dataset = ds.open(KINDS[kind](tmp_path_factory.mktemp(kind)))
+            paths = [dataset.folder / p.path for p in dataset.manifest.parts]
+            rows = pl.read_parquet(paths, glob=False)
+            decisions = rows.filter(pl.col("choice").is_not_null())
+            episodes = pl.read_parquet(dataset.folder / "episodes.parquet")
+            made[kind] = Source(dataset, rows, decisions, episodes)
+        return made[kind]
+
+    return source
+
+
+@pytest.fixture(params=[k for k in KINDS if k != "thermal"])
+def source(request, sources) -> Source:
+    """Each in turn: a long episode, images, values, episodes cut off with NaN in columns."""
+    return sources(request.param)
+
+
+@pytest.fixture
+def long(sources) -> Source:
+    return sources("long")
+
+
+@pytest.fixture
+def images(sources) -> Source:
+    return sources("images")
+
+
+@pytest.fixture
+def thermal(sources) -> Source:
+    return sources("thermal")

@@ -1,0 +1,161 @@
+"""mlcroissant validates the metadata and loads records with the values of the dataset."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from pipeline.build import build
+from pipeline.errors import DatasetError
+from pipeline.exports import export
+from pipeline.exports.croissant import NAME, croissant
+from pipeline.storage import sha256_file
+from pipeline.verify import verify
+from policies.registry import behaviours
+from tests.sample_datasets import LONG_STEPS
+
+pytestmark = [  # of rdflib, which mlcroissant reads JSON-LD with, and of pandas about Python
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+
+
+def load(path: Path):
+    mlcroissant = pytest.importorskip("mlcroissant")
+    return mlcroissant.Dataset(jsonld=str(path))
+
+
+def plain(value):
+    """Values as Python has them: bytes as text, names without their record set."""
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, list):
+        return [plain(v) for v in value]
+    if isinstance(value, dict):
+        return {name.rpartition("/")[2]: plain(v) for name, v in value.items()}
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def records(dataset, record_set: str, schema) -> pl.DataFrame:
+    rows = [plain(record) for record in dataset.records(record_set)]
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def without_nan(frame: pl.DataFrame) -> pl.DataFrame:
+    """Both null and NaN are None in a record; a struct that is null has fields that are."""
+    columns = []
+    for name, kind in frame.schema.items():
+        column = pl.col(name)
+        if kind.is_float():
+            column = column.fill_nan(None)
+        elif isinstance(kind, pl.Struct):
+            fields = [column.struct.field(f.name).fill_nan(None) for f in kind.fields]
+            column = pl.struct(fields).alias(name)
+        elif isinstance(kind, pl.Array):
+            column = column.arr.to_list()
+        elif isinstance(kind, pl.List) and isinstance(kind.inner, pl.Struct):
+            fields = [pl.element().struct.field(f.name).fill_nan(None) for f in kind.inner.fields]
+            column = column.list.eval(pl.struct(fields))
+        elif isinstance(kind, pl.List) and kind.inner.is_float():
+            column = column.list.eval(pl.element().fill_nan(None))
+        columns.append(column)
+    return frame.select(columns)
+
+
+@pytest.fixture(params=["images", "valued", "recorded", "thermal"])
+def short(request, sources):
+    return sources(request.param)
+
+
+def test_it_is_valid_and_all_records_are_equal(short, tmp_path):
+    export(short.folder, "croissant", tmp_path / "x")
+    dataset = load(tmp_path / "x" / NAME)
+    issues = dataset.metadata.ctx.issues
+    assert not issues.errors
+    assert all("datePublished" in w for w in issues.warnings)  # nothing here knows the date
+    found = records(dataset, "decisions", short.rows.schema)
+    assert without_nan(found).equals(without_nan(short.rows))
+    found = records(dataset, "episodes", short.episodes.schema)
+    assert without_nan(found).equals(without_nan(short.episodes))
+
+
+def test_a_long_episode_is_whole(long, tmp_path):
+    """Some of the fields: mlcroissant takes a millisecond for all fields of a record."""
+    export(long.folder, "croissant", tmp_path / "x")
+    path = tmp_path / "x" / NAME
+    metadata = json.loads(path.read_text())
+    kept = ("episode", "step", "choice", "feasible")
+    [decisions] = [r for r in metadata["recordSet"] if r["@id"] == "decisions"]
+    decisions["field"] = [f for f in decisions["field"] if f["name"] in kept]
+    path.write_text(json.dumps(metadata))
+    found = records(load(path), "decisions", long.rows.select(kept).schema)
+    assert found.equals(long.rows.select(kept))
+    assert found.filter(episode=0).height == LONG_STEPS + 1
+
+
+def test_every_file_has_its_own_object(short):
+    metadata = croissant(short.dataset.manifest)
+    files = {o["contentUrl"]: o for o in metadata["distribution"] if "contentUrl" in o}
+    assert set(files) == {"episodes.parquet", *(p.path for p in short.dataset.manifest.parts)}
+    for name, file in files.items():
+        path = short.folder / name
+        assert file["sha256"] == sha256_file(path)
+        assert file["contentSize"] == f"{path.stat().st_size} B"
+        assert file["encodingFormat"] == "application/x-parquet"
+
+
+def test_every_column_is_described(short):
+    metadata = croissant(short.dataset.manifest)
+    sets = {r["name"]: r for r in metadata["recordSet"]}
+    assert [f["name"] for f in sets["decisions"]["field"]] == short.rows.columns
+    assert [f["name"] for f in sets["episodes"]["field"]] == short.episodes.columns
+    lists = {f["name"]: f["arrayShape"] for f in sets["decisions"]["field"] if f.get("isArray")}
+    expected = {"candidates": "-1", "feasible": "-1", "behaviour_probabilities": "-1"}
+    if short.dataset.spec.image_shape:
+        expected["image"] = str(np.prod(short.dataset.spec.image_shape))
+    assert lists == expected
+    assert metadata["license"] == "https://www.apache.org/licenses/LICENSE-2.0" or (
+        short.dataset.manifest.provenance["format"] == "history"
+    )
+    assert short.dataset.manifest.digest in metadata["citeAs"]
+    assert metadata["url"]
+
+
+def test_every_dataset_has_it(short, tmp_path):
+    """A built one, one read from a history file, and the export are alike."""
+    inside = (short.folder / NAME).read_bytes()
+    assert json.loads(inside) == croissant(short.dataset.manifest)
+    export(short.folder, "croissant", tmp_path / "x")
+    assert (tmp_path / "x" / NAME).read_bytes() == inside
+    assert not load(short.folder / NAME).metadata.ctx.issues.errors
+
+
+def test_a_file_that_was_changed_does_not_load(thermal, tmp_path):
+    export(thermal.folder, "croissant", tmp_path / "x")
+    path = tmp_path / "x" / "episodes.parquet"
+    pl.read_parquet(path).with_columns(pl.col("return") + 1).write_parquet(path)
+    found = load(tmp_path / "x" / NAME).records("episodes")
+    with pytest.raises(Exception, match=r"Download\(episodes.parquet\)") as failed:
+        list(found)
+    assert "is not identical with the reference" in str(failed.value.__cause__)
+
+
+def test_a_damaged_file_is_not_exported(thermal, tmp_path):
+    shutil.copytree(thermal.folder, tmp_path / "d")
+    part = tmp_path / "d" / thermal.dataset.manifest.parts[0].path
+    content = bytearray(part.read_bytes())
+    content[len(content) // 2] ^= 1
+    part.write_bytes(content)
+    with pytest.raises(DatasetError, match="SHA-256 is not the manifest's"):
+        export(tmp_path / "d", "croissant", tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_dataset_with_it_is_verified_and_rebuilt_alike(tiny_recipe, tiny_dataset, tmp_path):
+    known = behaviours(tiny_recipe)
+    build(tiny_recipe, known, tmp_path / "again", workers=2)
+    assert (tmp_path / "again" / NAME).read_bytes() == (tiny_dataset / NAME).read_bytes()
+    verify(tmp_path / "again", known)

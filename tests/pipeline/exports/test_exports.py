@@ -1,0 +1,265 @@
+"""What holds for every format: whole or not at all, the same bytes twice, clear refusals."""
+
+import hashlib
+import json
+import re
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flows import cli
+from pipeline import exports
+from pipeline.errors import InputError, StorageError, UnknownName
+from pipeline.exports import EXPORTS, export
+from pipeline.exports.target import new_folder
+
+GENERAL = [name for name in EXPORTS if not name.startswith("history")]
+PADDING = [name for name in EXPORTS if EXPORTS[name].pads]
+
+
+def digests(path: Path) -> dict[str, str]:
+    """SHA-256 of every file below."""
+    files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
+    return {
+        str(p.relative_to(path.parent)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files
+    }
+
+
+def listed(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*"))
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_the_module_says_what_is_lost(name):
+    __import__(EXPORTS[name].module)
+    said = sys.modules[EXPORTS[name].module].__doc__
+    assert "What is lost:" in said
+    words = set(re.findall(r"[a-z]+", EXPORTS[name].lost)) - {"the", "of", "in", "and", "by"}
+    assert len(words & set(re.findall(r"[a-z]+", said))) > len(words) / 2
+    assert EXPORTS[name].name == name
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_the_same_dataset_gives_the_same_bytes(name, thermal, tmp_path):
+    for folder in ("a", "b"):
+        result = export(thermal.folder, name, tmp_path / folder / "x")
+    assert digests(tmp_path / "a" / "x") == digests(tmp_path / "b" / "x")
+    assert result.files == len(digests(tmp_path / "b" / "x"))
+    assert result.bytes == sum(p.stat().st_size for p in listed(tmp_path / "b") if p.is_file())
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_an_interrupted_export_leaves_nothing(name, thermal, tmp_path):
+    def interrupt(_done, _total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        export(thermal.folder, name, tmp_path / "x", progress=interrupt)
+    assert not listed(tmp_path)
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_what_is_there_is_not_replaced(name, thermal, tmp_path):
+    out = tmp_path / "x"
+    out.mkdir()
+    (out / "mine.txt").write_text("mine")
+    with pytest.raises(StorageError, match="choose another --out"):
+        export(thermal.folder, name, out)
+    with pytest.raises(StorageError, match=r"is a file, expected a new folder|exists already"):
+        export(thermal.folder, name, out / "mine.txt")
+    assert listed(tmp_path) == [out, out / "mine.txt"]
+    assert (out / "mine.txt").read_text() == "mine"
+
+
+def test_an_empty_folder_is_filled(thermal, tmp_path):
+    export(thermal.folder, "csv", tmp_path)
+    assert (tmp_path / "episodes.csv").is_file()
+
+
+def test_nothing_is_written_into_the_dataset(thermal):
+    before = listed(thermal.folder)
+    with pytest.raises(StorageError, match="inside the dataset"):
+        export(thermal.folder, "csv", thermal.folder / "data" / "csv")
+    assert listed(thermal.folder) == before
+
+
+def test_unknown_formats_and_candidates(thermal, tmp_path):
+    with pytest.raises(UnknownName, match="unknown format 'minary'; did you mean 'minari'"):
+        export(thermal.folder, "minary", tmp_path / "x")
+    with pytest.raises(InputError, match="csv keeps every candidate; it is for minari, d3rlpy"):
+        export(thermal.folder, "csv", tmp_path / "x", candidates=3)
+    with pytest.raises(InputError, match="at least 1"):
+        export(thermal.folder, "d4rl", tmp_path / "x", candidates=0)
+    with pytest.raises(InputError, match="no such folder"):
+        export(tmp_path / "none", "csv", tmp_path / "x")
+    assert not listed(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["minari", "d4rl"])
+def test_a_missing_library_is_named_with_its_extra(name, thermal, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    with pytest.raises(InputError, match=re.escape("pip install 'hindcast[export]'")):
+        export(thermal.folder, name, tmp_path / "x")
+    assert not listed(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["history", "history-leaky"])
+def test_other_scenarios_are_no_history(name, images, tmp_path):
+    with pytest.raises(InputError, match=r"slots cannot be written as a history file.*--to csv"):
+        export(images.folder, name, tmp_path / "x")
+    assert not listed(tmp_path)
+
+
+@pytest.mark.parametrize("name", GENERAL)
+def test_damage_in_a_part_is_named_and_nothing_is_left(name, images, tmp_path):
+    broken = tmp_path / "broken"
+    for path in listed(images.folder):
+        if path.is_file():
+            target = broken / path.relative_to(images.folder)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(path.read_bytes())
+    part = broken / images.dataset.manifest.parts[0].path
+    part.write_bytes(part.read_bytes()[:-100])
+    with pytest.raises(InputError, match=r"part-00000.parquet"):
+        export(broken, name, tmp_path / "out")
+    assert listed(tmp_path)[0] == broken
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["huggingface", "croissant"])
+def test_a_card_that_is_no_text_of_the_dataset_is_refused(name, thermal, tmp_path):
+    """A link could name any file of this machine; what it names is not published."""
+    shutil.copytree(thermal.folder, tmp_path / "d")
+    card = tmp_path / "d" / "README.md"
+    card.write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match="not UTF-8"):
+        export(tmp_path / "d", name, tmp_path / "x")
+    card.unlink()
+    (tmp_path / "secret").write_text("secret")
+    card.symlink_to(tmp_path / "secret")
+    with pytest.raises(InputError, match="symbolic link"):
+        export(tmp_path / "d", name, tmp_path / "x")
+    card.unlink()
+    export(tmp_path / "d", name, tmp_path / "x")
+    assert "secret" not in (tmp_path / "x" / "README.md").read_text()
+
+
+def test_a_failure_inside_the_folder_removes_it(tmp_path):
+    def fail() -> None:
+        with new_folder(tmp_path / "x") as temporary:
+            (temporary / "half").write_text("half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert not listed(tmp_path)
+
+
+def test_objects_of_a_store_get_the_same_files(thermal, tmp_path):
+    """memory:// stands for any store; the files are those of a local export."""
+    from pipeline.location import location
+
+    remote = location("memory://exports/csv")
+    export(thermal.folder, "csv", remote)
+    export(thermal.folder, "csv", tmp_path / "csv")
+    for path in listed(tmp_path / "csv"):
+        assert (remote / path.name).read_bytes() == path.read_bytes()
+    with pytest.raises(StorageError, match="not empty"):
+        export(thermal.folder, "csv", remote)
+    single = location("memory://exports/history.json")
+    export(thermal.folder, "history", single)
+    assert len(json.loads(single.read_text())) == thermal.decisions.height
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_a_dataset_in_a_store_is_exported_alike(name, thermal, tmp_path):
+    from pipeline.location import location
+    from pipeline.remote import upload
+
+    remote = location(f"memory://exports/dataset-{name}")
+    for path in listed(thermal.folder):
+        if path.is_file():
+            upload(path, remote / path.relative_to(thermal.folder).as_posix())
+    export(remote, name, tmp_path / "a" / "x")
+    export(thermal.folder, name, tmp_path / "b" / "x")
+    assert digests(tmp_path / "a" / "x") == digests(tmp_path / "b" / "x")
+
+
+@pytest.mark.parametrize("name", PADDING)
+def test_the_command_says_what_was_cut_and_what_is_lost(name, images, tmp_path, capsys):
+    arguments = ["export", str(images.folder), "--to", name, "--out", str(tmp_path / "x")]
+    assert cli.main([*arguments, "--candidates", "4"]) == 0
+    said = capsys.readouterr().out
+    total = images.decisions.height
+    assert f"{total:,} of {total:,} decisions (100.00%) had more than K candidates" in said
+    assert EXPORTS[name].lost in said
+
+
+def test_the_command_prints_json(thermal, tmp_path, capsys):
+    out = tmp_path / "x.json"
+    assert cli.main(
+        ["export", str(thermal.folder), "--to", "history", "--out", str(out), "--json"]
+    ) == 0  # fmt: skip
+    said = json.loads(capsys.readouterr().out)
+    assert said["export"] == str(out)
+    assert said["bytes"] == out.stat().st_size
+    assert said["format"] == "history"
+    assert said["files"] == 1
+
+
+def test_the_command_refuses_in_one_line(thermal, tmp_path, capsys):
+    for wrong, said in (
+        (["--to", "hugingface"], "did you mean 'huggingface'?"),
+        (["--to", "csv", "--candidates", "0"], "at least 1"),
+        (["--to", "csv", "--candidate", "3"], "did you mean '--candidates'?"),
+    ):
+        code = cli.main(["export", str(thermal.folder), *wrong, "--out", str(tmp_path / "x")])
+        captured = capsys.readouterr()
+        assert code == 2
+        assert said in captured.err
+        assert captured.err.count("\n") == 1
+    assert not listed(tmp_path)
+
+
+@pytest.mark.parametrize("name", PADDING)
+def test_the_size_of_the_pieces_changes_nothing(name, long, tmp_path, monkeypatch):
+    """Rows are padded a bounded number at a time; draws do not depend on how many."""
+    from pipeline.exports import padding
+
+    export(long.folder, name, tmp_path / "a" / "x", candidates=2)
+    monkeypatch.setattr(padding, "_BYTES", 1 << 16)
+    export(long.folder, name, tmp_path / "b" / "x", candidates=2)
+    if name == "d3rlpy":  # chunks of an HDF5 file follow from the first piece
+        assert digests(tmp_path / "a" / "x") == digests(tmp_path / "b" / "x")
+        return
+    h5py = pytest.importorskip("h5py")
+
+    def content(folder: Path) -> dict:
+        [path] = [p for p in [folder, *listed(folder)] if p.is_file() and p.suffix != ".json"]
+        items: dict = {}
+        with h5py.File(path) as file:
+            file.visititems(items.__setitem__)
+            return {n: i[()] for n, i in items.items() if isinstance(i, h5py.Dataset)}
+
+    one, other = content(tmp_path / "a" / "x"), content(tmp_path / "b" / "x")
+    assert one.keys() == other.keys()
+    for key, values in one.items():
+        np.testing.assert_array_equal(values, other[key], err_msg=key)
+
+
+def test_draws_follow_from_the_recipe_s_seed(long):
+    from pipeline.exports import padding
+
+    manifest = long.dataset.manifest
+    seeds = (manifest.recipe.seed, manifest.recipe.seed, 77)
+    drawn = []
+    for seed in seeds:
+        recipe = replace(manifest.recipe, seed=seed)
+        dataset = replace(long.dataset, manifest=replace(manifest, recipe=recipe))
+        drawn.append([r.candidates for r in padding.padded(dataset, 2, exports._silent)])
+    assert all((a == b).all() for a, b in zip(drawn[0], drawn[1], strict=True))
+    assert any((a != b).any() for a, b in zip(drawn[0], drawn[2], strict=True))

@@ -1,0 +1,121 @@
+"""Minari loads what was exported for it: every episode, value for value, from its HDF5 storage."""
+
+import json
+import warnings
+
+import numpy as np
+import polars as pl
+import pytest
+
+from pipeline.exports import export
+from pipeline.exports.minari import dataset_id
+from tests.pipeline.exports.padded import expected_rows
+from tests.sample_datasets import LONG_STEPS
+
+
+@pytest.fixture
+def load(tmp_path, monkeypatch):
+    """Minari's own loader of the one dataset below tmp_path/x."""
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "x"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        minari = pytest.importorskip("minari")
+
+    def loader():
+        [name] = minari.list_local_datasets()
+        return minari.load_dataset(name)
+
+    return loader
+
+
+def test_every_episode_is_equal(source, tmp_path, load):
+    export(source.folder, "minari", tmp_path / "x")
+    dataset, spec = load(), source.dataset.spec
+    assert dataset.id == dataset_id(source.dataset.recipe.id)
+    assert dataset.total_episodes == source.episodes.height
+    assert dataset.total_steps == source.decisions.height
+    rows = expected_rows(source.dataset, dataset.action_space.n)
+    for number, episode in enumerate(dataset):
+        own = {name: values[rows["episode"] == number] for name, values in rows.items()}
+        decided = own["choice"] >= 0
+        assert len(episode) == decided.sum()
+        for name in ("context", "candidates", "mask"):
+            np.testing.assert_array_equal(episode.observations[name], own[name])
+        np.testing.assert_array_equal(episode.actions, own["choice"][decided])
+        np.testing.assert_array_equal(episode.rewards, own["reward"][decided])
+        np.testing.assert_array_equal(episode.terminations, own["terminated"][decided])
+        np.testing.assert_array_equal(episode.truncations, own["truncated"][decided])
+        infos = episode.infos
+        for theirs, ours in (("propensity", "propensity"), ("elapsed_s", "elapsed_s"),
+                             ("behaviour_probabilities", "probabilities")):  # fmt: skip
+            np.testing.assert_array_equal(infos[theirs][:-1], own[ours][decided])
+            assert np.isnan(infos[theirs][-1]).all()
+        np.testing.assert_array_equal(infos["time_s"], own["time_s"])
+        for column, term in enumerate(spec.reward_terms):
+            found = infos["reward_terms"][term]
+            np.testing.assert_array_equal(found[:-1], own["terms"][decided, column])
+        if spec.valued:
+            np.testing.assert_array_equal(infos["monte_carlo_value"][:-1], own["value"][decided])
+        if spec.image_shape:
+            np.testing.assert_array_equal(episode.observations["image"], own["image"])
+
+
+@pytest.mark.parametrize("kind", ["images", "valued", "thermal"])
+def test_observations_lie_in_the_spaces(kind, sources, tmp_path, load):
+    """Ranges are the spec's, widened to the zeros of padding."""
+    export(sources(kind).folder, "minari", tmp_path / "x")
+    dataset = load()
+    episode = dataset[dataset.total_episodes - 1]
+    for step in range(len(episode) + 1):
+        seen = {name: values[step] for name, values in episode.observations.items()}
+        assert dataset.observation_space.contains(seen)
+    assert all(dataset.action_space.contains(action) for action in episode.actions)
+
+
+def test_a_long_episode_is_one_episode(long, tmp_path, load):
+    export(long.folder, "minari", tmp_path / "x")
+    [first, *_rest] = load().sample_episodes(3)
+    assert first is not None
+    assert len(load()[0]) == LONG_STEPS
+    assert load()[0].observations["context"].shape[0] == LONG_STEPS + 1
+
+
+def test_episodes_are_labelled(images, tmp_path, load):
+    export(images.folder, "minari", tmp_path / "x")
+    labels = list(load().storage.get_episode_metadata(range(images.episodes.height)))
+    names = ("split", "behaviour", "window", "return", "elapsed_s", "seed")
+    for label, row in zip(labels, images.episodes.iter_rows(named=True), strict=True):
+        assert {n: label[n] for n in names} == {n: row[n] for n in names}
+        assert label["total_steps"] == row["steps"]
+
+
+def test_cut_candidates_keep_the_chosen_one_and_are_told(images, tmp_path, load):
+    result = export(images.folder, "minari", tmp_path / "x", candidates=4)
+    dataset = load()
+    assert dataset.action_space.n == 4
+    features = [f.name for f in images.dataset.spec.candidates]
+    decisions = images.decisions.with_columns(
+        pl.col("candidates").list.get(pl.col("choice")).alias("chosen")
+    )
+    for number, episode in enumerate(dataset):
+        own = decisions.filter(episode=number)
+        steps = np.arange(len(episode))
+        chosen = episode.observations["candidates"][steps, episode.actions]
+        np.testing.assert_array_equal(chosen, own["chosen"].struct.unnest()[features].to_numpy())
+        assert episode.observations["mask"][steps, episode.actions].all()
+        probability = episode.infos["behaviour_probabilities"][steps, episode.actions]
+        np.testing.assert_array_equal(probability, own["propensity"])
+        np.testing.assert_array_equal(episode.infos["propensity"][:-1], own["propensity"])
+    [path] = tmp_path.rglob("metadata.json")
+    metadata = json.loads(path.read_text())
+    assert metadata["cut_decisions"] == images.decisions.height
+    assert any("(100.00%) had more than K candidates" in note for note in result.notes)
+    assert "had more than K candidates" in metadata["description"]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "expected"),
+    [("a-v2", "a-v2"), ("binpack-cloudsimpy", "binpack-cloudsimpy-v1"), ("a b.c", "a-b-c-v1")],
+)
+def test_ids_have_a_version(recipe, expected):
+    assert dataset_id(recipe) == expected

@@ -1,0 +1,294 @@
+"""Appending: new parts beside the old ones, whole or not at all, and nothing drawn twice."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from flows import cli
+from pipeline import dataset as ds
+from pipeline import manifest as mf
+from pipeline.append import append
+from pipeline.build import BuildResult, build
+from pipeline.errors import DatasetError, InputError, VerificationFailed
+from pipeline.recipe import Recipe, load_recipe
+from pipeline.verify import verify
+from policies.registry import behaviours
+from tests.conftest import TINY
+from tests.pipeline.test_build import digest
+
+FIRST = (
+    *TINY, 'split.train="0..1"', 'dataset_splits=["train"]',
+    'behaviours=[{policy="random"}, {policy="tetris", epsilon=0.2}]',
+)  # fmt: skip
+MORE = (
+    *TINY, 'split.train="1..5"', 'dataset_splits=["train", "validation"]',
+    'behaviours=[{policy="random", episodes=9}, {policy="first_fit", epsilon=0.1, episodes=2}]',
+)  # fmt: skip
+
+
+def recipe(settings: tuple[str, ...], *more: str) -> Recipe:
+    return load_recipe("binpack-synthetic-v1", (*settings, *more))
+
+
+def add(one: Recipe, out: Path, **settings: Any) -> BuildResult:
+    return append(one, behaviours(one), out, **settings)
+
+
+def check(out: Path) -> None:
+    """Verified, with the rules of all recipes."""
+    known = {k: v for r in mf.read_manifest(out).recipes for k, v in behaviours(r).items()}
+    verify(out, known)
+
+
+def rows(out: Path) -> pl.DataFrame:
+    """Decisions with what they are of, without their numbers in the dataset."""
+    opened = ds.open(out)
+    parts = [out / part.path for part in opened.manifest.parts]
+    labels = opened.episodes().select("episode", "behaviour", "window", "seed")
+    joined = pl.read_parquet(parts).join(labels, on="episode").drop("episode")
+    return joined.sort("behaviour", "window", "seed", "step")
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory) -> Path:
+    """What is appended to; tests copy it."""
+    out = tmp_path_factory.mktemp("append") / "old"
+    build(recipe(FIRST), behaviours(recipe(FIRST)), out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def new(old, tmp_path_factory) -> Path:
+    """The same with MORE appended; only read."""
+    out = tmp_path_factory.mktemp("append") / "new"
+    shutil.copytree(old, out)
+    add(recipe(MORE), out)
+    return out
+
+
+def copied(old: Path, out: Path) -> Path:
+    shutil.copytree(old, out)
+    return out
+
+
+def test_old_parts_keep_their_bytes_and_all_is_verified(old, new):
+    before, after = digest(old), digest(new)
+    parts = {name for name in before if name.startswith(("data/", "workload/"))}
+    assert {name: after[name] for name in parts} == {name: before[name] for name in parts}
+    assert "episodes.parquet" not in after
+    assert not any(name.startswith(".building") for name in after)
+    check(new)
+
+
+def test_the_manifest_tells_who_added_what(old, new):
+    was, now = mf.read_manifest(old), mf.read_manifest(new)
+    assert was.appended == ()
+    assert "appended" not in mf.to_json(was)
+    [segment] = now.appended
+    assert segment.recipe == recipe(MORE)
+    assert (segment.first_part, segment.first_episode) == (len(was.parts), 4)
+    assert now.parts[: len(was.parts)] == was.parts
+    assert now.recipe == was.recipe
+    assert now.digest not in {was.digest, segment.digest}
+    episodes = ds.open(new).episodes()
+    assert now.counts["episodes"] == episodes.height == 4 + 7 * 11
+    assert episodes.head(4).equals(ds.open(old).episodes())
+    assert episodes["episode"].to_list() == list(range(episodes.height))
+    assert set(ds.open(new).episodes("validation")["window"]) == {6, 7}
+
+
+def test_repetitions_go_on_counting(new):
+    """On window 1 `random` had one episode; the nine that were added are 1 to 9."""
+    episodes = ds.open(new).episodes().filter(pl.col("behaviour") == "random")
+    assert episodes.filter(pl.col("window") == 1)["seed"].to_list() == list(range(10))
+    assert episodes.filter(pl.col("window") == 2)["seed"].to_list() == list(range(9))
+    assert not ds.open(new).episodes().select("behaviour", "window", "seed").is_duplicated().any()
+
+
+def test_what_is_appended_is_what_more_episodes_would_have_been(old, tmp_path):
+    """Built with two episodes each, or with one and then one more: the same decisions."""
+    two = recipe(FIRST, 'behaviours=[{policy="random", episodes=2}, '
+                        '{policy="tetris", epsilon=0.2, episodes=2}]')  # fmt: skip
+    build(two, behaviours(two), tmp_path / "two")
+    add(recipe(FIRST), copied(old, tmp_path / "d"))
+    assert rows(tmp_path / "d").equals(rows(tmp_path / "two"))
+
+
+def test_workers_do_not_change_a_byte(old, new, tmp_path):
+    add(recipe(MORE), copied(old, tmp_path / "d"), workers=3)
+    assert digest(tmp_path / "d") == digest(new)
+
+
+def test_given_once_more_it_appends_once_more(new, tmp_path):
+    out = copied(new, tmp_path / "d")
+    result = add(recipe(FIRST), out)
+    manifest = mf.read_manifest(out)
+    assert [s.first_episode for s in manifest.appended] == [4, 81]
+    assert (result.episodes, result.digest) == (85, manifest.digest)
+    assert manifest.episodes.path == "episodes-00002.parquet"
+    check(out)
+
+
+def test_the_first_recipe_finds_its_dataset_built(new, tmp_path):
+    """`hindcast run` goes on with a dataset that was appended to."""
+    out = copied(new, tmp_path / "d")
+    first = recipe(FIRST)
+    assert build(first, behaviours(first), out).digest == mf.read_manifest(new).digest
+    assert digest(out) == digest(new)
+    with pytest.raises(DatasetError, match="or add to it with --append"):
+        build(recipe(MORE), behaviours(recipe(MORE)), out)
+
+
+class Killed(BaseException):
+    """The process is gone: nothing after this is done."""
+
+
+@contextmanager
+def killed_at(number: int) -> Iterator[Callable[[], int]]:
+    """Nothing is renamed, removed or made from the operation of that number on."""
+    patch, done = pytest.MonkeyPatch(), 0
+
+    def counting(operation: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*arguments: Any, **settings: Any) -> Any:
+            nonlocal done
+            done += 1
+            if done > number:
+                raise Killed
+            return operation(*arguments, **settings)
+
+        return counted
+
+    for name in ("replace", "unlink", "rmdir", "mkdir"):
+        patch.setattr(os, name, counting(getattr(os, name)))
+    try:
+        yield lambda: done
+    finally:
+        patch.undo()
+
+
+def test_killed_at_any_operation_it_is_the_old_or_the_new_one(old, tmp_path):
+    """It opens and verifies as one of the two, the old one unchanged; then it is finished."""
+    small = recipe(FIRST, 'split.train="0..0"')
+    whole = copied(old, tmp_path / "whole")
+    with killed_at(10**6) as count:
+        add(small, whole)
+        operations = count()
+    assert operations > 15
+    before, after = digest(old), digest(whole)
+    seen = set()
+    for number in range(operations):
+        out = copied(old, tmp_path / f"at{number}")
+        with pytest.raises(Killed), killed_at(number):
+            add(small, out)
+        episodes = ds.open(out).episodes().height
+        seen.add(episodes)
+        check(out)
+        now = digest(out)
+        if episodes == 4:
+            assert {k: v for k, v in now.items() if k in before} == before
+        under_way = (out / ".building" / "plan.json").exists()
+        build(recipe(FIRST), behaviours(recipe(FIRST)), out)  # leaves what is under way alone
+        if under_way or episodes == 4:
+            assert add(small, out).episodes == 6
+        assert digest(out) == after, f"after operation {number}"
+        shutil.rmtree(out)
+    assert seen == {4, 6}
+
+
+def interrupted(old: Path, out: Path) -> Path:
+    """A dataset in which MORE is being appended."""
+    copied(old, out)
+    with pytest.raises(Killed), killed_at(9):
+        add(recipe(MORE), out)
+    assert (out / ".building" / "plan.json").exists()
+    assert len(list((out / "data").glob("part-*.parquet"))) > len(mf.read_manifest(out).parts)
+    return out
+
+
+def test_what_is_under_way_is_told_apart_from_what_is_foreign(old, tmp_path):
+    out = interrupted(old, tmp_path / "d")
+    check(out)
+    (out / "data" / "part-00099.parquet").write_bytes(b"x")
+    with pytest.raises(VerificationFailed, match=r"part-00099\.parquet: is not in the manifest"):
+        check(out)
+    (out / "data" / "part-00099.parquet").unlink()
+    shutil.rmtree(out / ".building")
+    with pytest.raises(VerificationFailed, match="is not in the manifest"):
+        check(out)
+
+
+def test_another_append_does_not_mix_with_one_under_way(old, tmp_path):
+    out = interrupted(old, tmp_path / "d")
+    before = digest(out)
+    with pytest.raises(DatasetError, match="interrupted append of another recipe"):
+        add(recipe(FIRST), out)
+    assert digest(out) == before
+
+
+def test_an_older_table_of_episodes_is_foreign(new, tmp_path):
+    out = copied(new, tmp_path / "d")
+    (out / "episodes.parquet").write_bytes(b"x")
+    with pytest.raises(VerificationFailed, match=r"episodes\.parquet: is not in the manifest"):
+        check(out)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (("seed=2",), "seed is 1 there and 2"),
+        (("config.machines=3",), "config.machines is 2 there and 3"),
+        (("trace.settings.n_jobs=61",), "trace.settings.n_jobs is 60 there and 61"),
+        (
+            ('split.train="3..5"', 'split.test="0..2"', 'split.validation="6..7"'),
+            "window 0 is of the split train there and of test",
+        ),
+        (("behaviours=[]",), "nothing to append"),
+    ],
+)
+def test_what_does_not_fit_is_named(settings, message, old):
+    before = digest(old)
+    with pytest.raises(InputError, match=message):
+        add(recipe(MORE, *settings), old)
+    assert digest(old) == before
+
+
+def test_where_there_is_no_finished_dataset(old, tmp_path):
+    with pytest.raises(DatasetError, match="no such folder"):
+        add(recipe(MORE), tmp_path / "absent")
+    out = copied(old, tmp_path / "d")
+    (out / "manifest.json").unlink()
+    with pytest.raises(DatasetError, match="no finished dataset"):
+        add(recipe(MORE), out)
+
+
+def test_a_segment_that_was_edited_is_found(new, tmp_path):
+    """Other episodes or another beginning than those of its recipe."""
+    for key, value in (("first_episode", 5), ("first_part", 2), ("digest", "0" * 64)):
+        out = copied(new, tmp_path / key)
+        manifest = mf.to_json(mf.read_manifest(out))
+        manifest["appended"][0][key] = value
+        manifest.pop("sealed", None)
+        (out / "manifest.json").write_text(mf.json_text(manifest))
+        with pytest.raises((VerificationFailed, DatasetError)):
+            check(out)
+
+
+def test_the_command_line_appends(old, tmp_path, capsys):
+    out = copied(old, tmp_path / "d")
+    sets = [word for value in MORE for word in ("--set", value)]
+    command = ["build", "binpack-synthetic-v1", *sets, "--out", str(out), "--append", "--direct"]
+    assert cli.main(command) == 0, capsys.readouterr().err
+    assert "81 episodes" in capsys.readouterr().out
+    assert cli.main(["verify", str(out)]) == 0
+    assert cli.main([*command[:2], *sets, "--set", "seed=3", *command[-4:]]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "seed is 1 there and 3" in said
+    card = (out / "README.md").read_text()
+    assert "episodes-00001.parquet" in card
+    assert "--append" in card

@@ -1,0 +1,26 @@
+"""Recipes as TOML: what is written reads as the same recipe."""
+
+import dataclasses
+import tomllib
+
+import pytest
+
+from pipeline.recipe import known_recipes, load_recipe, parse_recipe
+from pipeline.recipe_toml import recipe_toml
+
+
+@pytest.mark.parametrize("name", known_recipes())
+def test_a_recipe_written_and_read_has_the_same_digest(name):
+    recipe = load_recipe(name)
+    again = parse_recipe(tomllib.loads(recipe_toml(recipe)), "again")
+    assert again == recipe
+    assert again.digest == recipe.digest
+
+
+@pytest.mark.parametrize("text", ['a "b" \\ c', "line\nbreak\ttab", "\x7f\x00", "naïve 雪", ""])
+def test_any_text_survives(text):
+    recipe = dataclasses.replace(load_recipe("thermal-default-v1"), description=text)
+    assert tomllib.loads(recipe_toml(recipe))["description"] == text
+    settings = dataclasses.replace(recipe.trace, settings={text or "key": [1, 0.5, True, text]})
+    read = tomllib.loads(recipe_toml(dataclasses.replace(recipe, trace=settings)))
+    assert read["trace"]["settings"] == settings.settings

@@ -1,0 +1,455 @@
+"""Folders in object stores: a real S3 protocol server on loopback, and a store in memory.
+
+Nothing leaves this machine: credentials are made up, the endpoint is 127.0.0.1.
+"""
+
+import hashlib
+import http.server
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import boto3
+import fsspec
+import numpy as np
+import polars as pl
+import pytest
+
+from flows import cli
+from pipeline import dataset as ds
+from pipeline import storage
+from pipeline.append import append
+from pipeline.build import build
+from pipeline.errors import DatasetError, StorageError, VerificationFailed
+from pipeline.ingest import ingest, load_workload
+from pipeline.location import location
+from pipeline.remote import refusals
+from pipeline.verify import verify
+from policies.registry import behaviours
+from tests.conftest import TINY
+
+BUCKET = "hindcast"
+SETS = [word for value in TINY for word in ("--set", value)]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
+
+
+class Server:
+    """A server of the S3 protocol that can be stopped and started with what it holds."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self._server: Any = None
+        self.start()
+
+    def start(self) -> None:
+        from moto.server import ThreadedMotoServer
+
+        self._server = ThreadedMotoServer(ip_address="127.0.0.1", port=self.port, verbose=False)
+        self._server.start()
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.stop()
+            self._server._server.server_close()
+        self._server = None
+
+
+@contextmanager
+def surroundings(port: int) -> Iterator[None]:
+    """Credentials and an endpoint of S3 in the environment, and clients that know no others."""
+    patch = pytest.MonkeyPatch()
+    for name in [name for name in os.environ if name.startswith(("AWS_", "FSSPEC_"))]:
+        patch.delenv(name)
+    values = {
+        "AWS_ACCESS_KEY_ID": "made-up",
+        "AWS_SECRET_ACCESS_KEY": "made-up",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "AWS_MAX_ATTEMPTS": "1",
+    }
+    for name, value in values.items():
+        patch.setenv(name, value)
+    fsspec.get_filesystem_class("s3").clear_instance_cache()
+    try:
+        yield
+    finally:
+        fsspec.get_filesystem_class("s3").clear_instance_cache()
+        patch.undo()
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Server]:
+    server = Server(free_port())
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def server(running) -> Iterator[Server]:
+    """The server with its one bucket."""
+    with surroundings(running.port):
+        boto3.client("s3").create_bucket(Bucket=BUCKET)
+        yield running
+
+
+def folder_of(name: str) -> Path:
+    """A folder of the bucket that no other test uses."""
+    return location(f"s3://{BUCKET}/{uuid.uuid4().hex}/{name}")
+
+
+def remote_digest(folder: Path) -> dict[str, str]:
+    """SHA-256 of every object below the folder, as another client reads them."""
+    client = boto3.client("s3")
+    prefix = str(folder).removeprefix(f"s3://{BUCKET}/") + "/"
+    found = client.list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", [])
+    bodies = {o["Key"]: client.get_object(Bucket=BUCKET, Key=o["Key"])["Body"] for o in found}
+    return {
+        key.removeprefix(prefix): hashlib.sha256(body.read()).hexdigest()
+        for key, body in bodies.items()
+    }
+
+
+def digest(folder: Path) -> dict[str, str]:
+    return {
+        p.relative_to(folder).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in folder.rglob("*")
+        if p.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def built(running, tiny_recipe) -> Path:
+    """The tiny dataset in the store; only read."""
+    with surroundings(running.port):
+        boto3.client("s3").create_bucket(Bucket=BUCKET)
+        out = folder_of("tiny")
+        build(tiny_recipe, behaviours(tiny_recipe), out, workers=2)
+    return out
+
+
+def test_a_build_in_a_store_has_the_bytes_of_a_local_one(server, built, tiny_recipe, tiny_dataset):
+    """Objects are those files, and nothing else is left; built again, nothing is done."""
+    assert remote_digest(built) == digest(tiny_dataset)
+    again = build(tiny_recipe, behaviours(tiny_recipe), built)
+    assert str(again.folder) == str(built)
+    assert again.digest == tiny_recipe.digest
+
+
+def test_a_dataset_in_a_store_is_verified(server, built, tiny_recipe):
+    checks = dict(verify(built, behaviours(tiny_recipe)).checks)
+    assert checks["decisions"] == "10,068 replayed in the simulator"
+
+
+def test_verify_names_the_object_that_was_changed(server, tiny_recipe, tiny_dataset):
+    out = folder_of("changed")
+    for path in tiny_dataset.rglob("*"):
+        if path.is_file():
+            key = f"{str(out).removeprefix(f's3://{BUCKET}/')}/{path.relative_to(tiny_dataset)}"
+            content = path.read_bytes()
+            if path.name == "part-00001.parquet":
+                content = content[:-100] + bytes(1) + content[-99:]
+            boto3.client("s3").put_object(Bucket=BUCKET, Key=key, Body=content)
+    with pytest.raises(VerificationFailed, match=rf"{out}/data/part-00001\.parquet: SHA-256"):
+        verify(out, behaviours(tiny_recipe))
+
+
+def test_a_dataset_in_a_store_reads_as_the_local_one(server, built, tiny_dataset):
+    remote, local = ds.open(str(built)), ds.open(tiny_dataset)
+    assert remote.episodes().equals(local.episodes())
+    for one, two in zip(remote.blocks(1), local.blocks(1), strict=True):
+        np.testing.assert_array_equal(one.candidates, two.candidates)
+        np.testing.assert_array_equal(one.choice, two.choice)
+    parts = [built / part.path for part in remote.manifest.parts]
+    scanned = storage.scan_parquet(parts).select("episode", "reward").collect()
+    assert scanned.equals(
+        pl.read_parquet(tiny_dataset / "data" / "*.parquet", columns=["episode", "reward"])
+    )
+
+
+def test_every_command_takes_urls(server, built, tiny_dataset, tmp_path, capsys):
+    """Train, evaluate and report in the store come to what they come to here."""
+
+    def run(place: str, data: str) -> list[str]:
+        agent, scores = f"{place}/agent", f"{place}/scores"
+        commands = [
+            ["train", data, "--agent", "behaviour_cloning", "--steps", "5", "--direct"],
+            ["evaluate", "binpack-synthetic-v1", *SETS, "--policy", "tetris", agent, "--direct"],
+            ["report", scores, "--direct"],
+        ]
+        for command, out in zip(commands, (agent, scores, f"{place}/page"), strict=True):
+            assert cli.main([*command, "--out", out]) == 0, capsys.readouterr().err
+        return [
+            f"{agent}/weights.safetensors",
+            f"{scores}/scores.parquet",
+            f"{place}/page/summary.md",
+        ]
+
+    there = run(str(folder_of("commands")), str(built))
+    here = run(str(tmp_path), str(tiny_dataset))
+    for one, two in zip(there[:2], here[:2], strict=True):
+        assert location(one).read_bytes() == Path(two).read_bytes()
+    assert "tetris" in location(there[2]).read_text()
+    assert cli.main(["verify", str(built)]) == 0
+
+
+def test_a_run_in_a_store_is_done_once(server, capsys):
+    out = str(folder_of("run"))
+    small = ["--set", "train.steps=5", "--set", 'evaluate.policies=["tetris", "random"]']
+    small += ["--set", 'evaluate.references=["random"]']
+    command = ["run", "binpack-synthetic-v1", *SETS, *small, "--out", out, "--direct"]
+    assert cli.main(command) == 0, capsys.readouterr().err
+    assert capsys.readouterr().out.splitlines()[-1] == f"{out}/report.html"
+    before = remote_digest(location(out))
+    assert "report.html" in before
+    assert cli.main(command) == 0
+    assert remote_digest(location(out)) == before
+
+
+def test_a_raw_trace_and_a_workload_may_lie_in_a_store(server, tmp_path):
+    """Provenance and errors name the object, not the copy that was read."""
+    text = "; Version: 2.2\n; MaxProcs: 8\n" + "".join(
+        f"{job} {job * 10} 0 60 2 -1 -1 2 60 -1 1 1 1 1 1 1 -1 -1\n" for job in range(1, 9)
+    )
+    (tmp_path / "log.swf").write_text(text)
+    raw = folder_of("raw")
+    storage.write_text(raw / "log.swf", text)
+    ingest("swf", tmp_path / "log.swf", tmp_path / "out")
+    ingest("swf", raw / "log.swf", raw / "out")
+    assert remote_digest(raw / "out") == digest(tmp_path / "out")
+    assert load_workload(raw / "out").tasks.height == 8
+    storage.write_text(raw / "bad.swf", "; nothing\n")
+    with pytest.raises(Exception, match=rf"^{raw}/bad\.swf: "):
+        ingest("swf", raw / "bad.swf", raw / "bad")
+
+
+def test_appended_in_a_store_as_here(server, tiny_recipe, tiny_dataset, tmp_path):
+    out, known = folder_of("appended"), behaviours(tiny_recipe)
+    for place in (out, tmp_path / "d"):
+        build(tiny_recipe, known, place)
+        append(tiny_recipe, known, place)
+    assert remote_digest(out) == digest(tmp_path / "d")
+
+
+class Stopping:
+    """Stops the server after so many uploads."""
+
+    def __init__(self, server: Server, after: int) -> None:
+        self.server, self.left = server, after
+
+    def __call__(self, local: Path, path: Path) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.server.stop()
+        with refusals(path):
+            any_path: Any = path
+            any_path.store().put_file(os.fspath(local), any_path.path)
+
+
+@pytest.mark.parametrize("after", [3, 9, 14])
+def test_a_server_that_goes_away_in_the_middle(
+    server, after, tiny_recipe, tiny_dataset, monkeypatch
+):
+    """The build says so; once the server is back the same build ends in the same bytes."""
+    out, known = folder_of("stopped"), behaviours(tiny_recipe)
+    monkeypatch.setattr("pipeline.remote.upload", Stopping(server, after))
+    try:
+        with pytest.raises(StorageError, match=r"cannot be reached.*goes on where it stopped"):
+            build(tiny_recipe, known, out)
+    finally:
+        server.start()
+    monkeypatch.undo()
+    with surroundings(server.port):
+        assert "manifest.json" not in remote_digest(out)
+        with pytest.raises(DatasetError, match="no finished dataset"):
+            ds.open(out)
+        uploaded = set(remote_digest(out))
+        assert {f for f in uploaded if f.startswith(".building/")}
+        build(tiny_recipe, known, out, workers=2)
+        assert remote_digest(out) == digest(tiny_dataset)
+
+
+def one_line(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    """What a command that exits with 2 says, in one line."""
+    assert cli.main(list(argv)) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    last = [line for line in said.err.splitlines() if line.startswith("hindcast:")]
+    assert said.err.splitlines()[-1:] == last
+    return last[0]
+
+
+BUILD = ["build", "binpack-synthetic-v1", *SETS, "--direct", "--out"]
+
+
+def test_a_bucket_that_is_not_there(server, capsys):
+    for command in (
+        [*BUILD, "s3://absent/d"],
+        ["verify", "s3://absent/d"],
+        ["show", "s3://absent"],
+    ):
+        assert "there is no bucket 'absent'" in one_line(capsys, *command)
+
+
+def test_nothing_listens(capsys):
+    with surroundings(free_port()):
+        for command in ([*BUILD, "s3://bucket/d"], ["verify", "s3://bucket/d"]):
+            said = one_line(capsys, *command)
+            assert "s3://bucket/d" in said
+            assert "cannot be reached" in said
+            assert "AWS_ENDPOINT_URL" in said
+
+
+def test_credentials_that_are_wrong(capsys):
+    """A store that answers 403, as S3 does for a key that it does not know."""
+
+    class Denying(http.server.BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            length = int(self.headers.get("Content-Length") or 0)
+            self.rfile.read(length)
+            body = (
+                b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>InvalidAccessKeyId</Code>'
+                b"<Message>The AWS Access Key Id you provided does not exist</Message></Error>"
+            )
+            self.send_response(403)
+            self.send_header("Content-Type", "application/xml")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = answer  # noqa: N815
+
+        def log_message(self, *_arguments: Any) -> None:
+            """Say nothing."""
+
+    with closing_server(Denying) as port, surroundings(port):
+        for command in ([*BUILD, "s3://bucket/d"], ["verify", "s3://bucket/d"]):
+            said = one_line(capsys, *command)
+            assert "access was refused" in said
+            assert "AWS_ACCESS_KEY_ID" in said
+
+
+@contextmanager
+def closing_server(handler: type[http.server.BaseHTTPRequestHandler]) -> Iterator[int]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_credentials_that_are_missing(server, capsys, monkeypatch):
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    fsspec.get_filesystem_class("s3").clear_instance_cache()
+    said = one_line(capsys, *BUILD, f"s3://{BUCKET}/none")
+    assert "access was refused" in said
+    assert "AWS_ACCESS_KEY_ID" in said
+
+
+def test_a_folder_of_something_else_is_left_alone(server, tiny_recipe):
+    out = folder_of("thesis")
+    storage.write_text(out / "thesis.txt", "all of it")
+    with pytest.raises(StorageError, match="not empty"):
+        build(tiny_recipe, behaviours(tiny_recipe), out)
+    assert list(remote_digest(out)) == ["thesis.txt"]
+
+
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    """A folder of the store in memory."""
+    yield location(f"memory://{uuid.uuid4().hex}/d")
+    fsspec.filesystem("memory").store.clear()
+
+
+def test_files_of_a_store_are_written_and_read(memory):
+    stored = storage.write_atomically(memory / "a" / "x", lambda path: path.write_bytes(b"abc"))
+    assert (stored.bytes, stored.sha256) == (3, hashlib.sha256(b"abc").hexdigest())
+    assert storage.sha256_file(memory / "a" / "x") == stored.sha256
+    storage.write_json(memory / "b.json", {"a": 1})
+    assert storage.read_json(memory / "b.json") == {"a": 1}
+    assert [p.name for p in memory.iterdir()] == ["a", "b.json"]
+    assert [str(p) for p in memory.glob("*.json")] == [f"{memory}/b.json"]
+    storage.remove_folder(memory / "a")
+    assert not (memory / "a" / "x").exists()
+
+
+def test_what_fails_is_not_uploaded_and_the_old_object_stays(memory):
+    storage.write_text(memory / "x", "old")
+
+    def half(temporary: Path) -> None:
+        temporary.write_text("ne")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        storage.write_atomically(memory / "x", half)
+    assert (memory / "x").read_text() == "old"
+    assert [p.name for p in memory.iterdir()] == ["x"]
+
+
+def test_a_folder_is_tried_and_left_empty(memory):
+    storage.write_text(memory / "x", "there")
+    storage.make_folder(memory)
+    assert [p.name for p in memory.iterdir()] == ["x"]
+
+
+def test_an_object_is_read_piece_by_piece(memory):
+    """Seeking and short reads give the bytes that are there."""
+    content = np.random.default_rng(0).bytes(3_000_000)
+    storage.write_atomically(memory / "x", lambda path: path.write_bytes(content))
+    with (memory / "x").open("rb") as handle:
+        handle.seek(-7, os.SEEK_END)
+        assert handle.read() == content[-7:]
+        handle.seek(5)
+        assert handle.read(2_500_000) == content[5:2_500_005]
+        assert handle.read(2) == content[2_500_005:2_500_007]
+
+
+def test_missing_objects_are_missing_files(memory):
+    with pytest.raises(DatasetError, match=rf"{memory}/x: no such file"):
+        storage.read_json(memory / "x")
+    with pytest.raises(FileNotFoundError), storage.local_copy(memory / "x"):
+        pass
+    assert not (memory / "x").exists()
+    (memory / "x").unlink(missing_ok=True)
+
+
+def test_what_is_said_of_a_copy_is_said_of_the_object(memory):
+    storage.write_text(memory / "x", "a")
+
+    def complain() -> None:
+        with storage.local_copy(memory / "x") as copy:
+            raise DatasetError(f"{copy}: is bad")
+
+    with pytest.raises(DatasetError, match=rf"^{memory}/x: is bad$"):
+        complain()
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (PermissionError("Forbidden"), "access was refused"),
+        (ConnectionRefusedError(111, "Connection refused"), "cannot be reached"),
+        (TimeoutError("late"), "cannot be reached"),
+        (RuntimeError("odd"), "the store refused"),
+        (FileNotFoundError("The specified bucket does not exist: NoSuchBucket"), "no bucket 'b'"),
+    ],
+)
+def test_refusals_name_the_url(error, said):
+    with pytest.raises(StorageError, match=rf"^s3://b/x: .*{said}"), refusals("s3://b/x"):
+        raise error

@@ -1,0 +1,33 @@
+"""How much of a dataset training holds in memory: a number of bytes, not of decisions."""
+
+import json
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+from pipeline import dataset as ds
+from pipeline.decisions import decision_bytes
+from pipeline.sampling import sample_decisions
+from policies.offline import agent, training
+
+
+@pytest.mark.parametrize("transitions", [True, False])
+def test_a_decision_takes_the_bytes_that_are_said(tiny_dataset, transitions):
+    dataset = ds.open(tiny_dataset)
+    found = sample_decisions(
+        dataset, "train", np.random.default_rng(0), k=5, limit=90, transitions=transitions
+    )
+    arrays = [getattr(found, f.name) for f in fields(found) if f.name not in {"episodes", "to_go"}]
+    assert sum(a.nbytes for a in arrays if a is not None) == 90 * decision_bytes(
+        dataset.spec, 5, transitions=transitions
+    )
+
+
+def test_training_keeps_to_its_memory(tiny_dataset, tmp_path, monkeypatch):
+    dataset = ds.open(tiny_dataset)
+    each = decision_bytes(dataset.spec, agent("behaviour_cloning").candidates)
+    monkeypatch.setattr(training, "MEMORY", 150 * each + 1)
+    training.train(tiny_dataset, "behaviour_cloning", steps=2, seed=0, out=tmp_path / "c")
+    description = json.loads((tmp_path / "c" / "checkpoint.json").read_text())
+    assert description["training"]["dataset"]["decisions"] == 150

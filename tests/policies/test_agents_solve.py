@@ -1,0 +1,203 @@
+"""Every agent finds the best policy of a problem that can be enumerated, from a random log.
+
+    stage 0     gain 1 | gain 0 and a door | gain .5
+    stage 1     behind the door gains 3, 1, 0, else .5, .2, 0
+    stage 2     behind the door gains 2, 1, 0, else .4, .1, 0
+
+Taking the largest gain of the moment is worth 1.9; the door, then the largest gains, 5. The order
+of the candidates and a feature that says nothing are drawn anew for every decision. Agents that are
+registered are tested; those that only imitate a log are given another one.
+"""
+
+import dataclasses
+import functools
+import itertools
+
+import numpy as np
+import polars as pl
+import pytest
+
+from pipeline.decisions import Decisions
+from pipeline.schema import Feature, Outcome, Spec
+from policies.offline import AGENTS, read_config, train_agent
+
+NAMES = [name for name, known in AGENTS.items() if not known.scenarios]
+IMITATORS = {"behaviour_cloning"}  # from a random log they learn to be random
+STEPS = {"cdqac": 1500}  # 500 for others: its policy moves every few steps of its critics only
+SPEC = Spec(
+    scenario="doors",
+    objective="gain",
+    context=(Feature("stage", "index", 0, 2, "which decision of the episode"),),
+    candidates=(
+        Feature("row", "index", 0, 9, "where it stands", identifier=True),
+        Feature("gain", "units", 0, 3, "what choosing it pays"),
+        Feature("door", "yes/no", 0, 1, "whether it leads to the better stages"),
+        Feature("noise", "units", 0, 1, "says nothing"),
+    ),
+    reward_terms=(),
+    outcomes=(Outcome("gain", "units", "the return", better="higher"),),
+)
+GAINS = {1: {True: (3.0, 1.0, 0.0), False: (0.5, 0.2, 0.0)},
+         2: {True: (2.0, 1.0, 0.0), False: (0.4, 0.1, 0.0)}}  # fmt: skip
+STAGES, K, WINDOWS, EPISODES = 3, 3, 60, 24
+
+
+def candidates(stage, opened):
+    """(gain, door) of each."""
+    if stage == 0:
+        return [(1.0, 0.0), (0.0, 1.0), (0.5, 0.0)]
+    return [(gain, 0.0) for gain in GAINS[stage][opened]]
+
+
+def value(choices):
+    """The return of three choices by their place in `candidates`."""
+    opened, total = False, 0.0
+    for stage, choice in enumerate(choices):
+        gain, door = candidates(stage, opened)[choice]
+        opened, total = opened or door > 0, total + gain
+    return total
+
+
+OPTIMUM = max(value(choices) for choices in itertools.product(range(K), repeat=STAGES))
+
+
+def observe(stage, opened, rng):
+    """(rows (3, 4), order): the candidates as an agent sees them, and which is which."""
+    order = rng.permutation(K)
+    of = np.array(candidates(stage, opened))[order]
+    return np.column_stack([np.arange(K), of, rng.random(K)]), order
+
+
+def play(policy, rng):
+    """The return of an episode of the policy's first choices."""
+    choices, opened = [], False
+    for stage in range(STAGES):
+        rows, order = observe(stage, opened, rng)
+        scores = policy.batch_scores(np.array([[float(stage)]]), rows, np.array([0, K]))
+        choices.append(int(order[scores.argmax()]))
+        opened = opened or candidates(stage, opened)[choices[-1]][1] > 0
+    return value(choices)
+
+
+@functools.cache
+def log(k=K, best=False):
+    """Episodes of uniform choices, or of the best ones, padded to `k` candidates."""
+    rng = np.random.default_rng(11)
+    n = WINDOWS * EPISODES * STAGES
+    shape = (n, k, len(SPEC.candidates))
+    rows, after = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
+    mask, next_mask = np.zeros((n, k), bool), np.zeros((n, k), bool)
+    choice, reward = np.zeros(n, np.int64), np.zeros(n)
+    returns = []
+    for start in range(0, n, STAGES):
+        opened, taken = False, []
+        for stage in range(STAGES):
+            at = start + stage
+            rows[at, :K], order = observe(stage, opened, rng)
+            mask[at, :K] = True
+            if stage:
+                after[at - 1], next_mask[at - 1] = rows[at], mask[at]
+            if best:
+                wanted = 1 if stage == 0 else 0
+                choice[at] = int(np.flatnonzero(order == wanted)[0])
+            else:
+                choice[at] = rng.integers(K)
+            taken.append(int(order[choice[at]]))
+            reward[at], door = candidates(stage, opened)[taken[-1]]
+            opened = opened or door > 0
+        returns.append(value(taken))
+    step = np.arange(n) % STAGES
+    last = step == STAGES - 1
+    episode = np.arange(n) // STAGES
+    total = np.array(returns)
+    to_go = np.concatenate([e[::-1].cumsum()[::-1] for e in reward.reshape(-1, STAGES)])
+    return Decisions(
+        context=step[:, None].astype(np.float32),
+        candidates=rows, mask=mask, drawn=mask.sum(axis=1), choice=choice,
+        propensity=np.full(n, 1 / K, np.float32), reward=reward, elapsed_s=np.ones(n),
+        terminated=last, episode=episode, step=step,
+        episodes=pl.DataFrame(
+            {
+                "episode": np.arange(len(total)), "split": "train", "behaviour": "random",
+                "seed": 0, "window": np.arange(len(total)) // EPISODES, "steps": STAGES,
+                "return": total, "gain": total,
+            }
+        ),
+        next_context=np.where(last, 0, step + 1)[:, None].astype(np.float32),
+        next_candidates=after, next_mask=next_mask, to_go=to_go,
+    )  # fmt: skip
+
+
+def settings(name):
+    """A quicker training than the defaults, for settings that the agent has."""
+    config = read_config(name)
+    known = {f.name for f in dataclasses.fields(config)}
+    wanted = {"learning_rate": 1e-2, "minibatch": 64, "target_update_interval": 20}
+    found = {key: value for key, value in wanted.items() if key in known}
+    if "quantile" in known:
+        found["quantile"] = 0.99  # the best return is one in 27
+    if config.network.hidden:
+        found |= {"network.hidden": [16] * len(config.network.hidden)}
+    return found
+
+
+def test_the_optimum_is_the_door_and_then_the_largest_gains():
+    assert OPTIMUM == value((1, 0, 0)) == 5.0
+    assert value((0, 0, 0)) == 1.9
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_agent_finds_the_best_policy_from_a_random_log(name):
+    """Imitators from a log of the best policy; always the first choice, in 20 episodes."""
+    trained = train_agent(
+        name, log(best=name in IMITATORS), SPEC, steps=STEPS.get(name, 500), seed=1,
+        settings=settings(name),
+    )  # fmt: skip
+    rng = np.random.default_rng(5)
+    returns = [play(trained.policy(), rng) for _ in range(20)]
+    assert np.mean(returns) >= 0.98 * OPTIMUM, returns
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_padding_to_more_candidates_changes_nothing(name):
+    """K and K + 5: the same preferences, but for how Adam magnifies the last digits of sums."""
+    rows, _ = observe(1, opened=True, rng=np.random.default_rng(3))
+    scores = []
+    for k in (K, K + 5):
+        trained = train_agent(name, log(k), SPEC, steps=12, seed=1, settings=settings(name))
+        given = trained.policy().batch_scores(np.ones((1, 1)), rows, np.array([0, K]))
+        scores.append(given - given.mean())  # the level of a policy's scores is left open
+    np.testing.assert_allclose(*scores, rtol=1e-2, atol=2e-3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_order_of_the_candidates_does_not_matter(name):
+    """A score goes with its candidate, after training on candidates in another order as well."""
+    decisions = log()
+    rng = np.random.default_rng(2)
+    order = rng.permuted(np.tile(np.arange(K), (len(decisions), 1)), axis=1)
+    later = rng.permuted(np.tile(np.arange(K), (len(decisions), 1)), axis=1)
+    assert decisions.next_candidates is not None
+    assert decisions.next_mask is not None
+    shuffled = dataclasses.replace(
+        decisions,
+        candidates=np.take_along_axis(decisions.candidates, order[..., None], 1),
+        mask=np.take_along_axis(decisions.mask, order, 1),
+        choice=np.argmax(order == decisions.choice[:, None], axis=1),
+        next_candidates=np.take_along_axis(decisions.next_candidates, later[..., None], 1),
+        next_mask=np.take_along_axis(decisions.next_mask, later, 1),
+    )
+    trained, other = (
+        train_agent(name, d, SPEC, steps=12, seed=1, settings=settings(name))
+        for d in (decisions, shuffled)
+    )
+    rows, _ = observe(1, opened=True, rng=rng)
+    turned = np.array([2, 0, 1])
+    given = (np.ones((1, 1)), np.array([0, K]))
+    scores = trained.policy().batch_scores(given[0], rows, given[1])
+    again = trained.policy().batch_scores(given[0], rows[turned], given[1])
+    np.testing.assert_allclose(again, scores[turned], rtol=1e-5, atol=1e-6)
+    relearned = other.policy().batch_scores(given[0], rows, given[1])
+    np.testing.assert_allclose(
+        relearned - relearned.mean(), scores - scores.mean(), rtol=1e-2, atol=2e-3
+    )

@@ -1,0 +1,325 @@
+"""Off-policy evaluation of a dataset: probabilities, mixtures, the truth, and what is written."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from flows import steps
+from flows.cli import main
+from pipeline import dataset as datasets
+from pipeline.build import build
+from pipeline.errors import DatasetError, InputError, StorageError, UnknownName
+from pipeline.recipe import load_recipe
+from policies.candidates import candidates
+from policies.evaluation import ope, results
+from policies.evaluation.episodes import read_episodes, whole_windows
+from policies.evaluation.probabilities import (
+    logged_propensities,
+    mixture_propensities,
+    policy_probabilities,
+)
+from policies.registry import behaviours
+
+SMALL = (
+    "config.steps=8",
+    'split.train="0..5"',
+    'split.validation="6..11"',
+    'split.test="12..13"',
+)
+FAST = ope.OPESettings(fqe_steps=20, truth_seeds=2, intervals=replace(ope.Settings(), resamples=50))
+POLICIES = ["random", "sjf_now", "packer_now"]
+
+
+@pytest.fixture(scope="module")
+def recipe():
+    return load_recipe("slots-deeprm-v1", SMALL)
+
+
+@pytest.fixture(scope="module")
+def folder(recipe, tmp_path_factory):
+    out = tmp_path_factory.mktemp("ope") / "dataset"
+    build(recipe, behaviours(recipe), out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def opened(folder):
+    return datasets.open(folder)
+
+
+@pytest.fixture(scope="module")
+def log(opened):
+    return read_episodes(opened, "validation", limit=10_000)
+
+
+@pytest.fixture(scope="module")
+def result(folder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("ope") / "out"
+    return ope.evaluate_offline(folder, POLICIES, FAST, out=out), out
+
+
+def test_episodes_are_whole(opened, log):
+    """Rewards of every episode sum to its return; every choice is feasible."""
+    table = opened.episodes("validation")
+    assert log.table["episode"].to_list() == table["episode"].to_list()
+    sums = np.add.reduceat(log.reward, log.offsets[:-1])
+    assert sums == pytest.approx(table["return"].to_numpy())
+    assert log.feasible[log.chosen].all()
+    assert log.propensity == pytest.approx(log.probabilities[log.chosen])
+
+
+def test_limits_keep_whole_windows():
+    """Four windows of ten decisions: 25 allow two, evenly spaced; one is always read."""
+    table = pl.DataFrame({"window": [3, 3, 4, 5, 6], "steps": [4, 6, 10, 10, 10]})
+    assert whole_windows(table, 100) == [3, 4, 5, 6]
+    assert whole_windows(table, 25) == [3, 6]
+    assert whole_windows(table, 5) == [3]
+
+
+def test_unknown_split_is_named(opened):
+    with pytest.raises(InputError, match="no episodes of split 'tset'"):
+        read_episodes(opened, "tset", limit=100)
+
+
+def test_probabilities_of_a_behaviour_are_the_logged_ones(recipe, log):
+    """Every behaviour without drawn parameters gives what the dataset stores of its episodes."""
+    known = behaviours(recipe)
+    compared = 0
+    for e, name in enumerate(log.table["behaviour"]):
+        if name.startswith("random_linear"):
+            continue
+        rows = slice(int(log.offsets[e]), int(log.offsets[e + 1]))
+        found = policy_probabilities(known[name], log, decisions=rows)
+        stored = log.probabilities[log.rows[rows.start] : log.rows[rows.stop]]
+        assert found == pytest.approx(stored, abs=1e-6)
+        compared += len(found)
+    assert compared > 1000
+
+
+def test_probabilities_of_a_stretch_are_those_of_the_whole(recipe, log):
+    rule = behaviours(recipe)["sjf_now+eps0.2"]
+    every = policy_probabilities(rule, log)
+    assert np.add.reduceat(every, log.rows[:-1]) == pytest.approx(np.ones(log.decisions))
+    part = policy_probabilities(rule, log, decisions=slice(40, 90))
+    assert np.array_equal(part, every[log.rows[40] : log.rows[90]])
+
+
+def test_mixture_is_the_mean_over_the_windows_behaviours(recipe, log):
+    """Products of its conditional probabilities are means of the behaviours' products."""
+    known = behaviours(recipe)
+    found = mixture_propensities(log, known)
+    assert (found.kind, found.note) == ("mixture", "")
+    assert found.possible[log.feasible].all()
+    window = np.flatnonzero(log.group == log.group[0])
+    e = int(window[3])
+    rows = slice(int(log.offsets[e]), int(log.offsets[e + 1]))
+    chosen = log.chosen[rows] - log.rows[rows.start]
+    products = []
+    for other in window:
+        parameters = np.array(log.table["behaviour_parameters"][int(other)].to_list(), float)
+        rule = known[log.table["behaviour"][int(other)]]
+        products.append(
+            np.cumprod(policy_probabilities(rule, log, parameters, decisions=rows)[chosen])
+        )
+    expected = np.mean(products, axis=0)
+    assert np.cumprod(found.behaviour[rows]) == pytest.approx(expected, rel=1e-4)
+
+
+def test_no_weight_exceeds_the_windows_episodes_for_one_of_its_behaviours(recipe, log):
+    """Evaluated as logged, a behaviour's weights are at most the episodes of a window."""
+    rule = behaviours(recipe)["sjf_reserve+eps0.2"]
+    mixture = mixture_propensities(log, behaviours(recipe))
+    ratio = policy_probabilities(rule, log)[log.chosen] / mixture.behaviour
+    weights = np.multiply.reduceat(ratio, log.offsets[:-1])
+    assert weights.max() <= 15.0 * (1 + 1e-3)
+    assert weights.mean() == pytest.approx(1.0, abs=0.25)
+    logged = policy_probabilities(rule, log)[log.chosen] / logged_propensities(log).behaviour
+    assert np.multiply.reduceat(logged, log.offsets[:-1]).max() > 15.0
+
+
+def test_unknown_behaviours_fall_back_to_what_is_logged(log):
+    found = mixture_propensities(log, {})
+    assert found.kind == "logged"
+    assert "not a known behaviour" in found.note
+    assert np.array_equal(found.behaviour, log.propensity)
+
+
+def test_policies_explore_as_much_as_the_logs_rules(recipe):
+    assert ope.default_epsilon(recipe) == 0.2
+    rule, plain = candidates(recipe, ["sjf_now", "random"])
+    assert ope.exploring(rule, 0.2, 0.0).behaviour.epsilon == 0.2
+    assert ope.exploring(plain, 0.2, 0.0).behaviour.epsilon == 1.0
+
+
+def test_behaviours_of_the_log_are_known_as_such(recipe):
+    """The same rule with another exploration is another policy."""
+    known = behaviours(recipe)
+    rule = candidates(recipe, ["sjf_now"])[0]
+    assert ope.is_logged(ope.exploring(rule, 0.2, 0.0).behaviour, known)
+    assert not ope.is_logged(ope.exploring(rule, 0.1, 0.0).behaviour, known)
+    assert not ope.is_logged(ope.exploring(rule, 0.2, 1.0).behaviour, known)
+
+
+def test_new_policies_are_ranked_apart():
+    """Of five, the two logged ones are left out; of fewer than three nothing is said."""
+    rows = pl.DataFrame(
+        {"estimator": ["is"] * 5, "logged": [True, True, False, False, False],
+         "value": [9.0, 0.0, 1.0, 2.0, 3.0], "truth": [0.0, 9.0, 1.0, 2.0, 3.0]}
+    )  # fmt: skip
+    assert ope.new_rank_correlation(rows, "is") == pytest.approx(1.0)
+    assert np.isnan(ope.new_rank_correlation(rows[:4], "is"))
+
+
+def test_result_has_a_row_per_policy_and_estimator(result):
+    found, out = result
+    assert found.rows.height == len(POLICIES) * len(FAST.estimators)
+    assert found.rows["truth"].null_count() == 0
+    assert (found.rows["coverage"] > 1.0 - 1e-9).all()
+    written = pl.read_parquet(out / "estimates.parquet")
+    assert written.equals(found.rows)
+    about = json.loads((out / "ope.json").read_text())
+    assert about == found.description
+    assert about["reference"] in POLICIES
+    assert {e["name"] for e in about["estimators"]} == set(FAST.estimators)
+    assert not (out / ".estimating").exists()
+
+
+def test_truth_is_the_simulators_for_the_same_exploring_policy(result):
+    found, out = result
+    scores = pl.read_parquet(out / "truth" / "scores.parquet")
+    for policy in POLICIES:
+        own = scores.filter((pl.col("policy") == policy) & (pl.col("metric") == "return"))
+        truth = found.rows.filter(pl.col("policy") == policy)["truth"]
+        assert truth.unique().to_list() == pytest.approx([own["value"].mean()])
+    seeds = scores.filter(pl.col("policy") == "sjf_now")["seed"].n_unique()
+    assert seeds == FAST.truth_seeds
+
+
+def test_a_logged_rule_is_estimated_well(result):
+    """Weights of the mixture leave a component to it: within a fifth of its truth."""
+    found, _out = result
+    own = found.rows.filter((pl.col("policy") == "sjf_now") & (pl.col("estimator") == "snpdis"))
+    value, truth = own.select("value", "truth").row(0)
+    assert value == pytest.approx(truth, rel=0.2)
+
+
+def test_an_interrupted_call_goes_on_and_ends_the_same(folder, result, tmp_path, monkeypatch):
+    """Policies that were finished are not estimated again; the result is the same."""
+    expected, _out = result
+    estimated = []
+    real = ope._Job.estimate
+
+    def interrupted(self, behaviour):
+        if len(estimated) == 2:
+            raise KeyboardInterrupt
+        estimated.append(behaviour.name)
+        return real(self, behaviour)
+
+    monkeypatch.setattr(ope._Job, "estimate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ope.evaluate_offline(folder, POLICIES, FAST, out=tmp_path / "out")
+    assert not (tmp_path / "out" / "ope.json").exists()
+    other = replace(FAST, seed=5)
+    with pytest.raises(DatasetError, match="unfinished call"):
+        ope.evaluate_offline(folder, POLICIES, other, out=tmp_path / "out")
+    again = []
+    monkeypatch.setattr(
+        ope._Job, "estimate", lambda self, b: (again.append(b.name), real(self, b))[1]
+    )
+    found = ope.evaluate_offline(folder, POLICIES, FAST, out=tmp_path / "out")
+    assert (estimated, again) == (POLICIES[:2], POLICIES[2:])
+    assert found.rows.equals(expected.rows)
+
+
+def test_a_rule_that_draws_parameters_is_refused(folder):
+    with pytest.raises(InputError, match="random_linear draws its parameters"):
+        ope.evaluate_offline(folder, ["random_linear"], FAST)
+
+
+def test_a_log_without_propensities_is_refused(folder, monkeypatch):
+    """Imported histories have none; the message says what that means."""
+    real = ope.read_episodes
+
+    def unknown(*arguments, **settings):
+        log = real(*arguments, **settings)
+        return replace(log, propensity=np.full(log.decisions, np.nan))
+
+    monkeypatch.setattr(ope, "read_episodes", unknown)
+    with pytest.raises(InputError, match="propensities are unknown"):
+        ope.evaluate_offline(folder, ["sjf_now"], FAST)
+
+
+def test_foreign_folders_are_left_alone(folder, tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(StorageError, match=r"thesis\.txt"):
+        ope.evaluate_offline(folder, ["sjf_now"], FAST, out=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [({"estimators": ("dmm",)}, UnknownName), ({"epsilon": 1.5}, InputError),
+     ({"temperature": -1.0}, InputError)],
+    ids=["estimator", "epsilon", "temperature"],
+)  # fmt: skip
+def test_bad_settings_are_refused(settings, error):
+    with pytest.raises(error):
+        ope.OPESettings(**settings)
+
+
+def test_the_command_prints_estimates_beside_truths(folder, tmp_path, capsys):
+    out = tmp_path / "out"
+    line = ["ope", str(folder), "--policy", *POLICIES, "--estimators", "snis", "tempered",
+            "--out", str(out)]  # fmt: skip
+    assert main(line) == 0
+    printed = capsys.readouterr().out
+    assert "sjf_now: true return -" in printed
+    assert "rank correlation" in printed
+    assert "ess " in printed
+    assert printed.rstrip().endswith(str(out))
+    assert (out / "ope.json").exists()
+
+
+def test_the_command_without_truth_and_as_json(folder, capsys):
+    line = ["ope", str(folder), "--policy", "sjf_now", "--estimators", "snis", "--no-truth",
+            "--json"]  # fmt: skip
+    assert main(line) == 0
+    about, row = map(json.loads, capsys.readouterr().out.splitlines())
+    assert about["notes"] == ["no truth: it was not asked for"]
+    assert row["truth"] is None
+    assert row["estimator"] == "snis"
+
+
+def test_the_command_names_the_nearest_policy(folder, capsys):
+    assert main(["ope", str(folder), "--policy", "sjf_nwo"]) == 2
+    assert "did you mean 'sjf_now'" in capsys.readouterr().err
+
+
+def test_a_report_of_estimates_alone_shows_their_truth_too(result, tmp_path):
+    """The truth inside the folder is an evaluation like any other."""
+    _found, out = result
+    page = tmp_path / "page"
+    assert main(["report", str(out), "--out", str(page), "--direct"]) == 0
+    html = (page / "report.html").read_text()
+    assert "Off-policy estimates" in html
+    assert "How well estimators pick" in html
+    assert "snpdis" in html
+    first = html
+    steps.report([out / "truth"], page, estimates=[out])
+    assert (page / "report.html").read_text() == first
+
+
+def test_results_hold_no_nan():
+    assert results.finite({"a": [float("nan"), 1.0], 3: float("inf")}) == {
+        "a": [None, 1.0],
+        "3": None,
+    }
+
+
+def test_paths_and_strings_open_the_same(folder):
+    settings = replace(FAST, estimators=("snis",), truth_seeds=0)
+    one = ope.evaluate_offline(str(folder), ["sjf_now"], settings).rows
+    assert one.equals(ope.evaluate_offline(Path(folder), ["sjf_now"], settings).rows)

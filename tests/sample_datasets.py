@@ -1,0 +1,71 @@
+"""Small datasets of several scenarios, and one with an episode of more than 40,000 decisions."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+
+from pipeline.build import build
+from pipeline.exports import export
+from pipeline.history.dataset import ingest_history
+from pipeline.ingest import save_workload
+from pipeline.recipe import load_recipe
+from pipeline.workload import TASK_COLUMNS, Provenance, Workload
+from policies.registry import behaviours
+
+LONG_STEPS = 41_005  # more than a row group may hold
+SPLITS = ('split.train="0..1"', 'split.validation="2..2"', 'split.test="3..3"')
+
+
+def build_long(folder: Path) -> Path:
+    """A packing dataset whose first episode has LONG_STEPS decisions among at most 4 candidates."""
+    instances = (LONG_STEPS - 5, 30, 20, 25)
+    rows = [
+        task
+        for job, count in enumerate(instances)
+        for task in (
+            (job, 0, f"job-{job}", "many", 10.0 * job, 1.0 + job, 1.0, 0.02, count),
+            (job, 1, f"job-{job}", "few", 10.0 * job, 2.0, 2.0, 0.01, 5),
+        )
+    ]
+    tasks = pl.DataFrame(rows, schema=dict(TASK_COLUMNS), orient="row")
+    save_workload(Workload(tasks, Provenance("synthetic")), folder / "workload")
+    settings = (
+        'id="long-v1"', 'trace.format="workload"', f'trace.path="{folder / "workload"}"',
+        "trace.settings={}", "config.jobs_per_window=1", "config.machines=2",
+    )  # fmt: skip
+    return _build("binpack-synthetic-v1", folder / "dataset", ("random",), settings)
+
+
+def build_images(folder: Path) -> Path:
+    """A dataset of `slots` with images."""
+    settings = ('config.observation="image"', "config.steps=5")
+    return _build("slots-deeprm-v1", folder / "dataset", ("random", "sjf_now"), settings)
+
+
+def build_valued(folder: Path) -> Path:
+    """A dataset of `multicluster`, whose decisions have Monte-Carlo values."""
+    settings = ("config.applications=2", "config.clusters=[500,800]")
+    return _build("multicluster-uniform-v1", folder / "dataset", ("random",), settings)
+
+
+def build_recorded(folder: Path) -> Path:
+    """A dataset read from a history file: episodes are cut off, propensities are not known."""
+    export(build_thermal(folder), "history", folder / "history.json")
+    return ingest_history(folder / "history.json", folder / "recorded-v1").folder
+
+
+def build_thermal(folder: Path) -> Path:
+    """A dataset of `thermal`, with few jobs."""
+    settings = ("config.jobs=25", "config.steps=40")
+    return _build("thermal-default-v1", folder / "dataset", ("random",), settings)
+
+
+def _build(name: str, folder: Path, policies: Sequence[str], settings: Sequence[str]) -> Path:
+    recipe = load_recipe(name, (*settings, *SPLITS))
+    kept = tuple(replace(b, episodes=1) for b in recipe.behaviours if b.policy in policies)
+    recipe = replace(recipe, behaviours=kept)
+    assert kept
+    build(recipe, behaviours(recipe), folder)
+    return folder
