@@ -38,7 +38,7 @@ _MAP: Final = (COLUMNS, FLAGS, types.boolean, CONSTANTS, CONSTANTS)
     types.void(INPUTS, types.int64, INPUTS, types.int64, INPUTS, types.int64),
     **_COMPILE,
 )
-def _add_product(x: Any, n: Any, flat: Any, at: Any, out: Any, width: Any) -> None:
+def add_product(x: Any, n: Any, flat: Any, at: Any, out: Any, width: Any) -> None:
     """out[:width] += x[:n] @ flat[at:] as (n, width), four inputs at a time.
 
     Unsigned indices: numba looks for negative ones otherwise, and the inner loop is not vectorised
@@ -80,18 +80,18 @@ def score_rows(
         start[:] = flat[: widths[0]]
         if g > 0:
             expand_row(context[b], c_columns, c_heavy, c_quadratic, c_mean, c_inverse, base, x)
-            _add_product(x, g, flat, widths[0] * (1 + n), start, widths[0])
+            add_product(x, g, flat, widths[0] * (1 + n), start, widths[0])
         for i in range(offsets[b], offsets[b + 1]):
             expand_row(candidates[i], columns, heavy, quadratic, mean, inverse, base, x)
             h[: widths[0]] = start
-            _add_product(x, n, flat, widths[0], h, widths[0])
+            add_product(x, n, flat, widths[0], h, widths[0])
             at = widths[0] * (1 + n + g)
             for layer in range(1, len(widths)):
                 before, width = widths[layer - 1], widths[layer]
                 for j in range(before):
                     x[j] = np.tanh(h[j]) if tanh else max(h[j], np.float32(0.0))
                 h[:width] = flat[at : at + width]
-                _add_product(x, before, flat, at + width, h, width)
+                add_product(x, before, flat, at + width, h, width)
                 at += width * (1 + before)
             scores[i] = h[0]
 
@@ -154,11 +154,11 @@ def _attend(
         else:
             row[:width] = encoded[i]
         queries[i] = flat[own : own + width]
-        _add_product(row, width, flat, own + width, queries[i], width)
+        add_product(row, width, flat, own + width, queries[i], width)
         values[i] = flat[own + 2 * block : own + 2 * block + width]
-        _add_product(row, width, flat, own + 2 * block + width, values[i], width)
+        add_product(row, width, flat, own + 2 * block + width, values[i], width)
         share[:width] = flat[own + block : own + block + width]
-        _add_product(row, width, flat, own + block + width, share, width)
+        add_product(row, width, flat, own + block + width, share, width)
         for j in range(width):
             keys[j, i] = share[j]
     for i in range(count):
@@ -187,7 +187,7 @@ def _attend(
         out = own + 3 * block
         for j in range(width):
             encoded[i, j] += flat[out + j]
-        _add_product(row, width, flat, out + width, encoded[i], width)
+        add_product(row, width, flat, out + width, encoded[i], width)
     return own + 4 * block  # type: ignore[no-any-return]
 
 
@@ -236,7 +236,7 @@ def score_sets(
         start[:] = flat[layer0 : layer0 + first]
         if g > 0:
             expand_row(context[b], c_columns, c_heavy, c_quadratic, c_mean, c_inverse, base, x)
-            _add_product(x, g, flat, layer0 + first * (1 + n), start, first)
+            add_product(x, g, flat, layer0 + first * (1 + n), start, first)
         if seen > 0:
             x[:seen] = flat[:seen]
             for p in range(pixels):
@@ -245,7 +245,7 @@ def score_sets(
                     for j in range(seen):
                         x[j] += bright * flat[seen + p * seen + j]
             _activate(x, seen, tanh)
-            _add_product(x, seen, flat, layer0 + first * (1 + n + g), start, first)
+            add_product(x, seen, flat, layer0 + first * (1 + n + g), start, first)
         allowed = False
         for i in range(offsets[b], offsets[b + 1]):
             allowed |= feasible[i]
@@ -256,7 +256,7 @@ def score_sets(
                 continue
             expand_row(candidates[i], columns, heavy, quadratic, mean, inverse, base, x)
             encoded[count] = start
-            _add_product(x, n, flat, layer0 + first, encoded[count], first)
+            add_product(x, n, flat, layer0 + first, encoded[count], first)
             if len(widths) > 1:
                 _activate(encoded[count], first, tanh)
             position[count] = i
@@ -273,7 +273,7 @@ def score_sets(
             pooled = 2 * first
             second[: widths[1]] = flat[after : after + widths[1]]
             _pool(encoded, count, first, x)
-            _add_product(x, pooled, flat, after + widths[1] * (1 + first), second, widths[1])
+            add_product(x, pooled, flat, after + widths[1] * (1 + first), second, widths[1])
         likeliest = np.float32(-np.inf)
         for i in range(count):
             h[:first] = encoded[i]
@@ -289,7 +289,7 @@ def score_sets(
                 else:
                     _activate(x, before, tanh)
                     h[:width] = flat[at : at + width]
-                _add_product(x, before, flat, at + width, h, width)
+                add_product(x, before, flat, at + width, h, width)
                 at += width * (1 + before + (pooled if layer == 1 else 0))
             scores[position[i]] = h[0]
             if threshold > 0.0:

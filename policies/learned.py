@@ -18,7 +18,7 @@ order of the candidates. Sources: Zaheer et al., "Deep Sets", NeurIPS 2017; Vasw
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,6 +169,16 @@ class LearnedPolicy:
     def reads(self) -> tuple[Reading, ...]:
         """What it needs besides context and candidates."""
         return self._reads
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """What `score_sets` takes between offsets and scores."""
+        settings = self.network.settings
+        return (
+            *self.network.context.arrays, *self.network.candidates.arrays, self._widths,
+            settings.activation == "tanh", KINDS[settings.kind], settings.heads, settings.norm,
+            settings.image, self.network.threshold, self._flat,
+        )  # fmt: skip
 
     def check(self, spec: Spec) -> None:
         """Raise DatasetError, naming the difference, where `spec` has other features."""

@@ -12,6 +12,7 @@ NAMES = (
     "thermal",
     "deferrable",
     "multicluster",
+    "online",
 )
 
 

@@ -1,0 +1,68 @@
+"""Agents that learn by playing: a registry.
+
+Importing this loads nothing but the registry (the command line's help reads it); an agent's
+module, and with it torch, is loaded when it is trained.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pipeline.errors import unknown_name
+
+__all__ = ["ONLINE_AGENTS", "OnlineAgent", "online_agent", "read_online_config"]
+
+
+@dataclass(frozen=True)
+class OnlineAgent:
+    """A learner that draws its own episodes.
+
+    module   has Config, a frozen dataclass, and learner(problem, config, network, weights, device),
+             see policies.online.problem
+    """
+
+    name: str
+    module: str
+    description: str
+
+
+ONLINE_AGENTS: Final[Mapping[str, OnlineAgent]] = {
+    "reinforce": OnlineAgent(
+        "reinforce", "policies.online.reinforce",
+        "policy gradient with a baseline over trajectories (DeepJS, DeepRM)",
+    ),
+    "natural_gradient": OnlineAgent(
+        "natural_gradient", "policies.online.natural_gradient",
+        "steps of a fixed size in choice probabilities, by Fisher-vector products",
+    ),
+}  # fmt: skip
+
+
+def online_agent(name: str) -> OnlineAgent:
+    """The agent of that name; UnknownName with the nearest one where there is none."""
+    if name not in ONLINE_AGENTS:
+        raise unknown_name("online agent", name, ONLINE_AGENTS)
+    return ONLINE_AGENTS[name]
+
+
+def read_online_config(agent: str, settings: Mapping[str, Any], where: str) -> Any:
+    """The Config of an agent with these settings, tables within tables, replaced.
+
+    Raises UnknownName for the agent, RecipeError for settings that it does not have.
+    """
+    import dataclasses
+
+    from pipeline.recipe import read_settings
+
+    config = importlib.import_module(online_agent(agent).module).Config
+    defaults = config()
+    merged = dict(settings)
+    for key, value in settings.items():
+        held = getattr(defaults, key, None)
+        if isinstance(value, Mapping) and dataclasses.is_dataclass(held):
+            own = read_settings(type(held), value, f"{where}.{key}")  # errors name what was given
+            merged[key] = dataclasses.replace(held, **{name: getattr(own, name) for name in value})  # type: ignore[type-var]
+    return read_settings(config, merged, where)

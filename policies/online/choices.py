@@ -1,0 +1,123 @@
+"""Probabilities of a trajectory's choices in torch, with gradients.
+
+A score that several decisions ask for is computed once; its gradient is the sum of theirs.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from policies.learned import Network
+from policies.networks import CandidateScorer, expand_moment
+from policies.online.rollouts import Looked
+
+
+@dataclass(frozen=True)
+class Asked:
+    """`Looked` of T decisions as a scorer takes it.
+
+    rows (U, E), context (T, G + P), row_of (U,), index (M,), decision (M,) of every candidate,
+    chosen (T,) place of the choice among the M, advantage (T,)
+    """
+
+    rows: Tensor
+    context: Tensor
+    row_of: Tensor
+    index: Tensor
+    decision: Tensor
+    chosen: Tensor
+    advantage: Tensor
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+
+def ask(
+    looked: Looked, advantage: NDArray[np.float64], network: Network, device: torch.device
+) -> Asked:
+    """Expand features; `advantage` (T,) is of these decisions."""
+    count = np.diff(looked.starts)
+    images = looked.image if network.pixels else None
+    arrays = (
+        network.candidates.expand(looked.rows),
+        expand_moment(network, looked.context, images),
+        looked.row_of,
+        looked.index,
+        np.repeat(np.arange(len(count)), count),
+        looked.chosen,
+        advantage.astype(np.float32),
+    )
+    return Asked(*(torch.from_numpy(array).to(device) for array in arrays))
+
+
+def merged(
+    parts: Iterable[tuple[Looked, NDArray[np.float64]]], candidates: int
+) -> Iterator[tuple[Looked, NDArray[np.float64]]]:
+    """Small parts joined, so that none but the last has fewer than this many candidates."""
+    waiting: list[tuple[Looked, NDArray[np.float64]]] = []
+    for part in parts:
+        waiting.append(part)
+        if sum(len(looked.index) for looked, _ in waiting) >= candidates:
+            yield _joined(waiting)
+            waiting = []
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(
+    parts: Sequence[tuple[Looked, NDArray[np.float64]]],
+) -> tuple[Looked, NDArray[np.float64]]:
+    if len(parts) == 1:
+        return parts[0]
+    looked = [one for one, _ in parts]
+    rows, decisions, candidates = (
+        np.cumsum([0, *sizes])
+        for sizes in (
+            [len(one.rows) for one in looked],
+            [len(one.chosen) for one in looked],
+            [len(one.index) for one in looked],
+        )
+    )
+    cat = np.concatenate
+    joined = Looked(
+        rows=cat([one.rows for one in looked]),
+        row_of=cat([one.row_of + n for one, n in zip(looked, decisions, strict=False)]),
+        context=cat([one.context for one in looked]),
+        image=cat([one.image for one in looked]),
+        index=cat([one.index + n for one, n in zip(looked, rows, strict=False)]),
+        starts=cat(
+            [
+                *(one.starts[:-1] + n for one, n in zip(looked, candidates, strict=False)),
+                candidates[-1:],
+            ]
+        ),
+        chosen=cat([one.chosen + n for one, n in zip(looked, candidates, strict=False)]),
+        decision=cat([one.decision for one in looked]),
+    )
+    return joined, cat([advantage for _, advantage in parts])
+
+
+def log_softmax(scorer: CandidateScorer, asked: Asked) -> Tensor:
+    """Log-probability (M,) of every feasible candidate of every decision."""
+    scores = scorer.ragged(asked.rows, asked.context, asked.row_of).index_select(0, asked.index)
+    count = len(asked)
+    highest = scores.new_full((count,), -torch.inf).scatter_reduce(
+        0, asked.decision, scores.detach(), "amax"
+    )
+    scores = scores - highest.index_select(0, asked.decision)
+    total = scores.new_zeros(count).index_add(0, asked.decision, scores.exp())
+    return scores - total.log().index_select(0, asked.decision)
+
+
+def policy_gain(log_probability: Tensor, asked: Asked) -> Tensor:
+    """Sum over decisions of advantage * log pi(choice): its gradient is the policy gradient."""
+    return asked.advantage @ log_probability.index_select(0, asked.chosen)
+
+
+def entropy(log_probability: Tensor) -> Tensor:
+    """Sum over decisions of the entropy of what might have been chosen."""
+    return -(log_probability.exp() * log_probability).sum()

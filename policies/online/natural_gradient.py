@@ -1,0 +1,191 @@
+"""Natural policy gradient without a Fisher matrix: steps of a fixed size in what is chosen.
+
+    g     policy gradient, mean over decisions, as in `reinforce`
+    F     Fisher matrix: the second derivative of KL(pi_now || pi), mean over decisions
+    F v   derivative of (derivative of KL) . v, at the price of two gradients (Pearlmutter)
+    s     (F + damping) s = g, by conjugate gradients
+    step  sqrt(2 max_kl / s'(F + damping)s) * s, halved until KL <= max_kl and the gain is positive
+
+F + damping is positive definite, so what stands under the root is positive whenever g is not zero:
+a report that built F itself ran out of memory and met negative numbers there. F and the line search
+need few decisions (`fisher_decisions`, evenly spaced); g is of all.
+
+Sources: Kakade, "A Natural Policy Gradient", NeurIPS 2001; Pearlmutter, "Fast exact multiplication
+by the Hessian", 1994; Schulman et al., "Trust Region Policy Optimization", ICML 2015, appendix C.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from pipeline.errors import RecipeError
+from pipeline.seeds import generator
+from policies.learned import Network, NetworkSettings, Weights
+from policies.networks import CandidateScorer
+from policies.offline.learner import Criterion, Info, Learner
+from policies.online.choices import Asked, log_softmax, policy_gain
+from policies.online.problem import Problem, Sampling, make_scorer
+from policies.online.reinforce import told
+
+_HALVINGS = 10
+_SOLVED = 1e-10  # of the squared residual, against that of the start
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of `natural_gradient`.
+
+    max_kl             size of a step: mean KL divergence over decisions
+    damping            added to the diagonal of F
+    cg_steps           of conjugate gradients
+    fisher_decisions   from which F and the line search are computed, about
+    """
+
+    network: NetworkSettings = field(
+        default_factory=lambda: NetworkSettings(hidden=(32, 32), quadratic=False)
+    )
+    sampling: Sampling = field(
+        default_factory=lambda: Sampling(trajectories=20, windows=10, stay=1, baseline="time")
+    )
+    max_kl: float = 0.01
+    damping: float = 1e-3
+    cg_steps: int = 10
+    fisher_decisions: int = 2048
+
+    def __post_init__(self) -> None:
+        for name in ("max_kl", "damping", "cg_steps", "fisher_decisions"):
+            if not getattr(self, name) > 0:
+                raise RecipeError(f"{name} is {getattr(self, name)}, expected above 0")
+
+
+def learner(
+    problem: Problem,
+    config: Config,
+    network: Network,
+    weights: Weights | None,
+    device: torch.device,
+) -> Learner:
+    """One run, from these weights or from ones drawn anew; a step is an iteration."""
+    rng = generator(problem.seed, "online weights")
+    scorer = make_scorer(network, weights, rng, device)
+
+    def step(iteration: int) -> Info:
+        drawn = problem.draw(problem.acting(network, scorer.weights()), iteration, config.sampling)
+        decisions = sum(len(one.advantage) for one in drawn)
+        every = max(1, decisions // config.fisher_decisions)
+        gradient = policy_gradient(scorer, problem.ask(drawn, network, device), decisions)
+        some = [a for a in problem.ask(drawn, network, device, every) if len(a)]
+        moved = natural_step(scorer, gradient, some, config)
+        return {**told(problem, drawn), "gradient_norm": gradient.norm(), **moved}
+
+    return Learner(
+        network=network,
+        weights=scorer.weights,
+        modules={"scorer": scorer},
+        optimisers={},
+        rng=rng,
+        step=step,
+        validate=lambda: problem.validate(network, scorer.weights()),
+        decays=False,
+        criterion=Criterion("validation_return"),
+    )
+
+
+def policy_gradient(scorer: CandidateScorer, pieces: Iterable[Asked], decisions: int) -> Tensor:
+    """The gradient of the mean gain per decision, as one vector."""
+    parameters = list(scorer.parameters())
+    total = torch.zeros_like(parameters_to_vector(parameters))
+    for asked in pieces:
+        gain = policy_gain(log_softmax(scorer, asked), asked) / decisions
+        total += _flat(torch.autograd.grad(gain, parameters))
+    return total
+
+
+def fisher(
+    scorer: CandidateScorer, pieces: Sequence[Asked], damping: float
+) -> Callable[[Tensor], Tensor]:
+    """The function v -> (F + damping) v at the scorer's weights, over these decisions."""
+    parameters = list(scorer.parameters())
+    decisions = sum(map(len, pieces))
+    slopes = []
+    for asked in pieces:
+        chances = log_softmax(scorer, asked)
+        now = chances.detach()
+        divergence = (now.exp() * (now - chances)).sum() / decisions
+        slope = torch.autograd.grad(divergence, parameters, create_graph=True)
+        slopes.append(_flat(slope))
+
+    def times(vector: Tensor) -> Tensor:
+        total = damping * vector
+        for slope in slopes:
+            total = total + _flat(
+                torch.autograd.grad(slope @ vector, parameters, retain_graph=True)
+            )
+        return total
+
+    return times
+
+
+def conjugate_gradients(times: Callable[[Tensor], Tensor], right: Tensor, steps: int) -> Tensor:
+    """The x with times(x) = right, for a positive definite `times`, after so many steps at most."""
+    x = torch.zeros_like(right)
+    residual, direction = right.clone(), right.clone()
+    size = residual @ residual
+    enough = _SOLVED * size
+    for _ in range(steps):
+        if size <= enough:
+            break
+        product = times(direction)
+        length = size / (direction @ product)
+        x = x + length * direction
+        residual = residual - length * product
+        before, size = size, residual @ residual
+        direction = residual + size / before * direction
+    return x
+
+
+def natural_step(
+    scorer: CandidateScorer, gradient: Tensor, pieces: Sequence[Asked], config: Config
+) -> Mapping[str, Tensor]:
+    """Move the scorer; how far it went: KL, the share of the full step (0 where none helped)."""
+    stayed = {"kl": torch.tensor(0.0), "step_share": torch.tensor(0.0)}
+    if not pieces or not bool(gradient.norm() > 0.0):
+        return stayed
+    times = fisher(scorer, pieces, config.damping)
+    direction = conjugate_gradients(times, gradient, config.cg_steps)
+    curvature = direction @ times(direction)
+    full = torch.sqrt(2.0 * config.max_kl / curvature) * direction
+    parameters = list(scorer.parameters())
+    start = parameters_to_vector(parameters).detach().clone()
+    with torch.no_grad():
+        before = [log_softmax(scorer, asked) for asked in pieces]
+        share = 1.0
+        for _ in range(_HALVINGS):
+            vector_to_parameters(start + share * full, parameters)
+            divergence, gain = _change(scorer, pieces, before)
+            if bool(divergence <= config.max_kl) and bool(gain > 0.0):
+                return {"kl": divergence, "step_share": torch.tensor(share)}
+            share /= 2.0
+        vector_to_parameters(start, parameters)
+    return stayed
+
+
+def _change(
+    scorer: CandidateScorer, pieces: Sequence[Asked], before: Sequence[Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Mean KL(before || now), and the mean gain in advantage, weighted by importance."""
+    decisions = sum(map(len, pieces))
+    divergence, gain = torch.zeros(()), torch.zeros(())
+    for asked, then in zip(pieces, before, strict=True):
+        now = log_softmax(scorer, asked)
+        divergence = divergence + (then.exp() * (then - now)).sum().cpu() / decisions
+        ratio = (now - then).index_select(0, asked.chosen).exp()
+        gain = gain + (asked.advantage @ (ratio - 1.0)).cpu() / decisions
+    return divergence, gain
+
+
+def _flat(parts: Sequence[Tensor]) -> Tensor:
+    return torch.cat([part.reshape(-1) for part in parts])

@@ -1,0 +1,218 @@
+"""What an online agent plays: windows of a recipe, one batch of trajectories per iteration.
+
+    iteration    1 ......... stay | stay + 1 ......... 2 stay | ...
+    windows      first `windows`  | the next ones             |      round and round
+
+DeepJS slides over its chunks, one at a time and ten iterations on each; DeepRM takes several job
+sets in every iteration. A trajectory's draws depend on the seed, the iteration and its number only.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pipeline.errors import RecipeError
+from pipeline.scenario import Instance, Scenario
+from pipeline.schema import Spec
+from pipeline.seeds import generator
+from policies.features import fit_map, unscaled_map
+from policies.learned import LearnedPolicy, Network, NetworkSettings, Weights
+from policies.networks import CandidateScorer
+from policies.online.advantages import Baseline, advantages
+from policies.online.choices import Asked, ask, merged
+from policies.online.rollouts import (
+    Looked,
+    Trajectory,
+    looked_at,
+    sample_trajectories,
+    sample_trajectory,
+)
+
+PIECE = 1 << 17  # candidates of one call of the network in training
+_FITTED_WINDOWS = 16
+_FITTED_ROWS = 1 << 18
+_VALIDATED = 50  # windows, at most
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How episodes are drawn, and what a choice is compared with.
+
+    trajectories   per window and iteration
+    windows        per iteration
+    stay           iterations on the same windows
+    baseline       see policies.online.advantages; `discount` and `normalise` too
+    """
+
+    trajectories: int = 12
+    windows: int = 1
+    stay: int = 10
+    baseline: Baseline = "decision"
+    normalise: bool = False
+    discount: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("trajectories", "windows", "stay"):
+            if getattr(self, name) < 1:
+                raise RecipeError(f"sampling.{name} is {getattr(self, name)}, expected at least 1")
+        if not 0.0 < self.discount <= 1.0:
+            raise RecipeError(f"sampling.discount is {self.discount}, expected above 0, at most 1")
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A trajectory and what each of its choices was worth, (T,)."""
+
+    trajectory: Trajectory
+    advantage: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A scenario and the windows that are played and validated on.
+
+    instance   of a window; asked once for each
+    workers    threads that play; they change no result
+    """
+
+    scenario: Scenario
+    spec: Spec
+    instance: Callable[[int], Instance]
+    train: Sequence[int]
+    validation: Sequence[int] = ()
+    seed: int = 0
+    workers: int = 1
+    _known: dict[int, Instance] = field(default_factory=dict)
+
+    def _instance(self, window: int) -> Instance:
+        if window not in self._known:
+            self._known[window] = self.instance(window)
+        return self._known[window]
+
+    def windows_of(self, iteration: int, sampling: Sampling) -> list[int]:
+        """The windows that an iteration plays, counted from 1."""
+        first = (iteration - 1) // sampling.stay * sampling.windows
+        return [self.train[(first + k) % len(self.train)] for k in range(sampling.windows)]
+
+    def draw(self, policy: LearnedPolicy, iteration: int, sampling: Sampling) -> list[Drawn]:
+        """The trajectories of an iteration, window by window."""
+        n = sampling.trajectories
+        windows = self.windows_of(iteration, sampling)
+        instances = [self._instance(w) for w in windows for _ in range(n)]
+        rngs = [
+            generator(self.seed, "online trajectory", iteration, i) for i in range(len(instances))
+        ]
+        played = sample_trajectories(
+            self.scenario, self.spec, instances, policy, rngs, workers=self.workers
+        )
+        drawn = []
+        for first in range(0, len(played), n):
+            group = played[first : first + n]
+            worth = advantages(
+                [t.reward for t in group], [t.time_s for t in group], sampling.baseline,
+                discount=sampling.discount, normalise=sampling.normalise,
+            )  # fmt: skip
+            drawn += [Drawn(t, a) for t, a in zip(group, worth, strict=True)]
+        return drawn
+
+    def ask(
+        self, drawn: Sequence[Drawn], network: Network, device: torch.device, every: int = 1
+    ) -> Iterator[Asked]:
+        """Every `every`-th decision of trajectories, in pieces; the next one is made meanwhile."""
+
+        def looked(number: int) -> list[tuple[Looked, NDArray[np.float64]]]:
+            one = drawn[number]
+            # Trajectories begin at different decisions, so that none of a stretch is never seen.
+            parts = looked_at(
+                self.scenario, self.spec, one.trajectory, network,
+                every=every, offset=number % every, piece=PIECE,
+            )  # fmt: skip
+            return [(part, one.advantage[part.decision]) for part in parts]
+
+        def parts() -> Iterator[tuple[Looked, NDArray[np.float64]]]:
+            with ThreadPoolExecutor(1) as pool:
+                coming = pool.submit(looked, 0)
+                for number in range(1, len(drawn) + 1):
+                    here = coming.result()
+                    if number < len(drawn):
+                        coming = pool.submit(looked, number)
+                    yield from here
+
+        for part, advantage in merged(parts(), PIECE):
+            yield ask(part, advantage, network, device)
+
+    def acting(self, network: Network, weights: Weights) -> LearnedPolicy:
+        """The network as it plays now."""
+        return LearnedPolicy("online", network, weights, self.spec.context, self.spec.candidates)
+
+    def validate(self, network: Network, weights: Weights) -> Mapping[str, float]:
+        """Means of greedy episodes on (at most 50, evenly spaced) validation windows."""
+        if not self.validation:
+            return {}
+        windows = self.validation[:: -(-len(self.validation) // _VALIDATED)]
+        played = sample_trajectories(
+            self.scenario, self.spec, [self._instance(w) for w in windows],
+            self.acting(network, weights), [generator(self.seed, "greedy", w) for w in windows],
+            temperature=0.0, workers=self.workers,
+        )  # fmt: skip
+        return {f"validation_{k}": v for k, v in self.summary(played).items()}
+
+    def summary(self, played: Sequence[Trajectory]) -> dict[str, float]:
+        """Means over episodes: return, the headline outcome, how many were cut off."""
+        episodes = [t.episode for t in played]
+        return {
+            "return": float(np.mean([e.total for e in episodes])),
+            self.spec.outcomes[0].name: float(np.mean([e.outcomes[0] for e in episodes])),
+            "truncated": float(np.mean([e.truncated for e in episodes])),
+        }
+
+
+def fit_network(problem: Problem, settings: NetworkSettings) -> Network:
+    """A network's shape, standardised on what uniform choices meet in windows of the train split.
+
+    Raises RecipeError where it shall read an image and there is none.
+    """
+    spec = problem.spec
+    if settings.image and not spec.image_shape:
+        raise RecipeError(f"network.image is {settings.image}, but {spec.scenario} has no image")
+    columns = tuple(range(len(spec.context))) if settings.context else ()
+    network = Network(
+        settings,
+        candidates=unscaled_map(spec.candidates, spec.learned_candidates, settings.quadratic),
+        context=unscaled_map(spec.context, columns, quadratic=False),
+        pixels=int(np.prod(spec.image_shape)) if settings.image else 0,
+    )
+    zeros = {name: np.zeros(shape, np.float32) for name, shape in network.shapes.items()}
+    uniform = problem.acting(network, zeros)
+    rows, contexts = [], []
+    for window in problem.train[:: -(-len(problem.train) // _FITTED_WINDOWS)]:
+        rng = generator(problem.seed, "online features", window)
+        instance = problem._instance(window)  # noqa: SLF001
+        played = sample_trajectory(problem.scenario, spec, instance, uniform, rng)
+        every = 1 + len(played.choices) * instance.capacity // (_FITTED_ROWS // _FITTED_WINDOWS)
+        for part in looked_at(problem.scenario, spec, played, network, every=every):
+            rows.append(part.rows[part.index])
+            contexts.append(part.context)
+    return Network(
+        settings,
+        candidates=fit_map(
+            spec.candidates, spec.learned_candidates, settings.quadratic, np.concatenate(rows)
+        ),
+        context=fit_map(spec.context, columns, quadratic=False, rows=np.concatenate(contexts)),
+        pixels=network.pixels,
+    )
+
+
+def make_scorer(
+    network: Network, weights: Weights | None, rng: np.random.Generator, device: torch.device
+) -> CandidateScorer:
+    """A scorer with these weights, or with ones drawn anew."""
+    scorer = CandidateScorer(network, rng)
+    if weights is not None:
+        given = {k.replace(".", "_"): torch.from_numpy(v.copy()) for k, v in weights.items()}
+        scorer.load_state_dict(given)
+    return scorer.to(device)

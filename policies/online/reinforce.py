@@ -1,0 +1,113 @@
+"""REINFORCE with a baseline over trajectories of one window: the agent of DeepJS and DeepRM.
+
+    gradient = mean over decisions t of   advantage_t * grad log pi(choice_t)
+
+DeepJS takes one step of Adam per trajectory, on the mean over its decisions; DeepRM one per
+iteration. Which of them is learned is a matter of settings, see the recipes binpack-deepjs and
+slots-deeprm-online. (`natural_gradient` on the same job sets: slots-deeprm-natural.)
+
+Sources: Williams, "Simple statistical gradient-following algorithms", 1992; Li & Hu, "DeepJS",
+ICBDC 2019; Mao et al., "Resource Management with Deep Reinforcement Learning", HotNets 2016.
+Differences from the papers: the network scores the candidates one by one also where DeepRM has an
+output per slot (its image may be read as well, network.image = 20), so that it can neither choose
+what is forbidden nor has to learn what a slot is; features are standardised.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pipeline.errors import RecipeError
+from pipeline.seeds import generator
+from policies.learned import Network, NetworkSettings, Weights
+from policies.offline.learner import Criterion, Info, Learner
+from policies.online.choices import entropy, log_softmax, policy_gain
+from policies.online.problem import Drawn, Problem, Sampling, make_scorer
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of `reinforce`; those of DeepJS by default.
+
+    updates   one step of Adam per trajectory, or per iteration
+    entropy   times the entropy of the choices is added to what is maximised, per decision
+    """
+
+    network: NetworkSettings = field(
+        default_factory=lambda: NetworkSettings(
+            hidden=(3, 9, 6), activation="tanh", quadratic=False
+        )
+    )
+    sampling: Sampling = field(default_factory=Sampling)
+    learning_rate: float = 1e-3
+    updates: Literal["trajectory", "iteration"] = "trajectory"
+    entropy: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.learning_rate > 0.0:
+            raise RecipeError(f"learning_rate is {self.learning_rate}, expected above 0")
+
+
+def learner(
+    problem: Problem,
+    config: Config,
+    network: Network,
+    weights: Weights | None,
+    device: torch.device,
+) -> Learner:
+    """One run, from these weights or from ones drawn anew; a step is an iteration."""
+    rng = generator(problem.seed, "online weights")
+    scorer = make_scorer(network, weights, rng, device)
+    optimiser = torch.optim.Adam(scorer.parameters(), lr=config.learning_rate)
+
+    def ascend(drawn: Sequence[Drawn]) -> Tensor:
+        decisions = sum(len(one.advantage) for one in drawn)
+        optimiser.zero_grad()
+        for asked in problem.ask(drawn, network, device):
+            chances = log_softmax(scorer, asked)
+            gain = policy_gain(chances, asked)
+            if config.entropy:
+                gain = gain + config.entropy * entropy(chances)
+            (gain / -decisions).backward()  # type: ignore[no-untyped-call]
+        slopes = [p.grad.norm() for p in scorer.parameters() if p.grad is not None]
+        optimiser.step()
+        length: Tensor = torch.stack(slopes).norm()
+        return length
+
+    def step(iteration: int) -> Info:
+        drawn = problem.draw(problem.acting(network, scorer.weights()), iteration, config.sampling)
+        single = config.updates == "trajectory"
+        groups = [[one] for one in drawn] if single else [drawn]
+        norms = torch.stack([ascend(group) for group in groups])
+        return {**told(problem, drawn), "gradient_norm": norms.mean()}
+
+    return Learner(
+        network=network,
+        weights=scorer.weights,
+        modules={"scorer": scorer},
+        optimisers={"adam": optimiser},
+        rng=rng,
+        step=step,
+        validate=lambda: problem.validate(network, scorer.weights()),
+        decays=False,
+        criterion=Criterion("validation_return"),
+    )
+
+
+def told(problem: Problem, drawn: Sequence[Drawn]) -> Mapping[str, Tensor]:
+    """Curves of any agent: what its episodes came to BEFORE they were learned from.
+
+    `surprise` is the mean of -log pi(choice), which on average is the entropy.
+    """
+    played = [one.trajectory for one in drawn]
+    chances = np.concatenate([t.log_probability for t in played])
+    numbers = {
+        **problem.summary(played),
+        "surprise": float(-chances.mean()),
+        "decisions": float(len(chances)),
+    }
+    return {name: torch.tensor(value) for name, value in numbers.items()}

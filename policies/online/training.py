@@ -1,0 +1,175 @@
+"""From a recipe to a checkpoint folder, by playing: what `hindcast train-online` does."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from pipeline.errors import DatasetError, InputError, RecipeError
+from pipeline.recipe import Recipe
+from pipeline.recording import make_instance
+from pipeline.scenario import load_scenario
+from pipeline.schema import Spec
+from pipeline.source import load_source
+from pipeline.storage import make_folder, remove_partials
+from policies.checkpoint import (
+    Metric,
+    Selected,
+    Trained,
+    load_policy,
+    read_description,
+    save,
+)
+from policies.learned import LearnedPolicy, Network, Weights
+from policies.offline.devices import find_device, repeatable
+from policies.offline.identity import finished, training_key
+from policies.offline.learner import Learner
+from policies.offline.loop import Progress, Watching, fit
+from policies.offline.resume import ResumeFile
+from policies.offline.training import BEST, CHECKPOINTS, CURVES, clear, write_curves
+from policies.online import online_agent, read_online_config
+from policies.online.problem import Problem, fit_network
+
+_RESUME_S: Final = 15.0
+
+
+def train_online(
+    recipe: Recipe,
+    *,
+    out: Path,
+    agent: str | None = None,
+    iterations: int | None = None,
+    seed: int = 0,
+    start: Path | None = None,
+    device: str = "auto",
+    workers: int = 1,
+    checkpoint_every: int | None = None,
+    progress: Progress | None = None,
+    resume_s: float = _RESUME_S,
+) -> Path:
+    """Train an agent on the recipe's train windows and write its checkpoint to `out`.
+
+        out/checkpoint.json, weights.safetensors    after the last iteration
+        out/metrics.parquet                         curves: step (iteration), metric, value
+        out/best/                                   the best one on the validation windows
+        out/checkpoints/step-000500/ ...            every `checkpoint_every` of them, and the last
+        out/training.safetensors                    where a run was interrupted; gone when finished
+
+    Agent and iterations are those of the recipe's [online] where they are not given. `start` is the
+    checkpoint of a network to go on from, of an offline agent say: its shape and its constants
+    replace those of the settings. The same recipe, seed and start give the same bytes whatever
+    `workers` is, and however often the run was interrupted. Raises UnknownName, RecipeError,
+    DatasetError, StorageError, InputError.
+    """
+    name, config = settings_of(recipe, agent)
+    iterations = recipe.online.iterations if iterations is None else iterations
+    if iterations < 1:
+        raise InputError(f"iterations is {iterations}, expected at least 1")
+    place = find_device(device)
+    problem = problem_of(recipe, seed, workers)
+    first = None if start is None else read_start(start, problem.spec)
+    if first is not None:
+        config = replace(config, network=first.network.settings)
+    data = {
+        "recipe": recipe.id,
+        "digest": recipe.digest,
+        "start": None if start is None else read_description(start)["weights"]["sha256"],
+    }
+    key = training_key(name, config, iterations, seed, data, place.type)
+    if finished(out, key, checkpoint_every):
+        return out
+    make_folder(out)
+    remove_partials(out)
+    resume = ResumeFile(out, key, interval_s=resume_s)
+    if not resume.waits():
+        clear(out)
+    with repeatable(place):
+        network: Network = first.network if first else fit_network(problem, config.network)
+        weights: Weights | None = first.weights if first else None
+        learner: Learner = import_module(online_agent(name).module).learner(
+            problem, config, network, weights, place
+        )
+        made = Trained(name, problem.spec, network, {}, asdict(config), iterations, seed)
+        provenance: dict[str, Any] = {"online": data, "key": key}
+
+        def keep(step: int, weights: Weights, metrics: tuple[Metric, ...]) -> None:
+            reached = replace(made, steps=step, weights=weights, metrics=metrics)
+            save(reached, out / CHECKPOINTS / f"step-{step:06}",
+                 {**provenance, "of_steps": iterations})  # fmt: skip
+
+        fitted = fit(
+            learner,
+            iterations,
+            Watching(
+                measure=lambda _weights: {},
+                progress=progress or (lambda _done, _all: None),
+                every=checkpoint_every,
+                keep=keep,
+                resume=resume,
+            ),
+        )
+        trained = replace(made, weights=learner.weights(), metrics=fitted.metrics)
+    write_curves(trained.metrics, out / CURVES)
+    if fitted.best is not None:
+        provenance |= {"best": _save_best(trained, fitted.best, out, provenance)}
+    save(trained, out, provenance)
+    resume.remove()
+    return out
+
+
+def settings_of(recipe: Recipe, agent: str | None = None) -> tuple[str, Any]:
+    """The agent that a recipe's [online] trains, or the one given, and its Config.
+
+    Raises RecipeError for a setting in the recipe that the agent does not have.
+    """
+    name = agent or recipe.online.agent
+    if not name:
+        raise RecipeError(f"{recipe.id} has no [online] agent; give --agent NAME")
+    where = f"{recipe.id}: online.settings of {name}"
+    return name, read_online_config(name, recipe.online.settings, where)
+
+
+def read_start(folder: Path, spec: Spec) -> LearnedPolicy:
+    """The policy of a checkpoint that can be trained on; DatasetError where it cannot."""
+    policy = load_policy(folder)
+    policy.check(spec)
+    if not isinstance(policy.network, Network) or policy.network.threshold > 0.0:
+        raise DatasetError(
+            f"{folder}: {policy.name} does not draw from its scores alone, so that it cannot be "
+            "trained on by playing; start from behaviour_cloning, say"
+        )
+    return policy
+
+
+def problem_of(recipe: Recipe, seed: int, workers: int) -> Problem:
+    """The recipe's train and validation windows, ready to be played."""
+    if "train" not in recipe.split:
+        raise RecipeError(f"{recipe.id}: [split] has no train windows to play")
+    scenario, workload = load_scenario(recipe.scenario), load_source(recipe)
+    known = scenario.windows(recipe.config, workload)
+    train = recipe.windows("train")
+    validation = recipe.windows("validation") if "validation" in recipe.split else []
+    if max([*train, *validation]) >= known:
+        raise RecipeError(
+            f"{recipe.id}: [split] names window {max([*train, *validation])}, the workload has "
+            f"{known}"
+        )
+    return Problem(
+        scenario,
+        scenario.spec(recipe.config, recipe.objective),
+        lambda window: make_instance(recipe, scenario, workload, window),
+        train,
+        validation,
+        seed,
+        workers,
+    )
+
+
+def _save_best(
+    trained: Trained, best: Selected, out: Path, provenance: Mapping[str, Any]
+) -> dict[str, Any]:
+    chosen = {"step": best.step, "metric": best.metric, "score": best.score}
+    other = replace(trained, steps=best.step, weights=best.weights, metrics=())
+    save(other, out / BEST, {**provenance, "best": chosen, "of_steps": trained.steps})
+    return chosen

@@ -1,0 +1,198 @@
+"""Training by playing: it repeats, goes on where it stopped, learns, and says what is wrong."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from pipeline.errors import DatasetError, InputError, RecipeError, UnknownName
+from pipeline.recipe import OnlineRecipe, known_recipes, load_recipe
+from policies.checkpoint import load_policy, read_description
+from policies.offline.training import train
+from policies.online import ONLINE_AGENTS, read_online_config
+from policies.online.problem import Sampling
+from policies.online.training import settings_of, train_online
+
+SMALL = {"trajectories": 4, "windows": 2, "stay": 2}
+
+
+def small(recipe, agent="reinforce", **settings):
+    """The recipe with an agent that is trained in a moment."""
+    online = OnlineRecipe(agent, 6, {"sampling": SMALL, **settings})
+    return dataclasses.replace(recipe, online=online)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.fixture(scope="module", params=ONLINE_AGENTS)
+def trained(request, tiny_recipe, tmp_path_factory):
+    """A recipe with each agent, and what its training wrote."""
+    recipe = small(tiny_recipe, request.param)
+    return recipe, train_online(recipe, out=tmp_path_factory.mktemp("online") / "a")
+
+
+def test_the_same_bytes_for_any_number_of_threads(trained, tmp_path):
+    recipe, folder = trained
+    again = train_online(recipe, out=tmp_path / "b", workers=3)
+    assert content(again) == content(folder)
+    assert {"checkpoint.json", "weights.safetensors", "metrics.parquet"} <= set(content(again))
+
+
+class Interrupted(Exception):
+    """Stands for a kill."""
+
+
+def test_an_interrupted_training_ends_in_the_same_bytes(trained, tmp_path):
+    recipe, folder = trained
+
+    def stop(done, _all):
+        if done == 4:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        train_online(recipe, out=tmp_path / "c", progress=stop, resume_s=0.0)
+    assert (tmp_path / "c" / "training.safetensors").is_file()
+    assert not (tmp_path / "c" / "checkpoint.json").exists()
+    seen = []
+    train_online(recipe, out=tmp_path / "c", progress=lambda done, _all: seen.append(done))
+    assert seen == [4, 5, 6]  # step 4 was not saved: the kill came before
+    assert content(tmp_path / "c") == content(folder)
+
+
+def test_a_finished_training_is_left_as_it_is(trained):
+    recipe, folder = trained
+    seen = []
+    train_online(recipe, out=folder, progress=lambda done, _all: seen.append(done))
+    assert not seen
+
+
+def test_another_seed_gives_other_weights(trained, tmp_path):
+    recipe, folder = trained
+    other = train_online(recipe, out=tmp_path / "d", seed=1)
+    assert content(other)["weights.safetensors"] != content(folder)["weights.safetensors"]
+
+
+def test_curves_and_the_best_checkpoint_on_validation(trained):
+    """The best is the iteration with the highest greedy return on the validation windows."""
+    _recipe, folder = trained
+    curves = pl.read_parquet(folder / "metrics.parquet")
+    names = {"return", "makespan_s", "surprise", "gradient_norm", "validation_makespan_s"}
+    assert names <= set(curves["metric"])
+    validation = curves.filter(pl.col("metric") == "validation_return")
+    best = read_description(folder / "best")["training"]["best"]
+    assert best["score"] == validation["value"].max()
+    assert best["step"] == validation.sort("value", descending=True, maintain_order=True)["step"][0]
+    load_policy(folder)
+    load_policy(folder / "best")
+
+
+def test_checkpoints_on_the_way(tiny_recipe, tmp_path):
+    train_online(small(tiny_recipe), out=tmp_path, iterations=5, checkpoint_every=2)
+    found = sorted(p.name for p in (tmp_path / "checkpoints").iterdir())
+    assert found == ["step-000002", "step-000004", "step-000005"]
+
+
+@pytest.mark.parametrize("agent", ONLINE_AGENTS)
+def test_an_agent_learns_slots(agent, tmp_path):
+    """From worse than shortest-job-first (4.8) to far below it, in a few iterations."""
+    sampling = {"trajectories": 10, "windows": 4, "stay": 1, "baseline": "time"}
+    settings = {"sampling": sampling, "network": {"hidden": [16], "quadratic": False}}
+    if agent == "reinforce":
+        settings["learning_rate"] = 0.005
+    recipe = load_recipe("slots-deeprm-online", ['split.validation="200..209"'])
+    recipe = dataclasses.replace(recipe, online=OnlineRecipe(agent, 30, settings))
+    curves = pl.read_parquet(train_online(recipe, out=tmp_path) / "metrics.parquet")
+    sampled = curves.filter(pl.col("metric") == "mean_slowdown")["value"]
+    assert sampled[:3].mean() > 5.0
+    assert sampled[-5:].mean() < 4.0
+
+
+def test_a_warm_start_begins_where_the_imitator_is(tiny_recipe, tiny_dataset, tmp_path):
+    """Its network, constants and weights; before the first step it plays as the imitator does."""
+    train(tiny_dataset, "behaviour_cloning", steps=40, seed=0, out=tmp_path / "bc",
+          settings={"network.hidden": [8]})  # fmt: skip
+    imitator = load_policy(tmp_path / "bc")
+    recipe = small(tiny_recipe, learning_rate=1e-12)
+    train_online(recipe, out=tmp_path / "o", start=tmp_path / "bc", iterations=1)
+    begun = load_policy(tmp_path / "o")
+    assert begun.network.settings == imitator.network.settings
+    assert (begun.network.candidates.mean == imitator.network.candidates.mean).all()
+    for name, value in imitator.weights.items():
+        assert begun.weights[name] == pytest.approx(value, abs=1e-6)
+    described = read_description(tmp_path / "o")["training"]
+    assert described["config"]["network"]["hidden"] == [8]
+    digest = json.loads((tmp_path / "bc" / "checkpoint.json").read_text())["weights"]["sha256"]
+    assert described["online"]["start"] == digest
+    train_online(small(tiny_recipe), out=tmp_path / "p", start=tmp_path / "bc", iterations=2)
+    moved = load_policy(tmp_path / "p").weights
+    assert {n: w.shape for n, w in moved.items()} == imitator.network.shapes
+    assert not (moved["layer0.weight"] == imitator.weights["layer0.weight"]).all()
+
+
+def test_a_start_of_other_features_or_of_another_kind_is_refused(tiny_recipe, tmp_path):
+    slots = load_recipe("slots-deeprm-online", ["config.steps=5"])
+    other = dataclasses.replace(slots, online=OnlineRecipe("reinforce", 1, {"sampling": SMALL}))
+    train_online(other, out=tmp_path / "slots")
+    with pytest.raises(DatasetError, match="was trained on"):
+        train_online(small(tiny_recipe), out=tmp_path / "o", start=tmp_path / "slots")
+    with pytest.raises(DatasetError, match="not a checkpoint"):
+        train_online(small(tiny_recipe), out=tmp_path / "o", start=tmp_path)
+    assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"learning_rat": 0.1}, "did you mean 'learning_rate'"),
+        ({"sampling": {"trajectory": 3}}, "did you mean 'trajectories'"),
+        ({"sampling": {"trajectories": 0}}, "expected at least 1"),
+        ({"sampling": {"baseline": "times"}}, "did you mean 'time'"),
+        ({"learning_rate": 0.0}, "expected above 0"),
+        ({"network": {"image": 20}}, "has no image"),
+    ],
+    ids=["key", "inner key", "number", "baseline", "rate", "image"],
+)
+def test_settings_that_make_no_agent_are_refused(settings, said, tiny_recipe, tmp_path):
+    """With the nearest valid name, before anything is written."""
+    online = OnlineRecipe("reinforce", 1, settings)
+    with pytest.raises(RecipeError, match=said):
+        train_online(dataclasses.replace(tiny_recipe, online=online), out=tmp_path / "x")
+    assert not (tmp_path / "x" / "checkpoint.json").exists()
+
+
+def test_a_recipe_without_an_agent_asks_for_one(tiny_recipe, tmp_path):
+    with pytest.raises(RecipeError, match="give --agent"):
+        train_online(tiny_recipe, out=tmp_path)
+    with pytest.raises(RecipeError, match="unknown key 'updates'"):
+        train_online(small(tiny_recipe, updates="iteration"), out=tmp_path,
+                     agent="natural_gradient")  # fmt: skip
+    with pytest.raises(UnknownName, match="did you mean 'reinforce'"):
+        train_online(tiny_recipe, out=tmp_path, agent="reinforc")
+    with pytest.raises(InputError, match="at least 1"):
+        train_online(tiny_recipe, out=tmp_path, agent="reinforce", iterations=0)
+
+
+@pytest.mark.parametrize("name", [n for n in known_recipes() if load_recipe(n).online.agent])
+def test_the_settings_of_a_recipe_make_an_agent(name):
+    """Every [online] in datasets/ is read as strictly as a training reads it."""
+    recipe = load_recipe(name)
+    agent, config = settings_of(recipe)
+    assert agent in ONLINE_AGENTS
+    assert config.sampling.windows <= len(recipe.windows("train"))
+
+
+def test_settings_within_a_table_keep_the_others_of_the_agent():
+    """A table that names one key changes that one."""
+    config = read_online_config("natural_gradient", {"sampling": {"windows": 3}}, "x")
+    assert config.sampling == Sampling(trajectories=20, windows=3, stay=1, baseline="time")
+
+
+def test_a_recipe_without_online_settings_keeps_its_digest(tiny_recipe):
+    """Datasets that were built before there were online agents stay valid."""
+    assert "online" not in tiny_recipe.to_dict()
+    assert small(tiny_recipe).digest != tiny_recipe.digest
+    assert load_recipe("binpack-deepjs").to_dict()["online"]["agent"] == "reinforce"
