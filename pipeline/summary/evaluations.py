@@ -17,6 +17,7 @@ from pipeline.storage import read_json, read_parquet
 Kind: TypeAlias = Literal["heuristic", "random", "learned", "mixture"]
 Direction: TypeAlias = Literal["lower", "higher", "neither"]
 
+_MOST_EPISODES = 10**9
 KEY = ["policy", "scenario", "window", "seed", "metric"]
 _COLUMNS: dict[str, tuple[str, type[pl.DataType]]] = {
     "policy": ("text", pl.String),
@@ -40,13 +41,17 @@ class Metric:
 
 @dataclass(frozen=True)
 class PolicyEntry:
-    """One policy that was scored; training seeds of one agent share a `group`."""
+    """One policy that was scored; training seeds of one agent share a `group`.
+
+    episodes   per window in the log, of a behaviour: its weight in the group of behaviours
+    """
 
     name: str
     kind: Kind
     group: str
     checkpoint: str | None = None
     digest: str | None = None
+    episodes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -187,12 +192,16 @@ def _policy(path: Path, entry: Any) -> PolicyEntry:
     # A policy of unknown kind is refused: taken for a heuristic it could pass as a baseline.
     kind = _one_of(path, entry, "kind", ("heuristic", "random", "learned", "mixture"))
     checkpoint, digest = entry.get("checkpoint"), entry.get("digest")
+    episodes = entry.get("episodes")
+    if episodes is not None and (type(episodes) is not int or not 1 <= episodes < _MOST_EPISODES):
+        raise DatasetError(f"{path}: policy {name!r}: episodes is {episodes!r}, expected 1 or more")
     return PolicyEntry(
         name=name,
         kind=cast("Kind", kind),
         group=str(entry.get("group") or name),
         checkpoint=None if checkpoint is None else str(checkpoint),
         digest=None if digest is None else str(digest),
+        episodes=episodes,
     )
 
 

@@ -31,9 +31,9 @@ def render_markdown(summary: Summary) -> str:
     for setting in summary.settings:
         evaluation = setting.first
         split = f", {evaluation.split} windows" if evaluation.split else ""
-        lines += [f"## {_plain(setting.label)}", ""]
-        lines += [f"Recipe {_plain(evaluation.recipe) or 'unnamed'}{split}.", ""]
-        lines += [_plain(state_finding(summary, setting).sentence), ""]
+        lines += [f"## {plain_text(setting.label)}", ""]
+        lines += [f"Recipe {plain_text(evaluation.recipe) or 'unnamed'}{split}.", ""]
+        lines += [plain_text(state_finding(summary, setting).sentence), ""]
         for metric in summary.metrics(setting):
             table = summary.table.filter(
                 (pl.col("scenario") == setting.label) & (pl.col("metric") == metric.name)
@@ -47,7 +47,7 @@ def render_markdown(summary: Summary) -> str:
 def _metric(table: pl.DataFrame, level: float) -> list[str]:
     rows = table.to_dicts()
     first = rows[0]
-    unit = _plain(with_unit("", first["unit"]))
+    unit = plain_text(with_unit("", first["unit"]))
     unit = f" ({unit})" if unit else ""
     better = "" if first["better"] == "neither" else f", {first['better']} is better"
     decimals = decimals_for(row["mean"] for row in rows)
@@ -56,17 +56,17 @@ def _metric(table: pl.DataFrame, level: float) -> list[str]:
     head = ["policy", "kind", "seeds", "mean", f"{level * 100:g} % interval", "IQM", "median"]
     body = []
     for row in once:
-        cells = [_plain(row["policy"]), row["kind"], str(row["seeds"])]
+        cells = [plain_text(row["policy"]), row["kind"], str(row["seeds"])]
         cells += [write_number(row["mean"], decimals)]
         cells += [write_interval(row["low"], row["high"], decimals)]
         cells += [write_number(row["iqm"], decimals), write_number(row["median"], decimals)]
         body.append(cells + ([write_number(row["bound_ratio"], 4)] if bounded else []))
-    lines = [f"### {_plain(first['metric'])}{unit}{better}", ""]
+    lines = [f"### {plain_text(first['metric'])}{unit}{better}", ""]
     lines += [f"{count_of(first['windows'], 'window')}.", ""]
     if bounded:
         head.append("ratio to bound")
         lines += [f"Mean bound {write_number(once[0]['bound'], decimals)}.", ""]
-    lines += _table(head, body, left=2)
+    lines += text_table(head, body, left=2)
     compared = [row for row in rows if row["paired_difference"] is not None]
     order = list(dict.fromkeys(row["reference"] for row in rows))
     compared.sort(key=lambda row: order.index(row["reference"]))
@@ -82,8 +82,8 @@ def _compared(rows: Sequence[Mapping[str, Any]], level: float, decimals: int) ->
     head += ["wins", "ties", "losses", "chance of improvement"]
     body = [
         [
-            _plain(row["policy"]),
-            _plain(row["reference"]),
+            plain_text(row["policy"]),
+            plain_text(row["reference"]),
             write_number(row["paired_difference"], decimals, signed=True),
             write_interval(row["paired_low"], row["paired_high"], decimals, signed=True),
             *(_count(row[name]) for name in ("wins", "ties", "losses")),
@@ -91,7 +91,7 @@ def _compared(rows: Sequence[Mapping[str, Any]], level: float, decimals: int) ->
         ]
         for row in rows
     ]
-    return _table(head, body, left=2)
+    return text_table(head, body, left=2)
 
 
 def _seeds(summary: Summary, setting: Setting) -> list[str]:
@@ -104,15 +104,19 @@ def _seeds(summary: Summary, setting: Setting) -> list[str]:
     head = ["policy", "seed", "mean", f"{summary.level * 100:g} % interval", "IQM"]
     body = [
         [
-            _plain(row["policy"]),
-            _plain(row["run"]),
+            plain_text(row["policy"]),
+            plain_text(row["run"]),
             write_number(row["mean"], decimals),
             write_interval(row["low"], row["high"], decimals),
             write_number(row["iqm"], decimals),
         ]
         for row in rows
     ]
-    return [f"### Seeds one by one: {_plain(setting.first.headline)}", "", *_table(head, body, 2)]
+    return [
+        f"### Seeds one by one: {plain_text(setting.first.headline)}",
+        "",
+        *text_table(head, body, 2),
+    ]
 
 
 def _remarks(summary: Summary, setting: Setting) -> list[str]:
@@ -120,10 +124,10 @@ def _remarks(summary: Summary, setting: Setting) -> list[str]:
     remarks = [*summary.left_out[setting.label], *notes]
     if not remarks:
         return []
-    return ["### What was left out", "", *(f"- {_plain(remark)}" for remark in remarks), ""]
+    return ["### What was left out", "", *(f"- {plain_text(remark)}" for remark in remarks), ""]
 
 
-def _table(head: Sequence[str], body: Iterable[Sequence[str]], left: int) -> list[str]:
+def text_table(head: Sequence[str], body: Iterable[Sequence[str]], left: int) -> list[str]:
     """A table whose first `left` columns are text; numbers stand to the right."""
     rules = ["---" if i < left else "---:" for i in range(len(head))]
     return [*(f"| {' | '.join(cells)} |" for cells in (head, rules, *body)), ""]
@@ -133,5 +137,6 @@ def _count(number: int | None) -> str:
     return "n/a" if number is None else str(number)
 
 
-def _plain(text: str) -> str:
+def plain_text(text: str) -> str:
+    """Text with what Markdown would take for markup escaped."""
     return _SPECIAL.sub(r"\\\g<0>", " ".join(text.split()))

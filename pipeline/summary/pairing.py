@@ -143,7 +143,13 @@ class Setting:
         groups = []
         for group, inside in members.items():
             kind = self.entries[inside[0]].kind
-            if len(inside) == 1:
+            weights = [self.entries[name].episodes for name in inside]
+            if kind == "mixture" and None not in weights:
+                # A log is a fixed mixture: its composition is not drawn again, only windows are.
+                each = np.stack([tables[name][0].mean(axis=0) for name in inside])
+                mixed = np.average(each, axis=0, weights=np.asarray(weights, np.float64))
+                groups.append(PolicyRuns(group, kind, mixed[None], ("log",), trained=False))
+            elif len(inside) == 1:
                 values, labels = tables[inside[0]]
                 groups.append(PolicyRuns(group, kind, values, labels, trained=False))
             else:

@@ -128,16 +128,18 @@ def summarise(
 
 
 def write_summary(summary: Summary, out: Path) -> Path:
-    """Write summary.parquet, summary_seeds.parquet and summary.md into a folder; returns it.
+    """Write summary.parquet, its seeds, summary.md, results.csv and results.md into a folder.
 
     Raises StorageError where the folder cannot be written.
     """
     from pipeline.summary.markdown import render_markdown
+    from pipeline.summary.results import results, write_results
 
     make_folder(out)
     write_atomically(out / "summary.parquet", summary.table.write_parquet)
     write_atomically(out / "summary_seeds.parquet", summary.seeds.write_parquet)
     write_text(out / "summary.md", render_markdown(summary))
+    write_results(results(summary), out)
     return out
 
 

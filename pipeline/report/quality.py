@@ -1,0 +1,137 @@
+"""What a report shows of data-quality studies: means against what was varied, and the table."""
+
+from collections.abc import Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from pipeline.report.html import Cell, Markup, Row, element, figure, joined, table
+from pipeline.report.numbers import decimals_for, with_unit, write_interval, write_number
+from pipeline.report.svg import (
+    GRID,
+    INK,
+    LINES,
+    MUTED,
+    PAPER,
+    new_figure,
+    settings,
+    style_axes,
+    to_svg,
+)
+from pipeline.study import read_study
+from pipeline.study_page import INTRODUCTION, by_point
+
+_BASELINES: Final = 3  # rules that are drawn: the best by mean, and random always
+_DECADES: Final = 30  # times the smallest: from there on the scale is logarithmic
+_DASHES: Final = ((0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (3, 1)))
+
+
+def quality_part(folders: Sequence[Path]) -> Markup:
+    """The section about all folders that `hindcast study` wrote.
+
+    Raises DatasetError for a folder without study.parquet, or one of another form.
+    """
+    return joined(_one(read_study(folder)) for folder in folders)
+
+
+def _one(rows: pl.DataFrame) -> Markup:
+    first = rows.row(0, named=True)
+    vary = first["vary"]
+    side = "higher" if first["higher_is_better"] else "lower"
+    text = (
+        f" {INTRODUCTION.get(vary, '')} Test windows are the same at every point, {side} is better."
+        " Bars are 95 % intervals over windows and training seeds; broken lines are the best rules"
+        " and random; behaviour is the log itself, played on the test windows."
+    )
+    caption = joined([element("strong", f"{first['recipe']}, by {vary}."), text])
+    heading = element("h3", f"{first['recipe']}: {vary}")
+    plot = element("div", figure(quality_plot(rows), caption, wide=True), class_="plots")
+    return joined([heading, plot, _table(rows)])
+
+
+def quality_plot(rows: pl.DataFrame) -> str:
+    """One line per agent and one for the log; rules as horizontal lines. An inline SVG."""
+    values, names, cells = by_point(rows)
+    first = rows.row(0, named=True)
+    lines = [n for n in names if _kind(cells, n, values) in {"learned", "mixture"}]
+    rules = _rules(rows, first["higher_is_better"])
+    step = 0.5 / max(1, len(lines))
+    with settings():
+        plot = new_figure(10.4, 3.8)
+        axes = plot.add_subplot()
+        style_axes(axes, grid="y")
+        for (name, mean), dash in zip(rules.items(), cycle(_DASHES), strict=False):
+            axes.axhline(mean, color=MUTED, linewidth=1.0, linestyle=dash, label=name)
+        for i, (name, color) in enumerate(zip(lines, cycle(LINES), strict=False)):
+            at = [(j, cells[name, v]) for j, v in enumerate(values) if (name, v) in cells]
+            xs = [j + (i - (len(lines) - 1) / 2) * step for j, _ in at]
+            own = INK if _kind(cells, name, values) == "mixture" else color
+            axes.plot(xs, [row["mean"] for _, row in at], color=own, linewidth=1.4, marker="o",
+                      markersize=5, markeredgecolor=PAPER, label=name)  # fmt: skip
+            for x, (_, row) in zip(xs, at, strict=True):
+                if row["low"] is not None and row["high"] is not None:
+                    axes.plot([x, x], [row["low"], row["high"]], color=own, linewidth=2, alpha=0.5)
+        if _spreads(rows):
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+            axes.tick_params(axis="y", which="minor", length=0)
+        axes.set_xticks(range(len(values)), values)
+        axes.set_xlim(-0.5, len(values) - 0.5)
+        axes.set_xlabel(first["vary"])
+        unit = with_unit("", first["unit"] or "").strip()
+        axes.set_ylabel(f"{first['metric']} [{unit}]" if unit else first["metric"])
+        legend = axes.legend(
+            loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, labelcolor=INK
+        )
+        legend.get_frame().set(facecolor=PAPER, edgecolor=GRID)
+        described = "; ".join(
+            f"{n}: "
+            + ", ".join(f"{v} {cells[n, v]['mean']:.4g}" for v in values if (n, v) in cells)
+            for n in lines
+        )
+        name = f"quality {first['recipe']} {first['vary']}"
+        return to_svg(plot, name, f"Means by {first['vary']}. {described}")
+
+
+def _spreads(rows: pl.DataFrame) -> bool:
+    """Whether one scale would squeeze all but the worst into a line."""
+    means: list[float] = rows["mean"].to_list()
+    lowest = min([*means, *rows["low"].drop_nulls().to_list()])
+    return bool(lowest > 0 and max(means) > _DECADES * lowest)
+
+
+def _rules(rows: pl.DataFrame, higher: bool) -> dict[str, float]:
+    """Means of the best rules and of random, which do not depend on the log."""
+    simple = rows.filter(pl.col("kind").is_in(["heuristic", "random"]))
+    means = simple.group_by("policy", "kind", maintain_order=True).agg(pl.col("mean").mean())
+    means = means.sort("mean", descending=higher, maintain_order=True)
+    drawn = means.head(_BASELINES)["policy"].to_list()
+    return {p: m for p, k, m in means.iter_rows() if p in drawn or k == "random"}
+
+
+def _kind(cells: dict[tuple[str, str], dict[str, Any]], name: str, values: list[str]) -> str:
+    return next(str(cells[name, v]["kind"]) for v in values if (name, v) in cells)
+
+
+def _table(rows: pl.DataFrame) -> Markup:
+    values, names, cells = by_point(rows)
+    decimals = decimals_for(rows["mean"].to_list())
+    counts = dict(rows.select("value", "train_decisions").iter_rows())
+    body = []
+    for name in names:
+        found = [cells.get((name, value)) for value in values]
+        body.append(Row([Cell(name), *(_cell(row, decimals) for row in found)]))
+    logged = [Cell(f"{counts[value]:,}", counts[value]) for value in values]
+    body.append(Row([Cell("train decisions"), *logged], pinned=True))
+    first = rows.row(0, named=True)
+    return table("Data quality.", f" Mean {first['metric']} by {first['vary']}, 95 % interval.",
+                 ["policy", *values], body)  # fmt: skip
+
+
+def _cell(row: dict[str, Any] | None, decimals: int) -> Cell:
+    if row is None:
+        return Cell("n/a")
+    interval = write_interval(row["low"], row["high"], decimals)
+    return Cell(f"{write_number(row['mean'], decimals)} ({interval})", row["mean"])

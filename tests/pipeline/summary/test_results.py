@@ -1,0 +1,100 @@
+"""results.csv: numbers that can be checked in the head, and the log as a baseline of its own."""
+
+import json
+
+import polars as pl
+import pytest
+
+from pipeline.errors import DatasetError
+from pipeline.summary.results import COLUMNS, read_results, results
+from pipeline.summary.summarise import summarise, write_summary
+
+# policy -> group, kind, episodes in the log, makespans on four windows
+SCORES = {
+    "agent@0": ("agent", "learned", None, [1, 2, 3, 6]),
+    "agent@1": ("agent", "learned", None, [3, 2, 3, 4]),
+    "rule": ("rule", "heuristic", None, [3, 2, 4, 4]),
+    "behaviour:weak": ("behaviour", "mixture", 3, [8, 8, 8, 8]),
+    "behaviour:rule": ("behaviour", "mixture", 1, [4, 4, 4, 4]),
+}
+
+
+def write(folder, recipe="r-v1", better="lower", episodes=True):
+    """An evaluation folder of SCORES."""
+    folder.mkdir()
+    rows = [
+        (name, "binpack", window, 0, "makespan_s", float(value))
+        for name, (_, _, _, values) in SCORES.items()
+        for window, value in enumerate(values)
+    ]
+    columns = ["policy", "scenario", "window", "seed", "metric", "value"]
+    pl.DataFrame(rows, schema=columns, orient="row").write_parquet(folder / "scores.parquet")
+    about = {
+        "recipe": recipe,
+        "scenario": "binpack",
+        "headline": "makespan_s",
+        "metrics": [{"name": "makespan_s", "better": better}],
+        "policies": [
+            {"name": n, "group": g, "kind": k} | ({"episodes": e} if e and episodes else {})
+            for n, (g, k, e, _) in SCORES.items()
+        ],
+        "command": f"hindcast run {recipe}",
+    }
+    (folder / "evaluation.json").write_text(json.dumps(about))
+    return folder
+
+
+def pairs(folder, **settings):
+    """Rows by policy and baseline."""
+    table = results(summarise([folder], resamples=50), resamples=50, **settings)
+    assert tuple(table.columns) == COLUMNS
+    return {(r["policy"], r["baseline"]): r for r in table.iter_rows(named=True)}
+
+
+def test_every_policy_stands_against_all_that_was_not_learned(tmp_path):
+    found = pairs(write(tmp_path / "a"))
+    assert set(found) == {
+        ("agent", "rule"), ("agent", "behaviour"), ("rule", "behaviour"), ("behaviour", "rule"),
+    }  # fmt: skip
+    row = found["agent", "rule"]
+    assert (row["seeds"], row["windows"], row["higher_is_better"]) == (2, 4, False)
+    assert (row["mean"], row["paired_difference"]) == (3.0, -0.25)  # 2 2 3 5 against 3 2 4 4
+    assert (row["wins"], row["ties"], row["losses"]) == (2, 1, 1)
+    assert row["command"] == "hindcast run r-v1"
+
+
+def test_the_log_is_its_behaviours_weighted_by_their_episodes(tmp_path):
+    """Three episodes of 8 and one of 4 on every window: 7, without any spread between them."""
+    row = pairs(write(tmp_path / "a"))["behaviour", "rule"]
+    assert (row["mean"], row["low"], row["high"]) == (7.0, 7.0, 7.0)
+
+
+def test_higher_is_better_turns_wins_into_losses(tmp_path):
+    row = pairs(write(tmp_path / "a", better="higher"))["agent", "rule"]
+    assert (row["wins"], row["ties"], row["losses"]) == (1, 1, 2)
+    assert row["higher_is_better"]
+
+
+def test_a_metric_without_a_better_side_has_no_rows(tmp_path):
+    assert pairs(write(tmp_path / "a", better="neither")) == {}
+
+
+def test_several_recipes_in_one_report_are_rows_of_one_table(tmp_path):
+    """And what is read back is what was written."""
+    folders = [write(tmp_path / "a"), write(tmp_path / "b", recipe="s-v1")]
+    out = write_summary(summarise(folders, resamples=50), tmp_path / "out")
+    table = read_results((out / "results.csv").read_bytes(), "results.csv")
+    assert table["recipe"].unique(maintain_order=True).to_list() == ["r-v1", "s-v1"]
+    page = (out / "results.md").read_text()
+    assert page.count("## ") == 2
+    assert "| agent | 2 | 3.000 |" in page
+    assert "1 / 1" in page
+
+
+def test_a_number_of_episodes_below_one_is_refused(tmp_path):
+    folder = write(tmp_path / "a")
+    about = json.loads((folder / "evaluation.json").read_text())
+    about["policies"][3]["episodes"] = 0
+    (folder / "evaluation.json").write_text(json.dumps(about))
+    with pytest.raises(DatasetError, match="episodes is 0, expected 1 or more"):
+        summarise([folder])
