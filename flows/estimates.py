@@ -44,7 +44,11 @@ def _policy(policy: str, rows: list[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _selection(about: Mapping[str, Any]) -> Iterator[str]:
-    known = [e for e in about["estimators"] if "rank_correlation" in e]
+    consensus = about.get("consensus")
+    if consensus is not None:
+        yield f"consensus, {consensus['description']}, best first: {', '.join(consensus['order'])}"
+    found = [*about["estimators"], *([] if consensus is None else [consensus])]
+    known = [e for e in found if "rank_correlation" in e]
     if not known:
         return
     yield (

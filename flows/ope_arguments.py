@@ -34,8 +34,8 @@ def add_ope_arguments(
         help="of the mixture of a window's behaviours (default), or of the one that decided",
     )  # fmt: skip
     parser.add_argument(
-        "--limit", type=positive, default=60_000, metavar="N",
-        help="decisions to read of a split, whole windows (default 60000)",
+        "--limit", type=positive, default=100_000, metavar="N",
+        help="decisions to read of a split, whole windows (default 100000)",
     )  # fmt: skip
     parser.add_argument(
         "--fqe-steps", type=positive, default=1500, metavar="N",

@@ -87,7 +87,8 @@ def _read(about: Mapping[str, Any]) -> str:
 
 
 def _selection(about: Mapping[str, Any]) -> Markup:
-    found = [e for e in about["estimators"] if "rank_correlation" in e]
+    asked = [*about["estimators"], about.get("consensus") or {}]
+    found = [e for e in asked if "rank_correlation" in e]
     found.sort(key=lambda e: -_rank(e))
     decimals = decimals_for(v for e in found for v in e["regret"].values())
     ks = sorted({k for e in found for k in e["regret"]}, key=int)
@@ -112,6 +113,9 @@ def _selection(about: Mapping[str, Any]) -> Markup:
         "picked policies lacks to the best of all; its gain over the log by the spread of the k; "
         f"errors of the claim to be better than {reference}, the best rule."
     )
+    if about.get("consensus"):
+        text += f" The consensus is the {about['consensus']['description']}."
+
     return table("How well estimators pick", text, head, body)
 
 

@@ -74,14 +74,18 @@ class WholeEpisodes:
 
 
 def whole_windows(episodes: pl.DataFrame, limit: int) -> list[int]:
-    """As many windows, evenly spaced, as hold `limit` decisions in all; one at least."""
+    """As many windows, evenly spaced, as hold `limit` decisions in all; one at least.
+
+    The middles of as many equal stretches: the first and the last window would else be in every
+    choice, and two large ones there would leave a single window of a hundred small ones.
+    """
     sizes = episodes.group_by("window").agg(pl.col("steps").sum()).sort("window")
     windows, steps = sizes["window"].to_numpy(), sizes["steps"].to_numpy()
     for count in range(len(windows), 1, -1):
-        at = np.linspace(0, len(windows) - 1, count).round().astype(np.int64)
+        at = ((np.arange(count) + 0.5) * len(windows) / count).astype(np.int64)
         if steps[at].sum() <= limit:
             return [int(w) for w in windows[at]]
-    return [int(windows[0])]
+    return [int(windows[len(windows) // 2])]
 
 
 def read_episodes(

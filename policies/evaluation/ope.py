@@ -32,6 +32,7 @@ from pipeline.selection import Selection, assess, rank_correlation
 from pipeline.source import RECORDED
 from policies.candidates import candidates
 from policies.evaluation.basis import Basis, fit_basis, linear_features
+from policies.evaluation.consensus import describe_consensus
 from policies.evaluation.episodes import WholeEpisodes, read_episodes
 from policies.evaluation.probabilities import (
     Propensities,
@@ -46,6 +47,7 @@ from policies.registry import behaviours
 Array = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 
+_FEW: Final = 5  # windows
 _EPSILON: Final = 0.1  # where no behaviour of the log says how much is usual
 
 
@@ -67,7 +69,7 @@ class OPESettings:
     temperature: float = 0.0
     estimators: tuple[str, ...] = tuple(ESTIMATORS)
     propensities: Literal["mixture", "logged"] = "mixture"
-    limit: int = 60_000
+    limit: int = 100_000
     fqe_steps: int = 1500
     truth_seeds: int = 5
     seed: int = 0
@@ -159,7 +161,8 @@ def _evaluate(
     )
     job = _Job(opened, log, propensities, settings, images)
     scores, notes = _truth(job, wanted, folder, command)
-    notes = [note for note in (propensities.note, *job.notes, *notes) if note]
+    notes = [note for note in (_few(opened, log, settings), propensities.note, *job.notes, *notes)
+             if note]  # fmt: skip
     progress(1, work)
     frames = []
     for done, candidate in enumerate(wanted, start=2):
@@ -198,6 +201,7 @@ def _evaluate(
         ]
         if scores is not None
         else [{"name": n, "description": ESTIMATORS[n].description} for n in settings.estimators],
+        "consensus": describe_consensus(rows, float(job.plain.returns.mean()), reference_of(rows)),
         "notes": notes,
         "command": command,
     }
@@ -212,6 +216,17 @@ def _known(recipe: Recipe) -> Mapping[str, Behaviour]:
         return behaviours(recipe)
     except InputError:  # recorded elsewhere: the rules are not here
         return {}
+
+
+def _few(opened: Dataset, log: WholeEpisodes, settings: OPESettings) -> str:
+    """What to know where the intervals are over hardly any windows, or ""."""
+    windows = len(np.unique(log.group))
+    if windows >= _FEW:
+        return ""
+    there = opened.episodes(settings.split)["window"].n_unique()
+    text = f"intervals are over windows, and {windows} of {there} of this split were read: "
+    more = "give a higher --limit" if there > windows else "build the dataset with more"
+    return text + f"they are too narrow; {more}"
 
 
 def _refuse_drawn(wanted: Sequence[Candidate]) -> None:

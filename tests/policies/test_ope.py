@@ -13,7 +13,7 @@ from flows.cli import main
 from pipeline import dataset as datasets
 from pipeline.build import build
 from pipeline.errors import DatasetError, InputError, StorageError, UnknownName
-from pipeline.recipe import load_recipe
+from pipeline.recipe import BehaviourRecipe, load_recipe
 from policies.candidates import candidates
 from policies.evaluation import ope, results
 from policies.evaluation.episodes import read_episodes, whole_windows
@@ -34,9 +34,20 @@ FAST = ope.OPESettings(fqe_steps=20, truth_seeds=2, intervals=replace(ope.Settin
 POLICIES = ["random", "sjf_now", "packer_now"]
 
 
+BEHAVIOURS = (  # 15 episodes a window; those of the recipe are tuned now and then
+    BehaviourRecipe("random_linear", epsilon=0.1, episodes=6),
+    BehaviourRecipe("random"),
+    BehaviourRecipe("sjf_now", epsilon=0.2, episodes=2),
+    BehaviourRecipe("sjf_reserve", epsilon=0.2),
+    BehaviourRecipe("packer_now", epsilon=0.2),
+    BehaviourRecipe("no_short_visible", epsilon=0.2, episodes=2),
+    BehaviourRecipe("hold_5", epsilon=0.2, episodes=2),
+)
+
+
 @pytest.fixture(scope="module")
 def recipe():
-    return load_recipe("slots-deeprm-v1", SMALL)
+    return replace(load_recipe("slots-deeprm-v1", SMALL), behaviours=BEHAVIOURS)
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +87,15 @@ def test_limits_keep_whole_windows():
     """Four windows of ten decisions: 25 allow two, evenly spaced; one is always read."""
     table = pl.DataFrame({"window": [3, 3, 4, 5, 6], "steps": [4, 6, 10, 10, 10]})
     assert whole_windows(table, 100) == [3, 4, 5, 6]
-    assert whole_windows(table, 25) == [3, 6]
-    assert whole_windows(table, 5) == [3]
+    assert whole_windows(table, 25) == [4, 6]
+    assert whole_windows(table, 5) == [5]
+
+
+def test_large_windows_at_the_ends_do_not_crowd_out_the_others():
+    """Both ends alone are beyond the limit; three in between are not."""
+    steps = [90, 10, 10, 10, 10, 10, 90]
+    table = pl.DataFrame({"window": range(7), "steps": steps})
+    assert whole_windows(table, 40) == [1, 3, 5]
 
 
 def test_unknown_split_is_named(opened):
@@ -186,6 +204,23 @@ def test_result_has_a_row_per_policy_and_estimator(result):
     assert about["reference"] in POLICIES
     assert {e["name"] for e in about["estimators"]} == set(FAST.estimators)
     assert not (out / ".estimating").exists()
+
+
+def test_few_windows_are_said_with_what_to_do(folder, result):
+    """Six windows are enough; of one that was read, and of two that there are, it is told."""
+    assert not any("too narrow" in note for note in result[0].description["notes"])
+    quick = replace(FAST, estimators=("snis",), truth_seeds=0)
+    read = ope.evaluate_offline(folder, ["sjf_now"], replace(quick, limit=1)).description
+    assert "1 of 6 of this split were read" in read["notes"][0]
+    assert "give a higher --limit" in read["notes"][0]
+
+
+def test_policies_are_ranked_by_a_consensus(result):
+    """With truths or without: one vote of each kind of estimator."""
+    found = result[0].description["consensus"]
+    assert sorted(found["order"]) == sorted(POLICIES)
+    assert found["members"] == ["snpdis", "dm", "mwl", "tempered"]
+    assert -1.0 <= found["rank_correlation"] <= 1.0
 
 
 def test_truth_is_the_simulators_for_the_same_exploring_policy(result):

@@ -1,0 +1,135 @@
+"""How well estimators rank policies, over several folders of `hindcast ope`: one row each.
+
+docs/results/ope.csv is `selection_table` of five of them, and the tables of ope.md are
+`selection_markdown` of it.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from pipeline.errors import DatasetError
+from pipeline.selection import assess
+from pipeline.storage import read_json, read_parquet
+from policies.evaluation.consensus import CONSENSUS, consensus_scores, members_of
+from policies.evaluation.ope import new_rank_correlation, reference_of
+from policies.evaluation.results import DESCRIPTION, ESTIMATES
+
+_K: Final = 4
+_HEAD: Final = (
+    "| estimator | rank correlation | of new policies | regret@1 | "
+    f"SharpeRatio@{_K} | type I | type II | median ESS |"
+)
+_ENOUGH: Final = 0.8  # rank correlation that the tables mark
+
+
+def selection_table(
+    folders: Sequence[Path], commands: Mapping[str, str] | None = None
+) -> pl.DataFrame:
+    """A DataFrame: a row per folder and estimator, the consensus too, best rank correlation first.
+
+    `commands` by folder name stand in for what the folders recorded. Raises DatasetError for a
+    folder without truths.
+    """
+    rows: list[dict[str, Any]] = []
+    for folder in folders:
+        about, estimates = read_json(folder / DESCRIPTION), read_parquet(folder / ESTIMATES)
+        if not isinstance(about, dict) or estimates["truth"].null_count():
+            raise DatasetError(f"{folder}: holds no estimates beside truths")
+        command = (commands or {}).get(folder.name, about["command"])
+        rows += sorted(
+            (_row(about, own, command) for own in _estimators(estimates)),
+            key=lambda row: -_known(row["rank_correlation"]),
+        )
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _estimators(estimates: pl.DataFrame) -> list[pl.DataFrame]:
+    """The rows of each estimator, and those of the consensus with scores for values."""
+    names = estimates["estimator"].unique(maintain_order=True).to_list()
+    found = [estimates.filter(pl.col("estimator") == name) for name in names]
+    if members_of(names):
+        scores = pl.Series("value", consensus_scores(estimates))
+        empty = pl.lit(None, pl.Float64)
+        found.append(
+            found[0].with_columns(scores, pl.lit(CONSENSUS).alias("estimator"), empty.alias("ess"))
+        )
+    return found
+
+
+def _row(about: Mapping[str, Any], own: pl.DataFrame, command: str) -> dict[str, Any]:
+    name, reference = str(own["estimator"][0]), reference_of(own)
+    policies = own["policy"].to_list()
+    found = assess(
+        own["value"].fill_null(np.nan).to_numpy(), own["truth"].to_numpy(),
+        behaviour=about["logged_return"],
+        reference=None if reference is None else policies.index(reference),
+        ks=(1, _K),
+    )  # fmt: skip
+    ess = own["ess"].drop_nulls().to_numpy()
+    numbers = {
+        "rank_correlation": found.rank_correlation,
+        "rank_correlation_new": new_rank_correlation(own, name),
+        "regret_at_1": found.regret[1],
+        f"sharpe_ratio_at_{_K}": found.sharpe.get(_K, np.nan),
+        "type_1": found.type_1,
+        "type_2": found.type_2,
+        "median_ess": float(np.median(ess)) if len(ess) else np.nan,
+    }
+    return {
+        "scenario": about["scenario"],
+        "recipe": about["dataset"],
+        "policies": len(policies),
+        "new_policies": int((~own["logged"]).sum()),
+        "estimator": name,
+        **{k: round(float(v), 4) if np.isfinite(v) else None for k, v in numbers.items()},
+        "windows": about["windows"],
+        "episodes": about["episodes"],
+        "command": command,
+    }
+
+
+def selection_markdown(table: pl.DataFrame) -> str:
+    """Rank correlations of all estimators by scenario, then the details of each scenario."""
+    runs = [own for _, own in table.group_by("scenario", "recipe", "windows", maintain_order=True)]
+    names = table["estimator"].unique(maintain_order=True).sort().to_list()
+    lines = ["| scenario | windows | " + " | ".join(names) + " |"]
+    lines.append("|---|" + "---:|" * (len(names) + 1))
+    for own in runs:
+        by = {row["estimator"]: row for row in own.to_dicts()}
+        cells = [_pair(by.get(name)) for name in names]
+        lines.append(f"| {own['scenario'][0]} | {own['windows'][0]} | " + " | ".join(cells) + " |")
+    for own in runs:
+        first = own.row(0, named=True)
+        lines += ["", f"### {first['scenario']}: `{first['recipe']}`", ""]
+        lines.append(
+            f"{first['policies']} policies, {first['new_policies']} of them not in the log; "
+            f"{first['episodes']} episodes of {first['windows']} windows."
+        )
+        lines += ["", _HEAD, "|---|" + "---:|" * 7]
+        for row in own.to_dicts():
+            values = [
+                row["rank_correlation"], row["rank_correlation_new"], row["regret_at_1"],
+                row[f"sharpe_ratio_at_{_K}"], row["type_1"], row["type_2"], row["median_ess"],
+            ]  # fmt: skip
+            lines.append(f"| {row['estimator']} | " + " | ".join(map(_number, values)) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _pair(row: Mapping[str, Any] | None) -> str:
+    if row is None:
+        return "-"
+    both = [_number(row[key]) for key in ("rank_correlation", "rank_correlation_new")]
+    text = " / ".join(both)
+    return f"**{text}**" if _known(row["rank_correlation"]) >= _ENOUGH else text
+
+
+def _known(value: float | None) -> float:
+    return -2.0 if value is None else value
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.3g}"

@@ -1,0 +1,99 @@
+"""The consensus of estimators, and tables of how well estimators rank."""
+
+import json
+import math
+
+import polars as pl
+import pytest
+
+from flows.estimates import text_of
+from pipeline.errors import DatasetError
+from policies.evaluation.consensus import consensus_scores, describe_consensus, members_of
+from policies.evaluation.selection_table import selection_markdown, selection_table
+
+TRUTH = {"a": 3.0, "b": 2.0, "c": 1.0, "d": 0.0}
+VALUES = {
+    "snpdis": [9.0, 8.0, 7.0, None],
+    "dm": [1e9, 2e9, 0.0, -1e9],
+    "is": [0.0, 1.0, 2.0, 3.0],  # has no vote
+}
+
+
+def estimates(truth=True):
+    rows = [
+        {"policy": policy, "kind": "heuristic" if policy == "c" else "learned",
+         "logged": policy == "d", "estimator": name, "value": value, "ess": 2.0,
+         "truth": TRUTH[policy] if truth else None}
+        for name, values in VALUES.items()
+        for policy, value in zip(TRUTH, values, strict=True)
+    ]  # fmt: skip
+    schema = {"value": pl.Float64, "truth": pl.Float64}
+    return pl.DataFrame(rows, schema_overrides=schema)
+
+
+def folder_of(path, truth=True):
+    path.mkdir()
+    estimates(truth).write_parquet(path / "estimates.parquet")
+    about = {"scenario": "toy", "dataset": "toy-v1", "logged_return": 0.5, "windows": 4,
+             "episodes": 16, "command": "hindcast ope D"}  # fmt: skip
+    (path / "ope.json").write_text(json.dumps(about))
+    return path
+
+
+def test_every_kind_has_one_vote_and_size_does_not_count():
+    """Ranks 4 3 2 1 and 3 4 2 1 by the two that vote; the missing estimate comes last."""
+    assert consensus_scores(estimates()).tolist() == [3.5, 3.5, 2.0, 1.0]
+    assert members_of(["is", "dm", "snpdis", "dr"]) == ["snpdis", "dm"]
+    assert members_of(["dm", "is"]) == []
+
+
+def test_the_order_does_not_see_the_truth():
+    blind = describe_consensus(estimates(truth=False), 0.5, None)
+    seeing = describe_consensus(estimates(), 0.5, "c")
+    assert blind["order"] == seeing["order"] == ["a", "b", "c", "d"]
+    assert "rank_correlation" not in blind
+    assert seeing["rank_correlation"] == pytest.approx(4.5 / math.sqrt(5.0 * 4.5))
+    assert (seeing["type_1"], seeing["type_2"]) == (0.0, 0.0)
+
+
+def test_one_policy_or_one_vote_is_no_consensus():
+    assert describe_consensus(estimates().filter(pl.col("estimator") != "dm"), 0.0, None) is None
+    assert describe_consensus(estimates().filter(pl.col("policy") == "a"), 0.0, None) is None
+
+
+def test_new_policies_are_correlated_apart():
+    """Of a, b, c the consensus ties the first two: 1.5 / sqrt(1.5 * 2)."""
+    found = describe_consensus(estimates(), 0.5, "c")
+    assert found["rank_correlation_new"] == pytest.approx(math.sqrt(0.75))
+    few = estimates().filter(pl.col("policy").is_in(["a", "b", "d"]))
+    assert math.isnan(describe_consensus(few, 0.5, None)["rank_correlation_new"])
+
+
+def test_a_person_reads_the_order(tmp_path):
+    about = {"dataset": "toy-v1", "episodes": 1, "windows": 1, "split": "validation",
+             "logged_return": 0.0, "epsilon": 0.1, "temperature": 0.0, "estimators": [],
+             "notes": [], "out": None, "reference": "c",
+             "consensus": describe_consensus(estimates(), 0.5, "c")}  # fmt: skip
+    lines = text_of({"about": about, "rows": []})
+    assert any(line.endswith("best first: a, b, c, d") for line in lines)
+    assert lines[-1].startswith("consensus")
+
+
+def test_the_table_has_a_row_per_estimator_and_the_consensus(tmp_path):
+    table = selection_table([folder_of(tmp_path / "x")], {"x": "the command"})
+    by = {row["estimator"]: row for row in table.to_dicts()}
+    assert list(by) == ["snpdis", "consensus", "dm", "is"]
+    assert by["snpdis"]["rank_correlation"] == 1.0
+    assert by["is"]["rank_correlation"] == -1.0
+    assert by["is"]["regret_at_1"] == 3.0
+    assert by["snpdis"]["sharpe_ratio_at_4"] == pytest.approx(2.5 / math.sqrt(1.25), abs=1e-4)
+    assert by["consensus"]["median_ess"] is None
+    assert {row["new_policies"] for row in by.values()} == {3}
+    assert set(table["command"]) == {"the command"}
+    page = selection_markdown(table)
+    assert "| toy | 4 | **0.949 / 0.866** | **0.8 / 0.5** | -1 / -1 | **1 / 1** |" in page
+
+
+def test_a_folder_without_truths_is_refused(tmp_path):
+    with pytest.raises(DatasetError, match="no estimates beside truths"):
+        selection_table([folder_of(tmp_path / "x", truth=False)])
