@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from flows.whole_numbers import not_negative as _not_negative
+from flows.whole_numbers import positive as _positive
 from pipeline.errors import InputError, did_you_mean, unknown_name
 from pipeline.exports import EXPORTS
 from pipeline.location import location
 from policies.offline import AGENTS
+from policies.online import ONLINE_AGENTS
 
 DESCRIPTION: Final = """\
 Learn cluster schedulers from history: from a trace to a dataset of decisions, to trained agents,
@@ -88,20 +91,6 @@ def _fill(parser: Parser, command: Command) -> None:
     parser.add_argument(
         "--json", action="store_true", help="print results as JSON lines instead of text"
     )
-
-
-def _positive(text: str) -> int:
-    return _whole(text, 1)
-
-
-def _not_negative(text: str) -> int:
-    return _whole(text, 0)
-
-
-def _whole(text: str, least: int) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < least:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least {least}: {text!r}")
-    return int(text)
 
 
 def _add_direct(parser: Parser) -> None:
@@ -195,6 +184,16 @@ def _train(parser: Parser) -> None:
     _add_direct(parser)
 
 
+def _train_online(parser: Parser) -> None:
+    from flows.online_arguments import add_online_arguments
+
+    _add_recipe(parser)
+    add_online_arguments(parser, positive=_positive, not_negative=_not_negative)
+    _add_out(parser, "folder for the checkpoint; the best one on validation is in its best/")
+    _add_workers(parser)
+    _add_direct(parser)
+
+
 def _evaluate(parser: Parser) -> None:
     _add_recipe(parser)
     parser.add_argument(
@@ -227,6 +226,13 @@ def _run(parser: Parser) -> None:
     _add_out(parser, "folder for dataset/, agents/, evaluation/ and report.html")
     _add_workers(parser)
     _add_direct(parser)
+
+
+def _study(parser: Parser) -> None:
+    from flows.study_arguments import add_study_arguments
+
+    _run(parser)
+    add_study_arguments(parser, positive=_positive, not_negative=_not_negative)
 
 
 def _export(parser: Parser) -> None:
@@ -313,6 +319,14 @@ COMMANDS: Final[Mapping[str, Command]] = {
         _train,
         "agents:\n" + "\n".join(f"  {a.name:<22}{a.description}" for a in AGENTS.values()),
     ),
+    "train-online": Command(
+        "train an online agent: it plays the train windows of a recipe",
+        "hindcast train-online slots-deeprm-online --out agents/deeprm --workers 2",
+        _train_online,
+        "Its settings are those of the recipe's [online.settings]; replace one with\n"
+        "--set online.settings.sampling.trajectories=20, say.\n\n"
+        "agents:\n" + "\n".join(f"  {a.name:<22}{a.description}" for a in ONLINE_AGENTS.values()),
+    ),
     "evaluate": Command(
         "score policies and checkpoints on windows of a recipe",
         "hindcast evaluate binpack-synthetic-v1 --policy tetris agents/tp --out evaluations/demo",
@@ -360,6 +374,11 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "hindcast diff demo/dataset other/dataset",
         _diff,
         "Exits with 1 where anything differs.",
+    ),
+    "study": Command(
+        "train agents on several logs of one problem: what does their quality change?",
+        "hindcast study slots-deeprm-v1 --agents cql --vary windows --values 20 200 --out study",
+        _study,
     ),
     "run": Command(
         "do all of it: build, verify, train, evaluate, report",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import TraceError
+from pipeline.recipe import Recipe
 
 
 def ingest(trace_format: str, path: Path, **_others: Any) -> None:
@@ -62,6 +63,26 @@ def train(
         check_board(tensorboard)
 
 
+def train_online(
+    recipe: str,
+    overrides: Sequence[str],
+    agent: str | None = None,
+    start: Path | None = None,
+    device: str = "auto",
+    **_others: Any,
+) -> None:
+    """Raise for a recipe or settings that are not valid, an unknown agent or device, no start."""
+    from pipeline.recipe import load_recipe
+    from policies.checkpoint import read_description
+    from policies.offline.devices import find_device
+    from policies.online.training import settings_of
+
+    settings_of(load_recipe(recipe, overrides), agent)
+    find_device(device)
+    if start is not None:
+        read_description(start)
+
+
 def sweep(
     dataset: Path, sweep: dict[str, Any], where: str, device: str = "auto", **_others: Any
 ) -> None:
@@ -98,9 +119,44 @@ def report(evaluations: Sequence[Path], **_others: Any) -> None:
 def run(recipe: str, overrides: Sequence[str], **_others: Any) -> None:
     """Raise for a recipe that is not valid, or policies or agents that do not exist."""
     from pipeline.recipe import load_recipe
-    from policies.offline import agent as find_agent
 
     build(recipe, overrides)
     evaluate(recipe, overrides, (), "test")
-    for agent in load_recipe(recipe, overrides).train.agents:
+    train_settings(load_recipe(recipe, overrides))
+
+
+def study(
+    recipe: str,
+    overrides: Sequence[str],
+    agents: Sequence[str],
+    vary: str,
+    values: Sequence[str],
+    seeds: Sequence[int],
+    steps: int | None = None,
+    **_others: Any,
+) -> None:
+    """Raise for a study whose points are not all valid runs."""
+    from pipeline.study import plan
+
+    for point in plan(recipe, overrides, agents, seeds, steps, vary, values):
+        run(recipe, point.overrides)
+
+
+def train_settings(recipe: Recipe) -> None:
+    """Raise for agents of [train] that do not exist, and settings that they do not have."""
+    from pipeline.errors import RecipeError, did_you_mean
+    from policies.offline import agent as find_agent
+    from policies.offline import agents_for, read_config
+
+    agents = agents_for(recipe.train.agents, recipe.scenario)
+    for agent in (*agents, *recipe.train.settings):
         find_agent(agent)
+    for agent in agents:
+        recipe.train.steps_of(agent)
+    for agent in recipe.train.settings:
+        if agent not in agents:
+            raise RecipeError(
+                f"{recipe.id}: train.settings.{agent}, but train.agents names no {agent!r}; "
+                f"{did_you_mean(agent, agents)}"
+            )
+        read_config(agent, recipe.train.settings_of(agent))

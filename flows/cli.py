@@ -21,7 +21,10 @@ from typing import Any, Final
 from flows.arguments import parse, print_help
 from pipeline.errors import HindcastError, InputError
 
-_FUNCTIONS: Final = {"list": "list_found"}  # in flows.commands, where it would hide the type
+_FUNCTIONS: Final = {
+    "list": "list_found",  # in flows.commands, where it would hide the type
+    "train-online": "train_online",
+}
 
 
 class Terminated(BaseException):

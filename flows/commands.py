@@ -13,6 +13,11 @@ from pipeline.errors import InputError
 
 PAGE: Final = "report.html"
 _STEPS: Final = 2000
+_OF_MANY_STEPS: Final = {
+    "run": ("flows.stages", "run_stages"),
+    "sweep": ("flows.sweep_runs", "run_sweep"),
+    "study": ("flows.study_runs", "run_study"),
+}
 _OF_ONE_TRAINING: Final = ("seed", "checkpoint_every", "tensorboard")
 
 
@@ -34,14 +39,10 @@ def execute(name: str, direct: bool, **parameters: Any) -> dict[str, Any]:
         from flows.engine import run_flow
 
         return run_flow(name, **parameters)
-    if name == "run":
-        from flows.stages import run_stages
-
-        return run_stages(**parameters)
-    if name == "sweep":
-        from flows.sweep_runs import run_sweep
-
-        return run_sweep(**parameters)
+    if name in _OF_MANY_STEPS:
+        module, function = _OF_MANY_STEPS[name]
+        whole: Callable[..., dict[str, Any]] = getattr(importlib.import_module(module), function)
+        return whole(**parameters)
     step: Callable[..., dict[str, Any]] = getattr(importlib.import_module("flows.steps"), name)
     return step(**parameters)
 
@@ -125,6 +126,23 @@ def train(arguments: argparse.Namespace) -> Outcome:
         device=arguments.device,
         checkpoint_every=arguments.checkpoint_every,
         tensorboard=arguments.tensorboard,
+    )
+    return Outcome([result], [_trained(result)])
+
+
+def train_online(arguments: argparse.Namespace) -> Outcome:
+    """A recipe becomes a checkpoint, by playing."""
+    result = execute(
+        "train_online",
+        arguments.direct,
+        **_recipe(arguments),
+        agent=arguments.agent,
+        iterations=arguments.iterations,
+        seed=arguments.seed,
+        start=arguments.start,
+        device=arguments.device,
+        workers=arguments.workers,
+        checkpoint_every=arguments.checkpoint_every,
     )
     return Outcome([result], [_trained(result)])
 
@@ -279,6 +297,7 @@ def report(arguments: argparse.Namespace) -> Outcome:
         training=tuple(t for _, trained, _ in sources for t in trained),
         datasets=tuple(d for _, _, datasets in sources for d in datasets),
         estimates=estimates,
+        studies=tuple(f for f in folders if (f / "study.json").exists()),
     )
     return Outcome([result], [result["report"]])
 
@@ -300,6 +319,14 @@ def run(arguments: argparse.Namespace) -> Outcome:
     lines = [_built(stages["build"]), *_verified(stages["verify"]), *lines]
     lines += [*_evaluated(stages["evaluate"]), result["report"]]
     return Outcome([{"stage": name, **stage} for name, stage in stages.items()], lines)
+
+
+def study(arguments: argparse.Namespace) -> Outcome:
+    """The same agents on several logs."""
+    from flows.study_arguments import study_parameters
+
+    result = execute("study", arguments.direct, **_recipe(arguments), **study_parameters(arguments))
+    return Outcome([result], [f"{result['study']}: {result['points']} points", result["page"]])
 
 
 def _recipe(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -338,6 +365,10 @@ def _estimates(folders: list[Path]) -> tuple[tuple[Path, ...], list[Path]]:
 
 def _sources(folder: Path) -> tuple[Path, list[Path], list[Path]]:
     """The evaluation, checkpoints and datasets of a folder: of an evaluation, or of a whole run."""
+    if (folder / "study.json").exists():
+        from pipeline.study import study_points
+
+        return _sources(study_points(folder)[-1])  # of the others it shows what the study says
     if (folder / "evaluation.json").exists() or not (folder / "run.json").exists():
         return folder, [], []
     trained = sorted(p.parent for p in folder.glob("agents/*/metrics.parquet"))

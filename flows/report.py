@@ -15,6 +15,7 @@ def report(
     training: tuple[Folder, ...] = (),
     datasets: tuple[Folder, ...] = (),
     estimates: tuple[Folder, ...] = (),
+    studies: tuple[Folder, ...] = (),
 ) -> dict[str, Any]:
     """Write one HTML page about evaluations, with its numbers as Parquet and Markdown.
 
@@ -24,8 +25,9 @@ def report(
         training: Folders of checkpoints, for their training curves.
         datasets: Folders of datasets to describe.
         estimates: Folders that `hindcast ope` wrote.
+        studies: Folders that `hindcast study` wrote.
     """
     return call_as_task(
         steps.report, evaluations=evaluations, out=out, training=training, datasets=datasets,
-        estimates=estimates,
+        estimates=estimates, studies=studies,
     )  # fmt: skip

@@ -4,7 +4,7 @@ OUT/dataset                      the dataset
 OUT/agents/<agent>-seed<seed>    a checkpoint per agent and seed of [train]; its best/ is the one
                                  that validation chose
 OUT/evaluation                   the policies of [evaluate], last and best checkpoints, split test
-OUT/report.html                  with summary.parquet and summary.md
+OUT/report.html                  with summary.parquet, summary.md, results.csv and results.md
 OUT/run.json                     the ledger: what is done need not be done again
 """
 
@@ -17,6 +17,8 @@ from flows.ledger import Ledger
 from pipeline.location import location
 from pipeline.recipe import Recipe, load_recipe
 from pipeline.storage import sha256_file
+from policies.candidates import BEHAVIOUR
+from policies.offline import agents_for
 
 Step: TypeAlias = Callable[..., dict[str, Any]]
 Call: TypeAlias = Callable[..., dict[str, Any]]  # call(step, **arguments) runs a step
@@ -56,7 +58,9 @@ def run_stages(
     checkpoints = []
     for agent, seed in _runs(loaded):
         folder = out / "agents" / f"{agent}-seed{seed}"
-        arguments = {"agent": agent, "steps": loaded.train.steps, "seed": seed}
+        arguments = {"agent": agent, "steps": loaded.train.steps_of(agent), "seed": seed}
+        if settings := loaded.train.settings_of(agent):
+            arguments["settings"] = settings
         stage(
             f"train {folder.name}", folder / "checkpoint.json", steps.train, {**data, **arguments},
             dataset=manifest.parent, out=folder, **arguments,
@@ -66,7 +70,8 @@ def run_stages(
     # Last and selected checkpoints are both reported; nothing is selected on the test split.
     selected = [f / "best" for f in checkpoints if (f / "best" / "checkpoint.json").is_file()]
     learned = [*checkpoints, *selected]
-    policies = [*loaded.evaluate.policies, *map(str, learned)]
+    recorded = [BEHAVIOUR] if loaded.behaviours else []
+    policies = [*loaded.evaluate.policies, *recorded, *map(str, learned)]
     trained = {str(f.relative_to(out)): sha256_file(f / "checkpoint.json") for f in learned}
     stage(
         "evaluate", evaluation, steps.evaluate, {"recipe": loaded.digest, "agents": trained},
@@ -84,4 +89,5 @@ def run_stages(
 
 def _runs(recipe: Recipe) -> list[tuple[str, int]]:
     """Agents and seeds, seed by seed."""
-    return [(agent, seed) for agent in recipe.train.agents for seed in recipe.train.seeds]
+    agents = agents_for(recipe.train.agents, recipe.scenario)
+    return [(agent, seed) for agent in agents for seed in recipe.train.seeds]

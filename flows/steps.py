@@ -131,6 +131,48 @@ def train(
     }
 
 
+def train_online(
+    recipe: str,
+    out: Place,
+    overrides: Sequence[str] = (),
+    agent: str | None = None,
+    iterations: int | None = None,
+    seed: int = 0,
+    start: Place | None = None,
+    device: str = "auto",
+    workers: int = 1,
+    checkpoint_every: int | None = None,
+) -> dict[str, Any]:
+    """Train one online agent on a recipe's train windows and write its checkpoint."""
+    from pipeline.recipe import load_recipe
+    from policies.offline.training import BEST
+    from policies.online import training
+
+    loaded = load_recipe(recipe, overrides)
+    name = agent or loaded.online.agent
+    with progress(f"train {name} on {loaded.id}, seed {seed}") as tell:
+        folder = training.train_online(
+            loaded,
+            out=location(out),
+            agent=agent,
+            iterations=iterations,
+            seed=seed,
+            start=None if start is None else location(start),
+            device=device,
+            workers=workers,
+            checkpoint_every=checkpoint_every,
+            progress=tell,
+        )
+    best = folder / BEST
+    return {
+        "checkpoint": str(folder),
+        "best": str(best) if best.is_dir() else None,
+        "agent": name,
+        "steps": iterations or loaded.online.iterations,
+        "seed": seed,
+    }
+
+
 def evaluate(
     recipe: str,
     out: Place,
@@ -171,6 +213,7 @@ def report(
     training: Sequence[Place] = (),
     datasets: Sequence[Place] = (),
     estimates: Sequence[Place] = (),
+    studies: Sequence[Place] = (),
 ) -> dict[str, Any]:
     """Write the HTML report of evaluations, with summary.parquet and summary.md beside it."""
     from pipeline.report.page import write_report
@@ -181,6 +224,7 @@ def report(
         training=[*map(location, training)],
         datasets=[*map(location, datasets)],
         estimates=[*map(location, estimates)],
+        studies=[*map(location, studies)],
     )
     return {"report": str(page)}
 

@@ -32,9 +32,12 @@ class Decisions:
     value             (D,) float64    Monte-Carlo value, or None where the spec is not `valued`
     episode           (D,) int64      index into `episodes`
     step              (D,) int64      decision index inside its episode
+    probabilities     (D, K) float32  with which the behaviour would have chosen each of the K,
+                                      given that it chose one of them; None unless asked
     image             (D, P) uint8    of the observation; None unless asked
     to_go             (D,) float64    rewards from this decision to the end of the episode; None in
                                       `Dataset.batches`
+    discounted        (D,) float64    the same discounted, as `sample_decisions` was asked to
     next_*            what followed; a terminal row has an all-false next_mask. None unless asked
 
     episodes          one row per episode: episode, split, behaviour, seed, window, steps, return,
@@ -60,6 +63,8 @@ class Decisions:
     image: NDArray[np.uint8] | None = None
     next_image: NDArray[np.uint8] | None = None
     to_go: NDArray[np.float64] | None = None
+    discounted: NDArray[np.float64] | None = None
+    probabilities: NDArray[np.float32] | None = None
 
     def __len__(self) -> int:
         return len(self.choice)
@@ -74,21 +79,34 @@ class Decisions:
 
 
 def make_columns(
-    count: int, spec: Spec, k: int, *, transitions: bool = False, images: bool = False
+    count: int,
+    spec: Spec,
+    k: int,
+    *,
+    transitions: bool = False,
+    images: bool = False,
+    probabilities: bool = False,
 ) -> dict[str, NDArray[Any]]:
     """Arrays for that many decisions by the names of Decisions, not yet filled."""
-    shapes = _shapes(spec, k, transitions=transitions, images=images)
+    shapes = _shapes(spec, k, transitions, images, probabilities)
     return {name: np.empty((count, *shape), kind) for name, (shape, kind) in shapes.items()}
 
 
-def decision_bytes(spec: Spec, k: int, *, transitions: bool = False, images: bool = False) -> int:
+def decision_bytes(
+    spec: Spec,
+    k: int,
+    *,
+    transitions: bool = False,
+    images: bool = False,
+    probabilities: bool = False,
+) -> int:
     """Bytes that one decision takes in the arrays of Decisions; `to_go` is 8 more."""
-    shapes = _shapes(spec, k, transitions=transitions, images=images).values()
+    shapes = _shapes(spec, k, transitions, images, probabilities).values()
     return sum(int(np.prod(shape)) * np.dtype(kind).itemsize for shape, kind in shapes)
 
 
 def _shapes(
-    spec: Spec, k: int, *, transitions: bool, images: bool
+    spec: Spec, k: int, transitions: bool, images: bool, probabilities: bool
 ) -> Mapping[str, tuple[tuple[int, ...], type]]:
     observation: dict[str, tuple[tuple[int, ...], type]] = {
         "context": ((len(spec.context),), np.float32),
@@ -110,4 +128,5 @@ def _shapes(
         "episode": ((), np.int64),
         "step": ((), np.int64),
         **({"value": ((), np.float64)} if spec.valued else {}),
+        **({"probabilities": ((k,), np.float32)} if probabilities else {}),
     }

@@ -64,6 +64,7 @@ class Candidate:
     kind         "heuristic", "random", "learned" or "mixture"
     group        the agent's name without its seed: training seeds of one agent are pooled
     checkpoint   folder of a learned policy; `digest` is the SHA-256 of its weights
+    episodes     per window in the log, of a behaviour: its weight in the log's mean
     """
 
     behaviour: Behaviour
@@ -71,6 +72,7 @@ class Candidate:
     group: str
     checkpoint: str | None = None
     digest: str | None = None
+    episodes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -297,6 +299,7 @@ def _describe(
                 "group": p.group,
                 "checkpoint": p.checkpoint,
                 "digest": p.digest,
+                **({} if p.episodes is None else {"episodes": p.episodes}),
             }
             for p in policies
         ],

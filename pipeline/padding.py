@@ -5,6 +5,7 @@ the other feasible ones, drawn uniformly, in their order: what is lost is told b
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numba import njit
@@ -19,12 +20,19 @@ class Padded:
     mask        (D, K) bool, feasible and not padding
     choice      (D,) int64, position of the chosen one among the K; -1 where none was chosen
     drawn       (D,) int64, feasible candidates before the cut
+    probabilities   (D, K) float32, those of the behaviour among the K, zeros where the mask
+                    forbids; None where they are not wanted
     """
 
     candidates: NDArray[np.float32]
     mask: NDArray[np.bool_]
     choice: NDArray[np.int64]
     drawn: NDArray[np.int64]
+    probabilities: NDArray[np.float32] | None = None
+
+
+_NONE: Final = np.zeros(0, np.float32)
+_NO_ROWS: Final = np.zeros((0, 0), np.float32)
 
 
 def make_padded(count: int, k: int, features: int) -> Padded:
@@ -45,21 +53,28 @@ def pad(
     choice: NDArray[np.int64],
     rng: np.random.Generator,
     out: Padded,
+    probabilities: NDArray[np.float32] | None = None,
 ) -> None:
     """Fill `out` with the candidates of `rows` (D,), of which `choice` (D,) was chosen, or -1.
 
-    offsets (R + 1,) into candidates (V, F) and feasible (V,), as in `pipeline.parts.Block`. Draws
-    from `rng` are made for sets larger than K only. IndexError where an index leads outside: the
-    compiled loop looks at none.
+    offsets (R + 1,) into candidates (V, F), feasible (V,) and, where `out` has room for them,
+    probabilities (V,), as in `pipeline.parts.Block`. Draws from `rng` are made for sets larger than
+    K only. The other K - 1 are drawn uniformly, so given the K the choice was the behaviour's with
+    its probabilities divided by their sum. IndexError where an index leads outside: the compiled
+    loop looks at none.
     """
     inside = len(rows) == 0 or (rows.min() >= 0 and rows.max() + 1 < len(offsets))
     room = len(out.candidates) == len(out.mask) == len(out.choice) == len(out.drawn) == len(rows)
     held = len(choice) == len(rows) and len(candidates) == len(feasible) >= offsets[-1]
+    given, wanted = _NONE, _NO_ROWS
+    if out.probabilities is not None:
+        given, wanted = _NONE if probabilities is None else probabilities, out.probabilities
+        held = held and len(given) == len(candidates) and wanted.shape == out.mask.shape
     if not (inside and room and held and out.candidates.shape[1] == out.mask.shape[1] > 0):
         raise IndexError(f"{len(rows)} rows of {len(offsets) - 1} do not fit what they are put in")
     _pad(
-        offsets, candidates, feasible, rows, choice, rng,
-        out.candidates, out.mask, out.choice, out.drawn,
+        offsets, candidates, feasible, given, rows, choice, rng,
+        out.candidates, out.mask, wanted, out.choice, out.drawn,
     )  # fmt: skip
 
 
@@ -126,7 +141,7 @@ def pick(offsets, feasible, rows, choice, rng, index, position, drawn):  # type:
 
 @njit(cache=True, nogil=True)
 def _pad(  # type: ignore[no-untyped-def]
-    offsets, candidates, feasible, rows, choice, rng, out, mask, position, drawn
+    offsets, candidates, feasible, given, rows, choice, rng, out, mask, share, position, drawn
 ):
     k, width = out.shape[1], out.shape[2]
     kept = np.empty(k, np.int64)
@@ -142,3 +157,11 @@ def _pad(  # type: ignore[no-untyped-def]
                 out[d, i, f] = candidates[kept[i], f]
         mask[d, used:] = False
         out[d, used:] = 0.0
+        if len(share) > 0:
+            total = 0.0
+            for i in range(used):
+                share[d, i] = given[kept[i]] if mask[d, i] else 0.0
+                total += share[d, i]
+            share[d, used:] = 0.0
+            if total > 0.0:
+                share[d] /= total

@@ -12,8 +12,9 @@
                                            # format + path below $HINDCAST_TRACES
     [split]                                # windows by split: "0..179", inclusive
     [[behaviours]]                         # policy, epsilon, temperature, episodes (per window)
-    [train]                                # agents, steps, seeds of `hindcast run`
+    [train]                                # agents, steps, seeds, settings of `hindcast run`
     [evaluate]                             # policies, references, seeds
+    [online]                               # agent, iterations, settings of `train-online`
 
 Keys that do not exist are refused, with the nearest one that does. The digest covers every value,
 defaults included, in canonical form: two recipes with one digest make the same bytes.
@@ -27,7 +28,7 @@ import re
 import sys
 import tomllib
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
@@ -82,13 +83,46 @@ class BehaviourRecipe:
         return shown + (f"+temp{self.temperature:g}" if self.temperature else "")
 
 
+_STEPS: Final = "steps"
+
+
+def _dotted(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _dotted(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
 @dataclass(frozen=True)
 class TrainRecipe:
-    """What `hindcast run` trains: every agent with every seed."""
+    """What `hindcast run` trains: every agent with every seed.
+
+    agents     names; "all" alone is every agent that is for the scenario
+    steps      of each agent
+    settings   of agents, by agent: [train.settings.cql] with the names that --set takes, and
+               `steps` where an agent needs others than the rest
+    """
 
     agents: tuple[str, ...] = ()
     steps: int = 2000
     seeds: tuple[int, ...] = (0,)
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def settings_of(self, agent: str) -> dict[str, Any]:
+        """Its settings by dotted names, as `network.hidden`, however the tables were nested."""
+        own = dict(_dotted(self.settings.get(agent, {})))
+        own.pop(_STEPS, None)
+        return own
+
+    def steps_of(self, agent: str) -> int:
+        """How many steps it is trained for; RecipeError where that is no whole number above 0."""
+        steps = self.settings.get(agent, {}).get(_STEPS, self.steps)
+        if not isinstance(steps, int) or steps < 1:
+            raise RecipeError(
+                f"train.settings.{agent}: steps is {steps!r}, expected a whole number above 0"
+            )
+        return steps
 
 
 @dataclass(frozen=True)
@@ -104,6 +138,15 @@ class EvaluateRecipe:
 
 
 @dataclass(frozen=True)
+class OnlineRecipe:
+    """What `hindcast train-online` trains: an agent that plays the train windows."""
+
+    agent: str = ""
+    iterations: int = 1000
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Recipe:
     """Everything that a run depends on; see the module."""
 
@@ -115,8 +158,9 @@ class Recipe:
     split: Mapping[str, range]
     seed: int
     behaviours: tuple[BehaviourRecipe, ...] = ()
-    train: TrainRecipe = TrainRecipe()
+    train: TrainRecipe = field(default_factory=TrainRecipe)
     evaluate: EvaluateRecipe = EvaluateRecipe()
+    online: OnlineRecipe = field(default_factory=OnlineRecipe)
     description: str = ""
     level: Level = ""
     dataset_splits: tuple[str, ...] = ("train", "validation")
@@ -125,6 +169,10 @@ class Recipe:
         """Plain JSON values, defaults included."""
         value = dataclasses.asdict(self)
         value["split"] = {name: f"{r.start}..{r.stop - 1}" for name, r in self.split.items()}
+        if not self.train.settings:
+            del value["train"]["settings"]  # as below
+        if self.online == OnlineRecipe():
+            del value["online"]  # so that recipes from before there was one keep their digests
         return value
 
     @property

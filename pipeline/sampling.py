@@ -7,16 +7,33 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from numba import types
 from numpy.typing import NDArray
 
 from pipeline.dataset import Dataset
 from pipeline.decisions import Decisions, make_columns
 from pipeline.errors import DatasetError
+from pipeline.kernel import compiled
 from pipeline.padding import Padded, pad
 from pipeline.parts import SKIPPABLE, Block
 from pipeline.record import NO_CHOICE
 
 _READERS: Final = 2  # parts read at once; more only costs memory
+_FLOATS = types.Array(types.float64, 1, "C", readonly=True)
+
+
+@compiled(types.float64[::1](types.Array(types.int64, 1, "C", readonly=True), _FLOATS, _FLOATS))
+def discounted_sums(episode: Any, reward: Any, share: Any) -> Any:
+    """Discounted rewards from each row to the end of its episode, (D,).
+
+    Rows of an episode are consecutive, in order and all there; share (D,) is what the discount
+    leaves of everything after a row: sum = reward + share * next sum.
+    """
+    found = np.empty(len(reward))
+    for i in range(len(reward) - 1, -1, -1):
+        goes_on = i + 1 < len(reward) and episode[i + 1] == episode[i]
+        found[i] = reward[i] + (share[i] * found[i + 1] if goes_on else 0.0)
+    return found
 
 
 def sample_decisions(
@@ -29,29 +46,40 @@ def sample_decisions(
     limit: int | None = None,
     transitions: bool = False,
     images: bool = False,
+    probabilities: bool = False,
+    discount: float | None = None,
+    per_second: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Decisions:
     """Decisions of a split as arrays, candidates cut or padded to `k`.
 
     Of every episode at most `per_episode` decisions, of all at most `limit`, drawn uniformly
     without replacement. The result depends on `rng` alone. `images` adds the images of scenarios
-    that have them. Memory: the result (`decisions.decision_bytes` each), which is filled in place,
-    and a row group or two for each of two readers. DatasetError where the split is empty.
+    that have them, `probabilities` those of the candidates; a `discount` below 1, per decision or
+    `per_second`, adds `discounted`. Memory: the result (`decisions.decision_bytes` each), which is
+    filled in place, and a row group or two for each of two readers. DatasetError where the split
+    is empty.
     """
     chosen = dataset.episodes(split)
     returns = chosen["return"].to_numpy()
     wanted = _wanted_steps(chosen["steps"].to_numpy(), per_episode, limit, rng)
     seeds = rng.integers(2**63, size=len(dataset.manifest.parts))
     first = np.cumsum([0, *map(len, wanted)])
-    found = make_columns(int(first[-1]), dataset.spec, k, transitions=transitions, images=images)
+    found = make_columns(
+        int(first[-1]), dataset.spec, k,
+        transitions=transitions, images=images, probabilities=probabilities,
+    )  # fmt: skip
     found["to_go"] = np.empty(len(found["reward"]))
+    if discount is not None and discount < 1.0:
+        found["discounted"] = np.empty(len(found["reward"]))
     home = chosen["first_part"].to_numpy()
     if (np.diff(home) < 0).any():
         raise DatasetError(f"{dataset.folder}: its episodes are not in the order of its parts")
     parts, begins = np.unique(home, return_index=True)
     bounds = first[[*begins, len(wanted)]]
     position = {e: i for i, e in enumerate(chosen["episode"])}
-    without = SKIPPABLE - {"image"} if images else SKIPPABLE
+    needed = {"image"} if images else set()
+    without = SKIPPABLE - (needed | {"behaviour_probabilities"} if probabilities else needed)
 
     def read(index: int) -> None:
         part = int(parts[index])
@@ -60,9 +88,14 @@ def sample_decisions(
         gather = _Gather(dataset.part(part), found, at, end, position, wanted, own)
         for block in dataset.blocks(part, without):
             gather.add(block)
+            if "discounted" in found:
+                elapsed = block.elapsed_s if per_second else np.ones(len(block))
+                gather.remember(block, np.float64(discount) ** elapsed)
             del block  # before the next one is read
         if gather.at != end:
             raise gather.unlike()
+        if "discounted" in found:
+            found["discounted"][at:end] = gather.discounted()
 
     with ThreadPoolExecutor(_READERS) as pool:
         for done, _nothing in enumerate(pool.map(read, range(len(parts))), start=1):
@@ -116,6 +149,9 @@ class _Gather:
         self._waits = False  # the row before `at`, for what followed it
         self._last = (-1, 0.0)  # the episode of the last row so far, and its rewards up to there
         self._gone = np.zeros(0)
+        # of all rows of the part, wanted or not: episode, reward, share of what comes after
+        self._past: list[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]] = []
+        self._taken: list[NDArray[np.int64]] = []  # rows of the part that are wanted
 
     def add(self, block: Block) -> None:
         """Take what is wanted of the block."""
@@ -141,6 +177,21 @@ class _Gather:
             self._here(block, rows, at)
             if self._transitions:
                 self._next(block, rows + 1, at)
+
+    def remember(self, block: Block, share: NDArray[np.float64]) -> None:
+        """Keep what discounted sums are made of; after `add` of the same block."""
+        offset = sum(len(reward) for _, reward, _ in self._past)
+        self._taken.append(self._rows(block) + offset)
+        self._past.append((block.episode.copy(), block.reward.copy(), share))
+
+    def discounted(self) -> NDArray[np.float64]:
+        """Discounted rewards from each wanted row of the part to the end of its episode."""
+        if not self._past:
+            return np.zeros(0)
+        columns = zip(*self._past, strict=True)
+        episode, reward, share = (np.concatenate(column) for column in columns)
+        sums = discounted_sums(episode.astype(np.int64), reward.astype(np.float64), share)
+        return np.asarray(sums)[np.concatenate(self._taken)]
 
     def unlike(self) -> DatasetError:
         """The error for a part with other decisions than it should have."""
@@ -204,6 +255,10 @@ class _Gather:
         """Candidates and mask of the rows; of decisions also the choice and `drawn`."""
         found = self._found
         lost = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
-        picked = lost if of else (found["choice"][to], found["drawn"][to])
-        out = Padded(found[f"{of}candidates"][to], found[f"{of}mask"][to], *picked)
-        pad(block.offsets, block.candidates, block.feasible, rows, choice, self._rng, out)
+        picked, drawn = lost if of else (found["choice"][to], found["drawn"][to])
+        own = None if of or "probabilities" not in found else found["probabilities"][to]
+        out = Padded(found[f"{of}candidates"][to], found[f"{of}mask"][to], picked, drawn, own)
+        pad(
+            block.offsets, block.candidates, block.feasible, rows, choice, self._rng, out,
+            block.probabilities,
+        )  # fmt: skip

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from pipeline.evaluate import Candidate
 from pipeline.location import location
@@ -10,7 +11,9 @@ from pipeline.recipe import Recipe
 from pipeline.scenario import load_scenario
 from pipeline.schema import Spec
 from policies.checkpoint import read_description
-from policies.registry import heuristics, resolve
+from policies.registry import behaviours, heuristics, resolve
+
+BEHAVIOUR: Final = "behaviour"  # the log itself: every recorded behaviour, exploring as it did
 
 
 def candidates(recipe: Recipe, names: Sequence[str]) -> list[Candidate]:
@@ -18,13 +21,32 @@ def candidates(recipe: Recipe, names: Sequence[str]) -> list[Candidate]:
 
     A checkpoint is called <agent>-seed<seed>, as `hindcast run` calls its folder, one on the way
     <agent>-best-seed<seed> where it was selected, else <agent>-step<step>-seed<seed>; where two are
-    called the same, the beginning of the digest of their weights is added.
+    called the same, the beginning of the digest of their weights is added. `behaviour` stands for
+    the recipe's behaviours, which form one group, weighted by their episodes.
     """
     scenario = load_scenario(recipe.scenario)
     spec = scenario.spec(recipe.config, recipe.objective)
-    found = [_candidate(name, recipe.scenario, spec) for name in dict.fromkeys(names)]
+    found = [
+        candidate
+        for name in dict.fromkeys(names)
+        for candidate in (
+            _recorded(recipe) if name == BEHAVIOUR else [_candidate(name, recipe.scenario, spec)]
+        )
+    ]
     count = Counter(c.behaviour.name for c in found)
     return [_distinct(c) if count[c.behaviour.name] > 1 else c for c in found]
+
+
+def _recorded(recipe: Recipe) -> list[Candidate]:
+    """The behaviours of a recipe; their names say so, since a rule may be called the same."""
+    known, episodes = behaviours(recipe), {b.name: b.episodes for b in recipe.behaviours}
+    return [
+        Candidate(
+            replace(known[name], name=f"{BEHAVIOUR}:{name}"), "mixture", BEHAVIOUR,
+            episodes=episodes[name],
+        )
+        for name in episodes
+    ]  # fmt: skip
 
 
 def _candidate(name: str, scenario: str, spec: Spec) -> Candidate:

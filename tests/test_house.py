@@ -86,7 +86,7 @@ import numpy as np
 import numba, polars, pyarrow.parquet, gymnasium
 before, state = dict(os.environ), np.random.get_state()[1].tolist()
 for name in {modules!r}:
-    if not name.startswith("policies.offline") and name not in (
+    if not name.startswith(("policies.offline", "policies.online")) and name not in (
         "policies.networks", "policies.evaluation.fqe"
     ):
         importlib.import_module(name)

@@ -4,6 +4,8 @@
     out/summary.parquet        its numbers, all digits
     out/summary_seeds.parquet  the same, seed by seed
     out/summary.md             its tables as Markdown
+    out/results.csv            every policy against every rule, on the headline metric
+    out/results.md             the same as a page
 
 The same input gives the same bytes.
 """
@@ -16,6 +18,7 @@ from pipeline.report.extras import dataset_part, training_part, training_runs
 from pipeline.report.finding import state_finding
 from pipeline.report.html import Markup, definitions, element, joined, section
 from pipeline.report.numbers import count_of
+from pipeline.report.quality import quality_part
 from pipeline.report.setting import setting_section
 from pipeline.report.tables import policies_table, shortfalls
 from pipeline.statistics import RESAMPLES
@@ -34,6 +37,7 @@ def write_report(
     training: Sequence[Path] = (),
     datasets: Sequence[Path] = (),
     estimates: Sequence[Path] = (),
+    studies: Sequence[Path] = (),
     references: Sequence[str] | None = None,
     title: str | None = None,
     seed: int = 0,
@@ -46,6 +50,7 @@ def write_report(
                  a `training/` of them; evaluation folders are looked through as well
     datasets     dataset folders or their manifest.json
     estimates    folders of off-policy estimates (ope.json, estimates.parquet)
+    studies      folders of data-quality studies (study.parquet)
     references   policies to compare with; default: those that the evaluations name
 
     Raises DatasetError for a folder that is missing, is no evaluation, or cannot be compared;
@@ -53,7 +58,7 @@ def write_report(
     """
     summary = summarise(folders, references=references, seed=seed, resamples=resamples)
     runs = training_runs([*training, *folders])
-    page = _page(summary, title, runs, datasets, estimates, resamples)
+    page = _page(summary, title, runs, datasets, estimates, studies, resamples)
     make_folder(out)
     write_summary(summary, out)
     path = out / "report.html"
@@ -67,6 +72,7 @@ def _page(
     runs: Sequence[Path],
     datasets: Sequence[Path],
     estimates: Sequence[Path],
+    studies: Sequence[Path],
     resamples: int,
 ) -> str:
     heading = title or " and ".join(dict.fromkeys(_name(s) for s in summary.settings))
@@ -79,6 +85,8 @@ def _page(
         parts.append(_part("training", "Training", training_part(runs)))
     if estimates:
         parts.append(_part("estimates", "Off-policy estimates", estimates_part(estimates)))
+    if studies:
+        parts.append(_part("quality", "Data quality", quality_part(studies)))
     if datasets:
         parts.append(_part("datasets", "Datasets", dataset_part(datasets)))
     parts.append(_part("left-out", "What was left out", _left_out(summary)))
@@ -95,7 +103,7 @@ def _page(
     footer = element(
         "footer",
         "Written by Hindcast. The numbers of this page stand beside it in summary.parquet, "
-        "summary_seeds.parquet and summary.md.",
+        "summary_seeds.parquet and summary.md; results.csv has every policy against every rule.",
     )
     body = element(
         "div", header, element("main", joined(p for _, _, p in parts)), footer, class_="page"

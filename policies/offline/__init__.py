@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from policies.checkpoint import Trained
     from policies.offline.loop import Point, Progress, Select
 
-__all__ = ["AGENTS", "Agent", "agent", "read_config", "train_agent"]
+__all__ = ["AGENTS", "ALL", "Agent", "agent", "agents_for", "read_config", "train_agent"]
+
+ALL: Final = "all"  # in a recipe: every agent that is for its scenario
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,9 @@ class Agent:
     per_episode   decisions to draw of every episode, None for all
     candidates    K, to which candidate sets are cut
     scenarios     the only ones that it is for; () for all
+    probabilities whether it needs Decisions.probabilities
+    whole         whether it goes through whole logs too: its learner takes `logs`, see
+                  policies.offline.whole_log
     """
 
     name: str
@@ -45,6 +50,8 @@ class Agent:
     candidates: int
     description: str
     scenarios: tuple[str, ...] = ()
+    probabilities: bool = False
+    whole: bool = False
 
 
 AGENTS: Final[Mapping[str, Agent]] = {
@@ -82,6 +89,16 @@ AGENTS: Final[Mapping[str, Agent]] = {
         "episode_regression", "policies.offline.episode_regression", transitions=False,
         per_episode=60, candidates=32,
         description="regresses how well episodes went on what was chosen in them, in closed form",
+    ),
+    "advantage_regression": Agent(
+        "advantage_regression", "policies.offline.advantage_regression", transitions=False,
+        per_episode=60, candidates=32, probabilities=True, whole=True,
+        description="first choice by advantages over what the log's behaviours would have done",
+    ),
+    "advantage_cloning": Agent(
+        "advantage_cloning", "policies.offline.advantage_cloning", transitions=False,
+        per_episode=None, candidates=16, probabilities=True, whole=True,
+        description="imitates what the best behaviours would have done, tilted to their gains",
     ),
     "preference_ensemble": Agent(
         "preference_ensemble", "policies.offline.preference_ensemble", transitions=False,
@@ -156,6 +173,13 @@ def agent(name: str) -> Agent:
     if name not in AGENTS:
         raise unknown_name("agent", name, AGENTS)
     return AGENTS[name]
+
+
+def agents_for(names: Sequence[str], scenario: str) -> tuple[str, ...]:
+    """The named agents, or where "all" alone is named every one that is for the scenario."""
+    if tuple(names) != (ALL,):
+        return tuple(names)
+    return tuple(a.name for a in AGENTS.values() if not a.scenarios or scenario in a.scenarios)
 
 
 _find = agent  # `agent` is also what train_agent's first argument is best called

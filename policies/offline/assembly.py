@@ -11,7 +11,7 @@ from pipeline.decisions import Decisions
 from policies.learned import Network, Weights
 from policies.offline.learner import Info, Learner, descend, nothing_to_validate
 from policies.offline.minibatches import Batches, Transitions, draw_rows, spaced_rows
-from policies.offline.values import ValueSettings
+from policies.offline.values import ValueSettings, ValueUnit
 
 _VALIDATED = 1024  # transitions
 
@@ -41,6 +41,7 @@ def assemble(
     decisions: Decisions,
     validation: Decisions | None,
     config: ValueSettings,
+    unit: ValueUnit,
     rng: np.random.Generator,
     device: torch.device,
 ) -> Learner:
@@ -48,7 +49,7 @@ def assemble(
 
     Metrics are those of the loss and `loss` itself.
     """
-    batches = Batches(decisions, parts.network, device)
+    batches = Batches(unit.prepare(decisions), parts.network, device)
     groups = [
         {
             "params": [p for p in module.to(device).parameters() if p.requires_grad],
@@ -67,7 +68,7 @@ def assemble(
 
     validate = nothing_to_validate
     if validation is not None and len(validation) and validation.next_mask is not None:
-        held_out = Batches(validation, parts.network, device)
+        held_out = Batches(unit.prepare(validation), parts.network, device)
         steps = held_out.transitions(spaced_rows(len(validation), _VALIDATED))
 
         @torch.no_grad()

@@ -102,4 +102,4 @@ def learner(
         loss,
         after=lambda: follow(target, q, config.target_rate),
     )
-    return assemble(parts, decisions, validation, config, rng, device)
+    return assemble(parts, decisions, validation, config, unit, rng, device)

@@ -128,4 +128,4 @@ def learner(
         loss,
         after=lambda: follow(targets, critics, config.target_rate),
     )
-    return assemble(parts, decisions, validation, config, rng, device)
+    return assemble(parts, decisions, validation, config, unit, rng, device)

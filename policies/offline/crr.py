@@ -99,4 +99,4 @@ def learner(
         loss,
         after,
     )
-    return assemble(parts, decisions, validation, config, rng, device)
+    return assemble(parts, decisions, validation, config, unit, rng, device)

@@ -137,4 +137,4 @@ def learner(
         after=lambda: critics.follow(config.target_rate),
         rates={"temperature": config.alpha_rate},
     )
-    return assemble(parts, decisions, validation, config, rng, device)
+    return assemble(parts, decisions, validation, config, unit, rng, device)

@@ -17,6 +17,7 @@ from policies.offline.learner import Learner
 from policies.offline.loop import Point, Progress, Select, Watching, fit
 from policies.offline.monitoring import SEEN, measure, watch
 from policies.offline.resume import ResumeFile
+from policies.offline.whole_log import Logs
 
 _RESUME_S: Final = 15.0  # between two states; more often than that costs more than it saves
 
@@ -38,16 +39,22 @@ def train_decisions(
     select: tuple[str, Select] | None = None,
     resume: tuple[Path, str] | None = None,
     resume_s: float = _RESUME_S,
+    logs: Logs | None = None,
 ) -> Trained:
-    """Train with an agent's Config; see `policies.offline.train_agent`."""
+    """Train with an agent's Config; see `policies.offline.train_agent`.
+
+    `logs` is what an agent that goes through whole logs reads in place of the decisions.
+    """
+    more = {"logs": logs} if agent.whole else {}
     _check(agent, decisions, spec, steps)
     place = find_device(device)
     held_out = None if validation is None or len(validation) == 0 else watch(validation)
     seen = watch(decisions, SEEN)
     with repeatable(place):
         learner: Learner = importlib.import_module(agent.module).learner(
-            decisions, spec, config, steps=steps, seed=seed, validation=validation, device=place
-        )
+            decisions, spec, config, steps=steps, seed=seed, validation=validation, device=place,
+            **more,
+        )  # fmt: skip
         taken = min(steps, learner.most_steps or steps)
         settings = dataclasses.asdict(config)
         made = Trained(agent.name, spec, learner.network, {}, settings, taken, seed)

@@ -82,4 +82,4 @@ def learner(
         loss,
         after=lambda: critics.follow(config.target_rate),
     )
-    return assemble(parts, decisions, validation, config, rng, device)
+    return assemble(parts, decisions, validation, config, unit, rng, device)

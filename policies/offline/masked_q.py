@@ -181,7 +181,7 @@ def d3rlpy_batch(steps: Transitions, unit: ValueUnit) -> Any:
     """Transitions as d3rlpy's losses take them."""
     now, after = steps.now, steps.after
     action = now.choice[:, None]
-    reward = unit.reward(steps)[:, None]
+    reward = unit.gain(steps)[:, None]
     return TorchMiniBatch(
         observations=[now.context, now.candidates, now.mask],
         actions=action,
@@ -189,7 +189,7 @@ def d3rlpy_batch(steps: Transitions, unit: ValueUnit) -> Any:
         next_observations=[after.context, after.candidates, after.mask],
         next_actions=action,  # this and the next are not read by the algorithms here
         returns_to_go=reward,
-        terminals=steps.terminal[:, None],
+        terminals=1.0 - unit.remaining(steps)[:, None],  # also a share of the way to the end
         intervals=unit.interval(steps)[:, None],
         device=str(reward.device),
     )
@@ -246,7 +246,7 @@ def q_learner(
         ),
         network, decisions.mask.shape[1], seed, quantiles=quantiles, device=device,
     ).impl  # fmt: skip
-    batches = Batches(decisions, network, device)
+    batches = Batches(unit.prepare(decisions), network, device)
     rng = np.random.default_rng(seed)
 
     def step(number: int) -> Info:
@@ -256,7 +256,7 @@ def q_learner(
 
     validate = nothing_to_validate
     if validation is not None and len(validation) and validation.next_mask is not None:
-        held_out = Batches(validation, network, device)
+        held_out = Batches(unit.prepare(validation), network, device)
         steps = held_out.transitions(spaced_rows(len(validation), _VALIDATED))
         fixed = d3rlpy_batch(steps, unit)
 

@@ -60,6 +60,7 @@ class Transitions:
     now         the decisions
     reward      (B,) float32, in the units of the log
     elapsed_s   (B,) float32
+    to_go       (B,) float32, rewards from here to the end of the episode; NaN where not known
     terminal    (B,) float32, 1 where the episode ended with the decision, else 0
     after       the observations that followed; without candidates where `terminal`
     """
@@ -67,6 +68,7 @@ class Transitions:
     now: Minibatch
     reward: Tensor
     elapsed_s: Tensor
+    to_go: Tensor
     terminal: Tensor
     after: Observations
 
@@ -106,6 +108,8 @@ class Batches:
         self._drawn = torch.from_numpy(d.drawn).to(device)
         self._reward = torch.from_numpy(d.reward.astype(np.float32)).to(device)
         self._elapsed = torch.from_numpy(d.elapsed_s.astype(np.float32)).to(device)
+        to_go = np.full(len(d), np.nan) if d.to_go is None else d.to_go
+        self._to_go = torch.from_numpy(to_go.astype(np.float32)).to(device)
         self._terminal = torch.from_numpy(d.terminated.astype(np.float32)).to(device)
 
     def at(self, rows: NDArray[np.int64]) -> Minibatch:
@@ -121,6 +125,7 @@ class Batches:
             now=self._minibatch(rows, index),
             reward=self._reward[index],
             elapsed_s=self._elapsed[index],
+            to_go=self._to_go[index],
             terminal=self._terminal[index],
             after=self._after.observations(rows),
         )

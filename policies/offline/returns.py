@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 
 from pipeline.decisions import Decisions
 from pipeline.errors import DatasetError
+from pipeline.sampling import discounted_sums
 
 _PARTS: Final = 10  # of an episode, by the number of its decision
+_BINS: Final = 20  # of a window's longest episode, between which its potential is interpolated
+_LEAST: Final = 0.1  # of the median window's deviation
 
 
 def windows_of(decisions: Decisions) -> NDArray[np.int64]:
@@ -40,6 +43,61 @@ def returns_to_go(decisions: Decisions) -> NDArray[np.float64]:
     first = np.searchsorted(d.episode, np.arange(len(steps)))
     before = total - total[np.minimum(first, len(total) - 1)][d.episode]
     return returns[d.episode] - before
+
+
+def discounted_to_go(decisions: Decisions, share: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rewards from each decision to the end of its episode, (D,), discounted.
+
+    share (D,) is what the discount leaves of all that comes after a decision. Raises DatasetError
+    where the sums were not taken at loading and decisions are missing to take them from.
+    """
+    d = decisions
+    if (share == 1.0).all():
+        return returns_to_go(d)
+    if d.discounted is not None:
+        return d.discounted
+    if (np.bincount(d.episode, minlength=len(d.episodes)) != d.episodes["steps"].to_numpy()).any():
+        raise DatasetError(
+            "discounted returns are not known: only some decisions of an episode are here; load "
+            "with the discount"
+        )
+    return np.asarray(discounted_sums(d.episode, d.reward.astype(np.float64), share))
+
+
+def against_window(
+    decisions: Decisions, to_go: NDArray[np.float64], share: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Rewards and returns to go, both (D,), in units of what choices make of one window.
+
+        reward'_t  = (reward_t + share_t * p(w, t + 1) - p(w, t)) / s(w)       p = 0 after the end
+        to_go'_t   = (to_go_t - p(w, t)) / s(w)
+
+    p(w, t), the mean return to go of the logged episodes of window w at their decision t, is a
+    potential: it changes no policy's rank (Ng, Harada & Russell, "Policy invariance under reward
+    transformations", ICML 1999). s(w), the deviation of to_go - p in the window, lets every window
+    count alike, however heavy the tails; at least a tenth of the median window's, so that a window
+    on which nothing matters is not blown up. Without a potential values would first have to
+    learn what is left to gain of a workload, of which choices are a small part.
+    """
+    d = decisions
+    window = windows_of(d)[d.episode]
+    here, after = np.zeros(len(d)), np.zeros(len(d))
+    size = np.zeros(int(window.max()) + 1)
+    for w in np.unique(window):
+        rows = np.flatnonzero(window == w)
+        step = d.step[rows]
+        width = max(1, -(-int(step.max() + 1) // _BINS))
+        count = np.bincount(step // width)
+        used = count > 0
+        centre = (np.bincount(step // width, step)[used]) / count[used]
+        mean = np.bincount(step // width, to_go[rows])[used] / count[used]
+        here[rows] = np.interp(step, centre, mean)
+        after[rows] = np.where(d.terminated[rows], 0.0, np.interp(step + 1, centre, mean))
+        size[w] = np.sqrt(np.square(to_go[rows] - here[rows]).mean())
+    varies = size > 1e-9 * max(float(np.abs(to_go).max(initial=0.0)), 1e-300)
+    least = _LEAST * float(np.median(size[varies])) if varies.any() else 1.0
+    unit = np.maximum(size, least)[window]
+    return (d.reward + share * after - here) / unit, (to_go - here) / unit
 
 
 def standardised_to_go(decisions: Decisions) -> NDArray[np.float32]:

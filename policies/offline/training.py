@@ -21,6 +21,7 @@ from policies.offline.identity import finished, training_key
 from policies.offline.in_memory import train_decisions
 from policies.offline.loop import Progress, Select
 from policies.offline.resume import ResumeFile
+from policies.offline.whole_log import Logs, log_of_dataset
 
 MEMORY: Final = 512 << 20  # bytes of decisions; of the real packing workload half a million
 CURVES: Final = "metrics.parquet"
@@ -72,12 +73,13 @@ def train(
     make_folder(out)
     remove_partials(out)
     if not ResumeFile(out, key).waits():
-        _clear(out)
+        clear(out)
     draw_point, close = board(tensorboard, f"{agent}-seed{seed}")
     decisions = _sample(opened, wanted, config, seed, "train", MEMORY)
     validation = None
     if (opened.episodes()["split"] == "validation").any():
         validation = _sample(opened, wanted, config, seed, "validation", MEMORY // 10)
+    logs = _logs(opened, validation is not None) if wanted.whole else None
     provenance = {"dataset": {**data, "decisions": len(decisions)}, "key": key}
 
     def keep(trained: Trained) -> None:
@@ -89,10 +91,11 @@ def train(
             wanted, decisions, opened.spec, config, steps=steps, seed=seed,
             validation=validation, device=device, progress=progress, point=draw_point,
             checkpoint_every=checkpoint_every, keep=keep, select=select, resume=(out, key),
+            logs=logs,
         )  # fmt: skip
     finally:
         close()
-    _write_curves(trained.metrics, out / CURVES)
+    write_curves(trained.metrics, out / CURVES)
     best = trained.best
     if best is not None:
         chosen = {"step": best.step, "metric": best.metric, "score": best.score}
@@ -110,8 +113,9 @@ def _sample(
     """The decisions of a split that this agent and seed learn from, in at most `memory` bytes."""
     images = getattr(getattr(config, "network", None), "image", 0) > 0
     each = decision_bytes(
-        opened.spec, agent.candidates, transitions=agent.transitions, images=images
-    )
+        opened.spec, agent.candidates,
+        transitions=agent.transitions, images=images, probabilities=agent.probabilities,
+    )  # fmt: skip
     return sample_decisions(
         opened,
         split,
@@ -121,10 +125,26 @@ def _sample(
         limit=max(1, memory // each),
         transitions=agent.transitions,
         images=images,
+        probabilities=agent.probabilities,
+        **_discounting(opened, config),
     )
 
 
-def _clear(out: Path) -> None:
+def _discounting(opened: ds.Dataset, config: Any) -> dict[str, Any]:
+    """How returns are discounted for this agent; {} where it does not discount."""
+    if not hasattr(config, "discount_per"):
+        return {}
+    discount = opened.spec.discount if config.discount is None else config.discount
+    return {"discount": discount, "per_second": config.discount_per == "second"}
+
+
+def _logs(opened: ds.Dataset, validation: bool) -> Logs:
+    """Whole logs, for agents that go through them."""
+    held_out = log_of_dataset(opened, "validation") if validation else None
+    return Logs(log_of_dataset(opened, "train"), held_out)
+
+
+def clear(out: Path) -> None:
     """Remove the checkpoints of another training: they would look like this one's."""
     for folder in (out, out / BEST, *sorted((out / CHECKPOINTS).glob("step-*"))):
         for name in (DESCRIPTION, WEIGHTS):
@@ -133,7 +153,8 @@ def _clear(out: Path) -> None:
             folder.rmdir()
 
 
-def _write_curves(metrics: tuple[Metric, ...], path: Path) -> None:
+def write_curves(metrics: tuple[Metric, ...], path: Path) -> None:
+    """Write curves as Parquet: step, metric, value."""
     curves = pl.DataFrame(
         [(m.step, m.metric, m.value) for m in metrics],
         schema={"step": pl.Int64, "metric": pl.String, "value": pl.Float64},

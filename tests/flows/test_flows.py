@@ -11,7 +11,7 @@ import yaml
 from flows import arguments, stages, steps
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-NAMES = ("ingest", "build", "train", "evaluate", "report", "run")
+NAMES = ("ingest", "build", "train", "train_online", "evaluate", "report", "run")
 DEPLOYED = ("build", "train", "evaluate", "run")
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:prefect")
@@ -54,7 +54,7 @@ def test_a_flow_takes_what_the_command_line_gives_it(name):
     direct = stages.run_stages if name == "run" else getattr(steps, name)
     wanted = set(inspect.signature(direct).parameters) - {"call"}
     assert set(flow(name).parameters.properties) == wanted
-    assert name in arguments.COMMANDS
+    assert name.replace("_", "-") in arguments.COMMANDS
 
 
 def test_the_flow_of_a_sweep_describes_and_takes_what_the_command_gives_it():

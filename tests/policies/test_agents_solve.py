@@ -125,6 +125,7 @@ def log(k=K, best=False):
         ),
         next_context=np.where(last, 0, step + 1)[:, None].astype(np.float32),
         next_candidates=after, next_mask=next_mask, to_go=to_go,
+        probabilities=(mask / mask.sum(axis=1, keepdims=True)).astype(np.float32),
     )  # fmt: skip
 
 

@@ -207,6 +207,8 @@ def test_the_page_holds_what_was_asked_and_found(tmp_path):
         assert expected in text
     assert sorted(p.name for p in path.parent.iterdir()) == [
         "report.html",
+        "results.csv",
+        "results.md",
         "summary.md",
         "summary.parquet",
         "summary_seeds.parquet",

@@ -70,6 +70,7 @@ class Log:
             next_context=next_context,
             next_candidates=next_candidates,
             next_mask=next_mask,
+            probabilities=(mask / mask.sum(axis=1, keepdims=True)).astype(np.float32),
         )
 
 
