@@ -39,8 +39,8 @@ from pipeline.storage import (
 )
 from pipeline.untrusted import require_file
 from policies.features import FeatureMap, unscaled_map
+from policies.kinds import KINDS, AnyNetwork, acting
 from policies.learned import LearnedPolicy, Network, NetworkSettings, Weights
-from policies.servers import ServersNetwork, ServersPolicy, read_servers_network
 
 FORMAT: Final = "hindcast-checkpoint"
 VERSION: Final = 1
@@ -74,7 +74,7 @@ class Trained:
 
     agent: str
     spec: Spec
-    network: Network | ServersNetwork
+    network: AnyNetwork
     weights: Weights
     config: Mapping[str, Any]
     steps: int
@@ -84,21 +84,9 @@ class Trained:
 
     def policy(self, name: str | None = None) -> LearnedPolicy:
         """The policy as it would be loaded from a checkpoint; called as the agent by default."""
-        return _acting(
+        return acting(
             name or self.agent, self.network, self.weights, self.spec.context, self.spec.candidates
         )
-
-
-def _acting(
-    name: str,
-    network: Network | ServersNetwork,
-    weights: Weights,
-    context: tuple[Feature, ...],
-    candidates: tuple[Feature, ...],
-) -> LearnedPolicy:
-    if isinstance(network, ServersNetwork):
-        return ServersPolicy(name, network, weights, context, candidates)
-    return LearnedPolicy(name, network, weights, context, candidates)
 
 
 @dataclass(frozen=True)
@@ -211,7 +199,7 @@ def load_policy(folder: Path) -> LearnedPolicy:
     sealed = "sealed" in description or "acting" in description
     if sealed and (folder / DESCRIPTION).read_bytes() != json_text(_sealed(description)).encode():
         raise DatasetError(f"{where}: changed since it was written (it is not as it was sealed)")
-    return _acting(agent, network, weights, context, candidates)
+    return acting(agent, network, weights, context, candidates)
 
 
 def _read_any(
@@ -219,16 +207,17 @@ def _read_any(
     context: tuple[Feature, ...],
     candidates: tuple[Feature, ...],
     where: str,
-) -> Network | ServersNetwork:
-    """The network of a description: a candidate scorer, or one that knows its servers."""
+) -> AnyNetwork:
+    """The network of a description: a candidate scorer, or one of the other kinds."""
     value, constants = description["network"], description["normalisation"]
-    if isinstance(value, dict) and value.get("kind") == "servers":
-        servers = read_servers_network(value, context, candidates)
-        return dataclasses.replace(
-            servers,
-            candidates=_with_constants(servers.candidates, constants["candidates"], "candidates"),
-            context=_with_constants(servers.context, constants["context"], "context"),
+    if isinstance(value, dict) and value.get("kind") in KINDS:
+        plain = KINDS[value["kind"]].read(value, context, candidates)
+        scaled: AnyNetwork = dataclasses.replace(
+            plain,
+            candidates=_with_constants(plain.candidates, constants["candidates"], "candidates"),
+            context=_with_constants(plain.context, constants["context"], "context"),
         )
+        return scaled
     settings = read_settings(NetworkSettings, value, where)
     network = _read_network(settings, context, candidates, constants)
     return _with_acting(network, description.get("acting", {}))
@@ -340,7 +329,7 @@ def _numbers(value: Any, length: int, which: str) -> NDArray[np.float64]:
     return numbers
 
 
-def _read_weights(folder: Path, network: Network | ServersNetwork, described: Any) -> Weights:
+def _read_weights(folder: Path, network: AnyNetwork, described: Any) -> Weights:
     """Weights of exactly the network's names and shapes, finite, with the digest of the JSON."""
     path = folder / WEIGHTS
     expected = network.shapes

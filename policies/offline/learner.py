@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from policies.learned import Network, Weights
-from policies.servers import ServersNetwork
+from policies.kinds import AnyNetwork
+from policies.learned import Weights
 
 Info = Mapping[str, Tensor]
 
@@ -53,7 +53,7 @@ class Learner:
     criterion    what the best checkpoint is chosen by
     """
 
-    network: Network | ServersNetwork
+    network: AnyNetwork
     weights: Callable[[], Weights]
     modules: Mapping[str, nn.Module]
     optimisers: Mapping[str, torch.optim.Optimizer]

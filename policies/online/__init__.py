@@ -20,13 +20,16 @@ __all__ = ["ONLINE_AGENTS", "OnlineAgent", "online_agent", "read_online_config"]
 class OnlineAgent:
     """A learner that draws its own episodes.
 
-    module   has Config, a frozen dataclass, and learner(problem, config, network, weights, device),
-             see policies.online.problem
+    module      has Config, a frozen dataclass with `network` and `sampling`, and
+                learner(problem, config, network, weights, device), see policies.online.problem;
+                and fit(problem, settings) where its network is not a candidate scorer
+    scenarios   the only ones that it is for; () for all
     """
 
     name: str
     module: str
     description: str
+    scenarios: tuple[str, ...] = ()
 
 
 ONLINE_AGENTS: Final[Mapping[str, OnlineAgent]] = {

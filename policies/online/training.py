@@ -21,6 +21,7 @@ from policies.checkpoint import (
     read_description,
     save,
 )
+from policies.kinds import AnyNetwork
 from policies.learned import LearnedPolicy, Network, Weights
 from policies.offline.devices import find_device, repeatable
 from policies.offline.identity import finished, training_key
@@ -85,11 +86,11 @@ def train_online(
     if not resume.waits():
         clear(out)
     with repeatable(place):
-        network: Network = first.network if first else fit_network(problem, config.network)
+        module = import_module(online_agent(name).module)
+        shape = getattr(module, "fit", fit_network)
+        network: AnyNetwork = first.network if first else shape(problem, config.network)
         weights: Weights | None = first.weights if first else None
-        learner: Learner = import_module(online_agent(name).module).learner(
-            problem, config, network, weights, place
-        )
+        learner: Learner = module.learner(problem, config, network, weights, place)
         made = Trained(name, problem.spec, network, {}, asdict(config), iterations, seed)
         provenance: dict[str, Any] = {"online": data, "key": key}
 
@@ -121,11 +122,15 @@ def train_online(
 def settings_of(recipe: Recipe, agent: str | None = None) -> tuple[str, Any]:
     """The agent that a recipe's [online] trains, or the one given, and its Config.
 
-    Raises RecipeError for a setting in the recipe that the agent does not have.
+    Raises RecipeError for a setting in the recipe that the agent does not have, and for an agent
+    of another scenario.
     """
     name = agent or recipe.online.agent
     if not name:
         raise RecipeError(f"{recipe.id} has no [online] agent; give --agent NAME")
+    only = online_agent(name).scenarios
+    if only and recipe.scenario not in only:
+        raise RecipeError(f"{name} is for {', '.join(only)}; {recipe.id} is {recipe.scenario}")
     where = f"{recipe.id}: online.settings of {name}"
     return name, read_online_config(name, recipe.online.settings, where)
 
