@@ -11,7 +11,7 @@ from pipeline.recipe import Recipe
 from pipeline.scenario import load_scenario
 from pipeline.schema import Spec
 from policies.checkpoint import read_description
-from policies.registry import behaviours, heuristics, resolve
+from policies.registry import behaviours, drawn_from, heuristics, resolve
 
 BEHAVIOUR: Final = "behaviour"  # the log itself: every recorded behaviour, exploring as it did
 
@@ -20,8 +20,9 @@ def candidates(recipe: Recipe, names: Sequence[str]) -> list[Candidate]:
     """The policies of `names`, in that order and each once, with names that tell them apart.
 
     A checkpoint is called <agent>-seed<seed>, as `hindcast run` calls its folder, one on the way
-    <agent>-best-seed<seed> where it was selected, else <agent>-step<step>-seed<seed>; where two are
-    called the same, the beginning of the digest of their weights is added. `behaviour` stands for
+    <agent>-best-seed<seed> where it was selected, else <agent>-step<step>-seed<seed>, and one that
+    draws at temperature T (FOLDER@T) <agent>@T-seed<seed>; where two are called the same, the
+    beginning of the digest of their weights is added. `behaviour` stands for
     the recipe's behaviours, which form one group, weighted by their episodes.
     """
     scenario = load_scenario(recipe.scenario)
@@ -54,7 +55,8 @@ def _candidate(name: str, scenario: str, spec: Spec) -> Candidate:
     if name in heuristics(scenario):
         kind = "random" if behaviour.stochastic else "heuristic"
         return Candidate(behaviour, kind, behaviour.name)
-    folder = location(name)
+    path, temperature = drawn_from(name)
+    folder = location(path)
     description = read_description(folder)
     training = description.get("training")
     group, seed = behaviour.name, None
@@ -62,6 +64,8 @@ def _candidate(name: str, scenario: str, spec: Spec) -> Candidate:
         seed = training.get("seed")
         if "of_steps" in training:
             group += "-best" if "best" in training else f"-step{training.get('steps')}"
+    if temperature > 0.0:
+        group += f"@{temperature:g}"
     named = replace(behaviour, name=group if seed is None else f"{group}-seed{seed}")
     digest = description["weights"]["sha256"]
     return Candidate(named, "learned", group, str(folder), digest)

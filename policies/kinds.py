@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from pipeline.schema import Feature
+from policies.clusters import ClustersPolicy, read_clusters_network
 from policies.features import FeatureMap
 from policies.learned import LearnedPolicy, Weights
 from policies.servers import ServersPolicy, read_servers_network
@@ -67,6 +68,7 @@ class Kind:
 
 
 KINDS: Final[Mapping[str, Kind]] = {
+    "clusters": Kind(ClustersPolicy, read_clusters_network),
     "servers": Kind(ServersPolicy, read_servers_network),
 }
 

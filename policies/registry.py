@@ -1,10 +1,11 @@
 """Names to policies: what a recipe, a command line or a checkpoint folder means."""
 
 import importlib
+import math
 from collections.abc import Mapping
 from typing import Final
 
-from pipeline.errors import DatasetError, UnknownName, did_you_mean
+from pipeline.errors import DatasetError, InputError, UnknownName, did_you_mean
 from pipeline.location import location
 from pipeline.policy import Behaviour, Heuristic
 from pipeline.recipe import BehaviourRecipe, Recipe
@@ -35,8 +36,28 @@ def heuristics(scenario: str) -> dict[str, Heuristic]:
     return {"random": INDIFFERENT, "random_linear": RANDOM_LINEAR, **own}
 
 
+def drawn_from(name: str) -> tuple[str, float]:
+    """A checkpoint's folder and temperature: FOLDER takes the best candidate (0), FOLDER@1 draws.
+
+    It draws from softmax(scores / temperature), as an agent that learns by playing does in
+    training. Raises InputError for a temperature that is none.
+    """
+    folder, _, given = name.rpartition("@")
+    if not folder or "/" in given or location(name).exists() or not location(folder).exists():
+        return name, 0.0
+    try:
+        temperature = float(given)
+    except ValueError:
+        temperature = math.nan
+    if not 0.0 < temperature < math.inf:
+        raise InputError(
+            f"{name}: {given!r} is no temperature, expected a number above 0, as in {folder}@1"
+        )
+    return folder, temperature
+
+
 def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
-    """The policy of a name, or of a checkpoint folder, as it is evaluated.
+    """The policy of a name, or of a checkpoint folder, as it is evaluated; see `drawn_from`.
 
     Raises UnknownName with the nearest name, or DatasetError where the folder is no checkpoint or
     was trained on other features than the spec's.
@@ -45,13 +66,14 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
     if name in known:
         epsilon, temperature = _EXPLORING.get(name, (0.0, 0.0))
         return Behaviour(name, known[name], epsilon, temperature)
-    folder = location(name)
+    path, temperature = drawn_from(name)
+    folder = location(path)
     if folder.exists():
         from policies.checkpoint import load_policy
 
         policy = load_policy(folder)
         policy.check(spec)
-        return Behaviour(policy.name, policy)
+        return Behaviour(policy.name, policy, temperature=temperature)
     if folder.name != name:
         raise DatasetError(f"{name}: no such checkpoint folder")
     raise UnknownName(

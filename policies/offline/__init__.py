@@ -32,7 +32,7 @@ ALL: Final = "all"  # in a recipe: every agent that is for its scenario
 class Agent:
     """An offline learner and the decisions that it wants.
 
-    module        has Config, a frozen dataclass, and learner(decisions, spec, config, ...), see
+    module        has Config, a frozen dataclass, and learner(task, config), see
                   policies.offline.learner
     transitions   whether it needs what followed each decision (Decisions.next_*)
     per_episode   decisions to draw of every episode, None for all

@@ -26,7 +26,6 @@ from torch import Tensor
 
 from pipeline.decisions import Decisions
 from pipeline.errors import DatasetError, RecipeError
-from pipeline.schema import Spec
 from policies.learned import NetworkSettings
 from policies.networks import FILL, CandidateScorer, fit_network
 from policies.offline.advantage_regression import fit_maps, logs_of
@@ -38,9 +37,8 @@ from policies.offline.advantages import (
     fit_advantages,
     of_behaviours,
 )
-from policies.offline.learner import Criterion, Info, Learner, descend, nothing_to_validate
+from policies.offline.learner import Criterion, Info, Learner, Task, descend, nothing_to_validate
 from policies.offline.minibatches import Batches, draw_rows, spaced_rows
-from policies.offline.whole_log import Logs
 
 _VALIDATED: Final = 4096  # decisions
 _BLOCK: Final = 1 << 14  # decisions whose candidates are expanded at a time
@@ -98,23 +96,14 @@ def tilted_loss(scores: Tensor, mask: Tensor, targets: Tensor) -> tuple[Tensor, 
     return per_candidate.sum(dim=-1).mean(), {"agreement": agreement.detach()}
 
 
-def learner(
-    decisions: Decisions,
-    spec: Spec,
-    config: Config,
-    *,
-    steps: int,  # noqa: ARG001
-    seed: int,
-    validation: Decisions | None,
-    device: torch.device,
-    logs: Logs | None = None,
-) -> Learner:
+def learner(task: Task, config: Config) -> Learner:
     """One training run, see `policies.offline.learner`."""
+    logs = task.logs
     if config.improvement < 0.0:
         raise RecipeError(f"improvement is {config.improvement}, expected 0 or more")
-    logs = logs_of(decisions, validation, logs)
+    logs = logs_of(task.decisions, task.validation, logs)
     names = best_behaviours(logs.train.episodes, config.share)
-    maps = fit_maps(decisions, spec, logs, config.phi)
+    maps = fit_maps(task.decisions, task.spec, logs, config.phi)
     kept = of_behaviours(logs.train.episodes, names)
     solution = fit_advantages(logs.train, kept, maps, config)
     for _ in range(1, config.rounds):
@@ -125,12 +114,12 @@ def learner(
         found = of.take(rows)
         return found, improved(found, maps, solution, config.improvement)
 
-    weights_rng, rng = np.random.default_rng(seed).spawn(2)
-    shown, wanted = imitated(decisions)
+    weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
+    shown, wanted = imitated(task.decisions)
     if len(shown) == 0:
         raise DatasetError("advantage_cloning: the best behaviours never had a choice")
-    network = fit_network(shown, spec, config.network)
-    scorer = CandidateScorer(network, weights_rng).to(device)
+    network = fit_network(shown, task.spec, config.network)
+    scorer = CandidateScorer(network, weights_rng).to(task.device)
     optimiser = torch.optim.AdamW(
         scorer.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
     )
@@ -138,9 +127,12 @@ def learner(
     def loss_of(batches: Batches, targets: Tensor, rows: NDArray[np.int64]) -> tuple[Tensor, Info]:
         batch = batches.at(rows)
         scores = scorer.packed(batch.candidates, batch.context, batch.mask)
-        return tilted_loss(scores, batch.mask, targets[torch.from_numpy(rows).to(device)])
+        return tilted_loss(scores, batch.mask, targets[torch.from_numpy(rows).to(task.device)])
 
-    batches, targets = Batches(shown, network, device), torch.from_numpy(wanted).to(device)
+    batches, targets = (
+        Batches(shown, network, task.device),
+        torch.from_numpy(wanted).to(task.device),
+    )
 
     def step(_number: int) -> Info:
         loss, info = loss_of(batches, targets, draw_rows(len(shown), config.minibatch, rng))
@@ -149,11 +141,11 @@ def learner(
         return {"loss": loss.detach(), "advantage_r2": r2, **info}
 
     validate = nothing_to_validate
-    if validation is not None and len(validation):
-        others, expected = imitated(validation)
+    if task.validation is not None and len(task.validation):
+        others, expected = imitated(task.validation)
         if len(others):
-            held_out = Batches(others, network, device)
-            held_targets = torch.from_numpy(expected).to(device)
+            held_out = Batches(others, network, task.device)
+            held_targets = torch.from_numpy(expected).to(task.device)
 
             def validate() -> Mapping[str, float]:
                 """Loss and agreement on evenly spaced validation decisions."""

@@ -32,7 +32,7 @@ from policies.offline.advantages import (
     fit_advantages,
     of_behaviours,
 )
-from policies.offline.learner import Criterion, Info, Learner, nothing_to_validate
+from policies.offline.learner import Criterion, Info, Learner, Task, nothing_to_validate
 from policies.offline.whole_log import Logs, WholeLog, log_of_decisions
 
 _LINEAR: Final = "advantage_regression: network has hidden layers, context or an image; it is a \
@@ -82,25 +82,16 @@ def fit_maps(decisions: Decisions, spec: Spec, logs: Logs, phi: NetworkSettings)
     )
 
 
-def learner(
-    decisions: Decisions,
-    spec: Spec,
-    config: Config,
-    *,
-    steps: int,  # noqa: ARG001
-    seed: int,
-    validation: Decisions | None,
-    device: torch.device,  # noqa: ARG001 - sums of products of a few dozen columns
-    logs: Logs | None = None,
-) -> Learner:
+def learner(task: Task, config: Config) -> Learner:
     """One training run, see `policies.offline.learner`; RecipeError for a network with layers."""
+    logs = task.logs
     shape = config.network
     if shape.hidden or shape.context or shape.image or shape.kind != "mlp":
         raise RecipeError(_LINEAR)
-    logs = logs_of(decisions, validation, logs)
+    logs = logs_of(task.decisions, task.validation, logs)
     train, held_out = logs.train, logs.validation
-    network = fit_network(decisions, spec, shape)
-    maps = fit_maps(decisions, spec, logs, shape)
+    network = fit_network(task.decisions, task.spec, shape)
+    maps = fit_maps(task.decisions, task.spec, logs, shape)
     state = _State(maps.candidates.size, maps.context.size + 3)
     names = best_behaviours(train.episodes, config.share)
     kept = of_behaviours(train.episodes, names)
@@ -136,7 +127,7 @@ def learner(
         weights=weights,
         modules={"state": state},
         optimisers={},
-        rng=np.random.default_rng(seed),
+        rng=np.random.default_rng(task.seed),
         step=step,
         validate=validate,
         most_steps=config.rounds,

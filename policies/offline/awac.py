@@ -19,8 +19,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline.decisions import Decisions
-from pipeline.schema import Spec
 from policies.networks import CandidateScorer, fit_network
 from policies.offline.assembly import Parts, assemble, td_metrics
 from policies.offline.critics import Critics, chosen, masked_expectation, policy_value
@@ -30,7 +28,7 @@ from policies.offline.extraction import (
     standardised_weights,
     weighted_cloning,
 )
-from policies.offline.learner import Info, Learner
+from policies.offline.learner import Info, Learner, Task
 from policies.offline.minibatches import Transitions
 from policies.offline.values import value_unit
 
@@ -40,20 +38,11 @@ class Config(Extraction):
     """Settings of AWAC: those of agents that weigh what they imitate."""
 
 
-def learner(
-    decisions: Decisions,
-    spec: Spec,
-    config: Config,
-    *,
-    steps: int,  # noqa: ARG001
-    seed: int,
-    validation: Decisions | None,
-    device: torch.device,
-) -> Learner:
+def learner(task: Task, config: Config) -> Learner:
     """One training run, see `policies.offline.learner`."""
-    weights_rng, rng = np.random.default_rng(seed).spawn(2)
-    unit = value_unit(decisions, spec, config)
-    network = fit_network(decisions, spec, config.network)
+    weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
+    unit = value_unit(task.decisions, task.spec, config)
+    network = fit_network(task.decisions, task.spec, config.network)
     policy = CandidateScorer(network, weights_rng)
     critics = Critics(network, weights_rng)
 
@@ -84,4 +73,4 @@ def learner(
         loss,
         after=lambda: critics.follow(config.target_rate),
     )
-    return assemble(parts, decisions, validation, config, unit, rng, device)
+    return assemble(parts, task.decisions, task.validation, config, unit, rng, task.device)

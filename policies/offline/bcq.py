@@ -20,14 +20,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import smooth_l1_loss
 
-from pipeline.decisions import Decisions
 from pipeline.errors import RecipeError
-from pipeline.schema import Spec
 from policies.learned import Weights
 from policies.networks import FILL, CandidateScorer, fit_network, log_probabilities
 from policies.offline.assembly import Parts, assemble, td_metrics
 from policies.offline.critics import chosen, follow, logged_value
-from policies.offline.learner import Info, Learner
+from policies.offline.learner import Info, Learner, Task
 from policies.offline.merging import check_mergeable, merge, side_by_side
 from policies.offline.minibatches import Observations, Transitions
 from policies.offline.values import ValueSettings, value_unit
@@ -45,23 +43,14 @@ class Config(ValueSettings):
     target_rate: float = 0.02
 
 
-def learner(
-    decisions: Decisions,
-    spec: Spec,
-    config: Config,
-    *,
-    steps: int,  # noqa: ARG001
-    seed: int,
-    validation: Decisions | None,
-    device: torch.device,
-) -> Learner:
+def learner(task: Task, config: Config) -> Learner:
     """One training run, see `policies.offline.learner`."""
     if not 0.0 < config.threshold <= 1.0:
         raise RecipeError(f"threshold is {config.threshold}, expected above 0 and at most 1")
     check_mergeable(config.network)
-    weights_rng, rng = np.random.default_rng(seed).spawn(2)
-    unit = value_unit(decisions, spec, config)
-    network = fit_network(decisions, spec, config.network)
+    weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
+    unit = value_unit(task.decisions, task.spec, config)
+    network = fit_network(task.decisions, task.spec, config.network)
     q = CandidateScorer(network, weights_rng)
     behaviour = CandidateScorer(network, weights_rng)
     target = copy.deepcopy(q).requires_grad_(requires_grad=False)
@@ -102,4 +91,4 @@ def learner(
         loss,
         after=lambda: follow(target, q, config.target_rate),
     )
-    return assemble(parts, decisions, validation, config, unit, rng, device)
+    return assemble(parts, task.decisions, task.validation, config, unit, rng, task.device)

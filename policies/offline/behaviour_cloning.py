@@ -15,11 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline.decisions import Decisions
-from pipeline.schema import Spec
 from policies.learned import NetworkSettings
 from policies.networks import CandidateScorer, fit_network, log_probabilities
-from policies.offline.learner import Criterion, Info, Learner, descend, nothing_to_validate
+from policies.offline.learner import Criterion, Info, Learner, Task, descend, nothing_to_validate
 from policies.offline.minibatches import Batches, Minibatch, draw_rows, spaced_rows
 
 _VALIDATED: Final = 4096  # decisions
@@ -48,38 +46,30 @@ def cloning_loss(scorer: CandidateScorer, batch: Minibatch) -> tuple[Tensor, Inf
     return -log_pi.mean(), {"agreement": agreement.detach()}
 
 
-def learner(
-    decisions: Decisions,
-    spec: Spec,
-    config: Config,
-    *,
-    steps: int,  # noqa: ARG001
-    seed: int,
-    validation: Decisions | None,
-    device: torch.device,
-) -> Learner:
+def learner(task: Task, config: Config) -> Learner:
     """One training run, see `policies.offline.learner`."""
-    weights_rng, rng = np.random.default_rng(seed).spawn(2)
-    network = fit_network(decisions, spec, config.network)
-    scorer = CandidateScorer(network, weights_rng).to(device)
+    weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
+    network = fit_network(task.decisions, task.spec, config.network)
+    scorer = CandidateScorer(network, weights_rng).to(task.device)
     optimiser = torch.optim.AdamW(
         scorer.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
     )
-    batches = Batches(decisions, network, device)
+    batches = Batches(task.decisions, network, task.device)
 
     def step(_number: int) -> Info:
-        batch = batches.at(draw_rows(len(decisions), config.minibatch, rng))
+        batch = batches.at(draw_rows(len(task.decisions), config.minibatch, rng))
         loss, info = cloning_loss(scorer, batch)
         descend(optimiser, loss)
         return {"loss": loss.detach(), **info}
 
     validate = nothing_to_validate
-    if validation is not None and len(validation):
-        held_out = Batches(validation, network, device)
+    if task.validation is not None and len(task.validation):
+        held_out = Batches(task.validation, network, task.device)
+        some = spaced_rows(len(task.validation), _VALIDATED)
 
         def validate() -> Mapping[str, float]:
             """Loss and agreement on evenly spaced validation decisions."""
-            batch = held_out.at(spaced_rows(len(validation), _VALIDATED))
+            batch = held_out.at(some)
             loss, info = cloning_loss(scorer, batch)
             return {
                 "validation_loss": float(loss),

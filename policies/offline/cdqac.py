@@ -26,8 +26,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from pipeline.decisions import Decisions
-from pipeline.schema import Spec
 from policies.networks import CandidateScorer, fit_network
 from policies.offline.assembly import Parts, assemble, td_metrics
 from policies.offline.critics import (
@@ -40,7 +38,7 @@ from policies.offline.critics import (
     quantile_loss,
     spread_among,
 )
-from policies.offline.learner import Info, Learner
+from policies.offline.learner import Info, Learner, Task
 from policies.offline.minibatches import Transitions
 from policies.offline.values import ValueSettings, value_unit
 
@@ -65,20 +63,11 @@ class Config(ValueSettings):
     target_rate: float = 0.02
 
 
-def learner(
-    decisions: Decisions,
-    spec: Spec,
-    config: Config,
-    *,
-    steps: int,  # noqa: ARG001
-    seed: int,
-    validation: Decisions | None,
-    device: torch.device,
-) -> Learner:
+def learner(task: Task, config: Config) -> Learner:
     """One training run, see `policies.offline.learner`."""
-    weights_rng, rng = np.random.default_rng(seed).spawn(2)
-    unit = value_unit(decisions, spec, config)
-    network = fit_network(decisions, spec, config.network)
+    weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
+    unit = value_unit(task.decisions, task.spec, config)
+    network = fit_network(task.decisions, task.spec, config.network)
     policy = CandidateScorer(network, weights_rng)
     critics = nn.ModuleList(
         [DuelingQuantiles(network, weights_rng, config.quantiles) for _ in range(2)]
@@ -128,4 +117,4 @@ def learner(
         loss,
         after=lambda: follow(targets, critics, config.target_rate),
     )
-    return assemble(parts, decisions, validation, config, unit, rng, device)
+    return assemble(parts, task.decisions, task.validation, config, unit, rng, task.device)

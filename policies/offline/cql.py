@@ -10,12 +10,8 @@ NeurIPS 2020, the variant CQL(H). d3rlpy's algorithm over masked candidates, see
 from dataclasses import dataclass
 from functools import partial
 
-import torch
-
-from pipeline.decisions import Decisions
-from pipeline.schema import Spec
 from policies.offline import dqn
-from policies.offline.learner import Learner
+from policies.offline.learner import Learner, Task
 
 
 @dataclass(frozen=True)
@@ -30,22 +26,11 @@ class Config(dqn.Config):
     alpha: float = 1e-3
 
 
-def learner(
-    decisions: Decisions,
-    spec: Spec,
-    config: Config,
-    *,
-    steps: int,  # noqa: ARG001
-    seed: int,
-    validation: Decisions | None,
-    device: torch.device,
-) -> Learner:
+def learner(task: Task, config: Config) -> Learner:
     """One training run, see `policies.offline.learner`."""
     from policies.offline.masked_q import q_learner  # first: it keeps d3rlpy's import quiet
 
     from d3rlpy.algos import DiscreteCQLConfig  # isort: skip
 
-    return q_learner(
-        partial(DiscreteCQLConfig, alpha=config.alpha), decisions, spec, config,
-        interval=config.target_update_interval, seed=seed, validation=validation, device=device,
-    )  # fmt: skip
+    make = partial(DiscreteCQLConfig, alpha=config.alpha)
+    return q_learner(make, task, config, interval=config.target_update_interval)

@@ -26,8 +26,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pipeline.decisions import Decisions
-from pipeline.schema import Spec
 from policies.networks import CandidateScorer, fit_network
 from policies.offline.assembly import Parts, assemble, td_metrics
 from policies.offline.critics import (
@@ -39,7 +37,7 @@ from policies.offline.critics import (
     masked_log_softmax,
     spread_among,
 )
-from policies.offline.learner import Info, Learner
+from policies.offline.learner import Info, Learner, Task
 from policies.offline.minibatches import Transitions
 from policies.offline.values import ValueSettings, value_unit
 
@@ -76,20 +74,11 @@ class Temperature(nn.Module):
         return self.log_alpha.detach().exp()
 
 
-def learner(
-    decisions: Decisions,
-    spec: Spec,
-    config: Config,
-    *,
-    steps: int,  # noqa: ARG001
-    seed: int,
-    validation: Decisions | None,
-    device: torch.device,
-) -> Learner:
+def learner(task: Task, config: Config) -> Learner:
     """One training run, see `policies.offline.learner`."""
-    weights_rng, rng = np.random.default_rng(seed).spawn(2)
-    unit = value_unit(decisions, spec, config)
-    network = fit_network(decisions, spec, config.network)
+    weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
+    unit = value_unit(task.decisions, task.spec, config)
+    network = fit_network(task.decisions, task.spec, config.network)
     policy = CandidateScorer(network, weights_rng)
     critics = Critics(network, weights_rng)
     temperature = Temperature(config.alpha)
@@ -137,4 +126,4 @@ def learner(
         after=lambda: critics.follow(config.target_rate),
         rates={"temperature": config.alpha_rate},
     )
-    return assemble(parts, decisions, validation, config, unit, rng, device)
+    return assemble(parts, task.decisions, task.validation, config, unit, rng, task.device)

@@ -9,11 +9,7 @@ d3rlpy's algorithm over masked candidates, see `policies.offline.masked_q`.
 
 from dataclasses import dataclass
 
-import torch
-
-from pipeline.decisions import Decisions
-from pipeline.schema import Spec
-from policies.offline.learner import Learner
+from policies.offline.learner import Learner, Task
 from policies.offline.values import ValueSettings
 
 
@@ -27,22 +23,10 @@ class Config(ValueSettings):
     target_update_interval: int = 100
 
 
-def learner(
-    decisions: Decisions,
-    spec: Spec,
-    config: Config,
-    *,
-    steps: int,  # noqa: ARG001
-    seed: int,
-    validation: Decisions | None,
-    device: torch.device,
-) -> Learner:
+def learner(task: Task, config: Config) -> Learner:
     """One training run, see `policies.offline.learner`."""
     from policies.offline.masked_q import q_learner  # first: it keeps d3rlpy's import quiet
 
     from d3rlpy.algos import DQNConfig  # isort: skip
 
-    return q_learner(
-        DQNConfig, decisions, spec, config, interval=config.target_update_interval, seed=seed,
-        validation=validation, device=device,
-    )  # fmt: skip
+    return q_learner(DQNConfig, task, config, interval=config.target_update_interval)

@@ -23,11 +23,10 @@ from torch import nn
 
 from pipeline.decisions import Decisions
 from pipeline.errors import RecipeError
-from pipeline.schema import Spec
 from policies.features import FeatureMap
 from policies.learned import NetworkSettings, Weights
 from policies.networks import fit_network
-from policies.offline.learner import Info, Learner, nothing_to_validate
+from policies.offline.learner import Info, Learner, Task, nothing_to_validate
 from policies.offline.trajectory_preference import Ranking, rank, try_rank
 
 _BLOCK: Final = 4096  # decisions expanded at a time
@@ -55,16 +54,7 @@ class _Solution(nn.Module):
         self.register_buffer("w", torch.zeros(size, dtype=torch.float64))
 
 
-def learner(
-    decisions: Decisions,
-    spec: Spec,
-    config: Config,
-    *,
-    steps: int,  # noqa: ARG001
-    seed: int,
-    validation: Decisions | None,
-    device: torch.device,  # noqa: ARG001 - a few thousand rows of a few dozen numbers
-) -> Learner:
+def learner(task: Task, config: Config) -> Learner:
     """One training run, see `policies.offline.learner`; RecipeError for a network with layers."""
     shape = config.network
     if shape.hidden or shape.context or shape.image or shape.kind != "mlp":
@@ -74,12 +64,12 @@ def learner(
         )
     if config.ridge <= 0.0:
         raise RecipeError(f"episode_regression: ridge is {config.ridge}, expected more than 0")
-    network = fit_network(decisions, spec, shape)
-    ranking = rank(decisions, spec, config.outcome)
+    network = fit_network(task.decisions, task.spec, shape)
+    ranking = rank(task.decisions, task.spec, config.outcome)
     solution = _Solution(network.candidates.size)
 
     def step(_number: int) -> Info:
-        x, z = leanings(decisions, network.candidates, ranking), ranking.z
+        x, z = leanings(task.decisions, network.candidates, ranking), ranking.z
         penalty = config.ridge * len(x) * float((x**2).mean())
         w = np.linalg.solve(x.T @ x + max(penalty, 1e-12) * np.eye(x.shape[1]), x.T @ z)
         solution.w.copy_(torch.from_numpy(w))
@@ -90,9 +80,9 @@ def learner(
         return {"layer0.weight": w[None], "layer0.bias": np.zeros(1, np.float32)}
 
     validate = nothing_to_validate
-    held_out = None if validation is None else try_rank(validation, spec, config.outcome)
-    if validation is not None and held_out is not None:
-        x = leanings(validation, network.candidates, held_out)
+    held_out = try_rank(task.validation, task.spec, config.outcome)
+    if task.validation is not None and held_out is not None:
+        x = leanings(task.validation, network.candidates, held_out)
 
         def validate() -> Mapping[str, float]:
             """Mean squared error on validation episodes; 1 is that of knowing nothing."""
@@ -103,7 +93,7 @@ def learner(
         weights=weights,
         modules={"solution": solution},
         optimisers={},
-        rng=np.random.default_rng(seed),
+        rng=np.random.default_rng(task.seed),
         step=step,
         validate=validate,
         most_steps=1,

@@ -9,17 +9,15 @@ Chen, Lu, Rajeswaran et al., "Decision Transformer", NeurIPS 2021, and of Chen, 
 "BAIL: Best-Action Imitation Learning for Batch Deep Reinforcement Learning", NeurIPS 2020.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from pipeline.decisions import Decisions
 from pipeline.errors import RecipeError
-from pipeline.schema import Spec
 from policies.offline import behaviour_cloning
-from policies.offline.learner import Learner
+from policies.offline.learner import Learner, Task
 from policies.offline.returns import windows_of
 
 
@@ -46,16 +44,7 @@ def best_episodes(decisions: Decisions, share: float) -> NDArray[np.bool_]:
     return kept
 
 
-def learner(
-    decisions: Decisions,
-    spec: Spec,
-    config: Config,
-    *,
-    steps: int,
-    seed: int,
-    validation: Decisions | None,
-    device: torch.device,
-) -> Learner:
+def learner(task: Task, config: Config) -> Learner:
     """One training run, see `policies.offline.learner`."""
     if not 0.0 < config.share <= 1.0:
         raise RecipeError(f"share is {config.share}, expected above 0 and at most 1")
@@ -63,8 +52,7 @@ def learner(
     def filtered(of: Decisions) -> Decisions:
         return of.take(np.flatnonzero(best_episodes(of, config.share)[of.episode]))
 
+    validation = task.validation
     held_out = filtered(validation) if validation is not None and len(validation) else None
-    return behaviour_cloning.learner(
-        filtered(decisions), spec, config, steps=steps, seed=seed, validation=held_out,
-        device=device,
-    )  # fmt: skip
+    shown = replace(task, decisions=filtered(task.decisions), validation=held_out)
+    return behaviour_cloning.learner(shown, config)

@@ -13,7 +13,7 @@ from policies.checkpoint import Metric, Trained
 from policies.learned import Weights
 from policies.offline import Agent
 from policies.offline.devices import find_device, repeatable
-from policies.offline.learner import Learner
+from policies.offline.learner import Learner, Task
 from policies.offline.loop import Point, Progress, Select, Watching, fit
 from policies.offline.monitoring import SEEN, measure, watch
 from policies.offline.resume import ResumeFile
@@ -45,16 +45,13 @@ def train_decisions(
 
     `logs` is what an agent that goes through whole logs reads in place of the decisions.
     """
-    more = {"logs": logs} if agent.whole else {}
     _check(agent, decisions, spec, steps)
     place = find_device(device)
     held_out = None if validation is None or len(validation) == 0 else watch(validation)
     seen = watch(decisions, SEEN)
     with repeatable(place):
-        learner: Learner = importlib.import_module(agent.module).learner(
-            decisions, spec, config, steps=steps, seed=seed, validation=validation, device=place,
-            **more,
-        )  # fmt: skip
+        task = Task(decisions, spec, steps, seed, validation, place, logs)
+        learner: Learner = importlib.import_module(agent.module).learner(task, config)
         taken = min(steps, learner.most_steps or steps)
         settings = dataclasses.asdict(config)
         made = Trained(agent.name, spec, learner.network, {}, settings, taken, seed)

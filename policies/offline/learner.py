@@ -2,7 +2,7 @@
 
 An agent is a module policies/offline/<name>.py with `Config`, a frozen dataclass, and
 
-    def learner(decisions, spec, config, *, steps, seed, validation, device) -> Learner
+    def learner(task, config) -> Learner
 
 The loop (policies.offline.loop) owns the rest: the step size, curves, checkpoints, going on after
 a kill. For that to end in the same weights, bit for bit, whatever changes from step to step must
@@ -12,16 +12,39 @@ buffer, a target network a module; the number of the step is given.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pipeline.decisions import Decisions
+from pipeline.schema import Spec
 from policies.kinds import AnyNetwork
 from policies.learned import Weights
+from policies.offline.whole_log import Logs
 
 Info = Mapping[str, Tensor]
+CPU: Final = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Task:
+    """What one training run is given besides its settings.
+
+    steps        that will be taken
+    seed         every random draw of the run descends from it
+    validation   decisions that are not learned from, where there are any
+    logs         whole logs, for agents that ask for them (Agent.whole)
+    """
+
+    decisions: Decisions
+    spec: Spec
+    steps: int
+    seed: int
+    validation: Decisions | None = None
+    device: torch.device = CPU
+    logs: Logs | None = None
 
 
 @dataclass(frozen=True)

@@ -33,11 +33,9 @@ import structlog
 import torch
 from torch import Tensor
 
-from pipeline.decisions import Decisions
-from pipeline.schema import Spec
 from policies.learned import Network, Weights
 from policies.networks import CandidateScorer, fit_network
-from policies.offline.learner import Info, Learner, nothing_to_validate
+from policies.offline.learner import Info, Learner, Task, nothing_to_validate
 from policies.offline.minibatches import Batches, Transitions, draw_rows, spaced_rows
 from policies.offline.values import ValueSettings, ValueUnit, value_unit
 
@@ -221,22 +219,19 @@ def _values(impl: Any, batch: Any, target: Tensor, unit: ValueUnit) -> Info:
 
 def q_learner(
     make: Callable[..., Any],
-    decisions: Decisions,
-    spec: Spec,
+    task: Task,
     config: ValueSettings,
     *,
     interval: int,
-    seed: int,
-    validation: Decisions | None,
-    device: torch.device,
     quantiles: int = 0,
 ) -> Learner:
     """One run of a d3rlpy Q-learning algorithm; `make(gamma=, ...)` gives its config.
 
     `interval` is the number of steps between two copies of the values into their target.
     """
-    unit = value_unit(decisions, spec, config)
-    network = fit_network(decisions, spec, config.network)
+    decisions, validation, device = task.decisions, task.validation, task.device
+    unit = value_unit(decisions, task.spec, config)
+    network = fit_network(decisions, task.spec, config.network)
     impl = create(
         lambda **parts: make(
             gamma=unit.discount,
@@ -244,10 +239,10 @@ def q_learner(
             learning_rate=config.learning_rate,
             **parts,
         ),
-        network, decisions.mask.shape[1], seed, quantiles=quantiles, device=device,
+        network, decisions.mask.shape[1], task.seed, quantiles=quantiles, device=device,
     ).impl  # fmt: skip
     batches = Batches(unit.prepare(decisions), network, device)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(task.seed)
 
     def step(number: int) -> Info:
         rows = draw_rows(len(decisions), config.minibatch, rng)

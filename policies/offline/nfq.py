@@ -10,11 +10,7 @@ candidates, see `policies.offline.masked_q`.
 
 from dataclasses import dataclass
 
-import torch
-
-from pipeline.decisions import Decisions
-from pipeline.schema import Spec
-from policies.offline.learner import Learner
+from policies.offline.learner import Learner, Task
 from policies.offline.values import ValueSettings
 
 
@@ -23,22 +19,10 @@ class Config(ValueSettings):
     """Settings of NFQ: those that every agent with values has."""
 
 
-def learner(
-    decisions: Decisions,
-    spec: Spec,
-    config: Config,
-    *,
-    steps: int,  # noqa: ARG001
-    seed: int,
-    validation: Decisions | None,
-    device: torch.device,
-) -> Learner:
+def learner(task: Task, config: Config) -> Learner:
     """One training run, see `policies.offline.learner`."""
     from policies.offline.masked_q import q_learner  # first: it keeps d3rlpy's import quiet
 
     from d3rlpy.algos import NFQConfig  # isort: skip
 
-    return q_learner(
-        NFQConfig, decisions, spec, config, interval=1, seed=seed, validation=validation,
-        device=device,
-    )  # fmt: skip
+    return q_learner(NFQConfig, task, config, interval=1)

@@ -18,14 +18,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from pipeline.decisions import Decisions
 from pipeline.errors import RecipeError
-from pipeline.schema import Spec
 from policies.learned import Weights
 from policies.networks import CandidateScorer, fit_network
 from policies.offline import trajectory_preference
 from policies.offline.averaging import TailAverage, mean_weights
-from policies.offline.learner import Criterion, Info, Learner, descend, nothing_to_validate
+from policies.offline.learner import Criterion, Info, Learner, Task, descend, nothing_to_validate
 from policies.offline.minibatches import Batches
 from policies.offline.trajectory_preference import Ranking, draw_pairs, pair_loss, rank, try_rank
 
@@ -51,16 +49,7 @@ def resampled(ranking: Ranking, rng: np.random.Generator) -> Ranking:
     return replace(ranking, start=ranking.start[drawn], size=ranking.size[drawn])
 
 
-def learner(
-    decisions: Decisions,
-    spec: Spec,
-    config: Config,
-    *,
-    steps: int,
-    seed: int,
-    validation: Decisions | None,
-    device: torch.device,
-) -> Learner:
+def learner(task: Task, config: Config) -> Learner:
     """One training run, see `policies.offline.learner`; RecipeError for a network with layers."""
     if config.members < 1 or not 0.0 <= config.average <= 1.0:
         raise RecipeError(
@@ -72,19 +61,19 @@ def learner(
             "preference_ensemble: network.hidden is not empty, but a mean of the weights of "
             "networks is no mean of their scores; use trajectory_preference"
         )
-    start_rng, rng = np.random.default_rng(seed).spawn(2)
-    whole = rank(decisions, spec, config.outcome)
+    start_rng, rng = np.random.default_rng(task.seed).spawn(2)
+    whole = rank(task.decisions, task.spec, config.outcome)
     rankings = [resampled(whole, start_rng) for _ in range(config.members)]
-    network = fit_network(decisions, spec, config.network)
-    scorers = [CandidateScorer(network, start_rng).to(device) for _ in rankings]
-    first = steps + 1 - round(config.average * steps)
-    averages = [TailAverage(scorer, first).to(device) for scorer in scorers]
+    network = fit_network(task.decisions, task.spec, config.network)
+    scorers = [CandidateScorer(network, start_rng).to(task.device) for _ in rankings]
+    first = task.steps + 1 - round(config.average * task.steps)
+    averages = [TailAverage(scorer, first).to(task.device) for scorer in scorers]
     optimiser = torch.optim.AdamW(
         [weight for scorer in scorers for weight in scorer.parameters()],
         lr=config.learning_rate,
         weight_decay=config.weight_decay,
     )
-    batches = Batches(decisions, network, device)
+    batches = Batches(task.decisions, network, task.device)
 
     def step(number: int) -> Info:
         told = []
@@ -102,10 +91,10 @@ def learner(
         return mean_weights([a.weights(s) for a, s in zip(averages, scorers, strict=True)])
 
     validate = nothing_to_validate
-    held_out = None if validation is None else try_rank(validation, spec, config.outcome)
-    if validation is not None and held_out is not None:
-        others = Batches(validation, network, device)
-        acting = CandidateScorer(network, np.random.default_rng(_VALIDATION_SEED)).to(device)
+    held_out = try_rank(task.validation, task.spec, config.outcome)
+    if task.validation is not None and held_out is not None:
+        others = Batches(task.validation, network, task.device)
+        acting = CandidateScorer(network, np.random.default_rng(_VALIDATION_SEED)).to(task.device)
 
         def validate() -> Mapping[str, float]:
             """Loss and agreement of the averaged scorer, on the same pairs every time."""

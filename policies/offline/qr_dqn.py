@@ -11,12 +11,8 @@ stands in `policies.offline.masked_q`.
 
 from dataclasses import dataclass
 
-import torch
-
-from pipeline.decisions import Decisions
-from pipeline.schema import Spec
 from policies.offline import dqn
-from policies.offline.learner import Learner
+from policies.offline.learner import Learner, Task
 
 
 @dataclass(frozen=True)
@@ -29,22 +25,12 @@ class Config(dqn.Config):
     quantiles: int = 32
 
 
-def learner(
-    decisions: Decisions,
-    spec: Spec,
-    config: Config,
-    *,
-    steps: int,  # noqa: ARG001
-    seed: int,
-    validation: Decisions | None,
-    device: torch.device,
-) -> Learner:
+def learner(task: Task, config: Config) -> Learner:
     """One training run, see `policies.offline.learner`."""
     from policies.offline.masked_q import q_learner  # first: it keeps d3rlpy's import quiet
 
     from d3rlpy.algos import DQNConfig  # isort: skip
 
     return q_learner(
-        DQNConfig, decisions, spec, config, quantiles=config.quantiles,
-        interval=config.target_update_interval, seed=seed, validation=validation, device=device,
-    )  # fmt: skip
+        DQNConfig, task, config, interval=config.target_update_interval, quantiles=config.quantiles
+    )

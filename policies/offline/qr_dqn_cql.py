@@ -12,12 +12,8 @@ graph network and here over the masked candidate scorer. Source: van Remmerden, 
 from dataclasses import dataclass
 from functools import partial
 
-import torch
-
-from pipeline.decisions import Decisions
-from pipeline.schema import Spec
 from policies.offline import qr_dqn
-from policies.offline.learner import Learner
+from policies.offline.learner import Learner, Task
 
 
 @dataclass(frozen=True)
@@ -31,23 +27,13 @@ class Config(qr_dqn.Config):
     alpha: float = 1e-2
 
 
-def learner(
-    decisions: Decisions,
-    spec: Spec,
-    config: Config,
-    *,
-    steps: int,  # noqa: ARG001
-    seed: int,
-    validation: Decisions | None,
-    device: torch.device,
-) -> Learner:
+def learner(task: Task, config: Config) -> Learner:
     """One training run, see `policies.offline.learner`."""
     from policies.offline.masked_q import q_learner  # first: it keeps d3rlpy's import quiet
 
     from d3rlpy.algos import DiscreteCQLConfig  # isort: skip
 
+    make = partial(DiscreteCQLConfig, alpha=config.alpha)
     return q_learner(
-        partial(DiscreteCQLConfig, alpha=config.alpha), decisions, spec, config,
-        quantiles=config.quantiles, interval=config.target_update_interval, seed=seed,
-        validation=validation, device=device,
-    )  # fmt: skip
+        make, task, config, interval=config.target_update_interval, quantiles=config.quantiles
+    )

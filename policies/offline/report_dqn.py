@@ -27,10 +27,9 @@ from torch.nn.functional import leaky_relu, linear
 
 from pipeline.decisions import Decisions
 from pipeline.errors import DatasetError
-from pipeline.schema import Spec
 from policies.learned import Weights
 from policies.networks import FILL
-from policies.offline.learner import Info, Learner, descend, nothing_to_validate
+from policies.offline.learner import Info, Learner, Task, descend, nothing_to_validate
 from policies.offline.minibatches import draw_rows, spaced_rows
 from policies.offline.values import reward_scale
 from policies.servers import LEAK, NUMBER, ServersNetwork, servers_network
@@ -100,31 +99,24 @@ class _Log:
     next_job: Tensor
 
 
-def learner(
-    decisions: Decisions,
-    spec: Spec,
-    config: Config,
-    *,
-    steps: int,  # noqa: ARG001
-    seed: int,
-    validation: Decisions | None,
-    device: torch.device,
-) -> Learner:
+def learner(task: Task, config: Config) -> Learner:
     """One training run, see `policies.offline.learner`; DatasetError for changing servers."""
-    weights_rng, rng = np.random.default_rng(seed).spawn(2)
-    number = [f.name for f in spec.candidates].index(NUMBER)
-    count = int(decisions.candidates[..., number].max()) + 1
-    shown = decisions.candidates[:, :count].reshape(-1, len(spec.candidates))
-    network = servers_network(count, spec.context, spec.candidates, (decisions.context, shown))
-    scale = config.reward_scale or reward_scale(decisions, config.discount)
-    log = _load(decisions, network, number, scale, device)
-    q = ServersScorer(network, weights_rng).to(device)
+    weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
+    number = [f.name for f in task.spec.candidates].index(NUMBER)
+    count = int(task.decisions.candidates[..., number].max()) + 1
+    shown = task.decisions.candidates[:, :count].reshape(-1, len(task.spec.candidates))
+    network = servers_network(
+        count, task.spec.context, task.spec.candidates, (task.decisions.context, shown)
+    )
+    scale = config.reward_scale or reward_scale(task.decisions, config.discount)
+    log = _load(task.decisions, network, number, scale, task.device)
+    q = ServersScorer(network, weights_rng).to(task.device)
     target = copy.deepcopy(q).requires_grad_(requires_grad=False)
     optimiser = torch.optim.RMSprop(q.parameters(), lr=config.learning_rate)
 
     def errors(of: _Log, rows: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """TD errors (B,) and values (B,) of the logged choices."""
-        at = torch.from_numpy(rows).to(device)
+        at = torch.from_numpy(rows).to(task.device)
         value = q(of.servers[at], of.job[at]).gather(1, of.choice[at][:, None]).squeeze(1)
         with torch.no_grad():
             following = target(of.next_servers[at], of.next_job[at])
@@ -134,7 +126,7 @@ def learner(
         return y - value, value
 
     def step(made: int) -> Info:
-        error, value = errors(log, draw_rows(len(decisions), config.minibatch, rng))
+        error, value = errors(log, draw_rows(len(task.decisions), config.minibatch, rng))
         loss = (error**2).mean()
         parts = [p.flatten() for p in q.parameters()]
         theta = torch.cat(parts)
@@ -145,11 +137,13 @@ def learner(
         return {"loss": loss.detach(), "td_error": error.abs().mean(), "mean_q": value.mean()}
 
     validate = nothing_to_validate
+    validation = task.validation
     if validation is not None and len(validation) and validation.next_mask is not None:
-        held_out = _load(validation, network, number, scale, device)
+        held_out = _load(validation, network, number, scale, task.device)
+        some = spaced_rows(len(validation), _VALIDATED)
 
         def validate() -> Mapping[str, float]:
-            error, value = errors(held_out, spaced_rows(len(validation), _VALIDATED))
+            error, value = errors(held_out, some)
             return {
                 "validation_loss": float((error**2).mean()),
                 "validation_td_error": float(error.abs().mean()),

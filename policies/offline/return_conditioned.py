@@ -25,11 +25,10 @@ from torch import Tensor
 
 from pipeline.decisions import Decisions
 from pipeline.errors import RecipeError
-from pipeline.schema import Spec
 from policies.learned import Network, Weights
 from policies.networks import CandidateScorer, fit_network
 from policies.offline import behaviour_cloning
-from policies.offline.learner import Criterion, Info, Learner, descend, nothing_to_validate
+from policies.offline.learner import Criterion, Info, Learner, Task, descend, nothing_to_validate
 from policies.offline.minibatches import Batches, Minibatch, draw_rows, spaced_rows
 from policies.offline.returns import standardised_to_go
 
@@ -74,16 +73,7 @@ def fold(network: Network, weights: Weights, target: float) -> Weights:
     }
 
 
-def learner(
-    decisions: Decisions,
-    spec: Spec,
-    config: Config,
-    *,
-    steps: int,  # noqa: ARG001
-    seed: int,
-    validation: Decisions | None,
-    device: torch.device,
-) -> Learner:
+def learner(task: Task, config: Config) -> Learner:
     """One training run, see `policies.offline.learner`."""
     if not 0.0 <= config.quantile <= 1.0:
         raise RecipeError(f"quantile is {config.quantile}, expected 0 to 1")
@@ -92,26 +82,28 @@ def learner(
             "network: hidden is [], but a linear score adds the return that is asked for to every "
             "candidate alike; give it a hidden layer"
         )
-    weights_rng, rng = np.random.default_rng(seed).spawn(2)
-    network = fit_network(decisions, spec, config.network)
-    scorer = CandidateScorer(conditioned(network), weights_rng).to(device)
+    weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
+    network = fit_network(task.decisions, task.spec, config.network)
+    scorer = CandidateScorer(conditioned(network), weights_rng).to(task.device)
     optimiser = torch.optim.AdamW(
         scorer.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
     )
-    to_go = standardised_to_go(decisions)
+    to_go = standardised_to_go(task.decisions)
     target = float(np.quantile(to_go, config.quantile))
-    batches = _Conditioned(decisions, network, to_go, device)
+    batches = _Conditioned(task.decisions, network, to_go, task.device)
 
     def step(_number: int) -> Info:
-        batch = batches.at(draw_rows(len(decisions), config.minibatch, rng))
+        batch = batches.at(draw_rows(len(task.decisions), config.minibatch, rng))
         loss, info = behaviour_cloning.cloning_loss(scorer, batch)
         descend(optimiser, loss)
         return {"loss": loss.detach(), **info}
 
     validate = nothing_to_validate
-    if validation is not None and len(validation):
-        others = _Conditioned(validation, network, standardised_to_go(validation), device)
-        held_out = others.at(spaced_rows(len(validation), _VALIDATED))
+    if task.validation is not None and len(task.validation):
+        others = _Conditioned(
+            task.validation, network, standardised_to_go(task.validation), task.device
+        )
+        held_out = others.at(spaced_rows(len(task.validation), _VALIDATED))
 
         @torch.no_grad()
         def validate() -> Mapping[str, float]:

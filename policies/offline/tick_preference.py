@@ -32,7 +32,7 @@ from policies.learned import Network, NetworkSettings
 from policies.networks import CandidateScorer, fit_network, log_probabilities
 from policies.offline import trajectory_preference
 from policies.offline.critics import StateValue
-from policies.offline.learner import Criterion, Info, Learner, descend, nothing_to_validate
+from policies.offline.learner import Criterion, Info, Learner, Task, descend, nothing_to_validate
 from policies.offline.minibatches import Batches
 from policies.offline.returns import standardised_to_go
 from policies.offline.trajectory_preference import Ranking, draw_pairs, preference_loss, rank
@@ -94,26 +94,17 @@ def stretch_rows(
     return rows
 
 
-def learner(
-    decisions: Decisions,
-    spec: Spec,
-    config: Config,
-    *,
-    steps: int,  # noqa: ARG001
-    seed: int,
-    validation: Decisions | None,
-    device: torch.device,
-) -> Learner:
+def learner(task: Task, config: Config) -> Learner:
     """One training run, see `policies.offline.learner`."""
     if not 0.0 <= config.tick <= 1.0 or config.stretches < 1:
         raise RecipeError(
             f"tick is {config.tick}, expected 0 to 1; stretches is {config.stretches}, at least 1"
         )
-    weights_rng, rng = np.random.default_rng(seed).spawn(2)
-    network = fit_network(decisions, spec, config.network)
-    valued = fit_network(decisions, spec, config.value_network)
-    scorer = CandidateScorer(network, weights_rng).to(device)
-    state = StateValue(valued, weights_rng).to(device)
+    weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
+    network = fit_network(task.decisions, task.spec, config.network)
+    valued = fit_network(task.decisions, task.spec, config.value_network)
+    scorer = CandidateScorer(network, weights_rng).to(task.device)
+    state = StateValue(valued, weights_rng).to(task.device)
     optimiser = torch.optim.AdamW(
         [
             {"params": scorer.parameters(), "weight_decay": config.weight_decay},
@@ -121,13 +112,19 @@ def learner(
         ],
         lr=config.learning_rate,
     )
-    log = _Log(decisions, rank(decisions, spec, config.outcome), network, valued, device)
+    log = _Log(
+        task.decisions,
+        rank(task.decisions, task.spec, config.outcome),
+        network,
+        valued,
+        task.device,
+    )
 
     def stretch_loss(of: _Log, count: int, own: np.random.Generator) -> tuple[Tensor, Info]:
         pairs = draw_pairs(of.ranking, count, own)
         rows = stretch_rows(of.ranking, pairs, config.stretches, config.stretch_decisions, own)
         shape, flat = rows.shape, rows.ravel()
-        to_go = of.to_go[torch.from_numpy(flat).to(device)]
+        to_go = of.to_go[torch.from_numpy(flat).to(task.device)]
         error = to_go - state(of.valued.at(flat))
         batch = of.scored.at(flat)
         scores = scorer.packed(batch.candidates, batch.context, batch.mask)
@@ -157,7 +154,7 @@ def learner(
         return {"loss": total.detach(), **info}
 
     validate = nothing_to_validate
-    others = _comparable(validation, spec, config, network, valued, device)
+    others = _comparable(task.validation, task.spec, config, network, valued, task.device)
     if others is not None:
 
         @torch.no_grad()

@@ -28,7 +28,7 @@ from pipeline.errors import DatasetError, RecipeError, did_you_mean
 from pipeline.schema import Spec
 from policies.learned import NetworkSettings
 from policies.networks import CandidateScorer, fit_network, log_probabilities
-from policies.offline.learner import Criterion, Info, Learner, descend, nothing_to_validate
+from policies.offline.learner import Criterion, Info, Learner, Task, descend, nothing_to_validate
 from policies.offline.minibatches import Batches
 
 _VALIDATED: Final = 256  # pairs
@@ -156,25 +156,16 @@ def pair_loss(
     return preference_loss(means, z.to(batches.device), config.beta)
 
 
-def learner(
-    decisions: Decisions,
-    spec: Spec,
-    config: Config,
-    *,
-    steps: int,  # noqa: ARG001
-    seed: int,
-    validation: Decisions | None,
-    device: torch.device,
-) -> Learner:
+def learner(task: Task, config: Config) -> Learner:
     """One training run, see `policies.offline.learner`."""
-    weights_rng, rng = np.random.default_rng(seed).spawn(2)
-    ranking = rank(decisions, spec, config.outcome)
-    network = fit_network(decisions, spec, config.network)
-    scorer = CandidateScorer(network, weights_rng).to(device)
+    weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
+    ranking = rank(task.decisions, task.spec, config.outcome)
+    network = fit_network(task.decisions, task.spec, config.network)
+    scorer = CandidateScorer(network, weights_rng).to(task.device)
     optimiser = torch.optim.AdamW(
         scorer.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
     )
-    batches = Batches(decisions, network, device)
+    batches = Batches(task.decisions, network, task.device)
 
     def step(_number: int) -> Info:
         pairs = draw_pairs(ranking, config.pairs, rng)
@@ -183,9 +174,9 @@ def learner(
         return {"loss": loss.detach(), **info}
 
     validate = nothing_to_validate
-    held_out = None if validation is None else try_rank(validation, spec, config.outcome)
-    if validation is not None and held_out is not None:
-        others = Batches(validation, network, device)
+    held_out = try_rank(task.validation, task.spec, config.outcome)
+    if task.validation is not None and held_out is not None:
+        others = Batches(task.validation, network, task.device)
 
         def validate() -> Mapping[str, float]:
             """Loss and agreement on the same pairs every time."""
@@ -209,8 +200,10 @@ def learner(
     )
 
 
-def try_rank(validation: Decisions, spec: Spec, outcome: str) -> Ranking | None:
+def try_rank(validation: Decisions | None, spec: Spec, outcome: str) -> Ranking | None:
     """Validation without comparable episodes adds no points to the curves; it is no error."""
+    if validation is None:
+        return None
     try:
         return rank(validation, spec, outcome)
     except DatasetError:

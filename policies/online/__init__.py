@@ -41,6 +41,14 @@ ONLINE_AGENTS: Final[Mapping[str, OnlineAgent]] = {
         "natural_gradient", "policies.online.natural_gradient",
         "steps of a fixed size in choice probabilities, by Fisher-vector products",
     ),
+    "evolution": OnlineAgent(
+        "evolution", "policies.online.evolution",
+        "CMA-ES: the weights of a small scorer by what its greedy choices earn",
+    ),
+    "ppo": OnlineAgent(
+        "ppo", "policies.online.ppo",
+        "several passes over the same decisions within a clip, with values or without",
+    ),
 }  # fmt: skip
 
 

@@ -50,11 +50,19 @@ def advantages(
     rewards and times (T,) of each; times never fall.
     """
     to_go = [returns_to_go(reward, discount) for reward in rewards]
-    found = [g - b for g, b in zip(to_go, _baselines(to_go, times, baseline), strict=True)]
+    found = against_group(to_go, times, baseline)
     if normalise:
         deviation = float(np.concatenate(found).std())
         found = [a / deviation for a in found] if deviation > 0.0 else found
     return found
+
+
+def against_group(
+    worth: Sequence[Floats], times: Sequence[Floats], baseline: Baseline
+) -> list[Floats]:
+    """What each decision was worth, (T,) of each trajectory, less the baseline over all of them."""
+    found = _baselines(worth, times, baseline)
+    return [w - b for w, b in zip(worth, found, strict=True)]
 
 
 def _baselines(

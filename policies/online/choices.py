@@ -73,7 +73,11 @@ def _joined(
 ) -> tuple[Looked, NDArray[np.float64]]:
     if len(parts) == 1:
         return parts[0]
-    looked = [one for one, _ in parts]
+    return join([one for one, _ in parts]), np.concatenate([advantage for _, advantage in parts])
+
+
+def join(looked: Sequence[Looked]) -> Looked:
+    """All their decisions, in this order; rows of different parts stay apart."""
     rows, decisions, candidates = (
         np.cumsum([0, *sizes])
         for sizes in (
@@ -83,7 +87,7 @@ def _joined(
         )
     )
     cat = np.concatenate
-    joined = Looked(
+    return Looked(
         rows=cat([one.rows for one in looked]),
         row_of=cat([one.row_of + n for one, n in zip(looked, decisions, strict=False)]),
         context=cat([one.context for one in looked]),
@@ -98,7 +102,6 @@ def _joined(
         chosen=cat([one.chosen + n for one, n in zip(looked, candidates, strict=False)]),
         decision=cat([one.decision for one in looked]),
     )
-    return joined, cat([advantage for _, advantage in parts])
 
 
 def log_softmax(scorer: CandidateScorer, asked: Asked) -> Tensor:

@@ -118,7 +118,7 @@ def _score(
         types.FunctionType(OBSERVE), types.FunctionType(STEP), INTS, FLOATS, types.boolean,
         *_MAP, *_MAP, COLUMNS, types.boolean, types.int64, types.int64, types.boolean,
         types.int64, types.float64, INPUTS,
-        types.float64, GENERATOR, FLOATS, IMAGE, ROWS, MASK, FLOATS, FLOATS,
+        types.float64, types.float64, GENERATOR, FLOATS, IMAGE, ROWS, MASK, FLOATS, FLOATS,
         _KEYS, INTS, FLOATS, FLOATS, FLOATS, INTS, _NUMBERS, types.int64,
     ))  # fmt: skip
 def sample(
@@ -126,16 +126,17 @@ def sample(
     c_columns: Any, c_heavy: Any, c_quadratic: Any, c_mean: Any, c_inverse: Any,
     columns: Any, heavy: Any, quadratic: Any, mean: Any, inverse: Any,
     widths: Any, tanh: Any, kind: Any, heads: Any, norm: Any, seen: Any, threshold: Any, flat: Any,
-    temperature: Any, rng: Any, context: Any, image: Any, candidates: Any, feasible: Any,
-    scores: Any, probabilities: Any, keys: Any, held: Any, held_scores: Any,
+    temperature: Any, epsilon: Any, rng: Any,
+    context: Any, image: Any, candidates: Any, feasible: Any, scores: Any, probabilities: Any,
+    keys: Any, held: Any, held_scores: Any,
     booked: Any, totals: Any, choices: Any, numbers: Any, first: Any,
 ) -> Any:  # fmt: skip
     """Play from decision `first` until the episode is over or the arrays are full.
 
     `alone` says that a score depends on its own row only; else the table is not used. Choices are
-    drawn from softmax(scores / temperature), or are the best ones at temperature 0. Returns
-    4 * decisions + status; the status is RUNNING where the arrays are full, and the result
-    INFEASIBLE where a choice is forbidden.
+    drawn from softmax(scores / temperature), or are the best ones at temperature 0, and uniform
+    with probability `epsilon`. Returns 4 * decisions + status; the status is RUNNING where the
+    arrays are full, and the result INFEASIBLE where a choice is forbidden.
     """
     cells = candidates.view(np.uint64)
     moment, picture = context.reshape((1, len(context))), image.reshape((1, len(image)))
@@ -169,14 +170,15 @@ def sample(
                 columns, heavy, quadratic, mean, inverse, widths, tanh, kind, heads, norm, seen,
                 threshold, flat, shown,
             )  # fmt: skip
-        choice = draw_choice(shown, allowed, temperature, 0.0, rng, probabilities)
+        choice = draw_choice(shown, allowed, temperature, epsilon, rng, probabilities)
         if choice < 0:
             return INFEASIBLE
         status = step(ints, floats, choice, booked)
         if status == INFEASIBLE:
             return INFEASIBLE
         choices[at] = choice
-        chosen = np.log(probabilities[choice]) if temperature > 0.0 else 0.0
+        drawn = temperature > 0.0 or epsilon > 0.0
+        chosen = np.log(probabilities[choice]) if drawn else 0.0
         numbers[N_LOG_PROBABILITY, at] = chosen
         numbers[N_REWARD, at] = booked[REWARD]
         numbers[N_ELAPSED, at] = booked[ELAPSED]

@@ -98,8 +98,16 @@ class Problem:
         first = (iteration - 1) // sampling.stay * sampling.windows
         return [self.train[(first + k) % len(self.train)] for k in range(sampling.windows)]
 
-    def draw(self, policy: LearnedPolicy, iteration: int, sampling: Sampling) -> list[Drawn]:
-        """The trajectories of an iteration, window by window."""
+    def play(
+        self,
+        policy: LearnedPolicy,
+        iteration: int,
+        sampling: Sampling,
+        *,
+        temperature: float = 1.0,
+        epsilon: float = 0.0,
+    ) -> list[list[Trajectory]]:
+        """The trajectories of an iteration, those of each window; see `sample_trajectory`."""
         n = sampling.trajectories
         windows = self.windows_of(iteration, sampling)
         instances = [self._instance(w) for w in windows for _ in range(n)]
@@ -107,11 +115,15 @@ class Problem:
             generator(self.seed, "online trajectory", iteration, i) for i in range(len(instances))
         ]
         played = sample_trajectories(
-            self.scenario, self.spec, instances, policy, rngs, workers=self.workers
-        )
+            self.scenario, self.spec, instances, policy, rngs,
+            temperature=temperature, epsilon=epsilon, workers=self.workers,
+        )  # fmt: skip
+        return [played[first : first + n] for first in range(0, len(played), n)]
+
+    def draw(self, policy: LearnedPolicy, iteration: int, sampling: Sampling) -> list[Drawn]:
+        """The trajectories of an iteration, window by window, and what choices were worth."""
         drawn = []
-        for first in range(0, len(played), n):
-            group = played[first : first + n]
+        for group in self.play(policy, iteration, sampling):
             worth = advantages(
                 [t.reward for t in group], [t.time_s for t in group], sampling.baseline,
                 discount=sampling.discount, normalise=sampling.normalise,

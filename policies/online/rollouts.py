@@ -83,10 +83,11 @@ def sample_trajectory(
     policy: LearnedPolicy,
     rng: np.random.Generator,
     temperature: float = 1.0,
+    epsilon: float = 0.0,
 ) -> Trajectory:
     """One episode, its choices drawn from softmax(scores / temperature); 0 takes the best.
 
-    Raises HindcastError for an infeasible choice.
+    With probability `epsilon` a choice is uniform. Raises HindcastError for an infeasible choice.
     """
     memory = _Memory(spec, instance, policy.network)
     totals = np.zeros_like(memory.booked)
@@ -98,8 +99,9 @@ def sample_trajectory(
     while status == RUNNING:
         code = play.sample(
             scenario.observe, scenario.step, memory.ints, memory.floats, memory.alone,
-            *policy.arrays, temperature, rng, *memory.buffers.arrays, scores, probabilities,
-            memory.keys, memory.held, held_scores, memory.booked, totals, choices, numbers, at,
+            *policy.arrays, temperature, epsilon, rng, *memory.buffers.arrays, scores,
+            probabilities, memory.keys, memory.held, held_scores, memory.booked, totals,
+            choices, numbers, at,
         )  # fmt: skip
         if code == INFEASIBLE:
             raise HindcastError(f"{policy.name}: infeasible choice in {scenario.name}")
@@ -132,12 +134,15 @@ def sample_trajectories(
     rngs: Sequence[np.random.Generator],
     *,
     temperature: float = 1.0,
+    epsilon: float = 0.0,
     workers: int = 1,
 ) -> list[Trajectory]:
     """One trajectory per instance, in their order, on `workers` threads."""
 
     def one(i: int) -> Trajectory:
-        return sample_trajectory(scenario, spec, instances[i], policy, rngs[i], temperature)
+        return sample_trajectory(
+            scenario, spec, instances[i], policy, rngs[i], temperature, epsilon
+        )
 
     if workers == 1:
         return [one(i) for i in range(len(instances))]

@@ -66,11 +66,10 @@ def rates(names: list[str], rounds: int = 7, steps: int = 20) -> dict[str, float
 def _agent(name: str, decisions: Decisions, steps: int, device: Any) -> Callable[[], None] | None:
     """So many steps of an agent; None where it is solved in fewer."""
     from policies.offline import AGENTS
+    from policies.offline.learner import Task
 
     module = importlib.import_module(AGENTS[name].module)
-    learner = module.learner(
-        decisions, SPEC, module.Config(), steps=10**6, seed=0, validation=None, device=device
-    )
+    learner = module.learner(Task(decisions, SPEC, 10**6, 0, device=device), module.Config())
     if learner.most_steps is not None:
         return None
     done = 0
