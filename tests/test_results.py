@@ -8,7 +8,10 @@ from pipeline.errors import DatasetError
 from pipeline.study import COLUMNS
 from pipeline.study_page import study_markdown
 from pipeline.summary.results import main, results_markdown
+from policies.evaluation import selection_table as selection
+from policies.evaluation.selection_table import selection_markdown
 
+PAGES = {",".join(COLUMNS): study_markdown, ",".join(selection.COLUMNS): selection_markdown}
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "results"
 TABLES = sorted(FOLDER.glob("*.csv"))
 
@@ -17,7 +20,7 @@ TABLES = sorted(FOLDER.glob("*.csv"))
 def test_a_committed_page_is_what_its_table_gives(path):
     content = path.read_bytes()
     head = content.split(b"\n", 1)[0].decode()
-    page = study_markdown if head == ",".join(COLUMNS) else results_markdown
+    page = PAGES.get(head, results_markdown)
     assert path.with_suffix(".md").read_text(encoding="utf-8") == page(content, path.name)
 
 

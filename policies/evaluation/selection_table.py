@@ -1,9 +1,11 @@
 """How well estimators rank policies, over several folders of `hindcast ope`: one row each.
 
-docs/results/ope.csv is `selection_table` of five of them, and the tables of ope.md are
-`selection_markdown` of it.
+python -m policies.evaluation.selection_table TABLE.csv FOLDER...    the table, and its page
+python -m policies.evaluation.selection_table TABLE.csv              the page of a table
 """
 
+import io
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -12,8 +14,9 @@ import numpy as np
 import polars as pl
 
 from pipeline.errors import DatasetError
+from pipeline.location import location
 from pipeline.selection import assess
-from pipeline.storage import read_json, read_parquet
+from pipeline.storage import read_json, read_parquet, write_text
 from policies.evaluation.consensus import CONSENSUS, consensus_scores, members_of
 from policies.evaluation.ope import new_rank_correlation, reference_of
 from policies.evaluation.results import DESCRIPTION, ESTIMATES
@@ -23,28 +26,41 @@ _HEAD: Final = (
     "| estimator | rank correlation | of new policies | regret@1 | "
     f"SharpeRatio@{_K} | type I | type II | median ESS |"
 )
+COLUMNS: Final[Mapping[str, type[pl.DataType]]] = {
+    "scenario": pl.String, "recipe": pl.String, "policies": pl.Int64, "new_policies": pl.Int64,
+    "estimator": pl.String, "rank_correlation": pl.Float64, "rank_correlation_new": pl.Float64,
+    "regret_at_1": pl.Float64, f"sharpe_ratio_at_{_K}": pl.Float64, "type_1": pl.Float64,
+    "type_2": pl.Float64, "median_ess": pl.Float64, "windows": pl.Int64, "episodes": pl.Int64,
+    "command": pl.String,
+}  # fmt: skip
 _ENOUGH: Final = 0.8  # rank correlation that the tables mark
 
 
-def selection_table(
-    folders: Sequence[Path], commands: Mapping[str, str] | None = None
-) -> pl.DataFrame:
+_ABOUT: Final = (
+    "Policies are rules and shortly trained agents, most of them not in the log. Truth is the mean "
+    "return of episodes in the simulator on the same validation windows. A cell is the rank "
+    "correlation (Spearman) over all policies / over those that are not in the log; bold from "
+    f"{_ENOUGH} on. An estimate that ranks well may still be far off in its value: see type I and "
+    "type II errors, and the warnings that `hindcast ope` prints."
+)
+
+
+def selection_table(folders: Sequence[Path]) -> pl.DataFrame:
     """A DataFrame: a row per folder and estimator, the consensus too, best rank correlation first.
 
-    `commands` by folder name stand in for what the folders recorded. Raises DatasetError for a
-    folder without truths.
+    Raises DatasetError for a folder without truths.
     """
     rows: list[dict[str, Any]] = []
     for folder in folders:
         about, estimates = read_json(folder / DESCRIPTION), read_parquet(folder / ESTIMATES)
         if not isinstance(about, dict) or estimates["truth"].null_count():
             raise DatasetError(f"{folder}: holds no estimates beside truths")
-        command = (commands or {}).get(folder.name, about["command"])
+        command = about["command"]
         rows += sorted(
             (_row(about, own, command) for own in _estimators(estimates)),
             key=lambda row: -_known(row["rank_correlation"]),
         )
-    return pl.DataFrame(rows, infer_schema_length=None)
+    return pl.DataFrame(rows, schema=COLUMNS)
 
 
 def _estimators(estimates: pl.DataFrame) -> list[pl.DataFrame]:
@@ -92,11 +108,23 @@ def _row(about: Mapping[str, Any], own: pl.DataFrame, command: str) -> dict[str,
     }
 
 
-def selection_markdown(table: pl.DataFrame) -> str:
-    """Rank correlations of all estimators by scenario, then the details of each scenario."""
+def selection_markdown(content: bytes, name: str) -> str:
+    """The page of a table: where estimators rank well and where none does, then every number.
+
+    `content` is that of the CSV `name`. Raises DatasetError where it is no such table.
+    """
+    table = _read(content, name)
     runs = [own for _, own in table.group_by("scenario", "recipe", "windows", maintain_order=True)]
     names = table["estimator"].unique(maintain_order=True).sort().to_list()
-    lines = ["| scenario | windows | " + " | ".join(names) + " |"]
+    lines = [
+        "# How well estimators rank policies", "",
+        f"Made of {name} alone; change that and make this page again.", "",
+        _ABOUT,
+        "",
+        *_verdict(runs), "",
+        f"Mean over the scenarios: {_means(table)}.", "",
+        "| scenario | windows | " + " | ".join(names) + " |",
+    ]  # fmt: skip
     lines.append("|---|" + "---:|" * (len(names) + 1))
     for own in runs:
         by = {row["estimator"]: row for row in own.to_dicts()}
@@ -109,6 +137,7 @@ def selection_markdown(table: pl.DataFrame) -> str:
             f"{first['policies']} policies, {first['new_policies']} of them not in the log; "
             f"{first['episodes']} episodes of {first['windows']} windows."
         )
+        lines += ["", "```", first["command"], "```"]
         lines += ["", _HEAD, "|---|" + "---:|" * 7]
         for row in own.to_dicts():
             values = [
@@ -117,6 +146,41 @@ def selection_markdown(table: pl.DataFrame) -> str:
             ]  # fmt: skip
             lines.append(f"| {row['estimator']} | " + " | ".join(map(_number, values)) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _verdict(runs: Sequence[pl.DataFrame]) -> list[str]:
+    """A line per scenario: which estimators rank well in it, or how good the best one is."""
+    lines = []
+    for own in runs:
+        rows = own.drop_nulls("rank_correlation").sort("rank_correlation", descending=True)
+        good = rows.filter(pl.col("rank_correlation") >= _ENOUGH)["estimator"].to_list()
+        best, value = rows["estimator"][0], rows["rank_correlation"][0]
+        told = f"{', '.join(good)}" if good else f"none; the best is {best} with {value:.2f}"
+        lines.append(f"- {own['scenario'][0]}, at least {_ENOUGH}: {told}")
+    return lines
+
+
+def _means(table: pl.DataFrame) -> str:
+    """Every estimator with its mean rank correlation, best first."""
+    means = table.group_by("estimator").agg(pl.col("rank_correlation").mean())
+    ordered = means.sort("rank_correlation", "estimator", descending=[True, False])
+    return ", ".join(f"{name} {value:.2f}" for name, value in ordered.iter_rows())
+
+
+def _read(content: bytes, name: str) -> pl.DataFrame:
+    try:
+        table = pl.read_csv(io.BytesIO(content), schema=COLUMNS)
+    except pl.exceptions.PolarsError as error:
+        raise DatasetError(f"{name}: {error}") from error
+    return table
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write the table of these folders, where there are any, and the page beside it."""
+    path, folders = location(arguments[0]), [location(name) for name in arguments[1:]]
+    if folders:
+        write_text(path, selection_table(folders).write_csv())
+    write_text(path.with_suffix(".md"), selection_markdown(path.read_bytes(), path.name))
 
 
 def _pair(row: Mapping[str, Any] | None) -> str:
@@ -133,3 +197,7 @@ def _known(value: float | None) -> float:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:,.3g}"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -9,7 +9,7 @@ import pytest
 from flows.estimates import text_of
 from pipeline.errors import DatasetError
 from policies.evaluation.consensus import consensus_scores, describe_consensus, members_of
-from policies.evaluation.selection_table import selection_markdown, selection_table
+from policies.evaluation.selection_table import main, selection_markdown, selection_table
 
 TRUTH = {"a": 3.0, "b": 2.0, "c": 1.0, "d": 0.0}
 VALUES = {
@@ -80,7 +80,7 @@ def test_a_person_reads_the_order(tmp_path):
 
 
 def test_the_table_has_a_row_per_estimator_and_the_consensus(tmp_path):
-    table = selection_table([folder_of(tmp_path / "x")], {"x": "the command"})
+    table = selection_table([folder_of(tmp_path / "x")])
     by = {row["estimator"]: row for row in table.to_dicts()}
     assert list(by) == ["snpdis", "consensus", "dm", "is"]
     assert by["snpdis"]["rank_correlation"] == 1.0
@@ -89,9 +89,26 @@ def test_the_table_has_a_row_per_estimator_and_the_consensus(tmp_path):
     assert by["snpdis"]["sharpe_ratio_at_4"] == pytest.approx(2.5 / math.sqrt(1.25), abs=1e-4)
     assert by["consensus"]["median_ess"] is None
     assert {row["new_policies"] for row in by.values()} == {3}
-    assert set(table["command"]) == {"the command"}
-    page = selection_markdown(table)
+    page = selection_markdown(table.write_csv().encode(), "x.csv")
+    assert "- toy, at least 0.8: snpdis, consensus, dm\n" in page
     assert "| toy | 4 | **0.949 / 0.866** | **0.8 / 0.5** | -1 / -1 | **1 / 1** |" in page
+
+
+def test_the_command_writes_the_table_and_its_page(tmp_path):
+    table = tmp_path / "ope.csv"
+    main([str(table), str(folder_of(tmp_path / "x"))])
+    assert table.read_text() == selection_table([tmp_path / "x"]).write_csv()
+    page = table.with_suffix(".md")
+    written = page.read_bytes()
+    assert written == selection_markdown(table.read_bytes(), "ope.csv").encode()
+    page.unlink()
+    main([str(table)])
+    assert page.read_bytes() == written
+
+
+def test_what_is_no_such_table_is_refused():
+    with pytest.raises(DatasetError, match=r"x\.csv"):
+        selection_markdown(b"scenario,recipe\n1,2\n", "x.csv")
 
 
 def test_a_folder_without_truths_is_refused(tmp_path):
