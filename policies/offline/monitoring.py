@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from pipeline.decisions import Decisions
 from policies.checkpoint import Trained
 from policies.offline.minibatches import spaced_rows
+from policies.offline.returns import windows_of
 
 SEEN: Final = 512  # training decisions to measure on; and
 HELD_OUT: Final = 2048  # validation decisions: together a few per cent of an agent's time
@@ -82,12 +83,10 @@ def _offsets(shown: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def _standardised(decisions: Decisions) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Windows and returns in them, (E,); one window of all where each has but one episode."""
+    """Windows and returns in them, (E,)."""
     returns = decisions.episodes["return"].to_numpy().astype(np.float64)
-    window = np.unique(decisions.episodes["window"].to_numpy(), return_inverse=True)[1]
+    window = windows_of(decisions)
     count = np.bincount(window)
-    if (count < 2).all():
-        window, count = np.zeros_like(window), np.array([len(window)])
     mean = np.bincount(window, returns) / count
     deviation = np.sqrt(np.bincount(window, (returns - mean[window]) ** 2) / count)
     nothing = np.full(len(returns), np.nan)
