@@ -8,19 +8,17 @@ from typing import Any, Final
 import polars as pl
 
 from pipeline import dataset as ds
-from pipeline.decisions import Decisions, decision_bytes
-from pipeline.sampling import sample_decisions
-from pipeline.seeds import generator
 from pipeline.storage import make_folder, remove_partials, write_atomically
 from policies.checkpoint import DESCRIPTION, WEIGHTS, Metric, Trained, save
-from policies.offline import Agent, read_config
 from policies.offline import agent as find_agent
+from policies.offline import read_config
 from policies.offline.board import board
 from policies.offline.devices import find_device
 from policies.offline.identity import finished, training_key
 from policies.offline.in_memory import train_decisions
 from policies.offline.loop import Progress, Select
 from policies.offline.resume import ResumeFile
+from policies.offline.sampled import sample
 from policies.offline.whole_log import Logs, log_of_dataset
 
 MEMORY: Final = 512 << 20  # bytes of decisions; of the real packing workload half a million
@@ -75,10 +73,10 @@ def train(
     if not ResumeFile(out, key).waits():
         clear(out)
     draw_point, close = board(tensorboard, f"{agent}-seed{seed}")
-    decisions = _sample(opened, wanted, config, seed, "train", MEMORY)
+    decisions = sample(opened, wanted, config, seed, "train", MEMORY)
     validation = None
     if (opened.episodes()["split"] == "validation").any():
-        validation = _sample(opened, wanted, config, seed, "validation", MEMORY // 10)
+        validation = sample(opened, wanted, config, seed, "validation", MEMORY // 10)
     logs = _logs(opened, validation is not None) if wanted.whole else None
     provenance = {"dataset": {**data, "decisions": len(decisions)}, "key": key}
 
@@ -105,37 +103,6 @@ def train(
     save(trained, out, provenance)
     ResumeFile(out, key).remove()
     return out
-
-
-def _sample(
-    opened: ds.Dataset, agent: Agent, config: Any, seed: int, split: str, memory: int
-) -> Decisions:
-    """The decisions of a split that this agent and seed learn from, in at most `memory` bytes."""
-    images = getattr(getattr(config, "network", None), "image", 0) > 0
-    each = decision_bytes(
-        opened.spec, agent.candidates,
-        transitions=agent.transitions, images=images, probabilities=agent.probabilities,
-    )  # fmt: skip
-    return sample_decisions(
-        opened,
-        split,
-        generator(seed, f"sample {agent.name} {split}"),
-        k=agent.candidates,
-        per_episode=agent.per_episode,
-        limit=max(1, memory // each),
-        transitions=agent.transitions,
-        images=images,
-        probabilities=agent.probabilities,
-        **_discounting(opened, config),
-    )
-
-
-def _discounting(opened: ds.Dataset, config: Any) -> dict[str, Any]:
-    """How returns are discounted for this agent; {} where it does not discount."""
-    if not hasattr(config, "discount_per"):
-        return {}
-    discount = opened.spec.discount if config.discount is None else config.discount
-    return {"discount": discount, "per_second": config.discount_per == "second"}
 
 
 def _logs(opened: ds.Dataset, validation: bool) -> Logs:

@@ -1,0 +1,44 @@
+"""Agents of one seed learn from one sample, which is read once and changed by nobody."""
+
+import numpy as np
+import pytest
+
+from pipeline import dataset as ds
+from policies.offline import AGENTS, read_config, sampled
+from policies.offline.training import train
+
+MEMORY = 64 << 20
+
+
+def drawn(tiny_dataset, name, seed):
+    agent, opened = AGENTS[name], ds.open(tiny_dataset)
+    return sampled.sample(opened, agent, read_config(name, None), seed, "train", MEMORY)
+
+
+def test_the_next_agent_is_given_the_sample_of_the_one_before(tiny_dataset):
+    first = drawn(tiny_dataset, "cql", 3)
+    assert drawn(tiny_dataset, "double_dqn", 3) is first
+    assert drawn(tiny_dataset, "double_dqn", 4) is not first
+
+
+def test_one_sample_is_held_and_another_want_is_another_sample(tiny_dataset):
+    first = drawn(tiny_dataset, "cql", 3)
+    other = drawn(tiny_dataset, "behaviour_cloning", 3)
+    assert first.next_mask is not None
+    assert other.next_mask is None
+    assert drawn(tiny_dataset, "cql", 3) is not first
+    assert (drawn(tiny_dataset, "cql", 3).choice == first.choice).all()
+
+
+@pytest.mark.parametrize("name", sorted(n for n, a in AGENTS.items() if not a.scenarios))
+def test_no_agent_changes_what_it_learns_from(name, tiny_dataset, tmp_path):
+    sampled._HELD.clear()
+    train(tiny_dataset, name, steps=3, seed=5, out=tmp_path / "a")
+    (_key, held), (_other, validation) = sampled._HELD["train"], sampled._HELD["validation"]
+    sampled._HELD.clear()
+    train(tiny_dataset, name, steps=1, seed=5, out=tmp_path / "b")
+    for before, split in ((held, "train"), (validation, "validation")):
+        fresh = sampled._HELD[split][1]
+        assert fresh is not before
+        for column in ("context", "candidates", "mask", "choice", "reward", "episode", "to_go"):
+            assert np.array_equal(getattr(before, column), getattr(fresh, column)), column
