@@ -1,0 +1,281 @@
+"""Proximal policy optimisation over candidates: several passes over the same decisions.
+
+    iteration   play -> values -> advantages -> epochs x minibatches of decisions { policy, values }
+
+    gain        clipped_gain + entropy * H(pi), mean over decisions     policies.online.clipping
+    A           gae(reward, V, discount, lambda)                        policies.online.gae
+                less its baseline over the trajectories of a window     sampling.baseline
+    target      A of gae + V, for V                                     policies.online.state_value
+
+A baseline over trajectories of one window is known to reinforce; here it stands on top of values
+and takes away what no value can know: the work that is still to arrive, which is that of the window
+whatever an agent does. Without values (`values = false`) it is all there is.
+
+What counts is the return that evaluations report, so nothing follows the end of an episode, cut off
+or not; the value network is told the time.
+
+Sources: Schulman et al., "Proximal Policy Optimization Algorithms", 2017; Mao et al., "Variance
+Reduction for Reinforcement Learning in Input-Driven Environments", ICLR 2019 (the baseline).
+Differences: two networks and two optimisers, values are not clipped, minibatches are of decisions
+of any trajectory, and every `n`-th decision only is learned from where there are many.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.utils import clip_grad_norm_
+
+from pipeline.errors import RecipeError
+from pipeline.seeds import generator
+from policies.learned import Network, NetworkSettings, Weights
+from policies.networks import CandidateScorer
+from policies.offline.learner import Criterion, Info, Learner
+from policies.online.advantages import against_group
+from policies.online.choices import Asked, ask, entropy, log_softmax
+from policies.online.clipping import clipped_gain, divergence
+from policies.online.gae import gae, step_discounts
+from policies.online.minibatches import Numbers, gathered, subset
+from policies.online.problem import Drawn, Problem, Sampling, make_scorer
+from policies.online.reinforce import told
+from policies.online.rollouts import Trajectory
+from policies.online.state_value import StateValue, summaries, summary_size
+
+Floats = NDArray[np.float64]
+
+_FAR = 1.5  # times max_kl, where an iteration's policy steps end
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of `ppo`.
+
+    learning_rate, value_learning_rate   of Adam; with `decay` they fall linearly to zero
+    lam              of the advantages
+    discount_per     what sampling.discount is raised to: 1 per decision, or the seconds that passed
+    clip             of the ratio of probabilities
+    epochs           passes over the decisions of an iteration
+    minibatch        decisions of a step, about
+    decisions        of an iteration that are learned from, at most about, evenly spaced; those
+                     with a single candidate teach values only
+    entropy          times the entropy of the choices is added to what is maximised, per decision
+    max_kl           divergence at which the policy is left for the iteration; 0: never
+    standardise      whether advantages have mean 0 and deviation 1 over what is learned from
+    clip_gradient    longest gradient of a step of either network
+    values           whether there is a value network; without it, lambda is one more discount
+    value_hidden     its hidden layers
+    """
+
+    network: NetworkSettings = field(
+        default_factory=lambda: NetworkSettings(hidden=(32, 32), quadratic=False)
+    )
+    sampling: Sampling = field(
+        default_factory=lambda: Sampling(trajectories=20, windows=10, stay=1, baseline="time")
+    )
+    learning_rate: float = 3e-3
+    value_learning_rate: float = 1e-3
+    decay: bool = False
+    lam: float = 0.95
+    discount_per: Literal["decision", "second"] = "decision"
+    clip: float = 0.2
+    epochs: int = 4
+    minibatch: int = 512
+    decisions: int = 16384
+    entropy: float = 0.0
+    max_kl: float = 0.0
+    standardise: bool = True
+    clip_gradient: float = 0.5
+    values: bool = True
+    value_hidden: tuple[int, ...] = (64, 64)
+
+    def __post_init__(self) -> None:
+        above = ("learning_rate", "value_learning_rate", "clip", "epochs", "minibatch",
+                 "decisions", "clip_gradient")  # fmt: skip
+        for name in above:
+            if not getattr(self, name) > 0:
+                raise RecipeError(f"{name} is {getattr(self, name)}, expected above 0")
+        for name in ("entropy", "max_kl"):
+            if not getattr(self, name) >= 0.0:
+                raise RecipeError(f"{name} is {getattr(self, name)}, expected at least 0")
+        if not 0.0 <= self.lam <= 1.0:
+            raise RecipeError(f"lam is {self.lam}, expected from 0 to 1")
+
+
+def learner(
+    problem: Problem,
+    config: Config,
+    network: Network,
+    weights: Weights | None,
+    device: torch.device,
+) -> Learner:
+    """One run, from these weights or from ones drawn anew; a step is an iteration."""
+    rng = generator(problem.seed, "online weights")
+    scorer = make_scorer(network, weights, rng, device)
+    modules: dict[str, nn.Module] = {"scorer": scorer}
+    optimisers: dict[str, torch.optim.Optimizer] = {
+        "policy": torch.optim.Adam(scorer.parameters(), lr=config.learning_rate)
+    }
+    critic: StateValue | None = None
+    if config.values:
+        critic = StateValue(summary_size(problem), config.value_hidden, rng).to(device)
+        modules["critic"] = critic
+        rate = config.value_learning_rate
+        optimisers["critic"] = torch.optim.Adam(critic.parameters(), lr=rate)
+
+    def step(iteration: int) -> Info:
+        acting = problem.acting(network, scorer.weights())
+        groups = problem.play(acting, iteration, config.sampling)
+        played = [one for group in groups for one in group]
+        value = np.zeros(sum(len(one.reward) for one in played))
+        seen = torch.empty(0)
+        if critic is not None:
+            seen = torch.from_numpy(summaries(problem, played, network)).to(device)
+            critic.meet(seen)
+            value = critic.values(seen).double().cpu().numpy()
+        worth, target = judge(groups, value, config)
+        every = max(1, len(worth) // config.decisions)
+        looked, number = gathered(problem, played, network, every)
+        free = np.flatnonzero(np.diff(looked.starts) > 1)  # the others teach a policy nothing
+        old = np.concatenate([one.log_probability for one in played])[number[free]]
+        gain = standardised(worth[number[free]]) if config.standardise else worth[number[free]]
+
+        def asked(which: Numbers) -> tuple[Asked, Tensor]:
+            then = torch.from_numpy(old[which].astype(np.float32)).to(device)
+            return ask(subset(looked, free[which]), gain[which], network, device), then
+
+        batches = passes(len(free), config, rng)
+        info = dict(climb(scorer, optimisers["policy"], map(asked, batches), config))
+        if critic is not None:
+            place = torch.from_numpy(number).to(device)
+            aim = torch.from_numpy(target.astype(np.float32)).to(device)
+            critic.retarget(aim)
+            batches = passes(len(number), config, rng)
+            chosen = (place[torch.from_numpy(which).to(device)] for which in batches)
+            pairs = ((seen[at], aim[at]) for at in chosen)
+            info |= regress(critic, optimisers["critic"], pairs, config)
+            info["explained"] = torch.tensor(explained(value, target))
+        return {**told(problem, [Drawn(one, one.reward) for one in played]), **info}
+
+    return Learner(
+        network=network,
+        weights=scorer.weights,
+        modules=modules,
+        optimisers=optimisers,
+        rng=rng,
+        step=step,
+        validate=lambda: problem.validate(network, scorer.weights()),
+        decays=config.decay,
+        criterion=Criterion("validation_return"),
+    )
+
+
+def judge(
+    groups: Sequence[Sequence[Trajectory]], value: Floats, config: Config
+) -> tuple[Floats, Floats]:
+    """Advantages and targets of the values, (T,) of all decisions of the trajectories in order.
+
+    groups are the trajectories of each window, value (T,) what was thought of each observation.
+    """
+    sampling = config.sampling
+    worth, target, at = [], [], 0
+    for group in groups:
+        found = []
+        for one in group:
+            here = value[at : at + len(one.reward)]
+            passed = step_discounts(
+                one.elapsed_s, sampling.discount, per_second=config.discount_per == "second"
+            )
+            found.append(gae(one.reward, here, passed, config.lam, 0.0))
+            target.append(found[-1] + here)
+            at += len(here)
+        against = against_group(found, [one.time_s for one in group], sampling.baseline)
+        if sampling.normalise:
+            deviation = float(np.concatenate(against).std())
+            against = [a / deviation for a in against] if deviation > 0.0 else against
+        worth += against
+    return np.concatenate(worth), np.concatenate(target)
+
+
+def standardised(advantage: Floats) -> Floats:
+    """With mean 0 and deviation 1, where it varies at all."""
+    deviation = float(advantage.std()) if len(advantage) else 0.0
+    return (advantage - advantage.mean()) / deviation if deviation > 0.0 else advantage
+
+
+def passes(count: int, config: Config, rng: np.random.Generator) -> Iterator[Numbers]:
+    """Minibatches of about one size, every decision in one of each epoch; each epoch drawn anew."""
+    parts = -(-count // config.minibatch)
+    for _ in range(config.epochs if count else 0):
+        yield from np.array_split(rng.permutation(count), parts)
+
+
+def climb(
+    scorer: CandidateScorer,
+    optimiser: torch.optim.Optimizer,
+    batches: Iterable[tuple[Asked, Tensor]],
+    config: Config,
+) -> Mapping[str, Tensor]:
+    """A step per minibatch, until the policy is too far; batches with log-probabilities (T,) then.
+
+    Returns the mean length of the gradients, the last divergence, and how many steps were taken.
+    """
+    norms: list[Tensor] = []
+    far = torch.zeros(())
+    for asked, old in batches:
+        loss, far = surrogate(scorer, asked, old, config)
+        if norms and config.max_kl and float(far) > _FAR * config.max_kl:
+            break
+        norms.append(_move(scorer, optimiser, loss, config))
+    return {
+        "gradient_norm": torch.stack(norms).mean() if norms else torch.zeros(()),
+        "kl": far,
+        "steps_taken": torch.tensor(float(len(norms))),
+    }
+
+
+def surrogate(
+    scorer: CandidateScorer, asked: Asked, old: Tensor, config: Config
+) -> tuple[Tensor, Tensor]:
+    """Loss of a minibatch, and how far the policy is from the one that played it, mean KL."""
+    chances = log_softmax(scorer, asked)
+    now = chances.index_select(0, asked.chosen)
+    gain = clipped_gain(now, old, asked.advantage, config.clip).mean()
+    if config.entropy:
+        gain = gain + config.entropy * entropy(chances) / len(asked)
+    return -gain, divergence(now, old).mean()  # of the minibatch, before the step
+
+
+def regress(
+    critic: StateValue,
+    optimiser: torch.optim.Optimizer,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    config: Config,
+) -> Mapping[str, Tensor]:
+    """A step per minibatch of inputs and targets; the mean loss, in squared deviations."""
+    losses = []
+    for seen, target in batches:
+        loss = critic.loss(seen, target)
+        _move(critic, optimiser, loss, config)
+        losses.append(loss.detach())
+    return {"value_loss": torch.stack(losses).mean()}
+
+
+def explained(value: Floats, target: Floats) -> float:
+    """Share of the variance of the targets that values foresaw; below 0 they did harm."""
+    spread = float(target.var())
+    return 1.0 - float((target - value).var()) / spread if spread > 0.0 else 0.0
+
+
+def _move(
+    module: nn.Module, optimiser: torch.optim.Optimizer, loss: Tensor, config: Config
+) -> Tensor:
+    """One step down the gradient, of a bounded length; the length it had."""
+    optimiser.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    norm: Tensor = clip_grad_norm_(module.parameters(), config.clip_gradient)
+    optimiser.step()
+    return norm.detach()

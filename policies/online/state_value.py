@@ -1,0 +1,163 @@
+"""What is still to come, by a network of its own that helps to train and is not needed to act.
+
+It reads what does not depend on the order or the number of the candidates, of any scenario:
+
+    x   context | mean and maximum of the feasible candidates' columns | log1p of how many | time
+    V   mean + deviation * mlp((x - mean of x) / deviation of x)
+
+Heavy-tailed columns are read as logs. The moments of x are those of all that was met so far; mean
+and deviation of V are those of the latest targets, and when they change the last layer is changed
+so that no value is (van Hasselt et al., "Learning values across many orders of magnitude", NeurIPS
+2016). Time is among the inputs because what counts is the return of a whole episode, which ends.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from pipeline.schema import Feature
+from policies.features import unscaled_map
+from policies.learned import Network
+from policies.online.problem import PIECE, Problem
+from policies.online.rollouts import Looked, Trajectory, looked_at
+
+_FAR = 10.0  # deviations, beyond which inputs are not told apart
+_SMALLEST = 1e-6  # deviation below which a number counts as constant
+
+
+class StateValue(nn.Module):
+    """V (T,) of summaries x (T, X); weights drawn as those of a scorer."""
+
+    count: Tensor
+    mean: Tensor
+    square: Tensor
+    level: Tensor
+    scale: Tensor
+
+    def __init__(self, inputs: int, hidden: Sequence[int], rng: np.random.Generator) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList()
+        for before, after in pairwise((inputs, *hidden, 1)):
+            layer = nn.Linear(before, after)
+            bound = 1.0 / np.sqrt(before)
+            for parameter in (layer.weight, layer.bias):
+                drawn = rng.uniform(-bound, bound, parameter.shape)
+                parameter.data = torch.from_numpy(drawn.astype(np.float32))
+            self.layers.append(layer)
+        double = torch.float64
+        self.register_buffer("count", torch.zeros((), dtype=double))
+        self.register_buffer("mean", torch.zeros(inputs, dtype=double))
+        self.register_buffer("square", torch.zeros(inputs, dtype=double))
+        self.register_buffer("level", torch.zeros(()))
+        self.register_buffer("scale", torch.zeros(()))  # no target yet, no value
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Values in units of `scale`, less `level`."""
+        deviation = (self.square / self.count.clamp(min=1.0)).sqrt()
+        constant = deviation <= _SMALLEST * (1.0 + self.mean.abs())
+        inverse = torch.where(constant, 0.0, 1.0 / deviation.clamp(min=_SMALLEST))
+        h = ((x - self.mean) * inverse).clamp(-_FAR, _FAR).float()
+        for number, layer in enumerate(self.layers):
+            h = layer(h)
+            if number + 1 < len(self.layers):
+                h = h.tanh()
+        return h.squeeze(-1)
+
+    @torch.no_grad()
+    def values(self, x: Tensor) -> Tensor:
+        """Values (T,) in the units of the rewards."""
+        found: Tensor = self.level + self.scale * self(x)
+        return found
+
+    def loss(self, x: Tensor, target: Tensor) -> Tensor:
+        """Mean square of the error, in units of `scale`."""
+        error: Tensor = self(x) - (target - self.level) / self.scale
+        return error.square().mean()
+
+    @torch.no_grad()
+    def meet(self, x: Tensor) -> None:
+        """Add these inputs, float64, to the moments."""
+        count, mean = float(len(x)), x.mean(dim=0)
+        apart, total = mean - self.mean, self.count + count
+        self.square += (x - mean).square().sum(dim=0) + apart**2 * (self.count * count / total)
+        self.mean += apart * (count / total)
+        self.count += count
+
+    @torch.no_grad()
+    def retarget(self, target: Tensor) -> None:
+        """Take level and scale from these targets, and leave every value as it is.
+
+        The first targets find none.
+        """
+        level, scale = target.mean(), target.std(correction=0)
+        fresh = self.scale == 0.0
+        other = torch.where(fresh, torch.ones_like(scale), self.scale)
+        scale = torch.where(scale > _SMALLEST * level.abs(), scale, other)
+        weight, bias = list(self.layers[-1].parameters())
+        share = torch.where(fresh, torch.ones_like(scale), self.scale / scale)
+        shift = torch.where(fresh, torch.zeros_like(scale), (self.level - level) / scale)
+        weight.mul_(share)
+        bias.mul_(share).add_(shift)
+        self.level.copy_(level)
+        self.scale.copy_(scale)
+
+
+def summary_size(problem: Problem) -> int:
+    """X, how many numbers a summary has."""
+    spec = problem.spec
+    return len(spec.context) + 2 * len(spec.learned_candidates) + 2
+
+
+def summaries(
+    problem: Problem, played: Sequence[Trajectory], network: Network
+) -> NDArray[np.float64]:
+    """What the value of every decision is read from, (sum of T, X), trajectory after trajectory."""
+    spec = problem.spec
+    columns = list(spec.learned_candidates)
+    everything = tuple(range(len(spec.context)))
+    settings = replace(network.settings, context=True, kind="mlp", image=0)
+    seeing = Network(
+        settings, network.candidates, unscaled_map(spec.context, everything, quadratic=False)
+    )
+
+    def one(trajectory: Trajectory) -> NDArray[np.float64]:
+        parts = [
+            _summary(part, columns, spec.candidates, spec.context)
+            for part in looked_at(problem.scenario, spec, trajectory, seeing, piece=PIECE)
+        ]
+        return np.column_stack([np.concatenate(parts), trajectory.time_s])
+
+    with ThreadPoolExecutor(problem.workers) as pool:
+        return np.concatenate(list(pool.map(one, played)))
+
+
+def _summary(
+    looked: Looked,
+    columns: Sequence[int],
+    candidates: Sequence[Feature],
+    context: Sequence[Feature],
+) -> NDArray[np.float64]:
+    rows = _tamed(looked.rows, candidates)[:, columns][looked.index]
+    first, count = looked.starts[:-1], np.diff(looked.starts)
+    return np.column_stack(
+        [
+            _tamed(looked.context, context),
+            np.add.reduceat(rows, first) / count[:, None],
+            np.maximum.reduceat(rows, first),
+            np.log1p(count),
+        ]
+    )
+
+
+def _tamed(values: NDArray[np.float64], features: Sequence[Feature]) -> NDArray[np.float64]:
+    """Columns with heavy tails as logs that keep the sign."""
+    heavy = [at for at, feature in enumerate(features) if feature.heavy_tailed]
+    tamed = values.copy()
+    tamed[:, heavy] = np.sign(values[:, heavy]) * np.log1p(np.abs(values[:, heavy]))
+    return tamed
