@@ -1,0 +1,245 @@
+"""Evolution of a small scorer: CMA-ES on what its greedy choices earn, without any gradient.
+
+    individual i     weights w_i = mean + step * C^(1/2) z_i, z_i normal; plays greedily
+    fitness          its mean return over the windows of the iteration, the same for all of them
+    mean             moves to the weighted mean of the better half
+    C, step          grow along directions that went on to be taken, shrink along the others
+
+A return is credited to weights, not to choices: what a decision costs fifty decisions later is as
+visible as what it costs at once, and nothing has to be drawn at random to be tried. That suits a
+scorer of some dozen weights, and no large network: the number of iterations that are needed grows
+with the number of weights, that of C with its square ("diagonal": C is one number per weight).
+
+`sampling.trajectories` is the number of individuals; ranks take the place of a baseline, so that
+sampling's `baseline`, `normalise` and `discount` are not used.
+
+Sources: Hansen, "The CMA Evolution Strategy: A Tutorial", 2016 (its equations and its defaults);
+Ros & Hansen, "A Simple Modification in CMA-ES Achieving Linear Time and Space Complexity", PPSN
+2008 (diagonal).
+"""
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from pipeline.errors import RecipeError
+from pipeline.seeds import generator
+from pipeline.selection import ranks
+from policies.learned import Network, NetworkSettings, Weights
+from policies.offline.learner import Criterion, Info, Learner
+from policies.online.problem import Problem, Sampling, make_scorer
+from policies.online.rollouts import Trajectory, sample_trajectories
+
+Vector = NDArray[np.float64]
+
+_MOST_WEIGHTS = 2000  # of a full C: 32 MB, and a second for its square root
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of `evolution`.
+
+    step         standard deviation of the first individuals, in weights of standardised features
+    covariance   full: one number per pair of weights; diagonal: one per weight
+    fitness      return: its mean over the windows, in which large windows count for more; rank: the
+                 mean of its ranks among the individuals, window by window, which counts wins
+    order        of the train windows: as given, or drawn once, for a trace whose neighbouring
+                 windows are alike, so that those of an iteration speak for all
+    """
+
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+    sampling: Sampling = field(
+        default_factory=lambda: Sampling(trajectories=24, windows=40, stay=1, baseline="none")
+    )
+    step: float = 0.5
+    covariance: Literal["full", "diagonal"] = "full"
+    fitness: Literal["return", "rank"] = "return"
+    order: Literal["given", "drawn"] = "given"
+
+    def __post_init__(self) -> None:
+        if not self.step > 0.0:
+            raise RecipeError(f"step is {self.step}, expected above 0")
+        if self.sampling.trajectories < 4:
+            raise RecipeError(
+                f"sampling.trajectories is {self.sampling.trajectories}, expected at least 4 "
+                "individuals, of which the better half is kept"
+            )
+
+
+class Distribution(nn.Module):
+    """The normal distribution that individuals are drawn from, and how it moves; float64 buffers.
+
+    mean (N,), step (), c (N, N) or (N,), path_step (N,), path_c (N,), generation ()
+    """
+
+    mean: torch.Tensor
+    step: torch.Tensor
+    c: torch.Tensor
+    path_step: torch.Tensor
+    path_c: torch.Tensor
+    generation: torch.Tensor
+
+    def __init__(self, mean: Vector, step: float, population: int, *, diagonal: bool) -> None:
+        super().__init__()
+        n = len(mean)
+        start = torch.from_numpy(mean.astype(np.float64))
+        self.register_buffer("mean", start)
+        self.register_buffer("step", torch.tensor(step, dtype=torch.float64))
+        one = torch.ones(n, dtype=torch.float64)
+        self.register_buffer("c", one if diagonal else torch.diag(one))
+        for name in ("path_step", "path_c"):
+            self.register_buffer(name, torch.zeros(n, dtype=torch.float64))
+        self.register_buffer("generation", torch.tensor(0))
+        self.diagonal = diagonal
+        half = population // 2
+        share = np.log((population + 1) / 2) - np.log(np.arange(1, half + 1))
+        self.share: Vector = share / share.sum()
+        m = 1.0 / float((self.share**2).sum())  # how many individuals the weighted mean is worth
+        self.mu = m
+        self.rate_step = (m + 2) / (n + m + 5)
+        self.damping = 1 + 2 * max(0.0, math.sqrt((m - 1) / (n + 1)) - 1) + self.rate_step
+        self.rate_path = (4 + m / n) / (n + 4 + 2 * m / n)
+        faster = (n + 2) / 3 if diagonal else 1.0  # fewer numbers to learn
+        self.rate_one = min(1.0, faster * 2 / ((n + 1.3) ** 2 + m))
+        rest = faster * 2 * (m - 2 + 1 / m) / ((n + 2) ** 2 + m)
+        self.rate_rank = min(1 - self.rate_one, rest)
+        self.length = math.sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n**2))  # of a normal vector
+
+    def _axes(self) -> tuple[Vector, Vector]:
+        """Directions (N, N) and standard deviations (N,) along them; none to turn if diagonal."""
+        c = self.c.numpy()
+        if self.diagonal:
+            return np.empty((0, 0)), np.sqrt(c)
+        squared, directions = np.linalg.eigh(c)
+        return directions, np.sqrt(np.maximum(squared, 1e-20))
+
+    def draw(self, count: int, rng: np.random.Generator) -> Vector:
+        """Steps y (count, N): individuals are mean + step * y."""
+        directions, deviation = self._axes()
+        z: Vector = rng.standard_normal((count, len(deviation))) * deviation
+        return z if self.diagonal else z @ directions.T
+
+    def move(self, y: Vector) -> None:
+        """Learn from the steps (mu, N) of the better half, best first."""
+        n, c = len(self.mean), self.c.numpy()
+        step, path_step, path_c = float(self.step), self.path_step.numpy(), self.path_c.numpy()
+        directions, deviation = self._axes()
+        taken = self.share @ y
+        if self.diagonal:
+            plain = taken / deviation
+        else:
+            plain = directions @ ((directions.T @ taken) / deviation)
+        a, b = self.rate_step, self.rate_path
+        path_step = (1 - a) * path_step + math.sqrt(a * (2 - a) * self.mu) * plain
+        size = float(np.linalg.norm(path_step))
+        age = int(self.generation) + 1
+        bound = (1.4 + 2 / (n + 1)) * self.length * math.sqrt(1 - (1 - a) ** (2 * age))
+        moving = size < bound  # else the step grows at once, and C would be stretched as well
+        path_c = (1 - b) * path_c + moving * math.sqrt(b * (2 - b) * self.mu) * taken
+        if self.diagonal:
+            one, rank = path_c**2, self.share @ y**2
+        else:
+            one, rank = np.outer(path_c, path_c), (y.T * self.share) @ y
+        kept = 1 - self.rate_one - self.rate_rank + (not moving) * self.rate_one * b * (2 - b)
+        c = kept * c + self.rate_one * one + self.rate_rank * rank
+        self.mean += torch.from_numpy(step * taken)
+        self.step.fill_(step * math.exp(min(1.0, a / self.damping * (size / self.length - 1))))
+        self.generation.fill_(age)
+        for held, value in ((self.c, c), (self.path_step, path_step), (self.path_c, path_c)):
+            held.copy_(torch.from_numpy(np.ascontiguousarray(value)))
+
+
+def learner(
+    problem: Problem,
+    config: Config,
+    network: Network,
+    weights: Weights | None,
+    device: torch.device,
+) -> Learner:
+    """One run from these weights, or from zero for a linear score; a step is a generation.
+
+    Raises RecipeError for a network too large for a full covariance. Nothing here is work for
+    another device than the CPU.
+    """
+    rng = generator(problem.seed, "online weights")
+    first = weights or make_scorer(network, None, rng, device).weights()
+    start = np.concatenate([first[name].ravel() for name in network.shapes]).astype(np.float64)
+    diagonal = config.covariance == "diagonal"
+    if len(start) > _MOST_WEIGHTS and not diagonal:
+        raise RecipeError(
+            f"evolution: {len(start)} weights, but a full covariance is for {_MOST_WEIGHTS}; use a "
+            'smaller network, or covariance = "diagonal"'
+        )
+    count = config.sampling.trajectories
+    drawn_from = Distribution(start, config.step, count, diagonal=diagonal)
+    playing = problem
+    if config.order == "drawn":
+        places = generator(problem.seed, "evolution windows").permutation(len(problem.train))
+        playing = replace(problem, train=[problem.train[i] for i in places])
+
+    def acting() -> Weights:
+        return as_weights(network, drawn_from.mean.numpy())
+
+    def step(iteration: int) -> Info:
+        y = drawn_from.draw(count, rng)
+        mean, size = drawn_from.mean.numpy(), float(drawn_from.step)
+        windows = playing.windows_of(iteration, config.sampling)
+        played = [greedy(problem, network, mean + size * one, windows, iteration) for one in y]
+        returns = np.array([[t.episode.total for t in some] for some in played])
+        means = returns.mean(axis=1)
+        fitness = mean_ranks(returns) if config.fitness == "rank" else means
+        order = np.argsort(-fitness, kind="stable")
+        drawn_from.move(y[order[: len(drawn_from.share)]])
+        everything = [t for some in played for t in some]
+        numbers = {
+            **problem.summary(everything),
+            "best_return": float(means.max()),
+            "step": float(drawn_from.step),
+            "decisions": float(sum(len(t.choices) for t in everything)),
+        }
+        return {name: torch.tensor(value) for name, value in numbers.items()}
+
+    return Learner(
+        network=network,
+        weights=acting,
+        modules={"distribution": drawn_from},
+        optimisers={},
+        rng=rng,
+        step=step,
+        validate=lambda: problem.validate(network, acting()),
+        decays=False,
+        criterion=Criterion("validation_return"),
+    )
+
+
+def greedy(
+    problem: Problem, network: Network, weights: Vector, windows: list[int], iteration: int
+) -> list[Trajectory]:
+    """Episodes of the best choices by these weights; draws, of ties only, are those of all."""
+    return sample_trajectories(
+        problem.scenario, problem.spec, [problem.instance_of(w) for w in windows],
+        problem.acting(network, as_weights(network, weights)),
+        [generator(problem.seed, "online evolution", iteration, w) for w in windows],
+        temperature=0.0, workers=problem.workers,
+    )  # fmt: skip
+
+
+def mean_ranks(returns: Vector) -> Vector:
+    """Mean rank (K,) of individuals over windows, of returns (K, W); equal ones share theirs."""
+    found: Vector = np.mean([ranks(column) for column in returns.T], axis=0)
+    return found
+
+
+def as_weights(network: Network, flat: Vector) -> Weights:
+    """One vector (N,) as the weights of a network."""
+    found, at = {}, 0
+    for name, shape in network.shapes.items():
+        size = math.prod(shape)
+        found[name] = flat[at : at + size].reshape(shape).astype(np.float32)
+        at += size
+    return found

@@ -1,0 +1,97 @@
+"""Every form of candidate scorer can be trained by playing, by its natural gradient too."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.recipe import load_recipe
+from policies.learned import NetworkSettings
+from policies.networks import CandidateScorer, pool
+from policies.online import natural_gradient, problem, reinforce
+from policies.online.natural_gradient import fisher, policy_gradient
+from policies.online.problem import Sampling, fit_network, make_scorer
+from tests.policies.online.conftest import CPU, SPEC, looked, network_of, ways
+from tests.policies.online.test_gradients import explicit_fisher, pieces_of
+
+KINDS = {
+    "deepsets": NetworkSettings((4, 3), "tanh", quadratic=False, kind="deepsets"),
+    "attention": NetworkSettings((4, 3), "tanh", quadratic=False, kind="attention", norm=True),
+}
+IMAGE = NetworkSettings((8,), quadratic=False, image=5)
+AGENTS = {"reinforce": reinforce, "natural_gradient": natural_gradient}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_fisher_vector_products_of_networks_that_see_other_candidates(kind):
+    """Second derivatives go through what is pooled and what is attended to."""
+    network = network_of(SPEC, KINDS[kind])
+    scorer = CandidateScorer(network, np.random.default_rng(3)).double()
+    toy = SimpleNamespace(network=network, scorer=scorer, ways=ways(), looked=looked)
+    pieces = pieces_of(toy)
+    matrix, times = explicit_fisher(toy, pieces), fisher(scorer, pieces, damping=0.01)
+    vector = torch.from_numpy(np.random.default_rng(1).normal(size=len(matrix)))
+    assert torch.allclose(times(vector), matrix @ vector + 0.01 * vector, atol=1e-12)
+
+
+def test_what_is_pooled_has_the_gradient_of_segment_reduce():
+    """Bit for bit where no second derivative is asked for, also of segments without rows."""
+    rng = np.random.default_rng(0)
+    row = torch.from_numpy(np.sort(rng.integers(0, 20, 90)))
+    rows = torch.from_numpy(rng.normal(size=(90, 5)).astype(np.float32)).requires_grad_()
+    weight = torch.from_numpy(rng.normal(size=(22, 10)).astype(np.float32))
+    size = torch.bincount(row, minlength=22)
+    total, highest = (
+        torch.segment_reduce(rows, what, lengths=size, axis=0, unsafe=True)
+        for what in ("sum", "max")
+    )
+    some = (size > 0)[:, None]
+    plain = torch.cat([total / size.clamp(min=1)[:, None], highest.where(some, 0.0)], dim=1)
+    pooled = pool(rows, row, 22)
+    assert torch.equal(pooled, plain)
+    slopes = [torch.autograd.grad((x * weight).sin().sum(), rows)[0] for x in (pooled, plain)]
+    assert torch.equal(*slopes)
+    exact = rows.detach()[:9, :2].double().requires_grad_()
+    assert torch.autograd.gradgradcheck(lambda x: pool(x, row[:9], 4), (exact,))
+
+
+@pytest.fixture(scope="module")
+def picture(play_problem):
+    """Short episodes of slots with images."""
+    return play_problem(
+        load_recipe("slots-deeprm-online", ["config.steps=8", "config.observation=image"])
+    )
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_an_agent_learns_from_images(agent, picture):
+    """Their layer moves, within memory for a few decisions, and so does what is chosen."""
+    module = AGENTS[agent]
+    config = module.Config(network=IMAGE, sampling=Sampling(3, 2, 1, "time"))
+    network = fit_network(picture, IMAGE)
+    learner = module.learner(picture, config, network, None, CPU)
+    before = learner.weights()
+    told = learner.step(1)
+    after = learner.weights()
+    assert float(told["gradient_norm"]) > 0.0
+    assert before["image.weight"].shape == (5, 20 * 224)
+    assert not np.array_equal(before["image.weight"], after["image.weight"])
+    assert picture.validate(network, after).keys() == learner.validate().keys()
+
+
+def test_the_gradient_of_images_does_not_depend_on_how_many_are_in_memory(picture, monkeypatch):
+    """A few of them as numbers at a time, or all."""
+    network = fit_network(picture, IMAGE)
+    scorer = make_scorer(network, None, np.random.default_rng(2), CPU)
+    config = Sampling(2, 2, 1, "time")
+    drawn = picture.draw(picture.acting(network, scorer.weights()), 1, config)
+    count = sum(len(one.advantage) for one in drawn)
+    whole = list(picture.ask(drawn, network, CPU))
+    monkeypatch.setattr(problem, "_PIXELS", 10 * network.pixels)
+    pieces = list(picture.ask(drawn, network, CPU))
+    assert len(whole) < len(pieces)
+    assert max(len(one.context) for one in pieces) <= 50
+    assert sum(map(len, pieces)) == count
+    one, other = (policy_gradient(scorer, parts, count) for parts in (whole, pieces))
+    assert torch.allclose(one, other, atol=1e-5)
