@@ -72,6 +72,7 @@ EVERYTHING: Final = -2  # they have to be written anew
 
 LAGS: Final = 5  # earlier capacities that are shown
 LOOKAHEAD: Final = 8  # coming slots whose freed cores are shown
+HISTORY: Final = 6  # numbers of a slot in what deferrable_slots tells of the past
 
 # Indices are unsigned where they are computed: numba then leaves out the test for a negative index.
 U: Final[Any] = np.uint64

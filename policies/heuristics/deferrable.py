@@ -78,7 +78,7 @@ def _largest_skip(context, candidates, feasible, parameters, scores):  # type: i
 
 
 @compiled(types.void(types.int64, ROWS, MASK, FLOATS, FLOATS))
-def _choose_set(free, candidates, feasible, gains, scores):  # type: ignore[no-untyped-def]
+def choose_set(free, candidates, feasible, gains, scores):  # type: ignore[no-untyped-def]
     """Score the rows of the exact 0/1 knapsack with their gain, the close row 0, the others -1.
 
     gains (N,): what a row is worth; only feasible rows with a gain above 0 can be chosen.
@@ -114,7 +114,7 @@ def _knapsack(context, candidates, feasible, parameters, scores):  # type: ignor
     gains = np.empty(len(scores))
     for i in range(len(scores)):
         gains[i] = _gain(context, candidates[i])
-    _choose_set(max(0, int(context[FREE_CORES])), candidates, feasible, gains, scores)
+    choose_set(max(0, int(context[FREE_CORES])), candidates, feasible, gains, scores)
 
 
 @compiled(SCORE)
@@ -132,7 +132,7 @@ def _knapsack_patient(context, candidates, feasible, parameters, scores):  # typ
         if row[UNTIL_LATEST] > 0.0:
             gain -= WAITING * max(0.0, gain - context[DELAY_WEIGHT])
         gains[i] = gain
-    _choose_set(max(0, int(context[FREE_CORES])), candidates, feasible, gains, scores)
+    choose_set(max(0, int(context[FREE_CORES])), candidates, feasible, gains, scores)
 
 
 HEURISTICS: Final[Mapping[str, Heuristic]] = {

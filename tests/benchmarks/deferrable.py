@@ -1,4 +1,8 @@
-"""How many decisions of random play `deferrable` takes in a second, observations built."""
+"""How many decisions of random play `deferrable` takes in a second, observations built.
+
+And how many slots a second of the CPU is enough for where a network scores all jobs of a slot, one
+call for 16 episodes, and where prices are learned, one generation of 16 individuals.
+"""
 
 import time
 
@@ -6,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from pipeline.policy import Behaviour
+from pipeline.recipe import load_recipe
 from pipeline.rollout import run_episode
 from pipeline.scenario import load_scenario
 from pipeline.workload import TASK_COLUMNS, Provenance, Workload
@@ -34,4 +39,39 @@ def measure() -> list[tuple[str, float, str]]:
             for instance in instances
         )
         best = max(best, steps / (time.perf_counter() - begin))
-    return [("deferrable, random play", best, "decisions/s")]
+    return [("deferrable, random play", best, "decisions/s"), *_slots()]
+
+
+def _slots() -> list[tuple[str, float, str]]:
+    import torch
+
+    from policies.offline.devices import repeatable
+    from policies.online import price_evolution, score_ppo
+    from policies.online.slot_network import SlotNetwork
+    from policies.online.slot_rollouts import play_slots
+    from policies.online.training import problem_of
+    from policies.slot_scores import SlotScoresSettings
+
+    cpu = torch.device("cpu")
+    problem = problem_of(load_recipe("deferrable-osdec-online"), 0, 1)
+    instances = [problem.instance_of(window) for window in problem.train[:16]]
+    rows = []
+    with repeatable(cpu):
+        for encoder, auxiliary in (("mlp", "none"), ("pointer", "none"), ("attention", "both")):
+            network = score_ppo.fit(problem, SlotScoresSettings(encoder, auxiliary))
+            net = SlotNetwork(network, np.random.default_rng(0))
+            best = 0.0
+            for _ in range(3):
+                rngs = [np.random.default_rng(i) for i in range(len(instances))]
+                begin = time.process_time()
+                played = play_slots(net, network, problem.spec, instances, rngs, cpu)
+                best = max(best, played.reward.size / (time.process_time() - begin))
+            rows.append((f"deferrable, scores of a slot, {encoder}", best, "slots/CPU s"))
+    config = price_evolution.Config()
+    prices = price_evolution.fit(problem, config.network)
+    run = price_evolution.learner(problem, config, prices, None, cpu)
+    run.step(1)
+    begin = time.process_time()
+    run.step(1)
+    rows.append(("deferrable, generation of prices", time.process_time() - begin, "CPU s"))
+    return rows
