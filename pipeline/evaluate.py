@@ -50,7 +50,7 @@ _COLUMNS: Final[Mapping[str, pl.DataType]] = {
 BATCH: Final = 512  # episodes of a network that are stepped together
 
 # Booked for every scenario beside its outcomes.
-_COMMON: Final = (
+COMMON: Final = (
     Outcome("return", "reward", "undiscounted sum of rewards", "higher"),
     Outcome("decisions", "1", "decisions taken", "neither"),
     Outcome("truncated", "1", "1 where the episode was cut off"),
@@ -288,7 +288,7 @@ def _describe(
         "headline": spec.outcomes[0].name,
         "metrics": [
             {"name": o.name, "unit": o.unit, "better": o.better, "description": o.description}
-            for o in (*spec.outcomes, *_COMMON)
+            for o in (*spec.outcomes, *COMMON)
         ],
         "bound": job.scenario.bound,
         "bound_kind": job.scenario.bound_kind,

@@ -179,6 +179,10 @@ class LockStep:
             raise InfeasibleChoice(f"episode {bad} of the batch: infeasible choice")
         self.live = self.live[self.status[self.live] == RUNNING]
 
+    def memory(self, episode: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The memory of an episode: of a longer one than its own, padded with zeros."""
+        return self._ints[episode], self._floats[episode]
+
     def episodes(self) -> list[Episode]:
         """What the episodes have come to."""
         found = []
@@ -214,7 +218,7 @@ def run_lockstep(
     draws = behaviour.epsilon > 0 or behaviour.temperature > 0
     while len(batch.live):
         seen = batch.observe()
-        scores = np.ascontiguousarray(_scores(behaviour, seen, spec), np.float64)
+        scores = np.ascontiguousarray(scores_of(behaviour, seen, spec), np.float64)
         if np.isnan(scores).any():
             raise HindcastError(f"{behaviour.name} gave a score that is not a number")
         uniform = (
@@ -232,7 +236,8 @@ def run_lockstep(
     return batch.episodes()
 
 
-def _scores(behaviour: Behaviour, seen: Batch, spec: Spec) -> NDArray[np.float64]:
+def scores_of(behaviour: Behaviour, seen: Batch, spec: Spec) -> NDArray[np.float64]:
+    """Scores (sum of N,) of all candidates of a batch."""
     policy = behaviour.policy
     if isinstance(policy, BatchPolicy):
         more = {name: getattr(seen, name) for name in readings(policy)}

@@ -7,11 +7,12 @@ import math
 import platform
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from pipeline.errors import DatasetError
+from pipeline.pinned import inside
 from pipeline.recipe import Recipe, parse_recipe, read_settings
 from pipeline.schema import MOST_PIXELS, Feature, Outcome, Spec
 from pipeline.storage import json_text, read_json, sha256_text
@@ -231,7 +232,7 @@ def read_manifest(folder: Path) -> Manifest:
         raise DatasetError(f"{path}: version {value.get('version')!r}, expected {VERSION}")
     try:
         manifest = Manifest(
-            recipe=parse_recipe(a_table(value["recipe"]), f"{path}: recipe"),
+            recipe=_recipe(value["recipe"], path, "recipe"),
             digest=a_sha256(value["digest"]),
             spec=spec_from_json(a_table(value["spec"])),
             parts=tuple(map(file_entry, a_list(value["parts"]))),
@@ -286,10 +287,16 @@ def _check_files(manifest: Manifest, folder: Path) -> None:
             )
 
 
+def _recipe(value: Any, path: Path, key: str) -> Recipe:
+    """A recipe of the manifest, its checkpoints those of the dataset."""
+    recipe = parse_recipe(a_table(value), f"{path}: {key}")
+    return replace(recipe, places=inside(recipe, path.parent))
+
+
 def _segment(value: Any, path: Path) -> Segment:
     table = a_table(value)
     return Segment(
-        recipe=parse_recipe(a_table(table["recipe"]), f"{path}: appended: recipe"),
+        recipe=_recipe(table["recipe"], path, "appended: recipe"),
         digest=a_sha256(table["digest"]),
         versions={k: a_text(v) for k, v in a_table(table["versions"]).items()},
         first_part=a_count(table["first_part"]),

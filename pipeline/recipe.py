@@ -11,20 +11,20 @@
     [trace]                                # format = "synthetic" with its own settings, or
                                            # format + path below $HINDCAST_TRACES
     [split]                                # windows by split: "0..179", inclusive
-    [[behaviours]]                         # policy, epsilon, temperature, episodes (per window)
+    [[behaviours]]                         # policy, epsilon, temperature, episodes (per window);
+                                           # a policy is a rule, or the path of a checkpoint
+    behaviours_from = "RUN/checkpoints"    # in their place: all checkpoints of a training
     [train]                                # agents, steps, seeds, settings of `hindcast run`
-    [evaluate]                             # policies, references, seeds
-    [online]                               # agent, iterations, settings of `train-online`
+    [evaluate]                             # policies, references, seeds, metrics
+    [online]                               # agent, iterations, seeds, settings of `train-online`
 
 Keys that do not exist are refused, with the nearest one that does. The digest covers every value,
 defaults included, in canonical form: two recipes with one digest make the same bytes.
 """
 
 import dataclasses
-import itertools
 import json
 import os
-import re
 import sys
 import tomllib
 import types
@@ -36,9 +36,9 @@ from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin, 
 from pipeline.errors import RecipeError, did_you_mean
 from pipeline.location import location
 from pipeline.scenario import load_scenario
+from pipeline.splits import read_split
 from pipeline.storage import sha256_text
 
-SPLITS: Final = ("train", "validation", "test")
 Level: TypeAlias = Literal["", "random", "heuristic", "mixed", "medium", "replay"]
 
 # What a dataset of a level is a log of; a recipe without a level says so in its description.
@@ -47,9 +47,8 @@ LEVELS: Final[Mapping[str, str]] = {
     "heuristic": "the strongest rules of the scenario, with some uniform choices",
     "mixed": "random, random linear rules, and rules from weak to strong",
     "medium": "an online agent that is partly trained",
-    "replay": "all that an online agent met while it was trained up to `medium`",
+    "replay": "the checkpoints of an online agent, from its first choices to its last",
 }
-_RANGE: Final = re.compile(r"^(\d{1,15})\.\.(\d{1,15})$")
 
 
 @dataclass(frozen=True)
@@ -68,17 +67,22 @@ class TraceSource:
 
 @dataclass(frozen=True)
 class BehaviourRecipe:
-    """A behaviour policy: `episodes` episodes on every window of the dataset's splits."""
+    """A behaviour policy: `episodes` episodes on every window of the dataset's splits.
+
+    policy   a rule; or a checkpoint, "policies/NAME" once it is found (pipeline.pinned)
+    sha256   of the checkpoint's description, which has that of its weights; "" for a rule
+    """
 
     policy: str
     epsilon: float = 0.0
     temperature: float = 0.0
     episodes: int = 1
+    sha256: str = ""
 
     @property
     def name(self) -> str:
         """Unique within a recipe: the policy and how it explores."""
-        shown = f"{self.policy}"
+        shown = self.policy.removeprefix("policies/")
         shown += f"+eps{self.epsilon:g}" if self.epsilon else ""
         return shown + (f"+temp{self.temperature:g}" if self.temperature else "")
 
@@ -130,25 +134,36 @@ class EvaluateRecipe:
     """What stands in the tables: policies, and the references that others are paired with.
 
     seeds   episodes per window of a policy that draws; others are run once
+    metrics outcomes that stand in results.csv beside the headline
     """
 
     policies: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
     seeds: int = 5
+    metrics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class OnlineRecipe:
-    """What `hindcast train-online` trains: an agent that plays the train windows."""
+    """What `hindcast train-online` trains: an agent that plays the train windows.
+
+    seeds            of `hindcast run`, which trains one agent with each
+    imitate_steps    in `hindcast run`: how long its dataset is imitated first; 0: not at all
+    """
 
     agent: str = ""
     iterations: int = 1000
     settings: Mapping[str, Any] = field(default_factory=dict)
+    seeds: tuple[int, ...] = (0,)
+    imitate_steps: int = 0
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that a run depends on; see the module."""
+    """Everything that a run depends on; see the module.
+
+    places   where the checkpoints among the behaviours are; no part of what the recipe says
+    """
 
     id: str
     scenario: str
@@ -164,15 +179,22 @@ class Recipe:
     description: str = ""
     level: Level = ""
     dataset_splits: tuple[str, ...] = ("train", "validation")
+    places: Mapping[str, Path] = field(default_factory=dict, compare=False, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values, defaults included."""
-        value = dataclasses.asdict(self)
+        value = dataclasses.asdict(dataclasses.replace(self, places={}))
+        del value["places"]
         value["split"] = {name: f"{r.start}..{r.stop - 1}" for name, r in self.split.items()}
         if not self.train.settings:
             del value["train"]["settings"]  # as below
         if self.online == OnlineRecipe():
             del value["online"]  # so that recipes from before there was one keep their digests
+        else:
+            _leave_out(value["online"], {"seeds": (0,), "imitate_steps": 0})
+        _leave_out(value["evaluate"], {"metrics": ()})
+        for behaviour in value["behaviours"]:
+            _leave_out(behaviour, {"sha256": ""})
         return value
 
     @property
@@ -193,6 +215,13 @@ class Recipe:
         return list(self.split[split])
 
 
+def _leave_out(table: dict[str, Any], defaults: Mapping[str, Any]) -> None:
+    """Take keys with these values away: recipes from before there were such keys had none."""
+    for key, value in defaults.items():
+        if table[key] == value:
+            del table[key]
+
+
 def recipe_folder() -> Path:
     """The folder of recipes: beside the packages in a checkout, else the installed share/."""
     beside = Path(__file__).resolve().parent.parent / "datasets"
@@ -207,10 +236,18 @@ def known_recipes() -> list[str]:
 def load_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """Read a recipe by path or id and apply `section.key=value` overrides (values are TOML).
 
-    Raises RecipeError that names the file and the key.
+    The folder of a dataset is a recipe too: the one that builds it again. Checkpoints among the
+    behaviours are looked for below the recipe's folder, then below the working one. Raises
+    RecipeError that names the file and the key, or the checkpoint that is missing or changed.
     """
+    from pipeline.pinned import built_from
+
     path = location(name)
     if path.is_dir():
+        if (table := built_from(path)) is not None:
+            for override in overrides:
+                _override(table, override)
+            return _found(table, path, str(path))
         path = path / "recipe.toml"
     if not path.is_file():
         path = recipe_folder() / str(name) / "recipe.toml"
@@ -227,7 +264,15 @@ def load_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
         raise RecipeError(f"{path}: cannot be read ({error.strerror})") from error
     for override in overrides:
         _override(table, override)
-    return parse_recipe(table, str(path))
+    return _found(table, path.parent, str(path))
+
+
+def _found(table: Mapping[str, Any], base: Path, where: str) -> Recipe:
+    """The recipe of a table, with its checkpoints found."""
+    from pipeline.pinned import pinned
+
+    found, places = pinned(table, base, where)
+    return dataclasses.replace(parse_recipe(found, where), places=places)
 
 
 def _override(table: dict[str, Any], override: str) -> None:
@@ -249,7 +294,11 @@ def _override(table: dict[str, Any], override: str) -> None:
 
 def parse_recipe(table: Mapping[str, Any], where: str) -> Recipe:
     """A recipe from parsed TOML; `where` is the file named in errors."""
+    from pipeline.pinned import check_behaviour
+
     table = dict(table)
+    if "places" in table:
+        raise RecipeError(f"{where}: unknown key 'places'")
     for key in ("id", "scenario", "trace", "split"):
         if key not in table:
             raise RecipeError(f"{where}: key {key!r} is missing")
@@ -264,36 +313,19 @@ def parse_recipe(table: Mapping[str, Any], where: str) -> Recipe:
             f"{did_you_mean(str(table['objective']), scenario.objectives)}"
         )
     table["config"] = read_settings(scenario.config, table.get("config", {}), f"{where}: config")
-    table["split"] = _read_split(table["split"], where)
+    table["split"] = read_split(table["split"], where)
     recorded = [name for name in ("train", "validation") if name in table["split"]]
     table.setdefault("dataset_splits", recorded)
     recipe = read_settings(Recipe, table, where)
     assert isinstance(recipe, Recipe)
     if unknown := set(recipe.dataset_splits) - set(recipe.split):
         raise RecipeError(f"{where}: dataset_splits names {sorted(unknown)}, not in [split]")
+    for behaviour in recipe.behaviours:
+        check_behaviour(behaviour.policy, behaviour.sha256, where)
     names = [b.name for b in recipe.behaviours]
     if len(set(names)) < len(names):
         raise RecipeError(f"{where}: two behaviours are the same: {names}")
     return recipe
-
-
-def _read_split(value: Any, where: str) -> dict[str, range]:
-    if not isinstance(value, Mapping) or not value:
-        raise RecipeError(f'{where}: [split] is empty; expected e.g. test = "200..519"')
-    split: dict[str, range] = {}
-    for name, text in value.items():
-        if name not in SPLITS:
-            raise RecipeError(f"{where}: unknown key split.{name}; {did_you_mean(name, SPLITS)}")
-        match = _RANGE.match(text) if isinstance(text, str) else None
-        if match is None or int(match[1]) > int(match[2]):
-            raise RecipeError(
-                f'{where}: split.{name} is {text!r}, expected "first..last", both included'
-            )
-        split[name] = range(int(match[1]), int(match[2]) + 1)
-    for (one, first), (other, second) in itertools.combinations(split.items(), 2):
-        if first.start < second.stop and second.start < first.stop:
-            raise RecipeError(f"{where}: split.{one} and split.{other} share windows")
-    return split
 
 
 def read_settings(settings: type[Any], value: Any, where: str) -> Any:

@@ -27,7 +27,16 @@ from pipeline.kernel import (
     TRUNCATED,
     compiled,
 )
-from pipeline.policy import GENERATOR, Behaviour, Heuristic, draw_choice, fill_probabilities
+from pipeline.played import Played
+from pipeline.policy import (
+    GENERATOR,
+    NO_PARAMETERS,
+    Behaviour,
+    Heuristic,
+    draw_choice,
+    fill_probabilities,
+)
+from pipeline.replay import no_score
 from pipeline.rollout import Episode
 from pipeline.scenario import Instance, Scenario
 from pipeline.schema import Spec
@@ -53,6 +62,7 @@ L_OFFSET: Final = 4  # where the row's candidates begin
 C_ROW: Final = 0
 C_VALUE: Final = 1
 C_STEP: Final = 2  # of the running episode
+C_PLAYED: Final = 3  # probabilities read of an episode that was played before
 
 
 @dataclass
@@ -68,7 +78,7 @@ class Log:
     feasible       (V,) bool
     probabilities  (V,) float32
     values         (R,) float64: Monte-Carlo values, where the spec is `valued`
-    cursor         [rows used, candidates used, step of the running episode]
+    cursor         [rows used, candidates used, step of the running episode, see C_PLAYED]
     """
 
     numbers: NDArray[np.float64]
@@ -105,7 +115,7 @@ def make_log(spec: Spec, rows: int, candidates: int) -> Log:
         feasible=np.empty(candidates, np.bool_),
         probabilities=np.empty(candidates, np.float32),
         values=np.zeros(rows),
-        cursor=np.zeros(3, np.int64),
+        cursor=np.zeros(4, np.int64),
     )
 
 
@@ -115,15 +125,19 @@ def make_log(spec: Spec, rows: int, candidates: int) -> Log:
         INTS, FLOATS, FLOATS, types.float64, types.float64, GENERATOR,
         FLOATS, IMAGE, ROWS, MASK, FLOATS, FLOATS, FLOATS, FLOATS, types.int64,
         _FLOAT64_COLUMNS, types.Array(types.int64, 2, "C"), _FLOAT32_COLUMNS, _BYTES, _FLOAT32,
-        _FLOAT32_COLUMNS, MASK, _FLOAT32, INTS,
+        _FLOAT32_COLUMNS, MASK, _FLOAT32, INTS, INTS, _FLOAT32,
     ))  # fmt: skip
 def _record(  # type: ignore[no-untyped-def]
     observe, step, score, ints, floats, parameters, temperature, epsilon, rng,
     context, image, candidates, feasible, scores, probabilities, booked, totals, episode,
     numbers, labels, log_context, log_image, propensity,
-    log_candidates, log_feasible, log_probabilities, cursor,
+    log_candidates, log_feasible, log_probabilities, cursor, choices, chances,
 ):  # fmt: skip
-    """Record decisions until the episode ends (its status) or the log is full (RUNNING)."""
+    """Record decisions until the episode ends (its status) or the log is full (RUNNING).
+
+    Where `choices` of the episode are given, with the `chances` of all candidates, nothing is
+    scored or drawn.
+    """
     capacity = len(scores)
     row, value = cursor[0], cursor[1]
     status = RUNNING
@@ -157,13 +171,19 @@ def _record(  # type: ignore[no-untyped-def]
             row += 1
             value += n
             break
-        shown = scores[:n]
-        score(context, candidates, feasible, parameters, shown)
-        choice = draw_choice(shown, feasible, temperature, epsilon, rng, probabilities)
-        fill_probabilities(shown, feasible, temperature, epsilon, probabilities)
-        for i in range(n):
-            log_probabilities[value + i] = probabilities[i]
-        propensity[row] = probabilities[choice]
+        if len(choices) > 0:
+            choice = choices[cursor[2]]
+            for i in range(n):
+                log_probabilities[value + i] = chances[cursor[3] + i]
+            cursor[3] += n
+        else:
+            shown = scores[:n]
+            score(context, candidates, feasible, parameters, shown)
+            choice = draw_choice(shown, feasible, temperature, epsilon, rng, probabilities)
+            fill_probabilities(shown, feasible, temperature, epsilon, probabilities)
+            for i in range(n):
+                log_probabilities[value + i] = probabilities[i]
+        propensity[row] = log_probabilities[value + choice]
         status = step(ints, floats, choice, booked)
         if status == INFEASIBLE:
             return INFEASIBLE
@@ -196,9 +216,11 @@ class Recording:
         rng: np.random.Generator,
         episode: int,
         values: NDArray[np.float64] | None = None,
+        played: Played | None = None,
     ) -> None:
-        if not isinstance(behaviour.policy, Heuristic):
-            raise HindcastError(f"{behaviour.name} is not a compiled rule: it cannot be recorded")
+        rule = behaviour.policy if isinstance(behaviour.policy, Heuristic) else None
+        if rule is None and played is None:
+            raise HindcastError(f"{behaviour.name} is no compiled rule: play its episode first")
         self._scenario, self._spec, self._behaviour, self._rng = scenario, spec, behaviour, rng
         self._episode, self._values = episode, values
         self._ints, self._floats = instance.ints.copy(), instance.floats.copy()
@@ -207,7 +229,10 @@ class Recording:
         self._probabilities = np.empty(instance.capacity)
         self._booked = np.zeros(TERMS + len(spec.reward_terms))
         self._totals = np.zeros_like(self._booked)
-        self.parameters = behaviour.policy.parameters(spec, rng)
+        self.parameters = NO_PARAMETERS if rule is None else rule.parameters(spec, rng)
+        self._score = no_score if rule is None else rule.score
+        self._choices = np.zeros(0, np.int64) if played is None else played.choices
+        self._chances = np.zeros(0, np.float32) if played is None else played.chances
         self._begun = False
         self._steps = 0
         self._status = RUNNING
@@ -219,16 +244,17 @@ class Recording:
         choice.
         """
         if not self._begun:
-            log.cursor[C_STEP] = 0
+            log.cursor[C_STEP] = log.cursor[C_PLAYED] = 0
             self._begun = True
         first_row, first_step = log.rows, int(log.cursor[C_STEP])
         self._status = _record(
-            self._scenario.observe, self._scenario.step, self._behaviour.policy.score,
+            self._scenario.observe, self._scenario.step, self._score,
             self._ints, self._floats, self.parameters,
             self._behaviour.temperature, self._behaviour.epsilon, self._rng,
             *self._buffers.arrays, self._scores, self._probabilities, self._booked, self._totals,
             self._episode, log.numbers, log.labels, log.context, log.image, log.propensity,
             log.candidates, log.feasible, log.probabilities, log.cursor,
+            self._choices, self._chances,
         )  # fmt: skip
         if self._status == INFEASIBLE:
             raise HindcastError(f"{self._behaviour.name}: infeasible choice")

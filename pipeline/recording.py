@@ -18,7 +18,10 @@ import polars as pl
 from pipeline import manifest as mf
 from pipeline.errors import DatasetError, RecipeError
 from pipeline.parts import PartWriter
-from pipeline.policy import Behaviour
+from pipeline.pinned import FOLDER as POLICIES
+from pipeline.pinned import copy_policies
+from pipeline.played import player
+from pipeline.policy import Behaviour, Heuristic
 from pipeline.recipe import Recipe
 from pipeline.record import Log, Recording, make_log
 from pipeline.rollout import decision_values
@@ -90,7 +93,7 @@ def begin(plan: Plan, claim: Mapping[str, Any]) -> None:
 
     DatasetError where a symbolic link leads out of the dataset.
     """
-    for name in (BUILDING, DATA, mf.WORKLOAD):
+    for name in (BUILDING, DATA, mf.WORKLOAD, POLICIES):
         if (plan.out / name).is_symlink():
             raise DatasetError(
                 f"{plan.out / name}: is a symbolic link; a dataset is written into its own folder"
@@ -109,6 +112,7 @@ def begin(plan: Plan, claim: Mapping[str, Any]) -> None:
         write_json(record, claim)
     for folder in (plan.out, building, plan.out / DATA):
         remove_partials(folder)
+    copy_policies(plan.recipe, plan.out)
 
 
 def record_parts(plan: Plan, workers: int, progress: Progress | None) -> None:
@@ -199,11 +203,15 @@ def _record_episode(
     log: Log,
 ) -> dict[str, Any]:
     behaviour, seed = plan.behaviours[name], plan.recipe.seed
-    values = decision_values(
-        plan.scenario, plan.spec, instance, behaviour, generator(seed, name, window, repetition)
-    )
+    problem = (plan.scenario, plan.spec, instance)
     rng = generator(seed, name, window, repetition)
-    recording = Recording(plan.scenario, plan.spec, instance, behaviour, rng, episode, values)
+    if isinstance(behaviour.policy, Heuristic):
+        again = generator(seed, name, window, repetition)
+        played, values = None, decision_values(*problem, behaviour, again)
+    else:
+        played = player(*problem, behaviour).play(rng)
+        values = played.values
+    recording = Recording(*problem, behaviour, rng, episode, values, played)
     while not recording.go_on(log):
         writer.write(log)
         log.clear()

@@ -45,6 +45,7 @@ FAULTS: Final = (
     "there are decisions after the episode's end, or none before its closing row",
     "the image differs from the simulator's",
 )
+CHANCES: Final = 13  # the fault of probabilities that are another policy's
 TOLERANCE: Final = 1e-5  # of probabilities, stored as float32
 
 _FLOATS32: Final = types.Array(types.float32, 1, "C")

@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 
 from pipeline import dataset as ds
 from pipeline import manifest as mf
-from pipeline.append import being_added
-from pipeline.build import DATA, append_in_progress, episodes_schema, make_instance
+from pipeline.build import append_in_progress, episodes_schema, make_instance
+from pipeline.claimed_files import check_files
 from pipeline.dataset import Dataset
 from pipeline.documents import check_documents
 from pipeline.environment import ObservationBuffers
@@ -40,10 +40,11 @@ from pipeline.history.dataset import ELSEWHERE, check_recorded
 from pipeline.ingest import load_workload
 from pipeline.kernel import RUNNING, TERMINATED, TERMS, TRUNCATED
 from pipeline.parts import Block
+from pipeline.played import Player, player
 from pipeline.policy import Behaviour, Heuristic
 from pipeline.recipe import Recipe
 from pipeline.record import NO_CHOICE
-from pipeline.replay import FAULTS, FINE, no_score, replay
+from pipeline.replay import CHANCES, FAULTS, FINE, TOLERANCE, no_score, replay
 from pipeline.rollout import values_of
 from pipeline.scenario import Instance, Scenario, load_scenario
 from pipeline.schema import Spec
@@ -73,7 +74,7 @@ def verify(
     Raises DatasetError where the folder is no dataset at all.
     """
     manifest = mf.read_manifest(folder)
-    checks = [_check_manifest(folder, manifest), _check_files(folder, manifest)]
+    checks = [_check_manifest(folder, manifest), check_files(folder, manifest)]
     try:
         dataset = ds.open(folder)
         workload = load_workload(folder / mf.WORKLOAD)
@@ -126,31 +127,6 @@ def _spec_of(recipe: Recipe, path: Path) -> Spec:
         return load_scenario(recipe.scenario).spec(recipe.config, recipe.objective)
     except (InputError, ArithmeticError, LookupError, ValueError) as error:
         raise VerificationFailed(f"{path}: recipe.config cannot be used ({error})") from error
-
-
-def _check_files(folder: Path, manifest: mf.Manifest) -> tuple[str, str]:
-    entries = [*manifest.parts, manifest.episodes]
-    for entry in entries:
-        path = folder / entry.path
-        if path.is_symlink() or not path.is_file():
-            raise VerificationFailed(f"{path}: is missing, or no file")
-        if path.stat().st_size != entry.bytes:
-            raise VerificationFailed(
-                f"{path}: has {path.stat().st_size} bytes, the manifest says {entry.bytes}"
-            )
-        if (digest := sha256_file(path)) != entry.sha256:
-            raise VerificationFailed(
-                f"{path}: SHA-256 is {digest[:12]}..., the manifest says {entry.sha256[:12]}..."
-            )
-    if not (folder / DATA).is_dir():
-        raise VerificationFailed(f"{folder / DATA}: no such folder")
-    known, added = {entry.path for entry in entries}, being_added(folder, manifest)
-    there = [f"{DATA}/{path.name}" for path in (folder / DATA).iterdir()]
-    there += [path.name for path in folder.glob("episodes*") if mf.is_episodes(path.name)]
-    for name in sorted(there):
-        if name not in known and not added(name):
-            raise VerificationFailed(f"{folder / name}: is not in the manifest")
-    return "files", f"{len(entries)} files, {sum(e.bytes for e in entries):,} bytes"
 
 
 def _check_workload(dataset: Dataset, workload: Workload) -> None:
@@ -288,6 +264,10 @@ class _PartCheck:
         self._values: list[NDArray[np.float64]] = []
         self._total = self._elapsed_s = 0.0
         self._status = RUNNING
+        self._player: Player | None = None
+        behaviour = self._behaviours.get(self._row["behaviour"])
+        if behaviour is not None and not isinstance(behaviour.policy, Heuristic):
+            self._player = player(self._scenario, spec, instance, behaviour)
 
     def _make_instance(self, window: int) -> Instance:
         """The problem instance of a window; VerificationFailed where the recipe gives none."""
@@ -347,13 +327,24 @@ class _PartCheck:
         self._step += stop - at
         if block.value is not None:
             self._values.append(block.value[at:stop][block.choice[at:stop] != NO_CHOICE])
-        if compiled:
+        if self._player is not None:
+            self._check_chances(self._player, block, at, stop)
+        if compiled or self._player is not None:
             self._recomputed += int((block.choice[at:stop] != NO_CHOICE).sum())
         if block.choice[stop - 1] == NO_CHOICE:
             self._end(row)
             self._check_values(row["episode"])
             self._row = None
         return stop
+
+    def _check_chances(self, network: Player, block: Block, at: int, stop: int) -> None:
+        """The probabilities of decisions that were replayed are those of the network."""
+        made = at + int((block.choice[at:stop] != NO_CHOICE).sum())
+        expected = network.follow(block.choice[at:made].astype(np.int64))
+        logged = block.probabilities[block.offsets[at] : block.offsets[made]]
+        if not (np.abs(expected - logged) <= TOLERANCE).all():
+            episode = int(block.episode[at])
+            raise VerificationFailed(f"{self._path}: episode {episode}: {FAULTS[CHANCES]}")
 
     def _check_order(self, block: Block, at: int, stop: int, episode: int) -> None:
         """Steps count up; only the last row of an episode is a closing row."""

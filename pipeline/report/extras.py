@@ -1,58 +1,12 @@
-"""What a report shows besides scores: training curves and the datasets that were learned from."""
+"""What a report shows of the datasets that were learned from."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
-
-import numpy as np
-import polars as pl
+from typing import Any
 
 from pipeline.errors import DatasetError
-from pipeline.report.html import Markup, definitions, element, figure, joined
-from pipeline.report.numbers import count_of
-from pipeline.report.plots import curves_plot
-from pipeline.statistics import Array
-from pipeline.storage import read_json, read_parquet
-
-_PANELS: Final = 9
-_RUNS: Final = 12
-_POINTS: Final = 200  # of a curve; longer ones are averaged in bins of steps
-
-
-def training_runs(folders: Sequence[Path]) -> list[Path]:
-    """Folders that hold metrics.parquet: those given, and those in their `training/`."""
-    found = [
-        run
-        for folder in folders
-        for run in (folder, *sorted((folder / "training").glob("*")))
-        if (run / "metrics.parquet").is_file()
-    ]
-    return list(dict.fromkeys(found))
-
-
-def training_part(runs: Sequence[Path]) -> Markup:
-    """Curves of training runs: one panel per metric, one line per run.
-
-    Raises DatasetError for a metrics.parquet without the columns step, metric and value.
-    """
-    shown = runs[:_RUNS]
-    curves: dict[str, dict[str, tuple[Array, Array]]] = {}
-    for run in shown:
-        for metric, points in _curves(run / "metrics.parquet").items():
-            curves.setdefault(metric, {})[run.name] = points
-    # Metrics that most runs have come first; the sort keeps the order of appearance otherwise.
-    order = sorted(curves, key=lambda metric: -len(curves[metric]))
-    drawn = {metric: curves[metric] for metric in order[:_PANELS]}
-    if not drawn:
-        return element("p", "The training runs recorded no metrics.")
-    text = f"{count_of(len(runs), 'run')}; long curves are averaged to {_POINTS} points."
-    if len(curves) > _PANELS:
-        text += f" Not drawn: {', '.join(order[_PANELS:])}."
-    if len(runs) > _RUNS:
-        text += f" The first {_RUNS} runs are drawn."
-    caption = joined([element("strong", "Training curves."), f" {text}"])
-    name = " ".join(run.name for run in shown)
-    return element("div", figure(curves_plot(drawn, name), caption, wide=True), class_="plots")
+from pipeline.report.html import Markup, definitions, element, joined
+from pipeline.storage import read_json
 
 
 def dataset_part(paths: Sequence[Path]) -> Markup:
@@ -100,44 +54,6 @@ def _behaviours(manifest: Mapping[str, Any]) -> list[str]:
     recipes = [manifest, *(appended if isinstance(appended, list) else [])]
     names = [n for r in recipes for n in _names(_get(_get(r, "recipe"), "behaviours"))]
     return list(dict.fromkeys(names))
-
-
-def _curves(path: Path) -> dict[str, tuple[Array, Array]]:
-    try:
-        frame = read_parquet(path)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise DatasetError(f"{path}: not a readable Parquet file") from error
-    for column in ("step", "metric", "value"):
-        if column not in frame.columns:
-            raise DatasetError(
-                f"{path}: column {column!r} is missing; found {', '.join(frame.columns)}"
-            )
-    try:
-        frame = frame.select(
-            pl.col("step").cast(pl.Float64),
-            pl.col("metric").cast(pl.String),
-            pl.col("value").cast(pl.Float64),
-        )
-    except pl.exceptions.PolarsError as error:
-        raise DatasetError(f"{path}: columns 'step' and 'value' should be numbers") from error
-    frame = frame.filter(pl.all_horizontal(pl.col("step", "value").is_finite())).drop_nulls()
-    return {
-        str(metric): _thinned(part["step"].to_numpy(), part["value"].to_numpy())
-        for (metric,), part in frame.sort("step", maintain_order=True).group_by(
-            "metric", maintain_order=True
-        )
-    }
-
-
-def _thinned(steps: Array, values: Array) -> tuple[Array, Array]:
-    if steps.size <= _POINTS:
-        return steps, values
-    edges = np.linspace(0, steps.size, _POINTS + 1).astype(np.int64)
-    counts = np.diff(edges)
-    return (
-        np.add.reduceat(steps, edges[:-1]) / counts,
-        np.add.reduceat(values, edges[:-1]) / counts,
-    )
 
 
 def _get(value: Any, key: str) -> Any:

@@ -13,8 +13,9 @@ The same input gives the same bytes.
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from pipeline.report.curves import training_part, training_runs
 from pipeline.report.estimates import estimates_part
-from pipeline.report.extras import dataset_part, training_part, training_runs
+from pipeline.report.extras import dataset_part
 from pipeline.report.finding import state_finding
 from pipeline.report.html import Markup, definitions, element, joined, section
 from pipeline.report.numbers import count_of
@@ -39,6 +40,7 @@ def write_report(
     estimates: Sequence[Path] = (),
     studies: Sequence[Path] = (),
     references: Sequence[str] | None = None,
+    metrics: Sequence[str] = (),
     title: str | None = None,
     seed: int = 0,
     resamples: int = RESAMPLES,
@@ -52,15 +54,16 @@ def write_report(
     estimates    folders of off-policy estimates (ope.json, estimates.parquet)
     studies      folders of data-quality studies (study.parquet)
     references   policies to compare with; default: those that the evaluations name
+    metrics      outcomes that stand in results.csv beside the headline
 
     Raises DatasetError for a folder that is missing, is no evaluation, or cannot be compared;
-    UnknownName for an unknown reference; StorageError where `out` cannot be written.
+    UnknownName for an unknown reference or metric; StorageError where `out` cannot be written.
     """
     summary = summarise(folders, references=references, seed=seed, resamples=resamples)
     runs = training_runs([*training, *folders])
     page = _page(summary, title, runs, datasets, estimates, studies, resamples)
     make_folder(out)
-    write_summary(summary, out)
+    write_summary(summary, out, metrics)
     path = out / "report.html"
     write_text(path, page)
     return path
@@ -82,7 +85,7 @@ def _page(
     ]
     parts = [(i, t, setting_section(summary, s, i, t)) for i, t, s in sections]
     if runs:
-        parts.append(_part("training", "Training", training_part(runs)))
+        parts.append(_part("training", "Training", training_part(runs, _curves_first(summary))))
     if estimates:
         parts.append(_part("estimates", "Off-policy estimates", estimates_part(estimates)))
     if studies:
@@ -122,6 +125,13 @@ def _page(
     script = element("script", Markup(_asset("page.js")))
     page = element("html", head, element("body", body, script), lang="en")
     return f"<!DOCTYPE html>\n{page}\n"
+
+
+def _curves_first(summary: Summary) -> list[str]:
+    """What an agent earned and the headline outcome stand before all else that was measured."""
+    headlines = [s.first.headline for s in summary.settings]
+    names = dict.fromkeys(["return", *headlines])
+    return [*names, *(f"validation_{name}" for name in names)]
 
 
 def _part(identifier: str, title: str, content: str) -> tuple[str, str, Markup]:

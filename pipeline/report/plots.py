@@ -151,8 +151,11 @@ def profile_plot(ratios: Mapping[str, Array], better: Better, axis: str) -> str:
         )
 
 
-def curves_plot(curves: Mapping[str, Mapping[str, tuple[Array, Array]]], name: str) -> str:
-    """Training curves: metric -> run -> (steps, values); one panel per metric, one line per run."""
+def curves_plot(curves: Mapping[str, Mapping[str, Any]], name: str) -> str:
+    """Training curves: metric -> agent -> pipeline.report.curves.Curve; a panel per metric.
+
+    A line per agent, and a band where it has several seeds.
+    """
     columns = 2 if len(curves) == 4 else min(3, len(curves))
     lines = -(-len(curves) // columns)
     colors = dict(zip(dict.fromkeys(r for runs in curves.values() for r in runs), cycle(LINES)))
@@ -161,8 +164,16 @@ def curves_plot(curves: Mapping[str, Mapping[str, tuple[Array, Array]]], name: s
         for i, (metric, runs) in enumerate(curves.items(), start=1):
             axes = figure.add_subplot(lines, columns, i)
             style_axes(axes, grid="y")
-            for run, (steps, values) in runs.items():
-                axes.plot(steps, values, color=colors[run], linewidth=1.2, label=_short(run))
+            for run, curve in runs.items():
+                if curve.seeds > 1:
+                    axes.fill_between(
+                        curve.steps, curve.low, curve.high, color=colors[run], alpha=0.2,
+                        linewidth=0,
+                    )  # fmt: skip
+                axes.plot(
+                    curve.steps, curve.mean, color=colors[run], linewidth=1.2, label=_short(run)
+                )
+            axes.set_ylim(*_limits(runs))
             axes.set_title(_short(metric), fontsize=8.5, color=INK, loc="left")
             if i == 1:
                 _legend(axes, "best", len(runs))
@@ -171,8 +182,23 @@ def curves_plot(curves: Mapping[str, Mapping[str, tuple[Array, Array]]], name: s
         return to_svg(
             figure,
             f"curves {name}",
-            f"Training curves of {', '.join(curves)} for {len(colors)} runs",
+            f"Training curves of {', '.join(curves)} for {len(colors)} agents",
         )
+
+
+def _limits(runs: Mapping[str, Any]) -> tuple[float, float]:
+    """A panel's range: all means, and of the bands what is not far beyond them.
+
+    With two or three seeds an interval can be many times as wide as anything that happened.
+    """
+    means = np.concatenate([curve.mean for curve in runs.values()])
+    low, high = float(means.min()), float(means.max())
+    room = (high - low) or abs(high) or 1.0
+    bands = [b for c in runs.values() if c.seeds > 1 for b in (c.low, c.high)]
+    ends = np.concatenate([means, *bands])
+    low, high = max(float(ends.min()), low - 0.5 * room), min(float(ends.max()), high + 0.5 * room)
+    edge = 0.05 * ((high - low) or room)
+    return low - edge, high + edge
 
 
 def _forest(

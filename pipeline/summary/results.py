@@ -1,10 +1,11 @@
 """Results as one flat table: every policy against every baseline, on the headline metric.
 
-    results.csv   one row per setting, policy and baseline (COLUMNS)
+    results.csv   one row per setting, metric, policy and baseline (COLUMNS)
     results.md    a page that is made of results.csv alone
 
 A baseline is what was not learned: rules, random, and `behaviour`, the log itself. The paired
 difference is policy - baseline on the same windows; wins are windows on which the policy is better.
+Other metrics than the headline are there where they were asked for (`hindcast report --metrics`).
 """
 
 import sys
@@ -17,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from pipeline.errors import DatasetError
+from pipeline.errors import DatasetError, unknown_name
 from pipeline.location import location
 from pipeline.report.numbers import decimals_for, write_interval, write_number
 from pipeline.statistics import (
@@ -54,17 +55,36 @@ _SCHEMA: Final = pl.Schema(
 )  # fmt: skip
 
 
-def results(summary: Summary, *, seed: int = 0, resamples: int = RESAMPLES) -> pl.DataFrame:
-    """The rows of all settings of a summary; a setting whose headline has no better side has none.
+def results(
+    summary: Summary,
+    *,
+    metrics: Sequence[str] = (),
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+) -> pl.DataFrame:
+    """The rows of all settings of a summary; a metric that has no better side has none.
 
-    A row of a baseline with itself has no comparison.
+    The headline comes first, then those of `metrics` that a setting has. Raises UnknownName for a
+    metric that no setting has.
     """
-    rows = [row for s in summary.settings for row in _rows(summary, s, seed, resamples)]
+    known = {name for _, name in summary.pairings}
+    for metric in metrics:
+        if metric not in known:
+            raise unknown_name("metric", metric, known)
+    rows = [
+        row
+        for s in summary.settings
+        for metric in dict.fromkeys([s.first.headline, *metrics])
+        if (s.label, metric) in summary.pairings
+        for row in _rows(summary, s, metric, seed, resamples)
+    ]
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 
-def _rows(summary: Summary, setting: Setting, seed: int, resamples: int) -> list[dict[str, Any]]:
-    pairing = summary.headline(setting)
+def _rows(
+    summary: Summary, setting: Setting, metric: str, seed: int, resamples: int
+) -> list[dict[str, Any]]:
+    pairing = summary.pairings[setting.label, metric]
     better = pairing.metric.better
     if better == "neither":
         return []
@@ -73,7 +93,8 @@ def _rows(summary: Summary, setting: Setting, seed: int, resamples: int) -> list
     cells = [mean_cells(p.values, p.trained) for p in ordered]
     pairs = [(p, b) for p in ordered for b in baselines if b.name != p.name]
     cells += [difference_cells(p.values, b.values, p.trained, b.trained) for p, b in pairs]
-    stream = zlib.crc32("\n".join(["results", *setting.key]).encode())
+    beside = [] if metric == setting.first.headline else [metric]
+    stream = zlib.crc32("\n".join(["results", *setting.key, *beside]).encode())
     intervals = bootstrap_intervals(
         cells, np.random.default_rng([seed, stream]), resamples=resamples, level=summary.level
     )

@@ -127,19 +127,21 @@ def summarise(
     )
 
 
-def write_summary(summary: Summary, out: Path) -> Path:
+def write_summary(summary: Summary, out: Path, metrics: Sequence[str] = ()) -> Path:
     """Write summary.parquet, its seeds, summary.md, results.csv and results.md into a folder.
 
-    Raises StorageError where the folder cannot be written.
+    `metrics` stand in the results beside the headline. Raises UnknownName for one that is nowhere,
+    StorageError where the folder cannot be written.
     """
     from pipeline.summary.markdown import render_markdown
     from pipeline.summary.results import results, write_results
 
+    table = results(summary, metrics=metrics)
     make_folder(out)
     write_atomically(out / "summary.parquet", summary.table.write_parquet)
     write_atomically(out / "summary_seeds.parquet", summary.seeds.write_parquet)
     write_text(out / "summary.md", render_markdown(summary))
-    write_results(results(summary), out)
+    write_results(table, out)
     return out
 
 

@@ -148,8 +148,9 @@ def warm_start(
     network = Network(
         settings.network,
         fit_map(spec.candidates, spec.learned_candidates, settings.network.quadratic,
-                log.candidates[near]),
-        fit_map(spec.context, tuple(context), quadratic=False, rows=log.context[rows]),
+                log.candidates[near], settings.network.logs),
+        fit_map(spec.context, tuple(context), quadratic=False, rows=log.context[rows],
+                logs=settings.network.logs),
     )  # fmt: skip
     earned = returns_to_go(log, step_discount(log, settings))
     middle, scale, weight = _standard(earned, settings)

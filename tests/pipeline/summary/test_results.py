@@ -5,7 +5,7 @@ import json
 import polars as pl
 import pytest
 
-from pipeline.errors import DatasetError
+from pipeline.errors import DatasetError, UnknownName
 from pipeline.summary.results import COLUMNS, read_results, results
 from pipeline.summary.summarise import summarise, write_summary
 
@@ -98,3 +98,24 @@ def test_a_number_of_episodes_below_one_is_refused(tmp_path):
     (folder / "evaluation.json").write_text(json.dumps(about))
     with pytest.raises(DatasetError, match="episodes is 0, expected 1 or more"):
         summarise([folder])
+
+
+def test_other_metrics_stand_beside_the_headline_where_they_are_asked_for(tmp_path):
+    """Each with its own better side; the headline's rows are what they are without them."""
+    folder = write(tmp_path / "a")
+    scores = pl.read_parquet(folder / "scores.parquet")
+    gain = scores.with_columns(pl.lit("gain").alias("metric"), -pl.col("value"))
+    pl.concat([scores, gain]).write_parquet(folder / "scores.parquet")
+    about = json.loads((folder / "evaluation.json").read_text())
+    about["metrics"].append({"name": "gain", "better": "higher"})
+    (folder / "evaluation.json").write_text(json.dumps(about))
+    summary = summarise([folder], resamples=50)
+    alone = results(summary, resamples=50)
+    both = results(summary, metrics=["gain", "makespan_s"], resamples=50)
+    assert both.filter(pl.col("metric") == "makespan_s").equals(alone)
+    other = both.filter(pl.col("metric") == "gain")
+    assert other["higher_is_better"].all()
+    assert other["mean"].to_list() == [-value for value in alone["mean"]]
+    assert other["wins"].to_list() == alone["wins"].to_list()
+    with pytest.raises(UnknownName, match="did you mean 'gain'"):
+        results(summary, metrics=["gains"], resamples=50)

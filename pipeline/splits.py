@@ -1,0 +1,31 @@
+"""Splits: which windows of a workload are for training, for validation, and for the test."""
+
+import itertools
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pipeline.errors import RecipeError, did_you_mean
+
+SPLITS: Final = ("train", "validation", "test")
+_RANGE: Final = re.compile(r"^(\d{1,15})\.\.(\d{1,15})$")
+
+
+def read_split(value: Any, where: str) -> dict[str, range]:
+    """Windows by split, of a table like train = "0..179"; RecipeError that names the key."""
+    if not isinstance(value, Mapping) or not value:
+        raise RecipeError(f'{where}: [split] is empty; expected e.g. test = "200..519"')
+    split: dict[str, range] = {}
+    for name, text in value.items():
+        if name not in SPLITS:
+            raise RecipeError(f"{where}: unknown key split.{name}; {did_you_mean(name, SPLITS)}")
+        match = _RANGE.match(text) if isinstance(text, str) else None
+        if match is None or int(match[1]) > int(match[2]):
+            raise RecipeError(
+                f'{where}: split.{name} is {text!r}, expected "first..last", both included'
+            )
+        split[name] = range(int(match[1]), int(match[2]) + 1)
+    for (one, first), (other, second) in itertools.combinations(split.items(), 2):
+        if first.start < second.stop and second.start < first.stop:
+            raise RecipeError(f"{where}: split.{one} and split.{other} share windows")
+    return split

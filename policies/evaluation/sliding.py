@@ -1,0 +1,165 @@
+"""An agent that slides over windows: what each of them cost before it was learned from.
+
+    python -m policies.evaluation.sliding RUN --recipe binpack-deepjs --policy first_fit --last 99
+
+    window            0          1            2        ...       each is trained on for `stay`
+    checkpoint    the start   step stay   step 2 stay  ...       iterations, after it was played
+    row           window, step, policy, draws, value             of the headline metric
+
+RUN is the folder of `hindcast train-online --checkpoint-every STAY`. The agent plays a window
+greedily and, under the name <agent>@1, draws its choices as in training; the rules named play the
+same windows. Source: Li & Hu, "DeepJS", ICBDC 2019, section 4.2 and Figure 4.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from pipeline.errors import DatasetError, HindcastError, RecipeError
+from pipeline.location import location
+from pipeline.policy import Behaviour, Heuristic
+from pipeline.recipe import Recipe, load_recipe, read_settings
+from pipeline.recording import make_instance
+from pipeline.rollout import run_episode
+from pipeline.scenario import Instance, Scenario, load_scenario
+from pipeline.schema import Spec
+from pipeline.seeds import generator
+from pipeline.source import load_source
+from policies.checkpoint import load_policy, read_description
+from policies.learned import LearnedPolicy
+from policies.online.problem import Sampling
+from policies.online.rollouts import sample_trajectory
+from policies.registry import resolve
+
+_DRAWS: Final = 12
+COLUMNS: Final = ("window", "step", "policy", "draws", "value")
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A window, the steps taken before it was learned from, and the checkpoint of that moment."""
+
+    window: int
+    step: int
+    checkpoint: Path
+
+
+def stretches(run: Path, recipe: Recipe, last: int | None = None) -> list[Stretch]:
+    """What was played in which order, as far as window `last` of the split, or as was trained.
+
+    The first window is left out: before it there is no checkpoint. Raises DatasetError where a
+    checkpoint is missing, RecipeError for a training that did not play one window after another.
+    """
+    sampling, steps = _trained(run)
+    if sampling.windows != 1:
+        raise RecipeError(f"{run}: played {sampling.windows} windows at once, expected 1")
+    found = []
+    for number, window in enumerate(recipe.windows("train")):
+        step = number * sampling.stay
+        if step >= steps or (last is not None and window > last):
+            break
+        if not number:
+            continue
+        folder = run / "checkpoints" / f"step-{step:06}"
+        if not folder.exists():
+            raise DatasetError(
+                f"{folder}: no such checkpoint; train with --checkpoint-every {sampling.stay}"
+            )
+        found.append(Stretch(window, step, folder))
+    if not found:
+        raise DatasetError(f"{run}: no window was played after the first one was learned from")
+    return found
+
+
+def _trained(run: Path) -> tuple[Sampling, int]:
+    """How a run drew its episodes, and for how many iterations; DatasetError for another folder."""
+    training: Any = read_description(run).get("training")
+    try:
+        settings, steps = training["config"]["sampling"], training["steps"]
+    except (KeyError, TypeError) as error:
+        raise DatasetError(f"{run}: was not trained by playing, see train-online") from error
+    if type(steps) is not int:
+        raise DatasetError(f"{run}: steps is {steps!r}, expected a whole number")
+    return read_settings(Sampling, settings, f"{run}: sampling"), steps
+
+
+def slide(
+    run: Path,
+    recipe: Recipe,
+    policies: Sequence[str] = (),
+    *,
+    last: int | None = None,
+    draws: int = _DRAWS,
+) -> pl.DataFrame:
+    """COLUMNS of the agent, greedy and drawing, and of rules, on every window after the first.
+
+    Values that were drawn are means over `draws` episodes. Raises as `stretches` does, UnknownName
+    for a rule.
+    """
+    scenario, workload = load_scenario(recipe.scenario), load_source(recipe)
+    spec = scenario.spec(recipe.config, recipe.objective)
+    rules = [resolve(name, recipe.scenario, spec) for name in policies]
+    rows: list[tuple[int, int, str, int, float]] = []
+    for one in stretches(run, recipe, last):
+        instance = make_instance(recipe, scenario, workload, one.window)
+        agent = load_policy(one.checkpoint)
+        agent.check(spec)
+        greedy, drawing = Behaviour(agent.name, agent), Behaviour(f"{agent.name}@1", agent, 0.0, 1)
+        for behaviour in (greedy, drawing, *rules):
+            count = draws if behaviour.stochastic else 1
+            values = [
+                _played(
+                    scenario, spec, instance, behaviour,
+                    generator(recipe.seed, f"slide {behaviour.name}", one.window, i),
+                )
+                for i in range(count)
+            ]  # fmt: skip
+            rows.append((one.window, one.step, behaviour.name, count, float(np.mean(values))))
+    return pl.DataFrame(rows, schema=list(COLUMNS), orient="row")
+
+
+def _played(
+    scenario: Scenario,
+    spec: Spec,
+    instance: Instance,
+    behaviour: Behaviour,
+    rng: np.random.Generator,
+) -> float:
+    """The headline outcome of one episode."""
+    if isinstance(behaviour.policy, Heuristic):
+        return float(run_episode(scenario, spec, instance, behaviour, rng).outcomes[0])
+    policy: LearnedPolicy = behaviour.policy
+    played = sample_trajectory(scenario, spec, instance, policy, rng, behaviour.temperature)
+    return float(played.episode.outcomes[0])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the rows as CSV; 2 for bad input."""
+    parser = argparse.ArgumentParser(
+        prog="python -m policies.evaluation.sliding",
+        description="What each window cost an agent before it was trained on it.",
+    )
+    parser.add_argument("run", type=location, help="folder of hindcast train-online")
+    parser.add_argument("--recipe", required=True, help="recipe.toml or id that was trained on")
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    parser.add_argument("--policy", nargs="+", default=[], help="rules to play beside it")
+    parser.add_argument("--last", type=int, help="last window (default: all that were played)")
+    given = parser.parse_args(arguments)
+    try:
+        recipe = load_recipe(given.recipe, given.set)
+        rows = slide(given.run, recipe, given.policy, last=given.last)
+    except HindcastError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    sys.stdout.write(rows.write_csv(float_precision=3))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

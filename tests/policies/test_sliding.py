@@ -1,0 +1,80 @@
+"""What a window cost before it was learned from: the right checkpoint plays the right window."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from pipeline.errors import DatasetError, RecipeError
+from pipeline.policy import Behaviour
+from pipeline.recipe import OnlineRecipe
+from pipeline.recording import make_instance
+from pipeline.rollout import run_episode
+from pipeline.scenario import load_scenario
+from pipeline.source import load_source
+from policies.checkpoint import load_policy
+from policies.evaluation.sliding import main, slide, stretches
+from policies.online.rollouts import sample_trajectory
+from policies.online.training import train_online
+from policies.registry import heuristics
+
+
+def sliding(recipe, **sampling):
+    """The recipe with an agent that stays two iterations on each window."""
+    settings = {"trajectories": 2, "windows": 1, "stay": 2, **sampling}
+    return dataclasses.replace(recipe, online=OnlineRecipe("reinforce", 7, {"sampling": settings}))
+
+
+@pytest.fixture(scope="module")
+def run(tiny_recipe, tmp_path_factory):
+    """Windows 0, 1, 2 trained on for two iterations each, window 3 for one."""
+    folder = tmp_path_factory.mktemp("sliding") / "run"
+    return train_online(sliding(tiny_recipe), out=folder, checkpoint_every=2)
+
+
+def test_every_window_after_the_first_with_the_checkpoint_before_it(run, tiny_recipe):
+    found = [(s.window, s.step, s.checkpoint.name) for s in stretches(run, tiny_recipe)]
+    assert found == [(1, 2, "step-000002"), (2, 4, "step-000004"), (3, 6, "step-000006")]
+    assert [s.window for s in stretches(run, tiny_recipe, last=2)] == [1, 2]
+
+
+def test_the_agent_plays_greedily_and_drawing_and_the_rule_plays_the_same_window(run, tiny_recipe):
+    table = slide(run, tiny_recipe, ["first_fit"], draws=3)
+    assert table["policy"].to_list() == 3 * ["reinforce", "reinforce@1", "first_fit"]
+    assert table["draws"].to_list() == 3 * [1, 3, 1]
+    scenario = load_scenario("binpack")
+    spec = scenario.spec(tiny_recipe.config, tiny_recipe.objective)
+    instance = make_instance(tiny_recipe, scenario, load_source(tiny_recipe), 2)
+    rng = np.random.default_rng(0)
+    agent = load_policy(run / "checkpoints" / "step-000004")
+    played = sample_trajectory(scenario, spec, instance, agent, rng, temperature=0.0).episode
+    rule = Behaviour("first_fit", heuristics("binpack")["first_fit"])
+    other = run_episode(scenario, spec, instance, rule, rng)
+    assert table["value"][3] == played.outcomes[0]
+    assert table["value"][5] == other.outcomes[0]
+
+
+def test_a_run_without_its_checkpoints_or_of_several_windows_at_once(run, tiny_recipe, tmp_path):
+    bare = train_online(sliding(tiny_recipe), out=tmp_path / "bare")
+    with pytest.raises(DatasetError, match="train with --checkpoint-every 2"):
+        slide(bare, tiny_recipe)
+    several = train_online(sliding(tiny_recipe, windows=2), out=tmp_path / "several", iterations=1)
+    with pytest.raises(RecipeError, match="played 2 windows at once"):
+        slide(several, tiny_recipe)
+    with pytest.raises(DatasetError, match="no window was played"):
+        slide(run, tiny_recipe, last=0)
+
+
+def test_the_command_prints_csv(run, capsys):
+    changed = ("trace.settings.n_jobs=60", "trace.settings.instances_scale=0.05",
+               "config.jobs_per_window=5", "config.machines=2", 'split.train="0..5"',
+               'split.validation="6..7"', 'split.test="8..11"')  # fmt: skip
+    overrides = [part for one in changed for part in ("--set", one)]
+    assert main([str(run), "--recipe", "binpack-synthetic-v1", *overrides, "--last", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "window,step,policy,draws,value"
+    assert [line.rsplit(",", 1)[0] for line in lines[1:]] == [
+        "1,2,reinforce,1", "1,2,reinforce@1,12",
+    ]  # fmt: skip
+    assert main([str(run), "--recipe", "no-such-recipe"]) == 2
+    assert "no-such-recipe" in capsys.readouterr().err
