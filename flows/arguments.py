@@ -218,6 +218,10 @@ def _report(parser: Parser) -> None:
         "--out", type=location, required=True, metavar="REPORT.HTML",
         help="the page, named report.html, or its folder; summary files are written beside it",
     )  # fmt: skip
+    parser.add_argument(
+        "--metrics", nargs="+", default=[], metavar="OUTCOME",
+        help="outcomes that stand in results.csv beside the headline; all are in the report",
+    )  # fmt: skip
     _add_direct(parser)
 
 

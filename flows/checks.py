@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import TraceError
+from pipeline.errors import InputError, RecipeError, TraceError, unknown_name
 from pipeline.recipe import Recipe
 
 
 def ingest(trace_format: str, path: Path, **_others: Any) -> None:
     """Raise for an unknown format, or a trace that is not there."""
-    from pipeline.errors import unknown_name
     from pipeline.traces import FORMATS
 
     if trace_format not in FORMATS:
@@ -68,10 +67,12 @@ def train_online(
     overrides: Sequence[str],
     agent: str | None = None,
     start: Path | None = None,
+    imitate: Path | None = None,
     device: str = "auto",
     **_others: Any,
 ) -> None:
     """Raise for a recipe or settings that are not valid, an unknown agent or device, no start."""
+    from pipeline.manifest import read_manifest
     from pipeline.recipe import load_recipe
     from policies.checkpoint import read_description
     from policies.offline.devices import find_device
@@ -79,8 +80,12 @@ def train_online(
 
     settings_of(load_recipe(recipe, overrides), agent)
     find_device(device)
+    if start is not None and imitate is not None:
+        raise InputError("train-online: give --from or --imitate")
     if start is not None:
         read_description(start)
+    if imitate is not None:
+        read_manifest(imitate)
 
 
 def sweep(
@@ -120,9 +125,17 @@ def run(recipe: str, overrides: Sequence[str], **_others: Any) -> None:
     """Raise for a recipe that is not valid, or policies or agents that do not exist."""
     from pipeline.recipe import load_recipe
 
+    loaded = load_recipe(recipe, overrides)
     build(recipe, overrides)
+    if loaded.train.agents and not loaded.behaviours:
+        raise RecipeError(
+            f"{loaded.id}: train.agents, but without [[behaviours]] there is no dataset to learn "
+            "from"
+        )
     evaluate(recipe, overrides, (), "test")
-    train_settings(load_recipe(recipe, overrides))
+    train_settings(loaded)
+    online_settings(loaded)
+    metrics_of(loaded)
 
 
 def study(
@@ -144,7 +157,7 @@ def study(
 
 def train_settings(recipe: Recipe) -> None:
     """Raise for agents of [train] that do not exist, and settings that they do not have."""
-    from pipeline.errors import RecipeError, did_you_mean
+    from pipeline.errors import did_you_mean
     from policies.offline import agent as find_agent
     from policies.offline import agents_for, read_config
 
@@ -160,3 +173,35 @@ def train_settings(recipe: Recipe) -> None:
                 f"{did_you_mean(agent, agents)}"
             )
         read_config(agent, recipe.train.settings_of(agent))
+
+
+def online_settings(recipe: Recipe) -> None:
+    """Raise for an [online] that a run cannot train."""
+    if not recipe.online.agent:
+        return
+    from policies.online.training import settings_of
+
+    settings_of(recipe)
+    seeds = recipe.online.seeds
+    if not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds):
+        raise RecipeError(
+            f"{recipe.id}: online.seeds is {list(seeds)}, expected one or more, none twice or "
+            "below 0"
+        )
+    if recipe.online.imitate_steps and not recipe.behaviours:
+        raise RecipeError(
+            f"{recipe.id}: online.imitate_steps is {recipe.online.imitate_steps}, but without "
+            "[[behaviours]] there is no dataset to imitate"
+        )
+
+
+def metrics_of(recipe: Recipe) -> None:
+    """Raise for metrics of [evaluate] that the scenario does not book."""
+    from pipeline.evaluate import COMMON
+    from pipeline.scenario import load_scenario
+
+    spec = load_scenario(recipe.scenario).spec(recipe.config, recipe.objective)
+    known = [o.name for o in (*spec.outcomes, *COMMON)]
+    for metric in recipe.evaluate.metrics:
+        if metric not in known:
+            raise unknown_name("metric", metric, known)

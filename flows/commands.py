@@ -6,7 +6,6 @@ import textwrap
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 from pipeline.errors import InputError
@@ -17,6 +16,7 @@ _OF_MANY_STEPS: Final = {
     "run": ("flows.stages", "run_stages"),
     "sweep": ("flows.sweep_runs", "run_sweep"),
     "study": ("flows.study_runs", "run_study"),
+    "train_online": ("flows.online_runs", "train_seeds"),
 }
 _OF_ONE_TRAINING: Final = ("seed", "checkpoint_every", "tensorboard")
 
@@ -131,20 +131,26 @@ def train(arguments: argparse.Namespace) -> Outcome:
 
 
 def train_online(arguments: argparse.Namespace) -> Outcome:
-    """A recipe becomes a checkpoint, by playing."""
+    """A recipe becomes a checkpoint, by playing, or one for each of several seeds."""
+    if arguments.seeds is not None and arguments.seed is not None:
+        raise InputError("train-online: give --seed or --seeds")
     result = execute(
         "train_online",
         arguments.direct,
         **_recipe(arguments),
         agent=arguments.agent,
         iterations=arguments.iterations,
-        seed=arguments.seed,
+        seed=arguments.seed or 0,
+        seeds=tuple(dict.fromkeys(arguments.seeds or ())),
         start=arguments.start,
+        imitate=arguments.imitate,
+        imitate_steps=arguments.imitate_steps,
         device=arguments.device,
         workers=arguments.workers,
         checkpoint_every=arguments.checkpoint_every,
     )
-    return Outcome([result], [_trained(result)])
+    runs = result["runs"] if arguments.seeds else [result]
+    return Outcome(runs, [_trained(run) for run in runs])
 
 
 def _sweep(arguments: argparse.Namespace) -> Outcome:
@@ -287,8 +293,10 @@ def report(arguments: argparse.Namespace) -> Outcome:
             f"--out {out}: the page is always named {PAGE}, since summary files stand beside it; "
             f"try --out {out.with_suffix('') / PAGE}"
         )
-    estimates, folders = _estimates(arguments.folders)
-    sources = [_sources(folder) for folder in folders]
+    from flows.report_sources import estimates_of, sources_of
+
+    estimates, folders = estimates_of(arguments.folders)
+    sources = [sources_of(folder) for folder in folders]
     result = execute(
         "report",
         arguments.direct,
@@ -298,6 +306,7 @@ def report(arguments: argparse.Namespace) -> Outcome:
         datasets=tuple(d for _, _, datasets in sources for d in datasets),
         estimates=estimates,
         studies=tuple(f for f in folders if (f / "study.json").exists()),
+        metrics=tuple(arguments.metrics),
     )
     return Outcome([result], [result["report"]])
 
@@ -316,7 +325,8 @@ def run(arguments: argparse.Namespace) -> Outcome:
     for name, stage in stages.items():
         if name.startswith("train "):
             lines.append(_trained(stage))
-    lines = [_built(stages["build"]), *_verified(stages["verify"]), *lines]
+    if "build" in stages:
+        lines = [_built(stages["build"]), *_verified(stages["verify"]), *lines]
     lines += [*_evaluated(stages["evaluate"]), result["report"]]
     return Outcome([{"stage": name, **stage} for name, stage in stages.items()], lines)
 
@@ -349,30 +359,6 @@ def _settings(pairs: list[str]) -> dict[str, Any]:
         except tomllib.TOMLDecodeError:
             settings[key.strip()] = text
     return settings
-
-
-def _estimates(folders: list[Path]) -> tuple[tuple[Path, ...], list[Path]]:
-    """Folders of `hindcast ope`, among those given or in a run, and the others.
-
-    Where there are no others, the simulator's evaluation inside each of them is reported.
-    """
-    ours = [f for f in folders if (f / "ope.json").exists()]
-    others = [f for f in folders if f not in ours]
-    in_runs = [f / "ope" for f in others if (f / "ope" / "ope.json").exists()]
-    truths = [f / "truth" for f in ours if (f / "truth" / "evaluation.json").exists()]
-    return (*ours, *in_runs), others or truths
-
-
-def _sources(folder: Path) -> tuple[Path, list[Path], list[Path]]:
-    """The evaluation, checkpoints and datasets of a folder: of an evaluation, or of a whole run."""
-    if (folder / "study.json").exists():
-        from pipeline.study import study_points
-
-        return _sources(study_points(folder)[-1])  # of the others it shows what the study says
-    if (folder / "evaluation.json").exists() or not (folder / "run.json").exists():
-        return folder, [], []
-    trained = sorted(p.parent for p in folder.glob("agents/*/metrics.parquet"))
-    return folder / "evaluation", trained, [folder / "dataset"]
 
 
 def _built(result: Mapping[str, Any]) -> str:

@@ -17,12 +17,22 @@ def add_online_arguments(
         "--iterations", type=positive, metavar="N",
         help="batches of trajectories (default: the recipe's)",
     )  # fmt: skip
+    parser.add_argument("--seed", type=not_negative, metavar="S", help="of all draws (default 0)")
     parser.add_argument(
-        "--seed", type=not_negative, default=0, metavar="S", help="of all draws (default 0)"
-    )
+        "--seeds", type=not_negative, nargs="+", metavar="S",
+        help="train once with each of these seeds, into DIR/runs",
+    )  # fmt: skip
     parser.add_argument(
         "--from", dest="start", type=location, metavar="CHECKPOINT",
         help="folder of a checkpoint to go on from, of behaviour_cloning say",
+    )  # fmt: skip
+    parser.add_argument(
+        "--imitate", type=location, metavar="DATASET",
+        help="folder of a dataset whose best behaviours the agent imitates before it plays",
+    )  # fmt: skip
+    parser.add_argument(
+        "--imitate-steps", type=positive, metavar="N",
+        help="gradient steps of that (default: the recipe's, or 2000)",
     )  # fmt: skip
     parser.add_argument(
         "--device", default="auto", choices=("auto", "cpu", "cuda"),

@@ -5,7 +5,7 @@ from typing import Any
 from prefect import flow
 
 from flows import steps
-from flows.tasks import RECORDED, Folder, call_as_task
+from flows.tasks import RECORDED, Folder, Name, call_as_task
 
 
 @flow(name="report", **RECORDED)
@@ -16,6 +16,7 @@ def report(
     datasets: tuple[Folder, ...] = (),
     estimates: tuple[Folder, ...] = (),
     studies: tuple[Folder, ...] = (),
+    metrics: tuple[Name, ...] = (),
 ) -> dict[str, Any]:
     """Write one HTML page about evaluations, with its numbers as Parquet and Markdown.
 
@@ -26,8 +27,9 @@ def report(
         datasets: Folders of datasets to describe.
         estimates: Folders that `hindcast ope` wrote.
         studies: Folders that `hindcast study` wrote.
+        metrics: Outcomes that stand in results.csv beside the headline.
     """
     return call_as_task(
         steps.report, evaluations=evaluations, out=out, training=training, datasets=datasets,
-        estimates=estimates, studies=studies,
+        estimates=estimates, studies=studies, metrics=metrics,
     )  # fmt: skip

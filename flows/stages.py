@@ -1,8 +1,8 @@
 """The stages of `hindcast run`: build, verify, train, evaluate, report, each done once.
 
-OUT/dataset                      the dataset
-OUT/agents/<agent>-seed<seed>    a checkpoint per agent and seed of [train]; its best/ is the one
-                                 that validation chose
+OUT/dataset                      the dataset, where the recipe has behaviours
+OUT/agents/<agent>-seed<seed>    a checkpoint per agent and seed of [train], then of [online]; its
+                                 best/ is the one that validation chose
 OUT/evaluation                   the policies of [evaluate], last and best checkpoints, split test
 OUT/report.html                  with summary.parquet, summary.md, results.csv and results.md
 OUT/run.json                     the ledger: what is done need not be done again
@@ -18,6 +18,7 @@ from pipeline.location import location
 from pipeline.recipe import Recipe, load_recipe
 from pipeline.storage import sha256_file
 from policies.candidates import BEHAVIOUR
+from policies.offline import agent as find_agent
 from policies.offline import agents_for
 
 Step: TypeAlias = Callable[..., dict[str, Any]]
@@ -49,12 +50,14 @@ def run_stages(
     def stage(name: str, output: Path, step: Step, inputs: Any, **arguments: Any) -> None:
         results[name] = ledger.stage(name, inputs, output, lambda: call(step, **arguments))
 
-    stage(
-        "build", manifest, steps.build, {"recipe": loaded.digest},
-        recipe=recipe, out=manifest.parent, overrides=list(overrides), workers=workers,
-    )  # fmt: skip
-    data = {"dataset": sha256_file(manifest)}
-    stage("verify", manifest, steps.verify, data, dataset=manifest.parent)
+    data = {}
+    if loaded.behaviours or not loaded.online.agent:  # else there is nothing to record, or to log
+        stage(
+            "build", manifest, steps.build, {"recipe": loaded.digest},
+            recipe=recipe, out=manifest.parent, overrides=list(overrides), workers=workers,
+        )  # fmt: skip
+        data = {"dataset": sha256_file(manifest)}
+        stage("verify", manifest, steps.verify, data, dataset=manifest.parent)
     checkpoints = []
     for agent, seed in _runs(loaded):
         folder = out / "agents" / f"{agent}-seed{seed}"
@@ -64,6 +67,18 @@ def run_stages(
         stage(
             f"train {folder.name}", folder / "checkpoint.json", steps.train, {**data, **arguments},
             dataset=manifest.parent, out=folder, **arguments,
+        )  # fmt: skip
+        checkpoints.append(folder)
+    for seed in loaded.online.seeds if loaded.online.agent else ():
+        folder = out / "agents" / f"{loaded.online.agent}-seed{seed}"
+        inputs = {"recipe": loaded.digest, "seed": seed}
+        more: dict[str, Any] = {}
+        if loaded.online.imitate_steps:
+            inputs, more = {**inputs, **data}, {"imitate": manifest.parent}
+        stage(
+            f"train {folder.name}", folder / "checkpoint.json", steps.train_online, inputs,
+            recipe=recipe, out=folder, overrides=list(overrides), seed=seed, workers=workers,
+            **more,
         )  # fmt: skip
         checkpoints.append(folder)
     evaluation = out / "evaluation" / "evaluation.json"
@@ -82,12 +97,17 @@ def run_stages(
     stage(
         "report", out / "report.html", steps.report, scored,
         evaluations=[evaluation.parent], out=out, training=checkpoints,
-        datasets=[manifest.parent],
+        datasets=[manifest.parent] if data else [], metrics=list(loaded.evaluate.metrics),
     )  # fmt: skip
     return {"stages": results, "report": str(out / "report.html")}
 
 
 def _runs(recipe: Recipe) -> list[tuple[str, int]]:
-    """Agents and seeds, seed by seed."""
-    agents = agents_for(recipe.train.agents, recipe.scenario)
-    return [(agent, seed) for agent in agents for seed in recipe.train.seeds]
+    """Agents and seeds, seed by seed; those that learn from the same sample one after another."""
+    names = agents_for(recipe.train.agents, recipe.scenario)
+    wants = {
+        name: (of.transitions, of.probabilities, of.per_episode or 0, of.candidates)
+        for name, of in ((name, find_agent(name)) for name in names)
+    }
+    ordered = sorted(names, key=wants.__getitem__)
+    return [(agent, seed) for seed in recipe.train.seeds for agent in ordered]

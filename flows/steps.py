@@ -139,6 +139,8 @@ def train_online(
     iterations: int | None = None,
     seed: int = 0,
     start: Place | None = None,
+    imitate: Place | None = None,
+    imitate_steps: int | None = None,
     device: str = "auto",
     workers: int = 1,
     checkpoint_every: int | None = None,
@@ -147,9 +149,14 @@ def train_online(
     from pipeline.recipe import load_recipe
     from policies.offline.training import BEST
     from policies.online import training
+    from policies.online.imitation import Imitation
 
     loaded = load_recipe(recipe, overrides)
     name = agent or loaded.online.agent
+    imitation = None
+    if imitate is not None:
+        steps = imitate_steps or loaded.online.imitate_steps or Imitation.steps
+        imitation = Imitation(location(imitate), steps)
     with progress(f"train {name} on {loaded.id}, seed {seed}") as tell:
         folder = training.train_online(
             loaded,
@@ -158,6 +165,7 @@ def train_online(
             iterations=iterations,
             seed=seed,
             start=None if start is None else location(start),
+            imitation=imitation,
             device=device,
             workers=workers,
             checkpoint_every=checkpoint_every,
@@ -214,6 +222,7 @@ def report(
     datasets: Sequence[Place] = (),
     estimates: Sequence[Place] = (),
     studies: Sequence[Place] = (),
+    metrics: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Write the HTML report of evaluations, with summary.parquet and summary.md beside it."""
     from pipeline.report.page import write_report
@@ -225,6 +234,7 @@ def report(
         datasets=[*map(location, datasets)],
         estimates=[*map(location, estimates)],
         studies=[*map(location, studies)],
+        metrics=metrics,
     )
     return {"report": str(page)}
 

@@ -287,8 +287,9 @@ def _read_network(
         raise ValueError(f"network.image is {settings.image}, expected at most {_WIDEST}")
     columns = tuple(i for i, f in enumerate(candidates) if not f.identifier)
     context_columns = tuple(range(len(context))) if settings.context else ()
-    plain = unscaled_map(candidates, columns, settings.quadratic)
-    plain_context = unscaled_map(context, context_columns, quadratic=False)
+    logs = settings.logs
+    plain = unscaled_map(candidates, columns, settings.quadratic, logs)
+    plain_context = unscaled_map(context, context_columns, quadratic=False, logs=logs)
     return Network(
         settings,
         _with_constants(plain, normalisation["candidates"], "candidates"),

@@ -5,6 +5,8 @@
     expanded             x1 .. xn | log1p of the heavy-tailed | b_i * b_j for i <= j (quadratic)
     network input        (expanded - mean) * inverse
 
+Without logs no column counts as heavy-tailed, as published agents have it.
+
 For six columns of which two are heavy-tailed the quadratic map has 6 + 2 + 21 = 29 numbers.
 Everything follows from `pipeline.schema.Feature`; mean and inverse come from the training data and
 travel with the checkpoint. Training and acting share the one compiled expansion.
@@ -109,10 +111,13 @@ class FeatureMap:
         return out
 
 
-def expanded_size(features: Sequence[Feature], columns: Sequence[int], quadratic: bool) -> int:
+def expanded_size(
+    features: Sequence[Feature], columns: Sequence[int], quadratic: bool, logs: bool = True
+) -> int:
     """E for these columns of a spec."""
     n = len(columns)
-    return n + sum(features[c].heavy_tailed for c in columns) + quadratic * n * (n + 1) // 2
+    heavy = sum(logs and features[c].heavy_tailed for c in columns)
+    return n + heavy + quadratic * n * (n + 1) // 2
 
 
 def expanded_names(
@@ -127,13 +132,13 @@ def expanded_names(
 
 
 def unscaled_map(
-    features: Sequence[Feature], columns: Sequence[int], quadratic: bool
+    features: Sequence[Feature], columns: Sequence[int], quadratic: bool, logs: bool = True
 ) -> FeatureMap:
     """The map before any data was seen: mean 0, inverse 1."""
-    size = expanded_size(features, columns, quadratic)
+    size = expanded_size(features, columns, quadratic, logs)
     return FeatureMap(
         columns=np.array(columns, np.int64),
-        heavy=np.array([features[c].heavy_tailed for c in columns], np.bool_),
+        heavy=np.array([logs and features[c].heavy_tailed for c in columns], np.bool_),
         quadratic=quadratic,
         mean=np.zeros(size),
         inverse=np.ones(size),
@@ -141,13 +146,17 @@ def unscaled_map(
 
 
 def fit_map(
-    features: Sequence[Feature], columns: Sequence[int], quadratic: bool, rows: NDArray[np.floating]
+    features: Sequence[Feature],
+    columns: Sequence[int],
+    quadratic: bool,
+    rows: NDArray[np.floating],
+    logs: bool = True,
 ) -> FeatureMap:
     """The map with mean and deviation of raw training rows (M, F).
 
     Of more than 2^18 rows, evenly spaced ones are used.
     """
-    plain = unscaled_map(features, columns, quadratic)
+    plain = unscaled_map(features, columns, quadratic, logs)
     if len(rows) == 0 or plain.size == 0:
         return plain
     expanded = plain.expand(rows[:: -(-len(rows) // _FITTED_ROWS)]).astype(np.float64)

@@ -13,7 +13,9 @@ from pipeline.schema import Feature
 from policies.clusters import ClustersPolicy, read_clusters_network
 from policies.features import FeatureMap
 from policies.learned import LearnedPolicy, Weights
+from policies.prices import PricesPolicy, read_prices_network
 from policies.servers import ServersPolicy, read_servers_network
+from policies.slot_scores import SlotScoresPolicy, read_slot_scores_network
 
 
 class AnyNetwork(Protocol):
@@ -69,7 +71,9 @@ class Kind:
 
 KINDS: Final[Mapping[str, Kind]] = {
     "clusters": Kind(ClustersPolicy, read_clusters_network),
+    "prices": Kind(PricesPolicy, read_prices_network),
     "servers": Kind(ServersPolicy, read_servers_network),
+    "slot_scores": Kind(SlotScoresPolicy, read_slot_scores_network),
 }
 
 

@@ -25,7 +25,9 @@ from numpy.typing import NDArray
 
 from pipeline.environment import Observation
 from pipeline.errors import DatasetError, HindcastError, RecipeError
+from pipeline.played import Player
 from pipeline.policy import Reading
+from pipeline.scenario import Instance, Scenario
 from pipeline.schema import Feature, Spec
 from policies.features import FeatureMap
 from policies.forward import ATTENTION, DEEPSETS, MLP, score_rows, score_sets
@@ -49,6 +51,7 @@ class NetworkSettings:
     heads        of the attention; they share hidden[0] evenly
     norm         whether attention sees normalised encodings (pre-norm)
     image        width of what the observation's image becomes, 0: it is not read
+    logs         logarithms of heavy-tailed features beside them; without, features are as they are
     """
 
     hidden: tuple[int, ...] = ()
@@ -59,6 +62,7 @@ class NetworkSettings:
     heads: int = 2
     norm: bool = False
     image: int = 0
+    logs: bool = True
 
     def __post_init__(self) -> None:
         if self.image < 0:
@@ -191,6 +195,17 @@ class LearnedPolicy:
                 f"{self.name} was trained on images of {self.network.pixels} pixels, this scenario "
                 f"setting has {pixels}; use the settings it was trained with"
             )
+
+    def player(
+        self, scenario: Scenario, spec: Spec, instance: Instance, temperature: float, epsilon: float
+    ) -> Player | None:
+        """An episode in compiled code; None for a network of another form."""
+        from policies.playing import NetworkPlayer
+
+        if type(self) is not LearnedPolicy:
+            return None
+        self.check(spec)
+        return NetworkPlayer(self.name, self.arrays, scenario, spec, instance, temperature, epsilon)
 
     def scores(self, observation: Observation) -> NDArray[np.float64]:
         """One score per candidate, (N,)."""

@@ -15,7 +15,7 @@ policies.features; the shapes and the same computation without torch are policie
 """
 
 import math
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -47,11 +47,15 @@ def fit_network(decisions: Decisions, spec: Spec, settings: NetworkSettings) -> 
     return Network(
         settings,
         candidates=fit_map(
-            spec.candidates, spec.learned_candidates, settings.quadratic, _some_rows(decisions)
+            spec.candidates, spec.learned_candidates, settings.quadratic, _some_rows(decisions),
+            settings.logs,
         ),
-        context=fit_map(spec.context, tuple(context), quadratic=False, rows=decisions.context),
+        context=fit_map(
+            spec.context, tuple(context), quadratic=False, rows=decisions.context,
+            logs=settings.logs,
+        ),
         pixels=int(np.prod(spec.image_shape)) if settings.image else 0,
-    )
+    )  # fmt: skip
 
 
 def expand_moment(
@@ -206,12 +210,44 @@ def pad_ragged(rows: Tensor, row: Tensor, count: int) -> tuple[Tensor, Tensor, T
 def pool(rows: Tensor, row: Tensor, count: int) -> Tensor:
     """Mean and maximum (B, 2 W) of the rows (M, W) of each observation; zeros where it has none."""
     size = torch.bincount(row, minlength=count)
-    total, highest = (
-        torch.segment_reduce(rows, what, lengths=size, axis=0, unsafe=True)
-        for what in ("sum", "max")
-    )
+    total, highest = _Reduced.apply(rows, row, size)  # type: ignore[no-untyped-call]
     some = (size > 0).unsqueeze(1)
     return torch.cat([total / size.clamp(min=1).unsqueeze(1), highest.where(some, 0.0)], dim=1)
+
+
+class _Reduced(torch.autograd.Function):
+    """Sum and maximum of each segment, with a gradient that has one itself.
+
+    segment_reduce has none of second order, which Fisher-vector products need; where no second
+    one is asked for, its own is used. That of a maximum is shared evenly by the rows that reach it.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, row: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
+        """Of rows (M, W); `row` (M,) is the segment of each, size (B,) their numbers of rows."""
+        total, highest = (
+            torch.segment_reduce(rows, what, lengths=size, axis=0, unsafe=True)
+            for what in ("sum", "max")
+        )
+        ctx.save_for_backward(rows, row, size, total, highest)
+        return total, highest
+
+    @staticmethod
+    def backward(ctx: Any, total: Tensor, highest: Tensor) -> tuple[Tensor, None, None]:
+        """The gradient of the rows from those of both."""
+        rows, row, size, summed, found = ctx.saved_tensors
+        if not torch.is_grad_enabled():
+            parts = (
+                torch.ops.aten._segment_reduce_backward(  # noqa: SLF001
+                    slope.contiguous(), value, rows, what, lengths=size, axis=0
+                )
+                for slope, value, what in ((total, summed, "sum"), (highest, found, "max"))
+            )
+            return next(parts) + next(parts), None, None
+        reached = (rows == found.index_select(0, row)).to(rows.dtype)
+        count = torch.zeros_like(found).index_add(0, row, reached)
+        shared = highest.index_select(0, row) / count.index_select(0, row) * reached
+        return total.index_select(0, row) + shared, None, None
 
 
 def drawn_logits(scores: Tensor, mask: Tensor, choice: Tensor, drawn: Tensor) -> Tensor:

@@ -7,8 +7,10 @@ from typing import Final
 
 from pipeline.errors import DatasetError, InputError, UnknownName, did_you_mean
 from pipeline.location import location
+from pipeline.pinned import check_checkpoint
 from pipeline.policy import Behaviour, Heuristic
 from pipeline.recipe import BehaviourRecipe, Recipe
+from pipeline.scenario import load_scenario
 from pipeline.schema import Spec
 
 # Where the rules of each scenario are; loaded when named, since that compiles.
@@ -85,7 +87,23 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
 def behaviours(recipe: Recipe) -> dict[str, Behaviour]:
     """The behaviours of a recipe by their names."""
     known = heuristics(recipe.scenario)
-    return {b.name: _behaviour(b, known, recipe) for b in recipe.behaviours}
+    return {
+        b.name: _checkpoint(b, recipe) if b.sha256 else _behaviour(b, known, recipe)
+        for b in recipe.behaviours
+    }
+
+
+def _checkpoint(behaviour: BehaviourRecipe, recipe: Recipe) -> Behaviour:
+    """A behaviour that is a checkpoint; DatasetError where that is missing, or has changed."""
+    from policies.checkpoint import load_policy
+
+    folder = recipe.places.get(behaviour.policy)
+    if folder is None:
+        raise DatasetError(f"{recipe.id}: nobody knows where the checkpoint {behaviour.policy} is")
+    check_checkpoint(folder, behaviour.sha256)
+    policy = load_policy(folder)
+    policy.check(load_scenario(recipe.scenario).spec(recipe.config, recipe.objective))
+    return Behaviour(behaviour.name, policy, behaviour.epsilon, behaviour.temperature)
 
 
 def _behaviour(

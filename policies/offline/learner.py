@@ -71,7 +71,7 @@ class Learner:
     rng          of all draws in `step`; drawn from, never spawned from
     step         one gradient step, counted from 1; its metrics, not yet fetched from the device
     validate     metrics on validation decisions, {} without any
-    decays       whether step sizes fall linearly to zero over the run, or stay
+    decays       whether step sizes fall linearly over the run, to `floor` times what they were
     most_steps   how many steps it can use: 1 where the first one is the solution; None for any
     criterion    what the best checkpoint is chosen by
     """
@@ -84,6 +84,7 @@ class Learner:
     step: Callable[[int], Info]
     validate: Callable[[], Mapping[str, float]]
     decays: bool = True
+    floor: float = 0.0
     most_steps: int | None = None
     criterion: Criterion = Criterion()
 

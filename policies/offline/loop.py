@@ -64,7 +64,8 @@ def fit(learner: Learner, steps: int, watching: Watching) -> Fitted:
     sizes = [(group, group["lr"]) for o in learner.optimisers.values() for group in o.param_groups]
     for step in range(done + 1, steps + 1):
         for group, size in sizes:
-            group["lr"] = size * (1.0 - (step - 1) / steps) if learner.decays else size
+            lost = (1.0 - learner.floor) * (step - 1) / steps if learner.decays else 0.0
+            group["lr"] = size * (1.0 - lost)
         curves.add(learner.step(step))
         if curves.due(step):
             best = _point(learner, curves, step, watching, best)

@@ -49,6 +49,25 @@ ONLINE_AGENTS: Final[Mapping[str, OnlineAgent]] = {
         "ppo", "policies.online.ppo",
         "several passes over the same decisions within a clip, with values or without",
     ),
+    "dqn_online": OnlineAgent(
+        "dqn_online", "policies.online.dqn_online",
+        "double DQN over a replay of what it played, as the offline double_dqn",
+    ),
+    "score_ppo": OnlineAgent(
+        "score_ppo", "policies.online.score_ppo",
+        "scores of all jobs of a slot, drawn at once (OSDEC and its variants)",
+        scenarios=("deferrable",),
+    ),
+    "monte_carlo_value": OnlineAgent(
+        "monte_carlo_value", "policies.online.monte_carlo_value",
+        "values known at the end of an episode, a replay, a rule that guides exploration (Liu)",
+        scenarios=("multicluster",),
+    ),
+    "price_evolution": OnlineAgent(
+        "price_evolution", "policies.online.price_evolution",
+        "CMA-ES of what a core of the coming slots costs, for an exact knapsack (ours)",
+        scenarios=("deferrable",),
+    ),
 }  # fmt: skip
 
 

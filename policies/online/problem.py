@@ -33,6 +33,7 @@ from policies.online.rollouts import (
 )
 
 PIECE = 1 << 17  # candidates of one call of the network in training
+_PIXELS = 1 << 23  # of one call, 32 MB of numbers
 _FITTED_WINDOWS = 16
 _FITTED_ROWS = 1 << 18
 _VALIDATED = 50  # windows, at most
@@ -88,7 +89,8 @@ class Problem:
     workers: int = 1
     _known: dict[int, Instance] = field(default_factory=dict)
 
-    def _instance(self, window: int) -> Instance:
+    def instance_of(self, window: int) -> Instance:
+        """The window as it starts; made once."""
         if window not in self._known:
             self._known[window] = self.instance(window)
         return self._known[window]
@@ -110,7 +112,7 @@ class Problem:
         """The trajectories of an iteration, those of each window; see `sample_trajectory`."""
         n = sampling.trajectories
         windows = self.windows_of(iteration, sampling)
-        instances = [self._instance(w) for w in windows for _ in range(n)]
+        instances = [self.instance_of(w) for w in windows for _ in range(n)]
         rngs = [
             generator(self.seed, "online trajectory", iteration, i) for i in range(len(instances))
         ]
@@ -134,14 +136,18 @@ class Problem:
     def ask(
         self, drawn: Sequence[Drawn], network: Network, device: torch.device, every: int = 1
     ) -> Iterator[Asked]:
-        """Every `every`-th decision of trajectories, in pieces; the next one is made meanwhile."""
+        """Every `every`-th decision of trajectories, in pieces; the next one is made meanwhile.
+
+        Images are drawn anew as they are needed, as bytes; a piece of them is numbers at a time.
+        """
+        piece = min(PIECE, 4 * _PIXELS // max(network.pixels, 1))  # most decisions have 4 or more
 
         def looked(number: int) -> list[tuple[Looked, NDArray[np.float64]]]:
             one = drawn[number]
             # Trajectories begin at different decisions, so that none of a stretch is never seen.
             parts = looked_at(
                 self.scenario, self.spec, one.trajectory, network,
-                every=every, offset=number % every, piece=PIECE,
+                every=every, offset=number % every, piece=piece,
             )  # fmt: skip
             return [(part, one.advantage[part.decision]) for part in parts]
 
@@ -154,7 +160,7 @@ class Problem:
                         coming = pool.submit(looked, number)
                     yield from here
 
-        for part, advantage in merged(parts(), PIECE):
+        for part, advantage in merged(parts(), piece):
             yield ask(part, advantage, network, device)
 
     def acting(self, network: Network, weights: Weights) -> LearnedPolicy:
@@ -167,7 +173,7 @@ class Problem:
             return {}
         windows = self.validation[:: -(-len(self.validation) // _VALIDATED)]
         played = sample_trajectories(
-            self.scenario, self.spec, [self._instance(w) for w in windows],
+            self.scenario, self.spec, [self.instance_of(w) for w in windows],
             self.acting(network, weights), [generator(self.seed, "greedy", w) for w in windows],
             temperature=0.0, workers=self.workers,
         )  # fmt: skip
@@ -194,8 +200,10 @@ def fit_network(problem: Problem, settings: NetworkSettings) -> Network:
     columns = tuple(range(len(spec.context))) if settings.context else ()
     network = Network(
         settings,
-        candidates=unscaled_map(spec.candidates, spec.learned_candidates, settings.quadratic),
-        context=unscaled_map(spec.context, columns, quadratic=False),
+        candidates=unscaled_map(
+            spec.candidates, spec.learned_candidates, settings.quadratic, settings.logs
+        ),
+        context=unscaled_map(spec.context, columns, quadratic=False, logs=settings.logs),
         pixels=int(np.prod(spec.image_shape)) if settings.image else 0,
     )
     zeros = {name: np.zeros(shape, np.float32) for name, shape in network.shapes.items()}
@@ -203,7 +211,7 @@ def fit_network(problem: Problem, settings: NetworkSettings) -> Network:
     rows, contexts = [], []
     for window in problem.train[:: -(-len(problem.train) // _FITTED_WINDOWS)]:
         rng = generator(problem.seed, "online features", window)
-        instance = problem._instance(window)  # noqa: SLF001
+        instance = problem.instance_of(window)
         played = sample_trajectory(problem.scenario, spec, instance, uniform, rng)
         every = 1 + len(played.choices) * instance.capacity // (_FITTED_ROWS // _FITTED_WINDOWS)
         for part in looked_at(problem.scenario, spec, played, network, every=every):
@@ -212,11 +220,15 @@ def fit_network(problem: Problem, settings: NetworkSettings) -> Network:
     return Network(
         settings,
         candidates=fit_map(
-            spec.candidates, spec.learned_candidates, settings.quadratic, np.concatenate(rows)
+            spec.candidates, spec.learned_candidates, settings.quadratic, np.concatenate(rows),
+            settings.logs,
         ),
-        context=fit_map(spec.context, columns, quadratic=False, rows=np.concatenate(contexts)),
+        context=fit_map(
+            spec.context, columns, quadratic=False, rows=np.concatenate(contexts),
+            logs=settings.logs,
+        ),
         pixels=network.pixels,
-    )
+    )  # fmt: skip
 
 
 def make_scorer(

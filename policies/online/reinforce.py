@@ -10,7 +10,8 @@ Sources: Williams, "Simple statistical gradient-following algorithms", 1992; Li 
 ICBDC 2019; Mao et al., "Resource Management with Deep Reinforcement Learning", HotNets 2016.
 Differences from the papers: the network scores the candidates one by one also where DeepRM has an
 output per slot (its image may be read as well, network.image = 20), so that it can neither choose
-what is forbidden nor has to learn what a slot is; features are standardised.
+what is forbidden nor has to learn what a slot is (at rate .7 a flat network is known to stay at a
+slowdown of 2.72 where a network per candidate comes to 2.40); features are standardised.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +32,7 @@ from policies.online.problem import Drawn, Problem, Sampling, make_scorer
 
 @dataclass(frozen=True)
 class Config:
-    """Settings of `reinforce`; those of DeepJS by default.
+    """Settings of `reinforce`; those of DeepJS by default, but for `network.logs`.
 
     updates   one step of Adam per trajectory, or per iteration
     entropy   times the entropy of the choices is added to what is maximised, per decision

@@ -30,6 +30,8 @@ from policies.offline.loop import Progress, Watching, fit
 from policies.offline.resume import ResumeFile
 from policies.offline.training import BEST, CHECKPOINTS, CURVES, clear, write_curves
 from policies.online import online_agent, read_online_config
+from policies.online.imitation import FOLDER as IMITATION
+from policies.online.imitation import Imitation, Imitator, imitate
 from policies.online.problem import Problem, fit_network
 
 _RESUME_S: Final = 15.0
@@ -43,6 +45,7 @@ def train_online(
     iterations: int | None = None,
     seed: int = 0,
     start: Path | None = None,
+    imitation: Imitation | None = None,
     device: str = "auto",
     workers: int = 1,
     checkpoint_every: int | None = None,
@@ -55,28 +58,34 @@ def train_online(
         out/metrics.parquet                         curves: step (iteration), metric, value
         out/best/                                   the best one on the validation windows
         out/checkpoints/step-000500/ ...            every `checkpoint_every` of them, and the last
+        out/imitation/                              what came of `imitation`, before the first play
         out/training.safetensors                    where a run was interrupted; gone when finished
 
     Agent and iterations are those of the recipe's [online] where they are not given. `start` is the
     checkpoint of a network to go on from, of an offline agent say: its shape and its constants
-    replace those of the settings. The same recipe, seed and start give the same bytes whatever
-    `workers` is, and however often the run was interrupted. Raises UnknownName, RecipeError,
-    DatasetError, StorageError, InputError.
+    replace those of the settings. `imitation` trains the agent's own network on a dataset before
+    it plays. The same recipe, seed, start and dataset give the same bytes whatever `workers` is,
+    and however often the run was interrupted. Raises UnknownName, RecipeError, DatasetError,
+    StorageError, InputError.
     """
     name, config = settings_of(recipe, agent)
     iterations = recipe.online.iterations if iterations is None else iterations
     if iterations < 1:
         raise InputError(f"iterations is {iterations}, expected at least 1")
+    if start is not None and imitation is not None:
+        raise InputError("train-online: give a checkpoint to start from, or a dataset to imitate")
     place = find_device(device)
     problem = problem_of(recipe, seed, workers)
     first = None if start is None else read_start(start, problem.spec)
     if first is not None:
         config = replace(config, network=first.network.settings)
-    data = {
+    data: dict[str, Any] = {
         "recipe": recipe.id,
         "digest": recipe.digest,
         "start": None if start is None else read_description(start)["weights"]["sha256"],
     }
+    if imitation is not None:
+        data |= {"imitated": imitation.told()}
     key = training_key(name, config, iterations, seed, data, place.type)
     if finished(out, key, checkpoint_every):
         return out
@@ -90,6 +99,9 @@ def train_online(
         shape = getattr(module, "fit", fit_network)
         network: AnyNetwork = first.network if first else shape(problem, config.network)
         weights: Weights | None = first.weights if first else None
+        if imitation is not None:
+            imitator = Imitator(name, config, network, problem.spec, seed, place)
+            weights = imitate(imitation, imitator, out / IMITATION, resume_s)
         learner: Learner = module.learner(problem, config, network, weights, place)
         made = Trained(name, problem.spec, network, {}, asdict(config), iterations, seed)
         provenance: dict[str, Any] = {"online": data, "key": key}

@@ -12,6 +12,7 @@ import time
 import numpy as np
 
 from pipeline.lockstep import run_lockstep
+from pipeline.played import StepPlayer, player
 from pipeline.policy import Behaviour
 from pipeline.recipe import load_recipe
 
@@ -56,6 +57,21 @@ def measure() -> list[tuple[str, float, str, str]]:
         played = run_lockstep(problem.scenario, problem.spec, instances, behaviour, rngs)
         locked = sum(e.steps for e in played) / (time.process_time() - spent)
         rows.append(("online, lock-step batch, per CPU second", locked, "decisions/s", "same"))
+        spent = time.process_time()
+        asked = (problem.scenario, problem.spec, instances[0], behaviour)
+        steps = len(StepPlayer(*asked).play(np.random.default_rng(0)).choices)
+        slow = steps / (time.process_time() - spent)
+        player(*asked).play(np.random.default_rng(0))  # compiles
+        spent = time.process_time()
+        steps = sum(
+            len(player(*asked).play(np.random.default_rng(i)).choices) for i in range(TRAJECTORIES)
+        )
+        fast = steps / (time.process_time() - spent)
+        beside = "with the distribution of every decision"
+        rows += [
+            ("online, recording by a network, per CPU second", fast, "decisions/s", beside),
+            ("online, recording / asking decision by decision", fast / slow, "x", ""),
+        ]
         seconds = {}
         for name, module, own in (
             ("reinforce", reinforce, reinforce.Config(sampling=sampling, updates="iteration")),

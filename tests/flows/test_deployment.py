@@ -109,7 +109,7 @@ def test_a_deployed_build_makes_a_dataset(tmp_path: Path, tiny_recipe: Recipe) -
         with started(*work, env=env, log=worker_log):
             call("--no-prompt", "deploy", "--all", env=env)
             found = {d["name"]: d for d in ask(env, "/deployments/filter", {})}
-            assert set(found) == {"build", "train", "evaluate", "run"}
+            assert set(found) == {"build", "train", "train_online", "evaluate", "run"}
             assert not any(d["schedules"] for d in found.values())
             described = found["build"]["parameter_openapi_schema"]["properties"]
             assert all(p["description"] for p in described.values())

@@ -12,7 +12,7 @@ from flows import arguments, stages, steps
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NAMES = ("ingest", "build", "train", "train_online", "evaluate", "report", "run")
-DEPLOYED = ("build", "train", "evaluate", "run")
+DEPLOYED = ("build", "train", "train_online", "evaluate", "run")
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:prefect")
 
@@ -53,6 +53,7 @@ def test_a_flow_takes_what_the_command_line_gives_it(name):
     """`execute` passes one set of parameters to a flow, or to its step with --direct."""
     direct = stages.run_stages if name == "run" else getattr(steps, name)
     wanted = set(inspect.signature(direct).parameters) - {"call"}
+    wanted |= {"seeds"} if name == "train_online" else set()  # a step for each of them
     assert set(flow(name).parameters.properties) == wanted
     assert name.replace("_", "-") in arguments.COMMANDS
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pipeline.environment import Observation
 from pipeline.errors import DatasetError, HindcastError, RecipeError
 from pipeline.schema import Feature
-from policies.features import expanded_names, fit_map, unscaled_map
+from policies.features import expanded_names, expanded_size, fit_map, unscaled_map
 from policies.learned import LearnedPolicy, Network, NetworkSettings
 from policies.networks import FILL, CandidateScorer, expand_moment
 
@@ -112,6 +112,17 @@ def test_binpacks_six_features_make_29():
 
     of = spec(BinpackConfig(), "makespan")
     assert len(expanded_names(of.candidates, of.learned_candidates, quadratic=True)) == 29
+    assert expanded_size(of.candidates, of.learned_candidates, quadratic=True, logs=False) == 27
+
+
+def test_without_logs_features_are_as_they_are():
+    """Nor do products take logarithms; both spare a column where nothing is heavy-tailed."""
+    row = np.array([[5.0, 2.0, 99.0]])
+    plain = unscaled_map(CANDIDATES, (1, 2), quadratic=True, logs=False)
+    assert plain.expand(row)[0].tolist() == [2.0, 99.0, 4.0, 198.0, 9801.0]
+    fitted = fit_map(CANDIDATES, (1, 2), quadratic=False, rows=np.eye(3), logs=False)
+    assert fitted.size == 2
+    assert not fitted.heavy.any()
 
 
 def test_fitted_inputs_are_standardised_and_constants_are_silenced():

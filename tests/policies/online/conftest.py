@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from pipeline.recipe import load_recipe
 from pipeline.recording import make_instance
 from pipeline.scenario import load_scenario
 from pipeline.schema import Feature, Outcome, Spec
@@ -15,6 +16,10 @@ from policies.learned import LearnedPolicy, Network, NetworkSettings
 from policies.networks import CandidateScorer
 from policies.online.problem import Problem
 from policies.online.rollouts import Looked
+from policies.online.score_ppo import fit as fit_slots
+from policies.online.slot_network import SlotNetwork
+from policies.online.slot_rollouts import play_slots
+from policies.slot_scores import SlotScoresPolicy, SlotScoresSettings
 
 SPEC = Spec(
     scenario="toy",
@@ -121,6 +126,40 @@ def policy_of():
         spec = problem.spec
         weights = some_weights(network, size=size)
         return LearnedPolicy("drawn", network, weights, spec.context, spec.candidates)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def slot_problem(play_problem):
+    """Half days of `deferrable`."""
+    small = ("config.horizon=12", 'split.train="200..203"', 'split.validation="80..81"')
+    return play_problem(load_recipe("deferrable-osdec-online", small))
+
+
+@pytest.fixture(scope="session")
+def slot_net(slot_problem):
+    """Settings -> a small network that scores slots: in torch, its shape, and as it acts."""
+
+    def make(**settings):
+        shape = SlotScoresSettings(**{"width": 6, "rows": 40, **settings})
+        network = fit_slots(slot_problem, shape)
+        net = SlotNetwork(network, np.random.default_rng(0))
+        spec = slot_problem.spec
+        policy = SlotScoresPolicy("s", network, net.weights(), spec.context, spec.candidates)
+        return net, network, policy
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def slot_rollout(slot_problem):
+    """A network and how many episodes -> what was drawn with it."""
+
+    def make(net, network, episodes=2):
+        instances = [slot_problem.instance_of(w) for w in slot_problem.train[:episodes]]
+        rngs = [np.random.default_rng(k) for k in range(episodes)]
+        return play_slots(net, network, slot_problem.spec, instances, rngs, CPU)
 
     return make
 

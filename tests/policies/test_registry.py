@@ -1,0 +1,61 @@
+"""What a name means: a rule, a checkpoint's folder, and how a checkpoint chooses."""
+
+import dataclasses
+
+import polars as pl
+import pytest
+
+from pipeline.errors import InputError, UnknownName
+from pipeline.evaluate import evaluate
+from pipeline.recipe import OnlineRecipe
+from policies.candidates import candidates
+from policies.online.training import train_online
+from policies.registry import drawn_from
+
+SAMPLING = {"trajectories": 2, "windows": 1, "stay": 1}
+
+
+@pytest.fixture(scope="module")
+def agent(tiny_recipe, tmp_path_factory):
+    """The folder of an agent, whose name has an @ of its own."""
+    recipe = dataclasses.replace(
+        tiny_recipe, online=OnlineRecipe("reinforce", 1, {"sampling": SAMPLING})
+    )
+    return train_online(recipe, out=tmp_path_factory.mktemp("agents") / "a@2")
+
+
+def test_a_folder_and_a_temperature(agent):
+    """The folder's own @ is part of its name."""
+    assert drawn_from(str(agent)) == (str(agent), 0.0)
+    assert drawn_from(f"{agent}@1") == (str(agent), 1.0)
+    assert drawn_from(f"{agent}@0.5") == (str(agent), 0.5)
+    assert drawn_from("tetris") == ("tetris", 0.0)
+    assert drawn_from("user@host/agent") == ("user@host/agent", 0.0)
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "nan", "inf", "hot"])
+def test_what_is_no_temperature(agent, given):
+    with pytest.raises(InputError, match="is no temperature, expected a number above 0"):
+        drawn_from(f"{agent}@{given}")
+
+
+def test_a_rule_does_not_draw(tiny_recipe):
+    with pytest.raises(UnknownName, match="did you mean 'tetris'"):
+        candidates(tiny_recipe, ["tetris@1"])
+
+
+def test_a_checkpoint_is_evaluated_both_ways(agent, tiny_recipe, tmp_path):
+    """Once for its best choices, as often as the recipe says for those it draws."""
+    found = candidates(tiny_recipe, [str(agent), f"{agent}@1"])
+    assert [c.behaviour.name for c in found] == ["reinforce-seed0", "reinforce@1-seed0"]
+    assert [c.group for c in found] == ["reinforce", "reinforce@1"]
+    assert [c.behaviour.temperature for c in found] == [0.0, 1.0]
+    crowded = dataclasses.replace(tiny_recipe.config, machines=1, machine_cores=4.0)
+    recipe = dataclasses.replace(tiny_recipe, config=crowded)  # choices that are drawn matter here
+    evaluate(recipe, found, split="test", out=tmp_path)
+    scores = pl.read_parquet(tmp_path / "scores.parquet")
+    scores = scores.filter(pl.col("metric") == "mean_completion_s")
+    seeds = dict(scores.group_by("policy").agg(pl.col("seed").n_unique()).rows())
+    assert seeds == {"reinforce-seed0": 1, "reinforce@1-seed0": tiny_recipe.evaluate.seeds}
+    drawn = scores.filter(pl.col("policy") == "reinforce@1-seed0").sort("window", "seed")
+    assert drawn.group_by("window").agg(pl.col("value").n_unique())["value"].max() > 1
