@@ -38,6 +38,8 @@ _DIGITS: Final = 6  # significant ones of a written number
 _NUMBERS: Final = (
     "mean", "low", "high", "paired_difference", "paired_low", "paired_high",
 )  # fmt: skip
+_STRONGEST: Final = 3  # baselines that a page shows; the table has all
+_ALWAYS: Final = ("random", "behaviour")
 _COUNTS: Final = ("seeds", "windows", "wins", "ties", "losses")
 COLUMNS: Final = (
     "scenario", "recipe", "metric", "higher_is_better", "policy", "baseline", "seeds", "windows",
@@ -166,7 +168,8 @@ def results_markdown(content: bytes, where: str) -> str:
         (
             "Policies by mean, best first. Against a baseline: the mean paired difference, "
             "policy - baseline, with its 95 % interval, and windows won / tied / lost. Bold "
-            "where the interval excludes zero on the policy's better side."
+            "where the interval excludes zero on the policy's better side. The table has every "
+            "baseline, the page the strongest ones, random and the log itself (behaviour)."
         ),
         "",
     ]
@@ -202,7 +205,10 @@ def _setting_page(part: pl.DataFrame) -> list[str]:
         for row in once.iter_rows(named=True)
     ]  # fmt: skip
     lines += text_table(head, body, left=1)
-    for baseline in baselines:
+    shown = _shown(once["policy"].to_list(), baselines)
+    if len(shown) < len(baselines):
+        lines += [f"Baselines in the table besides these: {len(baselines) - len(shown)}.", ""]
+    for baseline in shown:
         rows = [pairs[p, baseline] for p in once["policy"] if (p, baseline) in pairs]
         compared = [row for row in rows if row["paired_difference"] is not None]
         lines += [f"Against {plain_text(baseline)}:", ""]
@@ -212,6 +218,15 @@ def _setting_page(part: pl.DataFrame) -> list[str]:
             left=1,
         )
     return lines
+
+
+def _shown(ordered: Sequence[str], baselines: Sequence[str]) -> list[str]:
+    """Baselines that a page compares with: the strongest, random, and the log itself.
+
+    ordered are the policies, best first.
+    """
+    strongest = [name for name in ordered if name in baselines][:_STRONGEST]
+    return [*strongest, *(n for n in _ALWAYS if n in baselines and n not in strongest)]
 
 
 def _against(row: dict[str, Any], decimals: int) -> list[str]:

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from pipeline.errors import DatasetError, UnknownName
-from pipeline.summary.results import COLUMNS, read_results, results
+from pipeline.summary.results import COLUMNS, read_results, results, results_markdown
 from pipeline.summary.summarise import summarise, write_summary
 
 # policy -> group, kind, episodes in the log, makespans on four windows
@@ -119,3 +119,19 @@ def test_other_metrics_stand_beside_the_headline_where_they_are_asked_for(tmp_pa
     assert other["wins"].to_list() == alone["wins"].to_list()
     with pytest.raises(UnknownName, match="did you mean 'gain'"):
         results(summary, metrics=["gains"], resamples=50)
+
+
+def test_a_page_compares_with_the_strongest_rules_random_and_the_log():
+    """The table has all baselines, which would make a page that nobody reads."""
+    head = ",".join(COLUMNS)
+    rules = {"a": 1, "b": 2, "c": 3, "d": 4, "random": 9, "behaviour": 8}
+    rows = [
+        f"toy,toy-v1,cost,false,{policy},{other},1,2,{mean},0,9,{mean - rules[other]},0,0,1,0,1,x"
+        for policy, mean in {**rules, "learned": 2.5}.items()
+        for other in rules
+        if other != policy
+    ]
+    page = results_markdown("\n".join([head, *rows, ""]).encode(), "x.csv")
+    against = [line.split()[1].rstrip(":") for line in page.splitlines() if "Against" in line[:7]]
+    assert against[-5:] == ["a", "b", "c", "random", "behaviour"]
+    assert "Baselines in the table besides these: 1." in page
