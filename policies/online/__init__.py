@@ -81,18 +81,21 @@ def online_agent(name: str) -> OnlineAgent:
 def read_online_config(agent: str, settings: Mapping[str, Any], where: str) -> Any:
     """The Config of an agent with these settings, tables within tables, replaced.
 
+    What a table does not name stays as the agent has it, and the whole is what must be valid.
     Raises UnknownName for the agent, RecipeError for settings that it does not have.
     """
+    return _replaced(importlib.import_module(online_agent(agent).module).Config(), settings, where)
+
+
+def _replaced(held: Any, settings: Mapping[str, Any], where: str) -> Any:
+    """The dataclass `held` with these settings in place of its own."""
     import dataclasses
 
     from pipeline.recipe import read_settings
 
-    config = importlib.import_module(online_agent(agent).module).Config
-    defaults = config()
-    merged = dict(settings)
+    merged = {f.name: getattr(held, f.name) for f in dataclasses.fields(held)}
     for key, value in settings.items():
-        held = getattr(defaults, key, None)
-        if isinstance(value, Mapping) and dataclasses.is_dataclass(held):
-            own = read_settings(type(held), value, f"{where}.{key}")  # errors name what was given
-            merged[key] = dataclasses.replace(held, **{name: getattr(own, name) for name in value})  # type: ignore[type-var]
-    return read_settings(config, merged, where)
+        own = merged.get(key)
+        inner = dataclasses.is_dataclass(own) and isinstance(value, Mapping)
+        merged[key] = _replaced(own, value, f"{where}.{key}") if inner else value
+    return read_settings(type(held), merged, where)

@@ -109,7 +109,7 @@ def test_an_agent_learns_slots(agent, tmp_path):
     if agent == "reinforce":
         settings["learning_rate"] = 0.005
     recipe = load_recipe("slots-deeprm-online", ['split.validation="200..209"'])
-    recipe = dataclasses.replace(recipe, online=OnlineRecipe(agent, 30, settings))
+    recipe = dataclasses.replace(recipe, online=OnlineRecipe(agent, 40, settings))
     curves = pl.read_parquet(train_online(recipe, out=tmp_path) / "metrics.parquet")
     sampled = curves.filter(pl.col("metric") == "mean_slowdown")["value"]
     assert sampled[:3].mean() > 5.0
@@ -205,6 +205,27 @@ def test_settings_within_a_table_keep_the_others_of_the_agent():
     """A table that names one key changes that one."""
     config = read_online_config("natural_gradient", {"sampling": {"windows": 3}}, "x")
     assert config.sampling == Sampling(trajectories=20, windows=3, stay=1, baseline="time")
+
+
+@pytest.mark.parametrize("kind", ["deepsets", "attention"])
+def test_a_table_is_valid_or_not_with_the_rest_of_the_agents_own(kind):
+    """Both kinds need hidden layers: natural_gradient has two, evolution none."""
+    settings = {"network": {"kind": kind}}
+    network = read_online_config("natural_gradient", settings, "x").network
+    assert (network.kind, network.hidden, network.quadratic) == (kind, (32, 32), False)
+    with pytest.raises(RecipeError, match=r"hidden"):
+        read_online_config("evolution", settings, "x")
+    with pytest.raises(RecipeError, match="which does not divide the 32 of"):
+        read_online_config("ppo", {"network": {"kind": "attention", "heads": 5}}, "x")
+
+
+@pytest.mark.parametrize("agent", ONLINE_AGENTS)
+def test_empty_tables_leave_the_settings_of_an_agent(agent):
+    plain = read_online_config(agent, {}, "x")
+    tables = {f.name: {} for f in dataclasses.fields(plain)
+              if dataclasses.is_dataclass(getattr(plain, f.name))}  # fmt: skip
+    assert "network" in tables
+    assert read_online_config(agent, tables, "x") == plain
 
 
 def test_a_recipe_without_online_settings_keeps_its_digest(tiny_recipe):
