@@ -24,7 +24,7 @@ def add_online_arguments(
     )  # fmt: skip
     parser.add_argument(
         "--from", dest="start", type=location, metavar="CHECKPOINT",
-        help="folder of a checkpoint to go on from, of behaviour_cloning say",
+        help="folder of a checkpoint to go on from, of behaviour_cloning or of the same agent, say",
     )  # fmt: skip
     parser.add_argument(
         "--imitate", type=location, metavar="DATASET",

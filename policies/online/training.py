@@ -22,7 +22,7 @@ from policies.checkpoint import (
     save,
 )
 from policies.kinds import AnyNetwork
-from policies.learned import LearnedPolicy, Network, Weights
+from policies.learned import LearnedPolicy, NetworkSettings, Weights
 from policies.offline.devices import find_device, repeatable
 from policies.offline.identity import finished, training_key
 from policies.offline.learner import Learner
@@ -62,11 +62,12 @@ def train_online(
         out/training.safetensors                    where a run was interrupted; gone when finished
 
     Agent and iterations are those of the recipe's [online] where they are not given. `start` is the
-    checkpoint of a network to go on from, of an offline agent say: its shape and its constants
-    replace those of the settings. `imitation` trains the agent's own network on a dataset before
-    it plays. The same recipe, seed, start and dataset give the same bytes whatever `workers` is,
-    and however often the run was interrupted. Raises UnknownName, RecipeError, DatasetError,
-    StorageError, InputError.
+    checkpoint of a network to go on from, of an offline agent or of this one: its shape and its
+    constants replace those of the settings; nothing but weights is taken over, exploration and
+    step sizes begin anew. `imitation` trains the agent's own network on a dataset before it plays.
+    The same recipe, seed, start and dataset give the same bytes whatever `workers` is, and however
+    often the run was interrupted. Raises UnknownName, RecipeError, DatasetError, StorageError,
+    InputError.
     """
     name, config = settings_of(recipe, agent)
     iterations = recipe.online.iterations if iterations is None else iterations
@@ -76,7 +77,7 @@ def train_online(
         raise InputError("train-online: give a checkpoint to start from, or a dataset to imitate")
     place = find_device(device)
     problem = problem_of(recipe, seed, workers)
-    first = None if start is None else read_start(start, problem.spec)
+    first = None if start is None else read_start(start, problem.spec, name, config.network)
     if first is not None:
         config = replace(config, network=first.network.settings)
     data: dict[str, Any] = {
@@ -147,16 +148,32 @@ def settings_of(recipe: Recipe, agent: str | None = None) -> tuple[str, Any]:
     return name, read_online_config(name, recipe.online.settings, where)
 
 
-def read_start(folder: Path, spec: Spec) -> LearnedPolicy:
-    """The policy of a checkpoint that can be trained on; DatasetError where it cannot."""
+def read_start(folder: Path, spec: Spec, agent: str, own: Any) -> LearnedPolicy:
+    """The policy of a checkpoint that an agent can train on; DatasetError where it cannot.
+
+    `own` are the settings of the agent's network: a candidate scorer goes on from any other, a
+    network of another form from one of its own kind. Widths and constants are the checkpoint's.
+    """
     policy = load_policy(folder)
+    network: AnyNetwork = policy.network
+    if not isinstance(network.settings, type(own)):
+        raise DatasetError(
+            f"{folder}: {policy.name} is {_form(network.settings)}, but {agent} goes on from "
+            f"{_form(own)}"
+        )
     policy.check(spec)
-    if not isinstance(policy.network, Network) or policy.network.threshold > 0.0:
+    if network.threshold > 0.0:
         raise DatasetError(
             f"{folder}: {policy.name} does not draw from its scores alone, so that it cannot be "
             "trained on by playing; start from behaviour_cloning, say"
         )
     return policy
+
+
+def _form(settings: Any) -> str:
+    """What an error calls a network of these settings."""
+    scores = isinstance(settings, NetworkSettings)
+    return "a candidate scorer" if scores else f"a network of kind {settings.kind!r}"
 
 
 def problem_of(recipe: Recipe, seed: int, workers: int) -> Problem:

@@ -62,3 +62,19 @@ def test_what_is_wrong_is_said_before_anything_is_written(more, said, tmp_path, 
     assert code == 2
     assert said in said_so
     assert not out.exists()
+
+
+def test_a_start_of_another_form_is_refused_in_one_line(tmp_path, capsys):
+    """A network of prices scores no slots: both forms are named."""
+    small = ["config.horizon=8", 'split.train="200..201"', 'split.validation="80..80"',
+             "online.settings.sampling={trajectories=4, windows=1}"]  # fmt: skip
+    words = [word for override in small for word in ("--set", override)]
+    train = ["train-online", "deferrable-online", *words, "--direct", "--iterations", "1"]
+    assert main([*train, "--out", str(tmp_path / "prices")]) == 0
+    capsys.readouterr()
+    more = ["--agent", "score_ppo", "--from", str(tmp_path / "prices"), "--out"]
+    step = ["--set", "online.settings={sampling={windows=1}}"]
+    assert main([*train, *step, *more, str(tmp_path / "x")]) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "kind 'prices', but score_ppo goes on from a network of kind 'slot_scores'" in error
+    assert not (tmp_path / "x").exists()
