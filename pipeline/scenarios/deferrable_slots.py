@@ -15,6 +15,7 @@ it: a policy that scores the jobs once per slot needs no memory to be asked deci
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -65,6 +66,7 @@ _FLOATS3: Final = types.Array(types.float64, 3, "C")
 _MASK2: Final = types.Array(types.boolean, 2, "C")
 _READ1: Final = types.Array(types.float64, 1, "C", readonly=True)
 _READ2: Final = types.Array(types.float64, 2, "C", readonly=True)
+_READ3: Final = types.Array(types.float64, 3, "C", readonly=True)
 
 
 @compiled(types.int64(_READ2, types.int64, INTS))
@@ -148,6 +150,47 @@ def begin_of_slot(context, candidates, moment, rows, history, counts):  # type: 
     for j in range(counts[0]):
         rows[j, IS_RUNNING], rows[j, IS_STARTABLE] = 0.0, 1.0
     _tell_history(moment, rows, history, counts)
+
+
+@dataclass(frozen=True)
+class Begun:
+    """B slots as they began, of at most L jobs each; what an element means: `begin_of_slot`.
+
+    context (B, C), rows (B, L, F), history (B, LAGS + 1, HISTORY), counts (B, 3)
+    """
+
+    context: NDArray[np.float64]
+    rows: NDArray[np.float64]
+    history: NDArray[np.float64]
+    counts: NDArray[np.int64]
+
+
+def begun_slots(context: NDArray[np.floating], candidates: NDArray[np.floating]) -> Begun:
+    """The slots that observations are of; context (B, C), candidates (B, L, F), padded with zeros.
+
+    Raises HindcastError for arrays of other shapes: compiled code reads where it is told to.
+    """
+    b = len(context)
+    if context.ndim != 2 or candidates.ndim != 3 or candidates.shape[::2] != (b, COLUMNS):
+        raise HindcastError(
+            f"context {context.shape} and candidates {candidates.shape} are not observations of "
+            "deferrable"
+        )
+    found = Begun(
+        np.empty(context.shape), np.zeros(candidates.shape), np.empty((b, LAGS + 1, HISTORY)),
+        np.empty((b, 3), np.int64),
+    )  # fmt: skip
+    _begin_all(
+        np.ascontiguousarray(context, np.float64), np.ascontiguousarray(candidates, np.float64),
+        found.context, found.rows, found.history, found.counts,
+    )  # fmt: skip
+    return found
+
+
+@compiled(types.void(_READ2, _READ3, _FLOATS2, _FLOATS3, _FLOATS3, _INTS2))
+def _begin_all(context, candidates, moment, rows, history, counts):  # type: ignore[no-untyped-def]
+    for b in range(len(context)):
+        begin_of_slot(context[b], candidates[b], moment[b], rows[b], history[b], counts[b])
 
 
 @compiled(types.int64(INTS, FLOATS, _READ1, FLOATS, FLOATS))

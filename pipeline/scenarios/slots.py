@@ -35,8 +35,10 @@ A running job is a block in one of 40 greys (its number modulo 40, from 255 down
 job fills its demand across and its length down with 255, the backlog one cell a job, row by row;
 the time column is 255 * min(time steps since the last arrival, 10) / 10.
 
-Candidates: the M slots in order, then the row that moves on, whose `waited` is the time since the
-last arrival. Rows of empty slots are zero.
+Candidates: the M slots in order, then the row that moves on. A row tells of its job (all zero
+where the slot is empty, and where the row moves on), of what the other visible jobs are to it, and,
+the same in all rows, of the cluster: what a rule must weigh to hold a long job back for short ones
+that may come, or to leave room beside it, stands in one row, where a linear score can find it.
 
 `compat = "deeprm"` is the published simulator: the last offset is excluded (0 .. H - length - 1);
 the first element of a sequence is never delivered; the entry after a removal from the running
@@ -129,15 +131,14 @@ def _context_features(config: SlotsConfig, sizes: Sizes) -> tuple[Feature, ...]:
     return (*features, backlog)
 
 
-def _candidate_features(sizes: Sizes) -> tuple[Feature, ...]:
-    r, h = sizes.slots_per_resource, sizes.horizon
+def _candidate_features(config: SlotsConfig, sizes: Sizes) -> tuple[Feature, ...]:
+    r, h, m = sizes.slots_per_resource, sizes.horizon, config.queue
     return (
         Feature("length", "steps", 0, h, "length of the job", heavy_tailed=True, scale=h / 4),
         Feature("cpu", "slots", 0, r, "cpu slots that it needs", scale=r / 2),
         Feature("memory", "slots", 0, r, "memory slots that it needs", scale=r / 2),
-        Feature("waited", "steps", 0, np.inf,
-                "time since it entered; of the row that moves on: since the last arrival",
-                heavy_tailed=True, scale=10.0),
+        Feature("waited", "steps", 0, np.inf, "time since it entered", heavy_tailed=True,
+                scale=10.0),
         Feature("offset", "steps", 0, h, "start of its earliest window; the horizon where none",
                 scale=h / 4),
         Feature("fits_now", "flag", 0, 1, "1 where that window starts now"),
@@ -145,6 +146,16 @@ def _candidate_features(sizes: Sizes) -> tuple[Feature, ...]:
         Feature("tie", "slots", 0, 2 * r,
                 "total demand, which goes first among jobs that a rule finds equal; 0 where the "
                 "lowest slot does", identifier=True, scale=r / 2),
+        Feature("urgency", "1/steps", 0, 1, "1 / length: slowdown that a time step adds to it"),
+        Feature("shorter", "jobs", 0, m, "visible jobs shorter than it", scale=m / 2),
+        Feature("crowded_out", "1/steps", 0, m,
+                "urgency of the visible jobs that fit now, but not beside it"),
+        Feature("quiet", "steps", 0, np.inf, "time since the last arrival", heavy_tailed=True,
+                scale=10.0),
+        Feature("queued", "jobs", 0, m + config.backlog, "jobs visible or behind", scale=m / 2),
+        Feature("free_cpu", "slots", 0, r, "free cpu slots now", scale=r / 2),
+        Feature("free_memory", "slots", 0, r, "free memory slots now", scale=r / 2),
+        Feature("running", "jobs", 0, 2 * r, "jobs in the machine now", scale=2.0),
     )  # fmt: skip
 
 
@@ -165,7 +176,7 @@ def spec(config: SlotsConfig, objective: str) -> Spec:
         scenario="slots",
         objective=objective,
         context=_context_features(config, sizes),
-        candidates=_candidate_features(sizes),
+        candidates=_candidate_features(config, sizes),
         reward_terms=OBJECTIVES,
         outcomes=_OUTCOMES,
         image_shape=image_shape(config) if config.observation == "image" else _EMPTY_IMAGE,

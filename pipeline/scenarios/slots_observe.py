@@ -22,6 +22,7 @@ from pipeline.scenarios.slots_kernel import (
     GRID,
     HORIZON,
     IN_MACHINE,
+    INVERSE_AT,
     JOB_AT,
     LAST_ARRIVAL,
     LENGTH_AT,
@@ -36,6 +37,7 @@ from pipeline.scenarios.slots_kernel import (
     SHOWN_WAITING,
     SLOTS,
     TIES,
+    VISIBLE,
     WAITING,
 )
 
@@ -48,7 +50,14 @@ OFFSET: Final = 4
 FITS_NOW: Final = 5
 MOVE_ON: Final = 6
 TIE: Final = 7
-WIDTH: Final = 8
+URGENCY: Final = 8
+SHORTER: Final = 9
+CROWDED_OUT: Final = 10
+QUIET: Final = 11
+QUEUED: Final = 12
+FREE_CPU: Final = 13
+FREE_MEMORY: Final = 14
+RUNNING_NOW: Final = 15
 
 FULL: Final = 255  # a cell of a waiting job
 GAP_LIMIT: Final = 10  # time steps since the last arrival at which the time column is full
@@ -178,8 +187,8 @@ def _draw(ints, floats, image, fresh):  # type: ignore[no-untyped-def]
     _draw_margin(ints, image)
 
 
-@compiled(types.void(INTS, FLOATS, ROWS, types.int64))
-def _write_job(ints, context, candidates, slot):  # type: ignore[no-untyped-def]
+@compiled(types.void(INTS, FLOATS, FLOATS, ROWS, types.int64))
+def _write_job(ints, floats, context, candidates, slot):  # type: ignore[no-untyped-def]
     """Write what does not change while a job, or none, is in a slot."""
     job = ints[_U(ints[JOB_AT] + slot)]
     row = _U(slot)
@@ -200,7 +209,40 @@ def _write_job(ints, context, candidates, slot):  # type: ignore[no-untyped-def]
     candidates[row, FITS_NOW] = 0.0
     candidates[row, MOVE_ON] = 0.0
     candidates[row, TIE] = ints[TIES] * (cpu + memory)
+    candidates[row, URGENCY] = floats[_U(ints[INVERSE_AT] + job)] if job >= 0 else 0.0
+    candidates[row, SHORTER] = 0.0
+    candidates[row, CROWDED_OUT] = 0.0
     ints[_U(ints[SHOWN_AT] + slot)] = job
+
+
+@compiled(types.void(FLOATS, ROWS, types.int64))
+def _compare(free, candidates, queue):  # type: ignore[no-untyped-def]
+    """What the visible jobs are to each other: which is shorter, which leaves no room for which."""
+    cpu, memory = free[_GRID], free[_GRID + _U(1)]
+    for slot in range(queue):
+        row = _U(slot)
+        candidates[row, SHORTER] = 0.0
+        candidates[row, CROWDED_OUT] = 0.0
+        length, fits = candidates[row, LENGTH], candidates[row, FITS_NOW]
+        if length == 0.0:
+            continue
+        for before in range(slot):
+            other = _U(before)
+            length_too = candidates[other, LENGTH]
+            if length_too == 0.0:
+                continue
+            if length < length_too:
+                candidates[other, SHORTER] += 1.0
+            elif length > length_too:
+                candidates[row, SHORTER] += 1.0
+            if fits == 0.0 or candidates[other, FITS_NOW] == 0.0:
+                continue
+            if (
+                candidates[row, CPU] + candidates[other, CPU] > cpu
+                or candidates[row, MEMORY] + candidates[other, MEMORY] > memory
+            ):
+                candidates[row, CROWDED_OUT] += candidates[other, URGENCY]
+                candidates[other, CROWDED_OUT] += candidates[row, URGENCY]
 
 
 @compiled(OBSERVE)
@@ -216,7 +258,7 @@ def observe(ints, floats, context, image, candidates, feasible):  # type: ignore
     for slot in range(queue):
         job = ints[_U(ints[JOB_AT] + slot)]
         if not fresh or job != ints[_U(ints[SHOWN_AT] + slot)]:
-            _write_job(ints, context, candidates, slot)
+            _write_job(ints, floats, context, candidates, slot)
         row = _U(slot)
         offset = ints[_U(ints[OFFSET_AT] + slot)]
         feasible[row] = offset >= 0
@@ -229,7 +271,16 @@ def observe(ints, floats, context, image, candidates, feasible):  # type: ignore
         candidates[row, :] = 0.0
         candidates[row, MOVE_ON] = 1.0
         feasible[row] = True
-    candidates[row, WAITED] = now - ints[LAST_ARRIVAL]
+    if ints[VISIBLE] > 0:
+        _compare(floats, candidates, queue)
+    quiet, queued = now - ints[LAST_ARRIVAL], ints[VISIBLE] + ints[WAITING]
+    for i in range(queue + 1):
+        row = _U(i)
+        candidates[row, QUIET] = quiet
+        candidates[row, QUEUED] = queued
+        candidates[row, FREE_CPU] = floats[_GRID]
+        candidates[row, FREE_MEMORY] = floats[_GRID + _U(1)]
+        candidates[row, RUNNING_NOW] = floats[_GRID + _U(2)]
     ints[FRESH] = 1
     ints[CHANGES] = 0
     return queue + 1

@@ -29,7 +29,16 @@ from numba import types
 
 from pipeline.kernel import FLOATS, MASK, ROWS, SCORE, compiled
 from pipeline.policy import Heuristic
-from pipeline.scenarios.slots_observe import CPU, FITS_NOW, LENGTH, MEMORY, MOVE_ON, TIE, WAITED
+from pipeline.scenarios.slots_observe import (
+    CPU,
+    FITS_NOW,
+    LENGTH,
+    MEMORY,
+    MOVE_ON,
+    QUIET,
+    TIE,
+    WAITED,
+)
 
 WEIGHT: Final = 0.2  # of packer in sjf_packer
 _NEVER: Final = -np.inf
@@ -142,7 +151,7 @@ def _hold_back(context, candidates, feasible, scores, quiet):  # type: ignore[no
     for i in range(queue):
         short = short or 0.0 < candidates[i, LENGTH] <= longest_short
         full = full and candidates[i, LENGTH] > 0.0
-    if short or not (full or candidates[queue, WAITED] >= quiet):
+    if short or not (full or candidates[queue, QUIET] >= quiet):
         for i in range(queue):
             if candidates[i, LENGTH] > longest_short:
                 scores[i] = _NEVER

@@ -67,10 +67,10 @@ def test_five_jobs_by_hand(objective, rewards):
     """Reservations, refill from the backlog, a drop, a late arrival; all rewards and outcomes."""
     env, observation = environment(TINY, FIVE, objective)
     assert observation.candidates.tolist() == [
-        # length cpu memory waited offset fits_now move_on tie
-        [2, 3, 1, 0, 0, 1, 0, 4],
-        [1, 2, 2, 0, 0, 1, 0, 4],
-        [0, 0, 0, 0, 0, 0, 1, 0],
+        # length cpu memory waited offset fits_now move_on tie | urgency shorter crowded_out | ...
+        [2, 3, 1, 0, 0, 1, 0, 4, 1 / 2, 1, 1, *(shared := [0, 3, 4, 4, 0])],
+        [1, 2, 2, 0, 0, 1, 0, 4, 1, 0, 1 / 2, *shared],
+        [0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, *shared],
     ]
     assert observation.context.tolist() == [4, 4, 0] * 5 + [3, 1, 2, 2, 2, 1] + [1]
     found, clock = [], []
@@ -208,6 +208,17 @@ class Plain:
                 return at
         return None
 
+    def compared(self, job: int) -> list[float]:
+        """Urgency, visible jobs that are shorter, urgency of those for which it leaves no room."""
+        length, others = self.jobs.length, [j for j in self.queue if j not in (-1, job)]
+        crowded = 0.0
+        for other in others:
+            both = [a + b for a, b in zip(self.demand[job], self.demand[other], strict=True)]
+            beside = all(a <= b for a, b in zip(both, self.free(self.now), strict=True))
+            if self.offset(job) == self.offset(other) == 0 and not beside:
+                crowded += 1 / length[other]
+        return [1 / length[job], sum(length[j] < length[job] for j in others), crowded]
+
     def step(self, choice: int) -> float:
         if choice < self.config.queue:
             job = self.queue[choice]
@@ -254,6 +265,11 @@ def test_random_play_equals_the_plain_rules(seed, compat):
                 assert row[3] == plain.now - plain.enter[job]
                 assert row[4] == (sizes.horizon if offset is None else offset)
                 assert row[5] == (offset == 0)
+                assert row[8:11] == pytest.approx(plain.compared(job))
+        quiet = plain.now - max([t for t in given.arrive if t <= plain.now], default=0)
+        queued = sum(job >= 0 for job in plain.queue) + len(plain.backlog)
+        for row in observation.candidates:
+            assert row[11:].tolist() == [quiet, queued, *grid[0]]
         choice = uniform(observation, rng)
         step = env.step(choice)
         reward = plain.step(choice)
