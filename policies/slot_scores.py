@@ -54,7 +54,6 @@ _RECURRENT: Final = 16
 _FREE: Final = LAGS + 2  # where free cores stand in the context
 _AT: Final = (0, _FREE, LAGS + LOOKAHEAD + 9)  # where MOMENT stands
 _STARTABLE: Final = ROW.index("is_startable")
-_JOB: Final = len(ROW) + 1
 _WIDEST: Final = 1024
 _Row = NDArray[np.float32]
 
@@ -222,10 +221,11 @@ class SlotScoresPolicy(LearnedPolicy):
     ) -> None:
         # Compiled when there is something to act with, not when checkpoints are looked into.
         from pipeline.scenarios.deferrable_action import stop_at_misfit
-        from pipeline.scenarios.deferrable_slots import begin_of_slot
+        from pipeline.scenarios.deferrable_slots import begin_of_slot, waiting_jobs
 
         self._stop: Compiled = stop_at_misfit
         self._begin: Compiled = begin_of_slot
+        self._waiting = waiting_jobs
         self.name = name
         self.network = self.slots = network  # type: ignore[assignment]
         self.features_context = features_context
@@ -294,9 +294,8 @@ class SlotScoresPolicy(LearnedPolicy):
         if found is None:
             found = self.means(moment, rows, history, int(counts[0])).astype(np.float64)
         known[key] = found
-        startable = np.flatnonzero(candidates[:, _STARTABLE] == 1.0)
-        jobs = rows[: counts[0], _JOB]
-        scores[startable] = found[np.searchsorted(jobs, candidates[startable, _JOB])]
+        waiting, places = self._waiting(candidates, rows[: counts[0]])
+        scores[waiting] = found[places]
 
     def means(
         self,

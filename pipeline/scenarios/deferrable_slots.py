@@ -187,6 +187,17 @@ def begun_slots(context: NDArray[np.floating], candidates: NDArray[np.floating])
     return found
 
 
+def waiting_jobs(
+    candidates: NDArray[np.floating], startable: NDArray[np.floating]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of the jobs that still can be started, and their places among those of their slot.
+
+    candidates (N, F) of an observation; startable (K, F), those of the slot as it began, ascending.
+    """
+    waiting = np.flatnonzero(candidates[:, IS_STARTABLE] == 1.0)
+    return waiting, np.searchsorted(startable[:, JOB], candidates[waiting, JOB])
+
+
 @compiled(types.void(_READ2, _READ3, _FLOATS2, _FLOATS3, _FLOATS3, _INTS2))
 def _begin_all(context, candidates, moment, rows, history, counts):  # type: ignore[no-untyped-def]
     for b in range(len(context)):

@@ -22,14 +22,17 @@ class OnlineAgent:
 
     module      has Config, a frozen dataclass with `network` and `sampling`, and
                 learner(problem, config, network, weights, device), see policies.online.problem;
-                and fit(problem, settings) where its network is not a candidate scorer
+                and fit(problem, settings) where its network is not a candidate scorer; then also
+                an imitator, see policies.online.imitation
     scenarios   the only ones that it is for; () for all
+    whole       whether it imitates whole observations: its network reads what is not feasible too
     """
 
     name: str
     module: str
     description: str
     scenarios: tuple[str, ...] = ()
+    whole: bool = False
 
 
 ONLINE_AGENTS: Final[Mapping[str, OnlineAgent]] = {
@@ -57,6 +60,7 @@ ONLINE_AGENTS: Final[Mapping[str, OnlineAgent]] = {
         "score_ppo", "policies.online.score_ppo",
         "scores of all jobs of a slot, drawn at once (OSDEC and its variants)",
         scenarios=("deferrable",),
+        whole=True,
     ),
     "monte_carlo_value": OnlineAgent(
         "monte_carlo_value", "policies.online.monte_carlo_value",
@@ -67,6 +71,7 @@ ONLINE_AGENTS: Final[Mapping[str, OnlineAgent]] = {
         "price_evolution", "policies.online.price_evolution",
         "CMA-ES of what a core of the coming slots costs, for an exact knapsack (ours)",
         scenarios=("deferrable",),
+        whole=True,
     ),
 }  # fmt: skip
 

@@ -8,19 +8,21 @@ policies.offline.advantage_cloning; of a mixed log only the behaviours that did 
 
 An agent whose network is no candidate scorer has in its module
 
-    imitator(task, config, network, shown) -> Learner
+    imitator(task, config, network, shown, held_out) -> Learner
 
-with `task` of policies.offline.learner and `shown` the distributions (D, K) to imitate; the learner
-gives weights by the names of network.shapes. OUT/imitation is the checkpoint that comes of it.
+with `task` of policies.offline.learner, `shown` the distributions (D, K) to imitate and `held_out`
+those of task.validation, or None; the learner gives weights by the names of network.shapes.
+Decisions come with 32 of their feasible candidates, or with all there were, feasible or not, where
+the agent needs whole observations. OUT/imitation is the checkpoint that comes of it.
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import polars as pl
 import torch
 from numpy.typing import NDArray
 
@@ -38,18 +40,17 @@ from policies.networks import CandidateScorer
 from policies.offline.advantage_cloning import tilted_loss
 from policies.offline.advantages import best_behaviours, of_behaviours
 from policies.offline.identity import finished, training_key
-from policies.offline.learner import Criterion, Info, Learner, Task, descend
+from policies.offline.learner import Info, Learner, Task
 from policies.offline.loop import Watching, fit
-from policies.offline.minibatches import Batches, draw_rows, spaced_rows
+from policies.offline.minibatches import Batches
 from policies.offline.resume import ResumeFile
 from policies.online import online_agent
+from policies.online.cloning import Loss, Steps, cloning
 
 FOLDER: Final = "imitation"
 _CANDIDATES: Final = 32
 _PER_EPISODE: Final = 200
 _MEMORY: Final = 512 << 20  # bytes of decisions
-_VALIDATED: Final = 4096  # decisions
-_LOOK: Final = Criterion("validation_loss", "lower")
 
 
 @dataclass(frozen=True)
@@ -108,10 +109,11 @@ def imitate(imitation: Imitation, imitator: Imitator, out: Path, resume_s: float
         resume = ResumeFile(out, key, interval_s=resume_s)
         learner = _learner(imitation, imitator)
         watching = Watching(lambda _weights: {}, lambda _done, _all: None, resume=resume)
-        fitted = fit(learner, imitation.steps, watching)
+        steps = min(imitation.steps, learner.most_steps or imitation.steps)
+        fitted = fit(learner, steps, watching)
         made = Trained(
             f"{i.agent}_{FOLDER}", i.spec, i.network, learner.weights(), asdict(i.config),
-            imitation.steps, i.seed, fitted.metrics,
+            steps, i.seed, fitted.metrics,
         )  # fmt: skip
         save(made, out, {"dataset": told, "key": key})
         resume.remove()
@@ -122,16 +124,19 @@ def _learner(imitation: Imitation, imitator: Imitator) -> Learner:
     """The learner of an imitation, over decisions of the dataset's best behaviours."""
     i, opened = imitator, ds.open(imitation.dataset)
     zeros = {name: np.zeros(shape, np.float32) for name, shape in i.network.shapes.items()}
-    acting(i.agent, i.network, zeros, i.spec.context, i.spec.candidates).check(opened.spec)
+    try:
+        acting(i.agent, i.network, zeros, i.spec.context, i.spec.candidates).check(opened.spec)
+    except DatasetError as error:
+        raise DatasetError(f"{imitation.dataset}: its decisions are others; {error}") from error
     names = best_behaviours(opened.episodes("train"), imitation.share)
+    agent = online_agent(i.agent)
+    k = _largest(opened) if agent.whole else _CANDIDATES
 
     def sample(split: str, memory: int) -> tuple[Decisions, NDArray[np.float32]]:
         images = i.network.pixels > 0
-        each = decision_bytes(
-            i.spec, _CANDIDATES, transitions=False, images=images, probabilities=True
-        )
+        each = decision_bytes(i.spec, k, transitions=False, images=images, probabilities=True)
         found = sample_decisions(
-            opened, split, generator(i.seed, f"imitate {split}"), k=_CANDIDATES,
+            opened, split, generator(i.seed, f"imitate {split}"), k=k,
             per_episode=_PER_EPISODE, limit=max(1, memory // each), images=images,
             probabilities=True,
         )  # fmt: skip
@@ -149,13 +154,23 @@ def _learner(imitation: Imitation, imitator: Imitator) -> Learner:
     task = Task(
         decisions, i.spec, imitation.steps, i.seed, validation[0] if validation else None, i.device
     )
-    own = getattr(import_module(online_agent(i.agent).module), "imitator", None)
+    held_out = validation[1] if validation else None
+    own = getattr(import_module(agent.module), "imitator", None)
     if own is not None:
-        learner: Learner = own(task, i.config, i.network, shown)
+        try:
+            learner: Learner = own(task, i.config, i.network, shown, held_out)
+        except DatasetError as error:
+            raise DatasetError(f"{imitation.dataset}: {error}") from error
         return learner
     if not isinstance(i.network, Network) or i.network.outputs != 1:
         raise InputError(f"{i.agent} cannot imitate: its module has no `imitator`")
-    return scorer_imitator(task, imitation, i.network, shown, validation[1] if validation else None)
+    return scorer_imitator(task, imitation, i.network, shown, held_out)
+
+
+def _largest(dataset: ds.Dataset) -> int:
+    """Candidates of the decision that has most of them."""
+    sizes = dataset.transitions().select(pl.col("feasible").list.len().max())
+    return int(sizes.collect(engine="streaming").item())
 
 
 def distributions(decisions: Decisions) -> NDArray[np.float32]:
@@ -179,12 +194,8 @@ def scorer_imitator(
 ) -> Learner:
     """Imitation by a candidate scorer of this shape; `held_out` are those of task.validation."""
     scorer = CandidateScorer(network, generator(task.seed, "imitation weights")).to(task.device)
-    rng = generator(task.seed, "imitation")
-    optimiser = torch.optim.Adam(scorer.parameters(), lr=imitation.learning_rate)
 
-    def batch_of(
-        decisions: Decisions, targets: NDArray[np.float32]
-    ) -> Callable[[NDArray[np.int64]], tuple[torch.Tensor, Info]]:
+    def loss_of(decisions: Decisions, targets: NDArray[np.float32]) -> Loss:
         batches = Batches(decisions, network, task.device)
         wanted = torch.from_numpy(targets).to(task.device)
 
@@ -195,28 +206,5 @@ def scorer_imitator(
 
         return loss
 
-    loss_of = batch_of(task.decisions, shown)
-
-    def step(_number: int) -> Info:
-        loss, info = loss_of(draw_rows(len(task.decisions), imitation.minibatch, rng))
-        descend(optimiser, loss)
-        return {"loss": loss.detach(), **info}
-
-    def validate() -> Mapping[str, float]:
-        if task.validation is None or held_out is None:
-            return {}
-        loss, info = held_out_loss(spaced_rows(len(task.validation), _VALIDATED))
-        return {"validation_loss": float(loss), "validation_agreement": float(info["agreement"])}
-
-    if task.validation is not None and held_out is not None:
-        held_out_loss = batch_of(task.validation, held_out)
-    return Learner(
-        network=network,
-        weights=scorer.weights,
-        modules={"scorer": scorer},
-        optimisers={"adam": optimiser},
-        rng=rng,
-        step=step,
-        validate=validate,
-        criterion=_LOOK,
-    )
+    steps = Steps(imitation.minibatch, imitation.learning_rate)
+    return cloning(task, network, scorer, scorer.weights, loss_of, shown, held_out, steps)

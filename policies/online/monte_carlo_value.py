@@ -222,11 +222,15 @@ def learner(
 
 
 def imitator(
-    task: Task, config: Config, network: ClustersNetwork, shown: NDArray[np.float32]
+    task: Task,
+    config: Config,
+    network: ClustersNetwork,
+    shown: NDArray[np.float32],
+    held_out: NDArray[np.float32] | None,
 ) -> Learner:
     """The learner of an imitation before play, see policies.online.imitation."""
     del config  # its step size is that of values, not of a distribution
-    return value_imitator(task, network, shown)
+    return value_imitator(task, network, shown, held_out)
 
 
 def fit_target(problem: Problem, config: Config, network: ClustersNetwork) -> Target:

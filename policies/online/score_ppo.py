@@ -24,6 +24,7 @@ from typing import Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from pipeline.errors import RecipeError
@@ -32,11 +33,12 @@ from pipeline.scenarios.deferrable_slots import Slots
 from pipeline.seeds import generator
 from policies.features import fit_map
 from policies.learned import Weights
-from policies.offline.learner import Criterion, Info, Learner
+from policies.offline.learner import Criterion, Info, Learner, Task
 from policies.online.advantages import advantages, returns_to_go
 from policies.online.clipping import clipped_gain, divergence
 from policies.online.gae import gae
 from policies.online.problem import Problem, Sampling
+from policies.online.slot_imitation import slot_imitator
 from policies.online.slot_network import Seen, SlotNetwork
 from policies.online.slot_rollouts import Floats, Played, play_greedily, play_slots
 from policies.slot_scores import SlotScoresNetwork, SlotScoresSettings, slot_scores_network
@@ -210,6 +212,18 @@ def learner(
     )
 
 
+def imitator(
+    task: Task,
+    config: Config,
+    network: SlotScoresNetwork,
+    shown: NDArray[np.float32],
+    held_out: NDArray[np.float32] | None,
+) -> Learner:
+    """The learner of an imitation before play, see policies.online.slot_imitation."""
+    del config  # its step sizes are those of a policy gradient
+    return slot_imitator(task, network, shown, held_out)
+
+
 def worth(played: Played, config: Config, units: Units) -> tuple[Floats, Floats]:
     """Normalised advantages (E * T,) of the slots, and targets (E * T,) of the value."""
     discount, sampling = config.sampling.discount, config.sampling
@@ -306,4 +320,4 @@ def _summary(problem: Problem, episodes: list[Episode]) -> dict[str, float]:
     }
 
 
-__all__ = ["Config", "Seen", "Units", "fit", "learner", "worth"]
+__all__ = ["Config", "Seen", "Units", "fit", "imitator", "learner", "worth"]

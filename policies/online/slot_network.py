@@ -98,6 +98,13 @@ class SlotNetwork(nn.Module):
         }
         self.load_state_dict(given)
 
+    def mute_auxiliary(self) -> None:
+        """Give weight 0 to what the auxiliary module says, wherever rows are read with it."""
+        first = "layer0" if self.settings.encoder == "mlp" else "embed"
+        weight = self._layer(first)[0]
+        with torch.no_grad():
+            weight[:, weight.shape[1] - self.settings.information :] = 0.0
+
     def groups(self) -> dict[str, list[nn.Parameter]]:
         """Parameters of the policy (with what is shared), of the value, of the auxiliary module."""
         found: dict[str, list[nn.Parameter]] = {"policy": [], "value": [], "auxiliary": []}

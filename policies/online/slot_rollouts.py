@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pipeline.rollout import Episode
 from pipeline.scenario import Instance
-from pipeline.scenarios.deferrable_slots import Slots
+from pipeline.scenarios.deferrable_slots import Begun, Slots
 from pipeline.schema import Spec
 from policies.online.slot_network import Seen, SlotNetwork
 from policies.slot_scores import TASKS, SlotScoresNetwork
@@ -48,9 +48,9 @@ class Played:
 
 
 def look(
-    net: SlotNetwork, network: SlotScoresNetwork, slots: Slots, device: torch.device
+    net: SlotNetwork, network: SlotScoresNetwork, slots: Slots | Begun, device: torch.device
 ) -> tuple[Seen, torch.Tensor]:
-    """What a network is shown of the slots that have just begun, and their histories."""
+    """What a network is shown of slots as they begin, and their histories."""
     jobs = np.minimum(slots.counts.sum(axis=1), network.settings.rows)
     longest = max(int(jobs.max()), 1)
     shown = np.ascontiguousarray(slots.rows[:, :longest])

@@ -14,43 +14,40 @@ from torch import Tensor
 from pipeline.decisions import Decisions
 from pipeline.seeds import generator
 from policies.clusters import CLUSTER, ClustersNetwork
+from policies.networks import FILL
 from policies.offline.advantage_cloning import tilted_loss
-from policies.offline.learner import Criterion, Info, Learner, Task, descend
-from policies.offline.minibatches import draw_rows
+from policies.offline.learner import Info, Learner, Task
+from policies.online.cloning import Loss, Steps, cloning
 from policies.online.value_network import make_value_network, weights_of
 
-_MINIBATCH = 128
-_LEARNING_RATE = 1e-3
+_STEPS = Steps(minibatch=128, learning_rate=1e-3, validated=1024)
 
 
-def value_imitator(task: Task, network: ClustersNetwork, shown: NDArray[np.float32]) -> Learner:
-    """The learner of an imitation of the distributions `shown` (D, K), by Adam."""
-    rng = generator(task.seed, "imitation")
+def value_imitator(
+    task: Task,
+    network: ClustersNetwork,
+    shown: NDArray[np.float32],
+    held_out: NDArray[np.float32] | None,
+) -> Learner:
+    """The learner of an imitation of `shown` (D, K); `held_out` are those of task.validation."""
     drawn = generator(task.seed, "imitation weights")
     scorer = make_value_network(network, None, drawn).to(task.device)
-    optimiser = torch.optim.Adam(scorer.parameters(), lr=_LEARNING_RATE)
     place = [f.name for f in task.spec.candidates].index(CLUSTER)
 
-    def step(_number: int) -> Info:
-        rows = draw_rows(len(task.decisions), _MINIBATCH, rng)
-        inputs, index, clusters = asked(task.decisions, rows, network, place)
-        values = scorer(torch.from_numpy(inputs).to(task.device))
-        scores = values[torch.from_numpy(index), torch.from_numpy(clusters)]
-        mask = torch.from_numpy(task.decisions.mask[rows]).to(task.device)
-        targets = torch.from_numpy(shown[rows]).to(task.device)
-        loss, info = tilted_loss(_reshaped(scores, mask), mask, targets)
-        descend(optimiser, loss)
-        return {"loss": loss.detach(), **info}
+    def loss_of(decisions: Decisions, targets: NDArray[np.float32]) -> Loss:
+        def loss(rows: NDArray[np.int64]) -> tuple[Tensor, Info]:
+            inputs, index, clusters = asked(decisions, rows, network, place)
+            values = scorer(torch.from_numpy(inputs).to(task.device))
+            scores = values[torch.from_numpy(index), torch.from_numpy(clusters)]
+            mask = torch.from_numpy(decisions.mask[rows]).to(task.device)
+            wanted = torch.from_numpy(targets[rows]).to(task.device)
+            scores = torch.where(mask, scores.reshape(mask.shape), FILL)
+            return tilted_loss(scores, mask, wanted)
 
-    return Learner(
-        network=network,
-        weights=lambda: weights_of(scorer),
-        modules={"scorer": scorer},
-        optimisers={"adam": optimiser},
-        rng=rng,
-        step=step,
-        validate=dict,
-        criterion=Criterion("validation_loss", "lower"),
+        return loss
+
+    return cloning(
+        task, network, scorer, lambda: weights_of(scorer), loss_of, shown, held_out, _STEPS
     )
 
 
@@ -73,7 +70,3 @@ def asked(
     inputs = np.concatenate([network.candidates.expand(flat[kept]), moment[kept // most]], axis=1)
     last = network.settings.clusters - 1
     return inputs, index, np.clip(flat[:, place], 0, last).astype(np.int64)
-
-
-def _reshaped(scores: Tensor, mask: Tensor) -> Tensor:
-    return scores.reshape(mask.shape)

@@ -22,6 +22,7 @@ from pipeline.scenarios.deferrable_slots import (
     RUNNING_CORES,
     Slots,
     begin_of_slot,
+    begun_slots,
     play_slot,
 )
 from pipeline.source import load_source
@@ -137,6 +138,30 @@ def test_the_order_of_the_rows_does_not_matter():
     np.testing.assert_array_equal(rows[: counts.sum()], plain[1])
     np.testing.assert_array_equal(history, plain[2])
     assert (counts > 0).all()
+
+
+def test_slots_of_a_log_are_those_of_their_observations():
+    """As float32 and padded, as logged decisions are; bit for bit."""
+    watched = [Watched(one) for one in instances(3)]
+    for one in watched:
+        for _ in range(8):
+            _, _, feasible = one.observe()
+            step(one.ints, one.floats, int(np.flatnonzero(feasible)[0]), one.booked)
+    alone = [one.begin() for one in watched]
+    seen = [one.observe() for one in watched]
+    longest = max(len(candidates) for _, candidates, _ in seen) + 2
+    padded = np.zeros((3, longest, seen[0][1].shape[1]), np.float32)
+    for one, (_, candidates, _) in zip(padded, seen, strict=True):
+        one[: len(candidates)] = candidates
+    found = begun_slots(np.stack([context for context, _, _ in seen]), padded)
+    for b, (moment, rows, history, counts) in enumerate(alone):
+        np.testing.assert_array_equal(found.context[b], moment)
+        np.testing.assert_array_equal(found.rows[b, : len(rows)], rows)
+        assert not found.rows[b, len(rows) :].any()
+        np.testing.assert_array_equal(found.history[b], history)
+        assert found.counts[b].tolist() == counts.tolist()
+    with pytest.raises(HindcastError, match="not observations of deferrable"):
+        begun_slots(found.context, padded[:2])
 
 
 def test_the_history_of_a_slot_by_hand():
