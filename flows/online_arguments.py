@@ -32,7 +32,7 @@ def add_online_arguments(
     )  # fmt: skip
     parser.add_argument(
         "--imitate-steps", type=positive, metavar="N",
-        help="gradient steps of that (default: the recipe's, or 2000)",
+        help="gradient steps, or generations, of that (default: the recipe's, or 2000)",
     )  # fmt: skip
     parser.add_argument(
         "--device", default="auto", choices=("auto", "cpu", "cuda"),

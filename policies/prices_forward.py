@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 from numba import types
 
-from pipeline.kernel import FLOATS, ROWS, SCORE, compiled
+from pipeline.kernel import FLOATS, INTS, ROWS, SCORE, compiled
 from pipeline.scenarios.deferrable_memory import LAGS, LOOKAHEAD
 from pipeline.scenarios.deferrable_observe import IS_FUTURE, IS_STARTABLE
 from policies.heuristics.deferrable import (
@@ -28,6 +28,9 @@ _DELAY_WEIGHT: Final = _SLOTS_LEFT + 1
 _LEVEL: Final = 0
 _PRICE: Final = 1  # bias, then weights
 _WAIT: Final = _PRICE + 1 + PRICE_INPUTS
+
+_SETS: Final = types.Array(types.float64, 3, "C")
+_MASKS: Final = types.Array(types.boolean, 2, "C")
 
 
 @compiled(types.float64(types.float64))
@@ -102,3 +105,26 @@ def score_by_prices(context, candidates, feasible, parameters, scores):  # type:
             )
             gains[i] -= share * max(later, 0.0)
     choose_set(max(0, int(free)), candidates, feasible, gains, scores)
+
+
+@compiled(types.float64(ROWS, _SETS, INTS, _MASKS, ROWS, FLOATS))
+def shared(context, candidates, sizes, feasible, shown, parameters):  # type: ignore[no-untyped-def]
+    """Mean over B decisions of what the distributions `shown` give to the set of the knapsack.
+
+    Of the jobs that it would still start in this slot, in whatever order, or of the close where it
+    would start none. context (B, C), candidates (B, K, F) of which the first `sizes` (B,) are rows
+    of the observation, the close row last; feasible and shown (B, K).
+    """
+    total = 0.0
+    for b in range(len(context)):
+        n = sizes[b]
+        scores = np.empty(n)
+        score_by_prices(context[b], candidates[b][:n], feasible[b][:n], parameters, scores)
+        some = False
+        for i in range(n - 1):
+            if scores[i] > 0.0:
+                some = True
+                total += shown[b, i]
+        if not some:
+            total += shown[b, n - 1]
+    return total / len(context)

@@ -30,6 +30,7 @@ from torch import nn
 from pipeline.errors import RecipeError
 from pipeline.seeds import generator
 from pipeline.selection import ranks
+from policies.kinds import AnyNetwork
 from policies.learned import Network, NetworkSettings, Weights
 from policies.offline.learner import Criterion, Info, Learner
 from policies.online.problem import Problem, Sampling, make_scorer
@@ -235,7 +236,7 @@ def mean_ranks(returns: Vector) -> Vector:
     return found
 
 
-def as_weights(network: Network, flat: Vector) -> Weights:
+def as_weights(network: AnyNetwork, flat: Vector) -> Weights:
     """One vector (N,) as the weights of a network."""
     found, at = {}, 0
     for name, shape in network.shapes.items():

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from pipeline.errors import RecipeError
 from pipeline.policy import Behaviour, Heuristic
@@ -22,8 +23,9 @@ from pipeline.rollout import Episode, run_episode
 from pipeline.seeds import generator
 from policies.features import fit_map
 from policies.learned import Weights
-from policies.offline.learner import Criterion, Info, Learner
-from policies.online.evolution import Distribution, Vector
+from policies.offline.learner import Criterion, Info, Learner, Task
+from policies.online.evolution import Distribution, Vector, as_weights
+from policies.online.price_imitation import price_imitator
 from policies.online.problem import Problem, Sampling
 from policies.prices import PricesNetwork, PricesSettings, prices_network
 from policies.prices_forward import score_by_prices
@@ -119,6 +121,18 @@ def learner(
     )
 
 
+def imitator(
+    task: Task,
+    config: Config,
+    network: PricesNetwork,
+    shown: NDArray[np.float32],
+    held_out: NDArray[np.float32] | None,
+) -> Learner:
+    """The learner of an imitation before play, see policies.online.price_imitation."""
+    del config  # its individuals play
+    return price_imitator(task, network, shown, held_out)
+
+
 def play(
     problem: Problem, network: PricesNetwork, flat: Vector, windows: Sequence[int]
 ) -> list[Episode]:
@@ -136,16 +150,6 @@ def play(
         return [one(w) for w in windows]
     with ThreadPoolExecutor(problem.workers) as pool:
         return list(pool.map(one, windows))
-
-
-def as_weights(network: PricesNetwork, flat: Vector) -> Weights:
-    """One vector (N,) as the weights of the network."""
-    found, at = {}, 0
-    for name, shape in network.shapes.items():
-        size = int(np.prod(shape))
-        found[name] = flat[at : at + size].reshape(shape).astype(np.float32)
-        at += size
-    return found
 
 
 def _size(network: PricesNetwork) -> int:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,9 @@ from pipeline.decisions import Decisions
 from pipeline.errors import DatasetError, InputError
 from pipeline.recipe import OnlineRecipe, load_recipe
 from policies.checkpoint import load_policy, read_description
-from policies.online import imitation as module
+from policies.learned import NetworkSettings
+from policies.online import ONLINE_AGENTS
+from policies.online import cloning as module
 from policies.online.imitation import Imitation, distributions
 from policies.online.training import train_online
 from policies.registry import behaviours
@@ -122,6 +125,13 @@ def test_what_cannot_be_imitated_is_refused(rules, tiny_recipe, tiny_dataset, tm
     with pytest.raises(InputError, match="to start from, or a dataset"):
         train_online(small(tiny_recipe), out=tmp_path / "o", start=tmp_path,
                      imitation=Imitation(tiny_dataset))  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ONLINE_AGENTS)
+def test_every_agent_can_imitate(name):
+    """As a candidate scorer, or with an imitator of its own."""
+    agent = import_module(ONLINE_AGENTS[name].module)
+    assert isinstance(agent.Config().network, NetworkSettings) != hasattr(agent, "imitator")
 
 
 def test_choices_stand_for_distributions_that_are_not_known():

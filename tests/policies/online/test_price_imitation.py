@@ -1,0 +1,174 @@
+"""Imitation by learned prices: what agreement counts, a rule that they learn, and play after."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline import dataset as ds
+from pipeline.build import build
+from pipeline.recipe import OnlineRecipe, load_recipe
+from pipeline.sampling import sample_decisions
+from policies.checkpoint import Trained, load_policy, read_description
+from policies.offline.learner import Task
+from policies.offline.monitoring import measure, watch
+from policies.online import price_imitation as module
+from policies.online.evolution import as_weights
+from policies.online.imitation import Imitation, distributions
+from policies.online.price_imitation import agreement_of, price_imitator
+from policies.online.training import train_online
+from policies.prices import PricesPolicy
+from policies.prices_forward import shared
+from policies.registry import behaviours
+
+# More jobs than there is room for, most of which can wait: what they are worth decides.
+CROWDED = ("config.horizon=24", "config.duration_case=1", "config.core_case=2",
+           "config.scale_capacity=false", "config.fixed_share=0.3")  # fmt: skip
+SPLITS = ('split.train="0..11"', 'split.validation="80..83"', 'split.test="100..100"')
+FREE = np.array([-40.0, 0, 0, 0, 0, 0])  # a sigmoid of nothing
+
+
+@pytest.fixture(scope="module")
+def knapsack(tmp_path_factory):
+    """A dataset of the rule alone."""
+    folder = tmp_path_factory.mktemp("log") / "knapsack"
+    recipe = load_recipe("deferrable-base-v1", (*CROWDED, *SPLITS))
+    own = [b for b in recipe.behaviours if b.policy == "knapsack"]
+    recipe = dataclasses.replace(recipe, behaviours=(dataclasses.replace(own[0], episodes=1),))
+    build(recipe, behaviours(recipe), folder)
+    return folder
+
+
+def recipe_of():
+    splits = ('split.train="200..203"', 'split.validation="80..80"')
+    settings = {"sampling": {"trajectories": 4, "windows": 1}, "step": 1e-12}
+    online = OnlineRecipe("price_evolution", 1, settings)
+    return dataclasses.replace(load_recipe("deferrable-online", (*CROWDED, *splits)), online=online)
+
+
+@pytest.fixture(scope="module")
+def imitated(knapsack, tmp_path_factory):
+    """What imitation of the rule and a generation of play without steps came to."""
+    out = tmp_path_factory.mktemp("imitated") / "a"
+    return train_online(recipe_of(), out=out, imitation=Imitation(knapsack, 12))
+
+
+def whole_decisions(folder, split):
+    found = sample_decisions(
+        ds.open(folder), split, np.random.default_rng(0), k=200, per_episode=100,
+        probabilities=True,
+    )  # fmt: skip
+    return found.take(np.flatnonzero(found.mask.sum(axis=1) > 1))
+
+
+def chosen(policy, decisions, spec):
+    """How often it chooses what was logged."""
+    trained = Trained("x", spec, policy.network, policy.weights, {}, 0, 0)
+    return measure(trained, watch(decisions))["log_agreement"]
+
+
+def test_it_agrees_with_the_rule_that_it_imitates(imitated, knapsack):
+    """On other windows, against the weights that it began with: half of the errors are gone."""
+    policy, decisions = load_policy(imitated / "imitation"), whole_decisions(knapsack, "validation")
+    agreement = agreement_of(decisions, distributions(decisions), policy.network)
+    at = agreement(np.arange(len(decisions)))
+    before, after = at(np.zeros(12)), at(policy.parameters[1:])
+    assert before < 0.87
+    assert after > before + 0.05
+    spec = ds.open(knapsack).spec
+    plain = PricesPolicy("z", policy.network, as_weights(policy.network, np.zeros(12)),
+                         spec.context, spec.candidates)  # fmt: skip
+    assert chosen(policy, decisions, spec) > chosen(plain, decisions, spec) + 0.03
+
+
+def test_play_begins_at_its_weights(imitated, knapsack):
+    begun, taught = load_policy(imitated), load_policy(imitated / "imitation")
+    np.testing.assert_allclose(begun.parameters, taught.parameters, atol=1e-6)
+    assert np.abs(taught.parameters[1:]).max() > 0.1
+    told = read_description(imitated)["training"]["online"]["imitated"]
+    assert told["digest"] == ds.open(knapsack).manifest.digest
+
+
+def test_the_choices_of_other_weights_are_found(knapsack, imitated):
+    """Of an agent that starts no job of some slots: its weights need not be, its choices are."""
+    spec, network = ds.open(knapsack).spec, load_policy(imitated).network
+    dear = np.array([4.0, 0, 0, 0, 0, 0, -3.0, 0, 0, 0, 0, 0])
+    agent = PricesPolicy("d", network, as_weights(network, dear), spec.context, spec.candidates)
+    decisions = whole_decisions(knapsack, "train")
+    w = watch(decisions, len(decisions))
+    scores = agent.batch_scores(w.context, w.candidates, w.offsets, feasible=w.feasible)
+    shown = np.zeros(decisions.mask.shape, np.float32)
+    for b, (first, last) in enumerate(zip(w.offsets[:-1], w.offsets[1:], strict=True)):
+        shown[b, np.where(w.feasible[first:last], scores[first:last], -9.0).argmax()] = 1.0
+    learner = price_imitator(Task(decisions, spec, 20, 0), network, shown, None)
+    for number in range(1, 21):
+        learner.step(number)
+    at = agreement_of(decisions, shown, network)(np.arange(len(decisions)))
+    before, after = at(np.zeros(12)), at(network.parameters(learner.weights())[1:])
+    assert before < 0.75
+    assert after > 0.95
+
+
+class Interrupted(Exception):
+    """Stands for a kill."""
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_interrupted_while_imitating_it_ends_in_the_same_bytes(
+    imitated, knapsack, tmp_path, monkeypatch
+):
+    draw, asked = module.draw_rows, []
+
+    def stop_at_7(*arguments):
+        asked.append(1)
+        if len(asked) == 7:
+            raise Interrupted
+        return draw(*arguments)
+
+    def again():
+        return train_online(recipe_of(), out=tmp_path / "b", imitation=Imitation(knapsack, 12),
+                            resume_s=0.0)  # fmt: skip
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "draw_rows", stop_at_7)
+        with pytest.raises(Interrupted):
+            again()
+    assert (tmp_path / "b" / "imitation" / "training.safetensors").is_file()
+    assert content(again()) == content(imitated)
+
+
+def test_no_more_generations_than_it_needs(knapsack, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "GENERATIONS", 3)
+    folder = train_online(recipe_of(), out=tmp_path / "a", imitation=Imitation(knapsack, 2000))
+    assert read_description(folder / "imitation")["training"]["steps"] == 3
+
+
+def row(kind, cores):
+    flags = [float(kind == k) for k in ("running", "startable", "future", "close")]
+    return [cores, 2.0, 0.0, 0.0, 0.0, 2.0, *flags, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("free", "expected"), [(5.0, 0.5 + 0.2), (3.0, 0.5), (1.0, 0.3)], ids=["both", "one", "none"]
+)
+def test_agreement_by_hand(free, expected, imitated):
+    """What the log gives to the set, whatever is first in it; to the close where that is empty."""
+    policy = load_policy(imitated)
+    context = np.zeros((1, len(policy.features_context)))
+    names = [f.name for f in policy.features_context]
+    context[0, names.index("free_cores")] = free
+    context[0, names.index("slots_left")] = 9.0
+    candidates = np.zeros((1, 6, 11))
+    candidates[0, :4] = [row("running", 7.0), row("startable", 3.0), row("startable", 2.0),
+                         row("close", 0.0)]  # fmt: skip
+    feasible = np.zeros((1, 6), np.bool_)
+    feasible[0, 1], feasible[0, 2], feasible[0, 3] = free >= 3.0, free >= 2.0, True
+    shown = np.array([[0.0, 0.5, 0.2, 0.3, 0.0, 0.0]])
+    weights = as_weights(policy.network, np.concatenate([FREE, FREE]))
+    parameters = policy.network.parameters(weights)
+    found = shared(context, candidates, np.array([4]), feasible, shown, parameters)
+    assert found == pytest.approx(expected)
