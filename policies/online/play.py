@@ -56,13 +56,17 @@ C_ROWS: Final = 2
 C_NEXT: Final = 3
 
 _MAP: Final = (COLUMNS, FLAGS, types.boolean, CONSTANTS, CONSTANTS)
-_KEYS: Final = types.Array(types.uint64, 2, "C")
+NETWORK: Final = (  # LearnedPolicy.arrays
+    *_MAP, *_MAP, COLUMNS, types.boolean, types.int64, types.int64, types.boolean,
+    types.int64, types.float64, INPUTS,
+)  # fmt: skip
+KEYS: Final = types.Array(types.uint64, 2, "C")
 _NUMBERS: Final = types.Array(types.float64, 2, "C")
 _IMAGES: Final = types.Array(types.uint8, 2, "C")
-_SCRATCH: Final = types.Array(types.float64, 1, "C")
+SCRATCH: Final = (types.Array(types.float64, 1, "C"), INPUTS, INPUTS)
 
 
-@compiled(types.int64(_KEYS, types.int64, COLUMNS))
+@compiled(types.int64(KEYS, types.int64, COLUMNS))
 def _place(cells: Any, row: Any, columns: Any) -> Any:
     """Where in the table a row belongs."""
     h = np.uint64(0)
@@ -72,7 +76,7 @@ def _place(cells: Any, row: Any, columns: Any) -> Any:
     return np.int64((h * _SPREAD) >> _SHIFT)
 
 
-@compiled(types.boolean(_KEYS, INTS, _KEYS, types.int64, types.int64, COLUMNS))
+@compiled(types.boolean(KEYS, INTS, KEYS, types.int64, types.int64, COLUMNS))
 def _there(keys: Any, held: Any, cells: Any, row: Any, place: Any, columns: Any) -> Any:
     """Whether the table has the row; where not, it has now (and `held` is for the caller)."""
     same = held[place] >= 0
@@ -90,7 +94,7 @@ def _there(keys: Any, held: Any, cells: Any, row: Any, place: Any, columns: Any)
 @compiled(
     types.float64(
         ROWS, types.int64, COLUMNS, FLAGS, types.boolean, CONSTANTS, CONSTANTS, COLUMNS,
-        types.boolean, INPUTS, _SCRATCH, INPUTS, INPUTS,
+        types.boolean, INPUTS, *SCRATCH,
     ))  # fmt: skip
 def _score(
     candidates: Any, row: Any,
@@ -113,13 +117,49 @@ def _score(
     return h[0]
 
 
+@compiled(types.Tuple(SCRATCH)(COLUMNS, CONSTANTS, COLUMNS))
+def make_scratch(columns: Any, mean: Any, widths: Any) -> Any:
+    """What `score_alone` works in."""
+    widest = max(widths.max(), len(mean))
+    base = np.empty(max(len(columns), 1))
+    return base, np.empty(widest, np.float32), np.empty(widest, np.float32)
+
+
+@compiled(
+    types.void(
+        ROWS, KEYS, MASK, COLUMNS, FLAGS, types.boolean, CONSTANTS, CONSTANTS, COLUMNS,
+        types.boolean, INPUTS, KEYS, INTS, FLOATS, *SCRATCH, FLOATS,
+    ))  # fmt: skip
+def score_alone(
+    candidates: Any, cells: Any, allowed: Any,
+    columns: Any, heavy: Any, quadratic: Any, mean: Any, inverse: Any,
+    widths: Any, tanh: Any, flat: Any,
+    keys: Any, held: Any, held_scores: Any, base: Any, x: Any, h: Any, shown: Any,
+) -> None:  # fmt: skip
+    """Fill the scores of the feasible candidates, of rows in the table from there.
+
+    `cells` are the bits of `candidates`; the lengths of `allowed` and `shown` are their number.
+    """
+    for i in range(len(shown)):
+        if not allowed[i]:
+            shown[i] = 0.0
+            continue
+        place = _place(cells, i, columns)
+        if not _there(keys, held, cells, i, place, columns):
+            held[place] = 0
+            held_scores[place] = _score(
+                candidates, i, columns, heavy, quadratic, mean, inverse,
+                widths, tanh, flat, base, x, h,
+            )  # fmt: skip
+        shown[i] = held_scores[place]
+
+
 @compiled(
     types.int64(
         types.FunctionType(OBSERVE), types.FunctionType(STEP), INTS, FLOATS, types.boolean,
-        *_MAP, *_MAP, COLUMNS, types.boolean, types.int64, types.int64, types.boolean,
-        types.int64, types.float64, INPUTS,
-        types.float64, types.float64, GENERATOR, FLOATS, IMAGE, ROWS, MASK, FLOATS, FLOATS,
-        _KEYS, INTS, FLOATS, FLOATS, FLOATS, INTS, _NUMBERS, types.int64,
+        *NETWORK, types.float64, types.float64, GENERATOR,
+        FLOATS, IMAGE, ROWS, MASK, FLOATS, FLOATS, KEYS, INTS, FLOATS, FLOATS, FLOATS, INTS,
+        _NUMBERS, types.int64,
     ))  # fmt: skip
 def sample(
     observe: Any, step: Any, ints: Any, floats: Any, alone: Any,
@@ -141,27 +181,17 @@ def sample(
     cells = candidates.view(np.uint64)
     moment, picture = context.reshape((1, len(context))), image.reshape((1, len(image)))
     span = np.zeros(2, np.int64)
-    base = np.empty(max(len(columns), 1))
-    widest = max(widths.max(), len(mean))
-    x, h = np.empty(widest, np.float32), np.empty(widest, np.float32)
+    base, x, h = make_scratch(columns, mean, widths)
     at, status = first, RUNNING
     while status == RUNNING and at < len(choices):
         numbers[N_TIME, at] = floats[TIME]
         n = observe(ints, floats, context, image, candidates, feasible)
         shown, allowed = scores[:n], feasible[:n]
         if alone:
-            for i in range(n):
-                if not allowed[i]:
-                    shown[i] = 0.0
-                    continue
-                place = _place(cells, i, columns)
-                if not _there(keys, held, cells, i, place, columns):
-                    held[place] = 0
-                    held_scores[place] = _score(
-                        candidates, i, columns, heavy, quadratic, mean, inverse,
-                        widths, tanh, flat, base, x, h,
-                    )  # fmt: skip
-                shown[i] = held_scores[place]
+            score_alone(
+                candidates, cells, allowed, columns, heavy, quadratic, mean, inverse,
+                widths, tanh, flat, keys, held, held_scores, base, x, h, shown,
+            )  # fmt: skip
         else:
             span[1] = n
             score_sets(
@@ -191,7 +221,7 @@ def sample(
 @compiled(
     types.int64(
         types.FunctionType(OBSERVE), types.FunctionType(STEP), INTS, FLOATS, types.boolean,
-        COLUMNS, FLOATS, IMAGE, ROWS, MASK, _KEYS, INTS, FLOATS, INTS, types.int64, types.int64,
+        COLUMNS, FLOATS, IMAGE, ROWS, MASK, KEYS, INTS, FLOATS, INTS, types.int64, types.int64,
         ROWS, INTS, ROWS, _IMAGES, INTS, INTS, INTS, INTS, INTS,
     ))  # fmt: skip
 def gather(

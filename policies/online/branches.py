@@ -1,0 +1,223 @@
+"""Compiled counterfactual rollouts: what every candidate of a decision would have led to.
+
+    played      s0 --c0-- s1 --c1-- s2 --c2-- s3 ...            `play_on`, choices kept
+    asked                 |-- a -- . -- . -- . | Q(s1, a)       `branch`: a copy of s1, the
+                          |-- b -- . -- . -- . | Q(s1, b)       candidate, then `play_on`
+
+A copy of the two arrays of an episode is a copy of the episode (pipeline.kernel): all candidates
+of a decision meet the same future, so that what differs is their doing. What decides, in the
+episode and in the rollouts, is a rule or a network; no Python runs between two decisions, and the
+GIL is free.
+
+Candidates of one decision that are equal in what the network reads are one candidate to it: the
+first of them speaks for all.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+from numba import types
+
+from pipeline.kernel import (
+    FLOATS,
+    FRESH,
+    IMAGE,
+    INFEASIBLE,
+    INTS,
+    MASK,
+    OBSERVE,
+    REWARD,
+    ROWS,
+    RUNNING,
+    SCORE,
+    STEP,
+    TIME,
+    compiled,
+)
+from pipeline.policy import GENERATOR, best_feasible, draw_choice
+from policies.features import COLUMNS
+from policies.forward import score_sets
+from policies.online.play import KEYS, NETWORK, SCRATCH, score_alone
+
+# what `branch` has written: decisions, candidates, unique rows; and decisions of its rollouts
+C_DECISIONS: Final = 0
+C_CANDIDATES: Final = 1
+C_ROWS: Final = 2
+C_PLAYED: Final = 3
+
+RULE: Final = types.FunctionType(SCORE)
+# whether the rule decides, its parameters; whether a score is of its row alone, the network, its
+# table and scratch of `policies.online.play`
+DECIDER: Final = types.Tuple((
+    types.boolean, FLOATS, types.boolean, types.Tuple(NETWORK),
+    types.Tuple((KEYS, INTS, FLOATS, *SCRATCH)),
+))  # fmt: skip
+BUFFERS: Final = types.Tuple((FLOATS, IMAGE, ROWS, MASK))
+_IMAGES: Final = types.Array(types.uint8, 2, "C")
+
+
+@compiled(types.void(RULE, DECIDER, types.int64, BUFFERS, FLOATS))
+def _score(rule: Any, decider: Any, n: Any, buffers: Any, scores: Any) -> None:
+    """Fill scores[:n] of the observation in the buffers."""
+    guided, parameters, alone, network, table = decider
+    context, image, candidates, feasible = buffers
+    shown, allowed = scores[:n], feasible[:n]
+    if guided:
+        rule(context, candidates, feasible, parameters, shown)
+    elif alone:
+        score_alone(
+            candidates, candidates.view(np.uint64), allowed, *network[5:12], network[17], *table,
+            shown,
+        )  # fmt: skip
+    else:
+        span = np.array([0, n])
+        moment, picture = context.reshape((1, len(context))), image.reshape((1, len(image)))
+        score_sets(moment, candidates[:n], allowed, picture, span, *network, shown)
+
+
+@compiled(
+    types.int64(
+        types.FunctionType(OBSERVE), types.FunctionType(STEP), RULE, DECIDER, INTS, FLOATS, BUFFERS,
+        FLOATS, FLOATS, GENERATOR, FLOATS, FLOATS, types.float64, types.float64, INTS, types.int64,
+    ))  # fmt: skip
+def play_on(
+    observe: Any, step: Any, rule: Any, decider: Any, ints: Any, floats: Any, buffers: Any,
+    scores: Any, probabilities: Any, rng: Any, booked: Any, totals: Any,
+    epsilon: Any, until: Any, choices: Any, first: Any,
+) -> Any:  # fmt: skip
+    """Play until the episode is over, or its time is `until`, or `choices` are full.
+
+    The best choices, with probability `epsilon` uniform ones, are written to `choices` from place
+    `first` on; an empty array keeps none. totals += booked. Returns 4 * decisions + status, RUNNING
+    where the episode goes on, or INFEASIBLE where a choice is forbidden.
+    """
+    at, status, kept = first, RUNNING, len(choices)
+    while status == RUNNING and floats[TIME] < until and (kept == 0 or at < kept):
+        n = observe(ints, floats, *buffers)
+        _score(rule, decider, n, buffers, scores)
+        choice = draw_choice(scores[:n], buffers[3][:n], 0.0, epsilon, rng, probabilities)
+        if choice < 0:
+            return INFEASIBLE
+        status = step(ints, floats, choice, booked)
+        if status == INFEASIBLE:
+            return INFEASIBLE
+        if kept > 0:
+            choices[at] = choice
+        for k in range(len(booked)):
+            totals[k] += booked[k]
+        at += 1
+    return 4 * at + status
+
+
+@compiled(types.int64(ROWS, types.int64, types.int64, ROWS, types.int64, COLUMNS))
+def _find(rows: Any, first: Any, stop: Any, candidates: Any, i: Any, columns: Any) -> Any:
+    """The first of rows[first:stop] that equals the candidate in these columns; `stop` if none."""
+    for row in range(first, stop):
+        same = True
+        for j in range(len(columns)):
+            if rows[row, columns[j]] != candidates[i, columns[j]]:
+                same = False
+                break
+        if same:
+            return row
+    return stop
+
+
+@compiled(
+    types.float64(
+        types.FunctionType(OBSERVE), types.FunctionType(STEP), RULE, DECIDER, INTS, FLOATS,
+        INTS, FLOATS, BUFFERS, FLOATS, FLOATS, GENERATOR, FLOATS, FLOATS,
+        types.int64, types.float64, INTS,
+    ))  # fmt: skip
+def _try(
+    observe: Any, step: Any, rule: Any, decider: Any, ints: Any, floats: Any,
+    own_ints: Any, own_floats: Any, own_buffers: Any,
+    scores: Any, probabilities: Any, rng: Any, booked: Any, totals: Any,
+    candidate: Any, until: Any, cursor: Any,
+) -> Any:  # fmt: skip
+    """Sum of the rewards of a candidate and of what follows it; NaN where a choice is forbidden."""
+    own_ints[:] = ints
+    own_floats[:] = floats
+    own_ints[FRESH] = 0  # the rollouts' buffers show another episode
+    status = step(own_ints, own_floats, candidate, booked)
+    if status == INFEASIBLE:
+        return np.nan
+    value = booked[REWARD]
+    cursor[C_PLAYED] += 1
+    if status == RUNNING:
+        totals[:] = 0.0
+        code = play_on(
+            observe, step, rule, decider, own_ints, own_floats, own_buffers,
+            scores, probabilities, rng, booked, totals, 0.0, until, np.empty(0, np.int64), 0,
+        )  # fmt: skip
+        if code == INFEASIBLE:
+            return np.nan
+        value += totals[REWARD]
+        cursor[C_PLAYED] += code // 4
+    return value
+
+
+@compiled(
+    types.boolean(
+        types.FunctionType(OBSERVE), types.FunctionType(STEP), RULE, DECIDER, INTS, FLOATS, BUFFERS,
+        INTS, FLOATS, BUFFERS, FLOATS, FLOATS, GENERATOR, FLOATS, FLOATS, INTS, INTS, types.float64,
+        ROWS, INTS, ROWS, _IMAGES, INTS, INTS, INTS, INTS, FLOATS, INTS,
+    ))  # fmt: skip
+def branch(
+    observe: Any, step: Any, rule: Any, decider: Any, ints: Any, floats: Any, buffers: Any,
+    own_ints: Any, own_floats: Any, own_buffers: Any,
+    scores: Any, probabilities: Any, rng: Any, booked: Any, totals: Any,
+    choices: Any, asked: Any, horizon_s: Any,
+    rows: Any, row_of: Any, contexts: Any, images: Any,
+    index: Any, starts: Any, chosen: Any, which: Any, value: Any, cursor: Any,
+) -> Any:  # fmt: skip
+    """Play the choices again; at the decisions `asked`, ascending, try every feasible candidate.
+
+    value[u] is the sum of rewards after unique row u: of the candidate, and of greedy choices for
+    `horizon_s` seconds or to the end. Decisions whose candidates are all alike are left out. Layout
+    in `policies.online.rollouts.Looked`, `chosen` being the greedy choice; False where a choice is
+    forbidden. `own_` is the memory of the rollouts; nothing is drawn from `rng`.
+    """
+    columns = decider[3][5]
+    context, image, candidates, feasible = buffers
+    speaks = np.empty(len(feasible), np.int64)  # candidate that is tried for a unique row
+    t = m = u = next_asked = 0
+    for at in range(asked[-1] + 1 if len(asked) > 0 else 0):
+        n = observe(ints, floats, context, image, candidates, feasible)
+        if at == asked[next_asked]:
+            next_asked += 1
+            _score(rule, decider, n, buffers, scores)
+            best = best_feasible(scores[:n], feasible[:n])
+            stop, last = u, m
+            for i in range(n):
+                if not feasible[i]:
+                    continue
+                row = _find(rows, u, stop, candidates, i, columns)
+                if row == stop:
+                    speaks[stop - u] = i
+                    rows[stop] = candidates[i]
+                    row_of[stop] = t
+                    stop += 1
+                if i == best:
+                    chosen[t] = last
+                index[last] = row
+                last += 1
+            if stop - u > 1:
+                until = floats[TIME] + horizon_s
+                for row in range(u, stop):
+                    value[row] = _try(
+                        observe, step, rule, decider, ints, floats, own_ints, own_floats,
+                        own_buffers, scores, probabilities, rng, booked, totals,
+                        speaks[row - u], until, cursor,
+                    )  # fmt: skip
+                    if np.isnan(value[row]):
+                        return False
+                contexts[t] = context[: contexts.shape[1]]
+                images[t] = image[: images.shape[1]]
+                starts[t], which[t] = m, at
+                t, m, u = t + 1, last, stop
+        if step(ints, floats, choices[at], booked) == INFEASIBLE:
+            return False
+    starts[t] = m
+    cursor[C_DECISIONS], cursor[C_CANDIDATES], cursor[C_ROWS] = t, m, u
+    return True
