@@ -10,7 +10,7 @@ be in `modules` (parameters and buffers), `optimisers` or `rng`: a counter or a 
 buffer, a target network a module; the number of the step is given.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -94,6 +94,11 @@ def descend(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
     optimiser.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
     optimiser.step()
+
+
+def means(found: Sequence[Info]) -> Info:
+    """Means over several steps of what each came to; nothing of none."""
+    return {name: torch.stack([one[name] for one in found]).mean() for name in (found or [{}])[0]}
 
 
 def nothing_to_validate() -> Mapping[str, float]:

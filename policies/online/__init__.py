@@ -52,6 +52,10 @@ ONLINE_AGENTS: Final[Mapping[str, OnlineAgent]] = {
         "ppo", "policies.online.ppo",
         "several passes over the same decisions within a clip, with values or without",
     ),
+    "counterfactual": OnlineAgent(
+        "counterfactual", "policies.online.counterfactual",
+        "policy iteration: what every candidate would have led to, by rollouts (ours)",
+    ),
     "dqn_online": OnlineAgent(
         "dqn_online", "policies.online.dqn_online",
         "double DQN over a replay of what it played, as the offline double_dqn",

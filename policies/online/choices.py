@@ -21,7 +21,8 @@ class Asked:
     """`Looked` of T decisions as a scorer takes it.
 
     rows (U, E), context (T, G + P), row_of (U,), index (M,), decision (M,) of every candidate,
-    chosen (T,) place of the choice among the M, advantage (T,)
+    chosen (T,) place of the choice among the M, advantage (T,), or (M,) where every candidate has
+    one
     """
 
     rows: Tensor
@@ -39,7 +40,7 @@ class Asked:
 def ask(
     looked: Looked, advantage: NDArray[np.float64], network: Network, device: torch.device
 ) -> Asked:
-    """Expand features; `advantage` (T,) is of these decisions."""
+    """Expand features; `advantage` (T,) is of these decisions, or (M,) of their candidates."""
     count = np.diff(looked.starts)
     images = looked.image if network.pixels else None
     arrays = (

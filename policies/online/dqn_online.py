@@ -21,7 +21,7 @@ steps: Hessel et al., "Rainbow", AAAI 2018.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from pipeline.errors import RecipeError
 from pipeline.seeds import generator
 from policies.learned import Network, NetworkSettings, Weights
-from policies.offline.learner import Criterion, Info, Learner
+from policies.offline.learner import Criterion, Info, Learner, means
 from policies.offline.values import ValueUnit
 from policies.online.problem import Problem, Sampling
 from policies.online.replay import Replay
@@ -165,7 +165,7 @@ def learner(
             batch = d3rlpy_batch(replay.transitions(rows, network, device), unit)
             number = (iteration - 1) * config.gradient_steps + n + 1
             found.append(update(impl, batch, number, config.target_update_interval, unit))
-        return {**_told(problem, played, epsilon), **_means(found)}
+        return {**_told(problem, played, epsilon), **means(found)}
 
     return Learner(
         network=network,
@@ -197,8 +197,3 @@ def _told(problem: Problem, played: Sequence[Trajectory], epsilon: float) -> Map
     decisions = float(sum(len(one.choices) for one in played))
     numbers = {**problem.summary(played), "epsilon": epsilon, "decisions": decisions}
     return {name: torch.tensor(value) for name, value in numbers.items()}
-
-
-def _means(found: Sequence[Mapping[str, Any]]) -> Mapping[str, Tensor]:
-    """Means over the gradient steps of what each came to."""
-    return {name: torch.stack([one[name] for one in found]).mean() for name in (found or [{}])[0]}

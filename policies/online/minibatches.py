@@ -44,13 +44,19 @@ def gathered(
     return join([part for of in parts for part in of]), np.concatenate(numbers)
 
 
+def places(looked: Looked, which: Numbers) -> Numbers:
+    """Where in `index` the candidates of these decisions are, decision by decision."""
+    count = looked.starts[which + 1] - looked.starts[which]
+    before = looked.starts[which] - (np.cumsum(count) - count)
+    return np.arange(count.sum()) + np.repeat(before, count)
+
+
 def subset(looked: Looked, which: Numbers) -> Looked:
     """These decisions, in this order, each with rows of its own."""
     count = looked.starts[which + 1] - looked.starts[which]
     starts = np.concatenate([[0], np.cumsum(count)])
     decision = np.repeat(np.arange(len(which)), count)
-    within = np.arange(starts[-1]) - starts[decision]
-    index = looked.index[looked.starts[which][decision] + within]
+    index = looked.index[places(looked, which)]
     return Looked(
         rows=looked.rows[index],
         row_of=decision,

@@ -10,12 +10,14 @@ sets in every iteration. A trajectory's draws depend on the seed, the iteration 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from pipeline.errors import RecipeError
+from pipeline.rollout import Episode
 from pipeline.scenario import Instance, Scenario
 from pipeline.schema import Spec
 from pipeline.seeds import generator
@@ -62,6 +64,14 @@ class Sampling:
                 raise RecipeError(f"sampling.{name} is {getattr(self, name)}, expected at least 1")
         if not 0.0 < self.discount <= 1.0:
             raise RecipeError(f"sampling.discount is {self.discount}, expected above 0, at most 1")
+
+
+class Finished(Protocol):
+    """Whatever knows what its episode came to: a trajectory, say."""
+
+    @property
+    def episode(self) -> Episode:
+        """The episode, over."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +189,7 @@ class Problem:
         )  # fmt: skip
         return {f"validation_{k}": v for k, v in self.summary(played).items()}
 
-    def summary(self, played: Sequence[Trajectory]) -> dict[str, float]:
+    def summary(self, played: Sequence[Finished]) -> dict[str, float]:
         """Means over episodes: return, the headline outcome, how many were cut off."""
         episodes = [t.episode for t in played]
         return {
