@@ -129,11 +129,10 @@ def learner(
         )
         played = ask_episodes(problem, decider, iteration, config.sampling, config.rollouts)
         advantage = np.concatenate([one.advantage for one in played])
-        if not recent.unit:
-            recent.unit.fill_(deviation(advantage))
+        missed = missing(played)
+        advantage = np.clip(advantage / (missed or 1.0), -config.clip, config.clip)
         recent.add(iteration, join([one.looked for one in played]), advantage)
         looked, worth = recent.all()
-        worth = np.clip(worth / float(recent.unit), -config.clip, config.clip)
         found = []
         for n in range(config.gradient_steps if len(looked.chosen) else 0):
             which = rng.integers(0, len(looked.chosen), config.minibatch)
@@ -166,10 +165,14 @@ def find_guide(scenario: str, name: str) -> Heuristic | None:
     return known.get(name)
 
 
-def deviation(advantage: Floats) -> float:
-    """Standard deviation of advantages about the own choice's 0; 1 where all are 0."""
-    found = float(np.sqrt(np.mean(advantage**2))) if len(advantage) else 0.0
-    return found if found > 0.0 else 1.0
+def missing(played: Sequence[Counterfactuals]) -> float:
+    """What the best candidate was worth more than the policy's choice, mean over decisions."""
+    found = [
+        np.maximum.reduceat(one.advantage, one.looked.starts[:-1])
+        for one in played
+        if len(one.looked.chosen)
+    ]
+    return float(np.concatenate(found).mean()) if found else 0.0
 
 
 def improve(
@@ -193,15 +196,10 @@ def follow(average: CandidateScorer, scorer: CandidateScorer, steps: int, share:
 
 def told(problem: Problem, played: Sequence[Counterfactuals]) -> Mapping[str, Tensor]:
     """Curves of what was played, and of what its choices missed, in the unit of the rewards."""
-    missed = [
-        np.maximum.reduceat(one.advantage, one.looked.starts[:-1])
-        for one in played
-        if len(one.looked.chosen)
-    ]
     numbers = {
         **problem.summary(played),
         "decisions": float(sum(one.episode.steps for one in played)),
         "rolled_out": float(sum(one.rolled_out for one in played)),
-        "missed": float(np.concatenate(missed).mean()) if missed else 0.0,
+        "missed": missing(played),
     }
     return {name: torch.tensor(value) for name, value in numbers.items()}

@@ -1,0 +1,247 @@
+"""What every candidate would have led to, against the environment; and the memory of it."""
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.environment import CompiledEnvironment
+from pipeline.errors import HindcastError, RecipeError
+from pipeline.policy import choose
+from pipeline.recipe import load_recipe
+from pipeline.scenario import load_scenario
+from pipeline.source import load_source
+from policies.learned import NetworkSettings
+from policies.networks import CandidateScorer
+from policies.online.choices import ask, join, log_softmax
+from policies.online.counterfactuals import Decider, Rollouts, _Memory, ask_episode, ask_episodes
+from policies.online.minibatches import places, subset
+from policies.online.problem import Sampling
+from policies.online.recent import Recent
+from policies.registry import heuristics
+from tests.policies.online.conftest import CPU
+
+NETWORKS = {
+    "rows": NetworkSettings(hidden=(6, 4), quadratic=False),
+    "linear": NetworkSettings(),
+    "context": NetworkSettings(hidden=(6,), context=True, activation="tanh"),
+    "deepsets": NetworkSettings(hidden=(6, 4), kind="deepsets"),
+}
+RECIPES = {
+    "binpack": ("binpack-synthetic-v1", (
+        "trace.settings.n_jobs=60", "trace.settings.instances_scale=0.05",
+        "config.jobs_per_window=5", "config.machines=2", 'split.train="0..5"',
+        'split.validation="6..7"', 'split.test="8..11"',
+    )),
+    "slots": ("slots-deeprm-online", ["config.steps=20"]),
+    "thermal": ("thermal-online", ["config.jobs=40", "config.steps=60"]),
+    "deferrable": ("deferrable-online", ["config.horizon=6"]),
+    "multicluster": ("multicluster-online", ["config.applications=15"]),
+}  # fmt: skip
+RULES = {
+    "binpack": "tetris", "slots": "hold_5", "thermal": "greedy", "deferrable": "tetris",
+    "multicluster": "urgent_first",
+}  # fmt: skip
+
+
+class ByHand:
+    """Episodes of the Python environment: choices that are given, then greedy ones."""
+
+    def __init__(self, recipe, problem, decider):
+        scenario, workload = load_scenario(recipe.scenario), load_source(recipe)
+        self.window = problem.train[0]
+        self.environment = CompiledEnvironment(
+            scenario, recipe.config, recipe.objective, workload, self.window
+        )
+        self.instance = problem.instance_of(self.window)
+        self.decider = decider
+
+    def greedy(self, seen):
+        scores = (self.decider.rule or self.decider.policy).scores(seen)
+        return choose(scores, seen.feasible, np.random.default_rng(0))[0]
+
+    def reach(self, choices):
+        """What is seen after these choices."""
+        seen = self.environment.begin(self.instance)
+        for choice in choices:
+            seen = self.environment.step(int(choice)).observation
+        return seen
+
+    def value(self, choices, horizon_s=np.inf):
+        """Rewards from the last choice on, and of greedy ones within the horizon."""
+        start = self.reach(choices[:-1]).time_s
+        step = self.environment.step(int(choices[-1]))
+        total = step.reward
+        while not (step.terminated or step.truncated):
+            if step.observation.time_s >= start + horizon_s:
+                break
+            step = self.environment.step(self.greedy(step.observation))
+            total += step.reward
+        return total
+
+
+def compare(recipe, problem, decider, rollouts):
+    """Ask an episode and try every candidate of its decisions by hand; how many there were."""
+    by_hand = ByHand(recipe, problem, decider)
+    given = (problem.scenario, problem.spec, by_hand.instance, decider)
+    found = ask_episode(*given, rollouts, np.random.default_rng(4))
+    choices, episode = _Memory(*given, np.random.default_rng(4)).play(rollouts.epsilon)
+    assert (found.episode.total, found.episode.steps) == (episode.total, episode.steps)
+    looked, columns = found.looked, decider.policy.network.candidates.columns
+    for t, number in enumerate(looked.decision):
+        before = list(choices[:number])
+        seen = by_hand.reach(before)
+        at = slice(looked.starts[t], looked.starts[t + 1])
+        feasible = np.flatnonzero(seen.feasible)
+        shown = looked.rows[looked.index[at]]
+        assert np.array_equal(shown[:, columns], seen.candidates[feasible][:, columns])
+        assert feasible[looked.chosen[t] - looked.starts[t]] == by_hand.greedy(seen)
+        assert found.advantage[looked.chosen[t]] == 0.0
+        one, of = np.unique(looked.index[at], return_index=True)  # equal rows are tried once
+        assert len(one) == len(np.unique(shown[:, columns], axis=0)) > 1
+        values = [by_hand.value([*before, c], rollouts.horizon_s or np.inf) for c in feasible[of]]
+        assert found.value[at][of] == pytest.approx(values, abs=1e-9)
+    return len(looked.decision)
+
+
+@pytest.mark.parametrize("scenario", RECIPES)
+@pytest.mark.parametrize("guided", [False, True], ids=["network", "rule"])
+def test_values_are_those_of_the_environment(scenario, guided, play_problem, policy_of):
+    """Of every candidate of every decision asked, the choice forced and then greedily on."""
+    name, sets = RECIPES[scenario]
+    recipe = load_recipe(name, sets)
+    problem = play_problem(recipe)
+    policy = policy_of(problem, NETWORKS["rows"], size=0.3)
+    rule = heuristics(scenario)[RULES[scenario]] if guided else None
+    asked = compare(recipe, problem, Decider(policy, rule), Rollouts(0.5, 5, epsilon=0.3))
+    assert asked >= 2
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+@pytest.mark.parametrize("horizon_s", [0.0, 6.0])
+def test_every_kind_of_network_plays_on_to_the_end_or_to_the_horizon(
+    kind, horizon_s, play_problem, policy_of
+):
+    recipe = load_recipe(*RECIPES["slots"])
+    problem = play_problem(recipe)
+    policy = policy_of(problem, NETWORKS[kind], size=0.3)
+    rollouts = Rollouts(1.0, 4, horizon_s=horizon_s)
+    assert compare(recipe, problem, Decider(policy), rollouts) >= 2
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_what_is_learned_from_is_what_the_network_saw(kind, play_problem, policy_of):
+    """In any order of the decisions, however many candidates others have: torch and compiled code
+    agree on the best, also where equal rows are many and seen by the others."""
+    problem = play_problem(load_recipe(*RECIPES["binpack"]))
+    policy = policy_of(problem, NETWORKS[kind], size=0.3)
+    found = ask_episode(
+        problem.scenario, problem.spec, problem.instance_of(problem.train[0]), Decider(policy),
+        Rollouts(1.0, 30), np.random.default_rng(0),
+    )  # fmt: skip
+    looked = found.looked
+    assert len(looked.rows) < len(looked.index)
+    scorer = CandidateScorer(policy.network, np.random.default_rng(0))
+    scorer.load_state_dict(
+        {k.replace(".", "_"): torch.from_numpy(v) for k, v in policy.weights.items()}
+    )
+
+    def chances(which):
+        gain = found.advantage[places(looked, which)]
+        asked = ask(subset(looked, which), gain, policy.network, CPU)
+        with torch.no_grad():
+            return asked, log_softmax(scorer, asked).numpy()
+
+    turned = np.random.default_rng(1).permutation(len(looked.chosen))
+    asked, scores = chances(turned)
+    for t, which in enumerate(turned):
+        own = scores[asked.decision.numpy() == t]
+        assert scores[asked.chosen[t]] == pytest.approx(own.max(), abs=1e-5)
+        assert asked.advantage[asked.chosen[t]] == 0.0
+        alone, other = chances(np.array([which]))
+        assert other == pytest.approx(own, abs=1e-5)
+        assert torch.equal(alone.advantage, asked.advantage[asked.decision == t])
+
+
+def test_episodes_do_not_depend_on_the_number_of_threads(play_problem, policy_of):
+    recipe = load_recipe(*RECIPES["slots"])
+    sampling = Sampling(trajectories=2, windows=3, stay=1, baseline="none")
+    one, two = (
+        ask_episodes(problem, Decider(policy_of(problem, NETWORKS["rows"])), 3, sampling, Rollouts())
+        for problem in (play_problem(recipe, workers=n) for n in (1, 2))
+    )  # fmt: skip
+    assert len(one) == 6
+    for a, b in zip(one, two, strict=True):
+        assert np.array_equal(a.value, b.value)
+        assert np.array_equal(a.looked.decision, b.looked.decision)
+        assert a.episode.total == b.episode.total
+    assert not np.array_equal(one[0].looked.decision, one[1].looked.decision)
+
+
+def test_as_many_decisions_are_asked_as_was_said(play_problem, policy_of):
+    """At most; of those that have a choice, from the whole of the episode."""
+    problem = play_problem(load_recipe("slots-deeprm-online"))
+    decider = Decider(policy_of(problem, NETWORKS["rows"]))
+    instance = problem.instance_of(problem.train[0])
+
+    def asked(**how):
+        found = ask_episode(problem.scenario, problem.spec, instance, decider, Rollouts(**how),
+                            np.random.default_rng(2))  # fmt: skip
+        return found.episode.steps, found.looked.decision
+
+    steps, everything = asked(share=1.0, most=10_000)
+    assert 0.3 * steps < len(everything) <= steps
+    _, some = asked(share=0.25, most=10_000)
+    assert len(some) == pytest.approx(0.25 * len(everything), rel=0.6)
+    _, few = asked(share=1.0, most=12)
+    assert len(few) <= 12
+    assert set(some) | set(few) <= set(everything)
+    assert few.max() > 0.5 * steps > few.min()
+
+
+def test_a_rule_that_makes_no_choice_is_an_error(play_problem, policy_of, monkeypatch):
+    problem = play_problem(load_recipe(*RECIPES["slots"]))
+    decider = Decider(policy_of(problem, NETWORKS["rows"]))
+    monkeypatch.setattr(
+        "policies.online.counterfactuals.branch", lambda *_arguments: False
+    )
+    with pytest.raises(HindcastError, match="infeasible choice in slots"):
+        ask_episode(problem.scenario, problem.spec, problem.instance_of(problem.train[0]), decider,
+                    Rollouts(), np.random.default_rng(0))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"share": 0.0}, "rollouts.share is 0.0, expected above 0, at most 1"),
+        ({"most": 0}, "rollouts.most is 0, expected at least 1"),
+        ({"horizon_s": -1.0}, "expected at least 0"),
+        ({"epsilon": 1.1}, "expected from 0 to 1"),
+    ],
+)
+def test_settings_that_ask_nothing_are_refused(settings, said):
+    with pytest.raises(RecipeError, match=said):
+        Rollouts(**settings)
+
+
+def test_the_last_iterations_are_kept_and_restored(toy):
+    """The oldest goes; another module takes over what was saved, whatever its length."""
+    recent = Recent(2)
+    looks = [join([toy.looked(*way) for way in ways]) for ways in
+             ([(0, 0)], [(1, 0), (1, 2)], [(2, 1), (0, 1), (1, 1)])]  # fmt: skip
+    worth = [np.arange(float(len(one.index))) + 10 * i for i, one in enumerate(looks)]
+    for iteration, (one, advantage) in enumerate(zip(looks, worth, strict=True), 1):
+        recent.add(iteration, one, advantage)
+    again = Recent(2)
+    again.load_state_dict(recent.state_dict())
+    for held in (recent, again):
+        looked, advantage = held.all()
+        assert np.array_equal(advantage, np.concatenate([worth[2], worth[1]]))
+        expected = join([looks[2], looks[1]])
+        for name, value in vars(expected).items():
+            assert np.array_equal(getattr(looked, name), value)
+            assert getattr(looked, name).dtype == value.dtype
+    early = Recent(3)
+    early.add(1, looks[0], worth[0])
+    again = Recent(3)
+    again.load_state_dict(early.state_dict())
+    assert np.array_equal(again.all()[1], worth[0])
