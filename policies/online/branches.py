@@ -48,11 +48,11 @@ C_PLAYED: Final = 3
 RULE: Final = types.FunctionType(SCORE)
 # whether the rule decides, its parameters; whether a score is of its row alone, the network, its
 # table and scratch of `policies.online.play`
-DECIDER: Final = types.Tuple((
-    types.boolean, FLOATS, types.boolean, types.Tuple(NETWORK),
-    types.Tuple((KEYS, INTS, FLOATS, *SCRATCH)),
+_tuple: Final[Any] = types.Tuple
+DECIDER: Final = _tuple((
+    types.boolean, FLOATS, types.boolean, _tuple(NETWORK), _tuple((KEYS, INTS, FLOATS, *SCRATCH)),
 ))  # fmt: skip
-BUFFERS: Final = types.Tuple((FLOATS, IMAGE, ROWS, MASK))
+BUFFERS: Final = _tuple((FLOATS, IMAGE, ROWS, MASK))
 _IMAGES: Final = types.Array(types.uint8, 2, "C")
 
 
@@ -72,7 +72,9 @@ def _score(rule: Any, decider: Any, n: Any, buffers: Any, scores: Any) -> None:
     else:
         span = np.array([0, n])
         moment, picture = context.reshape((1, len(context))), image.reshape((1, len(image)))
-        score_sets(moment, candidates[:n], allowed, picture, span, *network, shown)
+        score_sets(  # type: ignore[call-arg]
+            moment, candidates[:n], allowed, picture, span, *network, shown
+        )
 
 
 @compiled(

@@ -3,8 +3,8 @@
     iteration   play -> ask some decisions -> recent ones -> `gradient_steps` minibatches -> average
 
     Q(s, a)     rewards after a in s, the policy playing on      policies.online.counterfactuals
-    A(s, a)     Q(s, a) - Q(s, the policy's choice), in units of its deviation in the first
-                iteration, at most `clip` of them
+    A(s, a)     Q(s, a) - Q(s, the policy's choice), in units of what the best candidate of a
+                decision is worth more than the choice in the mean of the iteration, within `clip`
     loss        - mean_s sum_a pi(a | s) A(s, a) - entropy * H(pi)
     policy      plays greedily; its weights are a moving average of those that are trained
 
@@ -70,8 +70,10 @@ class Config:
     gradient_steps  per iteration
     minibatch       decisions of a gradient step, drawn from all that are kept
     learning_rate   of Adam; with `decay` it falls linearly to zero
-    clip            largest advantage, in standard deviations of the first iteration's
-    entropy         times the entropy of the choices is added to what is maximised, per decision
+    clip            largest advantage, in units of what the best candidate is worth more
+    entropy         times the entropy of the choices is added to what is maximised, per decision;
+                    falls with the learning rate. Without it a choice that was worth most in an
+                    early iteration becomes certain, and what is certain is not unlearned
     average         share of the average that a gradient step leaves; less in the first ones
     """
 
@@ -79,18 +81,18 @@ class Config:
         default_factory=lambda: NetworkSettings(hidden=(32, 32), quadratic=False)
     )
     sampling: Sampling = field(
-        default_factory=lambda: Sampling(trajectories=1, windows=20, stay=1, baseline="none")
+        default_factory=lambda: Sampling(trajectories=1, windows=100, stay=1, baseline="none")
     )
     rollouts: Rollouts = field(default_factory=Rollouts)
     guide: str = ""
     keep: int = 8
     gradient_steps: int = 300
     minibatch: int = 512
-    learning_rate: float = 3e-3
+    learning_rate: float = 2e-3
     decay: bool = True
-    clip: float = 1.0
+    clip: float = 4.0
     entropy: float = 0.01
-    average: float = 0.99
+    average: float = 0.998
 
     def __post_init__(self) -> None:
         for name in ("keep", "gradient_steps", "minibatch"):
@@ -138,7 +140,8 @@ def learner(
             which = rng.integers(0, len(looked.chosen), config.minibatch)
             gain = worth[places(looked, which)]
             asked = ask(subset(looked, which), gain, network, device)
-            found.append(improve(scorer, optimiser, asked, config.entropy))
+            left = float(optimiser.param_groups[0]["lr"]) / config.learning_rate
+            found.append(improve(scorer, optimiser, asked, config.entropy * left))
             follow(average, scorer, (iteration - 1) * config.gradient_steps + n, config.average)
         return {**told(problem, played), **means(found)}
 

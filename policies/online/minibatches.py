@@ -48,7 +48,8 @@ def places(looked: Looked, which: Numbers) -> Numbers:
     """Where in `index` the candidates of these decisions are, decision by decision."""
     count = looked.starts[which + 1] - looked.starts[which]
     before = looked.starts[which] - (np.cumsum(count) - count)
-    return np.arange(count.sum()) + np.repeat(before, count)
+    found: Numbers = np.arange(count.sum()) + np.repeat(before, count)
+    return found
 
 
 def subset(looked: Looked, which: Numbers) -> Looked:

@@ -117,7 +117,7 @@ def _score(
     return h[0]
 
 
-@compiled(types.Tuple(SCRATCH)(COLUMNS, CONSTANTS, COLUMNS))
+@compiled(types.Tuple(SCRATCH)(COLUMNS, CONSTANTS, COLUMNS))  # type: ignore[no-untyped-call]
 def make_scratch(columns: Any, mean: Any, widths: Any) -> Any:
     """What `score_alone` works in."""
     widest = max(widths.max(), len(mean))

@@ -24,16 +24,10 @@ _FIELDS = tuple(field.name for field in dataclasses.fields(Looked))
 
 
 class Recent(nn.Module):
-    """What the last `keep` iterations asked.
-
-    unit ()   what advantages are divided by; 0 until the first iteration
-    """
-
-    unit: torch.Tensor
+    """What the last `keep` iterations asked."""
 
     def __init__(self, keep: int) -> None:
         super().__init__()
-        self.register_buffer("unit", torch.tensor(0.0, dtype=torch.float64))
         self.slots = nn.ModuleList(_Slot() for _ in range(keep))
 
     def add(self, iteration: int, looked: Looked, advantage: Floats) -> None:

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 
@@ -11,7 +12,7 @@ from pipeline.recipe import OnlineRecipe, load_recipe
 from policies.learned import LearnedPolicy, NetworkSettings
 from policies.online import counterfactual
 from policies.online.choices import join
-from policies.online.counterfactual import Config, deviation, follow, improve, learner
+from policies.online.counterfactual import Config, follow, improve, learner, missing
 from policies.online.counterfactuals import Counterfactuals
 from policies.online.problem import Sampling, make_scorer
 from policies.online.training import train_online
@@ -62,22 +63,27 @@ def asked_by_hand(policy, first):
 
 
 def test_the_way_that_pays_late_is_found(monkeypatch):
-    """The first step pays nothing where the second pays most; choices that lead there are worth
-    what is played afterwards, so that two iterations are enough."""
+    """The first step pays nothing where the second pays most.
+
+    Choices that lead there are worth what is played afterwards: a few iterations are enough.
+    """
 
     def ask_episodes(_problem, decider, _iteration, _sampling, _rollouts):
         return [asked_by_hand(decider.policy, first) for first in range(len(FIRST))]
 
     monkeypatch.setattr(counterfactual, "ask_episodes", ask_episodes)
-    config = Config(network=NETWORK, gradient_steps=150, minibatch=12, keep=1, learning_rate=1e-2)
+    config = Config(
+        network=NETWORK, gradient_steps=150, minibatch=12, keep=1, learning_rate=1e-2,
+        entropy=0.5, average=0.9,
+    )  # fmt: skip
     problem, network = toy_problem(), network_of(SPEC, NETWORK)
     made = learner(problem, config, network, None, CPU)
-    for iteration in (1, 2):
+    for iteration in (1, 2, 3):
         told = made.step(iteration)
     assert set(told) >= {"gain", "entropy", "missed", "decisions", "rolled_out"}
     way = greedy(problem.acting(network, made.weights()))
     assert way == max(ways(), key=lambda way: rewards(*way).sum()) == (1, 0)
-    assert float(made.step(3)["missed"]) == 0.0
+    assert float(made.step(4)["missed"]) == 0.0
 
 
 def test_the_gradient_is_that_of_what_all_actions_are_worth(toy):
@@ -95,7 +101,7 @@ def test_the_gradient_is_that_of_what_all_actions_are_worth(toy):
     told = improve(toy.scorer, still, given, 0.1)
     taken = flat([p.grad for p in toy.scorer.parameters()])
     assert torch.allclose(taken, -slope, atol=1e-12)
-    assert float(told["gain"] + 0.1 * told["entropy"]) == pytest.approx(float(expected))
+    assert float(told["gain"] + 0.1 * told["entropy"]) == pytest.approx(float(expected.detach()))
 
 
 def test_the_average_begins_with_the_latest_and_becomes_slow():
@@ -111,24 +117,28 @@ def test_the_average_begins_with_the_latest_and_becomes_slow():
     assert torch.allclose(flat(average.parameters()), 0.9 * before + 0.1 * now, atol=1e-6)
 
 
-def test_advantages_that_are_all_alike_have_a_unit():
-    assert deviation(np.array([3.0, -4.0])) == pytest.approx(np.sqrt(12.5))
-    assert deviation(np.zeros(3)) == deviation(np.zeros(0)) == 1.0
+def test_what_is_missed_is_the_mean_of_the_best_advantages():
+    """3 and 0 in the two decisions; nothing where nothing was asked."""
+    one = looked(0, 0)
+    value = np.array([1.0, 4.0, -2.0, 5.0, 1.0])
+    assert missing([Counterfactuals(SimpleNamespace(), one, value, 0)] * 2) == 1.5
+    assert missing([]) == 0.0
 
 
 def recipe_of(iterations, **settings):
     recipe = load_recipe("slots-deeprm-online", ['split.validation="200..219"'])
-    own = {"network": {"hidden": [16], "quadratic": False}, "sampling": {"windows": 10}}
+    own = {
+        "network": {"hidden": [16], "activation": "tanh", "quadratic": False},
+        "sampling": {"windows": 10},
+    }
     online = OnlineRecipe("counterfactual", iterations, {**own, **settings})
     return type(recipe)(**{**vars(recipe), "online": online})
 
 
-@pytest.mark.parametrize("guide", ["", "sjf_now"])
-def test_it_learns_slots(guide, tmp_path):
+def test_it_learns_slots(tmp_path):
     """From a network that knows nothing to far below shortest-job-first (4.8), in a few seconds."""
-    import polars as pl
-
-    out = train_online(recipe_of(6, guide=guide, gradient_steps=150), out=tmp_path)
+    settings = {"gradient_steps": 150, "average": 0.98, "learning_rate": 5e-3, "entropy": 0.05}
+    out = train_online(recipe_of(6, sampling={"windows": 40}, **settings), out=tmp_path)
     curves = pl.read_parquet(out / "metrics.parquet")
     reached = curves.filter(pl.col("metric") == "validation_mean_slowdown")["value"]
     assert reached.min() < 3.2
