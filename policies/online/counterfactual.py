@@ -91,7 +91,7 @@ class Config:
     learning_rate: float = 2e-3
     decay: bool = True
     clip: float = 4.0
-    entropy: float = 0.01
+    entropy: float = 0.1
     average: float = 0.998
 
     def __post_init__(self) -> None:
