@@ -5,6 +5,8 @@
 The pair network of DeepJS (6-3-9-6-1) draws every choice on windows of the synthetic packing
 workload; the same network decides the same windows in the lock-step batch (one call a step) for
 comparison. The published simulator takes 17,000 to 42,000 decisions a second without a network.
+On the job sets of DeepRM: rollouts of the network over the paper's image, and those in which every
+candidate is tried.
 """
 
 import time
@@ -15,6 +17,7 @@ from pipeline.lockstep import run_lockstep
 from pipeline.played import StepPlayer, player
 from pipeline.policy import Behaviour
 from pipeline.recipe import load_recipe
+from policies.learned import LearnedPolicy
 
 WORKERS = 2
 WINDOWS = 8
@@ -22,8 +25,50 @@ TRAJECTORIES = 12
 SETTINGS = ("online.agent=reinforce", "config.machines=5")
 
 
-def measure() -> list[tuple[str, float, str, str]]:
+Row = tuple[str, float, str, str]  # what, value, unit, beside
+
+
+def measure() -> list[Row]:
     """(what, value, unit, beside)."""
+    return [*_packing(), *_slots()]
+
+
+def _slots() -> list[Row]:
+    from policies.networks import CandidateScorer
+    from policies.online.counterfactuals import Decider, Rollouts, ask_episodes
+    from policies.online.problem import Problem, Sampling, fit_network
+    from policies.online.training import problem_of, settings_of
+
+    def network_of(sets: tuple[str, ...]) -> tuple[Problem, LearnedPolicy]:
+        recipe = load_recipe("slots-deeprm-online", sets)
+        problem = problem_of(recipe, 0, 1)
+        network = fit_network(problem, settings_of(recipe)[1].network)
+        weights = CandidateScorer(network, np.random.default_rng(0)).weights()
+        return problem, problem.acting(network, weights)
+
+    images = ('config.observation="image"', "online.settings.network.image=20")
+    sampling = Sampling(TRAJECTORIES, WINDOWS, 1)
+    rows = []
+    for what, sets in (("rows", ()), ("image", images)):
+        problem, policy = network_of(sets)
+        problem.draw(policy, 1, sampling)  # compiles
+        spent = time.process_time()
+        drawn = problem.draw(policy, 1, sampling)
+        rate = sum(len(one.advantage) for one in drawn) / (time.process_time() - spent)
+        rows.append((f"online, slots, {what}, per CPU second", rate, "decisions/s", "sampling"))
+    problem, policy = network_of(())
+    asked = (problem, Decider(policy), 1, Sampling(1, WINDOWS, 1), Rollouts())
+    ask_episodes(*asked)  # compiles
+    spent = time.process_time()
+    tried = ask_episodes(*asked)
+    rate = sum(one.rolled_out for one in tried) / (time.process_time() - spent)
+    return [
+        *rows,
+        ("online, slots, every candidate tried, per CPU second", rate, "decisions/s", "rollouts"),
+    ]
+
+
+def _packing() -> list[Row]:
     import torch
 
     from policies.offline.devices import repeatable
