@@ -22,16 +22,16 @@ from policies.candidates import candidates
 from policies.registry import behaviours
 
 RECIPES = known_recipes()
-RECORDING = [name for name in RECIPES if load_recipe(name).behaviours]  # others only evaluate
-# Recipes of another level, with the one whose setting they share; what an agent imitates before it
-# plays is in the recipe of that agent.
+LOADED = {name: load_recipe(name) for name in RECIPES}
+RECORDING = [name for name, recipe in LOADED.items() if recipe.behaviours]  # others only evaluate
+# What is recorded for others, not for an agent of its own to imitate before it plays.
+LOGS = [name for name in RECORDING if not LOADED[name].online.agent]
+# Recipes of another level, with the one whose setting they share.
 DERIVED = {
     name: name.replace(f"-{level}-", "-")
-    for name in RECORDING
-    if (level := load_recipe(name).level) in {"random", "heuristic"}
-    and not load_recipe(name).online.agent
+    for name in LOGS
+    if (level := LOADED[name].level) in {"random", "heuristic"}
 }
-MAIN = [n for n in RECORDING if n not in DERIVED and load_recipe(n).level == "mixed"]
 SETTINGS = [name for name in RECIPES if name not in DERIVED]
 # One recipe a scenario, with what makes a run of it small.
 SMALL_RUNS = {
@@ -83,17 +83,18 @@ def test_a_level_is_recorded_in_the_setting_of_its_main_recipe(name, main):
     assert all(b.episodes > 1 for b in own.behaviours)
 
 
-@pytest.mark.parametrize("name", MAIN)
+@pytest.mark.parametrize("name", [n for n in LOGS if n not in DERIVED])
 def test_a_main_recipe_mixes_random_linear_rules_and_rules(name):
     recipe = load_recipe(name)
     policies = {b.policy for b in recipe.behaviours}
+    assert recipe.level == "mixed"
     assert {"random", "random_linear"} <= policies
     assert len(policies) >= 5
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_every_scenario_has_all_levels_that_need_no_agent(scenario):
-    found = {r.level for r in map(load_recipe, RECIPES) if r.scenario == scenario}
+    found = {r.level for r in LOADED.values() if r.scenario == scenario}
     assert {"random", "heuristic", "mixed"} <= found
 
 

@@ -135,15 +135,15 @@ def learner(
         advantage = np.clip(advantage / (missed or 1.0), -config.clip, config.clip)
         recent.add(iteration, join([one.looked for one in played]), advantage)
         looked, worth = recent.all()
+        left = float(optimiser.param_groups[0]["lr"]) / config.learning_rate
         found = []
         for n in range(config.gradient_steps if len(looked.chosen) else 0):
             which = rng.integers(0, len(looked.chosen), config.minibatch)
             gain = worth[places(looked, which)]
             asked = ask(subset(looked, which), gain, network, device)
-            left = float(optimiser.param_groups[0]["lr"]) / config.learning_rate
             found.append(improve(scorer, optimiser, asked, config.entropy * left))
             follow(average, scorer, (iteration - 1) * config.gradient_steps + n, config.average)
-        return {**told(problem, played), **means(found)}
+        return {**told(problem, played, missed), **means(found)}
 
     return Learner(
         network=network,
@@ -197,12 +197,14 @@ def follow(average: CandidateScorer, scorer: CandidateScorer, steps: int, share:
         mean.mul_(kept).add_(value, alpha=1.0 - kept)
 
 
-def told(problem: Problem, played: Sequence[Counterfactuals]) -> Mapping[str, Tensor]:
+def told(
+    problem: Problem, played: Sequence[Counterfactuals], missed: float
+) -> Mapping[str, Tensor]:
     """Curves of what was played, and of what its choices missed, in the unit of the rewards."""
     numbers = {
         **problem.summary(played),
         "decisions": float(sum(one.episode.steps for one in played)),
         "rolled_out": float(sum(one.rolled_out for one in played)),
-        "missed": missing(played),
+        "missed": missed,
     }
     return {name: torch.tensor(value) for name, value in numbers.items()}
