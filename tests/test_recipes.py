@@ -85,7 +85,7 @@ def test_a_level_is_recorded_in_the_setting_of_its_main_recipe(name, main):
 
 @pytest.mark.parametrize("name", [n for n in LOGS if n not in DERIVED])
 def test_a_main_recipe_mixes_random_linear_rules_and_rules(name):
-    recipe = load_recipe(name)
+    recipe = LOADED[name]
     policies = {b.policy for b in recipe.behaviours}
     assert recipe.level == "mixed"
     assert {"random", "random_linear"} <= policies

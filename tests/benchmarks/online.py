@@ -24,7 +24,6 @@ WINDOWS = 8
 TRAJECTORIES = 12
 SETTINGS = ("online.agent=reinforce", "config.machines=5")
 
-
 Row = tuple[str, float, str, str]  # what, value, unit, beside
 
 
@@ -49,14 +48,13 @@ def _slots() -> list[Row]:
     images = ('config.observation="image"', "online.settings.network.image=20")
     sampling = Sampling(TRAJECTORIES, WINDOWS, 1)
     rows = []
-    for what, sets in (("rows", ()), ("image", images)):
+    for what, sets in (("image", images), ("rows", ())):  # candidates are tried of the last
         problem, policy = network_of(sets)
         problem.draw(policy, 1, sampling)  # compiles
         spent = time.process_time()
         drawn = problem.draw(policy, 1, sampling)
         rate = sum(len(one.advantage) for one in drawn) / (time.process_time() - spent)
         rows.append((f"online, slots, {what}, per CPU second", rate, "decisions/s", "sampling"))
-    problem, policy = network_of(())
     asked = (problem, Decider(policy), 1, Sampling(1, WINDOWS, 1), Rollouts())
     ask_episodes(*asked)  # compiles
     spent = time.process_time()
