@@ -199,7 +199,8 @@ def _evaluate(parser: Parser) -> None:
     parser.add_argument(
         "--policy", dest="policies", action="extend", nargs="+", default=[], metavar="POLICY",
         help="names of policies or folders of checkpoints (FOLDER@1 draws its choices, as in "
-        "training); may be repeated; by default the policies that the recipe names",
+        "training; on multicluster FOLDER@RULE leaves the choice of the application to a rule); "
+        "may be repeated; by default the policies that the recipe names",
     )  # fmt: skip
     parser.add_argument(
         "--split", default="test", help="train, validation, test or all (default test)"

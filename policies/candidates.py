@@ -11,7 +11,7 @@ from pipeline.recipe import Recipe
 from pipeline.scenario import load_scenario
 from pipeline.schema import Spec
 from policies.checkpoint import read_description
-from policies.registry import behaviours, drawn_from, heuristics, resolve
+from policies.registry import asked_of, behaviours, heuristics, resolve
 
 BEHAVIOUR: Final = "behaviour"  # the log itself: every recorded behaviour, exploring as it did
 
@@ -20,9 +20,10 @@ def candidates(recipe: Recipe, names: Sequence[str]) -> list[Candidate]:
     """The policies of `names`, in that order and each once, with names that tell them apart.
 
     A checkpoint is called <agent>-seed<seed>, as `hindcast run` calls its folder, one on the way
-    <agent>-best-seed<seed> where it was selected, else <agent>-step<step>-seed<seed>, and one that
-    draws at temperature T (FOLDER@T) <agent>@T-seed<seed>; where two are called the same, the
-    beginning of the digest of their weights is added. `behaviour` stands for
+    <agent>-best-seed<seed> where it was selected, else <agent>-step<step>-seed<seed>. One that
+    draws at temperature T (FOLDER@T) is called <agent>@T-seed<seed>, one that is led by a rule
+    (FOLDER@RULE) <agent>@RULE-seed<seed>; where two are called the same, the beginning of the
+    digest of their weights is added. `behaviour` stands for
     the recipe's behaviours, which form one group, weighted by their episodes.
     """
     scenario = load_scenario(recipe.scenario)
@@ -55,7 +56,7 @@ def _candidate(name: str, scenario: str, spec: Spec) -> Candidate:
     if name in heuristics(scenario):
         kind = "random" if behaviour.stochastic else "heuristic"
         return Candidate(behaviour, kind, behaviour.name)
-    path, temperature = drawn_from(name)
+    path, asked = asked_of(name)
     folder = location(path)
     description = read_description(folder)
     training = description.get("training")
@@ -64,8 +65,8 @@ def _candidate(name: str, scenario: str, spec: Spec) -> Candidate:
         seed = training.get("seed")
         if "of_steps" in training:
             group += "-best" if "best" in training else f"-step{training.get('steps')}"
-    if temperature > 0.0:
-        group += f"@{temperature:g}"
+    if asked:
+        group += f"@{asked}" if isinstance(asked, str) else f"@{asked:g}"
     named = replace(behaviour, name=group if seed is None else f"{group}-seed{seed}")
     digest = description["weights"]["sha256"]
     return Candidate(named, "learned", group, str(folder), digest)

@@ -6,10 +6,14 @@
 
 2,063,005 weights. A candidate, which is an application and a cluster, scores the value of its
 application's at the output of its cluster: so the best of all applications of the pool times all
-clusters is chosen. Unlike a candidate scorer it knows every cluster by its number, and sees neither
+clusters is chosen. That has a price: an application that has little to lose is sent before one
+that has a deadline. With a `rule`, which is ours, the rule takes the application and the network
+its cluster alone. Unlike a candidate scorer it knows every cluster by its number, and sees neither
 n nor the age of an application nor what is free or queued now: it must read that from occupation
-curves. Source: Liu, Zhang, Rao, Wang, "A Reinforcement Learning Based Resource Management Approach
-for Time-critical Workloads in Distributed Computing Environment", section IV-B and Table I.
+curves.
+
+Source: Liu, Zhang, Rao, Wang, "A Reinforcement Learning Based Resource Management Approach for
+Time-critical Workloads in Distributed Computing Environment", section IV-B and Table I.
 """
 
 from collections.abc import Mapping
@@ -20,8 +24,9 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.environment import Observation
 from pipeline.errors import DatasetError, HindcastError
-from pipeline.policy import Reading
+from pipeline.policy import Heuristic, Reading
 from pipeline.schema import Feature
 from policies.clusters_forward import score_pairs
 from policies.features import FeatureMap, fit_map, unscaled_map
@@ -31,6 +36,8 @@ APPLICATION: Final = (
     "category", *(f"profile_{b}" for b in range(10)), "execution", "deadline", "duration",
 )  # fmt: skip
 CLUSTER: Final = "cluster"
+_WAITING: Final = (*APPLICATION, "tasks", "age")  # what applications of a pool are told apart by
+_OTHERS: Final = -1e9  # below every value
 _WIDEST: Final = 4096
 _DEEPEST: Final = 8
 _KEYS: Final = {"clusters", "hidden", "kind"}
@@ -152,6 +159,7 @@ class ClustersPolicy(LearnedPolicy):
         weights: Weights,
         features_context: tuple[Feature, ...],
         features_candidates: tuple[Feature, ...],
+        rule: Heuristic | None = None,
     ) -> None:
         self.name = name
         self.network = self.values = network  # type: ignore[assignment]
@@ -159,6 +167,7 @@ class ClustersPolicy(LearnedPolicy):
         self.features_candidates = features_candidates
         self.weights = {key: np.ascontiguousarray(weights[key]) for key in network.shapes}
         self._number = _columns(features_candidates, (CLUSTER,))[0]
+        self.rule = rule
         self._widths = np.array(network.widths[1:])
         self._flat = np.concatenate(
             [
@@ -167,6 +176,13 @@ class ClustersPolicy(LearnedPolicy):
                 for part in ("bias", "weight")
             ]
         )
+
+    def led_by(self, rule: Heuristic) -> "ClustersPolicy":
+        """The same network, where `rule` takes the application and it the cluster."""
+        return ClustersPolicy(
+            self.name, self.values, self.weights, self.features_context, self.features_candidates,
+            rule,
+        )  # fmt: skip
 
     @property
     def reads(self) -> tuple[Reading, ...]:
@@ -208,10 +224,23 @@ class ClustersPolicy(LearnedPolicy):
                 f"{expected[0]} and {expected[1]}, of clusters 0 to {clusters - 1}"
             )
         scores = np.empty(len(candidates))
+        context = np.ascontiguousarray(context, np.float64)
+        candidates = np.ascontiguousarray(candidates, np.float64)
         score_pairs(  # type: ignore[call-arg]
-            np.ascontiguousarray(context, np.float64),
-            np.ascontiguousarray(candidates, np.float64),
-            np.ascontiguousarray(offsets, np.int64),
-            *self.arrays, scores,
-        )  # fmt: skip
+            context, candidates, np.ascontiguousarray(offsets, np.int64), *self.arrays, scores
+        )
+        if self.rule is not None:
+            for b, (start, stop) in enumerate(pairwise(offsets)):
+                taken = self._taken(self.rule, context[b], candidates[start:stop])
+                scores[start:stop][~taken] = _OTHERS
         return scores
+
+    def _taken(
+        self, rule: Heuristic, context: NDArray[np.float64], candidates: NDArray[np.float64]
+    ) -> NDArray[np.bool_]:
+        """Rows (N,) of the application that a rule takes."""
+        feasible = np.ones(len(candidates), np.bool_)  # every pair of the pool is
+        scores = rule.scores(Observation(0.0, context, candidates, feasible))
+        own = candidates[:, _columns(self.features_candidates, _WAITING)]
+        taken: NDArray[np.bool_] = (own == own[scores.argmax()]).all(axis=1)
+        return taken

@@ -3,7 +3,7 @@
 import importlib
 import math
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pipeline.errors import DatasetError, InputError, UnknownName, did_you_mean
 from pipeline.location import location
@@ -12,6 +12,9 @@ from pipeline.policy import Behaviour, Heuristic
 from pipeline.recipe import BehaviourRecipe, Recipe
 from pipeline.scenario import load_scenario
 from pipeline.schema import Spec
+
+if TYPE_CHECKING:  # it compiles
+    from policies.learned import LearnedPolicy
 
 # Where the rules of each scenario are; loaded when named, since that compiles.
 HEURISTICS: Final[Mapping[str, str]] = {
@@ -38,11 +41,12 @@ def heuristics(scenario: str) -> dict[str, Heuristic]:
     return {"random": INDIFFERENT, "random_linear": RANDOM_LINEAR, **own}
 
 
-def drawn_from(name: str) -> tuple[str, float]:
-    """A checkpoint's folder and temperature: FOLDER takes the best candidate (0), FOLDER@1 draws.
+def asked_of(name: str) -> tuple[str, float | str]:
+    """A checkpoint's folder, and the temperature or the rule behind its @; 0.0 without one.
 
-    It draws from softmax(scores / temperature), as an agent that learns by playing does in
-    training. Raises InputError for a temperature that is none.
+    FOLDER takes the best candidate; FOLDER@1 draws from softmax(scores / 1), as an agent that
+    learns by playing does in training; FOLDER@RULE see `resolve`. Raises InputError for a number
+    that is no temperature.
     """
     folder, _, given = name.rpartition("@")
     if not folder or "/" in given or location(name).exists() or not location(folder).exists():
@@ -50,7 +54,7 @@ def drawn_from(name: str) -> tuple[str, float]:
     try:
         temperature = float(given)
     except ValueError:
-        temperature = math.nan
+        return folder, given
     if not 0.0 < temperature < math.inf:
         raise InputError(
             f"{name}: {given!r} is no temperature, expected a number above 0, as in {folder}@1"
@@ -59,29 +63,54 @@ def drawn_from(name: str) -> tuple[str, float]:
 
 
 def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
-    """The policy of a name, or of a checkpoint folder, as it is evaluated; see `drawn_from`.
+    """The policy of a name, or of a checkpoint folder, as it is evaluated; see `asked_of`.
 
-    Raises UnknownName with the nearest name, or DatasetError where the folder is no checkpoint or
-    was trained on other features than the spec's.
+    FOLDER@RULE is the network led by a rule, where a candidate is a pair of things and the network
+    can leave the first one to the rule (policies.clusters).
+
+    Raises UnknownName with the nearest name, DatasetError where the folder is no checkpoint or was
+    trained on other features than the spec's, InputError for a rule that cannot lead it.
     """
     known = heuristics(scenario)
     if name in known:
         epsilon, temperature = _EXPLORING.get(name, (0.0, 0.0))
         return Behaviour(name, known[name], epsilon, temperature)
-    path, temperature = drawn_from(name)
+    path, asked = asked_of(name)
     folder = location(path)
     if folder.exists():
         from policies.checkpoint import load_policy
 
         policy = load_policy(folder)
         policy.check(spec)
-        return Behaviour(policy.name, policy, temperature=temperature)
+        if isinstance(asked, str):
+            return Behaviour(policy.name, _led(name, policy, asked, known))
+        return Behaviour(policy.name, policy, temperature=asked)
     if folder.name != name:
         raise DatasetError(f"{name}: no such checkpoint folder")
     raise UnknownName(
         f"unknown policy {name!r} of scenario {scenario}; {did_you_mean(name, known)} "
         "(or give the folder of a checkpoint)"
     )
+
+
+def _led(
+    name: str, policy: "LearnedPolicy", rule: str, known: Mapping[str, Heuristic]
+) -> "LearnedPolicy":
+    """A network that leaves a part of its choice to a rule that draws nothing."""
+    from policies.clusters import ClustersPolicy
+
+    if not isinstance(policy, ClustersPolicy):
+        raise InputError(
+            f"{name}: {rule!r} is no temperature, expected a number above 0; a rule can lead "
+            "networks of kind 'clusters' alone"
+        )
+    leading = [k for k, v in known.items() if k not in _EXPLORING and v.draw is None]
+    if rule not in leading:
+        raise UnknownName(
+            f"{name}: {rule!r} is neither a temperature nor a rule that draws nothing; "
+            f"{did_you_mean(rule, leading)}"
+        )
+    return policy.led_by(known[rule])
 
 
 def behaviours(recipe: Recipe) -> dict[str, Behaviour]:

@@ -60,7 +60,7 @@ class Config:
     windows            episodes between two trainings, each of another window
     batches, batch     mini-batches after them, rows of each
     replay             rows that are kept
-    learning_rate      of SGD, with `momentum`
+    learning_rate      of SGD, with `momentum`; with `decay` it falls to zero in a line
     targets            what is learned of a value, see above
     guide              the rule that leads a share of the exploration, by name
     random_share       of the exploration; the rest is the guide's
@@ -75,6 +75,7 @@ class Config:
     replay: int = 50_000
     learning_rate: float = 0.01
     momentum: float = 0.9
+    decay: bool = False
     targets: Literal["raw", "standardised", "logarithm"] = "logarithm"
     guide: str = "sf_e"
     random_share: float = 0.5
@@ -216,7 +217,7 @@ def learner(
         rng=rng,
         step=step,
         validate=validate,
-        decays=False,
+        decays=config.decay,
         criterion=Criterion("validation_eval_cost", "lower"),
     )
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pipeline.environment import CompiledEnvironment
-from pipeline.errors import DatasetError, HindcastError
+from pipeline.errors import DatasetError, HindcastError, UnknownName
 from pipeline.recipe import load_recipe
 from pipeline.scenario import load_scenario
 from pipeline.source import load_source
@@ -17,6 +17,8 @@ from policies.clusters import (
     clusters_network,
     read_clusters_network,
 )
+from policies.heuristics.multicluster import HEURISTICS
+from policies.registry import resolve
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +95,40 @@ def test_a_score_depends_on_no_other_observation_and_on_no_order(moments):
     span = np.array([0, len(order)])
     shuffled = policy.batch_scores(crowded.context[None], crowded.candidates[order], span)
     assert shuffled.tobytes() == policy.scores(crowded)[order].tobytes()
+
+
+@pytest.mark.parametrize("rule", ["sf_e", "lf_p", "urgent_first"])
+def test_a_rule_takes_the_application_and_the_network_its_cluster(moments, rule):
+    spec, seen = moments
+    policy = policy_of(spec, seen)
+    led = policy.led_by(HEURISTICS[rule])
+    place = [f.name for f in spec.candidates].index("cluster")
+    choices = []
+    for moment in seen:
+        scores, values = led.scores(moment), policy.scores(moment)
+        chosen = scores.argmax()
+        taken = HEURISTICS[rule].scores(moment).argmax() // 5
+        assert chosen // 5 == taken
+        assert chosen == 5 * taken + values[5 * taken : 5 * taken + 5].argmax()
+        assert scores[chosen] == values[chosen]
+        choices.append((chosen, values.argmax(), moment.candidates[chosen, place]))
+    assert any(chosen != best for chosen, best, _ in choices)
+    assert len({cluster for *_, cluster in choices}) > 1
+    together = led.batch_scores(*batch(seen))
+    assert together.tobytes() == np.concatenate([led.scores(o) for o in seen]).tobytes()
+
+
+def test_a_checkpoint_is_led_by_a_rule_by_its_name(moments, tmp_path):
+    spec, seen = moments
+    policy = policy_of(spec, seen)
+    save(Trained("monte_carlo_value", spec, policy.values, policy.weights, {}, 3, 0), tmp_path)
+    found = resolve(f"{tmp_path}@urgent_first", "multicluster", spec)
+    expected = policy.led_by(HEURISTICS["urgent_first"]).batch_scores(*batch(seen))
+    assert found.policy.batch_scores(*batch(seen)).tobytes() == expected.tobytes()
+    with pytest.raises(UnknownName, match="draws nothing; did you mean 'urgent_first'"):
+        resolve(f"{tmp_path}@urgent_frist", "multicluster", spec)
+    with pytest.raises(UnknownName, match="neither a temperature nor a rule that draws nothing"):
+        resolve(f"{tmp_path}@random", "multicluster", spec)
 
 
 def test_an_unknown_cluster_is_refused(moments):

@@ -10,7 +10,7 @@ from pipeline.evaluate import evaluate
 from pipeline.recipe import OnlineRecipe
 from policies.candidates import candidates
 from policies.online.training import train_online
-from policies.registry import drawn_from
+from policies.registry import asked_of
 
 SAMPLING = {"trajectories": 2, "windows": 1, "stay": 1}
 
@@ -26,17 +26,24 @@ def agent(tiny_recipe, tmp_path_factory):
 
 def test_a_folder_and_a_temperature(agent):
     """The folder's own @ is part of its name."""
-    assert drawn_from(str(agent)) == (str(agent), 0.0)
-    assert drawn_from(f"{agent}@1") == (str(agent), 1.0)
-    assert drawn_from(f"{agent}@0.5") == (str(agent), 0.5)
-    assert drawn_from("tetris") == ("tetris", 0.0)
-    assert drawn_from("user@host/agent") == ("user@host/agent", 0.0)
+    assert asked_of(str(agent)) == (str(agent), 0.0)
+    assert asked_of(f"{agent}@1") == (str(agent), 1.0)
+    assert asked_of(f"{agent}@0.5") == (str(agent), 0.5)
+    assert asked_of("tetris") == ("tetris", 0.0)
+    assert asked_of("user@host/agent") == ("user@host/agent", 0.0)
 
 
-@pytest.mark.parametrize("given", ["0", "-1", "nan", "inf", "hot"])
+@pytest.mark.parametrize("given", ["0", "-1", "nan", "inf"])
 def test_what_is_no_temperature(agent, given):
     with pytest.raises(InputError, match="is no temperature, expected a number above 0"):
-        drawn_from(f"{agent}@{given}")
+        asked_of(f"{agent}@{given}")
+
+
+def test_a_rule_behind_a_folder(agent, tiny_recipe):
+    """It is read as one, and refused by a network that chooses candidates as a whole."""
+    assert asked_of(f"{agent}@tetris") == (str(agent), "tetris")
+    with pytest.raises(InputError, match="'tetris' is no temperature"):
+        candidates(tiny_recipe, [f"{agent}@tetris"])
 
 
 def test_a_rule_does_not_draw(tiny_recipe):
