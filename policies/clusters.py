@@ -168,6 +168,7 @@ class ClustersPolicy(LearnedPolicy):
         self.weights = {key: np.ascontiguousarray(weights[key]) for key in network.shapes}
         self._number = _columns(features_candidates, (CLUSTER,))[0]
         self.rule = rule
+        self._own = _columns(features_candidates, _WAITING)
         self._widths = np.array(network.widths[1:])
         self._flat = np.concatenate(
             [
@@ -223,17 +224,34 @@ class ClustersPolicy(LearnedPolicy):
                 f"{self.name}: context {context.shape} and candidates {candidates.shape}, expected "
                 f"{expected[0]} and {expected[1]}, of clusters 0 to {clusters - 1}"
             )
-        scores = np.empty(len(candidates))
         context = np.ascontiguousarray(context, np.float64)
         candidates = np.ascontiguousarray(candidates, np.float64)
+        scores = np.full(len(candidates), _OTHERS)
+        if self.rule is None:
+            self._score(context, candidates, offsets, scores)
+            return scores
+        # A row's score hangs on no other row: the network is asked for the rule's application only.
+        each = [
+            self._taken(self.rule, context[b], candidates[start:stop])
+            for b, (start, stop) in enumerate(pairwise(offsets))
+        ]
+        taken, rows = np.concatenate(each), np.cumsum([0, *map(np.count_nonzero, each)])
+        values = np.empty(rows[-1])
+        self._score(context, candidates[taken], rows, values)
+        scores[taken] = values
+        return scores
+
+    def _score(
+        self,
+        context: NDArray[np.float64],
+        candidates: NDArray[np.float64],
+        offsets: NDArray[np.int64],
+        scores: NDArray[np.float64],
+    ) -> None:
+        """Fill scores with the values of rows that fit."""
         score_pairs(  # type: ignore[call-arg]
             context, candidates, np.ascontiguousarray(offsets, np.int64), *self.arrays, scores
         )
-        if self.rule is not None:
-            for b, (start, stop) in enumerate(pairwise(offsets)):
-                taken = self._taken(self.rule, context[b], candidates[start:stop])
-                scores[start:stop][~taken] = _OTHERS
-        return scores
 
     def _taken(
         self, rule: Heuristic, context: NDArray[np.float64], candidates: NDArray[np.float64]
@@ -241,6 +259,6 @@ class ClustersPolicy(LearnedPolicy):
         """Rows (N,) of the application that a rule takes."""
         feasible = np.ones(len(candidates), np.bool_)  # every pair of the pool is
         scores = rule.scores(Observation(0.0, context, candidates, feasible))
-        own = candidates[:, _columns(self.features_candidates, _WAITING)]
+        own = candidates[:, self._own]
         taken: NDArray[np.bool_] = (own == own[scores.argmax()]).all(axis=1)
         return taken

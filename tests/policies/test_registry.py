@@ -39,11 +39,12 @@ def test_what_is_no_temperature(agent, given):
         asked_of(f"{agent}@{given}")
 
 
-def test_a_rule_behind_a_folder(agent, tiny_recipe):
+@pytest.mark.parametrize("given", ["tetris", "hot"])
+def test_a_rule_behind_a_folder(agent, tiny_recipe, given):
     """It is read as one, and refused by a network that chooses candidates as a whole."""
-    assert asked_of(f"{agent}@tetris") == (str(agent), "tetris")
-    with pytest.raises(InputError, match="'tetris' is no temperature"):
-        candidates(tiny_recipe, [f"{agent}@tetris"])
+    assert asked_of(f"{agent}@{given}") == (str(agent), given)
+    with pytest.raises(InputError, match="is no temperature, expected a number above 0"):
+        candidates(tiny_recipe, [f"{agent}@{given}"])
 
 
 def test_a_rule_does_not_draw(tiny_recipe):
