@@ -199,7 +199,8 @@ def _evaluate(parser: Parser) -> None:
     parser.add_argument(
         "--policy", dest="policies", action="extend", nargs="+", default=[], metavar="POLICY",
         help="names of policies or folders of checkpoints (FOLDER@1 draws its choices, as in "
-        "training; on multicluster FOLDER@RULE leaves the choice of the application to a rule); "
+        "training; on multicluster FOLDER@RULE leaves the choice of the application to a rule, on "
+        "binpack FOLDER@rollout looks ahead, as does rollout with the rules); "
         "may be repeated; by default the policies that the recipe names",
     )  # fmt: skip
     parser.add_argument(

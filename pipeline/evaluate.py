@@ -22,7 +22,7 @@ from pipeline.lockstep import run_lockstep
 from pipeline.manifest import versions
 from pipeline.policy import Behaviour, Heuristic
 from pipeline.recipe import Recipe
-from pipeline.rollout import Episode, run_episode
+from pipeline.rollout import Episode, Planner, run_episode
 from pipeline.scenario import Instance, Scenario, load_scenario
 from pipeline.schema import Outcome, Spec
 from pipeline.seeds import generator
@@ -194,7 +194,7 @@ def _scores(job: _Job, policy: Candidate, progress: Callable[[int, int], None]) 
         return _finished(path)
     seeds = job.seeds if behaviour.stochastic else 1
     runs = [(window, seed) for seed in range(seeds) for window in job.windows]
-    if isinstance(behaviour.policy, Heuristic):
+    if isinstance(behaviour.policy, Heuristic | Planner):
         episodes = _compiled(job, behaviour, runs, progress)
     else:
         episodes = _batched(job, behaviour, runs, progress)

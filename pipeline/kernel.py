@@ -17,6 +17,11 @@ is two matrices. A scenario gives four compiled functions over it (signatures be
     score(context, candidates, feasible, parameters, scores) -> None     a policy; no memory: it
                                                                          cannot peek at hidden state
 
+A scenario may give a fifth, for policies that look ahead in a copy of the memory:
+
+    forget(ints, floats) -> time     takes out what has not been seen yet; when the first of it
+                                     comes, later than now, or infinity where nothing does
+
 `observe` may update in place what it wrote for the last observation of the same episode: pass the
 same buffers untouched, or clear ints[FRESH] first. `step` refers to the rows of the last
 observation. The buffers may be longer than N; the length of `scores` is N.
@@ -52,6 +57,7 @@ MASK = types.Array(types.boolean, 1, "C")
 OBSERVE = types.int64(INTS, FLOATS, FLOATS, IMAGE, ROWS, MASK)
 STEP = types.int64(INTS, FLOATS, types.int64, FLOATS)
 OUTCOME = types.void(INTS, FLOATS, FLOATS)
+FORGET = types.float64(INTS, FLOATS)
 SCORE = types.void(FLOATS, ROWS, MASK, FLOATS, FLOATS)
 
 Compiled = Any  # a numba dispatcher

@@ -1,6 +1,7 @@
 """Whole episodes in compiled code: run one, or run many with one call."""
 
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numba import types
@@ -48,6 +49,18 @@ class Episode:
     outcomes: NDArray[np.float64]
 
 
+@runtime_checkable
+class Planner(Protocol):
+    """What plays whole episodes itself, since it looks ahead in copies of their memory."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in tables."""
+
+    def episode(self, scenario: Scenario, spec: Spec, instance: Instance) -> Episode:
+        """One episode on an instance; it draws nothing."""
+
+
 @compiled(
     types.int64(
         types.FunctionType(OBSERVE), types.FunctionType(STEP), types.FunctionType(SCORE),
@@ -82,10 +95,12 @@ def run_episode(
     behaviour: Behaviour,
     rng: np.random.Generator,
 ) -> Episode:
-    """One episode of a compiled rule, decided inside compiled code.
+    """One episode of a compiled rule, decided inside compiled code, or of a planner.
 
-    Raises HindcastError where the policy is not a Heuristic or made an infeasible choice.
+    Raises HindcastError where the policy is neither or made an infeasible choice.
     """
+    if isinstance(behaviour.policy, Planner):
+        return behaviour.policy.episode(scenario, spec, instance)
     return _to_the_end(scenario, spec, instance, behaviour, rng)[0]
 
 

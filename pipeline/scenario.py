@@ -38,6 +38,7 @@ class Scenario:
                 the workload cannot be run under the settings
     values      compiled like `outcome`: after the end of an episode, the value of every decision
                 in order; needed where the spec is `valued`
+    forget      compiled (pipeline.kernel), or None: it allows policies that look ahead
     bound       outcome that bounds the headline outcome, or None; `bound_kind` says which way
     about       the module's docstring: the problem in prose, its "Source:" and "Differences from
                 the paper:", which cards quote
@@ -53,6 +54,7 @@ class Scenario:
     step: Compiled
     outcome: Compiled
     values: Compiled | None = None
+    forget: Compiled | None = None
     bound: str | None = None
     bound_kind: str | None = None
     about: str | None = None

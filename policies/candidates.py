@@ -11,7 +11,7 @@ from pipeline.recipe import Recipe
 from pipeline.scenario import load_scenario
 from pipeline.schema import Spec
 from policies.checkpoint import read_description
-from policies.registry import asked_of, behaviours, heuristics, resolve
+from policies.registry import ROLLOUT, asked_of, behaviours, heuristics, resolve
 
 BEHAVIOUR: Final = "behaviour"  # the log itself: every recorded behaviour, exploring as it did
 
@@ -22,9 +22,9 @@ def candidates(recipe: Recipe, names: Sequence[str]) -> list[Candidate]:
     A checkpoint is called <agent>-seed<seed>, as `hindcast run` calls its folder, one on the way
     <agent>-best-seed<seed> where it was selected, else <agent>-step<step>-seed<seed>. One that
     draws at temperature T (FOLDER@T) is called <agent>@T-seed<seed>, one that is led by a rule
-    (FOLDER@RULE) <agent>@RULE-seed<seed>; where two are called the same, the beginning of the
-    digest of their weights is added. `behaviour` stands for
-    the recipe's behaviours, which form one group, weighted by their episodes.
+    (FOLDER@RULE) <agent>@RULE-seed<seed>, one that looks ahead <agent>@rollout-seed<seed>; where
+    two are called the same, the beginning of the digest of their weights is added. `behaviour`
+    stands for the recipe's behaviours, which form one group, weighted by their episodes.
     """
     scenario = load_scenario(recipe.scenario)
     spec = scenario.spec(recipe.config, recipe.objective)
@@ -53,7 +53,7 @@ def _recorded(recipe: Recipe) -> list[Candidate]:
 
 def _candidate(name: str, scenario: str, spec: Spec) -> Candidate:
     behaviour = resolve(name, scenario, spec)
-    if name in heuristics(scenario):
+    if name == ROLLOUT or name in heuristics(scenario):
         kind = "random" if behaviour.stochastic else "heuristic"
         return Candidate(behaviour, kind, behaviour.name)
     path, asked = asked_of(name)

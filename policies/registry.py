@@ -10,11 +10,14 @@ from pipeline.location import location
 from pipeline.pinned import check_checkpoint
 from pipeline.policy import Behaviour, Heuristic
 from pipeline.recipe import BehaviourRecipe, Recipe
-from pipeline.scenario import load_scenario
+from pipeline.scenario import SCENARIOS, load_scenario
 from pipeline.schema import Spec
 
 if TYPE_CHECKING:  # it compiles
     from policies.learned import LearnedPolicy
+    from policies.lookahead import RolloutPolicy
+
+ROLLOUT: Final = "rollout"  # the rules of a scenario, or FOLDER@rollout: see policies.lookahead
 
 # Where the rules of each scenario are; loaded when named, since that compiles.
 HEURISTICS: Final[Mapping[str, str]] = {
@@ -45,8 +48,8 @@ def asked_of(name: str) -> tuple[str, float | str]:
     """A checkpoint's folder, and the temperature or the rule behind its @; 0.0 without one.
 
     FOLDER takes the best candidate; FOLDER@1 draws from softmax(scores / 1), as an agent that
-    learns by playing does in training; FOLDER@RULE see `resolve`. Raises InputError for a number
-    that is no temperature.
+    learns by playing does in training; FOLDER@RULE and FOLDER@rollout see `resolve`. Raises
+    InputError for a number that is no temperature.
     """
     folder, _, given = name.rpartition("@")
     if not folder or "/" in given or location(name).exists() or not location(folder).exists():
@@ -66,15 +69,19 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
     """The policy of a name, or of a checkpoint folder, as it is evaluated; see `asked_of`.
 
     FOLDER@RULE is the network led by a rule, where a candidate is a pair of things and the network
-    can leave the first one to the rule (policies.clusters).
+    can leave the first one to the rule (policies.clusters). FOLDER@rollout looks ahead with the
+    network and variants of it, `rollout` with the rules that draw nothing (policies.lookahead).
 
     Raises UnknownName with the nearest name, DatasetError where the folder is no checkpoint or was
-    trained on other features than the spec's, InputError for a rule that cannot lead it.
+    trained on other features than the spec's, InputError for a rule that cannot lead it, or where
+    nothing can look ahead.
     """
     known = heuristics(scenario)
     if name in known:
         epsilon, temperature = _EXPLORING.get(name, (0.0, 0.0))
         return Behaviour(name, known[name], epsilon, temperature)
+    if name == ROLLOUT:
+        return Behaviour(name, _rollouts_of_rules(scenario, spec, known))
     path, asked = asked_of(name)
     folder = location(path)
     if folder.exists():
@@ -82,6 +89,8 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
 
         policy = load_policy(folder)
         policy.check(spec)
+        if asked == ROLLOUT:
+            return Behaviour(policy.name, _rollouts_of(name, policy, scenario))
         if isinstance(asked, str):
             return Behaviour(policy.name, _led(name, policy, asked, known))
         return Behaviour(policy.name, policy, temperature=asked)
@@ -104,13 +113,45 @@ def _led(
             f"{name}: {rule!r} is no temperature, expected a number above 0; a rule can lead "
             "networks of kind 'clusters' alone"
         )
-    leading = [k for k, v in known.items() if k not in _EXPLORING and v.draw is None]
+    leading = _still(known)
     if rule not in leading:
         raise UnknownName(
             f"{name}: {rule!r} is neither a temperature nor a rule that draws nothing; "
             f"{did_you_mean(rule, leading)}"
         )
     return policy.led_by(known[rule])
+
+
+def _still(known: Mapping[str, Heuristic]) -> list[str]:
+    """The rules that draw nothing."""
+    return [name for name, rule in known.items() if name not in _EXPLORING and rule.draw is None]
+
+
+def _rollouts_of_rules(
+    scenario: str, spec: Spec, known: Mapping[str, Heuristic]
+) -> "RolloutPolicy":
+    from policies.lookahead import rollouts_of_rules
+
+    _require_forgetting(ROLLOUT, scenario)
+    return rollouts_of_rules(ROLLOUT, [known[name] for name in _still(known)], spec)
+
+
+def _rollouts_of(name: str, policy: "LearnedPolicy", scenario: str) -> "RolloutPolicy":
+    """Rollouts of a candidate scorer."""
+    from policies.lookahead import rollouts_of
+
+    _require_forgetting(name, scenario)
+    return rollouts_of(policy)
+
+
+def _require_forgetting(name: str, scenario: str) -> None:
+    """InputError where copies of an episode would show what is to come."""
+    if load_scenario(scenario).forget is None:
+        able = [one for one in SCENARIOS if load_scenario(one).forget is not None]
+        raise InputError(
+            f"{name}: nothing can look ahead in {scenario}, which cannot forget what is to come; "
+            f"expected one of the scenarios {', '.join(able)}"
+        )
 
 
 def behaviours(recipe: Recipe) -> dict[str, Behaviour]:

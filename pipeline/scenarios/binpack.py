@@ -313,6 +313,7 @@ SCENARIO: Final = Scenario(
     observe=observe,
     step=kernel.step,
     outcome=kernel.outcome,
+    forget=kernel.forget,
     bound="lower_bound_s",
     bound_kind="lower",
     about=__doc__,

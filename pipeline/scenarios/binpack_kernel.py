@@ -6,6 +6,7 @@ from numba import types
 from pipeline.kernel import (
     ELAPSED,
     FLOATS,
+    FORGET,
     INFEASIBLE,
     INTS,
     OUTCOME,
@@ -86,6 +87,16 @@ def arrive(ints, floats):  # type: ignore[no-untyped-def]
         floats[OPEN_RATE] += 1.0 / floats[ints[DURATION_AT] + task]
         task += 1
     ints[ARRIVED] = task
+
+
+@compiled(FORGET)
+def forget(ints, floats):  # type: ignore[no-untyped-def]
+    """Take out the tasks that have not been seen; when the first of them would have been."""
+    arrived = ints[ARRIVED]
+    if arrived == ints[TASKS]:
+        return np.inf
+    ints[TASKS] = arrived
+    return float(ints[ints[SEEN_AT] + arrived])
 
 
 @compiled(types.boolean(INTS, FLOATS))

@@ -28,6 +28,7 @@ from pipeline.estimators import ESTIMATORS, Estimate, LoggedEpisodes, Settings, 
 from pipeline.evaluate import Candidate
 from pipeline.policy import Behaviour, Heuristic, readings
 from pipeline.recipe import Recipe
+from pipeline.rollout import Planner
 from pipeline.selection import Selection, assess, rank_correlation
 from pipeline.source import RECORDED
 from policies.candidates import candidates
@@ -134,7 +135,7 @@ def evaluate_offline(
     wanted = [
         exploring(c, settings.epsilon, settings.temperature) for c in candidates(recipe, names)
     ]
-    _refuse_drawn(wanted)
+    _refuse_unknown(wanted)
     with Folder.open(out, opened, settings, wanted) as folder:
         return _evaluate(
             opened, wanted, settings, folder, command, progress or (lambda _d, _t: None)
@@ -229,13 +230,18 @@ def _few(opened: Dataset, log: WholeEpisodes, settings: OPESettings) -> str:
     return text + f"they are too narrow; {more}"
 
 
-def _refuse_drawn(wanted: Sequence[Candidate]) -> None:
+def _refuse_unknown(wanted: Sequence[Candidate]) -> None:
     for candidate in wanted:
         policy = candidate.behaviour.policy
         if isinstance(policy, Heuristic) and policy.draw is not None:
             raise InputError(
                 f"{candidate.behaviour.name} draws its parameters anew for every episode, so that "
                 "the probability of a single choice is not known; leave it out"
+            )
+        if isinstance(policy, Planner):
+            raise InputError(
+                f"{candidate.behaviour.name} looks ahead in the memory of an episode, which a log "
+                "does not have; leave it out"
             )
 
 

@@ -26,7 +26,7 @@ from pipeline.location import location
 from pipeline.policy import Behaviour, Heuristic
 from pipeline.recipe import Recipe, load_recipe, read_settings
 from pipeline.recording import make_instance
-from pipeline.rollout import run_episode
+from pipeline.rollout import Planner, run_episode
 from pipeline.scenario import Instance, Scenario, load_scenario
 from pipeline.schema import Spec
 from pipeline.seeds import generator
@@ -132,7 +132,7 @@ def _played(
     rng: np.random.Generator,
 ) -> float:
     """The headline outcome of one episode."""
-    if isinstance(behaviour.policy, Heuristic):
+    if isinstance(behaviour.policy, Heuristic | Planner):
         return float(run_episode(scenario, spec, instance, behaviour, rng).outcomes[0])
     policy: LearnedPolicy = behaviour.policy
     played = sample_trajectory(scenario, spec, instance, policy, rng, behaviour.temperature)

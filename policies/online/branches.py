@@ -21,23 +21,19 @@ from numba import types
 from pipeline.kernel import (
     FLOATS,
     FRESH,
-    IMAGE,
     INFEASIBLE,
     INTS,
-    MASK,
     OBSERVE,
     REWARD,
     ROWS,
     RUNNING,
-    SCORE,
     STEP,
     TIME,
     compiled,
 )
-from pipeline.policy import GENERATOR, best_feasible, draw_choice
+from pipeline.policy import GENERATOR, best_feasible
 from policies.features import COLUMNS
-from policies.forward import score_sets
-from policies.online.play import KEYS, NETWORK, SCRATCH, score_alone
+from policies.online.play_on import BUFFERS, DECIDER, RULE, play_on, score_decision
 
 # what `branch` has written: decisions, candidates, unique rows; and decisions of its rollouts
 C_DECISIONS: Final = 0
@@ -45,70 +41,7 @@ C_CANDIDATES: Final = 1
 C_ROWS: Final = 2
 C_PLAYED: Final = 3
 
-RULE: Final = types.FunctionType(SCORE)
-# whether the rule decides, its parameters; whether a score is of its row alone, the network, its
-# table and scratch of `policies.online.play`
-_tuple: Final[Any] = types.Tuple
-DECIDER: Final = _tuple((
-    types.boolean, FLOATS, types.boolean, _tuple(NETWORK), _tuple((KEYS, INTS, FLOATS, *SCRATCH)),
-))  # fmt: skip
-BUFFERS: Final = _tuple((FLOATS, IMAGE, ROWS, MASK))
 _IMAGES: Final = types.Array(types.uint8, 2, "C")
-
-
-@compiled(types.void(RULE, DECIDER, types.int64, BUFFERS, FLOATS))
-def _score(rule: Any, decider: Any, n: Any, buffers: Any, scores: Any) -> None:
-    """Fill scores[:n] of the observation in the buffers."""
-    guided, parameters, alone, network, table = decider
-    context, image, candidates, feasible = buffers
-    shown, allowed = scores[:n], feasible[:n]
-    if guided:
-        rule(context, candidates, feasible, parameters, shown)
-    elif alone:
-        score_alone(
-            candidates, candidates.view(np.uint64), allowed, *network[5:12], network[17], *table,
-            shown,
-        )  # fmt: skip
-    else:
-        span = np.array([0, n])
-        moment, picture = context.reshape((1, len(context))), image.reshape((1, len(image)))
-        score_sets(  # type: ignore[call-arg]
-            moment, candidates[:n], allowed, picture, span, *network, shown
-        )
-
-
-@compiled(
-    types.int64(
-        types.FunctionType(OBSERVE), types.FunctionType(STEP), RULE, DECIDER, INTS, FLOATS, BUFFERS,
-        FLOATS, FLOATS, GENERATOR, FLOATS, FLOATS, types.float64, types.float64, INTS, types.int64,
-    ))  # fmt: skip
-def play_on(
-    observe: Any, step: Any, rule: Any, decider: Any, ints: Any, floats: Any, buffers: Any,
-    scores: Any, probabilities: Any, rng: Any, booked: Any, totals: Any,
-    epsilon: Any, until: Any, choices: Any, first: Any,
-) -> Any:  # fmt: skip
-    """Play until the episode is over, or its time is `until`, or `choices` are full.
-
-    The best choices, with probability `epsilon` uniform ones, are written to `choices` from place
-    `first` on; an empty array keeps none. totals += booked. Returns 4 * decisions + status, RUNNING
-    where the episode goes on, or INFEASIBLE where a choice is forbidden.
-    """
-    at, status, kept = first, RUNNING, len(choices)
-    while status == RUNNING and floats[TIME] < until and (kept == 0 or at < kept):
-        n = observe(ints, floats, *buffers)
-        _score(rule, decider, n, buffers, scores)
-        choice = draw_choice(scores[:n], buffers[3][:n], 0.0, epsilon, rng, probabilities)
-        if choice < 0:
-            return INFEASIBLE
-        status = step(ints, floats, choice, booked)
-        if status == INFEASIBLE:
-            return INFEASIBLE
-        if kept > 0:
-            choices[at] = choice
-        for k in range(len(booked)):
-            totals[k] += booked[k]
-        at += 1
-    return 4 * at + status
 
 
 @compiled(types.int64(ROWS, types.int64, types.int64, ROWS, types.int64, COLUMNS))
@@ -188,7 +121,7 @@ def branch(
         n = observe(ints, floats, context, image, candidates, feasible)
         if at == asked[next_asked]:
             next_asked += 1
-            _score(rule, decider, n, buffers, scores)
+            score_decision(rule, decider, n, buffers, scores)
             best = best_feasible(scores[:n], feasible[:n])
             stop, last = u, m
             for i in range(n):

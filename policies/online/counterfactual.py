@@ -47,13 +47,9 @@ from policies.learned import Network, NetworkSettings, Weights
 from policies.networks import CandidateScorer
 from policies.offline.learner import Criterion, Info, Learner, descend, means
 from policies.online.choices import Asked, ask, entropy, join, log_softmax
-from policies.online.counterfactuals import (
-    Counterfactuals,
-    Decider,
-    Rollouts,
-    ask_episodes,
-)
+from policies.online.counterfactuals import Counterfactuals, Rollouts, ask_episodes
 from policies.online.minibatches import places, subset
+from policies.online.play_on import Decider
 from policies.online.problem import Problem, Sampling, make_scorer
 from policies.online.recent import Recent
 

@@ -19,17 +19,14 @@ from numpy.typing import NDArray
 from pipeline.environment import ObservationBuffers
 from pipeline.errors import HindcastError, RecipeError
 from pipeline.kernel import ELAPSED, INFEASIBLE, REWARD, RUNNING, TERMS, TRUNCATED
-from pipeline.policy import NO_PARAMETERS, Heuristic
-from pipeline.replay import no_score
 from pipeline.rollout import Episode
 from pipeline.scenario import Instance, Scenario
 from pipeline.schema import Spec
 from pipeline.seeds import generator
-from policies.learned import LearnedPolicy
-from policies.online import play
-from policies.online.branches import C_PLAYED, branch, play_on
+from policies.online.branches import C_PLAYED, branch
+from policies.online.play_on import Decider, play_on
 from policies.online.problem import Problem, Sampling
-from policies.online.rollouts import Looked, looks_alone
+from policies.online.rollouts import Looked
 
 _FIRST_ROOM: Final = 2048  # decisions; doubled where an episode is longer
 
@@ -79,26 +76,6 @@ class Counterfactuals:
         """(M,) how much better than the greedy choice each candidate was."""
         own = self.value[self.looked.chosen]
         return self.value - np.repeat(own, np.diff(self.looked.starts))
-
-
-@dataclass(frozen=True)
-class Decider:
-    """What plays and plays on: a network, or in its place a compiled rule."""
-
-    policy: LearnedPolicy
-    rule: Heuristic | None = None
-
-    def arrays(self, spec: Spec, rng: np.random.Generator) -> tuple[Any, ...]:
-        """Rule and decider of `policies.online.branches`, for one episode."""
-        alone, network = looks_alone(self.policy.network), self.policy.arrays
-        places = play.TABLE if alone else 1
-        table = (
-            np.empty((places, len(spec.candidates)), np.uint64), np.full(places, -1, np.int64),
-            np.empty(places), *play.make_scratch(network[5], network[8], network[10]),
-        )  # fmt: skip
-        if self.rule is None:
-            return no_score, (False, NO_PARAMETERS, alone, network, table)
-        return self.rule.score, (True, self.rule.parameters(spec, rng), alone, network, table)
 
 
 def ask_episodes(

@@ -10,6 +10,7 @@ candidate is tried.
 """
 
 import time
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from pipeline.played import StepPlayer, player
 from pipeline.policy import Behaviour
 from pipeline.recipe import load_recipe
 from policies.learned import LearnedPolicy
+
+if TYPE_CHECKING:  # it loads torch
+    from policies.online.problem import Problem
 
 WORKERS = 2
 WINDOWS = 8
@@ -34,11 +38,12 @@ def measure() -> list[Row]:
 
 def _slots() -> list[Row]:
     from policies.networks import CandidateScorer
-    from policies.online.counterfactuals import Decider, Rollouts, ask_episodes
-    from policies.online.problem import Problem, Sampling, fit_network
+    from policies.online.counterfactuals import Rollouts, ask_episodes
+    from policies.online.play_on import Decider
+    from policies.online.problem import Sampling, fit_network
     from policies.online.training import problem_of, settings_of
 
-    def network_of(sets: tuple[str, ...]) -> tuple[Problem, LearnedPolicy]:
+    def network_of(sets: tuple[str, ...]) -> tuple["Problem", LearnedPolicy]:
         recipe = load_recipe("slots-deeprm-online", sets)
         problem = problem_of(recipe, 0, 1)
         network = fit_network(problem, settings_of(recipe)[1].network)
@@ -63,6 +68,27 @@ def _slots() -> list[Row]:
     return [
         *rows,
         ("online, slots, every candidate tried, per CPU second", rate, "decisions/s", "rollouts"),
+    ]
+
+
+def _looking_ahead(problem: "Problem", policy: LearnedPolicy) -> list[Row]:
+    """What rollouts at decision time cost beside the network that acts alone."""
+    from policies.lookahead import rollouts_of
+    from policies.online.problem import Sampling
+
+    planner = rollouts_of(policy)
+    instances = [problem.instance_of(w) for w in problem.windows_of(1, Sampling(1, WINDOWS, 1))]
+    planner.episode(problem.scenario, problem.spec, instances[0])  # compiles
+    spent = time.process_time()
+    played = [planner.episode(problem.scenario, problem.spec, one) for one in instances]
+    looking = time.process_time() - spent
+    spent = time.process_time()
+    problem.play(policy, 1, Sampling(1, WINDOWS, 1), temperature=0.0)
+    alone = time.process_time() - spent
+    rate = sum(one.steps for one in played) / looking
+    return [
+        ("online, looking ahead, per CPU second", rate, "decisions/s", "9 members, 10 jobs"),
+        ("online, looking ahead / acting alone, cost", looking / alone, "x", ""),
     ]
 
 
@@ -93,6 +119,7 @@ def _packing() -> list[Row]:
             ("online, rollouts, 2 threads", decisions / wall, "decisions/s", "6-3-9-6-1, sampling"),
             ("online, rollouts, per CPU second", decisions / spent, "decisions/s", ""),
         ]
+        rows += _looking_ahead(problem, policy)
         instances = [one.trajectory.instance for one in drawn]
         behaviour = Behaviour("drawn", policy, temperature=1.0)
         rngs = [np.random.default_rng(i) for i in range(len(instances))]

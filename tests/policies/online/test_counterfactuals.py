@@ -13,8 +13,9 @@ from pipeline.source import load_source
 from policies.learned import NetworkSettings
 from policies.networks import CandidateScorer
 from policies.online.choices import ask, join, log_softmax
-from policies.online.counterfactuals import Decider, Rollouts, _Memory, ask_episode, ask_episodes
+from policies.online.counterfactuals import Rollouts, _Memory, ask_episode, ask_episodes
 from policies.online.minibatches import places, subset
+from policies.online.play_on import Decider
 from policies.online.problem import Sampling
 from policies.online.recent import Recent
 from policies.registry import heuristics

@@ -1,0 +1,191 @@
+"""Rollouts at decision time: nothing to come is seen, and what acts is the best of the members."""
+
+import dataclasses
+
+import numpy as np
+import polars as pl
+import pytest
+
+from pipeline.errors import HindcastError, InputError, UnknownName
+from pipeline.evaluate import evaluate
+from pipeline.recipe import load_recipe
+from pipeline.rollout import Planner, run_episode
+from pipeline.scenario import load_scenario
+from pipeline.scenarios.binpack import BinpackConfig
+from pipeline.scenarios.binpack_memory import FIRST_START_AT
+from policies.candidates import candidates
+from policies.evaluation.ope import evaluate_offline
+from policies.features import unscaled_map
+from policies.heuristics.binpack import HEURISTICS
+from policies.learned import LearnedPolicy, Network, NetworkSettings
+from policies.lookahead import SPREAD, VARIANTS, _Play, rollouts_of, rollouts_of_rules
+from policies.registry import resolve
+from policies.slot_scores import SlotScoresPolicy, SlotScoresSettings, slot_scores_network
+from tests.pipeline.scenarios.test_binpack import workload
+from tests.policies.online.conftest import some_weights
+
+SCENARIO = load_scenario("binpack")
+CONFIG = BinpackConfig(machines=2, machine_cores=4.0, jobs_per_window=8)
+SPEC = SCENARIO.spec(CONFIG, "makespan")
+GAP_S = 40
+RULES = [HEURISTICS[n] for n in ("first_fit", "tetris", "shortest_first", "longest_first")]
+
+
+def crowd(seed, jobs=6, gap_s=GAP_S, last=1.0):
+    """Jobs that wait for each other; durations of the last one are `last` times as long."""
+    rng = np.random.default_rng(seed)
+    tasks = [
+        (
+            job, job * gap_s, float(rng.integers(1, 30)) * (last if job == jobs - 1 else 1.0),
+            float(rng.choice([0.5, 1.0, 2.0, 3.0])), float(rng.choice([0.1, 0.25, 0.4])),
+            int(rng.integers(1, 6)),
+        )
+        for job in range(jobs)
+        for _ in range(3)
+    ]  # fmt: skip
+    config = dataclasses.replace(CONFIG, jobs_per_window=jobs)
+    return SCENARIO.instance(config, "makespan", workload(*tasks), 0, np.random.default_rng(0))
+
+
+@pytest.fixture
+def scorer():
+    settings = NetworkSettings(hidden=(5,), quadratic=False)
+    network = Network(
+        settings,
+        unscaled_map(SPEC.candidates, SPEC.learned_candidates, quadratic=False),
+        unscaled_map(SPEC.context, (), quadratic=False),
+    )
+    return LearnedPolicy("drawn", network, some_weights(network), SPEC.context, SPEC.candidates)
+
+
+def planned(policy, instance, scenario=SCENARIO):
+    """Seconds at which each task began, (T,), and the makespan."""
+    play = _Play(scenario, SPEC, instance, policy)
+    episode = play.play()
+    at = play.ints[FIRST_START_AT]
+    return play.ints[at : play.ints[FIRST_START_AT + 1]].copy(), episode.outcomes[0]
+
+
+def members_makespans(policy, instance):
+    return [
+        planned(dataclasses.replace(policy, members=(member,)), instance)[1]
+        for member in policy.members
+    ]
+
+
+def rules():
+    return rollouts_of_rules("rollout", RULES, SPEC)
+
+
+def test_with_all_jobs_known_the_best_member_acts():
+    """Every member is the best one somewhere."""
+    best = set()
+    for seed in range(12):
+        instance = crowd(seed, gap_s=0)
+        alone = members_makespans(rules(), instance)
+        assert planned(rules(), instance)[1] == min(alone)
+        best.add(int(np.argmin(alone)))
+    assert len(best) > 2
+
+
+def test_a_member_alone_plays_as_it_does_without_rollouts(scorer):
+    instance = crowd(3)
+    for rule in RULES:
+        policy = rollouts_of_rules("one", [rule], SPEC)
+        behaviour = resolve(rule.name, "binpack", SPEC)
+        alone = run_episode(SCENARIO, SPEC, instance, behaviour, np.random.default_rng(0))
+        found = policy.episode(SCENARIO, SPEC, instance)
+        assert (found.steps, found.total, found.elapsed_s) == (
+            alone.steps, alone.total, alone.elapsed_s,
+        )  # fmt: skip
+        assert found.outcomes.tobytes() == alone.outcomes.tobytes()
+        assert found.terms.tobytes() == alone.terms.tobytes()
+
+
+def test_what_is_to_come_changes_nothing_before_it_comes(scorer):
+    """Nor would it be noticed by chance: with a memory that forgets nothing it does."""
+
+    def first_starts(policy, scenario, seed, last):
+        begun, _ = planned(policy, crowd(seed, last=last), scenario)
+        return np.where(begun < 5 * GAP_S, begun, -1)[:15]  # before the last job is submitted
+
+    def peek(ints, floats):
+        """When something comes, which stays in the copy."""
+        return SCENARIO.forget(ints.copy(), floats)
+
+    seeing = dataclasses.replace(SCENARIO, forget=peek)
+    differ = 0
+    for policy in (rules(), rollouts_of(scorer)):
+        for seed in range(8):
+            one, other = (first_starts(policy, SCENARIO, seed, last) for last in (1.0, 40.0))
+            assert (one >= 0).sum() > 5
+            np.testing.assert_array_equal(one, other)
+            one, other = (first_starts(policy, seeing, seed, last) for last in (1.0, 40.0))
+            differ += bool((one != other).any())
+    assert differ > 0
+
+
+def test_forgetting_leaves_what_has_been_seen():
+    """A copy that has forgotten ends as the instance of the jobs seen does."""
+    whole, half = crowd(4, jobs=6), crowd(4, jobs=1)
+    ints, floats = whole.ints.copy(), whole.floats.copy()
+    assert SCENARIO.forget(ints, floats) == GAP_S
+    assert SCENARIO.forget(ints, floats) == np.inf
+    forgotten = dataclasses.replace(whole, ints=ints, floats=floats)
+    policy = rollouts_of_rules("one", RULES[:1], SPEC)
+    expected = policy.episode(SCENARIO, SPEC, half)
+    assert policy.episode(SCENARIO, SPEC, forgotten).total == expected.total
+
+
+def test_variants_lie_around_the_policy_and_are_always_the_same(scorer):
+    first, *varied = (m.policy for m in rollouts_of(scorer).members)
+    again = [m.policy for m in rollouts_of(scorer).members][1:]
+    assert first is scorer
+    assert len(varied) == VARIANTS
+    for one, same in zip(varied, again, strict=True):
+        for key, weight in scorer.weights.items():
+            assert one.weights[key].tobytes() == same.weights[key].tobytes()
+            away = np.linalg.norm(one.weights[key] - weight)
+            assert away == pytest.approx(SPREAD * np.linalg.norm(weight), rel=1e-5)
+    assert len({one.weights["layer0.weight"].tobytes() for one in varied}) == VARIANTS
+
+
+def test_it_is_evaluated_by_its_name(tiny_recipe, tmp_path):
+    """Whatever the number of workers; a planner draws nothing, so one run is enough."""
+    crowded = dataclasses.replace(tiny_recipe.config, machines=1, machine_cores=4.0)
+    recipe = dataclasses.replace(tiny_recipe, config=crowded)
+    found = candidates(recipe, ["rollout", "shortest_first"])
+    assert isinstance(found[0].behaviour.policy, Planner)
+    assert [(c.behaviour.name, c.kind) for c in found] == [
+        ("rollout", "heuristic"), ("shortest_first", "heuristic"),
+    ]  # fmt: skip
+    for workers in (1, 3):
+        evaluate(recipe, found, split="test", out=tmp_path / str(workers), workers=workers)
+    one, three = (pl.read_parquet(tmp_path / w / "scores.parquet") for w in ("1", "3"))
+    assert one.equals(three)
+    makespan = one.filter(pl.col("metric") == "makespan_s").group_by("policy").agg("value", "seed")
+    values = {name: (np.array(v), set(s)) for name, v, s in makespan.rows()}
+    assert values["rollout"][1] == {0}
+    assert values["rollout"][0].mean() <= values["shortest_first"][0].mean()
+
+
+def test_what_cannot_look_ahead(scorer, tiny_recipe, tiny_dataset, tmp_path):
+    slots = load_recipe("slots-deeprm-v1")
+    with pytest.raises(InputError, match=r"nothing can look ahead in slots.*scenarios binpack"):
+        candidates(slots, ["rollout"])
+    with pytest.raises(UnknownName, match="unknown policy 'rollout@1'"):
+        candidates(tiny_recipe, ["rollout@1"])
+    with pytest.raises(InputError, match=r"rollout looks ahead .* leave it out"):
+        evaluate_offline(tiny_dataset, ["rollout"], out=tmp_path / "ope")
+    blind = dataclasses.replace(SCENARIO, forget=None)
+    with pytest.raises(HindcastError, match="cannot forget"):
+        rules().episode(blind, SPEC, crowd(0))
+
+
+def test_only_candidate_scorers_play_in_rollouts():
+    scenario = load_scenario("deferrable")
+    spec = scenario.spec(scenario.config(), "revenue")
+    network = slot_scores_network(SlotScoresSettings(), spec.context, spec.candidates)
+    policy = SlotScoresPolicy("s", network, some_weights(network), spec.context, spec.candidates)
+    with pytest.raises(InputError, match="kind 'slot_scores' cannot play"):
+        rollouts_of(policy)
