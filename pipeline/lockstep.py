@@ -16,7 +16,6 @@ from pipeline.kernel import (
     INTS,
     MASK,
     OBSERVE,
-    REWARD,
     ROWS,
     RUNNING,
     STEP,
@@ -26,7 +25,7 @@ from pipeline.kernel import (
     compiled,
 )
 from pipeline.policy import BatchPolicy, Behaviour, choose_with, readings
-from pipeline.rollout import Episode
+from pipeline.rollout import Episode, came_to
 from pipeline.scenario import Instance, Scenario
 from pipeline.schema import Spec
 
@@ -185,21 +184,13 @@ class LockStep:
 
     def episodes(self) -> list[Episode]:
         """What the episodes have come to."""
-        found = []
-        for e in range(len(self.status)):
-            outcomes = np.zeros(len(self._spec.outcomes))
-            self._scenario.outcome(self._ints[e], self._floats[e], outcomes)
-            found.append(
-                Episode(
-                    steps=int(self.steps[e]),
-                    total=float(self.totals[e, REWARD]),
-                    elapsed_s=float(self.totals[e, 0]),
-                    truncated=bool(self.status[e] == TRUNCATED),
-                    terms=self.totals[e, TERMS:].copy(),
-                    outcomes=outcomes,
-                )
+        return [
+            came_to(
+                self._scenario.outcome, self._spec, *self.memory(e), self.totals[e],
+                int(self.steps[e]), truncated=bool(self.status[e] == TRUNCATED),
             )
-        return found
+            for e in range(len(self.status))
+        ]  # fmt: skip
 
 
 def run_lockstep(

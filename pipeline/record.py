@@ -37,7 +37,7 @@ from pipeline.policy import (
     fill_probabilities,
 )
 from pipeline.replay import no_score
-from pipeline.rollout import Episode
+from pipeline.rollout import Episode, came_to
 from pipeline.scenario import Instance, Scenario
 from pipeline.schema import Spec
 
@@ -267,13 +267,7 @@ class Recording:
 
     def episode(self) -> Episode:
         """What the finished episode came to."""
-        outcomes = np.zeros(len(self._spec.outcomes))
-        self._scenario.outcome(self._ints, self._floats, outcomes)
-        return Episode(
-            steps=self._steps,
-            total=float(self._totals[REWARD]),
-            elapsed_s=float(self._totals[ELAPSED]),
-            truncated=self._status == TRUNCATED,
-            terms=self._totals[TERMS:],
-            outcomes=outcomes,
-        )
+        return came_to(
+            self._scenario.outcome, self._spec, self._ints, self._floats, self._totals,
+            self._steps, truncated=self._status == TRUNCATED,
+        )  # fmt: skip

@@ -24,6 +24,7 @@ from pipeline.kernel import (
     STEP,
     TERMS,
     TRUNCATED,
+    Compiled,
     compiled,
 )
 from pipeline.policy import GENERATOR, Behaviour, Heuristic, draw_choice
@@ -47,6 +48,32 @@ class Episode:
     truncated: bool
     terms: NDArray[np.float64]
     outcomes: NDArray[np.float64]
+
+
+def came_to(
+    outcome: Compiled,
+    spec: Spec,
+    ints: NDArray[np.int64],
+    floats: NDArray[np.float64],
+    totals: NDArray[np.float64],
+    steps: int,
+    *,
+    truncated: bool,
+) -> Episode:
+    """What a finished episode came to, of its memory and of `totals`, the sum of what was booked.
+
+    outcome   of the scenario, compiled
+    """
+    outcomes = np.zeros(len(spec.outcomes))
+    outcome(ints, floats, outcomes)
+    return Episode(
+        steps=steps,
+        total=float(totals[REWARD]),
+        elapsed_s=float(totals[ELAPSED]),
+        truncated=truncated,
+        terms=totals[TERMS:].copy(),
+        outcomes=outcomes,
+    )
 
 
 @runtime_checkable
@@ -153,14 +180,7 @@ def _to_the_end(
     )  # fmt: skip
     if code == INFEASIBLE:
         raise HindcastError(f"{behaviour.name}: infeasible choice in {scenario.name}")
-    outcomes = np.zeros(len(spec.outcomes))
-    scenario.outcome(ints, floats, outcomes)
-    episode = Episode(
-        steps=int(code) // 2,
-        total=float(totals[REWARD]),
-        elapsed_s=float(totals[ELAPSED]),
-        truncated=bool(code % 2),
-        terms=totals[TERMS:],
-        outcomes=outcomes,
+    episode = came_to(
+        scenario.outcome, spec, ints, floats, totals, int(code) // 2, truncated=bool(code % 2)
     )
     return episode, ints, floats

@@ -22,9 +22,9 @@ import numpy as np
 
 from pipeline.environment import ObservationBuffers
 from pipeline.errors import HindcastError, InputError
-from pipeline.kernel import ELAPSED, FRESH, INFEASIBLE, REWARD, RUNNING, TERMS, TRUNCATED
+from pipeline.kernel import FRESH, INFEASIBLE, REWARD, RUNNING, TERMS, TRUNCATED
 from pipeline.policy import Heuristic
-from pipeline.rollout import Episode
+from pipeline.rollout import Episode, came_to
 from pipeline.scenario import Instance, Scenario
 from pipeline.schema import Spec
 from pipeline.seeds import generator
@@ -124,11 +124,9 @@ class _Play:
             memory = (self.ints, self.floats, self.buffers)
             played, status = self._play_on(self.deciders[best], memory, totals, until)
             steps += played
-        outcomes = np.zeros(len(self.spec.outcomes))
-        self.scenario.outcome(self.ints, self.floats, outcomes)
-        return Episode(
-            steps, float(totals[REWARD]), float(totals[ELAPSED]), status == TRUNCATED,
-            totals[TERMS:], outcomes,
+        return came_to(
+            self.scenario.outcome, self.spec, self.ints, self.floats, totals, steps,
+            truncated=status == TRUNCATED,
         )  # fmt: skip
 
     def _play_on(

@@ -35,7 +35,7 @@ from pipeline.kernel import (
     TERMS,
     compiled,
 )
-from pipeline.rollout import Episode
+from pipeline.rollout import Episode, came_to
 from pipeline.scenario import Instance
 from pipeline.scenarios import deferrable_memory as m
 from pipeline.scenarios.deferrable_kernel import outcome, step
@@ -331,18 +331,10 @@ class Slots:
 
     def episodes(self) -> list[Episode]:
         """What the episodes have come to."""
-        found = []
-        for e in range(len(self._ints)):
-            outcomes = np.zeros(len(self._spec.outcomes))
-            outcome(self._ints[e], self._floats[e], outcomes)
-            found.append(
-                Episode(
-                    steps=int(self._decisions[e]),
-                    total=float(self.totals[e, REWARD]),
-                    elapsed_s=float(self.totals[e, 0]),
-                    truncated=False,
-                    terms=self.totals[e, TERMS:].copy(),
-                    outcomes=outcomes,
-                )
+        return [
+            came_to(
+                outcome, self._spec, self._ints[e], self._floats[e], self.totals[e],
+                int(self._decisions[e]), truncated=False,
             )
-        return found
+            for e in range(len(self._ints))
+        ]  # fmt: skip

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from pipeline.environment import ObservationBuffers
 from pipeline.errors import HindcastError, RecipeError
-from pipeline.kernel import ELAPSED, INFEASIBLE, REWARD, RUNNING, TERMS, TRUNCATED
-from pipeline.rollout import Episode
+from pipeline.kernel import INFEASIBLE, RUNNING, TERMS, TRUNCATED
+from pipeline.rollout import Episode, came_to
 from pipeline.scenario import Instance, Scenario
 from pipeline.schema import Spec
 from pipeline.seeds import generator
@@ -146,11 +146,10 @@ class _Memory:
             if status != RUNNING:
                 break
             choices = np.concatenate([choices, np.empty_like(choices)])
-        outcomes = np.zeros(len(self.spec.outcomes))
-        self.scenario.outcome(ints, floats, outcomes)
-        total, elapsed_s = float(totals[REWARD]), float(totals[ELAPSED])
-        truncated = status == TRUNCATED
-        episode = Episode(at, total, elapsed_s, truncated, totals[TERMS:], outcomes)
+        episode = came_to(
+            self.scenario.outcome, self.spec, ints, floats, totals, at,
+            truncated=status == TRUNCATED,
+        )  # fmt: skip
         return choices[:at].copy(), episode
 
     def ask(

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from pipeline.environment import ObservationBuffers
 from pipeline.errors import HindcastError
-from pipeline.kernel import INFEASIBLE, REWARD, RUNNING, TERMS, TRUNCATED
-from pipeline.rollout import Episode
+from pipeline.kernel import INFEASIBLE, RUNNING, TERMS, TRUNCATED
+from pipeline.rollout import Episode, came_to
 from pipeline.scenario import Instance, Scenario
 from pipeline.schema import Spec
 from policies.learned import LearnedPolicy, Network
@@ -109,16 +109,10 @@ def sample_trajectory(
         if status == RUNNING:
             choices = np.concatenate([choices, np.empty_like(choices)])
             numbers = np.concatenate([numbers, np.empty_like(numbers)], axis=1)
-    outcomes = np.zeros(len(spec.outcomes))
-    scenario.outcome(memory.ints, memory.floats, outcomes)
-    episode = Episode(
-        steps=at,
-        total=float(totals[REWARD]),
-        elapsed_s=float(totals[0]),
+    episode = came_to(
+        scenario.outcome, spec, memory.ints, memory.floats, totals, at,
         truncated=status == TRUNCATED,
-        terms=totals[TERMS:],
-        outcomes=outcomes,
-    )
+    )  # fmt: skip
     kept = numbers[:, :at].copy()
     return Trajectory(
         instance, episode, choices[:at].copy(), kept[play.N_LOG_PROBABILITY],

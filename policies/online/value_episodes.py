@@ -20,14 +20,12 @@ from numpy.typing import NDArray
 from pipeline.environment import ObservationBuffers
 from pipeline.errors import HindcastError
 from pipeline.kernel import (
-    ELAPSED,
     FLOATS,
     IMAGE,
     INFEASIBLE,
     INTS,
     MASK,
     OBSERVE,
-    REWARD,
     ROWS,
     RUNNING,
     SCORE,
@@ -37,7 +35,7 @@ from pipeline.kernel import (
     compiled,
 )
 from pipeline.policy import GENERATOR, Heuristic, best_feasible
-from pipeline.rollout import Episode, values_of
+from pipeline.rollout import Episode, came_to, values_of
 from pipeline.scenario import Instance, Scenario
 from pipeline.schema import Spec
 from policies.clusters import ClustersPolicy
@@ -198,16 +196,7 @@ def play_valued(
             f"{room} decisions"
         )
     steps = int(code) // 2
-    outcomes = np.zeros(len(spec.outcomes))
-    scenario.outcome(ints, floats, outcomes)
-    episode = Episode(
-        steps=steps,
-        total=float(totals[REWARD]),
-        elapsed_s=float(totals[ELAPSED]),
-        truncated=bool(code % 2),
-        terms=totals[TERMS:],
-        outcomes=outcomes,
-    )
+    episode = came_to(scenario.outcome, spec, ints, floats, totals, steps, truncated=bool(code % 2))
     return Valued(
         episode, choices[:steps], source[:steps], read[:steps], clusters[:steps],
         values_of(scenario, ints, floats, steps),
