@@ -96,8 +96,9 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
         return Behaviour(policy.name, policy, temperature=asked)
     if folder.name != name:
         raise DatasetError(f"{name}: no such checkpoint folder")
+    choices = [*known, ROLLOUT] if load_scenario(scenario).forget is not None else known
     raise UnknownName(
-        f"unknown policy {name!r} of scenario {scenario}; {did_you_mean(name, known)} "
+        f"unknown policy {name!r} of scenario {scenario}; {did_you_mean(name, choices)} "
         "(or give the folder of a checkpoint)"
     )
 

@@ -173,8 +173,10 @@ def test_what_cannot_look_ahead(scorer, tiny_recipe, tiny_dataset, tmp_path):
     slots = load_recipe("slots-deeprm-v1")
     with pytest.raises(InputError, match=r"nothing can look ahead in slots.*scenarios binpack"):
         candidates(slots, ["rollout"])
-    with pytest.raises(UnknownName, match="unknown policy 'rollout@1'"):
-        candidates(tiny_recipe, ["rollout@1"])
+    with pytest.raises(UnknownName, match=r"unknown policy 'rollouts'.*did you mean 'rollout'"):
+        candidates(tiny_recipe, ["rollouts"])
+    with pytest.raises(UnknownName, match="unknown policy 'rollouts' of scenario slots; known"):
+        candidates(slots, ["rollouts"])
     with pytest.raises(InputError, match=r"rollout looks ahead .* leave it out"):
         evaluate_offline(tiny_dataset, ["rollout"], out=tmp_path / "ope")
     blind = dataclasses.replace(SCENARIO, forget=None)
