@@ -6,8 +6,9 @@
     act        the member with the highest sum of rewards, the first of equals, acts until
                something comes that was not known
 
-No member sees more than it does when it acts on its own: the jobs that have been submitted, and
-how long they take. When nothing more is to come, what acts does at least as well as any of them.
+Nothing is known to a copy but the jobs that have been submitted, how long they take, and when what
+runs will end; whether more jobs come it does not know either, and no member may wait for them on an
+idle cluster. When nothing more is to come, what acts does at least as well as any of them.
 
 Sources: Chang, Givan & Chong, "Parallel Rollout for Online Solution of Partially Observable Markov
 Decision Processes", Discrete Event Dynamic Systems 2004; Bertsekas & Castanon, "Rollout Algorithms

@@ -131,17 +131,17 @@ def _still(known: Mapping[str, Heuristic]) -> list[str]:
 def _rollouts_of_rules(
     scenario: str, spec: Spec, known: Mapping[str, Heuristic]
 ) -> "RolloutPolicy":
+    _require_forgetting(ROLLOUT, scenario)
     from policies.lookahead import rollouts_of_rules
 
-    _require_forgetting(ROLLOUT, scenario)
     return rollouts_of_rules(ROLLOUT, [known[name] for name in _still(known)], spec)
 
 
 def _rollouts_of(name: str, policy: "LearnedPolicy", scenario: str) -> "RolloutPolicy":
     """Rollouts of a candidate scorer."""
+    _require_forgetting(name, scenario)
     from policies.lookahead import rollouts_of
 
-    _require_forgetting(name, scenario)
     return rollouts_of(policy)
 
 

@@ -91,7 +91,10 @@ def arrive(ints, floats):  # type: ignore[no-untyped-def]
 
 @compiled(FORGET)
 def forget(ints, floats):  # type: ignore[no-untyped-def]
-    """Take out the tasks that have not been seen; when the first of them would have been."""
+    """Take out the tasks that have not been seen; when the first of them would have been.
+
+    Bounds and the work of the window, which only `outcome` reads, still speak of all tasks.
+    """
     arrived = ints[ARRIVED]
     if arrived == ints[TASKS]:
         return np.inf

@@ -5,10 +5,14 @@ import dataclasses
 import numpy as np
 import polars as pl
 import pytest
+from numba import njit
 
 from pipeline.errors import HindcastError, InputError, UnknownName
 from pipeline.evaluate import evaluate
-from pipeline.recipe import load_recipe
+from pipeline.kernel import SCORE
+from pipeline.lockstep import run_lockstep
+from pipeline.policy import Behaviour, Heuristic
+from pipeline.recipe import OnlineRecipe, load_recipe
 from pipeline.rollout import Planner, run_episode
 from pipeline.scenario import load_scenario
 from pipeline.scenarios.binpack import BinpackConfig
@@ -16,10 +20,18 @@ from pipeline.scenarios.binpack_memory import FIRST_START_AT
 from policies.candidates import candidates
 from policies.evaluation.ope import evaluate_offline
 from policies.features import unscaled_map
-from policies.heuristics.binpack import HEURISTICS
+from policies.heuristics.binpack import HEURISTICS, MACHINE
 from policies.learned import LearnedPolicy, Network, NetworkSettings
-from policies.lookahead import SPREAD, VARIANTS, _Play, rollouts_of, rollouts_of_rules
-from policies.registry import resolve
+from policies.lookahead import (
+    SPREAD,
+    VARIANTS,
+    RolloutPolicy,
+    _Play,
+    rollouts_of,
+    rollouts_of_rules,
+)
+from policies.online.play_on import Decider
+from policies.online.training import train_online
 from policies.slot_scores import SlotScoresPolicy, SlotScoresSettings, slot_scores_network
 from tests.pipeline.scenarios.test_binpack import workload
 from tests.policies.online.conftest import some_weights
@@ -31,7 +43,14 @@ GAP_S = 40
 RULES = [HEURISTICS[n] for n in ("first_fit", "tetris", "shortest_first", "longest_first")]
 
 
-def crowd(seed, jobs=6, gap_s=GAP_S, last=1.0):
+@njit(SCORE)
+def _waits(context, candidates, feasible, parameters, scores):
+    """Wait where that is allowed."""
+    for i in range(len(scores)):
+        scores[i] = -candidates[i, MACHINE]
+
+
+def crowd(seed, jobs=6, gap_s=GAP_S, last=1.0, config=CONFIG):
     """Jobs that wait for each other; durations of the last one are `last` times as long."""
     rng = np.random.default_rng(seed)
     tasks = [
@@ -43,7 +62,7 @@ def crowd(seed, jobs=6, gap_s=GAP_S, last=1.0):
         for job in range(jobs)
         for _ in range(3)
     ]  # fmt: skip
-    config = dataclasses.replace(CONFIG, jobs_per_window=jobs)
+    config = dataclasses.replace(config, jobs_per_window=jobs)
     return SCENARIO.instance(config, "makespan", workload(*tasks), 0, np.random.default_rng(0))
 
 
@@ -89,11 +108,19 @@ def test_with_all_jobs_known_the_best_member_acts():
 
 
 def test_a_member_alone_plays_as_it_does_without_rollouts(scorer):
-    instance = crowd(3)
-    for rule in RULES:
-        policy = rollouts_of_rules("one", [rule], SPEC)
-        behaviour = resolve(rule.name, "binpack", SPEC)
-        alone = run_episode(SCENARIO, SPEC, instance, behaviour, np.random.default_rng(0))
+    instance, rng = crowd(3, gap_s=9), np.random.default_rng(0)
+    asked = [
+        (
+            rollouts_of_rules("one", [rule], SPEC),
+            run_episode(SCENARIO, SPEC, instance, Behaviour(rule.name, rule), rng),
+        )
+        for rule in RULES
+    ]
+    network = RolloutPolicy("one", (Decider(scorer),))
+    behaviour = Behaviour("drawn", scorer)
+    asked += [(network, *run_lockstep(SCENARIO, SPEC, [instance], behaviour, [rng]))]
+    assert len({alone.total for _, alone in asked}) > 2
+    for policy, alone in asked:
         found = policy.episode(SCENARIO, SPEC, instance)
         assert (found.steps, found.total, found.elapsed_s) == (
             alone.steps, alone.total, alone.elapsed_s,
@@ -114,15 +141,15 @@ def test_what_is_to_come_changes_nothing_before_it_comes(scorer):
         return SCENARIO.forget(ints.copy(), floats)
 
     seeing = dataclasses.replace(SCENARIO, forget=peek)
-    differ = 0
     for policy in (rules(), rollouts_of(scorer)):
+        differ = 0
         for seed in range(8):
             one, other = (first_starts(policy, SCENARIO, seed, last) for last in (1.0, 40.0))
             assert (one >= 0).sum() > 5
             np.testing.assert_array_equal(one, other)
             one, other = (first_starts(policy, seeing, seed, last) for last in (1.0, 40.0))
             differ += bool((one != other).any())
-    assert differ > 0
+        assert differ > 0
 
 
 def test_forgetting_leaves_what_has_been_seen():
@@ -167,6 +194,39 @@ def test_it_is_evaluated_by_its_name(tiny_recipe, tmp_path):
     values = {name: (np.array(v), set(s)) for name, v, s in makespan.rows()}
     assert values["rollout"][1] == {0}
     assert values["rollout"][0].mean() <= values["shortest_first"][0].mean()
+
+
+def test_a_checkpoint_looks_ahead_by_its_name(tiny_recipe, tmp_path):
+    crowded = dataclasses.replace(tiny_recipe.config, machines=1, machine_cores=4.0)
+    sampling = {"trajectories": 2, "windows": 1, "stay": 1}
+    online = OnlineRecipe("reinforce", 1, {"sampling": sampling})
+    recipe = dataclasses.replace(tiny_recipe, config=crowded, online=online)
+    agent = train_online(recipe, out=tmp_path / "agent")
+    alone, ahead = candidates(recipe, [str(agent), f"{agent}@rollout"])
+    assert (ahead.behaviour.name, ahead.group, ahead.kind) == (
+        "reinforce@rollout-seed0", "reinforce@rollout", "learned",
+    )  # fmt: skip
+    assert ahead.digest == alone.digest
+    evaluate(recipe, [alone, ahead], split="test", out=tmp_path / "scores")
+    scores = pl.read_parquet(tmp_path / "scores" / "scores.parquet")
+    completion = scores.filter(pl.col("metric") == "makespan_s").pivot(
+        on="policy", index="window", values="value"
+    )
+    assert (completion["reinforce-seed0"] != completion["reinforce@rollout-seed0"]).any()
+
+
+def test_waiting_for_what_is_to_come_ends():
+    """On an idle cluster the copy forbids what the episode allows: it is played all the same."""
+    config = dataclasses.replace(CONFIG, allow_wait=True)
+    spec = SCENARIO.spec(config, "makespan")
+    waits = Heuristic("waits", _waits)
+    for seed in range(3):
+        instance, rng = crowd(seed, config=config), np.random.default_rng(0)
+        alone = run_episode(SCENARIO, spec, instance, Behaviour("waits", waits), rng)
+        found = rollouts_of_rules("one", [waits], spec).episode(SCENARIO, spec, instance)
+        assert (found.steps, found.total) == (alone.steps, alone.total)
+        both = rollouts_of_rules("both", [waits, HEURISTICS["longest_first"]], spec)
+        assert both.episode(SCENARIO, spec, instance).total > alone.total
 
 
 def test_what_cannot_look_ahead(scorer, tiny_recipe, tiny_dataset, tmp_path):
