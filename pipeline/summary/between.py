@@ -20,11 +20,12 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipeline.errors import DatasetError, HindcastError, unknown_name
+from pipeline.errors import DatasetError, unknown_name
 from pipeline.location import location
 from pipeline.seeds import generator
 from pipeline.statistics import paired_difference
 from pipeline.summary.pairing import Pairing, PolicyRuns, read_settings
+from pipeline.summary.printing import print_csv
 
 COLUMNS: Final = (
     "evaluation", "other", "metric", "windows", "mean", "other_mean", "difference", "low", "high",
@@ -95,13 +96,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--policy", required=True, help="its name without the seed")
     parser.add_argument("--metric", help="by default the headline")
     given = parser.parse_args(arguments)
-    try:
-        table = differences(given.evaluations, given.policy, given.metric)
-        sys.stdout.write(table.write_csv(float_precision=3))
-    except HindcastError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
-    return 0
+    return print_csv(lambda: differences(given.evaluations, given.policy, given.metric))
 
 
 if __name__ == "__main__":

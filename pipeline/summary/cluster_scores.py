@@ -19,11 +19,12 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipeline.errors import DatasetError, HindcastError, unknown_name
+from pipeline.errors import DatasetError, unknown_name
 from pipeline.location import location
 from pipeline.scenarios.multicluster_scores import score_a, score_b, score_c, score_d
 from pipeline.statistics import Array
-from pipeline.summary.pairing import PolicyRuns, Setting, read_settings
+from pipeline.summary.pairing import Setting, read_settings
+from pipeline.summary.printing import print_csv
 
 _METRICS: Final = ("tmdl", "ajdr_percent")
 COLUMNS: Final = (
@@ -84,14 +85,8 @@ def _by_label(setting: Setting, metric: str) -> dict[str, Array]:
         )
     found: dict[str, Array] = {}
     for policy in setting.pair(metric).policies:
-        found |= dict(_each(policy))
+        found |= dict(policy.each)
     return found
-
-
-def _each(policy: PolicyRuns) -> list[tuple[str, Array]]:
-    """The policy, and each of its training seeds."""
-    seeds = zip(policy.runs, policy.values, strict=True) if policy.trained else ()
-    return [(policy.name, policy.window_means), *seeds]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -103,13 +98,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("evaluation", type=location, help="folder that hindcast evaluate wrote")
     parser.add_argument("--against", nargs="+", required=True, metavar="POLICY")
     given = parser.parse_args(arguments)
-    try:
-        table = comparisons(given.evaluation, given.against)
-        sys.stdout.write(table.write_csv(float_precision=3))
-    except HindcastError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
-    return 0
+    return print_csv(lambda: comparisons(given.evaluation, given.against))
 
 
 if __name__ == "__main__":

@@ -49,6 +49,12 @@ class PolicyRuns:
         """The average over runs in every window: (windows,)."""
         return np.asarray(self.values.mean(axis=0))
 
+    @property
+    def each(self) -> list[tuple[str, Array]]:
+        """Name and (windows,) of the policy, and of each of its training seeds."""
+        seeds = zip(self.runs, self.values, strict=True) if self.trained else ()
+        return [(self.name, self.window_means), *seeds]
+
 
 @dataclass(frozen=True)
 class Pairing:

@@ -19,10 +19,11 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipeline.errors import HindcastError, unknown_name
+from pipeline.errors import unknown_name
 from pipeline.location import location
 from pipeline.statistics import Array
-from pipeline.summary.pairing import PolicyRuns, read_settings
+from pipeline.summary.pairing import read_settings
+from pipeline.summary.printing import print_csv
 from pipeline.summary.rows import tie_tolerance
 
 _QUARTILES: Final = ("lowest", "quartile_1", "median", "quartile_3", "highest")
@@ -60,19 +61,13 @@ def spreads(folder: Path, against: Sequence[str]) -> pl.DataFrame:
             if name not in known:
                 raise unknown_name("policy", name, known)
         for policy in pairing.policies:
-            for label, values in _each(policy):
+            for label, values in policy.each:
                 rows += [
                     {"policy": label, "other": name, **spread(values, known[name].window_means)}
                     for name in against
                     if name != policy.name
                 ]
     return pl.DataFrame(rows, infer_schema_length=None).sort("mean", descending=True)
-
-
-def _each(policy: PolicyRuns) -> list[tuple[str, Array]]:
-    """The policy, and each of its training seeds."""
-    seeds = zip(policy.runs, policy.values, strict=True) if policy.trained else ()
-    return [(policy.name, policy.window_means), *seeds]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -84,12 +79,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("evaluation", type=location, help="folder that hindcast evaluate wrote")
     parser.add_argument("--against", nargs="+", required=True, metavar="POLICY")
     given = parser.parse_args(arguments)
-    try:
-        sys.stdout.write(spreads(given.evaluation, given.against).write_csv(float_precision=3))
-    except HindcastError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
-    return 0
+    return print_csv(lambda: spreads(given.evaluation, given.against))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from pipeline.errors import DatasetError, HindcastError, RecipeError
+from pipeline.errors import DatasetError, RecipeError
 from pipeline.location import location
 from pipeline.policy import Behaviour, Heuristic
 from pipeline.recipe import Recipe, load_recipe, read_settings
@@ -31,6 +31,7 @@ from pipeline.scenario import Instance, Scenario, load_scenario
 from pipeline.schema import Spec
 from pipeline.seeds import generator
 from pipeline.source import load_source
+from pipeline.summary.printing import print_csv
 from policies.checkpoint import load_policy, read_description
 from policies.learned import LearnedPolicy
 from policies.online.problem import Sampling
@@ -151,14 +152,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--policy", nargs="+", default=[], help="rules to play beside it")
     parser.add_argument("--last", type=int, help="last window (default: all that were played)")
     given = parser.parse_args(arguments)
-    try:
-        recipe = load_recipe(given.recipe, given.set)
-        rows = slide(given.run, recipe, given.policy, last=given.last)
-    except HindcastError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
-    sys.stdout.write(rows.write_csv(float_precision=3))
-    return 0
+    return print_csv(
+        lambda: slide(
+            given.run, load_recipe(given.recipe, given.set), given.policy, last=given.last
+        )
+    )
 
 
 if __name__ == "__main__":

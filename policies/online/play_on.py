@@ -109,7 +109,7 @@ class Decider:
     def arrays(self, spec: Spec, rng: np.random.Generator) -> tuple[Any, ...]:
         """Rule and decider of `play_on`, for one episode."""
         alone, network = looks_alone(self.policy.network), self.policy.arrays
-        places = play.TABLE if alone else 1
+        places = play.TABLE if alone and self.rule is None else 1  # a rule looks nothing up
         table = (
             np.empty((places, len(spec.candidates)), np.uint64), np.full(places, -1, np.int64),
             np.empty(places), *play.make_scratch(network[5], network[8], network[10]),
