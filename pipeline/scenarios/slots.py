@@ -38,7 +38,8 @@ the time column is 255 * min(time steps since the last arrival, 10) / 10.
 Candidates: the M slots in order, then the row that moves on. A row tells of its job (all zero
 where the slot is empty, and where the row moves on), of what the other visible jobs are to it, and,
 the same in all rows, of the cluster: what a rule must weigh to hold a long job back for short ones
-that may come, or to leave room beside it, stands in one row, where a linear score can find it.
+that may come, or to leave room beside it, stands in one row, where a linear score can find it. With
+`foresight` a row also tells what starting its job now puts off, of what waits and of what may come.
 
 `compat = "deeprm"` is the published simulator: the last offset is excluded (0 .. H - length - 1);
 the first element of a sequence is never delivered; the entry after a removal from the running
@@ -133,6 +134,15 @@ def _context_features(config: SlotsConfig, sizes: Sizes) -> tuple[Feature, ...]:
 
 def _candidate_features(config: SlotsConfig, sizes: Sizes) -> tuple[Feature, ...]:
     r, h, m = sizes.slots_per_resource, sizes.horizon, config.queue
+    foresight = (
+        Feature("delays", "1", 0, np.inf, "slowdown that starting it now adds to the visible jobs",
+                heavy_tailed=True),
+        Feature("delays_shorter", "1", 0, np.inf, "the same, of those shorter than it",
+                heavy_tailed=True),
+        Feature("cpu_wait", "steps", 0, h, "until d cpu slots are free, beside it where it can "
+                "start now, mean of d = r/2 .. r", scale=h / 4),
+        Feature("memory_wait", "steps", 0, h, "the same of memory", scale=h / 4),
+    )  # fmt: skip
     return (
         Feature("length", "steps", 0, h, "length of the job", heavy_tailed=True, scale=h / 4),
         Feature("cpu", "slots", 0, r, "cpu slots that it needs", scale=r / 2),
@@ -156,6 +166,7 @@ def _candidate_features(config: SlotsConfig, sizes: Sizes) -> tuple[Feature, ...
         Feature("free_cpu", "slots", 0, r, "free cpu slots now", scale=r / 2),
         Feature("free_memory", "slots", 0, r, "free memory slots now", scale=r / 2),
         Feature("running", "jobs", 0, 2 * r, "jobs in the machine now", scale=2.0),
+        *(foresight if config.foresight else ()),
     )  # fmt: skip
 
 
@@ -257,6 +268,7 @@ def lay_out(config: SlotsConfig, sizes: Sizes, objective: str, jobs: Jobs) -> In
     ints[k.PLACED] = -1
     ints[k.LEFT_OUT] = jobs.left_out
     ints[k.TIES] = config.ties == "demand" and not config.compat
+    ints[k.FORESIGHT] = config.foresight
     asked = int(jobs.cpu.any()) + int(jobs.memory.any())
     floats[k.CAPACITY] = sizes.slots_per_resource * max(asked, 1)
     work = int((jobs.length * (jobs.cpu + jobs.memory)).sum())

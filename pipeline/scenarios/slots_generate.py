@@ -58,6 +58,7 @@ class SlotsConfig:
                      "trace": the jobs of the workload, at their times of submission
     max_time_steps   the episode is truncated after that many
     observation      "image" adds the papers' image to the compact context
+    foresight        rows also tell what their choice puts off: four more columns
     ties             which of equal jobs the rules take: the one of larger "demand", then the lowest
                      slot, or the lowest "slot" at once (as in compat)
     compat           "deeprm": the published simulator, quirks included
@@ -81,6 +82,7 @@ class SlotsConfig:
     steps: int = 50
     max_time_steps: int = 1000
     observation: Literal["compact", "image"] = "compact"
+    foresight: bool = False
     ties: Literal["demand", "slot"] = "demand"
     compat: Literal["", "deeprm"] = ""
     step_s: float = 1.0

@@ -74,7 +74,8 @@ JOB_AT: Final = 33
 OFFSET_AT: Final = 34
 SHOWN_AT: Final = 35  # the job that the last observation showed in the slot
 INVERSE_AT: Final = 36  # of floats
-INT_HEADER: Final = 37
+FORESIGHT: Final = 37  # 1: rows tell what their choice puts off
+INT_HEADER: Final = 38
 
 # The header of floats; 0 is TIME.
 STEP_S: Final = 1

@@ -12,6 +12,7 @@ import numpy as np
 from numba import types
 
 from pipeline.kernel import FLOATS, FRESH, IMAGE, INTS, OBSERVE, ROWS, compiled
+from pipeline.scenarios.slots_delays import write_delays
 from pipeline.scenarios.slots_kernel import (
     BACKLOG,
     CHANGES,
@@ -19,6 +20,7 @@ from pipeline.scenarios.slots_kernel import (
     CPU_AT,
     ENTER_AT,
     FINISH_AT,
+    FORESIGHT,
     GRID,
     HORIZON,
     IN_MACHINE,
@@ -281,6 +283,8 @@ def observe(ints, floats, context, image, candidates, feasible):  # type: ignore
         candidates[row, FREE_CPU] = floats[_GRID]
         candidates[row, FREE_MEMORY] = floats[_GRID + _U(1)]
         candidates[row, RUNNING_NOW] = floats[_GRID + _U(2)]
+    if ints[FORESIGHT] == 1:
+        write_delays(ints, floats, candidates)
     ints[FRESH] = 1
     ints[CHANGES] = 0
     return queue + 1

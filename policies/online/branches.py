@@ -23,6 +23,7 @@ from pipeline.kernel import (
     FRESH,
     INFEASIBLE,
     INTS,
+    MASK,
     OBSERVE,
     REWARD,
     ROWS,
@@ -56,6 +57,16 @@ def _find(rows: Any, first: Any, stop: Any, candidates: Any, i: Any, columns: An
         if same:
             return row
     return stop
+
+
+@compiled(types.float64(FLOATS, MASK, types.int64, types.int64))
+def _chance(scores: Any, feasible: Any, n: Any, chosen: Any) -> Any:
+    """Probability of a candidate by the softmax over those that are feasible."""
+    total = 0.0
+    for i in range(n):
+        if feasible[i]:
+            total += np.exp(scores[i] - scores[chosen])
+    return 1.0 / total
 
 
 @compiled(
@@ -96,22 +107,25 @@ def _try(
     types.boolean(
         types.FunctionType(OBSERVE), types.FunctionType(STEP), RULE, DECIDER, INTS, FLOATS, BUFFERS,
         INTS, FLOATS, BUFFERS, FLOATS, FLOATS, GENERATOR, FLOATS, FLOATS, INTS, INTS, types.float64,
-        ROWS, INTS, ROWS, _IMAGES, INTS, INTS, INTS, INTS, FLOATS, INTS,
+        types.float64, types.float64, ROWS, INTS, ROWS, _IMAGES, INTS, INTS, INTS, INTS, FLOATS,
+        INTS,
     ))  # fmt: skip
 def branch(
     observe: Any, step: Any, rule: Any, decider: Any, ints: Any, floats: Any, buffers: Any,
     own_ints: Any, own_floats: Any, own_buffers: Any,
     scores: Any, probabilities: Any, rng: Any, booked: Any, totals: Any,
-    choices: Any, asked: Any, horizon_s: Any,
+    choices: Any, asked: Any, horizon_s: Any, certain: Any, of_certain: Any,
     rows: Any, row_of: Any, contexts: Any, images: Any,
     index: Any, starts: Any, chosen: Any, which: Any, value: Any, cursor: Any,
 ) -> Any:  # fmt: skip
     """Play the choices again; at the decisions `asked`, ascending, try every feasible candidate.
 
     value[u] is the sum of rewards after unique row u: of the candidate, and of greedy choices for
-    `horizon_s` seconds or to the end. Decisions whose candidates are all alike are left out. Layout
-    in `policies.online.rollouts.Looked`, `chosen` being the greedy choice; False where a choice is
-    forbidden. `own_` is the memory of the rollouts; nothing is drawn from `rng`.
+    `horizon_s` seconds or to the end. Left out are decisions whose candidates are all alike, and,
+    but for a share `of_certain` drawn from `rng`, those in which a softmax over the scores gives
+    the greedy choice more than `certain`; a rule's scores say nothing of the kind. Layout in
+    `policies.online.rollouts.Looked`, `chosen` being the greedy choice; False where a choice is
+    forbidden. `own_` is the memory of the rollouts.
     """
     columns = decider[3][5]
     context, image, candidates, feasible = buffers
@@ -124,8 +138,12 @@ def branch(
             score_decision(rule, decider, n, buffers, scores)
             best = best_feasible(scores[:n], feasible[:n])
             stop, last = u, m
+            passed_over = False
+            if certain < 1.0 and not decider[0]:
+                likely = _chance(scores, feasible, n, best)
+                passed_over = likely > certain and rng.random() >= of_certain
             for i in range(n):
-                if not feasible[i]:
+                if passed_over or not feasible[i]:
                     continue
                 row = _find(rows, u, stop, candidates, i, columns)
                 if row == stop:

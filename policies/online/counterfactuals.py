@@ -39,12 +39,17 @@ class Rollouts:
     most        decisions of an episode
     horizon_s   seconds that a rollout plays on; 0: to the end of the episode
     epsilon     share of uniform choices of the episode itself, so that its states vary
+    certain     decisions whose choice has a probability above this one, by the softmax of a
+                network's scores, are hardly asked: what is tried there moves nothing. 1: all are
+    of_certain  share of those that is asked all the same, since what is certain can be wrong
     """
 
     share: float = 0.3
     most: int = 100
     horizon_s: float = 0.0
     epsilon: float = 0.1
+    certain: float = 1.0
+    of_certain: float = 0.1
 
     def __post_init__(self) -> None:
         if not 0.0 < self.share <= 1.0:
@@ -55,6 +60,10 @@ class Rollouts:
             raise RecipeError(f"rollouts.horizon_s is {self.horizon_s}, expected at least 0")
         if not 0.0 <= self.epsilon <= 1.0:
             raise RecipeError(f"rollouts.epsilon is {self.epsilon}, expected from 0 to 1")
+        if not 0.0 < self.certain <= 1.0:
+            raise RecipeError(f"rollouts.certain is {self.certain}, expected above 0, at most 1")
+        if not 0.0 <= self.of_certain <= 1.0:
+            raise RecipeError(f"rollouts.of_certain is {self.of_certain}, expected from 0 to 1")
 
 
 @dataclass(frozen=True)
@@ -108,8 +117,7 @@ def ask_episode(
     choices, episode = memory.play(rollouts.epsilon)
     count = min(rng.binomial(len(choices), rollouts.share), rollouts.most)
     numbers = np.sort(rng.choice(len(choices), count, replace=False))
-    horizon_s = rollouts.horizon_s or np.inf
-    return Counterfactuals(episode, *memory.ask(choices, numbers, horizon_s))
+    return Counterfactuals(episode, *memory.ask(choices, numbers, rollouts))
 
 
 class _Memory:
@@ -153,7 +161,7 @@ class _Memory:
         return choices[:at].copy(), episode
 
     def ask(
-        self, choices: NDArray[np.int64], numbers: NDArray[np.int64], horizon_s: float
+        self, choices: NDArray[np.int64], numbers: NDArray[np.int64], rollouts: Rollouts
     ) -> tuple[Looked, NDArray[np.float64], int]:
         """What is looked at in the decisions `numbers` of an episode, and values (M,)."""
         decisions, capacity = len(numbers), self.instance.capacity
@@ -167,7 +175,8 @@ class _Memory:
         value, cursor = np.empty(most), np.zeros(4, np.int64)
         self._require(branch(
             *self.compiled, *self._begin(), *self._begin(), self.scores, self.probabilities,
-            self.rng, self.booked, np.empty_like(self.booked), choices, numbers, horizon_s,
+            self.rng, self.booked, np.empty_like(self.booked), choices, numbers,
+            rollouts.horizon_s or np.inf, rollouts.certain, rollouts.of_certain,
             rows, row_of, context, image, index, starts, chosen, which, value, cursor,
         ))  # fmt: skip
         t, m, u = cursor[:C_PLAYED]

@@ -219,6 +219,58 @@ class Plain:
                 crowded += 1 / length[other]
         return [1 / length[job], sum(length[j] < length[job] for j in others), crowded]
 
+    def put_off(self, job: int) -> dict[int, int]:
+        """Time steps by which the earliest windows of the visible jobs move back for this one's."""
+        others = [j for j in self.queue if j not in (-1, job) and self.offset(j) is not None]
+        before = {j: self.offset(j) for j in others}
+        self.start[job] = self.now + self.offset(job)
+        after = {j: self.offset(j) for j in others}
+        del self.start[job]
+        horizon = self.sizes.horizon
+        return {j: (horizon if after[j] is None else after[j]) - before[j] for j in others}
+
+    def waits(self, job: int | None = None) -> list[float]:
+        """Mean time until d slots of each resource are free beside a job, d = r/2 .. r."""
+        if job is not None:
+            self.start[job] = self.now + self.offset(job)
+        rows = [self.free(self.now + h) for h in range(self.sizes.horizon)]
+        if job is not None:
+            del self.start[job]
+        slots = self.sizes.slots_per_resource
+        demands = range(-(-slots // 2), slots + 1)
+        until = [
+            [next((h for h, free in enumerate(rows) if free[k] >= d), len(rows)) for d in demands]
+            for k in range(2)
+        ]
+        return [float(np.mean(one)) for one in until]
+
+    def foresight(self, job: int) -> list[float]:
+        """The four columns of a row: what its choice puts off."""
+        if job < 0 or self.offset(job) != 0:
+            return [0.0, 0.0, *self.waits()]
+        length, off = self.jobs.length, self.put_off(job)
+        shorter = sum(d / length[j] for j, d in off.items() if length[j] < length[job])
+        return [sum(d / length[j] for j, d in off.items()), shorter, *self.waits(job)]
+
+    def backfill(self, quiet_steps: int) -> int:
+        """The choice of a hold_Q_backfill."""
+        length, demand = self.jobs.length, self.demand
+        visible = {job: slot for slot, job in enumerate(self.queue) if job >= 0}
+        quiet = self.now - max([t for t in self.jobs.arrive if t <= self.now], default=0)
+        waited = quiet >= quiet_steps or len(visible) == len(self.queue)
+
+        def short(job: int) -> bool:
+            return length[job] <= self.sizes.horizon / 4
+
+        def may(job: int) -> bool:
+            moved = any(d > 0 for j, d in self.put_off(job).items() if short(j))
+            return short(job) or (waited and not moved)
+
+        able = [job for job in visible if self.offset(job) == 0 and may(job)]
+        if not able:
+            return len(self.queue)
+        return visible[min(able, key=lambda job: (length[job], -sum(demand[job]), visible[job]))]
+
     def step(self, choice: int) -> float:
         if choice < self.config.queue:
             job = self.queue[choice]
@@ -245,6 +297,7 @@ class Plain:
 def test_random_play_equals_the_plain_rules(seed, compat):
     """Grid, queue, windows, backlog and rewards, decision by decision; no slot is used twice."""
     config = SlotsConfig(compat=compat, queue=4, backlog=5, steps=30) if compat else TINY
+    config = dataclasses.replace(config, foresight=seed % 2 == 0)
     given = draw_jobs(config, sizes_of(config), np.random.default_rng(seed))
     plain = Plain(config, given)
     env, observation = environment(config, given)
@@ -268,8 +321,9 @@ def test_random_play_equals_the_plain_rules(seed, compat):
                 assert row[8:11] == pytest.approx(plain.compared(job))
         quiet = plain.now - max([t for t in given.arrive if t <= plain.now], default=0)
         queued = sum(job >= 0 for job in plain.queue) + len(plain.backlog)
-        for row in observation.candidates:
-            assert row[11:].tolist() == [quiet, queued, *grid[0]]
+        for row, job in zip(observation.candidates, [*plain.queue, -1], strict=True):
+            assert row[11:16].tolist() == [quiet, queued, *grid[0]]
+            assert row[16:] == pytest.approx(plain.foresight(job) if config.foresight else [])
         choice = uniform(observation, rng)
         step = env.step(choice)
         reward = plain.step(choice)
@@ -281,6 +335,31 @@ def test_random_play_equals_the_plain_rules(seed, compat):
     assert outcome["dropped"] == plain.dropped
     assert outcome["time_steps"] == plain.now
     assert outcome["unfinished"] == 0
+
+
+@pytest.mark.parametrize(("name", "quiet"), [("backfill", 0), ("hold_5_backfill", 5)])
+def test_backfill_starts_long_jobs_that_move_no_short_one(name, quiet):
+    """Choice by choice as the plain rule, which lays every long job out to see what moves."""
+    config = SlotsConfig(arrival_rate=0.6, steps=60, queue=5)
+    beside = 0
+    for seed in range(4):
+        given = draw_jobs(config, sizes_of(config), np.random.default_rng(seed))
+        plain = Plain(config, given)
+        env, observation = environment(config, given)
+        over = False
+        while not over:
+            scores = np.empty(config.queue + 1)
+            seen = (observation.context, observation.candidates, observation.feasible)
+            HEURISTICS[name].score(*(part.copy() for part in seen), np.empty(0), scores)
+            choice = int(np.where(observation.feasible, scores, -np.inf).argmax())
+            assert choice == plain.backfill(quiet)
+            lengths = observation.candidates[:, 0]
+            short = ((lengths > 0) & (lengths <= 5)).any()
+            beside += bool(short and lengths[choice] > 5)
+            step = env.step(choice)
+            plain.step(choice)
+            observation, over = step.observation, step.terminated
+    assert beside > 2
 
 
 @pytest.mark.parametrize("arrival", ["bernoulli", "all_at_once"])
@@ -307,6 +386,7 @@ def test_bookings_add_up_to_the_outcomes(preset, arrival):
 SETTINGS = {
     "bernoulli": TINY,
     "all_at_once": dataclasses.replace(TINY, arrival="all_at_once"),
+    "foresight": dataclasses.replace(TINY, foresight=True),
     "compat": SlotsConfig(compat="deeprm", queue=3, backlog=4, steps=6, arrival_rate=0.9),
 }
 

@@ -217,6 +217,8 @@ def test_a_rule_that_makes_no_choice_is_an_error(play_problem, policy_of, monkey
         ({"most": 0}, "rollouts.most is 0, expected at least 1"),
         ({"horizon_s": -1.0}, "expected at least 0"),
         ({"epsilon": 1.1}, "expected from 0 to 1"),
+        ({"certain": 0.0}, "rollouts.certain is 0.0, expected above 0, at most 1"),
+        ({"of_certain": -0.1}, "rollouts.of_certain is -0.1, expected from 0 to 1"),
     ],
 )
 def test_settings_that_ask_nothing_are_refused(settings, said):
@@ -246,3 +248,34 @@ def test_the_last_iterations_are_kept_and_restored(toy):
     again = Recent(3)
     again.load_state_dict(early.state_dict())
     assert np.array_equal(again.all()[1], worth[0])
+
+
+def test_what_a_network_is_sure_of_is_hardly_asked(play_problem, policy_of):
+    """Decisions above the probability are left out, but for a share; a rule is never sure."""
+    problem = play_problem(load_recipe("slots-deeprm-online"))
+    policy = policy_of(problem, NETWORKS["rows"], size=0.3)
+    instance = problem.instance_of(problem.train[0])
+
+    def asked(decider, **how):
+        rollouts = Rollouts(1.0, 10_000, **how)
+        return ask_episode(problem.scenario, problem.spec, instance, decider, rollouts,
+                           np.random.default_rng(2))  # fmt: skip
+
+    whole = asked(Decider(policy))
+    looked = whole.looked
+    scores = policy.batch_scores(looked.context, looked.rows[looked.index], looked.starts)
+    parts = np.split(scores, looked.starts[1:-1])
+    chance = np.array([np.exp(s.max()) / np.exp(s).sum() for s in parts])
+    limit = float(np.quantile(chance, 0.4)) + 1e-9
+    unsure = asked(Decider(policy), certain=limit, of_certain=0.0)
+    kept = chance <= limit
+    assert 0 < kept.sum() < len(kept)
+    assert unsure.looked.decision.tolist() == looked.decision[kept].tolist()
+    sizes = np.diff(looked.starts)
+    assert unsure.value.tolist() == whole.value[np.repeat(kept, sizes)].tolist()
+    some = asked(Decider(policy), certain=limit, of_certain=0.5).looked.decision
+    assert kept.sum() < len(some) < len(kept)
+    assert set(unsure.looked.decision) <= set(some)
+    rule = Decider(policy, heuristics("slots")["hold_5"])
+    everything = asked(rule).looked.decision
+    assert asked(rule, certain=1e-6, of_certain=0.0).looked.decision.tolist() == list(everything)
