@@ -40,7 +40,7 @@ from pipeline.storage import (
 from pipeline.untrusted import require_file
 from policies.features import FeatureMap, unscaled_map
 from policies.kinds import KINDS, AnyNetwork, acting
-from policies.learned import LearnedPolicy, Network, NetworkSettings, Weights
+from policies.learned import LearnedPolicy, Network, NetworkSettings, Weights, candidate_map
 
 FORMAT: Final = "hindcast-checkpoint"
 VERSION: Final = 1
@@ -283,12 +283,12 @@ def _read_network(
             f"network.hidden is {settings.hidden!r}, expected at most {_DEEPEST} widths of "
             f"1 to {_WIDEST}"
         )
-    if settings.image > _WIDEST:
-        raise ValueError(f"network.image is {settings.image}, expected at most {_WIDEST}")
-    columns = tuple(i for i, f in enumerate(candidates) if not f.identifier)
+    for name, width in (("image", settings.image), ("places", settings.places)):
+        if width > _WIDEST:
+            raise ValueError(f"network.{name} is {width}, expected at most {_WIDEST}")
     context_columns = tuple(range(len(context))) if settings.context else ()
     logs = settings.logs
-    plain = unscaled_map(candidates, columns, settings.quadratic, logs)
+    plain = candidate_map(candidates, settings)
     plain_context = unscaled_map(context, context_columns, quadratic=False, logs=logs)
     return Network(
         settings,

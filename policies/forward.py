@@ -19,6 +19,7 @@ from policies.features import COLUMNS, CONSTANTS, FLAGS, INPUTS, ROWS, expand_ro
 MLP: Final = 0
 DEEPSETS: Final = 1
 ATTENTION: Final = 2
+PLACES: Final = 3  # of [context | image] alone, one output per place
 
 FILL: Final = -1e8  # score of a candidate that cannot be chosen; finite, see policies.networks
 NORM_EPSILON: Final = 1e-5
@@ -212,9 +213,10 @@ def score_sets(
     FILL for infeasible ones, which are not looked at; where none is feasible, all are looked at.
     `seen` is the width of what an image becomes, 0 without one. With a threshold above 0 the
     network has two numbers per candidate, a value and a log-likelihood; the score is the value
-    where the likelihood is at least `threshold` times that of the likeliest, else FILL.
+    where the likelihood is at least `threshold` times that of the likeliest, else FILL. With
+    `places` the rows are one number, the place of the candidate among widths[0].
     """
-    n, g = len(mean), len(c_mean)
+    n, g = 0 if kind == PLACES else len(mean), len(c_mean)
     rows = 1
     for b in range(len(offsets) - 1):
         rows = max(rows, offsets[b + 1] - offsets[b])
@@ -255,6 +257,10 @@ def score_sets(
                 scores[i] = FILL
                 continue
             expand_row(candidates[i], columns, heavy, quadratic, mean, inverse, base, x)
+            if kind == PLACES:
+                place = np.int64(x[0])
+                scores[i] = start[place] if 0 <= place < first else FILL
+                continue
             encoded[count] = start
             add_product(x, n, flat, layer0 + first, encoded[count], first)
             if len(widths) > 1:

@@ -7,15 +7,18 @@
     deepsets   layer 1 reads [e | mean of e | maximum of e] over the feasible of the observation
     attention  layer 1 reads e + self-attention of e over the feasible of the observation
     layers   y = activation(x W' + b), the last one linear and one number wide
+    places   in place of all of that: [context | image] -> one number per place, a linear layer; a
+             candidate's score is that of its place, and nothing else of its row is read
 
 Infeasible candidates are never looked at by others, so they change no score, and no more does the
 order of the candidates. Sources: Zaheer et al., "Deep Sets", NeurIPS 2017; Vaswani et al.,
 "Attention Is All You Need", NeurIPS 2017; the dense layer over the image as in Mao et al.,
-"Resource Management with Deep Reinforcement Learning", HotNets 2016. The weights are those of
-`policies.networks.CandidateScorer`.
+"Resource Management with Deep Reinforcement Learning", HotNets 2016, whose network is `places`. The
+weights are those of `policies.networks.CandidateScorer`.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, Literal
@@ -29,13 +32,14 @@ from pipeline.played import Player
 from pipeline.policy import Reading
 from pipeline.scenario import Instance, Scenario
 from pipeline.schema import Feature, Spec
-from policies.features import FeatureMap
-from policies.forward import ATTENTION, DEEPSETS, MLP, score_rows, score_sets
+from policies.features import FeatureMap, fit_map, unscaled_map
+from policies.forward import ATTENTION, DEEPSETS, MLP, PLACES, score_rows, score_sets
 
 Weights = Mapping[str, NDArray[np.float32]]
 
 _FEASIBLE: Final[tuple[Reading, ...]] = ("feasible",)
 KINDS: Final[Mapping[str, int]] = {"mlp": MLP, "deepsets": DEEPSETS, "attention": ATTENTION}
+PLACE: Final = "place"  # the candidate feature that tells a row's place in the observation
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,8 @@ class NetworkSettings:
     heads        of the attention; they share hidden[0] evenly
     norm         whether attention sees normalised encodings (pre-norm)
     image        width of what the observation's image becomes, 0: it is not read
+    places       rows of an observation, where a score is of the image and the row's place alone;
+                 0: it is of the row
     logs         logarithms of heavy-tailed features beside them; without, features are as they are
     """
 
@@ -63,8 +69,16 @@ class NetworkSettings:
     norm: bool = False
     image: int = 0
     logs: bool = True
+    places: int = 0
 
     def __post_init__(self) -> None:
+        if self.places < 0:
+            raise RecipeError(f"network: places is {self.places}, expected a number, or 0")
+        if self.places and not (self.image and not self.hidden and self.kind == "mlp"):
+            raise RecipeError(
+                f"network: places is {self.places}, so that image must be above 0, hidden empty "
+                'and kind "mlp": the places follow the image\'s layer'
+            )
         if self.image < 0:
             raise RecipeError(f"network: image is {self.image}, expected a width, or 0 for none")
         if self.kind == "deepsets" and len(self.hidden) < 2:
@@ -97,6 +111,9 @@ def layer_shapes(
 
     if settings.image:
         add("image", settings.image, pixels)
+    if settings.places:
+        add("layer0", settings.places, inputs)
+        return shapes
     for i, (before, after) in enumerate(pairwise((inputs, *settings.hidden, outputs))):
         pooled = 3 if i == 1 and settings.kind == "deepsets" else 1
         add(f"layer{i}", after, pooled * before)
@@ -106,6 +123,45 @@ def layer_shapes(
             for part in ("query", "key", "value", "output"):
                 add(part, after, after)
     return shapes
+
+
+def read_columns(candidates: Sequence[Feature], settings: NetworkSettings) -> tuple[int, ...]:
+    """Indices of the candidate features that a network of these settings reads.
+
+    Raises RecipeError where rows do not tell the place that alone it would read, or have others.
+    """
+    if not settings.places:
+        return tuple(i for i, f in enumerate(candidates) if not f.identifier)
+    found = tuple(i for i, f in enumerate(candidates) if f.name == PLACE)
+    if not found:
+        raise RecipeError(
+            f"network: places is {settings.places}, but no candidate feature is called {PLACE!r} "
+            f"({', '.join(f.name for f in candidates)}); slots has it with an image"
+        )
+    last = candidates[found[0]].high
+    if math.isfinite(last) and settings.places != last + 1:  # a checkpoint tells no ranges
+        raise RecipeError(
+            f"network: places is {settings.places}, expected {last + 1:g}, the rows of an "
+            "observation"
+        )
+    return found
+
+
+def candidate_map(
+    candidates: Sequence[Feature],
+    settings: NetworkSettings,
+    rows: NDArray[np.floating] | None = None,
+) -> FeatureMap:
+    """What a network reads of a candidate, with the constants of raw training rows (M, F) if given.
+
+    Raises RecipeError as `read_columns`.
+    """
+    columns = read_columns(candidates, settings)
+    if settings.places:  # a number of its own, not a quantity
+        return unscaled_map(candidates, columns, quadratic=False, logs=False)
+    if rows is None:
+        return unscaled_map(candidates, columns, settings.quadratic, settings.logs)
+    return fit_map(candidates, columns, settings.quadratic, rows, settings.logs)
 
 
 @dataclass(frozen=True)
@@ -129,7 +185,8 @@ class Network:
     @property
     def inputs(self) -> int:
         """What layer 0 reads: candidate, context, image."""
-        return self.candidates.size + self.context.size + self.settings.image
+        row = 0 if self.settings.places else self.candidates.size
+        return row + self.context.size + self.settings.image
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -162,7 +219,9 @@ class LearnedPolicy:
         self.features_candidates = features_candidates
         self.weights = {key: np.ascontiguousarray(weights[key]) for key in network.shapes}
         layers = dict.fromkeys(key.split(".")[0] for key in network.shapes)
-        self._widths = np.array([*network.settings.hidden, network.outputs])
+        outputs = network.settings.places or network.outputs
+        self._widths = np.array([*network.settings.hidden, outputs])
+        self._kind = PLACES if network.settings.places else KINDS[network.settings.kind]
         image: tuple[Reading, ...] = ("image",) if network.settings.image else ()
         self._reads = (*image, *_FEASIBLE) if network.sees_others else image
         self._flat = np.concatenate(
@@ -180,7 +239,7 @@ class LearnedPolicy:
         settings = self.network.settings
         return (
             *self.network.context.arrays, *self.network.candidates.arrays, self._widths,
-            settings.activation == "tanh", KINDS[settings.kind], settings.heads, settings.norm,
+            settings.activation == "tanh", self._kind, settings.heads, settings.norm,
             settings.image, self.network.threshold, self._flat,
         )  # fmt: skip
 
@@ -189,6 +248,7 @@ class LearnedPolicy:
         _check_features(self.name, "candidate", self.features_candidates, spec.candidates)
         if self.network.settings.context:
             _check_features(self.name, "context", self.features_context, spec.context)
+        read_columns(spec.candidates, self.network.settings)
         pixels = int(np.prod(spec.image_shape)) if spec.image_shape else 0
         if self.network.settings.image and pixels != self.network.pixels:
             raise DatasetError(
@@ -260,7 +320,7 @@ class LearnedPolicy:
         settings = self.network.settings
         score_sets(  # type: ignore[call-arg]
             moments, rows, self._feasible(feasible, len(rows)), self._image(image, len(moments)),
-            *arrays, KINDS[settings.kind], settings.heads, settings.norm, settings.image,
+            *arrays, self._kind, settings.heads, settings.norm, settings.image,
             self.network.threshold, self._flat, scores,
         )  # fmt: skip
         return scores

@@ -27,7 +27,7 @@ from pipeline.errors import DatasetError
 from pipeline.schema import Spec
 from policies import forward
 from policies.features import fit_map
-from policies.learned import Network, NetworkSettings, Weights
+from policies.learned import Network, NetworkSettings, Weights, candidate_map
 
 # Finite: -inf times a zero of a one-hot vector is not a number, in d3rlpy's losses and elsewhere.
 FILL: Final = forward.FILL
@@ -46,10 +46,7 @@ def fit_network(decisions: Decisions, spec: Spec, settings: NetworkSettings) -> 
         )
     return Network(
         settings,
-        candidates=fit_map(
-            spec.candidates, spec.learned_candidates, settings.quadratic, _some_rows(decisions),
-            settings.logs,
-        ),
+        candidates=candidate_map(spec.candidates, settings, _some_rows(decisions)),
         context=fit_map(
             spec.context, tuple(context), quadratic=False, rows=decisions.context,
             logs=settings.logs,
@@ -88,7 +85,9 @@ class CandidateScorer(nn.Module):
         settings = network.settings
         self.kind, self.heads, self.norm = settings.kind, settings.heads, settings.norm
         self.activation = settings.activation
-        self.split, self.moment = network.candidates.size, network.context.size
+        self.places = settings.places > 0
+        self.split = 0 if self.places else network.candidates.size
+        self.moment = network.context.size
         self.image = settings.image
         self.depth = len(settings.hidden) + 1
         self.outputs = network.outputs
@@ -97,7 +96,7 @@ class CandidateScorer(nn.Module):
                 start = np.full(shape, name == "norm.weight", np.float32)
             else:
                 inputs = network.shapes[name.replace("bias", "weight")][1]
-                convex = not settings.hidden and network.outputs == 1
+                convex = not (settings.hidden or settings.image) and network.outputs == 1
                 bound = 0.0 if convex else 1.0 / math.sqrt(max(inputs, 1))
                 start = rng.uniform(-bound, bound, shape).astype(np.float32)
             self.register_parameter(name.replace(".", "_"), nn.Parameter(torch.from_numpy(start)))
@@ -126,6 +125,10 @@ class CandidateScorer(nn.Module):
 
     def ragged(self, candidates: Tensor, context: Tensor, row: Tensor) -> Tensor:
         """Scores (sum of N,); `row`, ascending, is the observation of each candidate."""
+        if self.places:
+            weight, bias = self._layer("layer0")
+            scores = nn.functional.linear(self._moment(context), weight, bias)
+            return scores[row, candidates[:, 0].long()]
         hidden = self._first(candidates, context, row)
         if self.depth > 1:
             hidden = self._activate(hidden)
@@ -145,12 +148,16 @@ class CandidateScorer(nn.Module):
         weight, bias = self._layer("layer0")
         hidden = nn.functional.linear(candidates, weight[:, : self.split], bias)
         if weight.shape[1] > self.split:
-            if self.image:
-                pixels = nn.functional.linear(context[:, self.moment :], *self._layer("image"))
-                context = torch.cat([context[:, : self.moment], self._activate(pixels)], dim=1)
-            part = nn.functional.linear(context, weight[:, self.split :])
+            part = nn.functional.linear(self._moment(context), weight[:, self.split :])
             hidden = hidden.add_(part.index_select(0, row))
         return hidden
+
+    def _moment(self, context: Tensor) -> Tensor:
+        """Context, and what the image becomes, (B, G + image)."""
+        if not self.image:
+            return context
+        pixels = nn.functional.linear(context[:, self.moment :], *self._layer("image"))
+        return torch.cat([context[:, : self.moment], self._activate(pixels)], dim=1)
 
     def _activate(self, hidden: Tensor) -> Tensor:
         """In place: the gradient of either needs its result, and nothing needs its input."""

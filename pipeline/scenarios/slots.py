@@ -39,7 +39,8 @@ Candidates: the M slots in order, then the row that moves on. A row tells of its
 where the slot is empty, and where the row moves on), of what the other visible jobs are to it, and,
 the same in all rows, of the cluster: what a rule must weigh to hold a long job back for short ones
 that may come, or to leave room beside it, stands in one row, where a linear score can find it. With
-`foresight` a row also tells what starting its job now puts off, of what waits and of what may come.
+`foresight` a row also tells what starting its job now puts off, of what waits and of what may come;
+with an image, which place it is, for networks that read nothing else of it.
 
 `compat = "deeprm"` is the published simulator: the last offset is excluded (0 .. H - length - 1);
 the first element of a sequence is never delivered; the entry after a removal from the running
@@ -143,6 +144,8 @@ def _candidate_features(config: SlotsConfig, sizes: Sizes) -> tuple[Feature, ...
                 "start now, mean of d = r/2 .. r", scale=h / 4),
         Feature("memory_wait", "steps", 0, h, "the same of memory", scale=h / 4),
     )  # fmt: skip
+    place = Feature("place", "1", 0, m, "its slot of the queue; M where it moves on",
+                    identifier=True)  # fmt: skip
     return (
         Feature("length", "steps", 0, h, "length of the job", heavy_tailed=True, scale=h / 4),
         Feature("cpu", "slots", 0, r, "cpu slots that it needs", scale=r / 2),
@@ -167,6 +170,7 @@ def _candidate_features(config: SlotsConfig, sizes: Sizes) -> tuple[Feature, ...
         Feature("free_memory", "slots", 0, r, "free memory slots now", scale=r / 2),
         Feature("running", "jobs", 0, 2 * r, "jobs in the machine now", scale=2.0),
         *(foresight if config.foresight else ()),
+        *((place,) if config.observation == "image" else ()),
     )  # fmt: skip
 
 

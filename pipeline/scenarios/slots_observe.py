@@ -270,8 +270,11 @@ def observe(ints, floats, context, image, candidates, feasible):  # type: ignore
             candidates[row, FITS_NOW] = offset == 0
     row = _U(queue)
     if not fresh:
-        candidates[row, :] = 0.0
+        candidates[row, :RUNNING_NOW] = 0.0
         candidates[row, MOVE_ON] = 1.0
+        if len(image) > 0:
+            for i in range(queue + 1):
+                candidates[i, -1] = i  # its place
         feasible[row] = True
     if ints[VISIBLE] > 0:
         _compare(floats, candidates, queue)

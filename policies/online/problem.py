@@ -22,7 +22,7 @@ from pipeline.scenario import Instance, Scenario
 from pipeline.schema import Spec
 from pipeline.seeds import generator
 from policies.features import fit_map, unscaled_map
-from policies.learned import LearnedPolicy, Network, NetworkSettings, Weights
+from policies.learned import LearnedPolicy, Network, NetworkSettings, Weights, candidate_map
 from policies.networks import CandidateScorer
 from policies.online.advantages import Baseline, advantages
 from policies.online.choices import Asked, ask, merged
@@ -210,9 +210,7 @@ def fit_network(problem: Problem, settings: NetworkSettings) -> Network:
     columns = tuple(range(len(spec.context))) if settings.context else ()
     network = Network(
         settings,
-        candidates=unscaled_map(
-            spec.candidates, spec.learned_candidates, settings.quadratic, settings.logs
-        ),
+        candidates=candidate_map(spec.candidates, settings),
         context=unscaled_map(spec.context, columns, quadratic=False, logs=settings.logs),
         pixels=int(np.prod(spec.image_shape)) if settings.image else 0,
     )
@@ -229,10 +227,7 @@ def fit_network(problem: Problem, settings: NetworkSettings) -> Network:
             contexts.append(part.context)
     return Network(
         settings,
-        candidates=fit_map(
-            spec.candidates, spec.learned_candidates, settings.quadratic, np.concatenate(rows),
-            settings.logs,
-        ),
+        candidates=candidate_map(spec.candidates, settings, np.concatenate(rows)),
         context=fit_map(
             spec.context, columns, quadratic=False, rows=np.concatenate(contexts),
             logs=settings.logs,

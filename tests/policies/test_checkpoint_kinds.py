@@ -9,13 +9,17 @@ from pipeline.errors import DatasetError
 from pipeline.schema import Feature, Outcome, Spec
 from policies.checkpoint import Trained, load_policy, save
 from policies.features import unscaled_map
-from policies.learned import Network, NetworkSettings
+from policies.learned import Network, NetworkSettings, candidate_map
 
 SPEC = Spec(
     scenario="toy",
     objective="gain",
     context=(Feature("load", "jobs", 0, np.inf, "", heavy_tailed=True),),
-    candidates=(Feature("cores", "cores", 0, 64, ""), Feature("size", "s", 0, np.inf, "")),
+    candidates=(
+        Feature("cores", "cores", 0, 64, ""),
+        Feature("size", "s", 0, np.inf, ""),
+        Feature("place", "1", 0, 4, "", identifier=True),
+    ),
     reward_terms=(),
     outcomes=(Outcome("cost", "units", ""),),
     image_shape=(2, 2),
@@ -25,6 +29,7 @@ KINDS = {
     "deepsets": NetworkSettings(hidden=(5, 4), kind="deepsets"),
     "attention": NetworkSettings(hidden=(4,), kind="attention", norm=True, context=True),
     "image": NetworkSettings(hidden=(4,), image=3, context=True),
+    "places": NetworkSettings(image=3, places=5),
 }
 
 
@@ -32,7 +37,7 @@ def _saved(settings, folder, **more):
     rng = np.random.default_rng(0)
     network = Network(
         settings,
-        unscaled_map(SPEC.candidates, (0, 1), settings.quadratic),
+        candidate_map(SPEC.candidates, settings),
         unscaled_map(SPEC.context, (0,) if settings.context else (), quadratic=False),
         pixels=4 if settings.image else 0,
         **more,
@@ -45,7 +50,7 @@ def _saved(settings, folder, **more):
 def _scores(policy):
     rng = np.random.default_rng(1)
     return policy.batch_scores(
-        rng.random((2, 1)), rng.random((5, 2)), np.array([0, 2, 5]),
+        rng.random((2, 1)), np.column_stack([rng.random((5, 2)), range(5)]), np.array([0, 2, 5]),
         feasible=np.array([True, True, True, False, True]),
         image=rng.integers(0, 256, (2, 4)).astype(np.uint8),
     )  # fmt: skip
@@ -104,6 +109,7 @@ def test_a_checkpoint_from_before_there_were_kinds_still_acts(tmp_path):
         ("attention", "kind", "tranformer", "known: attention, deepsets, mlp"),
         ("attention", "norm", False, "norm.bias"),
         ("image", "image", 10**9, "at most 4096"),
+        ("places", "places", 10**9, "at most 4096"),
     ],
     ids=lambda v: str(v)[:20],
 )

@@ -10,7 +10,13 @@ from pipeline.environment import Observation
 from pipeline.errors import DatasetError, HindcastError, RecipeError
 from pipeline.schema import Feature
 from policies.features import expanded_names, expanded_size, fit_map, unscaled_map
-from policies.learned import LearnedPolicy, Network, NetworkSettings
+from policies.learned import (
+    LearnedPolicy,
+    Network,
+    NetworkSettings,
+    candidate_map,
+    read_columns,
+)
 from policies.networks import FILL, CandidateScorer, expand_moment
 
 CONTEXT = (
@@ -18,7 +24,7 @@ CONTEXT = (
     Feature("hour", "h", 0, 24, ""),
 )
 CANDIDATES = (
-    Feature("row", "index", 0, 9, "", identifier=True),
+    Feature("place", "1", 0, np.inf, "", identifier=True),
     Feature("cores", "cores", 0, 64, ""),
     Feature("duration_s", "s", 0, np.inf, "", heavy_tailed=True),
 )
@@ -33,9 +39,11 @@ SHAPES = [
     NetworkSettings(hidden=(8, 6), kind="attention", heads=4, norm=True, activation="tanh"),
     NetworkSettings(hidden=(8, 6), context=True, image=5),
     NetworkSettings(hidden=(8, 6), kind="attention", context=True, image=5, norm=True),
+    NetworkSettings(context=True, image=5, places=400),
 ]
 IDS = [
     f"{s.kind}-{'-'.join(map(str, s.hidden)) or 'linear'}{'-image' if s.image else ''}"
+    f"{'-places' if s.places else ''}"
     for s in SHAPES
 ]
 every_shape = pytest.mark.parametrize("shape", SHAPES, ids=IDS)
@@ -54,7 +62,7 @@ def _network(shape, rng, **more):
     columns = (0, 1) if shape.context else ()
     return Network(
         shape,
-        fit_map(CANDIDATES, (1, 2), shape.quadratic, _rows(rng, 200)),
+        candidate_map(CANDIDATES, shape, _rows(rng, 200)),
         fit_map(CONTEXT, columns, quadratic=False, rows=_moments(rng, 50)[0]),
         pixels=PIXELS if shape.image else 0,
         **more,
@@ -284,12 +292,41 @@ def test_gradients_reach_every_weight_and_are_finite(shape):
         ({"kind": "attention"}, "needs a hidden layer"),
         ({"kind": "attention", "hidden": (8,), "heads": 3}, "does not divide the 8"),
         ({"image": -1}, "image is -1"),
+        ({"places": -1}, "places is -1"),
+        ({"places": 3}, "image must be above 0"),
+        ({"places": 3, "image": 2, "hidden": (4,)}, "hidden empty"),
     ],
-    ids=["shallow", "linear", "heads", "image"],
+    ids=["shallow", "linear", "heads", "image", "places", "unseen", "hidden"],
 )
 def test_settings_that_make_no_network_are_refused(wrong, match):
     with pytest.raises(RecipeError, match=match):
         NetworkSettings(**wrong)
+
+
+def test_a_score_of_a_place_is_of_nothing_else_in_the_row():
+    """Rows with the places of others have their scores; one that is no place is not looked for."""
+    network, scorer = _scorer(NetworkSettings(image=5, places=4))
+    rng = np.random.default_rng(2)
+    context, image = _moments(rng, 1)
+    policy = _policy(network, scorer)
+    rows, whole = _rows(rng, 4), np.array([0, 4])
+    scores = policy.batch_scores(context, rows, whole, image=image)
+    assert len(set(scores)) == 4
+    turned = _rows(rng, 4)
+    turned[:, 0] = [2, 2, 0, 4]
+    found = policy.batch_scores(context, turned, whole, image=image)
+    assert found.tolist() == [scores[2], scores[2], scores[0], FILL]
+    assert (policy.batch_scores(context, rows, whole, image=255 - image) != scores).all()
+
+
+def test_places_are_those_that_the_rows_tell():
+    told = Feature("place", "1", 0, 3, "", identifier=True)
+    shape = NetworkSettings(image=5, places=4)
+    assert read_columns((CANDIDATES[1], told), shape) == (1,)
+    with pytest.raises(RecipeError, match=r"no candidate feature is called 'place' \(cores, dur"):
+        read_columns(CANDIDATES[1:], shape)
+    with pytest.raises(RecipeError, match="places is 5, expected 4, the rows of an observation"):
+        read_columns((told,), NetworkSettings(image=5, places=5))
 
 
 def test_images_that_are_missing_are_named():

@@ -19,7 +19,11 @@ KINDS = {
     "deepsets": NetworkSettings((4, 3), "tanh", quadratic=False, kind="deepsets"),
     "attention": NetworkSettings((4, 3), "tanh", quadratic=False, kind="attention", norm=True),
 }
-IMAGE = NetworkSettings((8,), quadratic=False, image=5)
+IMAGES = {
+    "rows": NetworkSettings((8,), quadratic=False, image=5),
+    "places": NetworkSettings(image=5, places=11),  # as the report has it
+}
+IMAGE = IMAGES["rows"]
 AGENTS = {"reinforce": reinforce, "natural_gradient": natural_gradient}
 
 
@@ -64,12 +68,13 @@ def picture(play_problem):
     )
 
 
+@pytest.mark.parametrize("kind", IMAGES)
 @pytest.mark.parametrize("agent", AGENTS)
-def test_an_agent_learns_from_images(agent, picture):
+def test_an_agent_learns_from_images(agent, kind, picture):
     """Their layer moves, within memory for a few decisions, and so does what is chosen."""
     module = AGENTS[agent]
-    config = module.Config(network=IMAGE, sampling=Sampling(3, 2, 1, "time"))
-    network = fit_network(picture, IMAGE)
+    config = module.Config(network=IMAGES[kind], sampling=Sampling(3, 2, 1, "time"))
+    network = fit_network(picture, IMAGES[kind])
     learner = module.learner(picture, config, network, None, CPU)
     before = learner.weights()
     told = learner.step(1)
