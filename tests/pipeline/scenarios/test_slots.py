@@ -16,7 +16,7 @@ from pipeline.scenarios.slots_generate import Jobs, SlotsConfig, draw_jobs, size
 from pipeline.workload import TASK_COLUMNS, Provenance, Workload
 from policies.heuristics.slots import HEURISTICS
 from tests.conformance import check_scenario, uniform
-from tests.pipeline.scenarios.plain_slots import Plain
+from tests.pipeline.scenarios.slots_reference import Plain
 
 SCENARIO = load_scenario("slots")
 NOTHING = Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance("generated"))
