@@ -193,6 +193,7 @@ class Recipe:
         else:
             _leave_out(value["online"], {"seeds": (0,), "imitate_steps": 0})
         _leave_out(value["evaluate"], {"metrics": ()})
+        _leave_out(value["config"], {"foresight": False})  # of slots
         for behaviour in value["behaviours"]:
             _leave_out(behaviour, {"sha256": ""})
         return value
@@ -218,7 +219,7 @@ class Recipe:
 def _leave_out(table: dict[str, Any], defaults: Mapping[str, Any]) -> None:
     """Take keys with these values away: recipes from before there were such keys had none."""
     for key, value in defaults.items():
-        if table[key] == value:
+        if table.get(key) == value:
             del table[key]
 
 

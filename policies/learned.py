@@ -244,11 +244,12 @@ class LearnedPolicy:
         )  # fmt: skip
 
     def check(self, spec: Spec) -> None:
-        """Raise DatasetError, naming the difference, where `spec` has other features."""
+        """Raise DatasetError where `spec` has other features, RecipeError where other places."""
         _check_features(self.name, "candidate", self.features_candidates, spec.candidates)
         if self.network.settings.context:
             _check_features(self.name, "context", self.features_context, spec.context)
-        read_columns(spec.candidates, self.network.settings)
+        if isinstance(self.network.settings, NetworkSettings):  # other kinds read rows as they do
+            read_columns(spec.candidates, self.network.settings)
         pixels = int(np.prod(spec.image_shape)) if spec.image_shape else 0
         if self.network.settings.image and pixels != self.network.pixels:
             raise DatasetError(

@@ -128,6 +128,7 @@ def test_new_keys_leave_digests_alone_and_enter_them_where_they_are_given():
         "online.seeds=[0, 1]",
         "online.imitate_steps=9",
         'evaluate.metrics=["return"]',
+        "config.foresight=true",
     ):
         assert load_recipe("slots-deeprm-online", [override]).digest != plain.digest
     with pytest.raises(RecipeError, match="did you mean 'seeds'"):
