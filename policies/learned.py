@@ -182,6 +182,13 @@ class Network:
     outputs: int = 1
     threshold: float = 0.0
 
+    def __post_init__(self) -> None:
+        if self.settings.places and self.outputs != 1:
+            raise RecipeError(
+                f"network: places is {self.settings.places}, one number each, but this agent needs "
+                f"{self.outputs} per candidate; use places = 0"
+            )
+
     @property
     def inputs(self) -> int:
         """What layer 0 reads: candidate, context, image."""

@@ -270,7 +270,7 @@ def observe(ints, floats, context, image, candidates, feasible):  # type: ignore
             candidates[row, FITS_NOW] = offset == 0
     row = _U(queue)
     if not fresh:
-        candidates[row, :RUNNING_NOW] = 0.0
+        candidates[row, :] = 0.0
         candidates[row, MOVE_ON] = 1.0
         if len(image) > 0:
             for i in range(queue + 1):
