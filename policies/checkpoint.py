@@ -40,7 +40,8 @@ from pipeline.storage import (
 from pipeline.untrusted import require_file
 from policies.features import FeatureMap, unscaled_map
 from policies.kinds import KINDS, AnyNetwork, acting
-from policies.learned import LearnedPolicy, Network, NetworkSettings, Weights, candidate_map
+from policies.learned import LearnedPolicy
+from policies.scorer import Network, NetworkSettings, Weights, candidate_map
 
 FORMAT: Final = "hindcast-checkpoint"
 VERSION: Final = 1

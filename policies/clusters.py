@@ -30,7 +30,8 @@ from pipeline.policy import Heuristic, Reading
 from pipeline.schema import Feature
 from policies.clusters_forward import score_pairs
 from policies.features import FeatureMap, fit_map, unscaled_map
-from policies.learned import LearnedPolicy, Weights
+from policies.learned import LearnedPolicy
+from policies.scorer import Weights
 
 APPLICATION: Final = (
     "category", *(f"profile_{b}" for b in range(10)), "execution", "deadline", "duration",
@@ -75,7 +76,7 @@ class ClustersSettings:
 
 @dataclass(frozen=True)
 class ClustersNetwork:
-    """The network without its weights, in the terms of policies.learned.Network.
+    """The network without its weights, in the terms of policies.scorer.Network.
 
     candidates   the map of the 14 features of an application
     context      the map of the moment

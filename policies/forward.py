@@ -6,7 +6,7 @@ other observations are scored along with it.
 
 `flat` holds the weights in the order in which they are read, each bias (out,) before its weight
 (in, out): [image] layer 0, [norm, query, key, value, output], layer 1, ... see
-`policies.learned.Network.shapes`.
+`policies.scorer.Network.shapes`.
 """
 
 from typing import Any, Final

@@ -12,8 +12,9 @@ from typing import Any, Final, Protocol
 from pipeline.schema import Feature
 from policies.clusters import ClustersPolicy, read_clusters_network
 from policies.features import FeatureMap
-from policies.learned import LearnedPolicy, Weights
+from policies.learned import LearnedPolicy
 from policies.prices import PricesPolicy, read_prices_network
+from policies.scorer import Weights
 from policies.servers import ServersPolicy, read_servers_network
 from policies.slot_scores import SlotScoresPolicy, read_slot_scores_network
 

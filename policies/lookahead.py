@@ -30,8 +30,9 @@ from pipeline.scenario import Instance, Scenario
 from pipeline.schema import Spec
 from pipeline.seeds import generator
 from policies.features import unscaled_map
-from policies.learned import LearnedPolicy, Network, NetworkSettings
+from policies.learned import LearnedPolicy
 from policies.online.play_on import Decider, play_on
+from policies.scorer import Network, NetworkSettings
 
 VARIANTS: Final = 8
 SPREAD: Final = 0.3  # length of a variant's step from the policy, per length of each weight tensor

@@ -11,7 +11,8 @@ Padded and packed inputs are computed as ragged ones: nothing is spent on rows t
 (about half of them in a real log), and nothing can leak from them, also where a candidate sees the
 others: it sees the feasible ones. Results do not change with padding, with the order of the
 candidates or, but for what is seen of others, with how many there are. Inputs are expanded by
-policies.features; the shapes and the same computation without torch are policies.learned.
+policies.features; shapes are those of policies.scorer, policies.learned computes the same without
+torch.
 """
 
 import math
@@ -27,7 +28,7 @@ from pipeline.errors import DatasetError
 from pipeline.schema import Spec
 from policies import forward
 from policies.features import fit_map
-from policies.learned import Network, NetworkSettings, Weights, candidate_map
+from policies.scorer import Network, NetworkSettings, Weights, candidate_map
 
 # Finite: -inf times a zero of a one-hot vector is not a number, in d3rlpy's losses and elsewhere.
 FILL: Final = forward.FILL

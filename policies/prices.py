@@ -30,7 +30,8 @@ from pipeline.kernel import Compiled
 from pipeline.policy import Reading
 from pipeline.schema import Feature
 from policies.features import FeatureMap, unscaled_map
-from policies.learned import LearnedPolicy, Weights
+from policies.learned import LearnedPolicy
+from policies.scorer import Weights
 from policies.slot_scores import check_deferrable
 
 AHEAD: Final = 8  # slots whose prices are learned

@@ -23,7 +23,8 @@ from pipeline.errors import DatasetError, HindcastError
 from pipeline.policy import Reading
 from pipeline.schema import Feature
 from policies.features import FeatureMap, fit_map, unscaled_map
-from policies.learned import LearnedPolicy, Weights
+from policies.learned import LearnedPolicy
+from policies.scorer import Weights
 
 SERVER: Final = ("capacity", "x", "y", "usage", "energy", "heat")
 JOB: Final = ("submit", "deadline", "process", "resources", "total_heat")
@@ -54,7 +55,7 @@ class ServersSettings:
 
 @dataclass(frozen=True)
 class ServersNetwork:
-    """The network without its weights, in the terms of policies.learned.Network."""
+    """The network without its weights, in the terms of policies.scorer.Network."""
 
     settings: ServersSettings
     candidates: FeatureMap

@@ -38,7 +38,8 @@ from pipeline.recipe import read_settings
 from pipeline.scenarios.deferrable_memory import HISTORY, LAGS, LOOKAHEAD
 from pipeline.schema import Feature
 from policies.features import FeatureMap, unscaled_map
-from policies.learned import LearnedPolicy, Weights
+from policies.learned import LearnedPolicy
+from policies.scorer import Weights
 
 ROW: Final = (
     "cores", "duration", "until_earliest", "until_latest", "since_submission", "remaining",
@@ -109,7 +110,7 @@ class SlotScoresSettings:
 
 @dataclass(frozen=True)
 class SlotScoresNetwork:
-    """The network without its weights, in the terms of policies.learned.Network."""
+    """The network without its weights, in the terms of policies.scorer.Network."""
 
     settings: SlotScoresSettings
     candidates: FeatureMap

@@ -27,8 +27,9 @@ from pipeline.estimators import LoggedEpisodes
 from pipeline.schema import Spec
 from policies.evaluation.episodes import WholeEpisodes
 from policies.features import fit_map
-from policies.learned import LearnedPolicy, Network, NetworkSettings, Weights
+from policies.learned import LearnedPolicy
 from policies.networks import CandidateScorer
+from policies.scorer import Network, NetworkSettings, Weights
 
 Array = NDArray[np.float64]
 

@@ -26,7 +26,6 @@ from torch import Tensor
 
 from pipeline.decisions import Decisions
 from pipeline.errors import DatasetError, RecipeError
-from policies.learned import NetworkSettings
 from policies.networks import FILL, CandidateScorer, fit_network
 from policies.offline.advantage_regression import fit_maps, logs_of
 from policies.offline.advantages import (
@@ -39,6 +38,7 @@ from policies.offline.advantages import (
 )
 from policies.offline.learner import Criterion, Info, Learner, Task, descend, nothing_to_validate
 from policies.offline.minibatches import Batches, draw_rows, spaced_rows
+from policies.scorer import NetworkSettings
 
 _VALIDATED: Final = 4096  # decisions
 _BLOCK: Final = 1 << 14  # decisions whose candidates are expanded at a time

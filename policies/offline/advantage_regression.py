@@ -21,7 +21,6 @@ from pipeline.decisions import Decisions
 from pipeline.errors import DatasetError, RecipeError
 from pipeline.schema import Spec
 from policies.features import fit_map
-from policies.learned import NetworkSettings, Weights
 from policies.networks import fit_network
 from policies.offline.advantages import (
     AdvantageSettings,
@@ -34,6 +33,7 @@ from policies.offline.advantages import (
 )
 from policies.offline.learner import Criterion, Info, Learner, Task, nothing_to_validate
 from policies.offline.whole_log import Logs, WholeLog, log_of_decisions
+from policies.scorer import NetworkSettings, Weights
 
 _LINEAR: Final = "advantage_regression: network has hidden layers, context or an image; it is a \
 linear score of the candidate, with or without quadratic"

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.decisions import Decisions
-from policies.learned import Network, Weights
 from policies.offline.learner import Info, Learner, descend, nothing_to_validate
 from policies.offline.minibatches import Batches, Transitions, draw_rows, spaced_rows
 from policies.offline.values import ValueSettings, ValueUnit
+from policies.scorer import Network, Weights
 
 _VALIDATED = 1024  # transitions
 

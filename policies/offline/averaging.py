@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from policies.learned import Weights
 from policies.networks import CandidateScorer
+from policies.scorer import Weights
 
 
 class TailAverage(nn.Module):

@@ -21,7 +21,6 @@ from torch import Tensor
 from torch.nn.functional import smooth_l1_loss
 
 from pipeline.errors import RecipeError
-from policies.learned import Weights
 from policies.networks import FILL, CandidateScorer, fit_network, log_probabilities
 from policies.offline.assembly import Parts, assemble, td_metrics
 from policies.offline.critics import chosen, follow, logged_value
@@ -29,6 +28,7 @@ from policies.offline.learner import Info, Learner, Task
 from policies.offline.merging import check_mergeable, merge, side_by_side
 from policies.offline.minibatches import Observations, Transitions
 from policies.offline.values import ValueSettings, value_unit
+from policies.scorer import Weights
 
 
 @dataclass(frozen=True)

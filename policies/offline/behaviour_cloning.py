@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from policies.learned import NetworkSettings
 from policies.networks import CandidateScorer, fit_network, log_probabilities
 from policies.offline.learner import Criterion, Info, Learner, Task, descend, nothing_to_validate
 from policies.offline.minibatches import Batches, Minibatch, draw_rows, spaced_rows
+from policies.scorer import NetworkSettings
 
 _VALIDATED: Final = 4096  # decisions
 

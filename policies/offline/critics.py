@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from policies.learned import Network, NetworkSettings
 from policies.networks import FILL, CandidateScorer, pool
 from policies.offline.minibatches import Minibatch, Observations
+from policies.scorer import Network, NetworkSettings
 
 _SMALLEST = 1e-8
 _WIDTH = 32  # of a state's value where the network has no hidden layer to take it from

@@ -24,10 +24,10 @@ from torch import nn
 from pipeline.decisions import Decisions
 from pipeline.errors import RecipeError
 from policies.features import FeatureMap
-from policies.learned import NetworkSettings, Weights
 from policies.networks import fit_network
 from policies.offline.learner import Info, Learner, Task, nothing_to_validate
 from policies.offline.trajectory_preference import Ranking, rank, try_rank
+from policies.scorer import NetworkSettings, Weights
 
 _BLOCK: Final = 4096  # decisions expanded at a time
 

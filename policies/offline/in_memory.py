@@ -10,7 +10,6 @@ from pipeline.decisions import Decisions
 from pipeline.errors import DatasetError, InputError
 from pipeline.schema import Spec
 from policies.checkpoint import Metric, Trained
-from policies.learned import Weights
 from policies.offline import Agent
 from policies.offline.devices import find_device, repeatable
 from policies.offline.learner import Learner, Task
@@ -18,6 +17,7 @@ from policies.offline.loop import Point, Progress, Select, Watching, fit
 from policies.offline.monitoring import SEEN, measure, watch
 from policies.offline.resume import ResumeFile
 from policies.offline.whole_log import Logs
+from policies.scorer import Weights
 
 _RESUME_S: Final = 15.0  # between two states; more often than that costs more than it saves
 

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from pipeline.decisions import Decisions
 from pipeline.schema import Spec
 from policies.kinds import AnyNetwork
-from policies.learned import Weights
 from policies.offline.whole_log import Logs
+from policies.scorer import Weights
 
 Info = Mapping[str, Tensor]
 CPU: Final = torch.device("cpu")

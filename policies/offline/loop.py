@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import torch
 
 from policies.checkpoint import Metric, Selected
-from policies.learned import Weights
 from policies.offline.curves import Curves
 from policies.offline.learner import Criterion, Learner
 from policies.offline.resume import ResumeFile
+from policies.scorer import Weights
 
 Progress = Callable[[int, int], None]
 # What a checkpoint is worth, from its weights and metrics: higher is better, None for no opinion.

@@ -33,11 +33,11 @@ import structlog
 import torch
 from torch import Tensor
 
-from policies.learned import Network, Weights
 from policies.networks import CandidateScorer, fit_network
 from policies.offline.learner import Info, Learner, Task, nothing_to_validate
 from policies.offline.minibatches import Batches, Transitions, draw_rows, spaced_rows
 from policies.offline.values import ValueSettings, ValueUnit, value_unit
+from policies.scorer import Network, Weights
 
 _VALIDATED: Final = 1024  # transitions
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import RecipeError
-from policies.learned import Network, NetworkSettings, Weights
+from policies.scorer import Network, NetworkSettings, Weights
 
 Matrix = NDArray[np.float32]
 

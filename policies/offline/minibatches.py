@@ -20,8 +20,8 @@ from torch import Tensor
 from pipeline.decisions import Decisions
 from pipeline.errors import DatasetError
 from policies.features import FeatureMap
-from policies.learned import Network
 from policies.networks import expand_moment
+from policies.scorer import Network
 
 _EXPANDED_BYTES: Final = 128 << 20  # of the candidates of one set of observations
 

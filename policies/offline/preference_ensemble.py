@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from torch import nn
 
 from pipeline.errors import RecipeError
-from policies.learned import Weights
 from policies.networks import CandidateScorer, fit_network
 from policies.offline import trajectory_preference
 from policies.offline.averaging import TailAverage, mean_weights
 from policies.offline.learner import Criterion, Info, Learner, Task, descend, nothing_to_validate
 from policies.offline.minibatches import Batches
 from policies.offline.trajectory_preference import Ranking, draw_pairs, pair_loss, rank, try_rank
+from policies.scorer import Weights
 
 _VALIDATED = 256  # pairs
 _VALIDATION_SEED = 0  # the same pairs at every point of a curve

@@ -27,11 +27,11 @@ from torch.nn.functional import leaky_relu, linear
 
 from pipeline.decisions import Decisions
 from pipeline.errors import DatasetError
-from policies.learned import Weights
 from policies.networks import FILL
 from policies.offline.learner import Info, Learner, Task, descend, nothing_to_validate
 from policies.offline.minibatches import draw_rows, spaced_rows
 from policies.offline.values import reward_scale
+from policies.scorer import Weights
 from policies.servers import LEAK, NUMBER, ServersNetwork, servers_network
 
 _VALIDATED: Final = 1024  # transitions

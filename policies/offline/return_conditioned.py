@@ -25,12 +25,12 @@ from torch import Tensor
 
 from pipeline.decisions import Decisions
 from pipeline.errors import RecipeError
-from policies.learned import Network, Weights
 from policies.networks import CandidateScorer, fit_network
 from policies.offline import behaviour_cloning
 from policies.offline.learner import Criterion, Info, Learner, Task, descend, nothing_to_validate
 from policies.offline.minibatches import Batches, Minibatch, draw_rows, spaced_rows
 from policies.offline.returns import standardised_to_go
+from policies.scorer import Network, Weights
 
 _VALIDATED: Final = 4096  # decisions
 

@@ -28,7 +28,6 @@ from torch import Tensor
 from pipeline.decisions import Decisions
 from pipeline.errors import DatasetError, RecipeError
 from pipeline.schema import Spec
-from policies.learned import Network, NetworkSettings
 from policies.networks import CandidateScorer, fit_network, log_probabilities
 from policies.offline import trajectory_preference
 from policies.offline.critics import StateValue
@@ -36,6 +35,7 @@ from policies.offline.learner import Criterion, Info, Learner, Task, descend, no
 from policies.offline.minibatches import Batches
 from policies.offline.returns import standardised_to_go
 from policies.offline.trajectory_preference import Ranking, draw_pairs, preference_loss, rank
+from policies.scorer import Network, NetworkSettings
 
 _VALIDATED: Final = 256  # pairs
 _VALIDATION_SEED: Final = 0

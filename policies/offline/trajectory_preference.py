@@ -26,10 +26,10 @@ from torch.nn.functional import softplus
 from pipeline.decisions import Decisions
 from pipeline.errors import DatasetError, RecipeError, did_you_mean
 from pipeline.schema import Spec
-from policies.learned import NetworkSettings
 from policies.networks import CandidateScorer, fit_network, log_probabilities
 from policies.offline.learner import Criterion, Info, Learner, Task, descend, nothing_to_validate
 from policies.offline.minibatches import Batches
+from policies.scorer import NetworkSettings
 
 _VALIDATED: Final = 256  # pairs
 _VALIDATION_SEED: Final = 0  # the same pairs at every point of a curve

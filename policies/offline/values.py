@@ -17,9 +17,9 @@ from torch import Tensor
 from pipeline.decisions import Decisions
 from pipeline.errors import RecipeError
 from pipeline.schema import Spec
-from policies.learned import NetworkSettings
 from policies.offline.minibatches import Transitions
 from policies.offline.returns import against_window, discounted_to_go
+from policies.scorer import NetworkSettings
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from policies.learned import Network
 from policies.networks import CandidateScorer, expand_moment
 from policies.online.rollouts import Looked
+from policies.scorer import Network
 
 
 @dataclass(frozen=True)

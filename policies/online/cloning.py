@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from pipeline.decisions import Decisions
 from pipeline.seeds import generator
 from policies.kinds import AnyNetwork
-from policies.learned import Weights
 from policies.offline.learner import Criterion, Info, Learner, Task, descend
 from policies.offline.minibatches import draw_rows, spaced_rows
+from policies.scorer import Weights
 
 _LOOK: Final = Criterion("validation_loss", "lower")
 

@@ -43,7 +43,6 @@ from torch import Tensor
 from pipeline.errors import RecipeError, unknown_name
 from pipeline.policy import Heuristic
 from pipeline.seeds import generator
-from policies.learned import Network, NetworkSettings, Weights
 from policies.networks import CandidateScorer
 from policies.offline.learner import Criterion, Info, Learner, descend, means
 from policies.online.choices import Asked, ask, entropy, join, log_softmax
@@ -52,6 +51,7 @@ from policies.online.minibatches import places, subset
 from policies.online.play_on import Decider
 from policies.online.problem import Problem, Sampling, make_scorer
 from policies.online.recent import Recent
+from policies.scorer import Network, NetworkSettings, Weights
 
 Floats = NDArray[np.float64]
 

@@ -29,12 +29,12 @@ from torch import Tensor, nn
 
 from pipeline.errors import RecipeError
 from pipeline.seeds import generator
-from policies.learned import Network, NetworkSettings, Weights
 from policies.offline.learner import Criterion, Info, Learner, means
 from policies.offline.values import ValueUnit
 from policies.online.problem import Problem, Sampling
 from policies.online.replay import Replay
 from policies.online.rollouts import Trajectory, looked_at
+from policies.scorer import Network, NetworkSettings, Weights
 
 
 @dataclass(frozen=True)

@@ -31,10 +31,10 @@ from pipeline.errors import RecipeError
 from pipeline.seeds import generator
 from pipeline.selection import ranks
 from policies.kinds import AnyNetwork
-from policies.learned import Network, NetworkSettings, Weights
 from policies.offline.learner import Criterion, Info, Learner
 from policies.online.problem import Problem, Sampling, make_scorer
 from policies.online.rollouts import Trajectory, sample_trajectories
+from policies.scorer import Network, NetworkSettings, Weights
 
 Vector = NDArray[np.float64]
 

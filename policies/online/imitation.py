@@ -35,7 +35,6 @@ from pipeline.seeds import generator
 from pipeline.storage import make_folder, remove_partials
 from policies.checkpoint import Trained, load_policy, save
 from policies.kinds import AnyNetwork, acting
-from policies.learned import Network, Weights
 from policies.networks import CandidateScorer
 from policies.offline.advantage_cloning import tilted_loss
 from policies.offline.advantages import best_behaviours, of_behaviours
@@ -46,6 +45,7 @@ from policies.offline.minibatches import Batches
 from policies.offline.resume import ResumeFile
 from policies.online import online_agent
 from policies.online.cloning import Loss, Steps, cloning
+from policies.scorer import Network, Weights
 
 FOLDER: Final = "imitation"
 _CANDIDATES: Final = 32

@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.learned import Network
 from policies.online.choices import join
 from policies.online.problem import PIECE, Problem
 from policies.online.rollouts import Looked, Trajectory, looked_at
+from policies.scorer import Network
 
 Numbers = NDArray[np.int64]
 

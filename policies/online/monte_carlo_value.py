@@ -41,13 +41,13 @@ from pipeline.scenarios.multicluster_observe import CLUSTER_FEATURES
 from pipeline.seeds import generator
 from policies.clusters import ClustersNetwork, ClustersPolicy, ClustersSettings, clusters_network
 from policies.heuristics.multicluster import HEURISTICS
-from policies.learned import Weights
 from policies.offline.learner import Criterion, Info, Learner, Task, descend
 from policies.online.episode_replay import EpisodeReplay
 from policies.online.problem import Problem
 from policies.online.value_episodes import GREEDY, GUIDED, RANDOM, Exploring, Valued, play_valued
 from policies.online.value_imitation import value_imitator
 from policies.online.value_network import make_value_network, weights_of
+from policies.scorer import Weights
 
 _FITTED_WINDOWS = 16
 _VALIDATED = 50  # windows, at most

@@ -23,12 +23,12 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from pipeline.errors import RecipeError
 from pipeline.seeds import generator
-from policies.learned import Network, NetworkSettings, Weights
 from policies.networks import CandidateScorer
 from policies.offline.learner import Criterion, Info, Learner
 from policies.online.choices import Asked, log_softmax, policy_gain
 from policies.online.problem import Problem, Sampling, make_scorer
 from policies.online.reinforce import told
+from policies.scorer import Network, NetworkSettings, Weights
 
 _HALVINGS = 10
 _SOLVED = 1e-10  # of the squared residual, against that of the start

@@ -32,7 +32,6 @@ from torch.nn.utils import clip_grad_norm_
 
 from pipeline.errors import RecipeError
 from pipeline.seeds import generator
-from policies.learned import Network, NetworkSettings, Weights
 from policies.networks import CandidateScorer
 from policies.offline.learner import Criterion, Info, Learner
 from policies.online.advantages import against_group
@@ -44,6 +43,7 @@ from policies.online.problem import Drawn, Problem, Sampling, make_scorer
 from policies.online.reinforce import told
 from policies.online.rollouts import Trajectory
 from policies.online.state_value import StateValue, summaries, summary_size
+from policies.scorer import Network, NetworkSettings, Weights
 
 Floats = NDArray[np.float64]
 

@@ -22,13 +22,13 @@ from pipeline.policy import Behaviour, Heuristic
 from pipeline.rollout import Episode, run_episode
 from pipeline.seeds import generator
 from policies.features import fit_map
-from policies.learned import Weights
 from policies.offline.learner import Criterion, Info, Learner, Task
 from policies.online.evolution import Distribution, Vector, as_weights
 from policies.online.price_imitation import price_imitator
 from policies.online.problem import Problem, Sampling
 from policies.prices import PricesNetwork, PricesSettings, prices_network
 from policies.prices_forward import score_by_prices
+from policies.scorer import Weights
 
 _FITTED = 16  # windows, at most
 _VALIDATED = 50

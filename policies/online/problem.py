@@ -22,7 +22,7 @@ from pipeline.scenario import Instance, Scenario
 from pipeline.schema import Spec
 from pipeline.seeds import generator
 from policies.features import fit_map, unscaled_map
-from policies.learned import LearnedPolicy, Network, NetworkSettings, Weights, candidate_map
+from policies.learned import LearnedPolicy
 from policies.networks import CandidateScorer
 from policies.online.advantages import Baseline, advantages
 from policies.online.choices import Asked, ask, merged
@@ -33,6 +33,7 @@ from policies.online.rollouts import (
     sample_trajectories,
     sample_trajectory,
 )
+from policies.scorer import Network, NetworkSettings, Weights, candidate_map
 
 PIECE = 1 << 17  # candidates of one call of the network in training
 _PIXELS = 1 << 23  # of one call, 32 MB of numbers

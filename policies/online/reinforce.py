@@ -24,10 +24,10 @@ from torch import Tensor
 
 from pipeline.errors import RecipeError
 from pipeline.seeds import generator
-from policies.learned import Network, NetworkSettings, Weights
 from policies.offline.learner import Criterion, Info, Learner
 from policies.online.choices import entropy, log_softmax, policy_gain
 from policies.online.problem import Drawn, Problem, Sampling, make_scorer
+from policies.scorer import Network, NetworkSettings, Weights
 
 
 @dataclass(frozen=True)

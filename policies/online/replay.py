@@ -17,10 +17,10 @@ from torch import nn
 
 from pipeline.errors import RecipeError
 from pipeline.schema import Spec
-from policies.learned import Network
 from policies.networks import expand_moment
 from policies.offline.minibatches import Minibatch, Observations, Transitions
 from policies.online.rollouts import Looked
+from policies.scorer import Network
 
 _MOST_BYTES = 4 << 30
 _TERMINAL = -1

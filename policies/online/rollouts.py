@@ -18,8 +18,9 @@ from pipeline.kernel import INFEASIBLE, RUNNING, TERMS, TRUNCATED
 from pipeline.rollout import Episode, came_to
 from pipeline.scenario import Instance, Scenario
 from pipeline.schema import Spec
-from policies.learned import LearnedPolicy, Network
+from policies.learned import LearnedPolicy
 from policies.online import play
+from policies.scorer import Network
 
 _FIRST_ROOM: Final = 2048  # decisions; doubled where an episode is longer
 PIECE: Final = 1 << 20  # candidates of a piece of what was looked at

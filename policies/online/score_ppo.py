@@ -32,7 +32,6 @@ from pipeline.rollout import Episode
 from pipeline.scenarios.deferrable_slots import Slots
 from pipeline.seeds import generator
 from policies.features import fit_map
-from policies.learned import Weights
 from policies.offline.learner import Criterion, Info, Learner, Task
 from policies.online.advantages import advantages, returns_to_go
 from policies.online.clipping import clipped_gain, divergence
@@ -41,6 +40,7 @@ from policies.online.problem import Problem, Sampling
 from policies.online.slot_imitation import slot_imitator
 from policies.online.slot_network import Seen, SlotNetwork
 from policies.online.slot_rollouts import Floats, Played, play_greedily, play_slots
+from policies.scorer import Weights
 from policies.slot_scores import SlotScoresNetwork, SlotScoresSettings, slot_scores_network
 
 _FITTED_WINDOWS = 16

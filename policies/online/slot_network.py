@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm, linear, pad, softplus
 
-from policies.learned import Weights
 from policies.networks import FILL
+from policies.scorer import Weights
 from policies.slot_scores import BEYOND, NORM_EPSILON, SlotScoresNetwork
 
 LEAST_DEVIATION: Final = 1e-2  # added to the softplus: densities stay finite

@@ -23,9 +23,9 @@ from torch import Tensor, nn
 
 from pipeline.schema import Feature
 from policies.features import unscaled_map
-from policies.learned import Network
 from policies.online.problem import PIECE, Problem
 from policies.online.rollouts import Looked, Trajectory, looked_at
+from policies.scorer import Network
 
 _FAR = 10.0  # deviations, beyond which inputs are not told apart
 _SMALLEST = 1e-6  # deviation below which a number counts as constant

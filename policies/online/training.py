@@ -22,7 +22,7 @@ from policies.checkpoint import (
     save,
 )
 from policies.kinds import AnyNetwork
-from policies.learned import LearnedPolicy, NetworkSettings, Weights
+from policies.learned import LearnedPolicy
 from policies.offline.devices import find_device, repeatable
 from policies.offline.identity import finished, training_key
 from policies.offline.learner import Learner
@@ -33,6 +33,7 @@ from policies.online import online_agent, read_online_config
 from policies.online.imitation import FOLDER as IMITATION
 from policies.online.imitation import Imitation, Imitator, imitate
 from policies.online.problem import Problem, fit_network
+from policies.scorer import NetworkSettings, Weights
 
 _RESUME_S: Final = 15.0
 

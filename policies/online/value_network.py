@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from policies.clusters import ClustersNetwork
-from policies.learned import Weights
+from policies.scorer import Weights
 
 
 def make_value_network(

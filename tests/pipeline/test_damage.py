@@ -17,8 +17,8 @@ from pipeline.recipe import load_recipe
 from pipeline.verify import verify
 from policies.checkpoint import Trained, load_policy, save
 from policies.features import unscaled_map
-from policies.learned import Network, NetworkSettings
 from policies.registry import behaviours
+from policies.scorer import Network, NetworkSettings
 
 CASES = 1000
 DOCUMENTS = 24  # of README.md and croissant.json: to compare them, they are written again

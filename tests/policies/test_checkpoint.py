@@ -15,7 +15,7 @@ from pipeline.schema import Feature, Outcome, Spec
 from pipeline.storage import sha256_file
 from policies.checkpoint import Metric, Trained, load_policy, read_description, save
 from policies.features import fit_map
-from policies.learned import Network, NetworkSettings
+from policies.scorer import Network, NetworkSettings
 
 SPEC = Spec(
     scenario="toy",

@@ -9,7 +9,7 @@ from pipeline.errors import DatasetError
 from pipeline.schema import Feature, Outcome, Spec
 from policies.checkpoint import Trained, load_policy, save
 from policies.features import unscaled_map
-from policies.learned import Network, NetworkSettings, candidate_map
+from policies.scorer import Network, NetworkSettings, candidate_map
 
 SPEC = Spec(
     scenario="toy",

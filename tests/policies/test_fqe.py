@@ -10,7 +10,7 @@ from pipeline.schema import Feature, Outcome, Spec
 from policies.evaluation import fqe
 from policies.evaluation.basis import fit_basis, linear_features
 from policies.evaluation.episodes import WholeEpisodes
-from policies.learned import NetworkSettings
+from policies.scorer import NetworkSettings
 
 SPEC = Spec(
     scenario="toy", objective="gain",

@@ -21,7 +21,7 @@ from policies.candidates import candidates
 from policies.evaluation.ope import evaluate_offline
 from policies.features import unscaled_map
 from policies.heuristics.binpack import HEURISTICS, MACHINE
-from policies.learned import LearnedPolicy, Network, NetworkSettings
+from policies.learned import LearnedPolicy
 from policies.lookahead import (
     SPREAD,
     VARIANTS,
@@ -32,6 +32,7 @@ from policies.lookahead import (
 )
 from policies.online.play_on import Decider
 from policies.online.training import train_online
+from policies.scorer import Network, NetworkSettings
 from policies.slot_scores import SlotScoresPolicy, SlotScoresSettings, slot_scores_network
 from tests.pipeline.scenarios.test_binpack import workload
 from tests.policies.online.conftest import some_weights

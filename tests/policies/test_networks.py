@@ -10,14 +10,9 @@ from pipeline.environment import Observation
 from pipeline.errors import DatasetError, HindcastError, RecipeError
 from pipeline.schema import Feature
 from policies.features import expanded_names, expanded_size, fit_map, unscaled_map
-from policies.learned import (
-    LearnedPolicy,
-    Network,
-    NetworkSettings,
-    candidate_map,
-    read_columns,
-)
+from policies.learned import LearnedPolicy
 from policies.networks import FILL, CandidateScorer, expand_moment
+from policies.scorer import Network, NetworkSettings, candidate_map, read_columns
 
 CONTEXT = (
     Feature("load", "jobs", 0, np.inf, "", heavy_tailed=True),

@@ -22,9 +22,9 @@ from pipeline.scenario import load_scenario
 from pipeline.source import load_source
 from pipeline.verify import verify
 from policies.checkpoint import load_policy
-from policies.learned import NetworkSettings
 from policies.online.training import train_online
 from policies.registry import behaviours
+from policies.scorer import NetworkSettings
 from tests.conftest import TINY
 
 SETTINGS = {
@@ -242,7 +242,8 @@ def test_compiled_episodes_are_those_of_asking_decision_by_decision(
 def play_policy():
     """(spec, kind) -> a scorer with small random weights."""
     from policies.features import unscaled_map
-    from policies.learned import LearnedPolicy, Network
+    from policies.learned import LearnedPolicy
+    from policies.scorer import Network
 
     def make(spec, kind):
         hidden = (4, 4) if kind != "attention" else (4,)

@@ -10,7 +10,6 @@ from pipeline import dataset as ds
 from pipeline.decisions import decision_bytes
 from pipeline.errors import DatasetError, RecipeError
 from pipeline.sampling import sample_decisions
-from policies.learned import NetworkSettings
 from policies.offline import advantage_cloning, train_agent
 from policies.offline.advantage_regression import fit_maps
 from policies.offline.advantages import (
@@ -23,6 +22,7 @@ from policies.offline.advantages import (
     to_go,
 )
 from policies.offline.whole_log import Logs, log_of_dataset, log_of_decisions
+from policies.scorer import NetworkSettings
 from tests.policies.offline.conftest import SPEC, Log, some_candidates, some_context
 
 PHI = NetworkSettings(quadratic=False)

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from policies.features import unscaled_map
-from policies.learned import Network, NetworkSettings
 from policies.networks import FILL
 from policies.offline.critics import (
     Critics,
@@ -24,6 +23,7 @@ from policies.offline.critics import (
     spread_among,
 )
 from policies.offline.minibatches import Minibatch
+from policies.scorer import Network, NetworkSettings
 from tests.policies.offline.conftest import SPEC
 
 KINDS = [

@@ -9,10 +9,11 @@ import torch
 from pipeline.errors import RecipeError
 from policies.checkpoint import load_policy, save
 from policies.features import unscaled_map
-from policies.learned import LearnedPolicy, Network, NetworkSettings
+from policies.learned import LearnedPolicy
 from policies.networks import FILL, CandidateScorer
 from policies.offline import train_agent
 from policies.offline.merging import check_mergeable, merge, side_by_side
+from policies.scorer import Network, NetworkSettings
 from tests.policies.offline.conftest import SPEC, some_candidates
 
 PIXELS = 6

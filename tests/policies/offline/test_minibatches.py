@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from pipeline.errors import DatasetError
-from policies.learned import NetworkSettings
 from policies.networks import fit_network
 from policies.offline import minibatches, train_agent
 from policies.offline.minibatches import Batches, draw_rows, spaced_rows
+from policies.scorer import NetworkSettings
 
 CPU = torch.device("cpu")
 PLACES = [CPU, torch.device("cuda")] if torch.cuda.is_available() else [CPU]

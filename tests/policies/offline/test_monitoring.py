@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from policies.checkpoint import Trained
-from policies.learned import NetworkSettings
 from policies.networks import fit_network
 from policies.offline.monitoring import measure, watch
+from policies.scorer import NetworkSettings
 
 
 def _log(log, returns, choices):

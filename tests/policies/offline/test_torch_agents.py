@@ -10,13 +10,13 @@ from pipeline.errors import DatasetError, RecipeError
 from pipeline.policy import readings
 from policies.checkpoint import load_policy, save
 from policies.features import unscaled_map
-from policies.learned import Network, NetworkSettings
 from policies.networks import CandidateScorer
 from policies.offline import train_agent
 from policies.offline.extraction import standardised_weights
 from policies.offline.return_conditioned import conditioned, fold, insert
 from policies.offline.tick_preference import stretch_rows
 from policies.offline.trajectory_preference import Ranking
+from policies.scorer import Network, NetworkSettings
 from tests.policies.offline.conftest import SPEC, Log, some_candidates, some_context
 
 SMALL = {"hidden": (16,), "quadratic": False, "context": True}

@@ -12,13 +12,14 @@ from pipeline.scenario import load_scenario
 from pipeline.schema import Feature, Outcome, Spec
 from pipeline.source import load_source
 from policies.features import unscaled_map
-from policies.learned import LearnedPolicy, Network, NetworkSettings
+from policies.learned import LearnedPolicy
 from policies.networks import CandidateScorer
 from policies.online.problem import Problem
 from policies.online.rollouts import Looked
 from policies.online.score_ppo import fit as fit_slots
 from policies.online.slot_network import SlotNetwork
 from policies.online.slot_rollouts import play_slots
+from policies.scorer import Network, NetworkSettings
 from policies.slot_scores import SlotScoresPolicy, SlotScoresSettings
 
 SPEC = Spec(

@@ -9,13 +9,14 @@ import torch
 
 from pipeline.errors import RecipeError, UnknownName
 from pipeline.recipe import OnlineRecipe, load_recipe
-from policies.learned import LearnedPolicy, NetworkSettings
+from policies.learned import LearnedPolicy
 from policies.online import counterfactual
 from policies.online.choices import join
 from policies.online.counterfactual import Config, follow, improve, learner, missing
 from policies.online.counterfactuals import Counterfactuals
 from policies.online.problem import Sampling, make_scorer
 from policies.online.training import train_online
+from policies.scorer import NetworkSettings
 from tests.policies.online.conftest import (
     CPU,
     ENTERS,

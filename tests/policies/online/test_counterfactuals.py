@@ -10,7 +10,6 @@ from pipeline.policy import choose
 from pipeline.recipe import load_recipe
 from pipeline.scenario import load_scenario
 from pipeline.source import load_source
-from policies.learned import NetworkSettings
 from policies.networks import CandidateScorer
 from policies.online.choices import ask, join, log_softmax
 from policies.online.counterfactuals import Rollouts, _Memory, ask_episode, ask_episodes
@@ -19,6 +18,7 @@ from policies.online.play_on import Decider
 from policies.online.problem import Sampling
 from policies.online.recent import Recent
 from policies.registry import heuristics
+from policies.scorer import NetworkSettings
 from tests.policies.online.conftest import CPU
 
 NETWORKS = {

@@ -5,9 +5,9 @@ import numpy as np
 from pipeline.recipe import load_recipe
 from pipeline.scenario import load_scenario
 from policies.features import expanded_size
-from policies.learned import layer_shapes
 from policies.online.problem import Problem
 from policies.online.training import settings_of
+from policies.scorer import layer_shapes
 
 RECIPE = load_recipe("binpack-deepjs")
 AGENT, CONFIG = settings_of(RECIPE)

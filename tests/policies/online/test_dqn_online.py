@@ -8,9 +8,10 @@ import torch
 
 from pipeline.errors import RecipeError
 from pipeline.policy import choose
-from policies.learned import LearnedPolicy, NetworkSettings
+from policies.learned import LearnedPolicy
 from policies.online import dqn_online
 from policies.online.problem import Sampling
+from policies.scorer import NetworkSettings
 from tests.policies.online.conftest import (
     CPU,
     FIRST,

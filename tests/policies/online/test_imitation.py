@@ -14,12 +14,12 @@ from pipeline.decisions import Decisions
 from pipeline.errors import DatasetError, InputError
 from pipeline.recipe import OnlineRecipe, load_recipe
 from policies.checkpoint import load_policy, read_description
-from policies.learned import NetworkSettings
 from policies.online import ONLINE_AGENTS
 from policies.online import cloning as module
 from policies.online.imitation import Imitation, distributions
 from policies.online.training import train_online
 from policies.registry import behaviours
+from policies.scorer import NetworkSettings
 
 SETTINGS = {
     "sampling": {"trajectories": 6, "windows": 6, "stay": 1},

@@ -8,7 +8,6 @@ import torch
 
 from pipeline.errors import RecipeError
 from pipeline.recipe import OnlineRecipe
-from policies.learned import NetworkSettings
 from policies.networks import CandidateScorer
 from policies.online.choices import ask, entropy, join, log_softmax
 from policies.online.minibatches import gathered, subset
@@ -25,6 +24,7 @@ from policies.online.ppo import (
 from policies.online.problem import Sampling
 from policies.online.state_value import StateValue, summaries, summary_size
 from policies.online.training import train_online
+from policies.scorer import NetworkSettings
 
 CPU = torch.device("cpu")
 SMALL = NetworkSettings(hidden=(6,), quadratic=False)

@@ -10,10 +10,10 @@ from pipeline.errors import HindcastError
 from pipeline.lockstep import run_lockstep
 from pipeline.policy import Behaviour
 from pipeline.recipe import load_recipe
-from policies.learned import NetworkSettings
 from policies.networks import CandidateScorer
 from policies.online.choices import ask, log_softmax, merged
 from policies.online.rollouts import looked_at, sample_trajectories
+from policies.scorer import NetworkSettings
 
 NETWORKS = {
     "pairs": NetworkSettings(hidden=(3, 9, 6), activation="tanh", quadratic=False),
