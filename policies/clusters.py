@@ -29,7 +29,7 @@ from pipeline.errors import DatasetError, HindcastError
 from pipeline.policy import Heuristic, Reading
 from pipeline.schema import Feature
 from policies.clusters_forward import score_pairs
-from policies.features import FeatureMap, fit_map, unscaled_map
+from policies.features import FeatureMap, columns_of, fit_map, unscaled_map
 from policies.learned import LearnedPolicy
 from policies.scorer import Weights
 
@@ -114,7 +114,7 @@ def clusters_network(
 
     Raises DatasetError for a feature that is missing.
     """
-    own, moment = _columns(candidates, (*APPLICATION, CLUSTER))[:-1], tuple(range(len(context)))
+    own, moment = columns_of(candidates, (*APPLICATION, CLUSTER))[:-1], tuple(range(len(context)))
     if rows is None:
         return ClustersNetwork(
             settings,
@@ -142,14 +142,6 @@ def read_clusters_network(
     return clusters_network(settings, context, candidates)
 
 
-def _columns(features: tuple[Feature, ...], names: tuple[str, ...]) -> list[int]:
-    known = [f.name for f in features]
-    for name in names:
-        if name not in known:
-            raise DatasetError(f"this network needs the feature {name!r}; there are {known}")
-    return [known.index(name) for name in names]
-
-
 class ClustersPolicy(LearnedPolicy):
     """The network with weights, as a pipeline.policy.BatchPolicy; about .2 ms a decision."""
 
@@ -162,14 +154,11 @@ class ClustersPolicy(LearnedPolicy):
         features_candidates: tuple[Feature, ...],
         rule: Heuristic | None = None,
     ) -> None:
-        self.name = name
-        self.network = self.values = network  # type: ignore[assignment]
-        self.features_context = features_context
-        self.features_candidates = features_candidates
-        self.weights = {key: np.ascontiguousarray(weights[key]) for key in network.shapes}
-        self._number = _columns(features_candidates, (CLUSTER,))[0]
+        self._hold(name, network, weights, features_context, features_candidates)
+        self.values = network
+        self._number = columns_of(features_candidates, (CLUSTER,))[0]
         self.rule = rule
-        self._own = _columns(features_candidates, _WAITING)
+        self._own = columns_of(features_candidates, _WAITING)
         self._widths = np.array(network.widths[1:])
         self._flat = np.concatenate(
             [

@@ -20,6 +20,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
+from pipeline.errors import DatasetError
 from pipeline.kernel import compiled
 from pipeline.schema import Feature
 
@@ -129,6 +130,15 @@ def expanded_names(
     logs = [name for name, f in zip(base, used, strict=True) if f.heavy_tailed]
     products = [f"{a} * {b}" for i, a in enumerate(base) for b in base[i:]] if quadratic else []
     return (*(f.name for f in used), *logs, *products)
+
+
+def columns_of(features: Sequence[Feature], names: Sequence[str]) -> list[int]:
+    """Where the features of these names stand; DatasetError, naming it, where one is missing."""
+    known = [f.name for f in features]
+    for name in names:
+        if name not in known:
+            raise DatasetError(f"this network needs the feature {name!r}; there are {known}")
+    return [known.index(name) for name in names]
 
 
 def unscaled_map(

@@ -31,11 +31,7 @@ class LearnedPolicy:
         features_context: tuple[Feature, ...],
         features_candidates: tuple[Feature, ...],
     ) -> None:
-        self.name = name
-        self.network = network
-        self.features_context = features_context
-        self.features_candidates = features_candidates
-        self.weights = {key: np.ascontiguousarray(weights[key]) for key in network.shapes}
+        self._hold(name, network, weights, features_context, features_candidates)
         layers = dict.fromkeys(key.split(".")[0] for key in network.shapes)
         outputs = network.settings.places or network.outputs
         self._widths = np.array([*network.settings.hidden, outputs])
@@ -45,6 +41,21 @@ class LearnedPolicy:
         self._flat = np.concatenate(
             [self.weights[f"{i}.{part}"].T.ravel() for i in layers for part in ("bias", "weight")]
         )
+
+    def _hold(
+        self,
+        name: str,
+        network: Any,
+        weights: Weights,
+        features_context: tuple[Feature, ...],
+        features_candidates: tuple[Feature, ...],
+    ) -> None:
+        """What every trained policy has, also one whose network is of another form."""
+        self.name = name
+        self.network: Network = network
+        self.features_context = features_context
+        self.features_candidates = features_candidates
+        self.weights = {key: np.ascontiguousarray(weights[key]) for key in network.shapes}
 
     @property
     def reads(self) -> tuple[Reading, ...]:

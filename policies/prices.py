@@ -118,11 +118,7 @@ class PricesPolicy(LearnedPolicy):
         from policies.prices_forward import score_by_prices
 
         self.score: Compiled = score_by_prices
-        self.name = name
-        self.network = network  # type: ignore[assignment]
-        self.features_context = features_context
-        self.features_candidates = features_candidates
-        self.weights = {key: np.ascontiguousarray(weights[key]) for key in network.shapes}
+        self._hold(name, network, weights, features_context, features_candidates)
         self.parameters = network.parameters(self.weights)
 
     @property

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from pipeline.errors import DatasetError, HindcastError
 from pipeline.policy import Reading
 from pipeline.schema import Feature
-from policies.features import FeatureMap, fit_map, unscaled_map
+from policies.features import FeatureMap, columns_of, fit_map, unscaled_map
 from policies.learned import LearnedPolicy
 from policies.scorer import Weights
 
@@ -91,7 +91,7 @@ def servers_network(
     """
     if not 1 <= servers <= _MOST:
         raise DatasetError(f"network: servers is {servers}, expected 1 to {_MOST}")
-    seen, moment = _columns(candidates, (*SERVER, NUMBER))[:-1], _columns(context, JOB)
+    seen, moment = columns_of(candidates, (*SERVER, NUMBER))[:-1], columns_of(context, JOB)
     if rows is None:
         of_server = unscaled_map(candidates, seen, quadratic=False)
         of_job = unscaled_map(context, moment, quadratic=False)
@@ -112,14 +112,6 @@ def read_servers_network(
     return servers_network(value["servers"], context, candidates)
 
 
-def _columns(features: tuple[Feature, ...], names: tuple[str, ...]) -> list[int]:
-    known = [f.name for f in features]
-    for name in names:
-        if name not in known:
-            raise DatasetError(f"this network needs the feature {name!r}; there are {known}")
-    return [known.index(name) for name in names]
-
-
 class ServersPolicy(LearnedPolicy):
     """The network with weights, as a pipeline.policy.BatchPolicy; a few microseconds a decision."""
 
@@ -131,12 +123,9 @@ class ServersPolicy(LearnedPolicy):
         features_context: tuple[Feature, ...],
         features_candidates: tuple[Feature, ...],
     ) -> None:
-        self.name = name
-        self.network = self.servers = network  # type: ignore[assignment]
-        self.features_context = features_context
-        self.features_candidates = features_candidates
-        self.weights = {key: np.ascontiguousarray(weights[key]) for key in network.shapes}
-        self._number = _columns(features_candidates, (NUMBER,))[0]
+        self._hold(name, network, weights, features_context, features_candidates)
+        self.servers = network
+        self._number = columns_of(features_candidates, (NUMBER,))[0]
 
     @property
     def reads(self) -> tuple[Reading, ...]:

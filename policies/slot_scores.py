@@ -227,11 +227,8 @@ class SlotScoresPolicy(LearnedPolicy):
         self._stop: Compiled = stop_at_misfit
         self._begin: Compiled = begin_of_slot
         self._waiting = waiting_jobs
-        self.name = name
-        self.network = self.slots = network  # type: ignore[assignment]
-        self.features_context = features_context
-        self.features_candidates = features_candidates
-        self.weights = {key: np.ascontiguousarray(weights[key]) for key in network.shapes}
+        self._hold(name, network, weights, features_context, features_candidates)
+        self.slots = network
         # Scores of the slots of the last call: most of its observations are asked for again, with
         # one more job started. What is found here is what would be computed.
         self._known: dict[bytes, NDArray[np.float64]] = {}
