@@ -16,7 +16,8 @@ from policies.learned import LearnedPolicy
 from policies.prices import PricesPolicy, read_prices_network
 from policies.scorer import Weights
 from policies.servers import ServersPolicy, read_servers_network
-from policies.slot_scores import SlotScoresPolicy, read_slot_scores_network
+from policies.slot_scores import read_slot_scores_network
+from policies.slot_scores_policy import SlotScoresPolicy
 
 
 class AnyNetwork(Protocol):

@@ -33,7 +33,8 @@ from policies.lookahead import (
 from policies.online.play_on import Decider
 from policies.online.training import train_online
 from policies.scorer import Network, NetworkSettings
-from policies.slot_scores import SlotScoresPolicy, SlotScoresSettings, slot_scores_network
+from policies.slot_scores import SlotScoresSettings, slot_scores_network
+from policies.slot_scores_policy import SlotScoresPolicy
 from tests.pipeline.scenarios.test_binpack import workload
 from tests.policies.online.conftest import some_weights
 

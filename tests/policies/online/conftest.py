@@ -20,7 +20,8 @@ from policies.online.score_ppo import fit as fit_slots
 from policies.online.slot_network import SlotNetwork
 from policies.online.slot_rollouts import play_slots
 from policies.scorer import Network, NetworkSettings
-from policies.slot_scores import SlotScoresPolicy, SlotScoresSettings
+from policies.slot_scores import SlotScoresSettings
+from policies.slot_scores_policy import SlotScoresPolicy
 
 SPEC = Spec(
     scenario="toy",

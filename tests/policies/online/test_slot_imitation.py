@@ -24,7 +24,7 @@ from policies.online.slot_imitation import log_chances, representable, slot_imit
 from policies.online.slot_network import SlotNetwork
 from policies.online.training import train_online
 from policies.registry import behaviours
-from policies.slot_scores import SlotScoresPolicy
+from policies.slot_scores_policy import SlotScoresPolicy
 
 SMALL = ("config.horizon=12", 'split.train="200..203"', 'split.validation="80..80"')
 LOG = ("config.horizon=24", 'split.train="0..11"', 'split.validation="80..80"',

@@ -12,7 +12,8 @@ from pipeline.policy import Behaviour
 from pipeline.scenarios.deferrable_slots import Slots
 from policies.online.slot_network import Scored
 from policies.online.slot_rollouts import look, play_greedily
-from policies.slot_scores import BEYOND, SlotScoresPolicy
+from policies.slot_scores import BEYOND
+from policies.slot_scores_policy import SlotScoresPolicy
 
 CPU = torch.device("cpu")
 VARIANTS = {
