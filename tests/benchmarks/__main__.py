@@ -23,4 +23,5 @@ def main(names: list[str]) -> None:
             print(f"{what:<58} {value:>10.3g} {unit:<20} {' '.join(beside)}", flush=True)
 
 
-main(sys.argv[1:])
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -8,20 +8,18 @@ take turns and medians over the rounds are compared, so that a machine that is b
 so for all of them alike. An agent that is solved in its first step has no steps per second.
 """
 
-import dataclasses
 import importlib
 import time
 from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
-import polars as pl
 
 from pipeline.decisions import Decisions
 from tests.benchmarks.training import (
     CANDIDATES,
-    EPISODE,
     MINIBATCH,
+    ROWS,
     SPEC,
     d3rlpy_buffer,
     made_up,
@@ -31,21 +29,13 @@ from tests.benchmarks.training import (
 FIT: Final = "d3rlpy's fit of double_dqn"
 
 
-def decisions_of_all_kinds() -> Decisions:
-    """The made-up decisions with all that any agent asks for."""
-    decisions = made_up(np.random.default_rng(0))
-    return dataclasses.replace(
-        decisions, episodes=decisions.episodes.with_columns(steps=pl.lit(EPISODE, pl.Int64))
-    )
-
-
-def rates(names: list[str], rounds: int = 7, steps: int = 20) -> dict[str, float]:
+def rates(names: list[str], rounds: int = 7, steps: int = 20, rows: int = ROWS) -> dict[str, float]:
     """Median steps per second of these agents and, under FIT, of d3rlpy."""
     import torch
 
     from policies.offline.devices import repeatable
 
-    decisions = decisions_of_all_kinds()
+    decisions = made_up(np.random.default_rng(0), rows)
     cpu = torch.device("cpu")
     runs = {FIT: _fit(decisions, steps)}
     for name in names:

@@ -49,29 +49,40 @@ class Measured:
         return self.own / self.d3rlpy_fit
 
 
-def made_up(rng: np.random.Generator) -> Decisions:
-    """Transitions with 2 to 32 candidates; the next observation of a row is the row after it."""
-    mask = np.arange(CANDIDATES) < rng.integers(2, CANDIDATES + 1, ROWS)[:, None]
-    candidates = rng.lognormal(size=(ROWS, CANDIDATES, 6)).astype(np.float32) * mask[..., None]
-    context = rng.lognormal(size=(ROWS, 7)).astype(np.float32)
-    terminated = np.arange(ROWS) % EPISODE == EPISODE - 1
-    following = np.where(terminated, 0, np.minimum(np.arange(ROWS) + 1, ROWS - 1))
+def made_up(rng: np.random.Generator, rows: int = ROWS) -> Decisions:
+    """Transitions with 2 to 32 candidates, chosen uniformly, and all that any agent asks for.
+
+    The next observation of a row is the row after it.
+    """
+    mask = np.arange(CANDIDATES) < rng.integers(2, CANDIDATES + 1, rows)[:, None]
+    probabilities = (mask / mask.sum(axis=1, keepdims=True)).astype(np.float32)
+    candidates = rng.lognormal(size=(rows, CANDIDATES, 6)).astype(np.float32) * mask[..., None]
+    context = rng.lognormal(size=(rows, 7)).astype(np.float32)
+    terminated = np.arange(rows) % EPISODE == EPISODE - 1
+    reward = -rng.random(rows)
+    following = np.where(terminated, 0, np.minimum(np.arange(rows) + 1, rows - 1))
     return Decisions(
         context=context,
         candidates=candidates,
         mask=mask,
         drawn=mask.sum(axis=1),
         choice=rng.integers(0, mask.sum(axis=1)),
-        propensity=np.ones(ROWS, np.float32),
-        reward=-rng.random(ROWS),
-        elapsed_s=np.ones(ROWS),
+        propensity=probabilities[:, 0],
+        reward=reward,
+        elapsed_s=np.ones(rows),
         terminated=terminated,
-        episode=np.arange(ROWS) // EPISODE,
-        step=np.arange(ROWS) % EPISODE,
+        probabilities=probabilities,
+        episode=np.arange(rows) // EPISODE,
+        step=np.arange(rows) % EPISODE,
         episodes=pl.DataFrame(
             {
-                "window": np.arange(ROWS // EPISODE) // 4,
-                "return": -EPISODE / 2 - rng.random(ROWS // EPISODE),
+                "episode": np.arange(rows // EPISODE),
+                "split": "train",
+                "behaviour": "random",
+                "seed": np.arange(rows // EPISODE) % 4,
+                "window": np.arange(rows // EPISODE) // 4,
+                "steps": np.full(rows // EPISODE, EPISODE),
+                "return": reward.reshape(-1, EPISODE).sum(axis=1),
             }
         ),
         next_context=context[following] * ~terminated[:, None],
@@ -172,11 +183,11 @@ def quiet_fit(algorithm: Any, buffer: Any, steps: int) -> None:
         )
 
 
-def whole_loop(agent: str = "double_dqn", steps: int = 1000) -> float:
+def whole_loop(agent: str = "double_dqn", steps: int = 1000, rows: int = ROWS) -> float:
     """Gradient steps per second of a training as `hindcast train` runs it."""
     from policies.offline import train_agent
 
-    decisions = made_up(np.random.default_rng(0))
+    decisions = made_up(np.random.default_rng(0), rows)
     train_agent(agent, decisions, SPEC, steps=2, seed=0, validation=decisions)
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()

@@ -1,0 +1,27 @@
+"""Benchmarks measure what there is: they run with every agent, on less than they are timed on."""
+
+import importlib
+
+import pytest
+
+from policies.offline import AGENTS
+from tests.benchmarks import agents, training
+from tests.benchmarks.__main__ import NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_benchmark_measures(name):
+    assert callable(importlib.import_module(f"tests.benchmarks.{name}").measure)
+
+
+def test_every_agent_learns_from_the_made_up_decisions():
+    """All that any agent asks of a log is there: a new wish breaks this, not `make bench`."""
+    names = [name for name, agent in AGENTS.items() if not agent.scenarios]
+    found = agents.rates(names, rounds=1, steps=1, rows=2000)
+    assert set(found) <= {*names, agents.FIT}
+    assert len(found) > len(names) // 2  # those that are solved in one step have no rate
+    assert all(rate > 0.0 for rate in found.values())
+
+
+def test_the_whole_loop_runs():
+    assert training.whole_loop(steps=2, rows=2000) > 0.0
