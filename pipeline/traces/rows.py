@@ -68,7 +68,7 @@ def scan_rows(path: Path, columns: Sequence[str], header_line: int | None = None
     fields = text.str.split_exact(",", width - 1)
     return (
         scan_lines(path)
-        .filter(text.str.strip_chars() != "", pl.col("line") != (header_line or 0))
+        .filter(pl.col("line") != (header_line or 0))
         .select(
             "line",
             "text",
@@ -79,9 +79,10 @@ def scan_rows(path: Path, columns: Sequence[str], header_line: int | None = None
 
 
 def scan_lines(path: Path) -> pl.LazyFrame:
-    """Return the lines of a text file, plain or gzip: line (from 1), text, rest.
+    """Return the lines of a text file that are not blank, plain or gzip: line (from 1), text, rest.
 
-    `rest` is what follows a control character that no trace has, else null.
+    `rest` is what follows a control character that no trace has, else null; a line of nothing but
+    this character is blank.
     """
     lines = pl.scan_csv(
         path,
@@ -96,7 +97,10 @@ def scan_lines(path: Path) -> pl.LazyFrame:
         row_index_offset=1,
         glob=False,
     )
-    return lines.with_columns(pl.col("line").cast(pl.Int64))
+    text, rest = pl.col("text").fill_null(""), pl.col("rest")
+    return lines.with_columns(pl.col("line").cast(pl.Int64), text).filter(
+        (text.str.strip_chars() != "") | rest.is_not_null()
+    )
 
 
 def split_fault(found: pl.Expr, expected: int, noun: str) -> pl.Expr:

@@ -26,7 +26,7 @@ def scan_fields(path: Path) -> pl.LazyFrame:
     fields = trimmed.str.split_exact(" ", len(FIELDS) - 1)
     return (
         scan_lines(path)
-        .filter(trimmed != "", ~trimmed.str.starts_with(";"))
+        .filter(~trimmed.str.starts_with(";"))
         .select(
             "line",
             "text",

@@ -150,13 +150,26 @@ def test_folding_batches_gives_what_grouping_the_whole_gives(
     assert fold(frame.lazy().filter(pl.col("k") > 99), ("k",), sums, tmp_path).is_empty()
 
 
+def test_a_line_that_begins_with_a_control_character_is_quarantined(tmp_path: Path) -> None:
+    found = scanned(tmp_path / "p.csv", b"0,0,0\n\x01abc\n \x011,2,3\n1,2,3\n\x01\n")
+    assert [row[0] for row in found] == [1, 2, 3, 4]
+    reason = "a control character (0x01) in the row"
+    assert [row[-1] for row in found] == [None, reason, reason, None]
+
+
 LINE = st.text(st.characters(exclude_characters="\n", codec="utf-8"), max_size=12)
 
 
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(lines=st.lists(LINE | st.sampled_from(["1,2,3", "1,2", ",,", '"1",2,x']), max_size=8))
+@given(
+    lines=st.lists(
+        LINE
+        | st.sampled_from(["1,2,3", "1,2", ",,", '"1",2,x', "\x01", "\x01,2", "1,2,3\x01\x01,"]),
+        max_size=8,
+    )
+)
 def test_every_line_that_is_not_blank_is_one_row(tmp_path: Path, lines: list[str]) -> None:
     """Whatever the text: as many rows as lines, in order, and sound means three fields."""
     content = "\n".join(["0,0,0", *lines])
@@ -164,6 +177,7 @@ def test_every_line_that_is_not_blank_is_one_row(tmp_path: Path, lines: list[str
     written = content.split("\n")
     numbers = [row[0] for row in found]
     assert numbers == sorted(set(numbers))
-    assert not any(line.strip() for at, line in enumerate(written, 1) if at not in numbers)
+    for at in set(range(1, len(written) + 1)) - set(numbers):
+        assert not any(part.strip() for part in written[at - 1].split("\x01")[:2])
     sound = [row[0] for row in found if row[-1] is None]
-    assert all(written[at - 1].count(",") == 2 for at in sound)
+    assert all(written[at - 1].split("\x01")[0].count(",") == 2 for at in sound)
