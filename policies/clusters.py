@@ -18,6 +18,7 @@ Time-critical Workloads in Distributed Computing Environment", section IV-B and 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final, Literal
 
@@ -154,19 +155,11 @@ class ClustersPolicy(LearnedPolicy):
         features_candidates: tuple[Feature, ...],
         rule: Heuristic | None = None,
     ) -> None:
-        self._hold(name, network, weights, features_context, features_candidates)
+        super().__init__(name, network, weights, features_context, features_candidates)
         self.values = network
         self._number = columns_of(features_candidates, (CLUSTER,))[0]
         self.rule = rule
         self._own = columns_of(features_candidates, _WAITING)
-        self._widths = np.array(network.widths[1:])
-        self._flat = np.concatenate(
-            [
-                self.weights[f"layer{i}.{part}"].T.ravel()
-                for i in range(len(self._widths))
-                for part in ("bias", "weight")
-            ]
-        )
 
     def led_by(self, rule: Heuristic) -> "ClustersPolicy":
         """The same network, where `rule` takes the application and it the cluster."""
@@ -180,12 +173,18 @@ class ClustersPolicy(LearnedPolicy):
         """What it needs besides context and candidates."""
         return ()
 
-    @property
+    @cached_property
     def arrays(self) -> tuple[Any, ...]:
         """What `score_pairs` takes between offsets and scores."""
+        widths = np.array(self.values.widths[1:])
+        flat = [
+            self.weights[f"layer{i}.{part}"].T.ravel()
+            for i in range(len(widths))
+            for part in ("bias", "weight")
+        ]
         return (
-            *self.values.context.arrays, *self.values.candidates.arrays, self._number,
-            self._widths, self._flat,
+            *self.values.context.arrays, *self.values.candidates.arrays, self._number, widths,
+            np.concatenate(flat),
         )  # fmt: skip
 
     def batch_scores(

@@ -1,5 +1,6 @@
 """A trained scorer that acts, without torch: a network, its weights, the compiled forward pass."""
 
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -26,31 +27,11 @@ class LearnedPolicy:
     def __init__(
         self,
         name: str,
-        network: Network,
+        network: Any,  # a Network, or one of another form: policies.kinds
         weights: Weights,
         features_context: tuple[Feature, ...],
         features_candidates: tuple[Feature, ...],
     ) -> None:
-        self._hold(name, network, weights, features_context, features_candidates)
-        layers = dict.fromkeys(key.split(".")[0] for key in network.shapes)
-        outputs = network.settings.places or network.outputs
-        self._widths = np.array([*network.settings.hidden, outputs])
-        self._kind = PLACES if network.settings.places else KINDS[network.settings.kind]
-        image: tuple[Reading, ...] = ("image",) if network.settings.image else ()
-        self._reads = (*image, *_FEASIBLE) if network.sees_others else image
-        self._flat = np.concatenate(
-            [self.weights[f"{i}.{part}"].T.ravel() for i in layers for part in ("bias", "weight")]
-        )
-
-    def _hold(
-        self,
-        name: str,
-        network: Any,
-        weights: Weights,
-        features_context: tuple[Feature, ...],
-        features_candidates: tuple[Feature, ...],
-    ) -> None:
-        """What every trained policy has, also one whose network is of another form."""
         self.name = name
         self.network: Network = network
         self.features_context = features_context
@@ -60,16 +41,22 @@ class LearnedPolicy:
     @property
     def reads(self) -> tuple[Reading, ...]:
         """What it needs besides context and candidates."""
-        return self._reads
+        image: tuple[Reading, ...] = ("image",) if self.network.settings.image else ()
+        return (*image, *_FEASIBLE) if self.network.sees_others else image
 
-    @property
+    @cached_property
     def arrays(self) -> tuple[Any, ...]:
         """What `score_sets` takes between offsets and scores."""
-        settings = self.network.settings
+        network, settings = self.network, self.network.settings
+        layers = dict.fromkeys(key.split(".")[0] for key in network.shapes)
+        flat = [
+            self.weights[f"{i}.{part}"].T.ravel() for i in layers for part in ("bias", "weight")
+        ]
         return (
-            *self.network.context.arrays, *self.network.candidates.arrays, self._widths,
-            settings.activation == "tanh", self._kind, settings.heads, settings.norm,
-            settings.image, self.network.threshold, self._flat,
+            *network.context.arrays, *network.candidates.arrays,
+            np.array([*settings.hidden, settings.places or network.outputs]),
+            settings.activation == "tanh", PLACES if settings.places else KINDS[settings.kind],
+            settings.heads, settings.norm, settings.image, network.threshold, np.concatenate(flat),
         )  # fmt: skip
 
     def check(self, spec: Spec) -> None:
@@ -135,23 +122,17 @@ class LearnedPolicy:
                 f"{len(self.features_context)} and {len(self.features_candidates)} features"
             )
         scores = np.empty(len(candidates))
-        arrays = (
-            np.ascontiguousarray(offsets, np.int64),
-            *self.network.context.arrays,
-            *self.network.candidates.arrays,
-            self._widths,
-            self.network.settings.activation == "tanh",
-        )
         rows = np.ascontiguousarray(candidates, np.float64)
         moments = np.ascontiguousarray(context, np.float64)
-        if not self.reads:
-            score_rows(moments, rows, *arrays, self._flat, scores)  # type: ignore[call-arg]
+        places = np.ascontiguousarray(offsets, np.int64)
+        if not self.reads:  # of `arrays` it takes the maps, widths and activation, and the weights
+            score_rows(  # type: ignore[call-arg]
+                moments, rows, places, *self.arrays[:12], self.arrays[-1], scores
+            )
             return scores
-        settings = self.network.settings
         score_sets(  # type: ignore[call-arg]
             moments, rows, self._feasible(feasible, len(rows)), self._image(image, len(moments)),
-            *arrays, self._kind, settings.heads, settings.norm, settings.image,
-            self.network.threshold, self._flat, scores,
+            places, *self.arrays, scores,
         )  # fmt: skip
         return scores
 

@@ -118,7 +118,7 @@ class PricesPolicy(LearnedPolicy):
         from policies.prices_forward import score_by_prices
 
         self.score: Compiled = score_by_prices
-        self._hold(name, network, weights, features_context, features_candidates)
+        super().__init__(name, network, weights, features_context, features_candidates)
         self.parameters = network.parameters(self.weights)
 
     @property

@@ -123,7 +123,7 @@ class ServersPolicy(LearnedPolicy):
         features_context: tuple[Feature, ...],
         features_candidates: tuple[Feature, ...],
     ) -> None:
-        self._hold(name, network, weights, features_context, features_candidates)
+        super().__init__(name, network, weights, features_context, features_candidates)
         self.servers = network
         self._number = columns_of(features_candidates, (NUMBER,))[0]
 

@@ -41,7 +41,7 @@ class SlotScoresPolicy(LearnedPolicy):
         self._stop: Compiled = stop_at_misfit
         self._begin: Compiled = begin_of_slot
         self._waiting = waiting_jobs
-        self._hold(name, network, weights, features_context, features_candidates)
+        super().__init__(name, network, weights, features_context, features_candidates)
         self.slots = network
         # Scores of the slots of the last call: most of its observations are asked for again, with
         # one more job started. What is found here is what would be computed.

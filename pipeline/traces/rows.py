@@ -97,9 +97,8 @@ def scan_lines(path: Path) -> pl.LazyFrame:
         row_index_offset=1,
         glob=False,
     )
-    text, rest = pl.col("text").fill_null(""), pl.col("rest")
-    return lines.with_columns(pl.col("line").cast(pl.Int64), text).filter(
-        (text.str.strip_chars() != "") | rest.is_not_null()
+    return lines.with_columns(pl.col("line").cast(pl.Int64), pl.col("text").fill_null("")).filter(
+        (pl.col("text").str.strip_chars() != "") | pl.col("rest").is_not_null()
     )
 
 
