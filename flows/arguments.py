@@ -10,7 +10,7 @@ from flows.whole_numbers import not_negative as _not_negative
 from flows.whole_numbers import positive as _positive
 from pipeline.errors import InputError, did_you_mean, unknown_name
 from pipeline.exports import EXPORTS
-from pipeline.location import location
+from pipeline.storage.location import location
 from policies.offline import AGENTS
 from policies.online import ONLINE_AGENTS
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import InputError, RecipeError, TraceError, unknown_name
-from pipeline.recipe import Recipe
+from pipeline.recipes.recipe import Recipe
 
 
 def ingest(trace_format: str, path: Path, **_others: Any) -> None:
@@ -29,14 +29,14 @@ def build(
     **_others: Any,
 ) -> None:
     """Raise for a recipe that is not valid, or policies that do not exist, or does not fit."""
-    from pipeline.recipe import load_recipe
+    from pipeline.recipes.loading import load_recipe
     from policies.registry import behaviours
 
     loaded = load_recipe(recipe, overrides)
     behaviours(loaded)
     if append and out is not None:
-        from pipeline.manifest import read_manifest
-        from pipeline.segments import check_fits
+        from pipeline.dataset.append_history import check_fits
+        from pipeline.dataset.manifest import read_manifest
 
         check_fits(read_manifest(out).recipes, loaded, str(out))
 
@@ -49,14 +49,14 @@ def train(
     **_others: Any,
 ) -> None:
     """Raise for an unknown agent or device, or a folder that is no dataset."""
-    from pipeline.manifest import read_manifest
+    from pipeline.dataset.manifest import read_manifest
     from policies.offline import agent as find_agent
 
     find_agent(agent)
     read_manifest(dataset)
     if device != "auto" or tensorboard is not None:  # else torch need not be loaded here
-        from policies.offline.board import check_board
-        from policies.offline.devices import find_device
+        from policies.training.devices import find_device
+        from policies.training.tensorboard import check_board
 
         find_device(device)
         check_board(tensorboard)
@@ -72,11 +72,11 @@ def train_online(
     **_others: Any,
 ) -> None:
     """Raise for a recipe or settings that are not valid, an unknown agent or device, no start."""
-    from pipeline.manifest import read_manifest
-    from pipeline.recipe import load_recipe
-    from policies.checkpoint import read_description
-    from policies.offline.devices import find_device
+    from pipeline.dataset.manifest import read_manifest
+    from pipeline.recipes.loading import load_recipe
+    from policies.networks.checkpoint import read_description
     from policies.online.training import settings_of
+    from policies.training.devices import find_device
 
     settings_of(load_recipe(recipe, overrides), agent)
     find_device(device)
@@ -92,9 +92,9 @@ def sweep(
     dataset: Path, sweep: dict[str, Any], where: str, device: str = "auto", **_others: Any
 ) -> None:
     """Raise for a sweep that is not valid, an unknown device, or a folder that is no dataset."""
-    from pipeline.manifest import read_manifest
-    from policies.offline.devices import find_device
+    from pipeline.dataset.manifest import read_manifest
     from policies.offline.sweep import plan
+    from policies.training.devices import find_device
 
     plan(sweep, where)
     read_manifest(dataset)
@@ -105,8 +105,8 @@ def evaluate(
     recipe: str, overrides: Sequence[str], policies: Sequence[str], split: str, **_others: Any
 ) -> None:
     """Raise for a recipe that is not valid, or policies, checkpoints or a split it has not."""
-    from pipeline.recipe import load_recipe
-    from policies.candidates import candidates
+    from pipeline.recipes.loading import load_recipe
+    from policies.entrants import candidates
 
     loaded = load_recipe(recipe, overrides)
     loaded.windows(split)
@@ -115,7 +115,7 @@ def evaluate(
 
 def report(evaluations: Sequence[Path], **_others: Any) -> None:
     """Raise for folders that are no evaluations."""
-    from pipeline.summary.evaluations import read_evaluation
+    from pipeline.evaluation.summary.evaluations import read_evaluation
 
     for folder in evaluations:
         read_evaluation(folder)
@@ -123,7 +123,7 @@ def report(evaluations: Sequence[Path], **_others: Any) -> None:
 
 def run(recipe: str, overrides: Sequence[str], **_others: Any) -> None:
     """Raise for a recipe that is not valid, or policies or agents that do not exist."""
-    from pipeline.recipe import load_recipe
+    from pipeline.recipes.loading import load_recipe
 
     loaded = load_recipe(recipe, overrides)
     build(recipe, overrides)
@@ -149,7 +149,7 @@ def study(
     **_others: Any,
 ) -> None:
     """Raise for a study whose points are not all valid runs."""
-    from pipeline.study import plan
+    from pipeline.studies.study import plan
 
     for point in plan(recipe, overrides, agents, seeds, steps, vary, values):
         run(recipe, point.overrides)
@@ -197,8 +197,8 @@ def online_settings(recipe: Recipe) -> None:
 
 def metrics_of(recipe: Recipe) -> None:
     """Raise for metrics of [evaluate] that the scenario does not book."""
-    from pipeline.evaluate import COMMON
-    from pipeline.scenario import load_scenario
+    from pipeline.evaluation.evaluate import COMMON
+    from pipeline.scenarios import load_scenario
 
     spec = load_scenario(recipe.scenario).spec(recipe.config, recipe.objective)
     known = [o.name for o in (*spec.outcomes, *COMMON)]

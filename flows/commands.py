@@ -228,7 +228,7 @@ def export(arguments: argparse.Namespace) -> Outcome:
 
 def list_found(arguments: argparse.Namespace) -> Outcome:
     """What is below some folders, or with --recipes what can be built."""
-    from pipeline import catalogue
+    from pipeline.inspection import list as catalogue
 
     if arguments.recipes:
         found = catalogue.recipes()
@@ -247,7 +247,7 @@ def list_found(arguments: argparse.Namespace) -> Outcome:
 
 def show(arguments: argparse.Namespace) -> Outcome:
     """One folder in detail; without Prefect, there is nothing to record."""
-    from pipeline.details import details
+    from pipeline.inspection.show import details
 
     told = details(arguments.folder)
     return Outcome([told.facts], told.lines)
@@ -255,7 +255,7 @@ def show(arguments: argparse.Namespace) -> Outcome:
 
 def diff(arguments: argparse.Namespace) -> Outcome:
     """What differs between two datasets; exit code 1 where anything does."""
-    from pipeline.difference import compare, report
+    from pipeline.inspection.diff import compare, report
 
     found = compare(arguments.a, arguments.b)
     same = {"a": str(arguments.a), "b": str(arguments.b), "same": not found}

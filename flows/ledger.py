@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from flows.progress import note
 from pipeline.errors import DatasetError
-from pipeline.recipe import Recipe
-from pipeline.storage import make_folder, read_json, sha256_file, write_json
+from pipeline.recipes.recipe import Recipe
+from pipeline.storage.files import make_folder, read_json, sha256_file, write_json
 
 NAME: Final = "run.json"
 _NUMBER: Final = (int, float)

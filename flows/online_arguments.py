@@ -3,7 +3,7 @@
 from argparse import ArgumentParser
 from collections.abc import Callable
 
-from pipeline.location import location
+from pipeline.storage.location import location
 
 
 def add_online_arguments(

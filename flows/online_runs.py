@@ -11,7 +11,7 @@ from typing import Any
 from flows import steps
 from flows.progress import note
 from flows.stages import Call, directly
-from pipeline.location import location
+from pipeline.storage.location import location
 
 
 def train_seeds(
@@ -29,7 +29,7 @@ def train_seeds(
     """
     if not seeds:
         return call(steps.train_online, recipe=recipe, out=str(out), seed=seed, **arguments)
-    from pipeline.recipe import load_recipe
+    from pipeline.recipes.loading import load_recipe
     from policies.online.training import settings_of
 
     agent, _ = settings_of(load_recipe(recipe, arguments.get("overrides", ())), arguments["agent"])

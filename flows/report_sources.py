@@ -18,7 +18,7 @@ def estimates_of(folders: list[Path]) -> tuple[tuple[Path, ...], list[Path]]:
 def sources_of(folder: Path) -> tuple[Path, list[Path], list[Path]]:
     """The evaluation, checkpoints and datasets of a folder: of an evaluation, or of a whole run."""
     if (folder / "study.json").exists():
-        from pipeline.study import study_points
+        from pipeline.studies.study import study_points
 
         return sources_of(study_points(folder)[-1])  # of the others it shows what the study says
     if (folder / "evaluation.json").exists() or not (folder / "run.json").exists():

@@ -14,10 +14,11 @@ from typing import Any, TypeAlias
 
 from flows import steps
 from flows.ledger import Ledger
-from pipeline.location import location
-from pipeline.recipe import Recipe, load_recipe
-from pipeline.storage import sha256_file
-from policies.candidates import BEHAVIOUR
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.recipe import Recipe
+from pipeline.storage.files import sha256_file
+from pipeline.storage.location import location
+from policies.entrants import BEHAVIOUR
 from policies.offline import agent as find_agent
 from policies.offline import agents_for
 

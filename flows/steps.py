@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from flows.progress import progress
-from pipeline.location import location
+from pipeline.storage.location import location
 
 Place: TypeAlias = Path | str  # of a folder or a file: a path, or a URL as text
 
 
 def ingest(trace_format: str, path: Place, out: Place) -> dict[str, Any]:
     """Read a raw trace and write a workload, or recorded decisions and write a dataset."""
-    from pipeline import ingest as ingestion
-    from pipeline.history.dataset import ingest_history
+    from pipeline.history.importing import ingest_history
     from pipeline.traces import FORMATS
+    from pipeline.traces import ingest as ingestion
 
     path, out = location(path), location(out)
     if trace_format in FORMATS and FORMATS[trace_format].read is None:
@@ -51,9 +51,9 @@ def build(
     append: bool = False,
 ) -> dict[str, Any]:
     """Build the dataset of a recipe, or add to it; finish what was interrupted."""
-    from pipeline.append import append as add
-    from pipeline.build import build as make
-    from pipeline.recipe import load_recipe
+    from pipeline.building.append import append as add
+    from pipeline.building.build import build as make
+    from pipeline.recipes.loading import load_recipe
     from policies.registry import behaviours
 
     loaded = load_recipe(recipe, overrides)
@@ -71,10 +71,10 @@ def build(
 
 def verify(dataset: Place) -> dict[str, Any]:
     """Recompute every claim of a dataset; raises VerificationFailed for the first that fails."""
-    from pipeline import verify as verification
+    from pipeline.dataset.manifest import read_manifest
     from pipeline.errors import InputError
-    from pipeline.manifest import read_manifest
-    from pipeline.policy import Behaviour
+    from pipeline.simulation.policy import Behaviour
+    from pipeline.verification import verify as verification
     from policies.registry import behaviours
 
     dataset = location(dataset)
@@ -107,6 +107,7 @@ def train(
 ) -> dict[str, Any]:
     """Train one offline agent on a dataset and write its checkpoint, or finish that."""
     from policies.offline import training
+    from policies.training.run_folder import BEST
 
     with progress(f"train {agent}, seed {seed}") as tell:
         folder = training.train(
@@ -121,7 +122,7 @@ def train(
             tensorboard=None if tensorboard is None else Path(tensorboard),
             progress=tell,
         )
-    best = folder / training.BEST
+    best = folder / BEST
     return {
         "checkpoint": str(folder),
         "best": str(best) if best.is_dir() else None,
@@ -146,10 +147,10 @@ def train_online(
     checkpoint_every: int | None = None,
 ) -> dict[str, Any]:
     """Train one online agent on a recipe's train windows and write its checkpoint."""
-    from pipeline.recipe import load_recipe
-    from policies.offline.training import BEST
+    from pipeline.recipes.loading import load_recipe
     from policies.online import training
     from policies.online.imitation import Imitation
+    from policies.training.run_folder import BEST
 
     loaded = load_recipe(recipe, overrides)
     name = agent or loaded.online.agent
@@ -191,9 +192,9 @@ def evaluate(
     command: str = "",
 ) -> dict[str, Any]:
     """Score policies on a split of a recipe; by default the policies that the recipe names."""
-    from pipeline import evaluate as evaluation
-    from pipeline.recipe import load_recipe
-    from policies.candidates import candidates
+    from pipeline.evaluation import evaluate as evaluation
+    from pipeline.recipes.loading import load_recipe
+    from policies.entrants import candidates
 
     loaded = load_recipe(recipe, overrides)
     scored = candidates(loaded, policies or loaded.evaluate.policies)
@@ -248,7 +249,7 @@ def ope(
     **settings: Any,
 ) -> dict[str, Any]:
     """Estimate from a dataset what policies would earn; `settings` are those of OPESettings."""
-    from policies.evaluation.ope import OPESettings, evaluate_offline
+    from policies.ope.ope import OPESettings, evaluate_offline
 
     if settings.get("estimators") is None:
         settings.pop("estimators", None)
@@ -295,9 +296,9 @@ def calibrate(scenario: str, episodes: int | None = None, seed: int = 0) -> list
     """
     import importlib
 
-    from pipeline.calibrations import CALIBRATIONS
+    from pipeline.calibration import CALIBRATIONS
     from pipeline.errors import unknown_name
-    from policies.registry import heuristics
+    from policies.heuristics import heuristics
 
     if scenario not in CALIBRATIONS:
         raise unknown_name("calibration", scenario, CALIBRATIONS)

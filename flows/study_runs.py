@@ -6,8 +6,8 @@ from typing import Any
 
 from flows.progress import note
 from flows.stages import Call, directly, run_stages
-from pipeline.location import location
-from pipeline.storage import make_folder, write_atomically, write_json, write_text
+from pipeline.storage.files import make_folder, write_atomically, write_json, write_text
+from pipeline.storage.location import location
 
 
 def run_study(
@@ -27,9 +27,9 @@ def run_study(
 
     Raises RecipeError for a study that is not valid, DatasetError where `out` holds another.
     """
-    from pipeline.recipe import load_recipe
-    from pipeline.study import NAME, TABLE, collect, plan
-    from pipeline.study_page import study_csv, study_markdown
+    from pipeline.recipes.loading import load_recipe
+    from pipeline.studies.page import study_csv, study_markdown
+    from pipeline.studies.study import NAME, TABLE, collect, plan
 
     place, loaded = location(out), load_recipe(recipe, overrides)
     points = plan(recipe, overrides, agents, seeds, steps, vary, values)

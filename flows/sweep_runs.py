@@ -12,8 +12,8 @@ from flows import steps
 from flows.progress import note
 from flows.stages import Call, directly
 from pipeline.errors import DatasetError
-from pipeline.location import location
-from pipeline.storage import write_atomically
+from pipeline.storage.files import write_atomically
+from pipeline.storage.location import location
 
 
 def run_sweep(

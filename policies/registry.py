@@ -1,47 +1,32 @@
 """Names to policies: what a recipe, a command line or a checkpoint folder means."""
 
-import importlib
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from pipeline.errors import DatasetError, InputError, UnknownName, did_you_mean
-from pipeline.location import location
-from pipeline.pinned import check_checkpoint
-from pipeline.policy import Behaviour, Heuristic
-from pipeline.recipe import BehaviourRecipe, Recipe
-from pipeline.scenario import SCENARIOS, load_scenario
-from pipeline.schema import Spec
+from pipeline.recipes.checkpoints import check_checkpoint
+from pipeline.recipes.recipe import BehaviourRecipe, Recipe
+from pipeline.scenarios import SCENARIOS, load_scenario
+from pipeline.simulation.policy import Behaviour, Heuristic
+from pipeline.simulation.spec import Spec
+from pipeline.storage.location import location
+from policies.heuristics import heuristics
 
 if TYPE_CHECKING:  # it compiles
-    from policies.learned import LearnedPolicy
-    from policies.lookahead import RolloutPolicy
+    from policies.networks.policy import LearnedPolicy
+    from policies.rollouts.lookahead import RolloutPolicy
 
-ROLLOUT: Final = "rollout"  # the rules of a scenario, or FOLDER@rollout: see policies.lookahead
+ROLLOUT: Final = (
+    "rollout"  # the rules of a scenario, or FOLDER@rollout: see policies.rollouts.lookahead
+)
 
-# Where the rules of each scenario are; loaded when named, since that compiles.
-HEURISTICS: Final[Mapping[str, str]] = {
-    "binpack": "policies.heuristics.binpack",
-    "deferrable": "policies.heuristics.deferrable",
-    "multicluster": "policies.heuristics.multicluster",
-    "slots": "policies.heuristics.slots",
-    "thermal": "policies.heuristics.thermal",
-}
 
 # How a rule behaves where nothing else is said: (epsilon, temperature).
 _EXPLORING: Final[Mapping[str, tuple[float, float]]] = {
     "random": (1.0, 0.0),
     "random_reference": (0.0, 1.0),  # its scores are log-probabilities
 }
-
-
-def heuristics(scenario: str) -> dict[str, Heuristic]:
-    """Every rule that a scenario knows, by name."""
-    from policies.heuristics.generic import INDIFFERENT
-    from policies.heuristics.linear import RANDOM_LINEAR
-
-    own: Mapping[str, Heuristic] = importlib.import_module(HEURISTICS[scenario]).HEURISTICS
-    return {"random": INDIFFERENT, "random_linear": RANDOM_LINEAR, **own}
 
 
 def asked_of(name: str) -> tuple[str, float | str]:
@@ -69,8 +54,9 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
     """The policy of a name, or of a checkpoint folder, as it is evaluated; see `asked_of`.
 
     FOLDER@RULE is the network led by a rule, where a candidate is a pair of things and the network
-    can leave the first one to the rule (policies.clusters). FOLDER@rollout looks ahead with the
-    network and variants of it, `rollout` with the rules that draw nothing (policies.lookahead).
+    can leave the first one to the rule (policies.papers.liu.network). FOLDER@rollout looks ahead
+    with the network and variants of it, `rollout` with the rules that draw nothing
+    (policies.rollouts.lookahead).
 
     Raises UnknownName with the nearest name, DatasetError where the folder is no checkpoint or was
     trained on other features than the spec's, InputError for a rule that cannot lead it, or where
@@ -85,7 +71,7 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
     path, asked = asked_of(name)
     folder = location(path)
     if folder.exists():
-        from policies.checkpoint import load_policy
+        from policies.networks.checkpoint import load_policy
 
         policy = load_policy(folder)
         policy.check(spec)
@@ -107,7 +93,7 @@ def _led(
     name: str, policy: "LearnedPolicy", rule: str, known: Mapping[str, Heuristic]
 ) -> "LearnedPolicy":
     """A network that leaves a part of its choice to a rule that draws nothing."""
-    from policies.clusters import ClustersPolicy
+    from policies.papers.liu.network import ClustersPolicy
 
     if not isinstance(policy, ClustersPolicy):
         raise InputError(
@@ -132,7 +118,7 @@ def _rollouts_of_rules(
     scenario: str, spec: Spec, known: Mapping[str, Heuristic]
 ) -> "RolloutPolicy":
     _require_forgetting(ROLLOUT, scenario)
-    from policies.lookahead import rollouts_of_rules
+    from policies.rollouts.lookahead import rollouts_of_rules
 
     return rollouts_of_rules(ROLLOUT, [known[name] for name in _still(known)], spec)
 
@@ -140,7 +126,7 @@ def _rollouts_of_rules(
 def _rollouts_of(name: str, policy: "LearnedPolicy", scenario: str) -> "RolloutPolicy":
     """Rollouts of a candidate scorer."""
     _require_forgetting(name, scenario)
-    from policies.lookahead import rollouts_of
+    from policies.rollouts.lookahead import rollouts_of
 
     return rollouts_of(policy)
 
@@ -166,7 +152,7 @@ def behaviours(recipe: Recipe) -> dict[str, Behaviour]:
 
 def _checkpoint(behaviour: BehaviourRecipe, recipe: Recipe) -> Behaviour:
     """A behaviour that is a checkpoint; DatasetError where that is missing, or has changed."""
-    from policies.checkpoint import load_policy
+    from policies.networks.checkpoint import load_policy
 
     folder = recipe.places.get(behaviour.policy)
     if folder is None:

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.build import episodes_schema
-from pipeline.environment import CompiledEnvironment, Observation
+from pipeline.building.recorder import L_CHOICE, L_OFFSET, N_REWARD, Recording, make_log
+from pipeline.dataset.columns import NO_CHOICE, episodes_schema
 from pipeline.errors import InfeasibleChoice
-from pipeline.kernel import FRESH
-from pipeline.lockstep import run_lockstep
-from pipeline.policy import Behaviour, Heuristic, choose
-from pipeline.record import L_CHOICE, L_OFFSET, N_REWARD, NO_CHOICE, Recording, make_log
-from pipeline.rollout import run_episode
-from pipeline.scenario import Instance, Scenario
-from pipeline.schema import Spec
+from pipeline.simulation.batched import run_lockstep
+from pipeline.simulation.environment import CompiledEnvironment, Observation
+from pipeline.simulation.kernel import FRESH
+from pipeline.simulation.policy import Behaviour, Heuristic, choose
+from pipeline.simulation.rollout import run_episode
+from pipeline.simulation.scenario import Instance, Scenario
+from pipeline.simulation.spec import Spec
 
 Play = Callable[[Observation, np.random.Generator], int]
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.build import build
-from pipeline.recipe import Recipe, load_recipe, traces_folder
+from pipeline.building.build import build
+from pipeline.recipes.loading import load_recipe, traces_folder
+from pipeline.recipes.recipe import Recipe
 from policies.registry import behaviours
 
 TINY = (

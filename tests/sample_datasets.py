@@ -6,12 +6,12 @@ from pathlib import Path
 
 import polars as pl
 
-from pipeline.build import build
+from pipeline.building.build import build
 from pipeline.exports import export
-from pipeline.history.dataset import ingest_history
-from pipeline.ingest import save_workload
-from pipeline.recipe import load_recipe
-from pipeline.workload import TASK_COLUMNS, Provenance, Workload
+from pipeline.history.importing import ingest_history
+from pipeline.recipes.loading import load_recipe
+from pipeline.workloads.folder import save_workload
+from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 from policies.registry import behaviours
 
 LONG_STEPS = 41_005  # more than a row group may hold

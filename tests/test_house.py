@@ -87,7 +87,7 @@ import numba, polars, pyarrow.parquet, gymnasium
 before, state = dict(os.environ), np.random.get_state()[1].tolist()
 for name in {modules!r}:
     if not name.startswith(("policies.offline", "policies.online")) and name not in (
-        "policies.networks", "policies.evaluation.fqe", "policies.evaluation.sliding"
+        "policies.networks.candidate_scorer", "policies.ope.fqe", "policies.papers.deepjs.sliding"
     ):
         importlib.import_module(name)
 assert dict(os.environ) == before, "environment changed"

@@ -9,16 +9,17 @@ from gymnasium.utils.env_checker import check_env
 
 from flows.stages import run_stages
 from pipeline import dataset as ds
-from pipeline.build import build
-from pipeline.card import card_text
+from pipeline.building.build import build
+from pipeline.dataset.manifest import read_manifest
+from pipeline.documents.card import card_text
 from pipeline.errors import RecipeError
-from pipeline.evaluate import evaluate
-from pipeline.gymnasium_adaptor import SchedulingEnv
-from pipeline.manifest import read_manifest
-from pipeline.recipe import Recipe, known_recipes, load_recipe, recipe_folder
-from pipeline.scenario import SCENARIOS
-from pipeline.verify import verify
-from policies.candidates import candidates
+from pipeline.evaluation.evaluate import evaluate
+from pipeline.gymnasium_env import SchedulingEnv
+from pipeline.recipes.loading import known_recipes, load_recipe, recipe_folder
+from pipeline.recipes.recipe import Recipe
+from pipeline.scenarios import SCENARIOS
+from pipeline.verification.verify import verify
+from policies.entrants import candidates
 from policies.registry import behaviours
 
 RECIPES = known_recipes()

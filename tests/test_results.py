@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import DatasetError
-from pipeline.study import COLUMNS
-from pipeline.study_page import study_markdown
-from pipeline.summary.results import main, results_markdown
-from policies.evaluation import selection_table as selection
-from policies.evaluation.selection_table import selection_markdown
+from pipeline.evaluation.summary.results import main, results_markdown
+from pipeline.studies.page import study_markdown
+from pipeline.studies.study import COLUMNS
+from policies.ope import selection_table as selection
+from policies.ope.selection_table import selection_markdown
 
 PAGES = {",".join(COLUMNS): study_markdown, ",".join(selection.COLUMNS): selection_markdown}
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "results"

@@ -12,11 +12,7 @@ from typing import Final
 import numpy as np
 
 from pipeline.errors import unknown_name
-from pipeline.estimators.doubly_robust import (
-    direct_method,
-    doubly_robust,
-    weighted_doubly_robust,
-)
+from pipeline.estimators.doubly_robust import direct_method, doubly_robust, weighted_doubly_robust
 from pipeline.estimators.episodes import LoggedEpisodes
 from pipeline.estimators.estimate import Draft, Estimate, Settings, finish
 from pipeline.estimators.importance import (
@@ -27,11 +23,7 @@ from pipeline.estimators.importance import (
 )
 from pipeline.estimators.intervals import Concentration
 from pipeline.estimators.marginalised import minimax_weights
-from pipeline.estimators.windows import (
-    paired_importance_sampling,
-    paired_self_normalised,
-    tempered,
-)
+from pipeline.estimators.windows import paired_importance_sampling, paired_self_normalised, tempered
 
 __all__ = [
     "ESTIMATORS", "Concentration", "Estimate", "Estimator", "LoggedEpisodes", "Settings",

@@ -71,7 +71,7 @@ EXPORTS: Final[Mapping[str, Export]] = {
     "d3rlpy": Export(
         "d3rlpy",
         "pipeline.exports.d3rlpy",
-        "folder of .npy arrays, ready for MDPDataset; policies.offline.replay_buffer reads it",
+        "folder of .npy arrays for MDPDataset; policies.offline.d3rlpy_replay_buffer reads it",
         f"{_PADDED_LOSS}, columns by name, outcomes, reward terms; rewards are float32",
         pads=True,
     ),
@@ -132,7 +132,7 @@ def export(
         raise InputError(f"--candidates {candidates}: expected at least 1")
 
     import pipeline.dataset as ds
-    from pipeline.location import location
+    from pipeline.storage.location import location
 
     opened, out = ds.open(dataset), location(out)
     _refuse_inside(opened.folder, out)
@@ -151,7 +151,7 @@ def known_export(name: str) -> Export:
 
 def _refuse_inside(folder: Path, out: Path) -> None:
     """StorageError where the export would lie in the dataset, which holds nothing unknown."""
-    from pipeline.location import is_remote
+    from pipeline.storage.location import is_remote
 
     if is_remote(folder) or is_remote(out):
         inside = f"{out}/".startswith(f"{folder}/")

@@ -21,11 +21,11 @@ import numpy as np
 import polars as pl
 
 from pipeline.dataset import Dataset
+from pipeline.dataset.columns import NO_CHOICE
+from pipeline.dataset.part import Block
 from pipeline.exports import ExportResult, Progress
-from pipeline.exports.target import new_folder, result
-from pipeline.parts import Block
-from pipeline.record import NO_CHOICE
-from pipeline.schema import Spec
+from pipeline.exports._target import new_folder, result
+from pipeline.simulation.spec import Spec
 
 
 def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:

@@ -16,9 +16,10 @@
 
 The mask is a part of the observation, since d3rlpy has no other place for it. Arrays can be mapped
 into memory (`mmap_mode="r"`) and hold no objects, so nothing is unpickled.
-`policies.offline.replay_buffer` reads the folder. The next observation of row t is row t + 1, or
-the episode's last observation; MDPDataset does not take those, so its buffers drop the last
-decision of an episode that was cut off: mini-batches of `policies.offline.replay_buffer` keep it.
+`policies.offline.d3rlpy_replay_buffer` reads the folder. The next observation of row t is row t +
+1, or the episode's last observation; MDPDataset does not take those, so its buffers drop the last
+decision of an episode that was cut off: mini-batches of `policies.offline.d3rlpy_replay_buffer`
+keep it.
 
 What is lost: lists of different lengths (padded to K), outcomes, reward terms, behaviours and
 splits as columns; rewards are float32, as d3rlpy's networks have them.
@@ -33,13 +34,13 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from pipeline.dataset import Dataset
+from pipeline.dataset.columns import NO_CHOICE
+from pipeline.documents.terms import terms
 from pipeline.errors import DatasetError
 from pipeline.exports import ExportResult, Progress
-from pipeline.exports.padding import Padding, Rows, choose_padding, padded
-from pipeline.exports.target import new_folder, result
-from pipeline.exports.terms import terms
-from pipeline.record import NO_CHOICE
-from pipeline.storage import json_text
+from pipeline.exports._padding import Padding, Rows, choose_padding, padded
+from pipeline.exports._target import new_folder, result
+from pipeline.storage.files import json_text
 
 SHAPE: Final = "shape.json"
 
@@ -176,7 +177,7 @@ With Hindcast installed, observations in parts, `[context, candidates, mask]`, a
 decisions whose episode was cut off:
 
 ```python
-from policies.offline.replay_buffer import mini_batches, replay_buffer
+from policies.offline.d3rlpy_replay_buffer import mini_batches, replay_buffer
 buffer = replay_buffer(".")
 batch = next(mini_batches(".", 256, np.random.default_rng(0)))
 ```

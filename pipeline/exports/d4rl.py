@@ -31,13 +31,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.dataset import Dataset
+from pipeline.documents.terms import terms
 from pipeline.exports import ExportResult, Progress
-from pipeline.exports.hdf5 import append, load_h5py, set_attributes
-from pipeline.exports.padding import Padding, choose_padding
-from pipeline.exports.target import new_file, result
-from pipeline.exports.terms import terms
-from pipeline.exports.transitions import transitions
-from pipeline.schema import Spec
+from pipeline.exports._hdf5 import append, load_h5py, set_attributes
+from pipeline.exports._padding import Padding, choose_padding
+from pipeline.exports._target import new_file, result
+from pipeline.exports._transitions import transitions
+from pipeline.simulation.spec import Spec
 
 _NAMES: Final = {
     "observation": "observations",

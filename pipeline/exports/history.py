@@ -1,4 +1,4 @@
-"""`history`: a dataset of `thermal` as the JSON of the 2018 report; see `pipeline.history.export`.
+"""`history`: a dataset of `thermal` as the JSON of the 2018 report (pipeline.history.exporting).
 
 `history` writes what an agent could know: states before the placement, rewards of the recipe.
 `history-leaky` writes what the report's own generator wrote: usage, energy, heat and finish time
@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pipeline.dataset import Dataset
+from pipeline.dataset.columns import NO_CHOICE
+from pipeline.dataset.part import Block
 from pipeline.errors import InputError
 from pipeline.exports import ExportResult, Progress
-from pipeline.exports.target import new_file, result
-from pipeline.history.export import to_history
+from pipeline.exports._target import new_file, result
+from pipeline.history.exporting import to_history
 from pipeline.history.records import write_records
-from pipeline.parts import Block
-from pipeline.record import NO_CHOICE
-from pipeline.scenarios.thermal_generate import ThermalConfig
+from pipeline.scenarios.thermal.instances import ThermalConfig
 
 _LEAKY = "states hold the decision: nothing should be learned from this file"
 

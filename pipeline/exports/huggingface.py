@@ -24,14 +24,14 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.card.header import size_category
+from pipeline.building.part_writer import part_file
 from pipeline.dataset import Dataset
+from pipeline.documents.card.header import size_category
+from pipeline.documents.terms import terms
 from pipeline.exports import ExportResult, Progress
-from pipeline.exports.copying import card_of, copy_checked
-from pipeline.exports.tables import read_tables
-from pipeline.exports.target import new_folder, result
-from pipeline.exports.terms import terms
-from pipeline.parts import part_file
+from pipeline.exports._copying import card_of, copy_checked
+from pipeline.exports._tables import read_tables
+from pipeline.exports._target import new_folder, result
 
 
 def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:

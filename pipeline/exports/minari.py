@@ -34,12 +34,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.dataset import Dataset
+from pipeline.dataset.columns import NO_CHOICE
 from pipeline.exports import ExportResult, Progress
-from pipeline.exports.hdf5 import append, load_h5py, nan_where, set_attributes
-from pipeline.exports.padding import Padding, Rows, choose_padding, padded
-from pipeline.exports.target import new_folder, result
-from pipeline.record import NO_CHOICE
-from pipeline.schema import Feature, Spec
+from pipeline.exports._hdf5 import append, load_h5py, nan_where, set_attributes
+from pipeline.exports._padding import Padding, Rows, choose_padding, padded
+from pipeline.exports._target import new_folder, result
+from pipeline.simulation.spec import Feature, Spec
 
 LAYOUT: Final = "0.5.4"  # the version of Minari whose layout this is
 _FLOATS: Final = ("propensity", "elapsed_s", "time_s")

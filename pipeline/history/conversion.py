@@ -16,10 +16,7 @@ A history has no ends, it just stops: the last decision of every episode is mark
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.history import records as h
-from pipeline.history.records import History, States
-from pipeline.kernel import RUNNING, TRUNCATED
-from pipeline.record import (
+from pipeline.building.recorder import (
     C_ROW,
     C_VALUE,
     L_CHOICE,
@@ -31,12 +28,15 @@ from pipeline.record import (
     N_REWARD,
     N_TERMS,
     N_TIME,
-    NO_CHOICE,
     Log,
     make_log,
 )
-from pipeline.scenarios.thermal_generate import ThermalConfig
-from pipeline.schema import Spec
+from pipeline.dataset.columns import NO_CHOICE
+from pipeline.history import records as h
+from pipeline.history.records import History, States
+from pipeline.scenarios.thermal.instances import ThermalConfig
+from pipeline.simulation.kernel import RUNNING, TRUNCATED
+from pipeline.simulation.spec import Spec
 
 
 def episodes(history: History) -> list[range]:

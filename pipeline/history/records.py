@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import InputError, nearest
-from pipeline.storage import write_atomically
+from pipeline.storage.files import write_atomically
 
 SERVERS: Final = 6
 SERVER_KEYS: Final = ("RESOURCE", "X", "Y", "USAGE", "ENERGY", "HEAT", "IS_VALID")

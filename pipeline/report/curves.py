@@ -15,10 +15,10 @@ import polars as pl
 
 from pipeline.errors import DatasetError
 from pipeline.report.html import Markup, element, figure, joined
-from pipeline.report.numbers import count_of
 from pipeline.report.plots import curves_plot
-from pipeline.statistics import Array
-from pipeline.storage import read_parquet
+from pipeline.statistics.intervals import Array
+from pipeline.statistics.numbers import count_of
+from pipeline.storage.files import read_parquet
 
 _PANELS: Final = 12
 _AGENTS: Final = 12

@@ -9,13 +9,6 @@ import polars as pl
 
 from pipeline.errors import DatasetError
 from pipeline.report.html import Cell, Markup, Row, element, figure, joined, table
-from pipeline.report.numbers import (
-    MISSING,
-    count_of,
-    decimals_for,
-    write_interval,
-    write_number,
-)
 from pipeline.report.svg import (
     GRID,
     INK,
@@ -27,7 +20,14 @@ from pipeline.report.svg import (
     style_axes,
     to_svg,
 )
-from pipeline.storage import read_json, read_parquet
+from pipeline.statistics.numbers import (
+    MISSING,
+    count_of,
+    decimals_for,
+    write_interval,
+    write_number,
+)
+from pipeline.storage.files import read_json, read_parquet
 
 _NEEDED: Final = (
     "policy", "estimator", "value", "low", "high", "ess", "episodes", "truth", "warnings",

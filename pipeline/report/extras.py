@@ -6,7 +6,7 @@ from typing import Any
 
 from pipeline.errors import DatasetError
 from pipeline.report.html import Markup, definitions, element, joined
-from pipeline.storage import read_json
+from pipeline.storage.files import read_json
 
 
 def dataset_part(paths: Sequence[Path]) -> Markup:

@@ -13,19 +13,20 @@ The same input gives the same bytes.
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from pipeline.evaluation.summary.finding import state_finding
+from pipeline.evaluation.summary.pairing import Setting
+from pipeline.evaluation.summary.summarise import Summary, summarise
+from pipeline.evaluation.summary.writing import write_summary
 from pipeline.report.curves import training_part, training_runs
 from pipeline.report.estimates import estimates_part
 from pipeline.report.extras import dataset_part
-from pipeline.report.finding import state_finding
 from pipeline.report.html import Markup, definitions, element, joined, section
-from pipeline.report.numbers import count_of
 from pipeline.report.quality import quality_part
 from pipeline.report.setting import setting_section
 from pipeline.report.tables import policies_table, shortfalls
-from pipeline.statistics import RESAMPLES
-from pipeline.storage import make_folder, write_text
-from pipeline.summary.pairing import Setting
-from pipeline.summary.summarise import Summary, summarise, write_summary
+from pipeline.statistics.intervals import RESAMPLES
+from pipeline.statistics.numbers import count_of
+from pipeline.storage.files import make_folder, write_text
 
 # Nothing may be loaded, whatever a name in the data tries.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from pipeline.report.numbers import with_unit
 from pipeline.report.svg import (
     BAD,
     BOUND,
@@ -25,7 +24,8 @@ from pipeline.report.svg import (
     style_axes,
     to_svg,
 )
-from pipeline.statistics import Array, Better, performance_profile
+from pipeline.statistics.intervals import Array, Better, performance_profile
+from pipeline.statistics.numbers import with_unit
 
 _HALF: Final = 5.6  # inches of a plot that takes half of the page
 _WIDE: Final = 10.4

@@ -8,7 +8,6 @@ from typing import Any, Final
 import polars as pl
 
 from pipeline.report.html import Cell, Markup, Row, element, figure, joined, table
-from pipeline.report.numbers import decimals_for, with_unit, write_interval, write_number
 from pipeline.report.svg import (
     GRID,
     INK,
@@ -20,8 +19,9 @@ from pipeline.report.svg import (
     style_axes,
     to_svg,
 )
-from pipeline.study import read_study
-from pipeline.study_page import INTRODUCTION, by_point
+from pipeline.statistics.numbers import decimals_for, with_unit, write_interval, write_number
+from pipeline.studies.page import INTRODUCTION, by_point
+from pipeline.studies.study import read_study
 
 _BASELINES: Final = 3  # rules that are drawn: the best by mean, and random always
 _DECADES: Final = 30  # times the smallest: from there on the scale is logarithmic

@@ -5,27 +5,21 @@ from typing import Any, Final
 
 import numpy as np
 
-from pipeline.report.finding import Finding, gain, state_finding
+from pipeline.evaluation.summary.finding import Finding, gain, state_finding
+from pipeline.evaluation.summary.pairing import PolicyRuns, Setting
+from pipeline.evaluation.summary.rows import best_first
+from pipeline.evaluation.summary.summarise import Summary
 from pipeline.report.html import Markup, definitions, element, figure, joined, section
-from pipeline.report.numbers import (
+from pipeline.report.plots import differences_plot, means_plot, profile_plot, windows_plot
+from pipeline.report.tables import main_table, metrics_table, references_table, rows_of, seeds_table
+from pipeline.statistics.intervals import Array
+from pipeline.statistics.numbers import (
     decimals_for,
     decimals_telling,
     with_unit,
     write_interval,
     write_number,
 )
-from pipeline.report.plots import differences_plot, means_plot, profile_plot, windows_plot
-from pipeline.report.tables import (
-    main_table,
-    metrics_table,
-    references_table,
-    rows_of,
-    seeds_table,
-)
-from pipeline.statistics import Array
-from pipeline.summary.pairing import PolicyRuns, Setting
-from pipeline.summary.rows import best_first
-from pipeline.summary.summarise import Summary
 
 _VERDICTS: Final = {
     "win": "Clear gain",

@@ -5,9 +5,11 @@ from typing import Any, Final, Literal, TypeAlias
 
 import polars as pl
 
-from pipeline.report.finding import gain
+from pipeline.evaluation.summary.finding import gain
+from pipeline.evaluation.summary.pairing import Setting
+from pipeline.evaluation.summary.summarise import Summary
 from pipeline.report.html import Cell, Markup, Row, element, joined, table
-from pipeline.report.numbers import (
+from pipeline.statistics.numbers import (
     MISSING,
     count_of,
     decimals_for,
@@ -16,8 +18,6 @@ from pipeline.report.numbers import (
     write_interval,
     write_number,
 )
-from pipeline.summary.pairing import Setting
-from pipeline.summary.summarise import Summary
 
 _SHORTFALLS: Final = ("truncated", "unfinished", "dropped", "rejected")
 _NOTHING: Final = "\N{EN DASH}"

@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from pipeline.traces import alibaba2017, azure2020, swf
-from pipeline.workload import Workload
+from pipeline.workloads.schema import Workload
 
 
 @dataclass(frozen=True)

@@ -34,10 +34,10 @@ from pipeline.traces.alibaba2017_tasks import (
     sift_batch_task,
     sift_jobs,
 )
-from pipeline.traces.files import find_table, folder_without, head_lines, source_file
+from pipeline.traces.first_look import find_table, folder_without, head_lines, source_file
 from pipeline.traces.ordering import distinct_tasks, in_order
-from pipeline.traces.rows import QUARANTINE_LIMIT, Sifted
-from pipeline.workload import Provenance, Workload
+from pipeline.traces.text_rows import QUARANTINE_LIMIT, Sifted
+from pipeline.workloads.schema import Provenance, Workload
 
 FORMAT: Final = "alibaba2017"
 _EXPECTED: Final = (

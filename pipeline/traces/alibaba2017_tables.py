@@ -13,9 +13,9 @@ from typing import Final
 import polars as pl
 
 from pipeline.traces.alibaba2017_tasks import STATUSES
-from pipeline.traces.faults import choice_fault, limit_fault, name_fault, number, number_fault
-from pipeline.traces.rows import Sifted, collect, fold, scan_rows, sift
-from pipeline.workload import MACHINE_COLUMNS
+from pipeline.traces.field_checks import choice_fault, limit_fault, name_fault, number, number_fault
+from pipeline.traces.text_rows import Sifted, collect, fold, scan_rows, sift
+from pipeline.workloads.schema import MACHINE_COLUMNS
 
 EVENTS: Final = ("add", "softerror", "harderror")
 INSTANCE_STATUSES: Final = (*STATUSES, "Interrupted")

@@ -18,7 +18,7 @@ from typing import Final
 import polars as pl
 
 from pipeline.errors import TraceError, nearest
-from pipeline.traces.faults import (
+from pipeline.traces.field_checks import (
     choice_fault,
     count_fault,
     limit_fault,
@@ -26,7 +26,7 @@ from pipeline.traces.faults import (
     number,
     number_fault,
 )
-from pipeline.traces.rows import Sifted, scan_rows, sift
+from pipeline.traces.text_rows import Sifted, scan_rows, sift
 
 STATUSES: Final = ("Ready", "Waiting", "Running", "Terminated", "Failed", "Cancelled")
 BATCH_TASK_COLUMNS: Final = (

@@ -30,17 +30,11 @@ from typing import Any, Final
 import polars as pl
 
 from pipeline.errors import TraceError, nearest
-from pipeline.traces.faults import (
-    choice_fault,
-    limit_fault,
-    name_fault,
-    number,
-    number_fault,
-)
-from pipeline.traces.files import head_lines, source_file
+from pipeline.traces.field_checks import choice_fault, limit_fault, name_fault, number, number_fault
+from pipeline.traces.first_look import head_lines, source_file
 from pipeline.traces.ordering import distinct_tasks, in_order
-from pipeline.traces.rows import QUARANTINE_LIMIT, Sifted, collect, scan_rows, sift
-from pipeline.workload import Provenance, Workload
+from pipeline.traces.text_rows import QUARANTINE_LIMIT, Sifted, collect, scan_rows, sift
+from pipeline.workloads.schema import Provenance, Workload
 
 FORMAT: Final = "azure2020"
 MACHINE_CORES: Final = 48.0  # cores of a whole machine: ours, the trace has fractions only

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import polars as pl
 
-from pipeline.traces.rows import empty_quarantine, fold, quarantined_rows
-from pipeline.workload import TASK_COLUMNS
+from pipeline.traces.text_rows import fold, quarantined_rows
+from pipeline.workloads.schema import TASK_COLUMNS, empty_quarantine
 
 _KEY = ("job_id", "task_id")
 _VALUES = ("submit_s", "duration_s", "cores", "memory", "instances")

@@ -32,12 +32,11 @@ from typing import Final
 import polars as pl
 
 from pipeline.errors import TraceError
-from pipeline.traces.faults import limit_fault, number, number_fault
-from pipeline.traces.files import head_lines, source_file
+from pipeline.traces.field_checks import limit_fault, number, number_fault
+from pipeline.traces.first_look import head_lines, source_file
 from pipeline.traces.ordering import distinct_tasks, in_order
-from pipeline.traces.rows import QUARANTINE_LIMIT, Sifted, sift
-from pipeline.traces.swf_rows import FIELDS, scan_fields
-from pipeline.workload import MACHINE_COLUMNS, Provenance, Workload
+from pipeline.traces.text_rows import QUARANTINE_LIMIT, Sifted, scan_lines, sift, split_fault
+from pipeline.workloads.schema import MACHINE_COLUMNS, Provenance, Workload
 
 FORMAT: Final = "swf"
 _EXPECTED: Final = "an SWF log (lines `; Key: value`, then rows of 18 numbers)"
@@ -287,3 +286,32 @@ def _notes(
             f"of {sifted.quarantined:,} bad rows the first {sifted.quarantine.height:,} were kept"
         )
     return tuple(notes)
+
+
+FIELDS: Final = (
+    "job", "submit", "wait", "run", "allocated", "average_cpu", "used_memory", "requested",
+    "requested_time", "requested_memory", "status", "user", "group", "executable", "queue",
+    "partition", "preceding_job", "think",
+)  # fmt: skip
+
+
+def scan_fields(path: Path) -> pl.LazyFrame:
+    """Return the rows of a log, plain or gzip: line, text, FIELDS as strings, reason.
+
+    Comments and blank lines are no rows. `line` counts from 1; `reason` says why the row cannot be
+    split, null where it can.
+    """
+    text = pl.col("text")
+    trimmed = text.str.strip_chars().str.replace_all(r"\s+", " ")
+    found = trimmed.str.count_matches(" ", literal=True) + 1
+    fields = trimmed.str.split_exact(" ", len(FIELDS) - 1)
+    return (
+        scan_lines(path)
+        .filter(~trimmed.str.starts_with(";"))
+        .select(
+            "line",
+            "text",
+            *(fields.struct.field(f"field_{i}").alias(name) for i, name in enumerate(FIELDS)),
+            reason=split_fault(found, len(FIELDS), "field"),
+        )
+    )

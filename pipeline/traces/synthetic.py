@@ -40,7 +40,7 @@ import numpy.typing as npt
 import polars as pl
 
 from pipeline.errors import RecipeError
-from pipeline.workload import TASK_COLUMNS, Provenance, Workload
+from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 
 _Floats = npt.NDArray[np.float64]
 _Quantiles = tuple[tuple[float, float], ...]  # (share of the draws below, value)

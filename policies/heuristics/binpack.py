@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from pipeline.kernel import SCORE, compiled
-from pipeline.policy import Heuristic
+from pipeline.simulation.kernel import SCORE, compiled
+from pipeline.simulation.policy import Heuristic
 
 FREE_CORES: Final = 0
 FREE_MEMORY: Final = 1

@@ -1,8 +1,8 @@
 """Rules for `deferrable`, compiled; columns of context and candidates as in the scenario.
 
 `fifo`, `sjf` and `tetris` are the published baselines: they order the startable jobs and start the
-longest prefix that fits (pipeline.scenarios.deferrable_action). The others are ours and skip what
-does not fit; all of them are functions of one decision's observation.
+longest prefix that fits (pipeline.scenarios.deferrable.slotwise_action). The others are ours and
+skip what does not fit; all of them are functions of one decision's observation.
 
 Source of tetris: Grandl et al., "Multi-Resource Packing for Cluster Schedulers", SIGCOMM 2014,
 which with one resource is "the largest request first".
@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 from numba import types
 
-from pipeline.kernel import FLOATS, MASK, ROWS, SCORE, compiled
-from pipeline.policy import Heuristic
-from pipeline.scenarios.deferrable_action import stop_at_misfit
+from pipeline.scenarios.deferrable.slotwise_action import stop_at_misfit
+from pipeline.simulation.kernel import FLOATS, MASK, ROWS, SCORE, compiled
+from pipeline.simulation.policy import Heuristic
 
 CORES: Final = 0
 DURATION: Final = 1

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from pipeline.kernel import SCORE, compiled
-from pipeline.policy import Heuristic
+from pipeline.simulation.kernel import SCORE, compiled
+from pipeline.simulation.policy import Heuristic
 
 
 @compiled(SCORE)

@@ -15,9 +15,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.kernel import SCORE, compiled
-from pipeline.policy import Heuristic
-from pipeline.schema import Spec
+from pipeline.simulation.kernel import SCORE, compiled
+from pipeline.simulation.policy import Heuristic
+from pipeline.simulation.spec import Spec
 
 _TERM: Final = 3  # numbers per term: column, 1 where its log is taken, weight
 

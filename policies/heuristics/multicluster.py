@@ -22,10 +22,8 @@ from typing import Final
 import numpy as np
 from numba import types
 
-from pipeline.kernel import FLOATS, ROWS, SCORE, compiled
-from pipeline.policy import Heuristic
-from pipeline.scenarios.multicluster_generate import CRITICAL, REGULAR, STREAMING
-from pipeline.scenarios.multicluster_observe import (
+from pipeline.scenarios.multicluster.instances import CRITICAL, REGULAR, STREAMING
+from pipeline.scenarios.multicluster.observation import (
     AGE,
     CATEGORY,
     DEADLINE,
@@ -36,6 +34,8 @@ from pipeline.scenarios.multicluster_observe import (
     QUEUED,
     TASKS,
 )
+from pipeline.simulation.kernel import FLOATS, ROWS, SCORE, compiled
+from pipeline.simulation.policy import Heuristic
 
 _EXECUTORS: Final = 1000.0  # unit of free and queued, which are whole numbers of executors
 _STEPS: Final = 100.0  # unit of execution, deadline and age

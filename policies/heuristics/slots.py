@@ -31,9 +31,7 @@ from typing import Final
 import numpy as np
 from numba import types
 
-from pipeline.kernel import FLOATS, MASK, ROWS, SCORE, compiled
-from pipeline.policy import Heuristic
-from pipeline.scenarios.slots_observe import (
+from pipeline.scenarios.slots.observation import (
     CPU,
     FITS_NOW,
     LENGTH,
@@ -44,6 +42,8 @@ from pipeline.scenarios.slots_observe import (
     TIE,
     WAITED,
 )
+from pipeline.simulation.kernel import FLOATS, MASK, ROWS, SCORE, compiled
+from pipeline.simulation.policy import Heuristic
 
 WEIGHT: Final = 0.2  # of packer in sjf_packer
 _NEVER: Final = -np.inf

@@ -7,8 +7,8 @@ server, which gives off the least heat: with ties to the first row max_usage is 
 from collections.abc import Mapping
 from typing import Final
 
-from pipeline.kernel import SCORE, compiled
-from pipeline.policy import Heuristic
+from pipeline.simulation.kernel import SCORE, compiled
+from pipeline.simulation.policy import Heuristic
 
 DISTANCE: Final = 4
 USAGE: Final = 5

@@ -1,29 +1,16 @@
-"""Agents that learn from logs: a registry, and one way to train any of them.
+"""Agents that learn from logs: a registry, and their settings.
 
 Importing this loads nothing but the registry (the command line's help reads it); an agent's
 module, and with it torch, is loaded when it is trained.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pipeline.errors import unknown_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pipeline.decisions import Decisions
-    from pipeline.schema import Spec
-    from policies.checkpoint import Trained
-    from policies.offline.loop import Point, Progress, Select
-
-__all__ = ["AGENTS", "ALL", "Agent", "agent", "agents_for", "read_config", "train_agent"]
 
 ALL: Final = "all"  # in a recipe: every agent that is for its scenario
 
@@ -33,14 +20,14 @@ class Agent:
     """An offline learner and the decisions that it wants.
 
     module        has Config, a frozen dataclass, and learner(task, config), see
-                  policies.offline.learner
+                  policies.training.learner
     transitions   whether it needs what followed each decision (Decisions.next_*)
     per_episode   decisions to draw of every episode, None for all
     candidates    K, to which candidate sets are cut
     scenarios     the only ones that it is for; () for all
     probabilities whether it needs Decisions.probabilities
     whole         whether it goes through whole logs too: its learner takes `logs`, see
-                  policies.offline.whole_log
+                  policies.training.episode_stream
     """
 
     name: str
@@ -56,112 +43,116 @@ class Agent:
 
 AGENTS: Final[Mapping[str, Agent]] = {
     "behaviour_cloning": Agent(
-        "behaviour_cloning", "policies.offline.behaviour_cloning", transitions=False,
+        "behaviour_cloning", "policies.offline.cloning.behaviour_cloning", transitions=False,
         per_episode=60, candidates=32,
         description="imitates the log: cross-entropy of the logged choices",
     ),
     "trajectory_preference": Agent(
-        "trajectory_preference", "policies.offline.trajectory_preference", transitions=False,
+        "trajectory_preference",
+        "policies.offline.preference.trajectory_preference",
+        transitions=False,
         per_episode=60, candidates=32,
         description="prefers the choices of the better of two episodes of one window",
     ),
     "dqn": Agent(
-        "dqn", "policies.offline.dqn", transitions=True,
+        "dqn", "policies.offline.q_learning.dqn", transitions=True,
         per_episode=60, candidates=32,
         description="Q-learning towards a target network, over masked candidates (d3rlpy)",
     ),
     "nfq": Agent(
-        "nfq", "policies.offline.nfq", transitions=True,
+        "nfq", "policies.offline.q_learning.nfq", transitions=True,
         per_episode=60, candidates=32,
         description="Q-learning without a target network, over masked candidates (d3rlpy)",
     ),
     "qr_dqn": Agent(
-        "qr_dqn", "policies.offline.qr_dqn", transitions=True,
+        "qr_dqn", "policies.offline.q_learning.qr_dqn", transitions=True,
         per_episode=60, candidates=32,
         description="Q-learning of the quantiles of the return, over masked candidates (d3rlpy)",
     ),
     "qr_dqn_cql": Agent(
-        "qr_dqn_cql", "policies.offline.qr_dqn_cql", transitions=True,
+        "qr_dqn_cql", "policies.offline.q_learning.qr_dqn_cql", transitions=True,
         per_episode=60, candidates=32,
         description="QR-DQN that keeps the values of unlogged choices low (d3rlpy)",
     ),
     "episode_regression": Agent(
-        "episode_regression", "policies.offline.episode_regression", transitions=False,
+        "episode_regression", "policies.offline.regression.episode_regression", transitions=False,
         per_episode=60, candidates=32,
         description="regresses how well episodes went on what was chosen in them, in closed form",
     ),
     "advantage_regression": Agent(
-        "advantage_regression", "policies.offline.advantage_regression", transitions=False,
+        "advantage_regression",
+        "policies.offline.regression.advantage_regression",
+        transitions=False,
         per_episode=60, candidates=32, probabilities=True, whole=True,
         description="first choice by advantages over what the log's behaviours would have done",
     ),
     "advantage_cloning": Agent(
-        "advantage_cloning", "policies.offline.advantage_cloning", transitions=False,
+        "advantage_cloning", "policies.offline.regression.advantage_cloning", transitions=False,
         per_episode=None, candidates=16, probabilities=True, whole=True,
         description="imitates what the best behaviours would have done, tilted to their gains",
     ),
     "preference_ensemble": Agent(
-        "preference_ensemble", "policies.offline.preference_ensemble", transitions=False,
+        "preference_ensemble", "policies.offline.preference.preference_ensemble", transitions=False,
         per_episode=60, candidates=32,
         description="trajectory preference, averaged over scorers on resampled windows",
     ),
     "report_dqn": Agent(
-        "report_dqn", "policies.offline.report_dqn", transitions=True,
+        "report_dqn", "policies.papers.thermal_report.agent", transitions=True,
         per_episode=60, candidates=32, scenarios=("thermal",),
         description="the DQN of a 2018 data-centre report, mended; for thermal only",
     ),
     "double_dqn": Agent(
-        "double_dqn", "policies.offline.double_dqn", transitions=True,
+        "double_dqn", "policies.offline.q_learning.double_dqn", transitions=True,
         per_episode=60, candidates=32,
         description="Q-learning with decoupled targets over masked candidates (d3rlpy)",
     ),
     "cql": Agent(
-        "cql", "policies.offline.cql", transitions=True,
+        "cql", "policies.offline.q_learning.cql", transitions=True,
         per_episode=60, candidates=32,
         description="double DQN that keeps the values of unlogged choices low (d3rlpy)",
     ),
     "filtered_cloning": Agent(
-        "filtered_cloning", "policies.offline.filtered_cloning", transitions=False,
+        "filtered_cloning", "policies.offline.cloning.filtered_cloning", transitions=False,
         per_episode=60, candidates=32,
         description="imitates the best episodes of every window only",
     ),
     "return_conditioned": Agent(
-        "return_conditioned", "policies.offline.return_conditioned", transitions=False,
+        "return_conditioned", "policies.offline.cloning.return_conditioned", transitions=False,
         per_episode=60, candidates=32,
         description="imitates, knowing how well episodes went, and asks for well",
     ),
     "tick_preference": Agent(
-        "tick_preference", "policies.offline.tick_preference", transitions=False,
+        "tick_preference", "policies.offline.preference.tick_preference", transitions=False,
         per_episode=60, candidates=32,
         description="trajectory preference of whole episodes and of stretches of them",
     ),
     "bcq": Agent(
-        "bcq", "policies.offline.bcq", transitions=True,
+        "bcq", "policies.offline.actor_critic.bcq", transitions=True,
         per_episode=60, candidates=32,
         description="Q-learning over the candidates that the behaviour might have chosen",
     ),
     "iql": Agent(
-        "iql", "policies.offline.iql", transitions=True,
+        "iql", "policies.offline.actor_critic.iql", transitions=True,
         per_episode=60, candidates=32,
         description="values of the best logged choices, and imitation weighted by them",
     ),
     "crr": Agent(
-        "crr", "policies.offline.crr", transitions=True,
+        "crr", "policies.offline.actor_critic.crr", transitions=True,
         per_episode=60, candidates=32,
         description="imitates the logged choices that a critic finds above average",
     ),
     "awac": Agent(
-        "awac", "policies.offline.awac", transitions=True,
+        "awac", "policies.offline.actor_critic.awac", transitions=True,
         per_episode=60, candidates=32,
         description="imitates the logged choices, weighted by advantages over the policy itself",
     ),
     "discrete_sac_cql": Agent(
-        "discrete_sac_cql", "policies.offline.discrete_sac_cql", transitions=True,
+        "discrete_sac_cql", "policies.offline.actor_critic.discrete_sac_cql", transitions=True,
         per_episode=60, candidates=32,
         description="soft actor-critic with conservative values",
     ),
     "cdqac": Agent(
-        "cdqac", "policies.offline.cdqac", transitions=True,
+        "cdqac", "policies.offline.actor_critic.cdqac", transitions=True,
         per_episode=60, candidates=32,
         description="actor-critic with conservative quantiles of the return",
     ),
@@ -190,7 +181,7 @@ def read_config(agent: str, settings: Mapping[str, Any] | None = None) -> Any:
 
     Raises UnknownName for the agent, RecipeError for settings that it does not have.
     """
-    from pipeline.recipe import read_settings
+    from pipeline.recipes.settings import read_settings
 
     config = importlib.import_module(_find(agent).module).Config
     return read_settings(config, _nested(config(), settings or {}), f"settings of {agent}")
@@ -209,41 +200,3 @@ def _nested(defaults: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
         else:
             nested[key] = value
     return nested
-
-
-def train_agent(
-    agent: str,
-    decisions: Decisions,
-    spec: Spec,
-    *,
-    steps: int,
-    seed: int,
-    settings: Mapping[str, Any] | None = None,
-    validation: Decisions | None = None,
-    device: str = "cpu",
-    progress: Progress | None = None,
-    point: Point | None = None,
-    checkpoint_every: int | None = None,
-    keep: Callable[[Trained], None] | None = None,
-    select: tuple[str, Select] | None = None,
-    resume: tuple[Path, str] | None = None,
-) -> Trained:
-    """Train the agent of that name for `steps` gradient steps.
-
-    The same decisions, settings and seed give the same weights, bit for bit, whatever else is
-    asked for. `validation` adds points to the curves and tells the best checkpoint; `device` is
-    cpu, cuda or auto; `progress(done, steps)` and `point(step, metrics)` are called about fifty
-    times; `keep(trained)` is given a checkpoint every `checkpoint_every` steps;
-    `select`, a name and a function, chooses the best checkpoint instead of the agent's criterion;
-    `resume`, a folder and a key, is where the state is left for a later call with the same key.
-
-    Raises UnknownName, RecipeError for settings the agent does not have, DatasetError for
-    decisions it cannot learn from, InputError for a device that is not there.
-    """
-    from policies.offline.in_memory import train_decisions
-
-    return train_decisions(
-        _find(agent), decisions, spec, read_config(agent, settings), steps=steps, seed=seed,
-        validation=validation, device=device, progress=progress, point=point,
-        checkpoint_every=checkpoint_every, keep=keep, select=select, resume=resume,
-    )  # fmt: skip

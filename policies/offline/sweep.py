@@ -32,9 +32,9 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from pipeline.errors import RecipeError, did_you_mean
-from pipeline.recipe import read_settings
-from pipeline.seeds import generator
-from pipeline.storage import sha256_text
+from pipeline.recipes.settings import read_settings
+from pipeline.simulation.seeds import generator
+from pipeline.storage.files import sha256_text
 from policies.offline import AGENTS, agent, read_config
 
 _RANGE: Final = {"low", "high", "scale"}

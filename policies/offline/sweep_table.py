@@ -2,7 +2,7 @@
 
 agent, settings (JSON), seed, steps, checkpoint   which training
 criterion, best_step, best_score                  its best checkpoint, by its own criterion
-preference            policies.offline.monitoring's on the validation split, at that checkpoint:
+preference            policies.training.monitoring's on the validation split, at that checkpoint:
                       the one metric that all agents share
 mean_preference       mean of it over the seeds of one choice; rows are sorted by it
 validation_...        what was measured after the last step
@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import polars as pl
 
-from policies.checkpoint import read_description
+from policies.networks.checkpoint import read_description
 from policies.offline.sweep import Run
-from policies.offline.training import CURVES
+from policies.training.run_folder import CURVES
 
 NAME: Final = "sweep.parquet"
 _PREFERENCE: Final = "validation_preference"

@@ -5,26 +5,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import polars as pl
-
 from pipeline import dataset as ds
-from pipeline.storage import make_folder, remove_partials, write_atomically
-from policies.checkpoint import DESCRIPTION, WEIGHTS, Metric, Trained, save
+from pipeline.storage.files import make_folder, remove_partials
+from policies.networks.checkpoint import Trained, save
 from policies.offline import agent as find_agent
 from policies.offline import read_config
-from policies.offline.board import board
-from policies.offline.devices import find_device
-from policies.offline.identity import finished, training_key
-from policies.offline.in_memory import train_decisions
-from policies.offline.loop import Progress, Select
-from policies.offline.resume import ResumeFile
-from policies.offline.sampled import sample
-from policies.offline.whole_log import Logs, log_of_dataset
+from policies.offline.fit import train_decisions
+from policies.offline.sample_cache import sample
+from policies.training.devices import find_device
+from policies.training.episode_stream import Logs, log_of_dataset
+from policies.training.fingerprint import finished, training_key
+from policies.training.loop import Progress, Select
+from policies.training.resume import ResumeFile
+from policies.training.run_folder import BEST, CHECKPOINTS, CURVES, clear, write_curves
+from policies.training.tensorboard import board
 
 MEMORY: Final = 512 << 20  # bytes of decisions; of the real packing workload half a million
-CURVES: Final = "metrics.parquet"
-CHECKPOINTS: Final = "checkpoints"
-BEST: Final = "best"
 
 
 def train(
@@ -109,22 +105,3 @@ def _logs(opened: ds.Dataset, validation: bool) -> Logs:
     """Whole logs, for agents that go through them."""
     held_out = log_of_dataset(opened, "validation") if validation else None
     return Logs(log_of_dataset(opened, "train"), held_out)
-
-
-def clear(out: Path) -> None:
-    """Remove the checkpoints of another training: they would look like this one's."""
-    for folder in (out, out / BEST, *sorted((out / CHECKPOINTS).glob("step-*"))):
-        for name in (DESCRIPTION, WEIGHTS):
-            (folder / name).unlink(missing_ok=True)
-        if folder != out and folder.is_dir() and not any(folder.iterdir()):
-            folder.rmdir()
-
-
-def write_curves(metrics: tuple[Metric, ...], path: Path) -> None:
-    """Write curves as Parquet: step, metric, value."""
-    curves = pl.DataFrame(
-        [(m.step, m.metric, m.value) for m in metrics],
-        schema={"step": pl.Int64, "metric": pl.String, "value": pl.Float64},
-        orient="row",
-    )
-    write_atomically(path, curves.write_parquet)

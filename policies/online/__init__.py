@@ -57,22 +57,22 @@ ONLINE_AGENTS: Final[Mapping[str, OnlineAgent]] = {
         "policy iteration: what every candidate would have led to, by rollouts (ours)",
     ),
     "dqn_online": OnlineAgent(
-        "dqn_online", "policies.online.dqn_online",
+        "dqn_online", "policies.online.dqn",
         "double DQN over a replay of what it played, as the offline double_dqn",
     ),
     "score_ppo": OnlineAgent(
-        "score_ppo", "policies.online.score_ppo",
+        "score_ppo", "policies.papers.osdec.agent",
         "scores of all jobs of a slot, drawn at once (OSDEC and its variants)",
         scenarios=("deferrable",),
         whole=True,
     ),
     "monte_carlo_value": OnlineAgent(
-        "monte_carlo_value", "policies.online.monte_carlo_value",
+        "monte_carlo_value", "policies.papers.liu.agent",
         "values known at the end of an episode, a replay, a rule that guides exploration (Liu)",
         scenarios=("multicluster",),
     ),
     "price_evolution": OnlineAgent(
-        "price_evolution", "policies.online.price_evolution",
+        "price_evolution", "policies.papers.prices.agent",
         "CMA-ES of what a core of the coming slots costs, for an exact knapsack (ours)",
         scenarios=("deferrable",),
         whole=True,
@@ -100,7 +100,7 @@ def _replaced(held: Any, settings: Mapping[str, Any], where: str) -> Any:
     """The dataclass `held` with these settings in place of its own."""
     import dataclasses
 
-    from pipeline.recipe import read_settings
+    from pipeline.recipes.settings import read_settings
 
     merged = {f.name: getattr(held, f.name) for f in dataclasses.fields(held)}
     for key, value in settings.items():

@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from policies.networks import CandidateScorer, expand_moment
-from policies.online.rollouts import Looked
-from policies.scorer import Network
+from policies.networks.candidate_scorer import CandidateScorer, expand_moment
+from policies.networks.settings import Network
+from policies.rollouts.trajectories import Looked
 
 
 @dataclass(frozen=True)

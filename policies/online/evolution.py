@@ -28,13 +28,13 @@ from numpy.typing import NDArray
 from torch import nn
 
 from pipeline.errors import RecipeError
-from pipeline.seeds import generator
-from pipeline.selection import ranks
-from policies.kinds import AnyNetwork
-from policies.offline.learner import Criterion, Info, Learner
+from pipeline.estimators.selection import ranks
+from pipeline.simulation.seeds import generator
+from policies.networks import AnyNetwork
+from policies.networks.settings import Network, NetworkSettings, Weights
 from policies.online.problem import Problem, Sampling, make_scorer
-from policies.online.rollouts import Trajectory, sample_trajectories
-from policies.scorer import Network, NetworkSettings, Weights
+from policies.rollouts.trajectories import Trajectory, sample_trajectories
+from policies.training.learner import Criterion, Info, Learner
 
 Vector = NDArray[np.float64]
 

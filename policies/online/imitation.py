@@ -3,14 +3,15 @@
     loss = mean over decisions of KL(logged distribution || softmax of the scores)
 
 Whole logged distributions say more than the choices that were drawn from them, see
-policies.offline.advantage_cloning; of a mixed log only the behaviours that did best are imitated
-(`share` of its episodes). Where a dataset has no probabilities, the choices stand for them.
+policies.offline.regression.advantage_cloning; of a mixed log only the behaviours that did best are
+imitated (`share` of its episodes). Where a dataset has no probabilities, the choices stand for
+them.
 
 An agent whose network is no candidate scorer has in its module
 
     imitator(task, config, network, shown, held_out) -> Learner
 
-with `task` of policies.offline.learner, `shown` the distributions (D, K) to imitate and `held_out`
+with `task` of policies.training.learner, `shown` the distributions (D, K) to imitate and `held_out`
 those of task.validation, or None; the learner gives weights by the names of network.shapes.
 Decisions come with 32 of their feasible candidates, or with all there were, feasible or not, where
 the agent needs whole observations. OUT/imitation is the checkpoint that comes of it.
@@ -27,25 +28,25 @@ import torch
 from numpy.typing import NDArray
 
 from pipeline import dataset as ds
-from pipeline.decisions import Decisions, decision_bytes
+from pipeline.dataset.decisions import Decisions, decision_bytes
+from pipeline.dataset.sampling import sample_decisions
 from pipeline.errors import DatasetError, InputError
-from pipeline.sampling import sample_decisions
-from pipeline.schema import Spec
-from pipeline.seeds import generator
-from pipeline.storage import make_folder, remove_partials
-from policies.checkpoint import Trained, load_policy, save
-from policies.kinds import AnyNetwork, acting
-from policies.networks import CandidateScorer
-from policies.offline.advantage_cloning import tilted_loss
-from policies.offline.advantages import best_behaviours, of_behaviours
-from policies.offline.identity import finished, training_key
-from policies.offline.learner import Info, Learner, Task
-from policies.offline.loop import Watching, fit
-from policies.offline.minibatches import Batches
-from policies.offline.resume import ResumeFile
+from pipeline.simulation.seeds import generator
+from pipeline.simulation.spec import Spec
+from pipeline.storage.files import make_folder, remove_partials
+from policies.networks import AnyNetwork, acting
+from policies.networks.candidate_scorer import CandidateScorer
+from policies.networks.checkpoint import Trained, load_policy, save
+from policies.networks.settings import Network, Weights
 from policies.online import online_agent
-from policies.online.cloning import Loss, Steps, cloning
-from policies.scorer import Network, Weights
+from policies.online.imitation_learner import Loss, Steps, cloning
+from policies.training.fingerprint import finished, training_key
+from policies.training.learner import Info, Learner, Task
+from policies.training.loop import Watching, fit
+from policies.training.losses import tilted_loss
+from policies.training.minibatches import Batches
+from policies.training.resume import ResumeFile
+from policies.training.returns import best_behaviours, of_behaviours
 
 FOLDER: Final = "imitation"
 _CANDIDATES: Final = 32

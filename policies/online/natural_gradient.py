@@ -22,13 +22,13 @@ from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from pipeline.errors import RecipeError
-from pipeline.seeds import generator
-from policies.networks import CandidateScorer
-from policies.offline.learner import Criterion, Info, Learner
+from pipeline.simulation.seeds import generator
+from policies.networks.candidate_scorer import CandidateScorer
+from policies.networks.settings import Network, NetworkSettings, Weights
 from policies.online.choices import Asked, log_softmax, policy_gain
 from policies.online.problem import Problem, Sampling, make_scorer
 from policies.online.reinforce import told
-from policies.scorer import Network, NetworkSettings, Weights
+from policies.training.learner import Criterion, Info, Learner
 
 _HALVINGS = 10
 _SOLVED = 1e-10  # of the squared residual, against that of the start

@@ -2,8 +2,8 @@
 
     iteration   play -> values -> advantages -> epochs x minibatches of decisions { policy, values }
 
-    gain        clipped_gain + entropy * H(pi), mean over decisions     policies.online.clipping
-    A           gae(reward, V, discount, lambda)                        policies.online.gae
+    gain        clipped_gain + entropy * H(pi), mean over decisions     clipped_gain
+    A           gae(reward, V, discount, lambda)                        advantages.gae
                 less its baseline over the trajectories of a window     sampling.baseline
     target      A of gae + V, for V                                     policies.online.state_value
 
@@ -31,19 +31,17 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
 from pipeline.errors import RecipeError
-from pipeline.seeds import generator
-from policies.networks import CandidateScorer
-from policies.offline.learner import Criterion, Info, Learner
-from policies.online.advantages import against_group
+from pipeline.simulation.seeds import generator
+from policies.networks.candidate_scorer import CandidateScorer
+from policies.networks.settings import Network, NetworkSettings, Weights
+from policies.online.advantages import against_group, gae, step_discounts
 from policies.online.choices import Asked, ask, entropy, log_softmax
-from policies.online.clipping import clipped_gain, divergence
-from policies.online.gae import gae, step_discounts
-from policies.online.minibatches import Numbers, gathered, subset
+from policies.online.decisions import Numbers, gathered, subset
 from policies.online.problem import Drawn, Problem, Sampling, make_scorer
 from policies.online.reinforce import told
-from policies.online.rollouts import Trajectory
 from policies.online.state_value import StateValue, summaries, summary_size
-from policies.scorer import Network, NetworkSettings, Weights
+from policies.rollouts.trajectories import Trajectory
+from policies.training.learner import Criterion, Info, Learner
 
 Floats = NDArray[np.float64]
 
@@ -279,3 +277,29 @@ def _move(
     norm: Tensor = clip_grad_norm_(module.parameters(), config.clip_gradient)
     optimiser.step()
     return norm.detach()
+
+
+def clipped_gain(log_probability: Tensor, old: Tensor, advantage: Tensor, clip: float) -> Tensor:
+    """Return the clipped gain (T,) of T decisions.
+
+        ratio = pi(a) / pi_old(a)
+        gain  = min(ratio A, clip(ratio, 1 - clip, 1 + clip) A)        per decision
+
+    Log-probabilities, or log-densities of continuous actions, now and when drawn are (T,). At ratio
+    1 the gradient is the policy gradient, A grad log pi(a). Where a step has made a good choice
+    likelier, or a bad one less likely, by more than `clip`, nothing more is to be gained and the
+    gradient is zero; where it has done the opposite, the whole gradient is left to undo it. Source:
+    Schulman et al., "Proximal Policy Optimization Algorithms", 2017, equation 7.
+    """
+    ratio = (log_probability - old).exp()
+    return torch.minimum(ratio * advantage, ratio.clamp(1.0 - clip, 1.0 + clip) * advantage)
+
+
+@torch.no_grad()
+def divergence(log_probability: Tensor, old: Tensor) -> Tensor:
+    """Estimates (T,) of KL(old || now) from what was drawn, none below zero: ratio - 1 - log ratio.
+
+    Their mean over draws of `old` is the divergence.
+    """
+    change = log_probability - old
+    return change.exp() - 1.0 - change

@@ -17,23 +17,23 @@ import torch
 from numpy.typing import NDArray
 
 from pipeline.errors import RecipeError
-from pipeline.rollout import Episode
-from pipeline.scenario import Instance, Scenario
-from pipeline.schema import Spec
-from pipeline.seeds import generator
-from policies.features import fit_map, unscaled_map
-from policies.learned import LearnedPolicy
-from policies.networks import CandidateScorer
+from pipeline.simulation.rollout import Episode
+from pipeline.simulation.scenario import Instance, Scenario
+from pipeline.simulation.seeds import generator
+from pipeline.simulation.spec import Spec
+from policies.networks.candidate_scorer import CandidateScorer
+from policies.networks.features import fit_map, unscaled_map
+from policies.networks.policy import LearnedPolicy
+from policies.networks.settings import Network, NetworkSettings, Weights, candidate_map
 from policies.online.advantages import Baseline, advantages
 from policies.online.choices import Asked, ask, merged
-from policies.online.rollouts import (
+from policies.rollouts.trajectories import (
     Looked,
     Trajectory,
     looked_at,
     sample_trajectories,
     sample_trajectory,
 )
-from policies.scorer import Network, NetworkSettings, Weights, candidate_map
 
 PIECE = 1 << 17  # candidates of one call of the network in training
 _PIXELS = 1 << 23  # of one call, 32 MB of numbers

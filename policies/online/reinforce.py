@@ -23,11 +23,11 @@ import torch
 from torch import Tensor
 
 from pipeline.errors import RecipeError
-from pipeline.seeds import generator
-from policies.offline.learner import Criterion, Info, Learner
+from pipeline.simulation.seeds import generator
+from policies.networks.settings import Network, NetworkSettings, Weights
 from policies.online.choices import entropy, log_softmax, policy_gain
 from policies.online.problem import Drawn, Problem, Sampling, make_scorer
-from policies.scorer import Network, NetworkSettings, Weights
+from policies.training.learner import Criterion, Info, Learner
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pipeline.schema import Feature
-from policies.features import unscaled_map
+from pipeline.simulation.spec import Feature
+from policies.networks.features import unscaled_map
+from policies.networks.settings import Network
 from policies.online.problem import PIECE, Problem
-from policies.online.rollouts import Looked, Trajectory, looked_at
-from policies.scorer import Network
+from policies.rollouts.trajectories import Looked, Trajectory, looked_at
 
 _FAR = 10.0  # deviations, beyond which inputs are not told apart
 _SMALLEST = 1e-6  # deviation below which a number counts as constant

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from pipeline.errors import DatasetError, InputError, RecipeError
-from pipeline.recipe import Recipe
-from pipeline.recording import make_instance
-from pipeline.scenario import load_scenario
-from pipeline.schema import Spec
-from pipeline.source import load_source
-from pipeline.storage import make_folder, remove_partials
-from policies.checkpoint import (
+from pipeline.recipes.problem import make_instance
+from pipeline.recipes.recipe import Recipe
+from pipeline.recipes.workload_source import load_source
+from pipeline.scenarios import load_scenario
+from pipeline.simulation.spec import Spec
+from pipeline.storage.files import make_folder, remove_partials
+from policies.networks import AnyNetwork
+from policies.networks.checkpoint import (
     Metric,
     Selected,
     Trained,
@@ -21,19 +22,18 @@ from policies.checkpoint import (
     read_description,
     save,
 )
-from policies.kinds import AnyNetwork
-from policies.learned import LearnedPolicy
-from policies.offline.devices import find_device, repeatable
-from policies.offline.identity import finished, training_key
-from policies.offline.learner import Learner
-from policies.offline.loop import Progress, Watching, fit
-from policies.offline.resume import ResumeFile
-from policies.offline.training import BEST, CHECKPOINTS, CURVES, clear, write_curves
+from policies.networks.policy import LearnedPolicy
+from policies.networks.settings import NetworkSettings, Weights
 from policies.online import online_agent, read_online_config
 from policies.online.imitation import FOLDER as IMITATION
 from policies.online.imitation import Imitation, Imitator, imitate
 from policies.online.problem import Problem, fit_network
-from policies.scorer import NetworkSettings, Weights
+from policies.training.devices import find_device, repeatable
+from policies.training.fingerprint import finished, training_key
+from policies.training.learner import Learner
+from policies.training.loop import Progress, Watching, fit
+from policies.training.resume import ResumeFile
+from policies.training.run_folder import BEST, CHECKPOINTS, CURVES, clear, write_curves
 
 _RESUME_S: Final = 15.0
 

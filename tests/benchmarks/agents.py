@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from pipeline.decisions import Decisions
+from pipeline.dataset.decisions import Decisions
 from tests.benchmarks.training import (
     CANDIDATES,
     MINIBATCH,
@@ -33,7 +33,7 @@ def rates(names: list[str], rounds: int = 7, steps: int = 20, rows: int = ROWS) 
     """Median steps per second of these agents and, under FIT, of d3rlpy."""
     import torch
 
-    from policies.offline.devices import repeatable
+    from policies.training.devices import repeatable
 
     decisions = made_up(np.random.default_rng(0), rows)
     cpu = torch.device("cpu")
@@ -56,7 +56,7 @@ def rates(names: list[str], rounds: int = 7, steps: int = 20, rows: int = ROWS) 
 def _agent(name: str, decisions: Decisions, steps: int, device: Any) -> Callable[[], None] | None:
     """So many steps of an agent; None where it is solved in fewer."""
     from policies.offline import AGENTS
-    from policies.offline.learner import Task
+    from policies.training.learner import Task
 
     module = importlib.import_module(AGENTS[name].module)
     learner = module.learner(Task(decisions, SPEC, 10**6, 0, device=device), module.Config())
@@ -74,9 +74,9 @@ def _agent(name: str, decisions: Decisions, steps: int, device: Any) -> Callable
 
 
 def _fit(decisions: Decisions, steps: int) -> Callable[[], None]:
-    from policies.networks import fit_network
-    from policies.offline.double_dqn import Config
-    from policies.offline.masked_q import create
+    from policies.networks.candidate_scorer import fit_network
+    from policies.offline.q_learning.double_dqn import Config
+    from policies.offline.q_learning.masked_q import create
 
     from d3rlpy.algos import DoubleDQNConfig  # isort: skip
 

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.build import build
+from pipeline.building.build import build
 from pipeline.errors import TraceError
-from pipeline.gymnasium_adaptor import SchedulingEnv
-from pipeline.policy import Behaviour
-from pipeline.recipe import load_recipe
-from pipeline.rollout import run_episode
-from pipeline.scenario import load_scenario
-from pipeline.source import load_source
-from pipeline.verify import verify
-from pipeline.workload import Workload
+from pipeline.gymnasium_env import SchedulingEnv
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.workload_source import load_source
+from pipeline.scenarios import load_scenario
+from pipeline.simulation.policy import Behaviour
+from pipeline.simulation.rollout import run_episode
+from pipeline.verification.verify import verify
+from pipeline.workloads.schema import Workload
 from policies.heuristics.binpack import HEURISTICS
 from policies.registry import behaviours
 

@@ -25,9 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline import dataset as ds
-from pipeline.build import build
+from pipeline.building.build import build
 from pipeline.exports import export
-from pipeline.recipe import Recipe, load_recipe, traces_folder
+from pipeline.recipes.loading import load_recipe, traces_folder
+from pipeline.recipes.recipe import Recipe
 from policies.registry import behaviours
 
 MINIBATCH = 256

@@ -9,11 +9,11 @@ import time
 import numpy as np
 import polars as pl
 
-from pipeline.policy import Behaviour
-from pipeline.recipe import load_recipe
-from pipeline.rollout import run_episode
-from pipeline.scenario import load_scenario
-from pipeline.workload import TASK_COLUMNS, Provenance, Workload
+from pipeline.recipes.loading import load_recipe
+from pipeline.scenarios import load_scenario
+from pipeline.simulation.policy import Behaviour
+from pipeline.simulation.rollout import run_episode
+from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 from policies.heuristics.generic import INDIFFERENT
 
 EPISODES = 40
@@ -45,12 +45,13 @@ def measure() -> list[tuple[str, float, str]]:
 def _slots() -> list[tuple[str, float, str]]:
     import torch
 
-    from policies.offline.devices import repeatable
-    from policies.online import price_evolution, score_ppo
-    from policies.online.slot_network import SlotNetwork
-    from policies.online.slot_rollouts import play_slots
     from policies.online.training import problem_of
-    from policies.slot_scores import SlotScoresSettings
+    from policies.papers.osdec import agent as score_ppo
+    from policies.papers.osdec.network import SlotScoresSettings
+    from policies.papers.osdec.rollouts import play_slots
+    from policies.papers.osdec.torch_network import SlotNetwork
+    from policies.papers.prices import agent as price_evolution
+    from policies.training.devices import repeatable
 
     cpu = torch.device("cpu")
     problem = problem_of(load_recipe("deferrable-osdec-online"), 0, 1)

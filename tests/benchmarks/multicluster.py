@@ -9,11 +9,11 @@ import time
 
 import numpy as np
 
-from pipeline.policy import Behaviour
-from pipeline.rollout import run_episode
-from pipeline.scenario import load_scenario
-from pipeline.source import GENERATED
-from pipeline.workload import Provenance, Workload
+from pipeline.recipes.workload_source import GENERATED
+from pipeline.scenarios import load_scenario
+from pipeline.simulation.policy import Behaviour
+from pipeline.simulation.rollout import run_episode
+from pipeline.workloads.schema import Provenance, Workload
 from policies.heuristics.generic import INDIFFERENT
 
 EPISODES = 20

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pipeline.lockstep import run_lockstep
-from pipeline.played import StepPlayer, player
-from pipeline.policy import Behaviour
-from pipeline.recipe import load_recipe
-from policies.learned import LearnedPolicy
+from pipeline.recipes.loading import load_recipe
+from pipeline.simulation.batched import run_lockstep
+from pipeline.simulation.players import StepPlayer, player
+from pipeline.simulation.policy import Behaviour
+from policies.networks.policy import LearnedPolicy
 
 if TYPE_CHECKING:  # it loads torch
     from policies.online.problem import Problem
@@ -37,11 +37,11 @@ def measure() -> list[Row]:
 
 
 def _slots() -> list[Row]:
-    from policies.networks import CandidateScorer
-    from policies.online.counterfactuals import Rollouts, ask_episodes
-    from policies.online.play_on import Decider
+    from policies.networks.candidate_scorer import CandidateScorer
+    from policies.online.counterfactual.rollouts import Rollouts, ask_episodes
     from policies.online.problem import Sampling, fit_network
     from policies.online.training import problem_of, settings_of
+    from policies.rollouts.play_on import Decider
 
     def network_of(sets: tuple[str, ...]) -> tuple["Problem", LearnedPolicy]:
         recipe = load_recipe("slots-deeprm-online", sets)
@@ -73,8 +73,8 @@ def _slots() -> list[Row]:
 
 def _looking_ahead(problem: "Problem", policy: LearnedPolicy) -> list[Row]:
     """What rollouts at decision time cost beside the network that acts alone."""
-    from policies.lookahead import rollouts_of
     from policies.online.problem import Sampling
+    from policies.rollouts.lookahead import rollouts_of
 
     planner = rollouts_of(policy)
     instances = [problem.instance_of(w) for w in problem.windows_of(1, Sampling(1, WINDOWS, 1))]
@@ -95,10 +95,10 @@ def _looking_ahead(problem: "Problem", policy: LearnedPolicy) -> list[Row]:
 def _packing() -> list[Row]:
     import torch
 
-    from policies.offline.devices import repeatable
     from policies.online import natural_gradient, reinforce
     from policies.online.problem import Sampling, fit_network
     from policies.online.training import problem_of, settings_of
+    from policies.training.devices import repeatable
 
     recipe = load_recipe("binpack-synthetic-v1", SETTINGS)
     _name, config = settings_of(recipe)

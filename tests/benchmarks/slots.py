@@ -5,11 +5,11 @@ import time
 import numpy as np
 import polars as pl
 
-from pipeline.policy import Behaviour
-from pipeline.rollout import run_episode
-from pipeline.scenario import load_scenario
-from pipeline.scenarios.slots_generate import SlotsConfig
-from pipeline.workload import TASK_COLUMNS, Provenance, Workload
+from pipeline.scenarios import load_scenario
+from pipeline.scenarios.slots.instances import SlotsConfig
+from pipeline.simulation.policy import Behaviour
+from pipeline.simulation.rollout import run_episode
+from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 from policies.heuristics.generic import INDIFFERENT
 
 STEPS = 20_000

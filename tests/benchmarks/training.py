@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from pipeline.decisions import Decisions
-from pipeline.schema import Feature, Spec
+from pipeline.dataset.decisions import Decisions
+from pipeline.simulation.spec import Feature, Spec
 
 MINIBATCH = 256
 CANDIDATES = 32
@@ -95,12 +95,12 @@ def compare(rounds: int = 15, steps: int = 30) -> Measured:
     """Run both in turns, `rounds` times `steps` gradient steps each."""
     import torch
 
-    from policies.networks import fit_network
-    from policies.offline.devices import repeatable
-    from policies.offline.double_dqn import Config
-    from policies.offline.masked_q import create, d3rlpy_batch, update
-    from policies.offline.minibatches import Batches, draw_rows
-    from policies.offline.values import ValueUnit
+    from policies.networks.candidate_scorer import fit_network
+    from policies.offline.q_learning.double_dqn import Config
+    from policies.offline.q_learning.masked_q import create, d3rlpy_batch, update
+    from policies.training.devices import repeatable
+    from policies.training.minibatches import Batches, draw_rows
+    from policies.training.values import ValueUnit
 
     from d3rlpy.algos import DoubleDQNConfig  # isort: skip
 
@@ -145,7 +145,7 @@ def compare(rounds: int = 15, steps: int = 30) -> Measured:
 
 def d3rlpy_buffer(network: Any, decisions: Decisions) -> Any:
     """The decisions as d3rlpy samples them, features expanded beforehand."""
-    from policies.offline import masked_q  # noqa: F401, I001  it keeps d3rlpy's import quiet
+    from policies.offline.q_learning import masked_q  # noqa: F401, I001  it keeps d3rlpy's import quiet
     from d3rlpy.dataset import MDPDataset
 
     with contextlib.redirect_stdout(io.StringIO()):
@@ -185,7 +185,7 @@ def quiet_fit(algorithm: Any, buffer: Any, steps: int) -> None:
 
 def whole_loop(agent: str = "double_dqn", steps: int = 1000, rows: int = ROWS) -> float:
     """Gradient steps per second of a training as `hindcast train` runs it."""
-    from policies.offline import train_agent
+    from policies.offline.fit import train_agent
 
     decisions = made_up(np.random.default_rng(0), rows)
     train_agent(agent, decisions, SPEC, steps=2, seed=0, validation=decisions)

@@ -14,8 +14,8 @@ from typing import Any
 
 import psutil
 
-from pipeline.recipe import Recipe
-from pipeline.verify import verify
+from pipeline.recipes.recipe import Recipe
+from pipeline.verification.verify import verify
 from tests.conftest import TINY
 
 ROOT = Path(__file__).resolve().parent.parent.parent

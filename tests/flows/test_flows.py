@@ -115,7 +115,7 @@ def test_wrong_parameters_are_refused_before_a_run(name, wrong):
 def test_urls_survive_the_parameters_of_a_flow():
     """A URL stays text: as a Path it would lose a slash, and JSON does not know it otherwise."""
     from flows.engine import as_text
-    from pipeline.location import location
+    from pipeline.storage.location import location
 
     url = location("memory://bucket/x")
     given = {"evaluations": (url, Path("e")), "out": url}

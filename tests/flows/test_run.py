@@ -138,7 +138,7 @@ def test_verify_fails_with_1_and_the_reason(done, tmp_path, capsys):
 
 def test_two_checkpoints_of_one_seed_are_told_apart(done, tiny_recipe, tmp_path):
     """Their names carry the beginning of the digest of their weights."""
-    from policies.candidates import candidates
+    from policies.entrants import candidates
 
     first = done / "agents" / "trajectory_preference-seed0"
     second = tmp_path / "more"

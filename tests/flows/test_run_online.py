@@ -7,7 +7,7 @@ import pytest
 
 from flows import cli, stages
 from pipeline.errors import RecipeError
-from pipeline.recipe import load_recipe
+from pipeline.recipes.loading import load_recipe
 
 SMALL = [
     "config.steps=10",
@@ -30,7 +30,7 @@ def words(*overrides):
 @pytest.fixture(scope="module")
 def metric():
     """An outcome of slots that is not its headline."""
-    from pipeline.scenario import load_scenario
+    from pipeline.scenarios import load_scenario
 
     recipe = load_recipe("slots-deeprm-online")
     spec = load_scenario("slots").spec(recipe.config, recipe.objective)

@@ -10,10 +10,10 @@ import pytest
 
 from flows import cli
 from pipeline.errors import RecipeError
-from pipeline.recipe import load_recipe
+from pipeline.recipes.loading import load_recipe
 from pipeline.report.quality import quality_plot
-from pipeline.study import plan
-from pipeline.study_page import study_markdown
+from pipeline.studies.page import study_markdown
+from pipeline.studies.study import plan
 from tests.conftest import TINY
 
 SET = [word for override in TINY for word in ("--set", override)]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from flows import cli
-from pipeline.recipe import load_recipe
+from pipeline.recipes.loading import load_recipe
 from policies.offline import AGENTS, agents_for
 from tests.conftest import TINY
 

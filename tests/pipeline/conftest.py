@@ -6,7 +6,7 @@ import shutil
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.storage import sha256_file
+from pipeline.storage.files import sha256_file
 
 
 @pytest.fixture(scope="session")

@@ -12,12 +12,13 @@ import pytest
 
 from flows import cli
 from pipeline import dataset as ds
-from pipeline import manifest as mf
-from pipeline.append import append
-from pipeline.build import BuildResult, build
+from pipeline.building.append import append
+from pipeline.building.build import BuildResult, build
+from pipeline.dataset import manifest as mf
 from pipeline.errors import DatasetError, InputError, VerificationFailed
-from pipeline.recipe import Recipe, load_recipe
-from pipeline.verify import verify
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.recipe import Recipe
+from pipeline.verification.verify import verify
 from policies.registry import behaviours
 from tests.conftest import TINY
 from tests.pipeline.test_build import digest

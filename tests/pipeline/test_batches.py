@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import dataset as ds
-from pipeline.build import build
+from pipeline.building.build import build
 from pipeline.errors import DatasetError, InputError
-from pipeline.recipe import load_recipe
+from pipeline.recipes.loading import load_recipe
 from policies.registry import behaviours
 
 SMALL = 100_000  # bytes: a few row groups of the cut dataset

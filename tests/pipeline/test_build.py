@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import dataset as ds
-from pipeline.build import build
+from pipeline.building.build import build
+from pipeline.dataset.sampling import sample_decisions
 from pipeline.errors import DatasetError, RecipeError, StorageError
-from pipeline.recipe import load_recipe
-from pipeline.sampling import sample_decisions
+from pipeline.recipes.loading import load_recipe
 from policies.registry import behaviours
 from tests.conftest import TINY
 
@@ -56,7 +56,8 @@ def test_killed_builds_end_in_the_same_bytes(tiny_recipe, tiny_dataset, tmp_path
     out = tmp_path / "killed"
     script = (
         "import sys; from pathlib import Path\n"
-        "from pipeline.build import build; from pipeline.recipe import load_recipe\n"
+        "from pipeline.building.build import build\n"
+        "from pipeline.recipes.loading import load_recipe\n"
         "from policies.registry import behaviours\n"
         "recipe = load_recipe('binpack-synthetic-v1', sys.argv[2:])\n"
         "known = behaviours(recipe); print('ready', flush=True); sys.stdin.read(1)\n"

@@ -15,18 +15,19 @@ import pytest
 import yaml
 
 from pipeline import dataset as ds
-from pipeline.build import build
-from pipeline.card import card_text
-from pipeline.card.columns import columns
-from pipeline.card.coverage import effective, entropy, measure
-from pipeline.card.header import MIXED, files_by_split, licence_of, size_category
-from pipeline.card.loading import SNIPPETS
-from pipeline.card.page import warnings
-from pipeline.card.returns import behaviour_returns, histogram
-from pipeline.difference import compare
+from pipeline.building.build import build
+from pipeline.documents.card import card_text
+from pipeline.documents.card.columns import columns
+from pipeline.documents.card.coverage import effective, entropy, measure
+from pipeline.documents.card.header import MIXED, files_by_split, licence_of, size_category
+from pipeline.documents.card.loading import SNIPPETS
+from pipeline.documents.card.page import warnings
+from pipeline.documents.card.returns import behaviour_returns, histogram
 from pipeline.errors import DatasetError
-from pipeline.recipe import BehaviourRecipe, load_recipe
-from pipeline.scenario import SCENARIOS, load_scenario
+from pipeline.inspection.diff import compare
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.recipe import BehaviourRecipe
+from pipeline.scenarios import SCENARIOS, load_scenario
 from policies.registry import behaviours
 
 

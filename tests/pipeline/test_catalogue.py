@@ -8,11 +8,11 @@ import pytest
 
 from flows.stages import run_stages
 from pipeline import dataset as ds
-from pipeline.catalogue import aligned, entry_of, find, listing, recipes, size
-from pipeline.details import details
 from pipeline.errors import DatasetError
-from pipeline.ingest import load_workload
-from pipeline.recipe import known_recipes, load_recipe
+from pipeline.inspection.list import aligned, entry_of, find, listing, recipes, size
+from pipeline.inspection.show import details
+from pipeline.recipes.loading import known_recipes, load_recipe
+from pipeline.workloads.folder import load_workload
 from tests.conftest import TINY
 
 

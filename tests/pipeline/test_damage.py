@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.build import build
+from pipeline.building.build import build
 from pipeline.errors import InputError, VerificationFailed
-from pipeline.recipe import load_recipe
-from pipeline.verify import verify
-from policies.checkpoint import Trained, load_policy, save
-from policies.features import unscaled_map
+from pipeline.recipes.loading import load_recipe
+from pipeline.verification.verify import verify
+from policies.networks.checkpoint import Trained, load_policy, save
+from policies.networks.features import unscaled_map
+from policies.networks.settings import Network, NetworkSettings
 from policies.registry import behaviours
-from policies.scorer import Network, NetworkSettings
 
 CASES = 1000
 DOCUMENTS = 24  # of README.md and croissant.json: to compare them, they are written again

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import dataset as ds
+from pipeline.dataset.sampling import sample_decisions
 from pipeline.errors import DatasetError, InputError
-from pipeline.location import location
-from pipeline.sampling import sample_decisions
+from pipeline.storage.location import location
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,15 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import dataset as ds
-from pipeline.build import build
-from pipeline.catalogue import find
-from pipeline.details import details
-from pipeline.difference import compare, report
-from pipeline.difference_rows import first_difference
+from pipeline.building.build import build
 from pipeline.errors import DatasetError, InputError
-from pipeline.location import location
-from pipeline.recipe import load_recipe
-from pipeline.storage import write_atomically
+from pipeline.inspection.diff import compare, first_difference, report
+from pipeline.inspection.list import find
+from pipeline.inspection.show import details
+from pipeline.recipes.loading import load_recipe
+from pipeline.storage.files import write_atomically
+from pipeline.storage.location import location
 from policies.registry import behaviours
 from tests.conftest import TINY
 

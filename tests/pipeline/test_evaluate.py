@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 from pipeline.errors import DatasetError, RecipeError, StorageError, UnknownName
-from pipeline.evaluate import Candidate, evaluate
-from pipeline.policy import Behaviour
-from policies.candidates import candidates
+from pipeline.evaluation.evaluate import Candidate, evaluate
+from pipeline.simulation.policy import Behaviour
+from policies.entrants import candidates
 
 
 class LongestFirst:

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.policy import Behaviour
-from pipeline.rollout import run_episode
-from pipeline.scenario import load_scenario
+from pipeline.scenarios import load_scenario
 from pipeline.scenarios.binpack import BinpackConfig
+from pipeline.simulation.policy import Behaviour
+from pipeline.simulation.rollout import run_episode
 from pipeline.traces.alibaba2017 import read
 from policies.heuristics.binpack import HEURISTICS
 from policies.heuristics.generic import INDIFFERENT

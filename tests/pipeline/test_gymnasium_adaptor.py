@@ -6,7 +6,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from pipeline.errors import InfeasibleChoice
-from pipeline.gymnasium_adaptor import INVALID_LIMIT, SchedulingEnv
+from pipeline.gymnasium_env import INVALID_LIMIT, SchedulingEnv
 
 
 def test_gymnasium_accepts_it(tiny_recipe):

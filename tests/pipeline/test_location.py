@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import InputError
-from pipeline.location import is_remote, location
+from pipeline.storage.location import is_remote, location
 
 
 def test_paths_of_this_machine_are_plain_paths(tmp_path):
@@ -55,7 +55,7 @@ def test_a_secret_in_a_url_is_refused_and_not_repeated():
 
 @pytest.mark.parametrize(("scheme", "extra"), [("s3", "s3"), ("gs", "gs"), ("az", "az")])
 def test_a_missing_package_names_its_extra(scheme, extra, monkeypatch):
-    monkeypatch.setattr("pipeline.location.importlib.util.find_spec", lambda _name: None)
+    monkeypatch.setattr("pipeline.storage.location.importlib.util.find_spec", lambda _name: None)
     with pytest.raises(InputError, match=rf"pip install 'hindcast\[{extra}\]'"):
         location(f"{scheme}://bucket/x")
 
@@ -63,7 +63,7 @@ def test_a_missing_package_names_its_extra(scheme, extra, monkeypatch):
 def test_plain_paths_load_no_store(tmp_path):
     """The command line pays for a client only where a URL is given."""
     script = (
-        "import sys; from pipeline.location import location; location('a'); "
+        "import sys; from pipeline.storage.location import location; location('a'); "
         "from flows.arguments import parse; parse(['verify', 'a']); "
         "assert not {'fsspec', 'upath', 's3fs'} & set(sys.modules)"
     )

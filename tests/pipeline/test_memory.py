@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import dataset as ds
-from pipeline import recording
-from pipeline.build import build
-from pipeline.recipe import load_recipe
+from pipeline.building import parts as recording
+from pipeline.building.build import build
+from pipeline.recipes.loading import load_recipe
 from policies.registry import behaviours
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,7 +36,7 @@ import json, resource, sys
 import numpy as np
 import polars as pl
 from pipeline import dataset as ds
-from pipeline.sampling import sample_decisions
+from pipeline.dataset.sampling import sample_decisions
 
 def minibatches(dataset):
     buffer = 32 << 20

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipeline.padding import make_padded, pad, pick
+from pipeline.dataset.padding import make_padded, pad, pick
 
 FEATURES = 3
 DRAWS = 4000

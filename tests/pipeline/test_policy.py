@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import HindcastError
-from pipeline.policy import choose, choose_with, fill_probabilities
+from pipeline.simulation.policy import choose, choose_with, fill_probabilities
 
 
 def probabilities(scores, feasible, temperature, epsilon):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from pipeline import dataset as ds
-from pipeline.evaluate import Candidate, evaluate
-from pipeline.policy import Behaviour, readings
-from pipeline.sampling import sample_decisions
+from pipeline.dataset.sampling import sample_decisions
+from pipeline.evaluation.evaluate import Candidate, evaluate
+from pipeline.simulation.policy import Behaviour, readings
 from tests.sample_datasets import build_images
 
 

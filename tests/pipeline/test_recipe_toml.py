@@ -5,8 +5,8 @@ import tomllib
 
 import pytest
 
-from pipeline.recipe import known_recipes, load_recipe, parse_recipe
-from pipeline.recipe_toml import recipe_toml
+from pipeline.recipes.loading import known_recipes, load_recipe, parse_recipe
+from pipeline.recipes.toml import recipe_toml
 
 
 @pytest.mark.parametrize("name", known_recipes())

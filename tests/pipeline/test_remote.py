@@ -22,14 +22,15 @@ import pytest
 
 from flows import cli
 from pipeline import dataset as ds
-from pipeline import storage
-from pipeline.append import append
-from pipeline.build import build
+from pipeline.building.append import append
+from pipeline.building.build import build
 from pipeline.errors import DatasetError, StorageError, VerificationFailed
-from pipeline.ingest import ingest, load_workload
-from pipeline.location import location
-from pipeline.remote import refusals
-from pipeline.verify import verify
+from pipeline.storage import files as storage
+from pipeline.storage.location import location
+from pipeline.storage.remote import refusals
+from pipeline.traces.ingest import ingest
+from pipeline.verification.verify import verify
+from pipeline.workloads.folder import load_workload
 from policies.registry import behaviours
 from tests.conftest import TINY
 
@@ -263,7 +264,7 @@ def test_a_server_that_goes_away_in_the_middle(
 ):
     """The build says so; once the server is back the same build ends in the same bytes."""
     out, known = folder_of("stopped"), behaviours(tiny_recipe)
-    monkeypatch.setattr("pipeline.remote.upload", Stopping(server, after))
+    monkeypatch.setattr("pipeline.storage.remote.upload", Stopping(server, after))
     try:
         with pytest.raises(StorageError, match=r"cannot be reached.*goes on where it stopped"):
             build(tiny_recipe, known, out)

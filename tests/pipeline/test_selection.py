@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from pipeline import selection
+from pipeline.estimators import selection
 
 TRUE = [10.0, 8.0, 6.0, 4.0]
 

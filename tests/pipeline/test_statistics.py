@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from pipeline.statistics import (
+from pipeline.statistics.intervals import (
     bootstrap_interval,
     bootstrap_intervals,
     difference_cells,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.build import build
+from pipeline.building.build import build
 from pipeline.errors import DatasetError, StorageError
-from pipeline.storage import make_folder, read_json, write_atomically, write_json, write_text
+from pipeline.storage.files import make_folder, read_json, write_atomically, write_json, write_text
 from policies.registry import behaviours
 
 
@@ -53,7 +53,7 @@ def test_a_build_on_a_full_disk_goes_on_when_there_is_space(
             full(tmp_path)
         synced(descriptor)
 
-    monkeypatch.setattr("pipeline.storage.os.fsync", fsync)
+    monkeypatch.setattr("pipeline.storage.files.os.fsync", fsync)
     with pytest.raises(StorageError, match="the disk is full"):
         build(tiny_recipe, behaviours(tiny_recipe), out)
     assert not (out / "manifest.json").exists()

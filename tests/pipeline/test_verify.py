@@ -12,8 +12,8 @@ import pytest
 
 from pipeline import dataset as ds
 from pipeline.errors import DatasetError, VerificationFailed
-from pipeline.storage import sha256_file
-from pipeline.verify import verify
+from pipeline.storage.files import sha256_file
+from pipeline.verification.verify import verify
 from policies.registry import behaviours
 
 

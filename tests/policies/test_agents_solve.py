@@ -17,9 +17,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipeline.decisions import Decisions
-from pipeline.schema import Feature, Outcome, Spec
-from policies.offline import AGENTS, read_config, train_agent
+from pipeline.dataset.decisions import Decisions
+from pipeline.simulation.spec import Feature, Outcome, Spec
+from policies.offline import AGENTS, read_config
+from policies.offline.fit import train_agent
 
 NAMES = [name for name, known in AGENTS.items() if not known.scenarios]
 IMITATORS = {"behaviour_cloning"}  # from a random log they learn to be random

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from pipeline.environment import Observation
 from pipeline.errors import DatasetError, InputError
-from pipeline.policy import BatchPolicy
-from pipeline.schema import Feature, Outcome, Spec
-from pipeline.storage import sha256_file
-from policies.checkpoint import Metric, Trained, load_policy, read_description, save
-from policies.features import fit_map
-from policies.scorer import Network, NetworkSettings
+from pipeline.simulation.environment import Observation
+from pipeline.simulation.policy import BatchPolicy
+from pipeline.simulation.spec import Feature, Outcome, Spec
+from pipeline.storage.files import sha256_file
+from policies.networks.checkpoint import Metric, Trained, load_policy, read_description, save
+from policies.networks.features import fit_map
+from policies.networks.settings import Network, NetworkSettings
 
 SPEC = Spec(
     scenario="toy",

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from pipeline.errors import DatasetError
-from pipeline.schema import Feature, Outcome, Spec
-from policies.checkpoint import Trained, load_policy, save
-from policies.features import unscaled_map
-from policies.scorer import Network, NetworkSettings, candidate_map
+from pipeline.simulation.spec import Feature, Outcome, Spec
+from policies.networks.checkpoint import Trained, load_policy, save
+from policies.networks.features import unscaled_map
+from policies.networks.settings import Network, NetworkSettings, candidate_map
 
 SPEC = Spec(
     scenario="toy",

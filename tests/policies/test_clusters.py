@@ -5,19 +5,19 @@ import json
 import numpy as np
 import pytest
 
-from pipeline.environment import CompiledEnvironment
 from pipeline.errors import DatasetError, HindcastError, UnknownName
-from pipeline.recipe import load_recipe
-from pipeline.scenario import load_scenario
-from pipeline.source import load_source
-from policies.checkpoint import Trained, load_policy, save
-from policies.clusters import (
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.workload_source import load_source
+from pipeline.scenarios import load_scenario
+from pipeline.simulation.environment import CompiledEnvironment
+from policies.heuristics.multicluster import HEURISTICS
+from policies.networks.checkpoint import Trained, load_policy, save
+from policies.papers.liu.network import (
     ClustersPolicy,
     ClustersSettings,
     clusters_network,
     read_clusters_network,
 )
-from policies.heuristics.multicluster import HEURISTICS
 from policies.registry import resolve
 
 

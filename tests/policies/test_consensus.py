@@ -8,8 +8,8 @@ import pytest
 
 from flows.estimates import text_of
 from pipeline.errors import DatasetError
-from policies.evaluation.consensus import consensus_scores, describe_consensus, members_of
-from policies.evaluation.selection_table import main, selection_markdown, selection_table
+from policies.ope.consensus import consensus_scores, describe_consensus, members_of
+from policies.ope.selection_table import main, selection_markdown, selection_table
 
 TRUTH = {"a": 3.0, "b": 2.0, "c": 1.0, "d": 0.0}
 VALUES = {

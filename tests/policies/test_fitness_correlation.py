@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from pipeline.errors import DatasetError, InputError
-from pipeline.recipe import OnlineRecipe
-from policies.checkpoint import load_policy
-from policies.evaluation.fitness_correlation import alike, compare, main, pearson
-from policies.learned import LearnedPolicy
+from pipeline.recipes.recipe import OnlineRecipe
+from policies.networks.checkpoint import load_policy
+from policies.networks.policy import LearnedPolicy
 from policies.online.training import train_online
+from policies.papers.deepjs.fitness_correlation import alike, compare, main, pearson
 
 SAMPLING = {"trajectories": 2, "windows": 1, "stay": 1}
 

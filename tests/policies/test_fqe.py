@@ -6,11 +6,11 @@ import pytest
 
 from pipeline.errors import InputError
 from pipeline.estimators import LoggedEpisodes, Settings, estimate
-from pipeline.schema import Feature, Outcome, Spec
-from policies.evaluation import fqe
-from policies.evaluation.basis import fit_basis, linear_features
-from policies.evaluation.episodes import WholeEpisodes
-from policies.scorer import NetworkSettings
+from pipeline.simulation.spec import Feature, Outcome, Spec
+from policies.networks.settings import NetworkSettings
+from policies.ope import fqe
+from policies.ope.basis import fit_basis, linear_features
+from policies.ope.episodes import WholeEpisodes
 
 SPEC = Spec(
     scenario="toy", objective="gain",

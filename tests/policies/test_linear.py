@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from pipeline.environment import Observation
-from pipeline.schema import Feature, Spec
+from pipeline.simulation.environment import Observation
+from pipeline.simulation.spec import Feature, Spec
 from policies.heuristics.linear import RANDOM_LINEAR, draw_weights
 
 SPEC = Spec(

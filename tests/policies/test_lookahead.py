@@ -8,21 +8,26 @@ import pytest
 from numba import njit
 
 from pipeline.errors import HindcastError, InputError, UnknownName
-from pipeline.evaluate import evaluate
-from pipeline.kernel import SCORE
-from pipeline.lockstep import run_lockstep
-from pipeline.policy import Behaviour, Heuristic
-from pipeline.recipe import OnlineRecipe, load_recipe
-from pipeline.rollout import Planner, run_episode
-from pipeline.scenario import load_scenario
+from pipeline.evaluation.evaluate import evaluate
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.recipe import OnlineRecipe
+from pipeline.scenarios import load_scenario
 from pipeline.scenarios.binpack import BinpackConfig
-from pipeline.scenarios.binpack_memory import FIRST_START_AT
-from policies.candidates import candidates
-from policies.evaluation.ope import evaluate_offline
-from policies.features import unscaled_map
+from pipeline.scenarios.binpack.layout import FIRST_START_AT
+from pipeline.simulation.batched import run_lockstep
+from pipeline.simulation.kernel import SCORE
+from pipeline.simulation.policy import Behaviour, Heuristic
+from pipeline.simulation.rollout import Planner, run_episode
+from policies.entrants import candidates
 from policies.heuristics.binpack import HEURISTICS, MACHINE
-from policies.learned import LearnedPolicy
-from policies.lookahead import (
+from policies.networks.features import unscaled_map
+from policies.networks.policy import LearnedPolicy
+from policies.networks.settings import Network, NetworkSettings
+from policies.online.training import train_online
+from policies.ope.ope import evaluate_offline
+from policies.papers.osdec.network import SlotScoresSettings, slot_scores_network
+from policies.papers.osdec.policy import SlotScoresPolicy
+from policies.rollouts.lookahead import (
     SPREAD,
     VARIANTS,
     RolloutPolicy,
@@ -30,11 +35,7 @@ from policies.lookahead import (
     rollouts_of,
     rollouts_of_rules,
 )
-from policies.online.play_on import Decider
-from policies.online.training import train_online
-from policies.scorer import Network, NetworkSettings
-from policies.slot_scores import SlotScoresSettings, slot_scores_network
-from policies.slot_scores_policy import SlotScoresPolicy
+from policies.rollouts.play_on import Decider
 from tests.pipeline.scenarios.test_binpack import workload
 from tests.policies.online.conftest import some_weights
 

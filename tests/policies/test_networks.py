@@ -6,13 +6,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.environment import Observation
 from pipeline.errors import DatasetError, HindcastError, RecipeError
-from pipeline.schema import Feature
-from policies.features import expanded_names, expanded_size, fit_map, unscaled_map
-from policies.learned import LearnedPolicy
-from policies.networks import FILL, CandidateScorer, expand_moment
-from policies.scorer import Network, NetworkSettings, candidate_map, read_columns
+from pipeline.simulation.environment import Observation
+from pipeline.simulation.spec import Feature
+from policies.networks.candidate_scorer import FILL, CandidateScorer, expand_moment
+from policies.networks.features import expanded_names, expanded_size, fit_map, unscaled_map
+from policies.networks.policy import LearnedPolicy
+from policies.networks.settings import Network, NetworkSettings, candidate_map, read_columns
 
 CONTEXT = (
     Feature("load", "jobs", 0, np.inf, "", heavy_tailed=True),

@@ -11,13 +11,14 @@ import pytest
 from flows import steps
 from flows.cli import main
 from pipeline import dataset as datasets
-from pipeline.build import build
+from pipeline.building.build import build
 from pipeline.errors import DatasetError, InputError, StorageError, UnknownName
-from pipeline.recipe import BehaviourRecipe, load_recipe
-from policies.candidates import candidates
-from policies.evaluation import ope, results
-from policies.evaluation.episodes import read_episodes, whole_windows
-from policies.evaluation.probabilities import (
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.recipe import BehaviourRecipe
+from policies.entrants import candidates
+from policies.ope import ope, results
+from policies.ope.episodes import read_episodes, whole_windows
+from policies.ope.probabilities import (
     logged_propensities,
     mixture_propensities,
     policy_probabilities,

@@ -9,22 +9,23 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipeline.append import append
-from pipeline.build import build
+from pipeline.building.append import append
+from pipeline.building.build import build
+from pipeline.dataset.manifest import read_manifest
 from pipeline.errors import DatasetError, RecipeError, VerificationFailed
-from pipeline.manifest import read_manifest
-from pipeline.pinned import DESCRIPTION, WEIGHTS
-from pipeline.played import StepPlayer, player
-from pipeline.policy import Behaviour
-from pipeline.recipe import OnlineRecipe, load_recipe, parse_recipe
-from pipeline.recording import make_instance
-from pipeline.scenario import load_scenario
-from pipeline.source import load_source
-from pipeline.verify import verify
-from policies.checkpoint import load_policy
+from pipeline.recipes.checkpoints import DESCRIPTION, WEIGHTS
+from pipeline.recipes.loading import load_recipe, parse_recipe
+from pipeline.recipes.problem import make_instance
+from pipeline.recipes.recipe import OnlineRecipe
+from pipeline.recipes.workload_source import load_source
+from pipeline.scenarios import load_scenario
+from pipeline.simulation.players import StepPlayer, player
+from pipeline.simulation.policy import Behaviour
+from pipeline.verification.verify import verify
+from policies.networks.checkpoint import load_policy
+from policies.networks.settings import NetworkSettings
 from policies.online.training import train_online
 from policies.registry import behaviours
-from policies.scorer import NetworkSettings
 from tests.conftest import TINY
 
 SETTINGS = {
@@ -241,9 +242,9 @@ def test_compiled_episodes_are_those_of_asking_decision_by_decision(
 @pytest.fixture(scope="module")
 def play_policy():
     """(spec, kind) -> a scorer with small random weights."""
-    from policies.features import unscaled_map
-    from policies.learned import LearnedPolicy
-    from policies.scorer import Network
+    from policies.networks.features import unscaled_map
+    from policies.networks.policy import LearnedPolicy
+    from policies.networks.settings import Network
 
     def make(spec, kind):
         hidden = (4, 4) if kind != "attention" else (4,)

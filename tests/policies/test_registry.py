@@ -6,9 +6,9 @@ import polars as pl
 import pytest
 
 from pipeline.errors import InputError, UnknownName
-from pipeline.evaluate import evaluate
-from pipeline.recipe import OnlineRecipe
-from policies.candidates import candidates
+from pipeline.evaluation.evaluate import evaluate
+from pipeline.recipes.recipe import OnlineRecipe
+from policies.entrants import candidates
 from policies.online.training import train_online
 from policies.registry import asked_of
 

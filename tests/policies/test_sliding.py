@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from pipeline.errors import DatasetError, RecipeError
-from pipeline.policy import Behaviour
-from pipeline.recipe import OnlineRecipe
-from pipeline.recording import make_instance
-from pipeline.rollout import run_episode
-from pipeline.scenario import load_scenario
-from pipeline.source import load_source
-from policies.checkpoint import load_policy
-from policies.evaluation.sliding import main, slide, stretches
-from policies.online.rollouts import sample_trajectory
+from pipeline.recipes.problem import make_instance
+from pipeline.recipes.recipe import OnlineRecipe
+from pipeline.recipes.workload_source import load_source
+from pipeline.scenarios import load_scenario
+from pipeline.simulation.policy import Behaviour
+from pipeline.simulation.rollout import run_episode
+from policies.heuristics import heuristics
+from policies.networks.checkpoint import load_policy
 from policies.online.training import train_online
-from policies.registry import heuristics
+from policies.papers.deepjs.sliding import main, slide, stretches
+from policies.rollouts.trajectories import sample_trajectory
 
 
 def sliding(recipe, **sampling):

@@ -3,9 +3,9 @@
 import polars as pl
 import pytest
 
-from pipeline.calibrations.multicluster import PAPER, SETTINGS, SPEC, calibrate
+from pipeline.calibration.multicluster import PAPER, SETTINGS, SPEC, calibrate
 from pipeline.errors import InputError
-from pipeline.recipe import load_recipe
+from pipeline.recipes.loading import load_recipe
 from policies.heuristics.multicluster import HEURISTICS
 
 

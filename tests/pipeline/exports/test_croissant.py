@@ -8,12 +8,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipeline.build import build
+from pipeline.building.build import build
+from pipeline.documents.croissant import NAME, croissant
 from pipeline.errors import DatasetError
 from pipeline.exports import export
-from pipeline.exports.croissant import NAME, croissant
-from pipeline.storage import sha256_file
-from pipeline.verify import verify
+from pipeline.storage.files import sha256_file
+from pipeline.verification.verify import verify
 from policies.registry import behaviours
 from tests.sample_datasets import LONG_STEPS
 

@@ -15,7 +15,7 @@ from flows import cli
 from pipeline import exports
 from pipeline.errors import InputError, StorageError, UnknownName
 from pipeline.exports import EXPORTS, export
-from pipeline.exports.target import new_folder
+from pipeline.exports._target import new_folder
 
 GENERAL = [name for name in EXPORTS if not name.startswith("history")]
 PADDING = [name for name in EXPORTS if EXPORTS[name].pads]
@@ -161,7 +161,7 @@ def test_a_failure_inside_the_folder_removes_it(tmp_path):
 
 def test_objects_of_a_store_get_the_same_files(thermal, tmp_path):
     """memory:// stands for any store; the files are those of a local export."""
-    from pipeline.location import location
+    from pipeline.storage.location import location
 
     remote = location("memory://exports/csv")
     export(thermal.folder, "csv", remote)
@@ -177,8 +177,8 @@ def test_objects_of_a_store_get_the_same_files(thermal, tmp_path):
 
 @pytest.mark.parametrize("name", EXPORTS)
 def test_a_dataset_in_a_store_is_exported_alike(name, thermal, tmp_path):
-    from pipeline.location import location
-    from pipeline.remote import upload
+    from pipeline.storage.location import location
+    from pipeline.storage.remote import upload
 
     remote = location(f"memory://exports/dataset-{name}")
     for path in listed(thermal.folder):
@@ -228,7 +228,7 @@ def test_the_command_refuses_in_one_line(thermal, tmp_path, capsys):
 @pytest.mark.parametrize("name", PADDING)
 def test_the_size_of_the_pieces_changes_nothing(name, long, tmp_path, monkeypatch):
     """Rows are padded a bounded number at a time; draws do not depend on how many."""
-    from pipeline.exports import padding
+    from pipeline.exports import _padding as padding
 
     export(long.folder, name, tmp_path / "a" / "x", candidates=2)
     monkeypatch.setattr(padding, "_BYTES", 1 << 16)
@@ -252,7 +252,7 @@ def test_the_size_of_the_pieces_changes_nothing(name, long, tmp_path, monkeypatc
 
 
 def test_draws_follow_from_the_recipe_s_seed(long):
-    from pipeline.exports import padding
+    from pipeline.exports import _padding as padding
 
     manifest = long.dataset.manifest
     seeds = (manifest.recipe.seed, manifest.recipe.seed, 77)

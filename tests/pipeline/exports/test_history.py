@@ -7,7 +7,7 @@ import polars as pl
 
 from pipeline.exports import export
 from pipeline.exports import history as exported
-from pipeline.history.export import to_history
+from pipeline.history.exporting import to_history
 from pipeline.history.records import read_history, write_history
 
 

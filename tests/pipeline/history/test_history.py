@@ -10,27 +10,28 @@ import polars as pl
 import pytest
 
 from pipeline import dataset as ds
-from pipeline.details import details
+from pipeline.building.part_writer import PartWriter
+from pipeline.building.recorder import Recording, make_log
+from pipeline.dataset.part import read_blocks
+from pipeline.dataset.sampling import sample_decisions
 from pipeline.errors import DatasetError, InputError, StorageError, VerificationFailed
 from pipeline.history.conversion import episodes, to_log
-from pipeline.history.dataset import RECORDED, check_recorded, ingest_history
-from pipeline.history.export import to_history
+from pipeline.history.exporting import to_history
+from pipeline.history.importing import RECORDED, check_recorded, ingest_history
 from pipeline.history.records import history_json, parse_history, read_history, write_history
-from pipeline.history.table import read_table
-from pipeline.parts import PartWriter, read_blocks
-from pipeline.policy import Behaviour
-from pipeline.record import Recording, make_log
-from pipeline.sampling import sample_decisions
-from pipeline.scenario import load_scenario
-from pipeline.scenarios.thermal_generate import (
+from pipeline.history.records_table import read_table
+from pipeline.inspection.show import details
+from pipeline.scenarios import load_scenario
+from pipeline.scenarios.thermal.instances import (
     Jobs,
     ThermalConfig,
     draw_jobs,
     make_instance,
     settled,
 )
-from pipeline.verify import verify
-from policies.registry import heuristics
+from pipeline.simulation.policy import Behaviour
+from pipeline.verification.verify import verify
+from policies.heuristics import heuristics
 
 SCENARIO = load_scenario("thermal")
 CONFIG = settled(ThermalConfig(jobs=40, steps=60))
@@ -313,8 +314,8 @@ def test_a_history_in_a_store_becomes_the_same_dataset(tmp_path):
     """Read from and written to URLs."""
     import fsspec
 
-    from pipeline import storage
-    from pipeline.location import location
+    from pipeline.storage import files as storage
+    from pipeline.storage.location import location
 
     path = tmp_path / "d.json"
     path.write_text(json.dumps(records(tmp_path)))

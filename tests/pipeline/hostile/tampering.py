@@ -17,13 +17,13 @@ import pytest
 
 from flows.cli import main
 from pipeline import dataset as ds
+from pipeline.dataset.manifest import read_manifest
+from pipeline.dataset.sampling import sample_decisions
 from pipeline.errors import HindcastError, InputError, VerificationFailed
 from pipeline.exports import export
-from pipeline.manifest import read_manifest
-from pipeline.recipe import parse_recipe
-from pipeline.sampling import sample_decisions
-from pipeline.storage import sha256_file
-from pipeline.verify import verify
+from pipeline.recipes.loading import parse_recipe
+from pipeline.storage.files import sha256_file
+from pipeline.verification.verify import verify
 from policies.registry import behaviours
 
 PART = "data/part-00000.parquet"

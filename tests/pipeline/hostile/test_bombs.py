@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import DatasetError
-from pipeline.pages import DamagedPage, check_chunk
-from pipeline.untrusted import require_parquet
+from pipeline.storage.guards import require_parquet
+from pipeline.storage.parquet_pages import DamagedPage, check_chunk
 from tests.pipeline.hostile.tampering import (
     PART,
     mend,
@@ -111,9 +111,9 @@ sys.path.insert(0, {root!r})
 import pyarrow as pa, pyarrow.parquet as pq
 from pipeline import dataset as ds, untrusted
 from pipeline.errors import InputError, VerificationFailed
-from pipeline.manifest import read_manifest
-from pipeline.parts import read_blocks
-from pipeline.verify import verify
+from pipeline.dataset.manifest import read_manifest
+from pipeline.dataset.part import read_blocks
+from pipeline.verification.verify import verify
 untrusted.LARGEST_GROUP = untrusted.LARGEST_TABLE = 32 << 20
 spec = read_manifest(Path({sound!r})).spec
 list(read_blocks(Path({sound!r}) / "data/part-00000.parquet", spec))

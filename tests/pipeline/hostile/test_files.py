@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.build import build
+from pipeline.building.build import build
 from pipeline.errors import DatasetError
-from pipeline.evaluate import evaluate
-from pipeline.storage import json_text, read_json
-from pipeline.untrusted import require_file
-from pipeline.verify import verify
-from policies.candidates import candidates
+from pipeline.evaluation.evaluate import evaluate
+from pipeline.storage.files import json_text, read_json
+from pipeline.storage.guards import require_file
+from pipeline.verification.verify import verify
+from policies.entrants import candidates
 from policies.registry import behaviours
 from tests.pipeline.hostile.tampering import (
     PART,
@@ -127,7 +127,7 @@ def test_a_hostile_interrupted_build_is_refused(tiny_recipe, tmp_path, monkeypat
     def fail(*_arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pipeline.build.describe", fail)
+    monkeypatch.setattr("pipeline.building.build.describe", fail)
     with pytest.raises(KeyboardInterrupt):
         build(tiny_recipe, behaviours(tiny_recipe), out)
     monkeypatch.undo()
@@ -145,7 +145,7 @@ def test_a_hostile_interrupted_evaluation_is_refused(tiny_recipe, tmp_path, monk
     def fail(*_arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pipeline.evaluate.pl.concat", fail)
+    monkeypatch.setattr("pipeline.evaluation.evaluate.pl.concat", fail)
     with pytest.raises(KeyboardInterrupt):
         evaluate(tiny_recipe, chosen, split="test", out=tmp_path / "e")
     monkeypatch.undo()

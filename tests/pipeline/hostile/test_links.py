@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.build import build
+from pipeline.building.build import build
+from pipeline.dataset.manifest import read_manifest
 from pipeline.errors import InputError, VerificationFailed
-from pipeline.manifest import read_manifest
-from pipeline.verify import verify
-from policies.checkpoint import load_policy
+from pipeline.verification.verify import verify
+from policies.networks.checkpoint import load_policy
 from policies.registry import behaviours
 from tests.pipeline.hostile.tampering import (
     PART,

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.errors import InputError, VerificationFailed
-from pipeline.storage import read_json, sha256_file, write_json
-from policies.checkpoint import load_policy
+from pipeline.storage.files import read_json, sha256_file, write_json
+from policies.networks.checkpoint import load_policy
 from tests.pipeline.hostile.tampering import PART, command, mend, read_all, refused
 
 

@@ -8,11 +8,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from pipeline.ingest import load_workload
-from pipeline.manifest import read_manifest
-from pipeline.padding import make_padded, pad
-from pipeline.storage import read_json, sha256_file, write_json
-from pipeline.verify import verify
+from pipeline.dataset.manifest import read_manifest
+from pipeline.dataset.padding import make_padded, pad
+from pipeline.storage.files import read_json, sha256_file, write_json
+from pipeline.verification.verify import verify
+from pipeline.workloads.folder import load_workload
 from policies.registry import behaviours
 from tests.pipeline.hostile.tampering import (
     PART,

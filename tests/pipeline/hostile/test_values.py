@@ -10,10 +10,10 @@ import pytest
 
 from pipeline import dataset as ds
 from pipeline.errors import InputError
-from pipeline.ingest import load_workload
-from pipeline.summary.evaluations import read_evaluation, read_scores
-from pipeline.verify import verify
-from policies.checkpoint import load_policy
+from pipeline.evaluation.summary.evaluations import read_evaluation, read_scores
+from pipeline.verification.verify import verify
+from pipeline.workloads.folder import load_workload
+from policies.networks.checkpoint import load_policy
 from tests.pipeline.hostile.tampering import (
     VALUES,
     changed,
@@ -64,8 +64,8 @@ def test_a_wrong_value_in_a_recipe_with_its_digest_mended_is_harmless(folder):
 
 def evaluation_of(tiny_recipe: Any, out: Path) -> Path:
     """A small evaluation."""
-    from pipeline.evaluate import evaluate
-    from policies.candidates import candidates
+    from pipeline.evaluation.evaluate import evaluate
+    from policies.entrants import candidates
 
     evaluate(tiny_recipe, candidates(tiny_recipe, ["random", "first_fit"]), split="test", out=out)
     return out
@@ -90,7 +90,7 @@ def test_a_wrong_value_in_a_checkpoint_is_found(checkpoint):
 def test_a_hostile_ledger_is_harmless(tmp_path):
     """run.json with anything in it: refused, or its stages are run again."""
     from flows.ledger import Ledger
-    from pipeline.recipe import load_recipe
+    from pipeline.recipes.loading import load_recipe
 
     recipe = load_recipe("binpack-synthetic-v1")
     output = tmp_path / "out"

@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 from pipeline.errors import DatasetError, StorageError
-from pipeline.report.finding import state_finding
+from pipeline.evaluation.summary.finding import state_finding
+from pipeline.evaluation.summary.summarise import summarise
 from pipeline.report.page import write_report
-from pipeline.summary.summarise import summarise
 
 WINDOWS = 40
 METRICS = [

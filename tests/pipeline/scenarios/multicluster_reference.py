@@ -6,7 +6,7 @@ It replays deployments {application: (step, cluster)} and gives what the compile
 from collections import deque
 from dataclasses import dataclass, field
 
-from pipeline.scenarios.multicluster_generate import Applications
+from pipeline.scenarios.multicluster.instances import Applications
 
 
 @dataclass

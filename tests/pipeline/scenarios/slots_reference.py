@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pipeline.scenarios.slots_generate import Jobs, SlotsConfig, sizes_of
+from pipeline.scenarios.slots.instances import Jobs, SlotsConfig, sizes_of
 
 
 class Plain:

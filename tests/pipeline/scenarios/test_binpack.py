@@ -6,13 +6,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipeline.environment import CompiledEnvironment
 from pipeline.errors import InputError
-from pipeline.policy import Behaviour
-from pipeline.rollout import run_episode
-from pipeline.scenario import load_scenario
+from pipeline.scenarios import load_scenario
 from pipeline.scenarios.binpack import BinpackConfig
-from pipeline.workload import Provenance, Workload
+from pipeline.simulation.environment import CompiledEnvironment
+from pipeline.simulation.policy import Behaviour
+from pipeline.simulation.rollout import run_episode
+from pipeline.workloads.schema import Provenance, Workload
 from policies.heuristics.binpack import HEURISTICS
 from tests.conformance import check_scenario, uniform
 

@@ -7,17 +7,18 @@ import polars as pl
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from pipeline.environment import CompiledEnvironment
 from pipeline.errors import InfeasibleChoice, InputError
-from pipeline.gymnasium_adaptor import SchedulingEnv
-from pipeline.policy import Behaviour
-from pipeline.recipe import load_recipe
-from pipeline.rollout import run_episode
-from pipeline.scenario import Instance, load_scenario
+from pipeline.gymnasium_env import SchedulingEnv
+from pipeline.recipes.loading import load_recipe
+from pipeline.scenarios import load_scenario
 from pipeline.scenarios.deferrable import DeferrableConfig, make_instance
-from pipeline.scenarios.deferrable_action import prefix
-from pipeline.scenarios.deferrable_generate import Jobs
-from pipeline.workload import TASK_COLUMNS, Provenance, Workload
+from pipeline.scenarios.deferrable.instances import Jobs
+from pipeline.scenarios.deferrable.slotwise_action import prefix
+from pipeline.simulation.environment import CompiledEnvironment
+from pipeline.simulation.policy import Behaviour
+from pipeline.simulation.rollout import run_episode
+from pipeline.simulation.scenario import Instance
+from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 from policies.heuristics.deferrable import HEURISTICS
 from tests.conformance import check_scenario
 
@@ -181,7 +182,7 @@ def test_knapsack_leaves_a_job_that_does_not_pay_its_delay():
 @pytest.mark.parametrize("seed", range(30))
 def test_the_action_of_a_slot_and_its_decisions_start_the_same_jobs(seed):
     """Scores drawn once per slot: `prefix` at once, or decision by decision; ties included."""
-    from pipeline.scenarios.deferrable_action import stop_at_misfit
+    from pipeline.scenarios.deferrable.slotwise_action import stop_at_misfit
 
     rng = np.random.default_rng(seed)
     instance = SCENARIO.instance(SMALL, "revenue", NOTHING, seed, rng)

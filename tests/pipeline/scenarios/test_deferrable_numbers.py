@@ -6,17 +6,17 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipeline.calibrations.deferrable import BASE, PAPER, SPEC, calibrate
+from pipeline.calibration.deferrable import BASE, PAPER, SPEC, calibrate
 from pipeline.errors import InputError
-from pipeline.policy import Behaviour
-from pipeline.rollout import run_episode
-from pipeline.scenario import load_scenario
-from pipeline.scenarios import deferrable_memory as m
+from pipeline.scenarios import load_scenario
 from pipeline.scenarios.deferrable import DeferrableConfig, make_instance
-from pipeline.scenarios.deferrable_bounds import upper_bound
-from pipeline.scenarios.deferrable_generate import Jobs
-from pipeline.scenarios.deferrable_optimum import available, optimum
-from pipeline.workload import TASK_COLUMNS, Provenance, Workload
+from pipeline.scenarios.deferrable import layout as m
+from pipeline.scenarios.deferrable.bounds import upper_bound
+from pipeline.scenarios.deferrable.instances import Jobs
+from pipeline.scenarios.deferrable.optimum import available, optimum
+from pipeline.simulation.policy import Behaviour
+from pipeline.simulation.rollout import run_episode
+from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 from policies.heuristics.deferrable import HEURISTICS
 
 SCENARIO = load_scenario("deferrable")

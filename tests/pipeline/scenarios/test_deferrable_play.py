@@ -6,11 +6,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipeline.environment import CompiledEnvironment
-from pipeline.scenario import load_scenario
-from pipeline.scenarios import deferrable_memory as m
+from pipeline.scenarios import load_scenario
 from pipeline.scenarios.deferrable import DeferrableConfig
-from pipeline.workload import TASK_COLUMNS, Provenance, Workload
+from pipeline.scenarios.deferrable import layout as m
+from pipeline.simulation.environment import CompiledEnvironment
+from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 from tests.conformance import uniform
 
 SCENARIO = load_scenario("deferrable")
@@ -133,7 +133,7 @@ def test_generated_jobs_keep_their_distributions():
     ],
 )
 def test_capacity_grows_with_the_mean_work_of_the_case(change, factor):
-    from pipeline.scenarios.deferrable_generate import draw_capacity
+    from pipeline.scenarios.deferrable.instances import draw_capacity
 
     base = draw_capacity(DeferrableConfig(), np.random.default_rng(0))
     case = draw_capacity(DeferrableConfig(**change), np.random.default_rng(0))

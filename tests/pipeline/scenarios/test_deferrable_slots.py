@@ -3,19 +3,17 @@
 import numpy as np
 import pytest
 
-from pipeline.environment import ObservationBuffers
 from pipeline.errors import HindcastError
-from pipeline.kernel import TERMS
-from pipeline.recipe import load_recipe
-from pipeline.recording import make_instance as instance_of
-from pipeline.scenario import load_scenario
-from pipeline.scenarios import deferrable_memory as m
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.problem import make_instance as instance_of
+from pipeline.recipes.workload_source import load_source
+from pipeline.scenarios import load_scenario
 from pipeline.scenarios.deferrable import DeferrableConfig, make_instance, spec
-from pipeline.scenarios.deferrable_action import prefix, stop_at_misfit
-from pipeline.scenarios.deferrable_generate import Jobs
-from pipeline.scenarios.deferrable_kernel import step
-from pipeline.scenarios.deferrable_observe import IS_STARTABLE, observe
-from pipeline.scenarios.deferrable_slots import (
+from pipeline.scenarios.deferrable import layout as m
+from pipeline.scenarios.deferrable.dynamics import step
+from pipeline.scenarios.deferrable.instances import Jobs
+from pipeline.scenarios.deferrable.observation import IS_STARTABLE, observe
+from pipeline.scenarios.deferrable.slotwise import (
     FREE_CORES,
     HISTORY,
     LAGS,
@@ -25,7 +23,9 @@ from pipeline.scenarios.deferrable_slots import (
     begun_slots,
     play_slot,
 )
-from pipeline.source import load_source
+from pipeline.scenarios.deferrable.slotwise_action import prefix, stop_at_misfit
+from pipeline.simulation.environment import ObservationBuffers
+from pipeline.simulation.kernel import TERMS
 
 RECIPE = load_recipe("deferrable-base-v1", ["config.horizon=30"])
 SPEC = spec(RECIPE.config, "revenue")

@@ -5,12 +5,12 @@ import polars as pl
 import pytest
 
 from pipeline.errors import InputError
-from pipeline.recipe import load_recipe, traces_folder
-from pipeline.scenario import load_scenario
-from pipeline.scenarios import deferrable_memory as m
+from pipeline.recipes.loading import load_recipe, traces_folder
+from pipeline.recipes.workload_source import load_source
+from pipeline.scenarios import load_scenario
 from pipeline.scenarios.deferrable import DeferrableConfig
-from pipeline.source import load_source
-from pipeline.workload import Provenance, Workload
+from pipeline.scenarios.deferrable import layout as m
+from pipeline.workloads.schema import Provenance, Workload
 from policies.heuristics.deferrable import HEURISTICS
 from tests.conformance import check_scenario
 

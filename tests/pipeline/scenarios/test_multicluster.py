@@ -6,16 +6,17 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipeline.environment import CompiledEnvironment
 from pipeline.errors import InputError
-from pipeline.policy import Behaviour
-from pipeline.rollout import run_episode
-from pipeline.scenario import Instance, load_scenario
-from pipeline.scenarios.multicluster_config import MulticlusterConfig
-from pipeline.scenarios.multicluster_generate import Applications
-from pipeline.scenarios.multicluster_instance import lay_out
-from pipeline.scenarios.multicluster_kernel import values
-from pipeline.workload import Provenance, Workload
+from pipeline.scenarios import load_scenario
+from pipeline.scenarios.multicluster.config import MulticlusterConfig
+from pipeline.scenarios.multicluster.dynamics import values
+from pipeline.scenarios.multicluster.initial_state import lay_out
+from pipeline.scenarios.multicluster.instances import Applications
+from pipeline.simulation.environment import CompiledEnvironment
+from pipeline.simulation.policy import Behaviour
+from pipeline.simulation.rollout import run_episode
+from pipeline.simulation.scenario import Instance
+from pipeline.workloads.schema import Provenance, Workload
 from policies.heuristics.multicluster import HEURISTICS
 from tests.conformance import check_scenario
 

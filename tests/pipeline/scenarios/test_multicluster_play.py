@@ -7,22 +7,18 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipeline.environment import CompiledEnvironment
-from pipeline.policy import Behaviour
-from pipeline.rollout import run_episode
-from pipeline.scenario import load_scenario
-from pipeline.scenarios import multicluster_memory as k
-from pipeline.scenarios.multicluster_bounds import delay_bound, most_pooled
-from pipeline.scenarios.multicluster_config import MulticlusterConfig
-from pipeline.scenarios.multicluster_generate import (
-    STREAMING,
-    draw_applications,
-    draw_intervals,
-)
-from pipeline.scenarios.multicluster_instance import lay_out
-from pipeline.scenarios.multicluster_kernel import values
-from pipeline.scenarios.multicluster_scores import score_a
-from pipeline.workload import Provenance, Workload
+from pipeline.scenarios import load_scenario
+from pipeline.scenarios.multicluster import layout as k
+from pipeline.scenarios.multicluster.bounds import delay_bound, most_pooled
+from pipeline.scenarios.multicluster.config import MulticlusterConfig
+from pipeline.scenarios.multicluster.dynamics import values
+from pipeline.scenarios.multicluster.initial_state import lay_out
+from pipeline.scenarios.multicluster.instances import STREAMING, draw_applications, draw_intervals
+from pipeline.scenarios.multicluster.paper_scores import score_a
+from pipeline.simulation.environment import CompiledEnvironment
+from pipeline.simulation.policy import Behaviour
+from pipeline.simulation.rollout import run_episode
+from pipeline.workloads.schema import Provenance, Workload
 from policies.heuristics.generic import INDIFFERENT
 from policies.heuristics.multicluster import HEURISTICS
 from tests.conformance import uniform

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipeline.scenarios.multicluster_scores import (
+from pipeline.scenarios.multicluster.paper_scores import (
     evaluation,
     score_a,
     score_b,

@@ -6,14 +6,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipeline.environment import CompiledEnvironment
 from pipeline.errors import InputError
-from pipeline.policy import Behaviour
-from pipeline.rollout import run_episode
-from pipeline.scenario import load_scenario
-from pipeline.scenarios import slots
-from pipeline.scenarios.slots_generate import Jobs, SlotsConfig, draw_jobs, sizes_of
-from pipeline.workload import TASK_COLUMNS, Provenance, Workload
+from pipeline.scenarios import load_scenario, slots
+from pipeline.scenarios.slots.instances import Jobs, SlotsConfig, draw_jobs, sizes_of
+from pipeline.simulation.environment import CompiledEnvironment
+from pipeline.simulation.policy import Behaviour
+from pipeline.simulation.rollout import run_episode
+from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 from policies.heuristics.slots import HEURISTICS
 from tests.conformance import check_scenario, uniform
 from tests.pipeline.scenarios.slots_reference import Plain

@@ -6,13 +6,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipeline.evaluate import Candidate, evaluate
-from pipeline.policy import Behaviour
-from pipeline.recipe import load_recipe
-from pipeline.rollout import run_episode
-from pipeline.scenario import load_scenario
-from pipeline.scenarios.slots_generate import SlotsConfig
-from pipeline.workload import TASK_COLUMNS, Provenance, Workload
+from pipeline.evaluation.evaluate import Candidate, evaluate
+from pipeline.recipes.loading import load_recipe
+from pipeline.scenarios import load_scenario
+from pipeline.scenarios.slots.instances import SlotsConfig
+from pipeline.simulation.policy import Behaviour
+from pipeline.simulation.rollout import run_episode
+from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 from policies.heuristics.slots import HEURISTICS
 from policies.registry import resolve
 

@@ -6,15 +6,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipeline.environment import CompiledEnvironment
 from pipeline.errors import InputError
-from pipeline.policy import Behaviour
-from pipeline.recipe import load_recipe, traces_folder
-from pipeline.rollout import run_episode
-from pipeline.scenario import load_scenario
-from pipeline.scenarios.slots_generate import SlotsConfig
-from pipeline.source import load_source
-from pipeline.workload import MACHINE_COLUMNS, TASK_COLUMNS, Provenance, Workload
+from pipeline.recipes.loading import load_recipe, traces_folder
+from pipeline.recipes.workload_source import load_source
+from pipeline.scenarios import load_scenario
+from pipeline.scenarios.slots.instances import SlotsConfig
+from pipeline.simulation.environment import CompiledEnvironment
+from pipeline.simulation.policy import Behaviour
+from pipeline.simulation.rollout import run_episode
+from pipeline.workloads.schema import MACHINE_COLUMNS, TASK_COLUMNS, Provenance, Workload
 from policies.heuristics.slots import HEURISTICS
 from tests.conformance import check_scenario
 

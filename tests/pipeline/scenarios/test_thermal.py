@@ -7,14 +7,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipeline.environment import CompiledEnvironment
 from pipeline.errors import InfeasibleChoice, InputError
-from pipeline.policy import Behaviour
-from pipeline.rollout import run_episode
-from pipeline.scenario import load_scenario
+from pipeline.scenarios import load_scenario
 from pipeline.scenarios.thermal import OBJECTIVES
 from pipeline.scenarios.thermal import TERMS as TERM_NAMES
-from pipeline.scenarios.thermal_generate import (
+from pipeline.scenarios.thermal.instances import (
     POSITIONS,
     Jobs,
     ThermalConfig,
@@ -24,8 +21,11 @@ from pipeline.scenarios.thermal_generate import (
     make_instance,
     settled,
 )
-from pipeline.workload import TASK_COLUMNS, Provenance, Workload
-from policies.registry import heuristics
+from pipeline.simulation.environment import CompiledEnvironment
+from pipeline.simulation.policy import Behaviour
+from pipeline.simulation.rollout import run_episode
+from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
+from policies.heuristics import heuristics
 from tests.conformance import check_scenario, uniform
 
 SCENARIO = load_scenario("thermal")

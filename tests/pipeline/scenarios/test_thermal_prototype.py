@@ -4,12 +4,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipeline.policy import Behaviour
-from pipeline.rollout import run_episode
-from pipeline.scenario import load_scenario
+from pipeline.scenarios import load_scenario
 from pipeline.scenarios.thermal import ThermalConfig
-from pipeline.workload import TASK_COLUMNS, Provenance, Workload
-from policies.registry import heuristics
+from pipeline.simulation.policy import Behaviour
+from pipeline.simulation.rollout import run_episode
+from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
+from policies.heuristics import heuristics
 
 SCENARIO = load_scenario("thermal")
 EPISODES = 30

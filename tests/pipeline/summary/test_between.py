@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from pipeline.errors import DatasetError, UnknownName
-from pipeline.summary.between import COLUMNS, differences, main
+from pipeline.evaluation.summary.between import COLUMNS, differences, main
 
 RULE = (4.0, 2.0, 1.0, 16.0)
 

@@ -5,7 +5,7 @@ import json
 import polars as pl
 import pytest
 
-from pipeline.summary.cluster_scores import COLUMNS, comparisons, main
+from pipeline.calibration.multicluster_scores import COLUMNS, comparisons, main
 
 # policy -> group, kind, TMDL and AJDR on four windows
 SCORES = {

@@ -6,8 +6,9 @@ import polars as pl
 import pytest
 
 from pipeline.errors import DatasetError, UnknownName
-from pipeline.summary.results import COLUMNS, read_results, results, results_markdown
-from pipeline.summary.summarise import summarise, write_summary
+from pipeline.evaluation.summary.results import COLUMNS, read_results, results, results_markdown
+from pipeline.evaluation.summary.summarise import summarise
+from pipeline.evaluation.summary.writing import write_summary
 
 # policy -> group, kind, episodes in the log, makespans on four windows
 SCORES = {

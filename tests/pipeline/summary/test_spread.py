@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from pipeline.errors import UnknownName
-from pipeline.summary.spread import COLUMNS, main, spread, spreads
+from pipeline.evaluation.summary.spread import COLUMNS, main, spread, spreads
 
 # policy -> group, kind, makespans on five windows
 SCORES = {

@@ -6,7 +6,8 @@ import polars as pl
 import pytest
 
 from pipeline.errors import DatasetError, UnknownName
-from pipeline.summary.summarise import summarise, write_summary
+from pipeline.evaluation.summary.summarise import summarise
+from pipeline.evaluation.summary.writing import write_summary
 
 LOWER = {"name": "makespan_s", "unit": "s", "better": "lower", "description": ""}
 HIGHER = {"name": "utilisation", "unit": "1", "better": "higher", "description": ""}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pipeline.errors import TraceError
 from pipeline.traces.alibaba2017 import read
-from pipeline.workload import MACHINE_COLUMNS, TASK_COLUMNS
+from pipeline.workloads.schema import MACHINE_COLUMNS, TASK_COLUMNS
 
 HEADER = ",submit_time,duration,cpu,memory,job_id,task_id,instances_num,disk\n"
 OFFICIAL = "create_timestamp,modify_timestamp,job_id,task_id,instance_num,status,plan_cpu,plan_mem"

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from pipeline.traces import FORMATS
-from pipeline.workload import Workload
+from pipeline.workloads.schema import Workload
 
 REPOSITORY = Path(__file__).parents[3]
 TRACES = Path(os.environ.get("HINDCAST_TRACES", REPOSITORY.parent / "shared" / "traces"))

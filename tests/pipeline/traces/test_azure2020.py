@@ -9,10 +9,11 @@ import polars as pl
 import pytest
 
 from pipeline.errors import TraceError
-from pipeline.ingest import ingest, load_workload
-from pipeline.recipe import traces_folder
+from pipeline.recipes.loading import traces_folder
 from pipeline.traces import FORMATS
-from pipeline.workload import TASK_COLUMNS
+from pipeline.traces.ingest import ingest
+from pipeline.workloads.folder import load_workload
+from pipeline.workloads.schema import TASK_COLUMNS
 
 DERIVED = traces_folder() / "azure_packing2020" / "derived_14d_under60s.csv"
 DAY_S = 86_400.0

@@ -9,9 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import TraceError
-from pipeline.traces import rows as rows_module
-from pipeline.traces.faults import count_fault, limit_fault, number_fault
-from pipeline.traces.rows import QUARANTINE_COLUMNS, fold, scan_rows, sift
+from pipeline.traces import text_rows as rows_module
+from pipeline.traces.field_checks import count_fault, limit_fault, number_fault
+from pipeline.traces.text_rows import fold, scan_rows, sift
+from pipeline.workloads.schema import QUARANTINE_COLUMNS
 
 
 def scanned(path: Path, content: bytes, **options: int) -> list[tuple[object, ...]]:

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from pipeline.errors import TraceError
-from pipeline.ingest import ingest, load_workload
-from pipeline.recipe import traces_folder
+from pipeline.recipes.loading import traces_folder
 from pipeline.traces import FORMATS
+from pipeline.traces.ingest import ingest
 from pipeline.traces.swf import read
-from pipeline.workload import TASK_COLUMNS
+from pipeline.workloads.folder import load_workload
+from pipeline.workloads.schema import TASK_COLUMNS
 
 HEADER = "; Version: 2.2\n; Computer: A Machine\n;Acknowledge: Somebody: Else\n; MaxProcs: 64\n;\n"
 # job submit wait run alloc cpu mem req reqtime reqmem status user group exe queue part prec think

@@ -10,7 +10,7 @@ import pytest
 from pipeline.errors import RecipeError
 from pipeline.traces import FORMATS
 from pipeline.traces.synthetic import SyntheticConfig, generate
-from pipeline.workload import TASK_COLUMNS
+from pipeline.workloads.schema import TASK_COLUMNS
 
 REPOSITORY = Path(__file__).parents[3]
 TRACES = Path(os.environ.get("HINDCAST_TRACES", REPOSITORY.parent / "shared" / "traces"))

@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipeline.decisions import Decisions
-from pipeline.schema import Feature, Outcome, Spec
+from pipeline.dataset.decisions import Decisions
+from pipeline.simulation.spec import Feature, Outcome, Spec
 
 K = 6
 

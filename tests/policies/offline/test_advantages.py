@@ -7,22 +7,22 @@ import polars as pl
 import pytest
 
 from pipeline import dataset as ds
-from pipeline.decisions import decision_bytes
+from pipeline.dataset.decisions import decision_bytes
+from pipeline.dataset.sampling import sample_decisions
 from pipeline.errors import DatasetError, RecipeError
-from pipeline.sampling import sample_decisions
-from policies.offline import advantage_cloning, train_agent
-from policies.offline.advantage_regression import fit_maps
-from policies.offline.advantages import (
+from policies.networks.settings import NetworkSettings
+from policies.offline.fit import train_agent
+from policies.offline.regression import advantage_cloning
+from policies.offline.regression.advantage_regression import fit_maps
+from policies.offline.regression.advantages import (
     AdvantageSettings,
-    best_behaviours,
     explained,
     fit_advantages,
-    of_behaviours,
     shortfalls,
     to_go,
 )
-from policies.offline.whole_log import Logs, log_of_dataset, log_of_decisions
-from policies.scorer import NetworkSettings
+from policies.training.episode_stream import Logs, log_of_dataset, log_of_decisions
+from policies.training.returns import best_behaviours, of_behaviours
 from tests.policies.offline.conftest import SPEC, Log, some_candidates, some_context
 
 PHI = NetworkSettings(quadratic=False)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from pipeline.errors import DatasetError, InputError, RecipeError, UnknownName
-from policies.offline import AGENTS, agent, train_agent
+from policies.offline import AGENTS, agent
+from policies.offline.fit import train_agent
 
 SMALL = {"hidden": (16,), "quadratic": False, "context": True}
 FAST = {

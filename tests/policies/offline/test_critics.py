@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from policies.features import unscaled_map
-from policies.networks import FILL
-from policies.offline.critics import (
+from policies.networks.candidate_scorer import FILL
+from policies.networks.features import unscaled_map
+from policies.networks.settings import Network, NetworkSettings
+from policies.offline.actor_critic.critics import (
     Critics,
     DuelingQuantiles,
     StateValue,
@@ -22,8 +23,7 @@ from policies.offline.critics import (
     quantile_loss,
     spread_among,
 )
-from policies.offline.minibatches import Minibatch
-from policies.scorer import Network, NetworkSettings
+from policies.training.minibatches import Minibatch
 from tests.policies.offline.conftest import SPEC
 
 KINDS = [

@@ -12,7 +12,7 @@ def _run(code):
 
 def test_the_registry_loads_no_heavy_library():
     code = (
-        "import sys, policies.offline, policies.checkpoint, policies.learned;"
+        "import sys, policies.offline, policies.networks.checkpoint, policies.networks.policy;"
         "print([m for m in ('torch', 'd3rlpy', 'prefect') if m in sys.modules])"
     )
     assert _run(code).stdout.strip() == "[]"
@@ -22,7 +22,7 @@ def test_d3rlpy_is_loaded_quietly_and_structlog_stays_as_it_was():
     code = (
         "import structlog, torch, random;"
         "state = torch.get_rng_state();"
-        "import policies.offline.masked_q, policies.offline.cql;"
+        "import policies.offline.q_learning.masked_q, policies.offline.q_learning.cql;"
         "assert not structlog.is_configured();"
         "assert torch.equal(state, torch.get_rng_state())"
     )

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from pipeline.errors import RecipeError
-from policies.networks import fit_network
-from policies.offline import read_config, train_agent
-from policies.offline.episode_regression import leanings
-from policies.offline.preference_ensemble import resampled
-from policies.offline.trajectory_preference import rank
+from policies.networks.candidate_scorer import fit_network
+from policies.offline import read_config
+from policies.offline.fit import train_agent
+from policies.offline.preference.preference_ensemble import resampled
+from policies.offline.preference.trajectory_preference import rank
+from policies.offline.regression.episode_regression import leanings
 
 
 def _naive(decisions, network, ranking, drawn=None):

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from pipeline.errors import DatasetError, InputError, UnknownName
-from policies.offline import AGENTS, agent, read_config, train_agent
-from policies.offline.devices import DEVICES, find_device
-from policies.offline.in_memory import train_decisions
+from policies.offline import AGENTS, agent, read_config
+from policies.offline.fit import train_agent, train_decisions
+from policies.training.devices import DEVICES, find_device
 
 STEPS = 12
 OFTEN = {"target_update_interval": 3}  # so that targets differ from what learns
@@ -76,7 +76,7 @@ def test_a_state_older_than_the_kill_is_as_good(noisy_episodes, spec, tmp_path):
     whole = _train("cql", noisy_episodes, spec)
     asked = iter(range(1, 10_000))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("policies.offline.resume.ResumeFile.due", lambda self: next(asked) % 4 == 0)
+        patch.setattr("policies.training.resume.ResumeFile.due", lambda self: next(asked) % 4 == 0)
         with pytest.raises(Killed):
             _train("cql", noisy_episodes, spec, resume=(tmp_path, "k"), progress=_kill_after(7))
     again = []
@@ -154,7 +154,7 @@ def test_the_default_selection_is_the_agents_criterion(noisy_episodes, spec):
 
 def test_the_step_size_falls_to_zero_for_agents_that_ask_for_it(noisy_episodes, spec, monkeypatch):
     """Linearly, from the first step's full size."""
-    from policies.offline import behaviour_cloning
+    from policies.offline.cloning import behaviour_cloning
 
     sizes = []
     descend = behaviour_cloning.descend

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from pipeline.errors import RecipeError
-from policies.checkpoint import load_policy, save
-from policies.features import unscaled_map
-from policies.learned import LearnedPolicy
-from policies.networks import FILL, CandidateScorer
-from policies.offline import train_agent
-from policies.offline.merging import check_mergeable, merge, side_by_side
-from policies.scorer import Network, NetworkSettings
+from policies.networks.candidate_scorer import FILL, CandidateScorer
+from policies.networks.checkpoint import load_policy, save
+from policies.networks.features import unscaled_map
+from policies.networks.policy import LearnedPolicy
+from policies.networks.settings import Network, NetworkSettings
+from policies.offline.actor_critic.side_by_side_networks import check_mergeable, merge, side_by_side
+from policies.offline.fit import train_agent
 from tests.policies.offline.conftest import SPEC, some_candidates
 
 PIXELS = 6

@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from pipeline.errors import DatasetError
-from policies.networks import fit_network
-from policies.offline import minibatches, train_agent
-from policies.offline.minibatches import Batches, draw_rows, spaced_rows
-from policies.scorer import NetworkSettings
+from policies.networks.candidate_scorer import fit_network
+from policies.networks.settings import NetworkSettings
+from policies.offline.fit import train_agent
+from policies.training import minibatches
+from policies.training.minibatches import Batches, draw_rows, spaced_rows
 
 CPU = torch.device("cpu")
 PLACES = [CPU, torch.device("cuda")] if torch.cuda.is_available() else [CPU]

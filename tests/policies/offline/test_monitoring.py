@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from policies.checkpoint import Trained
-from policies.networks import fit_network
-from policies.offline.monitoring import measure, watch
-from policies.scorer import NetworkSettings
+from policies.networks.candidate_scorer import fit_network
+from policies.networks.checkpoint import Trained
+from policies.networks.settings import NetworkSettings
+from policies.training.monitoring import measure, watch
 
 
 def _log(log, returns, choices):

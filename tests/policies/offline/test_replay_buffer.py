@@ -10,7 +10,7 @@ import torch
 import pipeline.dataset as ds
 from pipeline.errors import DatasetError
 from pipeline.exports import export
-from policies.offline.replay_buffer import mini_batches, open_arrays, replay_buffer
+from policies.offline.d3rlpy_replay_buffer import mini_batches, open_arrays, replay_buffer
 from tests import sample_datasets
 from tests.pipeline.exports.padded import expected_rows
 
@@ -151,7 +151,9 @@ def test_masked_q_learning_trains_a_hundred_steps_on_mini_batches(exported):
     folder, _dataset = exported("long")
     arrays = open_arrays(folder)
     c, k, f = arrays.context, arrays.candidates, arrays.features
-    from policies.offline.masked_q import MaskedQFunctionFactory  # first: it imports quietly
+    from policies.offline.q_learning.masked_q import (
+        MaskedQFunctionFactory,  # first: it imports quietly
+    )
 
     from d3rlpy.algos import DoubleDQNConfig  # isort: skip
     from d3rlpy.models.encoders import EncoderFactory

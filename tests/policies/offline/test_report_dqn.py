@@ -7,18 +7,17 @@ import polars as pl
 import pytest
 import torch
 
-from pipeline.build import build
-from pipeline.decisions import Decisions
+from pipeline.building.build import build
+from pipeline.dataset.decisions import Decisions
 from pipeline.errors import DatasetError, HindcastError, InputError
-from pipeline.recipe import load_recipe
+from pipeline.recipes.loading import load_recipe
 from pipeline.scenarios.thermal import ThermalConfig
 from pipeline.scenarios.thermal import spec as thermal_spec
-from policies.checkpoint import load_policy, save
-from policies.offline import train_agent
-from policies.offline.in_memory import train_decisions
-from policies.offline.report_dqn import ServersScorer
+from policies.networks.checkpoint import load_policy, save
+from policies.offline.fit import train_agent, train_decisions
+from policies.papers.thermal_report.agent import ServersScorer
+from policies.papers.thermal_report.network import ServersPolicy, servers_network
 from policies.registry import behaviours
-from policies.servers import ServersPolicy, servers_network
 
 SPEC = thermal_spec(ThermalConfig(), "level")
 N = 6
@@ -179,8 +178,8 @@ def test_a_killed_run_ends_in_the_same_weights(tmp_path):
 
 
 def test_it_trains_on_a_dataset_and_acts_in_the_simulator(tmp_path):
-    from pipeline.evaluate import evaluate
-    from policies.candidates import candidates
+    from pipeline.evaluation.evaluate import evaluate
+    from policies.entrants import candidates
     from policies.offline.training import train
 
     recipe = load_recipe(

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pipeline.errors import DatasetError, RecipeError
-from policies.offline import train_agent
-from policies.offline.filtered_cloning import best_episodes
-from policies.offline.returns import returns_to_go, standardised_to_go, windows_of
+from policies.offline.cloning.filtered_cloning import best_episodes
+from policies.offline.fit import train_agent
+from policies.training.returns import returns_to_go, standardised_to_go, windows_of
 from tests.policies.offline.conftest import Log, some_candidates, some_context
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from pipeline import dataset as ds
-from policies.offline import AGENTS, read_config, sampled
+from policies.offline import AGENTS, read_config
+from policies.offline import sample_cache as sampled
 from policies.offline.training import train
 
 MEMORY = 64 << 20

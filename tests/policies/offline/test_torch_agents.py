@@ -7,16 +7,16 @@ import pytest
 import torch
 
 from pipeline.errors import DatasetError, RecipeError
-from pipeline.policy import readings
-from policies.checkpoint import load_policy, save
-from policies.features import unscaled_map
-from policies.networks import CandidateScorer
-from policies.offline import train_agent
-from policies.offline.extraction import standardised_weights
-from policies.offline.return_conditioned import conditioned, fold, insert
-from policies.offline.tick_preference import stretch_rows
-from policies.offline.trajectory_preference import Ranking
-from policies.scorer import Network, NetworkSettings
+from pipeline.simulation.policy import readings
+from policies.networks.candidate_scorer import CandidateScorer
+from policies.networks.checkpoint import load_policy, save
+from policies.networks.features import unscaled_map
+from policies.networks.settings import Network, NetworkSettings
+from policies.offline.actor_critic.advantage_weighting import standardised_weights
+from policies.offline.cloning.return_conditioned import conditioned, fold, insert
+from policies.offline.fit import train_agent
+from policies.offline.preference.tick_preference import stretch_rows
+from policies.offline.preference.trajectory_preference import Ranking
 from tests.policies.offline.conftest import SPEC, Log, some_candidates, some_context
 
 SMALL = {"hidden": (16,), "quadratic": False, "context": True}

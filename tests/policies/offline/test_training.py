@@ -12,9 +12,9 @@ import polars as pl
 import pytest
 
 from pipeline.errors import InputError, RecipeError
-from policies.checkpoint import load_policy, read_description
-from policies.offline import board
+from policies.networks.checkpoint import load_policy, read_description
 from policies.offline.training import train
+from policies.training import tensorboard as board
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 
@@ -146,7 +146,7 @@ def test_checkpoints_of_one_run_have_names_that_tell_them_apart(
     tiny_dataset, tiny_recipe, tmp_path
 ):
     """And groups of their own: an evaluation must not take them for seeds of one agent."""
-    from policies.candidates import candidates
+    from policies.entrants import candidates
 
     out = train(tiny_dataset, "behaviour_cloning", steps=4, seed=1, out=tmp_path / "a",
                 checkpoint_every=2)  # fmt: skip

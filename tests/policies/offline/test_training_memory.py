@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from pipeline import dataset as ds
-from pipeline.decisions import decision_bytes
-from pipeline.sampling import sample_decisions
+from pipeline.dataset.decisions import decision_bytes
+from pipeline.dataset.sampling import sample_decisions
 from policies.offline import agent, training
 
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from pipeline.errors import DatasetError
-from policies.networks import FILL, log_probabilities
-from policies.offline.trajectory_preference import draw_pairs, preference_loss, rank
+from policies.networks.candidate_scorer import FILL, log_probabilities
+from policies.offline.preference.trajectory_preference import draw_pairs, preference_loss, rank
 
 
 def _keep(decisions, keep):

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 import pipeline.dataset
+from pipeline.dataset.sampling import discounted_sums, sample_decisions
 from pipeline.errors import DatasetError, RecipeError
-from pipeline.sampling import discounted_sums, sample_decisions
-from policies.networks import fit_network
+from policies.networks.candidate_scorer import fit_network
 from policies.offline import read_config
-from policies.offline.minibatches import Batches
-from policies.offline.returns import against_window, discounted_to_go, returns_to_go
-from policies.offline.values import ValueSettings, ValueUnit, value_unit
+from policies.training.minibatches import Batches
+from policies.training.returns import against_window, discounted_to_go, returns_to_go
+from policies.training.values import ValueSettings, ValueUnit, value_unit
 from tests.policies.offline.conftest import SPEC, Log, some_candidates, some_context
 
 GAMMA = 0.9
@@ -124,7 +124,7 @@ def test_targets_mix_the_step_and_the_logged_return():
 
 def test_d3rlpy_gets_the_same_targets():
     """They are reward + gamma ** interval * (1 - terminal) * value, as its losses have it."""
-    from policies.offline.masked_q import d3rlpy_batch
+    from policies.offline.q_learning.masked_q import d3rlpy_batch
 
     decisions = _random_log()
     following = torch.randn(len(decisions), generator=torch.Generator().manual_seed(0))

@@ -6,22 +6,22 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.recipe import load_recipe
-from pipeline.recording import make_instance
-from pipeline.scenario import load_scenario
-from pipeline.schema import Feature, Outcome, Spec
-from pipeline.source import load_source
-from policies.features import unscaled_map
-from policies.learned import LearnedPolicy
-from policies.networks import CandidateScorer
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.problem import make_instance
+from pipeline.recipes.workload_source import load_source
+from pipeline.scenarios import load_scenario
+from pipeline.simulation.spec import Feature, Outcome, Spec
+from policies.networks.candidate_scorer import CandidateScorer
+from policies.networks.features import unscaled_map
+from policies.networks.policy import LearnedPolicy
+from policies.networks.settings import Network, NetworkSettings
 from policies.online.problem import Problem
-from policies.online.rollouts import Looked
-from policies.online.score_ppo import fit as fit_slots
-from policies.online.slot_network import SlotNetwork
-from policies.online.slot_rollouts import play_slots
-from policies.scorer import Network, NetworkSettings
-from policies.slot_scores import SlotScoresSettings
-from policies.slot_scores_policy import SlotScoresPolicy
+from policies.papers.osdec.agent import fit as fit_slots
+from policies.papers.osdec.network import SlotScoresSettings
+from policies.papers.osdec.policy import SlotScoresPolicy
+from policies.papers.osdec.rollouts import play_slots
+from policies.papers.osdec.torch_network import SlotNetwork
+from policies.rollouts.trajectories import Looked
 
 SPEC = Spec(
     scenario="toy",

@@ -8,15 +8,16 @@ import pytest
 import torch
 
 from pipeline.errors import RecipeError, UnknownName
-from pipeline.recipe import OnlineRecipe, load_recipe
-from policies.learned import LearnedPolicy
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.recipe import OnlineRecipe
+from policies.networks.policy import LearnedPolicy
+from policies.networks.settings import NetworkSettings
 from policies.online import counterfactual
 from policies.online.choices import join
 from policies.online.counterfactual import Config, follow, improve, learner, missing
-from policies.online.counterfactuals import Counterfactuals
+from policies.online.counterfactual.rollouts import Counterfactuals
 from policies.online.problem import Sampling, make_scorer
 from policies.online.training import train_online
-from policies.scorer import NetworkSettings
 from tests.policies.online.conftest import (
     CPU,
     ENTERS,

@@ -4,21 +4,21 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.environment import CompiledEnvironment
 from pipeline.errors import HindcastError, RecipeError
-from pipeline.policy import choose
-from pipeline.recipe import load_recipe
-from pipeline.scenario import load_scenario
-from pipeline.source import load_source
-from policies.networks import CandidateScorer
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.workload_source import load_source
+from pipeline.scenarios import load_scenario
+from pipeline.simulation.environment import CompiledEnvironment
+from pipeline.simulation.policy import choose
+from policies.heuristics import heuristics
+from policies.networks.candidate_scorer import CandidateScorer
+from policies.networks.settings import NetworkSettings
 from policies.online.choices import ask, join, log_softmax
-from policies.online.counterfactuals import Rollouts, _Memory, ask_episode, ask_episodes
-from policies.online.minibatches import places, subset
-from policies.online.play_on import Decider
+from policies.online.counterfactual.recent_buffer import Recent
+from policies.online.counterfactual.rollouts import Rollouts, _Memory, ask_episode, ask_episodes
+from policies.online.decisions import places, subset
 from policies.online.problem import Sampling
-from policies.online.recent import Recent
-from policies.registry import heuristics
-from policies.scorer import NetworkSettings
+from policies.rollouts.play_on import Decider
 from tests.policies.online.conftest import CPU
 
 NETWORKS = {
@@ -204,7 +204,7 @@ def test_as_many_decisions_are_asked_as_was_said(play_problem, policy_of):
 def test_a_rule_that_makes_no_choice_is_an_error(play_problem, policy_of, monkeypatch):
     problem = play_problem(load_recipe(*RECIPES["slots"]))
     decider = Decider(policy_of(problem, NETWORKS["rows"]))
-    monkeypatch.setattr("policies.online.counterfactuals.branch", lambda *_arguments: False)
+    monkeypatch.setattr("policies.online.counterfactual.rollouts.branch", lambda *_arguments: False)
     with pytest.raises(HindcastError, match="infeasible choice in slots"):
         ask_episode(problem.scenario, problem.spec, problem.instance_of(problem.train[0]), decider,
                     Rollouts(), np.random.default_rng(0))  # fmt: skip

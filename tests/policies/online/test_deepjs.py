@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from pipeline.recipe import load_recipe
-from pipeline.scenario import load_scenario
-from policies.features import expanded_size
+from pipeline.recipes.loading import load_recipe
+from pipeline.scenarios import load_scenario
+from policies.networks.features import expanded_size
+from policies.networks.settings import layer_shapes
 from policies.online.problem import Problem
 from policies.online.training import settings_of
-from policies.scorer import layer_shapes
 
 RECIPE = load_recipe("binpack-deepjs")
 AGENT, CONFIG = settings_of(RECIPE)

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from pipeline.errors import RecipeError
-from pipeline.policy import choose
-from policies.learned import LearnedPolicy
-from policies.online import dqn_online
+from pipeline.simulation.policy import choose
+from policies.networks.policy import LearnedPolicy
+from policies.networks.settings import NetworkSettings
+from policies.online import dqn as dqn_online
 from policies.online.problem import Sampling
-from policies.scorer import NetworkSettings
 from tests.policies.online.conftest import (
     CPU,
     FIRST,

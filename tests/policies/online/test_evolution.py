@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from pipeline.errors import RecipeError
+from policies.networks.settings import NetworkSettings
 from policies.online import evolution
 from policies.online.evolution import Config, Distribution, as_weights, learner, mean_ranks
 from policies.online.problem import Sampling
-from policies.scorer import NetworkSettings
 from tests.policies.online.conftest import CPU, SPEC, network_of
 
 

@@ -5,9 +5,8 @@ import pytest
 import torch
 
 from pipeline.errors import HindcastError
-from policies.online.advantages import returns_to_go
-from policies.online.clipping import clipped_gain, divergence
-from policies.online.gae import gae, step_discounts
+from policies.online.advantages import gae, returns_to_go, step_discounts
+from policies.online.ppo import clipped_gain, divergence
 
 
 def direct(reward, value, discount, lam, last_value):

@@ -9,17 +9,18 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipeline.build import build
-from pipeline.decisions import Decisions
+from pipeline.building.build import build
+from pipeline.dataset.decisions import Decisions
 from pipeline.errors import DatasetError, InputError
-from pipeline.recipe import OnlineRecipe, load_recipe
-from policies.checkpoint import load_policy, read_description
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.recipe import OnlineRecipe
+from policies.networks.checkpoint import load_policy, read_description
+from policies.networks.settings import NetworkSettings
 from policies.online import ONLINE_AGENTS
-from policies.online import cloning as module
+from policies.online import imitation_learner as module
 from policies.online.imitation import Imitation, distributions
 from policies.online.training import train_online
 from policies.registry import behaviours
-from policies.scorer import NetworkSettings
 
 SETTINGS = {
     "sampling": {"trajectories": 6, "windows": 6, "stay": 1},

@@ -7,31 +7,26 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipeline.build import build
+from pipeline.building.build import build
 from pipeline.errors import RecipeError, UnknownName
-from pipeline.recipe import OnlineRecipe, load_recipe
-from pipeline.recording import make_instance
-from pipeline.scenario import load_scenario
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.problem import make_instance
+from pipeline.recipes.recipe import OnlineRecipe
+from pipeline.recipes.workload_source import load_source
+from pipeline.scenarios import load_scenario
 from pipeline.scenarios.multicluster import spec as spec_of
-from pipeline.scenarios.multicluster_config import MulticlusterConfig
-from pipeline.scenarios.multicluster_generate import Applications
-from pipeline.scenarios.multicluster_instance import lay_out
-from pipeline.source import load_source
-from policies.checkpoint import load_policy, read_description
-from policies.clusters import ClustersPolicy, ClustersSettings, clusters_network
+from pipeline.scenarios.multicluster.config import MulticlusterConfig
+from pipeline.scenarios.multicluster.initial_state import lay_out
+from pipeline.scenarios.multicluster.instances import Applications
 from policies.heuristics.multicluster import HEURISTICS
+from policies.networks.checkpoint import load_policy, read_description
 from policies.online import read_online_config
-from policies.online.episode_replay import EpisodeReplay
 from policies.online.imitation import Imitation
-from policies.online.monte_carlo_value import Config, Target, explore_at
 from policies.online.training import train_online
-from policies.online.value_episodes import (
-    GREEDY,
-    GUIDED,
-    RANDOM,
-    Exploring,
-    play_valued,
-)
+from policies.papers.liu.agent import Config, Target, explore_at
+from policies.papers.liu.network import ClustersPolicy, ClustersSettings, clusters_network
+from policies.papers.liu.replay import EpisodeReplay
+from policies.papers.liu.rollouts import GREEDY, GUIDED, RANDOM, Exploring, play_valued
 from policies.registry import behaviours
 
 SCENARIO = load_scenario("multicluster")
@@ -127,8 +122,8 @@ def test_exploration_is_half_random_and_half_guided_or_all_random(played, random
 
 def test_a_guided_episode_is_the_rule_s(played):
     """All exploration, none of it random: the outcomes of SF-E on the same window."""
-    from pipeline.policy import Behaviour
-    from pipeline.rollout import run_episode
+    from pipeline.simulation.policy import Behaviour
+    from pipeline.simulation.rollout import run_episode
 
     recipe = load_recipe("multicluster-uniform-v1", ["config.applications=60"])
     spec = SCENARIO.spec(recipe.config, recipe.objective)
@@ -142,8 +137,8 @@ def test_a_guided_episode_is_the_rule_s(played):
 
 def test_greedy_choices_are_those_of_the_policy_that_acts(played):
     """The compiled episode and the checkpoint's policy in lock-step make the same episode."""
-    from pipeline.lockstep import run_lockstep
-    from pipeline.policy import Behaviour
+    from pipeline.simulation.batched import run_lockstep
+    from pipeline.simulation.policy import Behaviour
 
     recipe = load_recipe("multicluster-uniform-v1", ["config.applications=60"])
     spec = SCENARIO.spec(recipe.config, recipe.objective)

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.recipe import load_recipe
-from policies.networks import CandidateScorer, pool
+from pipeline.recipes.loading import load_recipe
+from policies.networks.candidate_scorer import CandidateScorer, pool
+from policies.networks.settings import NetworkSettings
 from policies.online import natural_gradient, problem, reinforce
 from policies.online.natural_gradient import fisher, policy_gradient
 from policies.online.problem import Sampling, fit_network, make_scorer
-from policies.scorer import NetworkSettings
 from tests.policies.online.conftest import CPU, SPEC, looked, network_of, ways
 from tests.policies.online.test_gradients import explicit_fisher, pieces_of
 

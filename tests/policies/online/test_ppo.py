@@ -7,24 +7,16 @@ import pytest
 import torch
 
 from pipeline.errors import RecipeError
-from pipeline.recipe import OnlineRecipe
-from policies.networks import CandidateScorer
+from pipeline.recipes.recipe import OnlineRecipe
+from policies.networks.candidate_scorer import CandidateScorer
+from policies.networks.settings import NetworkSettings
 from policies.online.choices import ask, entropy, join, log_softmax
-from policies.online.minibatches import gathered, subset
+from policies.online.decisions import gathered, subset
 from policies.online.natural_gradient import policy_gradient
-from policies.online.ppo import (
-    Config,
-    climb,
-    explained,
-    judge,
-    passes,
-    standardised,
-    surrogate,
-)
+from policies.online.ppo import Config, climb, explained, judge, passes, standardised, surrogate
 from policies.online.problem import Sampling
 from policies.online.state_value import StateValue, summaries, summary_size
 from policies.online.training import train_online
-from policies.scorer import NetworkSettings
 
 CPU = torch.device("cpu")
 SMALL = NetworkSettings(hidden=(6,), quadratic=False)

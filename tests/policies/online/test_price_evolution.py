@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 
 from pipeline.errors import DatasetError, HindcastError, RecipeError
-from pipeline.lockstep import run_lockstep
-from pipeline.policy import Behaviour
-from pipeline.recipe import OnlineRecipe, load_recipe
-from pipeline.rollout import run_episode
-from policies.checkpoint import load_policy
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.recipe import OnlineRecipe
+from pipeline.simulation.batched import run_lockstep
+from pipeline.simulation.policy import Behaviour
+from pipeline.simulation.rollout import run_episode
 from policies.heuristics.deferrable import HEURISTICS
-from policies.online.price_evolution import Config, as_weights, fit, learner, play
+from policies.networks.checkpoint import load_policy
 from policies.online.training import train_online
-from policies.prices import AHEAD, DEAREST, PricesPolicy, PricesSettings, prices_network
-from policies.prices_forward import fill_prices
+from policies.papers.prices.agent import Config, as_weights, fit, learner, play
+from policies.papers.prices.forward import AHEAD, DEAREST, fill_prices
+from policies.papers.prices.network import PricesPolicy, PricesSettings, prices_network
 
 SMALL = ("config.horizon=20", 'split.train="200..207"', 'split.validation="80..83"')
 SAMPLING = {"trajectories": 6, "windows": 4}

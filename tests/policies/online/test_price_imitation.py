@@ -7,20 +7,21 @@ import numpy as np
 import pytest
 
 from pipeline import dataset as ds
-from pipeline.build import build
-from pipeline.recipe import OnlineRecipe, load_recipe
-from pipeline.sampling import sample_decisions
-from policies.checkpoint import Trained, load_policy, read_description
-from policies.offline.learner import Task
-from policies.offline.monitoring import measure, watch
-from policies.online import price_imitation as module
+from pipeline.building.build import build
+from pipeline.dataset.sampling import sample_decisions
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.recipe import OnlineRecipe
+from policies.networks.checkpoint import Trained, load_policy, read_description
 from policies.online.evolution import as_weights
 from policies.online.imitation import Imitation, distributions
-from policies.online.price_imitation import agreement_of, price_imitator
 from policies.online.training import train_online
-from policies.prices import PricesPolicy
-from policies.prices_forward import shared
+from policies.papers.prices import imitation as module
+from policies.papers.prices.forward import shared
+from policies.papers.prices.imitation import agreement_of, price_imitator
+from policies.papers.prices.network import PricesPolicy
 from policies.registry import behaviours
+from policies.training.learner import Task
+from policies.training.monitoring import measure, watch
 
 # More jobs than there is room for, most of which can wait: what they are worth decides.
 CROWDED = ("config.horizon=24", "config.duration_case=1", "config.core_case=2",

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from pipeline.errors import RecipeError
-from policies.online.replay import Replay, n_step
-from policies.online.rollouts import Looked, looked_at, sample_trajectories
-from policies.scorer import NetworkSettings
+from policies.networks.settings import NetworkSettings
+from policies.online.dqn_replay import Replay, n_step
+from policies.rollouts.trajectories import Looked, looked_at, sample_trajectories
 from tests.policies.online.conftest import CPU, SPEC, looked, network_of
 
 NETWORK = network_of(SPEC, NetworkSettings(hidden=(4,), quadratic=False))

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from pipeline.errors import HindcastError
-from pipeline.lockstep import run_lockstep
-from pipeline.policy import Behaviour
-from pipeline.recipe import load_recipe
-from policies.networks import CandidateScorer
+from pipeline.recipes.loading import load_recipe
+from pipeline.simulation.batched import run_lockstep
+from pipeline.simulation.policy import Behaviour
+from policies.networks.candidate_scorer import CandidateScorer
+from policies.networks.settings import NetworkSettings
 from policies.online.choices import ask, log_softmax, merged
-from policies.online.rollouts import looked_at, sample_trajectories
-from policies.scorer import NetworkSettings
+from policies.rollouts.trajectories import looked_at, sample_trajectories
 
 NETWORKS = {
     "pairs": NetworkSettings(hidden=(3, 9, 6), activation="tanh", quadratic=False),

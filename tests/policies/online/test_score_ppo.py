@@ -7,16 +7,17 @@ import pytest
 import torch
 
 from pipeline.errors import DatasetError, RecipeError
-from pipeline.lockstep import run_lockstep
-from pipeline.policy import Behaviour
-from pipeline.recipe import OnlineRecipe, load_recipe
-from policies.checkpoint import load_policy
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.recipe import OnlineRecipe
+from pipeline.simulation.batched import run_lockstep
+from pipeline.simulation.policy import Behaviour
+from policies.networks.checkpoint import load_policy
 from policies.online.advantages import returns_to_go
-from policies.online.score_ppo import Config, Units, fit, learner, worth
-from policies.online.slot_network import Scored
-from policies.online.slot_rollouts import play_slots
 from policies.online.training import train_online
-from policies.slot_scores import SlotScoresSettings
+from policies.papers.osdec.agent import Config, Units, fit, learner, worth
+from policies.papers.osdec.network import SlotScoresSettings
+from policies.papers.osdec.rollouts import play_slots
+from policies.papers.osdec.torch_network import Scored
 
 SMALL = ("config.horizon=12", 'split.train="200..203"', 'split.validation="80..81"')
 CPU = torch.device("cpu")

@@ -8,23 +8,24 @@ import pytest
 import torch
 
 from pipeline import dataset as ds
-from pipeline.build import build
-from pipeline.decisions import Decisions
+from pipeline.building.build import build
+from pipeline.dataset.decisions import Decisions
+from pipeline.dataset.sampling import sample_decisions
 from pipeline.errors import DatasetError
-from pipeline.recipe import OnlineRecipe, load_recipe
-from pipeline.sampling import sample_decisions
-from pipeline.seeds import generator
-from policies.checkpoint import Trained, load_policy, read_description
-from policies.networks import FILL
-from policies.offline.learner import Task
-from policies.offline.monitoring import measure, watch
-from policies.online import cloning as module
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.recipe import OnlineRecipe
+from pipeline.simulation.seeds import generator
+from policies.networks.candidate_scorer import FILL
+from policies.networks.checkpoint import Trained, load_policy, read_description
+from policies.online import imitation_learner as module
 from policies.online.imitation import Imitation, distributions
-from policies.online.slot_imitation import log_chances, representable, slot_imitator
-from policies.online.slot_network import SlotNetwork
 from policies.online.training import train_online
+from policies.papers.osdec.imitation import log_chances, representable, slot_imitator
+from policies.papers.osdec.policy import SlotScoresPolicy
+from policies.papers.osdec.torch_network import SlotNetwork
 from policies.registry import behaviours
-from policies.slot_scores_policy import SlotScoresPolicy
+from policies.training.learner import Task
+from policies.training.monitoring import measure, watch
 
 SMALL = ("config.horizon=12", 'split.train="200..203"', 'split.validation="80..80"')
 LOG = ("config.horizon=24", 'split.train="0..11"', 'split.validation="80..80"',

@@ -7,13 +7,13 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from pipeline.lockstep import LockStep, run_lockstep
-from pipeline.policy import Behaviour
-from pipeline.scenarios.deferrable_slots import Slots
-from policies.online.slot_network import Scored
-from policies.online.slot_rollouts import look, play_greedily
-from policies.slot_scores import BEYOND
-from policies.slot_scores_policy import SlotScoresPolicy
+from pipeline.scenarios.deferrable.slotwise import Slots
+from pipeline.simulation.batched import LockStep, run_lockstep
+from pipeline.simulation.policy import Behaviour
+from policies.papers.osdec.network import BEYOND
+from policies.papers.osdec.policy import SlotScoresPolicy
+from policies.papers.osdec.rollouts import look, play_greedily
+from policies.papers.osdec.torch_network import Scored
 
 CPU = torch.device("cpu")
 VARIANTS = {

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from pipeline.errors import DatasetError
-from pipeline.recipe import OnlineRecipe, load_recipe
-from policies.checkpoint import load_policy, read_description
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.recipe import OnlineRecipe
+from policies.networks.checkpoint import load_policy, read_description
 from policies.online.training import train_online
 
 JOBS = ("config.horizon=12", 'split.train="200..203"', 'split.validation="80..81"')

@@ -8,8 +8,9 @@ import polars as pl
 import pytest
 
 from pipeline.errors import DatasetError, InputError, RecipeError, UnknownName
-from pipeline.recipe import OnlineRecipe, known_recipes, load_recipe
-from policies.checkpoint import load_policy, read_description
+from pipeline.recipes.loading import known_recipes, load_recipe
+from pipeline.recipes.recipe import OnlineRecipe
+from policies.networks.checkpoint import load_policy, read_description
 from policies.offline.training import train
 from policies.online import ONLINE_AGENTS, read_online_config
 from policies.online.problem import Sampling

@@ -1,0 +1,1 @@
+"""Building datasets: behaviours are simulated and every decision is recorded."""

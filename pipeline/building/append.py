@@ -1,0 +1,182 @@
+"""Appending: episodes are added to a finished dataset as new parts; the old ones are not touched.
+
+    OUT/data/part-00007.parquet ...   the new parts, after those that are there
+    OUT/.building/plan.json           says which parts are being added: `verify` lets them be
+    OUT/episodes-00001.parquet        the episodes of all parts, old and new
+    OUT/manifest.json                 replaced, in one step: from here on the dataset is the new one
+    OUT/README.md, croissant.json     written again; the older table of episodes is removed
+
+Until the manifest is replaced whoever opens the dataset sees the old one whole. The same command
+given again finishes an append that was interrupted, at whatever point, and ends in the same bytes;
+given once more, it appends once more: repetitions of a behaviour on a window go on counting.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from pipeline.building.build import (
+    BuildResult,
+    append_in_progress,
+    counts_of,
+    describe,
+    result_of,
+    write_episodes,
+)
+from pipeline.building.parts import (
+    BUILDING,
+    DATA,
+    PLAN,
+    Plan,
+    Progress,
+    begin,
+    make_plan,
+    record_parts,
+    recorded,
+)
+from pipeline.dataset import manifest as mf
+from pipeline.dataset.append_history import check_fits, repetitions
+from pipeline.errors import DatasetError, RecipeError
+from pipeline.recipes.recipe import Recipe
+from pipeline.simulation.policy import Behaviour
+from pipeline.storage.files import (
+    is_partial,
+    make_folder,
+    read_json,
+    read_parquet,
+    remove_folder,
+    sha256_file,
+    write_json,
+)
+from pipeline.storage.location import is_remote
+from pipeline.workloads.folder import load_workload
+
+_RANGE: Final = ("first_part", "parts")
+
+
+def append(
+    recipe: Recipe,
+    behaviours: Mapping[str, Behaviour],
+    out: Path,
+    *,
+    workers: int = 1,
+    progress: Progress | None = None,
+) -> BuildResult:
+    """Add the recipe's episodes to the dataset in `out`, or finish what an earlier call began.
+
+    Raises DatasetError where `out` is no finished dataset, or of another problem than the recipe
+    (pipeline.dataset.append_history), or holds an interrupted append of another recipe.
+    """
+    if not recipe.behaviours:
+        raise RecipeError(f"{recipe.id}: no [[behaviours]], so there is nothing to append")
+    if workers < 1:
+        raise RecipeError(f"workers is {workers}, expected at least 1")
+    manifest = mf.read_manifest(out)
+    pending = append_in_progress(out)
+    if pending is not None and pending.get("first_part") != len(manifest.parts):
+        _complete(out, manifest)  # the manifest had been replaced when it was interrupted
+        if manifest.appended and manifest.appended[-1].digest == recipe.digest:
+            return result_of(out, manifest)
+    elif pending is None:
+        remove_folder(out / BUILDING)  # of the first build, had it been interrupted at its very end
+    check_fits(manifest.recipes, recipe, str(out))
+    if is_remote(out):
+        make_folder(out)
+    plan = _make_plan(recipe, behaviours, out, manifest)
+    claim = _claim(plan, manifest)
+    record = out / BUILDING / PLAN
+    if record.exists() and read_json(record) != claim:
+        raise DatasetError(
+            f"{out}: holds an interrupted append of another recipe or by other package versions; "
+            f"finish that one, or give it up by deleting {BUILDING} and the parts of data/ from "
+            f"{plan.part_path(0).name} on"
+        )
+    begin(plan, claim)
+    record_parts(plan, workers, progress)
+    return _finish(plan, manifest)
+
+
+def being_added(out: Path, manifest: mf.Manifest) -> Callable[[str], bool]:
+    """Whether a name, as the manifest would list it, is of an append that follows this manifest.
+
+    Such files are there before the manifest names them; all else that it does not name is foreign.
+    """
+    pending = append_in_progress(out) or {}
+    first, parts = (n if type(n := pending.get(key)) is int else 0 for key in _RANGE)
+    replaced = first < len(manifest.parts)  # what was to be added is there, the rest is cleaning
+    follows = pending.get("to") == manifest.digest and first == len(manifest.parts)
+
+    def is_added(name: str) -> bool:
+        folder, _, file = name.rpartition("/")
+        if folder == DATA and follows:
+            number = file.removeprefix("part-").removesuffix(".parquet")
+            return is_partial(file) or (number.isdecimal() and 0 <= int(number) - first < parts)
+        return not folder and mf.is_episodes(name) and bool(pending) and (follows or replaced)
+
+    return is_added
+
+
+def _make_plan(
+    recipe: Recipe, behaviours: Mapping[str, Behaviour], out: Path, manifest: mf.Manifest
+) -> Plan:
+    """The plan of what follows the parts that are there, on the dataset's own workload."""
+    workload = load_workload(out / mf.WORKLOAD)
+    if sha256_file(out / mf.WORKLOAD / mf.NAME) != manifest.workload_sha256:
+        raise DatasetError(f"{out / mf.WORKLOAD}: is not the workload of the manifest")
+    plan = replace(
+        make_plan(recipe, behaviours, workload, out),
+        first_part=len(manifest.parts),
+        first_episode=manifest.counts["episodes"],
+        taken=repetitions(manifest.recipes),
+    )
+    new = {f"{DATA}/{plan.part_path(part).name}" for part in range(len(plan.parts))}
+    if taken := new.intersection(entry.path for entry in manifest.parts):
+        raise DatasetError(f"{out / mf.NAME}: {min(taken)} is not where its number says")
+    return plan
+
+
+def _claim(plan: Plan, manifest: mf.Manifest) -> dict[str, Any]:
+    return {
+        "digest": plan.recipe.digest,
+        "versions": mf.versions(),
+        "append": {
+            "to": manifest.digest,
+            "first_part": plan.first_part,
+            "parts": len(plan.parts),
+            "first_episode": plan.first_episode,
+        },
+    }
+
+
+def _finish(plan: Plan, old: mf.Manifest) -> BuildResult:
+    """Put the episodes together, replace the manifest, then what is made from it."""
+    parts, added = recorded(plan)
+    parts = (*old.parts, *parts)
+    episodes = pl.concat([read_parquet(plan.out / old.episodes.path), added])
+    name = f"episodes-{len(old.appended) + 1:05d}.parquet"
+    segment = mf.Segment(
+        plan.recipe, plan.recipe.digest, mf.versions(), plan.first_part, plan.first_episode
+    )
+    manifest = replace(
+        old,
+        digest=mf.digest_of((*old.recipes, plan.recipe)),
+        parts=parts,
+        episodes=write_episodes(plan.out, name, episodes),
+        counts=counts_of(parts, episodes),
+        appended=(*old.appended, segment),
+    )
+    write_json(plan.out / mf.NAME, mf.to_json(manifest))
+    _complete(plan.out, manifest)
+    return result_of(plan.out, manifest)
+
+
+def _complete(out: Path, manifest: mf.Manifest) -> None:
+    """What follows the new manifest; it may be repeated."""
+    describe(out, manifest, read_parquet(out / manifest.episodes.path))
+    for path in list(out.glob("episodes*.parquet")):
+        if path.name != manifest.episodes.path and mf.is_episodes(path.name):
+            path.unlink(missing_ok=True)
+    remove_folder(out / BUILDING)

@@ -1,0 +1,181 @@
+"""Building a dataset: every behaviour on every window, recorded, in parts that can be resumed.
+
+    OUT/
+      data/part-00000.parquet ...   decisions; a part holds whole windows of one split
+      episodes.parquet              one row per episode
+      workload/                     the canonical workload, so that `verify` needs nothing else
+      README.md                     the card
+      manifest.json                 written last: with it the dataset is whole
+      .building/                    while it is not: the plan, and per finished part its episodes
+
+What a part holds follows from the recipe alone, so any number of workers, and any interruption,
+end in the same bytes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from pipeline.building.parts import (
+    BUILDING,
+    PLAN,
+    Plan,
+    Progress,
+    begin,
+    make_plan,
+    record_parts,
+    recorded,
+)
+from pipeline.dataset import manifest as mf
+from pipeline.documents.card import write_card
+from pipeline.documents.croissant import write_croissant
+from pipeline.errors import DatasetError, HindcastError, RecipeError, StorageError
+from pipeline.recipes.recipe import Recipe
+from pipeline.recipes.workload_source import load_source
+from pipeline.simulation.policy import Behaviour
+from pipeline.storage.files import (
+    is_partial,
+    make_folder,
+    read_json,
+    remove_folder,
+    sha256_file,
+    write_atomically,
+    write_json,
+)
+from pipeline.storage.location import is_remote
+from pipeline.workloads.folder import save_workload
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """What a build made, or found made before."""
+
+    folder: Path
+    episodes: int
+    decisions: int
+    bytes: int
+    digest: str
+
+
+def build(
+    recipe: Recipe,
+    behaviours: Mapping[str, Behaviour],
+    out: Path,
+    *,
+    workers: int = 1,
+    progress: Progress | None = None,
+) -> BuildResult:
+    """Build the recipe's dataset in `out`, or finish what an earlier call began there.
+
+    `behaviours` maps the names of recipe.behaviours to policies. Raises InputError where the
+    folder holds something else, the trace cannot be read or the disk is full; what is finished
+    stays and the next call goes on from there.
+    """
+    if not recipe.behaviours:
+        raise RecipeError(f"{recipe.id}: no [[behaviours]], so there is nothing to record")
+    if workers < 1:
+        raise RecipeError(f"workers is {workers}, expected at least 1")
+    if (out / mf.NAME).exists():
+        return _already_built(recipe, out)
+    _refuse_foreign(out)
+    if is_remote(out):
+        make_folder(out)  # before the workload takes its time
+    plan = make_plan(recipe, behaviours, load_source(recipe), out)
+    begin(plan, {"digest": recipe.digest, "versions": mf.versions()})
+    if not (out / mf.WORKLOAD / mf.NAME).exists():
+        save_workload(plan.workload, out / mf.WORKLOAD)
+    record_parts(plan, workers, progress)
+    return _finish(plan)
+
+
+def _already_built(recipe: Recipe, out: Path) -> BuildResult:
+    manifest = mf.read_manifest(out)
+    if manifest.recipe.digest != recipe.digest:
+        raise DatasetError(
+            f"{out}: holds the dataset {manifest.recipe.id} with digest "
+            f"{manifest.recipe.digest[:12]}, but this recipe has {recipe.digest[:12]}; choose "
+            "another --out, or add to it with --append"
+        )
+    if append_in_progress(out) is None:
+        remove_folder(out / BUILDING)
+    return result_of(out, manifest)
+
+
+def append_in_progress(out: Path) -> dict[str, Any] | None:
+    """Return the plan of an unfinished append to this dataset, None where there is none."""
+    record = out / BUILDING / PLAN
+    if not record.is_file():
+        return None
+    value = read_json(record)
+    plan = value.get("append") if isinstance(value, dict) else None
+    return plan if isinstance(plan, dict) else None
+
+
+def result_of(out: Path, manifest: mf.Manifest) -> BuildResult:
+    """What a finished dataset says of itself."""
+    size = manifest.episodes.bytes + sum(p.bytes for p in manifest.parts)
+    counts = manifest.counts
+    return BuildResult(out, counts["episodes"], counts["decisions"], size, manifest.digest)
+
+
+def _refuse_foreign(out: Path) -> None:
+    """StorageError where `out` holds anything but an interrupted build."""
+    if out.exists() and not out.is_dir():
+        raise StorageError(f"{out}: is a file, expected a folder")
+    there = [p.name for p in out.iterdir() if not is_partial(p.name)] if out.is_dir() else []
+    if there and BUILDING not in there:
+        raise StorageError(
+            f"{out}: is not empty and holds no interrupted build; choose another --out"
+        )
+
+
+def write_episodes(out: Path, name: str, episodes: pl.DataFrame) -> mf.FileEntry:
+    """Write the table of episodes."""
+    stored = write_atomically(
+        out / name, partial(episodes.write_parquet, compression="zstd", compression_level=3)
+    )
+    return mf.FileEntry(name, episodes.height, stored.bytes, stored.sha256)
+
+
+def counts_of(parts: Sequence[mf.FileEntry], episodes: pl.DataFrame) -> dict[str, int]:
+    """The counts of a manifest."""
+    counts = {
+        "episodes": episodes.height,
+        "decisions": int(episodes["steps"].sum()),
+        "rows": sum(p.rows for p in parts),
+        "windows": episodes["window"].n_unique(),
+        "truncated_episodes": int(episodes["truncated"].sum()),
+    }
+    if counts["rows"] != counts["decisions"] + episodes.height:
+        raise HindcastError("rows do not add up; this is a defect of the builder")
+    return counts
+
+
+def describe(out: Path, manifest: mf.Manifest, episodes: pl.DataFrame) -> None:
+    """Write what is made from the manifest and the data, for those who read the dataset."""
+    write_card(out, manifest, episodes)
+    write_croissant(out, manifest)
+
+
+def _finish(plan: Plan) -> BuildResult:
+    """Put the episodes together, write card and manifest, and forget the plan."""
+    parts, episodes = recorded(plan)
+    manifest = mf.Manifest(
+        recipe=plan.recipe,
+        digest=plan.recipe.digest,
+        spec=plan.spec,
+        parts=parts,
+        episodes=write_episodes(plan.out, mf.EPISODES, episodes),
+        workload_sha256=sha256_file(plan.out / mf.WORKLOAD / mf.NAME),
+        provenance=asdict(plan.workload.provenance),
+        counts=counts_of(parts, episodes),
+        versions=mf.versions(),
+    )
+    describe(plan.out, manifest, episodes)
+    write_json(plan.out / mf.NAME, mf.to_json(manifest))
+    remove_folder(plan.out / BUILDING)
+    return result_of(plan.out, manifest)

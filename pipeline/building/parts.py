@@ -1,0 +1,257 @@
+"""Recording: the episodes of a plan, played and written part by part, in any order.
+
+OUT/data/part-NNNNN.parquet         the decisions of a part
+OUT/.building/plan.json             what the plan is of
+OUT/.building/part-NNNNN.parquet    the episodes of a part that is there
+OUT/.building/part-NNNNN.json       its file entry, written last: with it the part is done
+"""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from pipeline.building.part_writer import PartWriter
+from pipeline.building.recorder import Log, Recording, make_log
+from pipeline.dataset import manifest as mf
+from pipeline.dataset.append_history import Taken
+from pipeline.dataset.columns import episodes_schema
+from pipeline.errors import DatasetError, RecipeError
+from pipeline.recipes.checkpoints import FOLDER as POLICIES
+from pipeline.recipes.checkpoints import copy_policies
+from pipeline.recipes.problem import make_instance
+from pipeline.recipes.recipe import Recipe
+from pipeline.scenarios import load_scenario
+from pipeline.simulation.players import player
+from pipeline.simulation.policy import Behaviour, Heuristic
+from pipeline.simulation.rollout import decision_values
+from pipeline.simulation.scenario import Instance, Scenario
+from pipeline.simulation.seeds import generator
+from pipeline.simulation.spec import Spec
+from pipeline.storage.files import (
+    make_folder,
+    read_json,
+    read_parquet,
+    remove_partials,
+    write_atomically,
+    write_json,
+)
+from pipeline.workloads.schema import Workload
+
+Progress = Callable[[int, int], None]
+
+DATA: Final = "data"
+BUILDING: Final = ".building"
+PLAN: Final = "plan.json"
+EPISODES_PER_PART: Final = 24  # at least; a part holds whole windows
+LOG_ROWS: Final = 40_000
+LOG_CANDIDATES: Final = 1_500_000
+GROUP_ROWS: Final = 20_000  # a row group is closed at the first episode end after so many rows
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be recorded, part by part; what an append begins after is not 0 or empty."""
+
+    recipe: Recipe
+    scenario: Scenario
+    spec: Spec
+    workload: Workload
+    behaviours: Mapping[str, Behaviour]
+    parts: tuple[tuple[tuple[str, int], ...], ...]  # (split, window) of every part
+    out: Path
+    first_part: int = 0
+    first_episode: int = 0
+    taken: Taken = field(default_factory=dict)
+
+    def part_path(self, part: int) -> Path:
+        """The file of a part, counted from the first of the plan."""
+        return self.out / DATA / f"part-{self.first_part + part:05d}.parquet"
+
+
+def make_plan(
+    recipe: Recipe, behaviours: Mapping[str, Behaviour], workload: Workload, out: Path
+) -> Plan:
+    """The parts of a recipe's dataset; RecipeError for windows that the workload has not."""
+    scenario = load_scenario(recipe.scenario)
+    windows = [(s, w) for s in recipe.dataset_splits for w in recipe.windows(s)]
+    last, known = max(w for _, w in windows), scenario.windows(recipe.config, workload)
+    if last >= known:
+        raise RecipeError(f"{recipe.id}: split names window {last}, the workload has {known}")
+    each = sum(b.episodes for b in recipe.behaviours)
+    size = -(-EPISODES_PER_PART // each)
+    # a part is of one split, so that loaders need no other file to know the split of its rows
+    of_splits = [[w for w in windows if w[0] == split] for split in recipe.dataset_splits]
+    parts = tuple(tuple(own[i : i + size]) for own in of_splits for i in range(0, len(own), size))
+    spec = scenario.spec(recipe.config, recipe.objective)
+    return Plan(recipe, scenario, spec, workload, behaviours, parts, out)
+
+
+def begin(plan: Plan, claim: Mapping[str, Any]) -> None:
+    """Make the folders, or check that what was interrupted there made the same claim.
+
+    DatasetError where a symbolic link leads out of the dataset.
+    """
+    for name in (BUILDING, DATA, mf.WORKLOAD, POLICIES):
+        if (plan.out / name).is_symlink():
+            raise DatasetError(
+                f"{plan.out / name}: is a symbolic link; a dataset is written into its own folder"
+            )
+    make_folder(plan.out)
+    building = make_folder(plan.out / BUILDING)
+    make_folder(plan.out / DATA)
+    record = building / PLAN
+    if record.exists():
+        if read_json(record) != claim:
+            raise DatasetError(
+                f"{plan.out}: holds an interrupted build of another recipe or by other package "
+                "versions; delete it or choose another --out"
+            )
+    else:
+        write_json(record, claim)
+    for folder in (plan.out, building, plan.out / DATA):
+        remove_partials(folder)
+    copy_policies(plan.recipe, plan.out)
+
+
+def record_parts(plan: Plan, workers: int, progress: Progress | None) -> None:
+    """Record the parts that are not there yet."""
+    there = {path.name for path in (plan.out / BUILDING).iterdir()}
+    missing = [i for i in range(len(plan.parts)) if _entry_path(plan, i).name not in there]
+    done = len(plan.parts) - len(missing)
+    tell = progress or (lambda _done, _total: None)
+    tell(done, len(plan.parts))
+    with ThreadPoolExecutor(workers) as pool:
+        waiting = {pool.submit(_record_part, plan, i) for i in missing}
+        try:
+            while waiting:
+                finished, waiting = wait(waiting, timeout=1.0, return_when=FIRST_EXCEPTION)
+                for future in finished:
+                    future.result()
+                    done += 1
+                tell(done, len(plan.parts))
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+
+
+def _entry_path(plan: Plan, part: int) -> Path:
+    return plan.out / BUILDING / f"{plan.part_path(part).stem}.json"
+
+
+def _episodes_path(plan: Plan, part: int) -> Path:
+    return plan.out / BUILDING / plan.part_path(part).name
+
+
+def _record_part(plan: Plan, part: int) -> None:
+    """Record one part; its entry is written last and says that the part is whole."""
+    path = plan.part_path(part)
+    rows: list[dict[str, Any]] = []
+    stored = write_atomically(path, partial(_write_part, plan, part, rows))
+    episodes = pl.DataFrame(rows, schema=episodes_schema(plan.spec))
+    write_atomically(
+        _episodes_path(plan, part),
+        partial(episodes.write_parquet, compression="zstd", compression_level=3),
+    )
+    entry = mf.FileEntry(
+        path=f"{DATA}/{path.name}",
+        rows=int(episodes["steps"].sum()) + episodes.height,
+        bytes=stored.bytes,
+        sha256=stored.sha256,
+    )
+    write_json(_entry_path(plan, part), asdict(entry))
+
+
+def _write_part(plan: Plan, part: int, rows: list[dict[str, Any]], path: Path) -> None:
+    each = sum(b.episodes for b in plan.recipe.behaviours)
+    episode = plan.first_episode + sum(len(windows) for windows in plan.parts[:part]) * each
+    number = plan.first_part + part
+    writer = PartWriter(path, plan.spec)
+    log: Log | None = None
+    try:
+        for split, window in plan.parts[part]:
+            instance = make_instance(plan.recipe, plan.scenario, plan.workload, window)
+            room = max(LOG_CANDIDATES, 4 * instance.capacity)
+            if log is None or room > len(log.feasible):
+                if log is not None and log.rows:
+                    writer.write(log)
+                log = make_log(plan.spec, LOG_ROWS, room)
+            for behaviour in plan.recipe.behaviours:
+                first = plan.taken.get((behaviour.name, window), 0)
+                for repetition in range(first, first + behaviour.episodes):
+                    row = _record_episode(
+                        plan, instance, behaviour.name, window, repetition, episode, writer, log
+                    )
+                    place = {"split": split, "first_part": number, "last_part": number}
+                    rows.append({**place, **row})
+                    episode += 1
+        if log is not None and log.rows:
+            writer.write(log)
+    finally:
+        writer.close()
+
+
+def _record_episode(
+    plan: Plan,
+    instance: Instance,
+    name: str,
+    window: int,
+    repetition: int,
+    episode: int,
+    writer: PartWriter,
+    log: Log,
+) -> dict[str, Any]:
+    behaviour, seed = plan.behaviours[name], plan.recipe.seed
+    problem = (plan.scenario, plan.spec, instance)
+    rng = generator(seed, name, window, repetition)
+    if isinstance(behaviour.policy, Heuristic):
+        again = generator(seed, name, window, repetition)
+        played, values = None, decision_values(*problem, behaviour, again)
+    else:
+        played = player(*problem, behaviour).play(rng)
+        values = played.values
+    recording = Recording(*problem, behaviour, rng, episode, values, played)
+    while not recording.go_on(log):
+        writer.write(log)
+        log.clear()
+    if log.rows >= GROUP_ROWS:
+        writer.write(log)
+        log.clear()
+    result = recording.episode()
+    outcomes = zip(plan.spec.outcomes, result.outcomes, strict=True)
+    return {
+        "episode": episode,
+        "behaviour": name,
+        "seed": repetition,
+        "window": window,
+        "steps": result.steps,
+        "return": result.total,
+        "elapsed_s": result.elapsed_s,
+        "truncated": result.truncated,
+        **{o.name: float(value) for o, value in outcomes},
+        "behaviour_parameters": recording.parameters.tolist(),
+    }
+
+
+def recorded(plan: Plan) -> tuple[tuple[mf.FileEntry, ...], pl.DataFrame]:
+    """The files and the episodes of all parts of a plan, once they are recorded."""
+    n = range(len(plan.parts))
+    entries = tuple(_recorded_entry(plan, i) for i in n)
+    return entries, pl.concat([read_parquet(_episodes_path(plan, i)) for i in n])
+
+
+def _recorded_entry(plan: Plan, part: int) -> mf.FileEntry:
+    """The entry of a finished part, which must be of the file that is there."""
+    path = _entry_path(plan, part)
+    try:
+        entry = mf.file_entry(read_json(path))
+    except (TypeError, ValueError, RecipeError) as error:
+        raise DatasetError(f"{path}: damaged ({error}); delete {path.parent.parent}") from error
+    file = plan.part_path(part)
+    if entry.path != f"{DATA}/{file.name}" or entry.bytes != file.stat().st_size:
+        raise DatasetError(f"{path}: is not of {file}; delete {path.parent.parent}")
+    return entry

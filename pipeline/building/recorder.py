@@ -1,0 +1,272 @@
+"""Recorded episodes: the compiled loop that also writes every decision into column buffers."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from pipeline.dataset.columns import NO_CHOICE
+from pipeline.errors import HindcastError
+from pipeline.simulation.environment import ObservationBuffers
+from pipeline.simulation.kernel import (
+    ELAPSED,
+    FLOATS,
+    IMAGE,
+    INFEASIBLE,
+    INTS,
+    MASK,
+    OBSERVE,
+    REWARD,
+    ROWS,
+    RUNNING,
+    SCORE,
+    STEP,
+    TERMS,
+    TIME,
+    TRUNCATED,
+    compiled,
+)
+from pipeline.simulation.players import Played
+from pipeline.simulation.policy import (
+    GENERATOR,
+    NO_PARAMETERS,
+    Behaviour,
+    Heuristic,
+    draw_choice,
+    fill_probabilities,
+    no_score,
+)
+from pipeline.simulation.rollout import Episode, came_to
+from pipeline.simulation.scenario import Instance, Scenario
+from pipeline.simulation.spec import Spec
+
+_FLOAT32_COLUMNS: Final = types.Array(types.float32, 2, "C")
+_FLOAT64_COLUMNS: Final = types.Array(types.float64, 2, "C")
+_FLOAT32: Final = types.Array(types.float32, 1, "C")
+_BYTES: Final = types.Array(types.uint8, 2, "C")
+# rows of Log.numbers
+N_TIME: Final = 0
+N_REWARD: Final = 1
+N_ELAPSED: Final = 2
+N_TERMS: Final = 3
+# rows of Log.labels
+L_EPISODE: Final = 0
+L_STEP: Final = 1
+L_CHOICE: Final = 2
+L_STATUS: Final = 3
+L_OFFSET: Final = 4  # where the row's candidates begin
+# Log.cursor
+C_ROW: Final = 0
+C_VALUE: Final = 1
+C_STEP: Final = 2  # of the running episode
+C_PLAYED: Final = 3  # probabilities read of an episode that was played before
+
+
+@dataclass
+class Log:
+    """Columns that are being filled: R rows (decisions and closing rows), V candidates.
+
+    numbers        (3 + K, R) float64: time_s, reward, elapsed_s, reward terms
+    labels         (5, R + 1) int64: episode, step, choice, status, offset of the first candidate
+    context        (C, R) float32
+    image          (R, P) uint8
+    propensity     (R,) float32
+    candidates     (F, V) float32
+    feasible       (V,) bool
+    probabilities  (V,) float32
+    values         (R,) float64: Monte-Carlo values, where the spec is `valued`
+    cursor         [rows used, candidates used, step of the running episode, see C_PLAYED]
+    """
+
+    numbers: NDArray[np.float64]
+    labels: NDArray[np.int64]
+    context: NDArray[np.float32]
+    image: NDArray[np.uint8]
+    propensity: NDArray[np.float32]
+    candidates: NDArray[np.float32]
+    feasible: NDArray[np.bool_]
+    probabilities: NDArray[np.float32]
+    values: NDArray[np.float64]
+    cursor: NDArray[np.int64]
+
+    @property
+    def rows(self) -> int:
+        """Rows used."""
+        return int(self.cursor[C_ROW])
+
+    def clear(self) -> None:
+        """Forget the rows; a running episode goes on with its step."""
+        self.cursor[:C_STEP] = 0
+
+
+def make_log(spec: Spec, rows: int, candidates: int) -> Log:
+    """Empty columns for that many rows and candidates."""
+    pixels = int(np.prod(spec.image_shape)) if spec.image_shape else 0
+    return Log(
+        numbers=np.empty((N_TERMS + len(spec.reward_terms), rows)),
+        labels=np.zeros((L_OFFSET + 1, rows + 1), np.int64),
+        context=np.empty((len(spec.context), rows), np.float32),
+        image=np.empty((rows, pixels), np.uint8),
+        propensity=np.empty(rows, np.float32),
+        candidates=np.empty((len(spec.candidates), candidates), np.float32),
+        feasible=np.empty(candidates, np.bool_),
+        probabilities=np.empty(candidates, np.float32),
+        values=np.zeros(rows),
+        cursor=np.zeros(4, np.int64),
+    )
+
+
+@compiled(
+    types.int64(
+        types.FunctionType(OBSERVE), types.FunctionType(STEP), types.FunctionType(SCORE),
+        INTS, FLOATS, FLOATS, types.float64, types.float64, GENERATOR,
+        FLOATS, IMAGE, ROWS, MASK, FLOATS, FLOATS, FLOATS, FLOATS, types.int64,
+        _FLOAT64_COLUMNS, types.Array(types.int64, 2, "C"), _FLOAT32_COLUMNS, _BYTES, _FLOAT32,
+        _FLOAT32_COLUMNS, MASK, _FLOAT32, INTS, INTS, _FLOAT32,
+    ))  # fmt: skip
+def _record(  # type: ignore[no-untyped-def]
+    observe, step, score, ints, floats, parameters, temperature, epsilon, rng,
+    context, image, candidates, feasible, scores, probabilities, booked, totals, episode,
+    numbers, labels, log_context, log_image, propensity,
+    log_candidates, log_feasible, log_probabilities, cursor, choices, chances,
+):  # fmt: skip
+    """Record decisions until the episode ends (its status) or the log is full (RUNNING).
+
+    Where `choices` of the episode are given, with the `chances` of all candidates, nothing is
+    scored or drawn.
+    """
+    capacity = len(scores)
+    row, value = cursor[0], cursor[1]
+    status = RUNNING
+    while True:
+        over = status != RUNNING
+        # room for this row and, should it be the last, for the closing row
+        if not over and (row + 2 > len(propensity) or value + 2 * capacity > len(log_feasible)):
+            break
+        numbers[N_TIME, row] = floats[TIME]
+        n = observe(ints, floats, context, image, candidates, feasible)
+        labels[L_EPISODE, row] = episode
+        labels[L_STEP, row] = cursor[2]
+        labels[L_OFFSET, row] = value
+        for c in range(len(context)):
+            log_context[c, row] = context[c]
+        for p in range(len(image)):
+            log_image[row, p] = image[p]
+        for f in range(len(log_candidates)):
+            for i in range(n):
+                log_candidates[f, value + i] = candidates[i, f]
+        for i in range(n):
+            log_feasible[value + i] = feasible[i]
+        if over:
+            for i in range(n):
+                log_probabilities[value + i] = 0.0
+            labels[L_CHOICE, row] = NO_CHOICE
+            labels[L_STATUS, row] = status
+            propensity[row] = 0.0
+            for k in range(1, len(numbers)):
+                numbers[k, row] = 0.0
+            row += 1
+            value += n
+            break
+        if len(choices) > 0:
+            choice = choices[cursor[2]]
+            for i in range(n):
+                log_probabilities[value + i] = chances[cursor[3] + i]
+            cursor[3] += n
+        else:
+            shown = scores[:n]
+            score(context, candidates, feasible, parameters, shown)
+            choice = draw_choice(shown, feasible, temperature, epsilon, rng, probabilities)
+            fill_probabilities(shown, feasible, temperature, epsilon, probabilities)
+            for i in range(n):
+                log_probabilities[value + i] = probabilities[i]
+        propensity[row] = log_probabilities[value + choice]
+        status = step(ints, floats, choice, booked)
+        if status == INFEASIBLE:
+            return INFEASIBLE
+        labels[L_CHOICE, row] = choice
+        labels[L_STATUS, row] = status
+        numbers[N_REWARD, row] = booked[REWARD]
+        numbers[N_ELAPSED, row] = booked[ELAPSED]
+        for k in range(TERMS, len(booked)):
+            numbers[N_TERMS + k - TERMS, row] = booked[k]
+        for k in range(len(booked)):
+            totals[k] += booked[k]
+        cursor[2] += 1
+        row += 1
+        value += n
+    labels[L_OFFSET, row] = value
+    cursor[0] = row
+    cursor[1] = value
+    return status
+
+
+class Recording:
+    """One episode being recorded; `go_on` until it says that the episode is over."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        spec: Spec,
+        instance: Instance,
+        behaviour: Behaviour,
+        rng: np.random.Generator,
+        episode: int,
+        values: NDArray[np.float64] | None = None,
+        played: Played | None = None,
+    ) -> None:
+        rule = behaviour.policy if isinstance(behaviour.policy, Heuristic) else None
+        if rule is None and played is None:
+            raise HindcastError(f"{behaviour.name} is no compiled rule: play its episode first")
+        self._scenario, self._spec, self._behaviour, self._rng = scenario, spec, behaviour, rng
+        self._episode, self._values = episode, values
+        self._ints, self._floats = instance.ints.copy(), instance.floats.copy()
+        self._buffers = ObservationBuffers(spec, instance.capacity)
+        self._scores = np.empty(instance.capacity)
+        self._probabilities = np.empty(instance.capacity)
+        self._booked = np.zeros(TERMS + len(spec.reward_terms))
+        self._totals = np.zeros_like(self._booked)
+        self.parameters = NO_PARAMETERS if rule is None else rule.parameters(spec, rng)
+        self._score = no_score if rule is None else rule.score
+        self._choices = np.zeros(0, np.int64) if played is None else played.choices
+        self._chances = np.zeros(0, np.float32) if played is None else played.chances
+        self._begun = False
+        self._steps = 0
+        self._status = RUNNING
+
+    def go_on(self, log: Log) -> bool:
+        """Fill the log; False where it is full, True where the episode is over.
+
+        A full log must be cleared before the next call. Raises HindcastError on an infeasible
+        choice.
+        """
+        if not self._begun:
+            log.cursor[C_STEP] = log.cursor[C_PLAYED] = 0
+            self._begun = True
+        first_row, first_step = log.rows, int(log.cursor[C_STEP])
+        self._status = _record(
+            self._scenario.observe, self._scenario.step, self._score,
+            self._ints, self._floats, self.parameters,
+            self._behaviour.temperature, self._behaviour.epsilon, self._rng,
+            *self._buffers.arrays, self._scores, self._probabilities, self._booked, self._totals,
+            self._episode, log.numbers, log.labels, log.context, log.image, log.propensity,
+            log.candidates, log.feasible, log.probabilities, log.cursor,
+            self._choices, self._chances,
+        )  # fmt: skip
+        if self._status == INFEASIBLE:
+            raise HindcastError(f"{self._behaviour.name}: infeasible choice")
+        self._steps = int(log.cursor[C_STEP])
+        if self._values is not None:
+            decided = self._steps - first_step
+            values = self._values[first_step : self._steps]
+            log.values[first_row : first_row + decided] = values
+        return bool(self._status != RUNNING)
+
+    def episode(self) -> Episode:
+        """What the finished episode came to."""
+        return came_to(
+            self._scenario.outcome, self._spec, self._ints, self._floats, self._totals,
+            self._steps, truncated=self._status == TRUNCATED,
+        )  # fmt: skip

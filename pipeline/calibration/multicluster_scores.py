@@ -1,0 +1,105 @@
+"""Tables II and III of Liu et al. from an evaluation of `multicluster`.
+
+    python -m pipeline.calibration.multicluster_scores EVALUATION --against sf_e most_free_now
+
+    row    policy, other, windows, tmdl, other_tmdl, tmdl_ratio, ajdr_percent, other_ajdr_percent,
+           ajdr_ratio, score_a .. score_d
+
+Means over the windows; a ratio says how many times lower the policy is, and a score is its share of
+100 (pipeline.scenarios.multicluster.paper_scores). Every training seed of an agent has a row of its
+own; the row of the agent itself is of its means over seeds in every window.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from pipeline.errors import DatasetError, unknown_name
+from pipeline.evaluation.summary.pairing import Setting, read_settings
+from pipeline.evaluation.summary.printing import print_csv
+from pipeline.scenarios.multicluster.paper_scores import score_a, score_b, score_c, score_d
+from pipeline.statistics.intervals import Array
+from pipeline.storage.location import location
+
+_METRICS: Final = ("tmdl", "ajdr_percent")
+COLUMNS: Final = (
+    "policy", "other", "windows", "tmdl", "other_tmdl", "tmdl_ratio",
+    "ajdr_percent", "other_ajdr_percent", "ajdr_ratio",
+    "score_a", "score_b", "score_c", "score_d",
+)  # fmt: skip
+
+
+def comparison(tmdl: Array, ajdr: Array, other_tmdl: Array, other_ajdr: Array) -> dict[str, float]:
+    """COLUMNS from `windows` on, of one number per window each, (windows,)."""
+    means = [float(np.mean(values)) for values in (tmdl, ajdr, other_tmdl, other_ajdr)]
+    four = (tmdl, ajdr, other_tmdl, other_ajdr)
+    return {
+        "windows": len(tmdl),
+        "tmdl": means[0],
+        "other_tmdl": means[2],
+        "tmdl_ratio": means[2] / means[0] if means[0] > 0 else float("inf"),
+        "ajdr_percent": means[1],
+        "other_ajdr_percent": means[3],
+        "ajdr_ratio": means[3] / means[1] if means[1] > 0 else float("inf"),
+        "score_a": score_a(*four),
+        "score_b": score_b(*four),
+        "score_c": score_c(*four),
+        "score_d": score_d(*four),
+    }
+
+
+def comparisons(folder: Path, against: Sequence[str]) -> pl.DataFrame:
+    """COLUMNS of every policy of an evaluation folder and every one of `against`.
+
+    Raises UnknownName for a policy that was not evaluated, DatasetError for another folder or the
+    evaluation of another scenario.
+    """
+    rows = []
+    for setting in read_settings([folder]):
+        tmdl, ajdr = (_by_label(setting, metric) for metric in _METRICS)
+        for name in against:
+            if name not in tmdl:
+                raise unknown_name("policy", name, tmdl)
+            rows += [
+                {
+                    "policy": label,
+                    "other": name,
+                    **comparison(tmdl[label], ajdr[label], tmdl[name], ajdr[name]),
+                }
+                for label in tmdl
+                if label != name
+            ]
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _by_label(setting: Setting, metric: str) -> dict[str, Array]:
+    """A number per window (windows,) of every policy and every training seed."""
+    if metric not in {m.name for m in setting.metrics}:
+        raise DatasetError(
+            f"{setting.first.folder}: no metric {metric!r}; expected an evaluation of multicluster"
+        )
+    found: dict[str, Array] = {}
+    for policy in setting.pair(metric).policies:
+        found |= dict(policy.each)
+    return found
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the rows of an evaluation folder as CSV; 2 for bad input."""
+    parser = argparse.ArgumentParser(
+        prog="python -m pipeline.calibration.multicluster_scores",
+        description="Missed deadlines, delay and Score-A to Score-D of policies against others.",
+    )
+    parser.add_argument("evaluation", type=location, help="folder that hindcast evaluate wrote")
+    parser.add_argument("--against", nargs="+", required=True, metavar="POLICY")
+    given = parser.parse_args(arguments)
+    return print_csv(lambda: comparisons(given.evaluation, given.against))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

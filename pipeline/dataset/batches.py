@@ -1,0 +1,248 @@
+"""Shuffled minibatches of a dataset that need not fit into memory: `Dataset.batches`.
+
+    footers of the parts -> row groups in random order -> readers -> ShuffleBuffer -> minibatches
+
+Everything random happens in the caller's thread, in one order, so readers change nothing.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from pipeline.dataset.columns import NO_CHOICE, SKIPPABLE
+from pipeline.dataset.decisions import Decisions
+from pipeline.dataset.folder import DatasetFolder
+from pipeline.dataset.part import Block, open_part, read_block, read_first_row
+from pipeline.dataset.shuffle_buffer import ShuffleBuffer, row_bytes
+from pipeline.errors import DatasetError, InputError
+
+_REFILL: Final = 0.5  # share of what was there at the last shuffle at which more is poured in
+_FOOTERS: Final = 256  # remembered; of a real part 100 kB each
+
+
+def batches(
+    dataset: DatasetFolder,
+    size: int,
+    rng: np.random.Generator,
+    *,
+    split: str,
+    k: int | None,
+    transitions: bool,
+    images: bool,
+    buffer: int,
+    readers: int,
+    repeat: bool,
+) -> Iterator[Decisions]:
+    """See `Dataset.batches`."""
+    for name, value in (("size", size), ("k", k), ("readers", readers), ("buffer", buffer)):
+        if value is not None and value < 1:
+            raise InputError(f"{name} is {value}, expected at least 1")
+    episodes = dataset.episodes(split)
+    own = np.random.default_rng(rng.integers(2**63, size=4))
+    number = np.full(dataset.episodes().height, -1, np.int64)
+    number[episodes["episode"].to_numpy()] = np.arange(episodes.height)
+    passes = _Passes(dataset, number, own, size, k, transitions, images, buffer, readers)
+
+    def generate() -> Iterator[Decisions]:
+        while True:
+            for columns in passes.run(int(episodes["steps"].sum())):
+                yield Decisions(episodes=episodes, **columns)
+            if not repeat:
+                return
+
+    return generate()
+
+
+@dataclass
+class _Passes:
+    """Passes over the decisions of the episodes to which `number` gives one that is not -1."""
+
+    dataset: DatasetFolder
+    number: NDArray[np.int64]
+    rng: np.random.Generator
+    size: int
+    k: int | None
+    transitions: bool
+    images: bool
+    buffer: int
+    readers: int
+    footers: dict[int, pq.FileMetaData] = field(default_factory=dict)
+
+    def run(self, decisions: int) -> Iterator[dict[str, NDArray[Any]]]:
+        """One pass over that many decisions: the columns of Decisions, minibatch by minibatch."""
+        with ThreadPoolExecutor(self.readers) as pool:
+            groups, held = self._plan(pool)
+            order = deque(groups[i] for i in self.rng.permutation(len(groups)))
+            coming = _Coming(pool, self.readers, self._read, order)
+            refill_at = 0
+            try:
+                while decisions:
+                    pieces: list[dict[str, NDArray[Any]]] = []
+                    wanted = min(self.size, decisions)
+                    decisions -= wanted
+                    while wanted:
+                        if coming and len(held) <= refill_at:
+                            self._refill(held, coming)
+                            refill_at = int(len(held) * _REFILL)
+                            continue
+                        if len(held) == 0:
+                            raise self._unlike("fewer")
+                        room = len(held) - (refill_at if coming else 0)
+                        pieces.append(self._take(held, min(wanted, room)))
+                        wanted -= len(pieces[-1]["choice"])
+                    yield _join(pieces)
+                while coming:
+                    self._refill(held, coming)
+                if len(held):
+                    raise self._unlike("more")
+            finally:
+                coming.cancel()
+
+    def _plan(self, pool: ThreadPoolExecutor) -> tuple[list[tuple[int, int]], ShuffleBuffer]:
+        """(part, row group) of all that holds episodes of the split, and a buffer for them."""
+        episodes = self.dataset.episodes()[np.flatnonzero(self.number >= 0)]
+        parts = np.unique([episodes["first_part"], episodes["last_part"]])
+        found = [group for groups in pool.map(self._groups_of, parts) for group in groups]
+        if not found:
+            raise self._unlike("fewer")
+        sizes = np.array([size for _part, _group, *size in found])
+        total, largest = sizes.sum(axis=0), sizes.max(axis=0)
+        each = row_bytes(self.dataset.spec, images=self.images)
+        share = min(1.0, self.buffer / float(total @ each))
+        # the row after a group may come with it, which is no larger than the group that it begins
+        room = largest if share < 1.0 else total
+        rows, candidates = np.maximum(share * total, room * (1 + self.transitions)).astype(np.int64)
+        held = ShuffleBuffer(
+            self.dataset.spec, int(rows) + 1, int(candidates),
+            transitions=self.transitions, images=self.images,
+        )  # fmt: skip
+        return [(part, group) for part, group, *_size in found], held
+
+    def _groups_of(self, part: int) -> list[tuple[int, int, int, int]]:
+        """(part, row group, rows, candidates) of its row groups with episodes of the split."""
+        footer = self._footer(part)
+        first = footer.row_group(0) if footer.num_row_groups else None
+        names = [first.column(c).path_in_schema for c in range(first.num_columns)] if first else []
+        found = []
+        for index in range(footer.num_row_groups):
+            group = footer.row_group(index)
+            if self._has_any(group.column(names.index("episode")).statistics):
+                candidates = group.column(names.index("feasible.list.element")).num_values
+                found.append((part, index, group.num_rows, candidates))
+        return found
+
+    def _has_any(self, episodes: Any) -> bool:
+        """Whether a row group with these statistics of `episode` may hold one of the split."""
+        if episodes is None or not episodes.has_min_max:
+            return True
+        return bool((self.number[max(episodes.min, 0) : episodes.max + 1] >= 0).any())
+
+    def _footer(self, part: int) -> pq.FileMetaData:
+        """The footer of a part; the last few hundred are remembered, checked as they are."""
+        if part not in self.footers:
+            with closing(open_part(self.dataset.part(part), self.dataset.spec)) as file:
+                footer = file.metadata
+            if len(self.footers) >= _FOOTERS:
+                return footer
+            self.footers[part] = footer
+        return self.footers[part]
+
+    def _read(self, part: int, group: int) -> list[Block]:
+        """A row group and, where its last decision is not the episode's last, what followed."""
+        path, spec = self.dataset.part(part), self.dataset.spec
+        without = SKIPPABLE - {"image"} if self.images else SKIPPABLE
+        with closing(open_part(path, spec, self._footer(part))) as file:
+            blocks = [read_block(file, group, path, spec, without)]
+            goes_on = len(blocks[0]) > 0 and blocks[0].choice[-1] != NO_CHOICE
+            if self.transitions and goes_on:
+                if group + 1 == file.num_row_groups:
+                    raise DatasetError(f"{path}: ends in the middle of an episode")
+                blocks.append(read_first_row(file, group + 1, path, spec, without))
+        return blocks
+
+    def _refill(self, held: ShuffleBuffer, coming: "_Coming") -> None:
+        """Pour in row groups, in order, as long as they fit."""
+        held.squeeze()
+        begun = len(held)
+        while coming:
+            blocks = coming.first()
+            rows = sum(map(len, blocks))
+            candidates = sum(int(block.offsets[-1]) for block in blocks)
+            if not held.fits(rows, candidates):
+                if begun == len(held) == 0 and not held.used:
+                    raise self._unlike("more")
+                break
+            coming.pop()
+            for at, block in enumerate(blocks):
+                episode = block.episode
+                if len(episode) and not 0 <= episode.min() <= episode.max() < len(self.number):
+                    raise self._unlike("more")
+                held.pour(block, self.number[episode] if at == 0 else np.full(len(block), -1))
+        held.shuffle(self.rng)
+
+    def _take(self, held: ShuffleBuffer, count: int) -> dict[str, NDArray[Any]]:
+        drawn = held.draw(count)
+        return held.gather(drawn, self.k or held.largest(drawn), self.rng)
+
+    def _unlike(self, which: str) -> DatasetError:
+        return DatasetError(
+            f"{self.dataset.folder}: its parts hold {which} decisions of the split than its table "
+            "of episodes says; see `hindcast verify`"
+        )
+
+
+class _Coming:
+    """Row groups that are read ahead, in the order in which they were asked for."""
+
+    def __init__(
+        self,
+        pool: ThreadPoolExecutor,
+        ahead: int,
+        read: Callable[[int, int], list[Block]],
+        order: deque[tuple[int, int]],
+    ) -> None:
+        self._pool, self._ahead, self._read, self._order = pool, ahead, read, order
+        self._reading: deque[Future[list[Block]]] = deque()
+        self._begin()
+
+    def __len__(self) -> int:
+        return len(self._order) + len(self._reading)
+
+    def _begin(self) -> None:
+        while self._order and len(self._reading) < self._ahead:
+            self._reading.append(self._pool.submit(self._read, *self._order.popleft()))
+
+    def first(self) -> list[Block]:
+        """The next one, waiting until it is read."""
+        return self._reading[0].result()
+
+    def pop(self) -> None:
+        """Be done with the next one."""
+        self._reading.popleft()
+        self._begin()
+
+    def cancel(self) -> None:
+        """Read no further."""
+        self._order.clear()
+        for future in self._reading:
+            future.cancel()
+
+
+def _join(pieces: list[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    """Pieces of a minibatch, one after the other, padded to the largest K of them."""
+    if len(pieces) == 1:
+        return pieces[0]
+    k = max(piece["mask"].shape[1] for piece in pieces)
+    for piece in pieces:
+        for name in ("candidates", "mask", "next_candidates", "next_mask"):
+            if name in piece and (more := k - piece[name].shape[1]):
+                widths = [(0, 0), (0, more)] + [(0, 0)] * (piece[name].ndim - 2)
+                piece[name] = np.pad(piece[name], widths)
+    return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}

@@ -1,0 +1,62 @@
+"""Columns of a dataset: the schemas of its parts and of its table of episodes."""
+
+from typing import Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from pipeline.simulation.spec import Spec
+
+
+def episodes_schema(spec: Spec) -> dict[str, pl.DataType]:
+    """Columns of episodes.parquet: what it was, what it came to, where it is."""
+    return {
+        "episode": pl.Int64(),
+        "split": pl.String(),
+        "behaviour": pl.String(),
+        "seed": pl.Int64(),
+        "window": pl.Int64(),
+        "steps": pl.Int64(),
+        "return": pl.Float64(),
+        "elapsed_s": pl.Float64(),
+        "truncated": pl.Boolean(),
+        **{o.name: pl.Float64() for o in spec.outcomes},
+        "behaviour_parameters": pl.List(pl.Float64()),
+        "first_part": pl.Int64(),
+        "last_part": pl.Int64(),
+    }
+
+
+# What a block can be read without: a learner needs only some, and they are a third of the work.
+SKIPPABLE: Final = frozenset(
+    {"time_s", "behaviour_probabilities", "reward_terms", "truncated", "image"}
+)
+
+
+def part_schema(spec: Spec) -> pa.Schema:
+    """Columns of a part, in order."""
+    fields = [
+        ("episode", pa.int64()),
+        ("step", pa.int32()),
+        ("time_s", pa.float64()),
+        ("context", pa.struct([(f.name, pa.float32()) for f in spec.context])),
+        ("candidates", pa.list_(pa.struct([(f.name, pa.float32()) for f in spec.candidates]))),
+        ("feasible", pa.list_(pa.bool_())),
+        ("choice", pa.int32()),
+        ("propensity", pa.float32()),
+        ("behaviour_probabilities", pa.list_(pa.float32())),
+        ("reward", pa.float64()),
+        ("reward_terms", pa.struct([(name, pa.float64()) for name in spec.reward_terms])),
+        ("elapsed_s", pa.float64()),
+        ("terminated", pa.bool_()),
+        ("truncated", pa.bool_()),
+    ]
+    if spec.valued:
+        fields.insert(9, ("monte_carlo_value", pa.float64()))
+    if spec.image_shape:
+        fields.insert(4, ("image", pa.list_(pa.uint8(), int(np.prod(spec.image_shape)))))
+    return pa.schema(fields)
+
+
+NO_CHOICE: Final = -1  # the choice of a closing row

@@ -1,0 +1,338 @@
+"""The manifest of a dataset: its lineage and the claims that `verify` recomputes."""
+
+import importlib.metadata
+import itertools
+import json
+import math
+import platform
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from pipeline.errors import DatasetError
+from pipeline.recipes.checkpoints import inside
+from pipeline.recipes.loading import parse_recipe
+from pipeline.recipes.recipe import Recipe
+from pipeline.recipes.settings import read_settings
+from pipeline.simulation.spec import MOST_PIXELS, Feature, Outcome, Spec
+from pipeline.storage.files import json_text, read_json, sha256_text
+from pipeline.storage.guards import (
+    LARGEST_JSON,
+    a_count,
+    a_list,
+    a_sha256,
+    a_table,
+    a_text,
+    require_file,
+)
+
+KIND: Final = "dataset"
+VERSION: Final = 1
+NAME: Final = "manifest.json"
+EPISODES: Final = "episodes.parquet"
+WORKLOAD: Final = "workload"
+CARD: Final = "README.md"
+_PACKAGES: Final = ("hindcast", "numpy", "numba", "polars", "pyarrow")
+_PART: Final = re.compile(r"data/part-[0-9]{5,}\.parquet")
+_EPISODES: Final = re.compile(r"episodes(-[0-9]{5,})?\.parquet")
+_MOST_FEATURES: Final = 4096  # of context or candidates, reward terms or outcomes
+_ROWS_PER_BYTE: Final = 1 << 12  # a part packs no row smaller; more is a claim to be refused
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """A file of the dataset, by its path below the folder."""
+
+    path: str
+    rows: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Segment:
+    """What one `hindcast build --append` added: the parts and episodes from these numbers on."""
+
+    recipe: Recipe
+    digest: str
+    versions: Mapping[str, str]
+    first_part: int
+    first_episode: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a dataset claims to be.
+
+    recipe       every value of the recipe, defaults included; `digest` is its SHA-256
+    appended     what was added later, in order; `digest` is then the digest of all recipes'
+    spec         names, units and ranges of observations, rewards and outcomes
+    files        the parts in order, then episodes.parquet
+    provenance   of the workload: raw files with SHA-256, counts, what was left out and why
+    behaviours   per behaviour: episodes, decisions, mean return
+    """
+
+    recipe: Recipe
+    digest: str
+    spec: Spec
+    parts: tuple[FileEntry, ...]
+    episodes: FileEntry
+    workload_sha256: str
+    provenance: Mapping[str, Any]
+    counts: Mapping[str, int]
+    versions: Mapping[str, str]
+    appended: tuple[Segment, ...] = ()
+
+    @property
+    def recipes(self) -> tuple[Recipe, ...]:
+        """What it was built from, and what was appended to it."""
+        return (self.recipe, *(segment.recipe for segment in self.appended))
+
+
+def digest_of(recipes: Sequence[Recipe]) -> str:
+    """The digest of a dataset: its recipe's, or, of what was appended to, of all their digests."""
+    digests = [recipe.digest for recipe in recipes]
+    return digests[0] if len(digests) == 1 else sha256_text("\n".join(digests))
+
+
+def is_episodes(name: str) -> bool:
+    """Whether a file of this name is a table of episodes; an append writes it under a new one."""
+    return _EPISODES.fullmatch(name) is not None
+
+
+def versions() -> dict[str, str]:
+    """Python and the packages that the bytes depend on."""
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def to_json(manifest: Manifest) -> dict[str, Any]:
+    """The manifest as written; `sealed` is the digest of all that stands before it."""
+    value = {
+        "kind": KIND,
+        "version": VERSION,
+        "id": manifest.recipe.id,
+        "digest": manifest.digest,
+        "recipe": manifest.recipe.to_dict(),
+        "spec": spec_to_json(manifest.spec),
+        "counts": dict(manifest.counts),
+        "provenance": dict(manifest.provenance),
+        "workload_sha256": manifest.workload_sha256,
+        "versions": dict(manifest.versions),
+        "episodes": asdict(manifest.episodes),
+        "parts": [asdict(part) for part in manifest.parts],
+    }
+    if manifest.appended:
+        value["appended"] = [
+            {
+                "id": s.recipe.id,
+                "digest": s.digest,
+                "first_part": s.first_part,
+                "first_episode": s.first_episode,
+                "versions": dict(s.versions),
+                "recipe": s.recipe.to_dict(),
+            }
+            for s in manifest.appended
+        ]
+    return {**value, "sealed": sha256_text(json.dumps(value, separators=(",", ":")))}
+
+
+def is_sealed(folder: Path, manifest: Manifest) -> bool:
+    """Whether manifest.json holds, byte for byte, what `to_json` gives: nothing was edited."""
+    return (folder / NAME).read_bytes() == json_text(to_json(manifest)).encode()
+
+
+def spec_to_json(spec: Spec) -> dict[str, Any]:
+    """A spec as JSON; infinite bounds become null."""
+
+    def feature(f: Feature) -> dict[str, Any]:
+        value = {**asdict(f), "scale": float(f.scale)}
+        for bound in ("low", "high"):
+            value[bound] = float(value[bound]) if math.isfinite(value[bound]) else None
+        return value
+
+    return {
+        "scenario": spec.scenario,
+        "objective": spec.objective,
+        "context": [feature(f) for f in spec.context],
+        "candidates": [feature(f) for f in spec.candidates],
+        "reward_terms": list(spec.reward_terms),
+        "outcomes": [asdict(o) for o in spec.outcomes],
+        "image_shape": list(spec.image_shape),
+        "discount": float(spec.discount),
+        "valued": spec.valued,
+    }
+
+
+def spec_from_json(value: Mapping[str, Any]) -> Spec:
+    """The inverse of `spec_to_json`; KeyError, TypeError, ValueError or RecipeError if damaged."""
+
+    def feature(f: Mapping[str, Any]) -> Feature:
+        bounds = {
+            "low": -math.inf if f["low"] is None else f["low"],
+            "high": math.inf if f["high"] is None else f["high"],
+        }
+        return read_settings(Feature, {**f, **bounds}, "spec: feature")  # type: ignore[no-any-return]
+
+    spec = Spec(
+        scenario=a_text(value["scenario"]),
+        objective=a_text(value["objective"]),
+        context=tuple(map(feature, a_list(value["context"]))),
+        candidates=tuple(map(feature, a_list(value["candidates"]))),
+        reward_terms=tuple(map(a_text, a_list(value["reward_terms"]))),
+        outcomes=tuple(
+            read_settings(Outcome, o, "spec: outcome") for o in a_list(value["outcomes"])
+        ),
+        image_shape=tuple(a_count(n, MOST_PIXELS) for n in a_list(value["image_shape"])),
+        discount=float(value["discount"]),
+        valued=value["valued"],
+    )
+    if math.prod(spec.image_shape) > MOST_PIXELS or 0 in spec.image_shape:
+        raise ValueError(f"image_shape {spec.image_shape} has no or too many pixels")
+    if type(spec.valued) is not bool:
+        raise TypeError(f"valued is {spec.valued!r}, expected true or false")
+    for names in (
+        [f.name for f in spec.context],
+        [f.name for f in spec.candidates],
+        [*spec.reward_terms],
+        [o.name for o in spec.outcomes],
+    ):
+        if len(names) > _MOST_FEATURES or len(set(names)) < len(names):
+            raise ValueError(f"{len(names)} names, some twice or too many: {names[:5]}")
+    return spec
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a dataset folder.
+
+    Raises DatasetError that says what is missing or damaged; RecipeError where its recipe is not
+    valid. Nothing outside the folder is named by a manifest that this returns.
+    """
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "no such folder"
+        raise DatasetError(f"{folder}: {what}, expected a dataset (see `hindcast build --help`)")
+    path = folder / NAME
+    if not path.exists() and not path.is_symlink():
+        raise DatasetError(
+            f"{folder}: no {NAME}, so this is no finished dataset; "
+            "run `hindcast build` again to finish it"
+        )
+    if (size := require_file(path)) > LARGEST_JSON:
+        raise DatasetError(f"{path}: {size} bytes is too large for a manifest")
+    value = read_json(path)
+    if not isinstance(value, dict) or value.get("kind") != KIND:
+        kind = value.get("kind") if isinstance(value, dict) else type(value).__name__
+        raise DatasetError(f"{path}: kind is {kind!r}, expected {KIND!r}")
+    if value.get("version") != VERSION:
+        raise DatasetError(f"{path}: version {value.get('version')!r}, expected {VERSION}")
+    try:
+        manifest = Manifest(
+            recipe=_recipe(value["recipe"], path, "recipe"),
+            digest=a_sha256(value["digest"]),
+            spec=spec_from_json(a_table(value["spec"])),
+            parts=tuple(map(file_entry, a_list(value["parts"]))),
+            episodes=file_entry(value["episodes"]),
+            workload_sha256=a_sha256(value["workload_sha256"]),
+            provenance=_provenance(value["provenance"]),
+            counts={k: a_count(v) for k, v in a_table(value["counts"]).items()},
+            versions={k: a_text(v) for k, v in a_table(value["versions"]).items()},
+            appended=tuple(_segment(s, path) for s in a_list(value.get("appended", []))),
+        )
+    except KeyError as error:
+        raise DatasetError(f"{path}: damaged (key {error} is missing)") from error
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise DatasetError(f"{path}: damaged ({type(error).__name__}: {error})") from error
+    _check_claims(manifest, path)
+    _check_files(manifest, folder)
+    return manifest
+
+
+def _check_claims(manifest: Manifest, path: Path) -> None:
+    """DatasetError for names that leave the folder or are not the standard's, or absurd counts."""
+    for entry in (*manifest.parts, manifest.episodes):
+        _check_inside(entry.path, path)
+        if entry.rows > _ROWS_PER_BYTE * max(1, entry.bytes):
+            raise DatasetError(f"{path}: {entry.rows} rows in {entry.bytes} bytes of {entry.path}")
+    names = [entry.path for entry in manifest.parts]
+    if odd := [name for name in names if not _PART.fullmatch(name)]:
+        raise DatasetError(f"{path}: part {odd[0]!r}, expected data/part-NNNNN.parquet")
+    if len(set(names)) < len(names):
+        raise DatasetError(f"{path}: a part is listed twice")
+    if not is_episodes(manifest.episodes.path):
+        raise DatasetError(f"{path}: episodes are in {manifest.episodes.path!r}, not {EPISODES}")
+    added = [(s.first_part, s.first_episode) for s in manifest.appended]
+    ends = [*added, (len(names), manifest.counts.get("episodes", 0))]
+    if any(one[i] >= two[i] for one, two in itertools.pairwise([(0, 0), *ends]) for i in (0, 1)):
+        raise DatasetError(f"{path}: what was appended does not follow what was there: {added}")
+    if missing := {"episodes", "decisions", "windows", "truncated_episodes"} - set(manifest.counts):
+        raise DatasetError(f"{path}: counts lack {min(missing)!r}")
+
+
+def _check_files(manifest: Manifest, folder: Path) -> None:
+    """DatasetError where a symbolic link stands for a file or folder of the dataset.
+
+    It could name any file of the machine that reads the dataset.
+    """
+    inside = ["data", WORKLOAD, *(entry.path for entry in manifest.parts)]
+    for name in (*inside, manifest.episodes.path):
+        if (folder / name).is_symlink():
+            raise DatasetError(
+                f"{folder / name}: is a symbolic link, which is not followed inside a dataset; "
+                "copy the files themselves (cp -rL)"
+            )
+
+
+def _recipe(value: Any, path: Path, key: str) -> Recipe:
+    """A recipe of the manifest, its checkpoints those of the dataset."""
+    recipe = parse_recipe(a_table(value), f"{path}: {key}")
+    return replace(recipe, places=inside(recipe, path.parent))
+
+
+def _segment(value: Any, path: Path) -> Segment:
+    table = a_table(value)
+    return Segment(
+        recipe=_recipe(table["recipe"], path, "appended: recipe"),
+        digest=a_sha256(table["digest"]),
+        versions={k: a_text(v) for k, v in a_table(table["versions"]).items()},
+        first_part=a_count(table["first_part"]),
+        first_episode=a_count(table["first_episode"]),
+    )
+
+
+def file_entry(value: Any) -> FileEntry:
+    """A file's entry from JSON; TypeError, ValueError or RecipeError where it is damaged."""
+    entry = read_settings(FileEntry, value, "file")
+    assert isinstance(entry, FileEntry)
+    a_count(entry.rows)
+    a_count(entry.bytes)
+    a_sha256(entry.sha256)
+    return entry
+
+
+def _provenance(value: Any) -> dict[str, Any]:
+    """Lineage as the card and the reports show it; what else is there is kept as it is."""
+    table = a_table(value)
+    a_text(table["format"])
+    for file in a_list(table["files"]):
+        a_text(file["name"])
+        a_count(file["bytes"])
+        a_sha256(file["sha256"])
+    for counts in (table["counts"], table["left_out"]):
+        for count in a_table(counts).values():
+            a_count(count)
+    for note in a_list(table["notes"]):
+        a_text(note)
+    return table
+
+
+def _check_inside(name: str, manifest: Path) -> None:
+    parts = Path(name).parts
+    if not parts or Path(name).is_absolute() or ".." in parts or "\0" in name:
+        raise DatasetError(f"{manifest}: file name {name!r} leaves the folder")

@@ -1,0 +1,229 @@
+"""A part: one Parquet file of decisions. The layout of its columns, written and read.
+
+    one row per decision, plus one closing row per episode
+      step          0    1    2   ...  T-1    T
+      observation   o0   o1   o2       oT-1   oT     next observation of row t is row t+1
+      choice        c0   c1   c2       cT-1   null
+      reward        r0   r1   r2       rT-1   null
+
+Candidates are list<struct of float32>: one child column per feature compresses several times
+better than rows of a fixed width.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from pipeline.dataset.columns import NO_CHOICE, part_schema
+from pipeline.errors import DatasetError
+from pipeline.simulation.spec import Spec
+from pipeline.storage.guards import require_parquet
+from pipeline.storage.location import is_remote
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows of a part as arrays; closing rows have choice -1 and zeros where the file has nulls.
+
+    episode, step, choice (R,) int64; time_s, reward, elapsed_s (R,) float64; propensity (R,)
+    float32; terminated, truncated (R,) bool; terms (R, K) float64; context (R, C) float32;
+    offsets (R + 1,) int64 into candidates (V, F) float32, feasible (V,), probabilities (V,);
+    image (R, P) uint8 or None; value (R,) float64 or None. Of what was read without a column of
+    SKIPPABLE, that array has no rows.
+    """
+
+    episode: NDArray[np.int64]
+    step: NDArray[np.int64]
+    time_s: NDArray[np.float64]
+    context: NDArray[np.float32]
+    offsets: NDArray[np.int64]
+    candidates: NDArray[np.float32]
+    feasible: NDArray[np.bool_]
+    choice: NDArray[np.int64]
+    propensity: NDArray[np.float32]
+    probabilities: NDArray[np.float32]
+    reward: NDArray[np.float64]
+    terms: NDArray[np.float64]
+    elapsed_s: NDArray[np.float64]
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+    image: NDArray[np.uint8] | None = None
+    value: NDArray[np.float64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.episode)
+
+
+def read_blocks(path: Path, spec: Spec, without: frozenset[str] = frozenset()) -> Iterator[Block]:
+    """The row groups of a part, one Block each, without those columns of SKIPPABLE.
+
+    Raises DatasetError where the file is no Parquet file or has other columns.
+    """
+    file = open_part(path, spec)
+    for group in range(file.num_row_groups):
+        yield read_block(file, group, path, spec, without)
+
+
+def read_block(
+    file: pq.ParquetFile, group: int, path: Path, spec: Spec, without: frozenset[str] = frozenset()
+) -> Block:
+    """One row group of a part that was opened with `open_part`; see `read_blocks`."""
+    columns = [name for name in part_schema(spec).names if name not in without]
+    with part_errors(path):
+        return _to_block(file.read_row_group(group, columns), spec, path)
+
+
+def read_first_row(
+    file: pq.ParquetFile, group: int, path: Path, spec: Spec, without: frozenset[str] = frozenset()
+) -> Block:
+    """The first row of a row group, without decoding the others; see `read_block`."""
+    columns = [name for name in part_schema(spec).names if name not in without]
+    with part_errors(path):
+        [*row] = islice(file.iter_batches(1, [group], columns), 1)
+        return _to_block(pa.Table.from_batches(row), spec, path)
+
+
+def open_part(path: Path, spec: Spec, footer: pq.FileMetaData | None = None) -> pq.ParquetFile:
+    """The Parquet file of a part; DatasetError where it is none or has other columns.
+
+    `footer` is that of an earlier call: with it nothing is checked again.
+    """
+    with part_errors(path):
+        if footer is None:
+            require_parquet(path, whole=False)
+        file = pq.ParquetFile(path.open("rb") if is_remote(path) else path, metadata=footer)
+        if not file.schema_arrow.equals(part_schema(spec)):
+            raise DatasetError(f"{path}: columns differ from the spec of the manifest")
+        return file
+
+
+@contextmanager
+def part_errors(path: Path) -> Iterator[None]:
+    """Turn what Arrow or the system says of a part that cannot be read into a DatasetError."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise DatasetError(f"{path}: cannot be read as Parquet ({error})") from error
+
+
+def _to_block(table: pa.Table, spec: Spec, path: Path) -> Block:
+    def column(name: str) -> pa.Array:
+        return _whole(table.column(name))
+
+    def plain(name: str, empty: float | None = None) -> NDArray[Any]:
+        # a copy: Arrow's own memory is read-only, which compiled code takes for another type
+        if name not in table.column_names:
+            return np.zeros(0)
+        values = column(name)
+        if empty is None:
+            empty = False if pa.types.is_boolean(values.type) else 0
+        return np.array(values.fill_null(empty).to_numpy(zero_copy_only=False))
+
+    def struct(array: pa.StructArray) -> NDArray[Any]:
+        # fill_null copies even where there is nothing to fill
+        children = [c.fill_null(0) if c.null_count else c for c in array.flatten()]
+        found = [c.to_numpy(zero_copy_only=False) for c in children]
+        return np.stack(found, axis=1) if found else np.zeros((len(array), 0))
+
+    lists = column("candidates")
+    offsets = lists.offsets.to_numpy().astype(np.int64)
+    feasible = column("feasible")
+    if not np.array_equal(feasible.offsets.to_numpy(), offsets):
+        raise DatasetError(f"{path}: candidates and feasible differ in length")
+    choice = plain("choice", NO_CHOICE).astype(np.int64)
+    closing = column("choice").is_null().to_numpy(zero_copy_only=False)
+    _check_nulls(table, closing, path)
+    _check_choices(choice, np.diff(offsets), closing, path)
+    full = np.zeros(0, np.float32)
+    if "behaviour_probabilities" in table.column_names:
+        probabilities = column("behaviour_probabilities")
+        lengths = probabilities.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+        if not np.array_equal(lengths, np.where(closing, 0, np.diff(offsets))):
+            raise DatasetError(f"{path}: candidates and behaviour_probabilities differ in length")
+        full = np.zeros(int(offsets[-1]), np.float32)
+        full[_of_decisions(offsets, choice)] = probabilities.flatten().to_numpy()
+    return Block(
+        episode=plain("episode"),
+        step=plain("step").astype(np.int64),
+        time_s=plain("time_s"),
+        context=struct(column("context")),
+        offsets=offsets,
+        candidates=struct(lists.values),
+        feasible=np.array(feasible.values.to_numpy(zero_copy_only=False)),
+        choice=choice,
+        propensity=plain("propensity"),
+        probabilities=full,
+        reward=plain("reward"),
+        terms=struct(column("reward_terms"))
+        if "reward_terms" in table.column_names
+        else np.zeros((0, len(spec.reward_terms))),
+        elapsed_s=plain("elapsed_s"),
+        terminated=plain("terminated"),
+        truncated=plain("truncated"),
+        image=np.array(column("image").flatten().to_numpy()).reshape(len(table), -1)
+        if "image" in table.column_names
+        else None,
+        value=plain("monte_carlo_value") if spec.valued else None,
+    )
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    """The column as one array; without a copy where it is one already, as it mostly is."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+_DECIDED: Final = frozenset(
+    {"choice", "propensity", "behaviour_probabilities", "reward", "reward_terms", "elapsed_s",
+     "terminated", "truncated", "monte_carlo_value"}
+)  # fmt: skip
+
+
+def _check_nulls(table: pa.Table, closing: NDArray[np.bool_], path: Path) -> None:
+    """DatasetError unless the columns of a decision are null in closing rows and nowhere else.
+
+    Read as zeros, a null would be a reward, a step or a feature that nobody recorded.
+    """
+    for name in table.column_names:
+        array = _whole(table.column(name))
+        expected = closing if name in _DECIDED else np.zeros_like(closing)
+        nulls = array.is_null().to_numpy(zero_copy_only=False)
+        if not np.array_equal(nulls, expected) or _nulls_inside(array):
+            raise DatasetError(
+                f"{path}: column {name!r} has a null where a value belongs, or a value in a "
+                "closing row"
+            )
+
+
+def _nulls_inside(array: pa.Array) -> bool:
+    """Whether a struct or list that is there itself has something inside that is not."""
+    if isinstance(array, pa.StructArray):
+        return any(child.null_count != array.null_count for child in array.flatten())
+    if isinstance(array, pa.ListArray | pa.FixedSizeListArray):
+        values = array.flatten()
+        return bool(values.null_count) or _nulls_inside(values)
+    return False
+
+
+def _check_choices(
+    choice: NDArray[np.int64], n: NDArray[np.int64], closing: NDArray[np.bool_], path: Path
+) -> None:
+    """DatasetError for a choice outside its row's candidates: compiled code would follow it."""
+    outside = ~closing & ((choice < 0) | (choice >= n))
+    if outside.any():
+        row = int(np.argmax(outside))
+        raise DatasetError(
+            f"{path}: the choice is not feasible: {choice[row]} of {n[row]} candidates"
+        )
+
+
+def _of_decisions(offsets: NDArray[np.int64], choice: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which candidates belong to a decision; those of closing rows have no probability."""
+    return np.repeat(choice != NO_CHOICE, np.diff(offsets))

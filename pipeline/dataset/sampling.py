@@ -1,0 +1,264 @@
+"""Decisions of a split as arrays for learners: a uniform draw, candidates cut or padded to K."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numba import types
+from numpy.typing import NDArray
+
+from pipeline.dataset import Dataset
+from pipeline.dataset.columns import NO_CHOICE, SKIPPABLE
+from pipeline.dataset.decisions import Decisions, make_columns
+from pipeline.dataset.padding import Padded, pad
+from pipeline.dataset.part import Block
+from pipeline.errors import DatasetError
+from pipeline.simulation.kernel import compiled
+
+_READERS: Final = 2  # parts read at once; more only costs memory
+_FLOATS = types.Array(types.float64, 1, "C", readonly=True)
+
+
+@compiled(types.float64[::1](types.Array(types.int64, 1, "C", readonly=True), _FLOATS, _FLOATS))
+def discounted_sums(episode: Any, reward: Any, share: Any) -> Any:
+    """Discounted rewards from each row to the end of its episode, (D,).
+
+    Rows of an episode are consecutive, in order and all there; share (D,) is what the discount
+    leaves of everything after a row: sum = reward + share * next sum.
+    """
+    found = np.empty(len(reward))
+    for i in range(len(reward) - 1, -1, -1):
+        goes_on = i + 1 < len(reward) and episode[i + 1] == episode[i]
+        found[i] = reward[i] + (share[i] * found[i + 1] if goes_on else 0.0)
+    return found
+
+
+def sample_decisions(
+    dataset: Dataset,
+    split: str,
+    rng: np.random.Generator,
+    *,
+    k: int,
+    per_episode: int | None = None,
+    limit: int | None = None,
+    transitions: bool = False,
+    images: bool = False,
+    probabilities: bool = False,
+    discount: float | None = None,
+    per_second: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Decisions:
+    """Decisions of a split as arrays, candidates cut or padded to `k`.
+
+    Of every episode at most `per_episode` decisions, of all at most `limit`, drawn uniformly
+    without replacement. The result depends on `rng` alone. `images` adds the images of scenarios
+    that have them, `probabilities` those of the candidates; a `discount` below 1, per decision or
+    `per_second`, adds `discounted`. Memory: the result (`decisions.decision_bytes` each), which is
+    filled in place, and a row group or two for each of two readers. DatasetError where the split
+    is empty.
+    """
+    chosen = dataset.episodes(split)
+    returns = chosen["return"].to_numpy()
+    wanted = _wanted_steps(chosen["steps"].to_numpy(), per_episode, limit, rng)
+    seeds = rng.integers(2**63, size=len(dataset.manifest.parts))
+    first = np.cumsum([0, *map(len, wanted)])
+    found = make_columns(
+        int(first[-1]), dataset.spec, k,
+        transitions=transitions, images=images, probabilities=probabilities,
+    )  # fmt: skip
+    found["to_go"] = np.empty(len(found["reward"]))
+    if discount is not None and discount < 1.0:
+        found["discounted"] = np.empty(len(found["reward"]))
+    home = chosen["first_part"].to_numpy()
+    if (np.diff(home) < 0).any():
+        raise DatasetError(f"{dataset.folder}: its episodes are not in the order of its parts")
+    parts, begins = np.unique(home, return_index=True)
+    bounds = first[[*begins, len(wanted)]]
+    position = {e: i for i, e in enumerate(chosen["episode"])}
+    needed = {"image"} if images else set()
+    without = SKIPPABLE - (needed | {"behaviour_probabilities"} if probabilities else needed)
+
+    def read(index: int) -> None:
+        part = int(parts[index])
+        own = np.random.default_rng(seeds[part])
+        at, end = int(bounds[index]), int(bounds[index + 1])
+        gather = _Gather(dataset.part(part), found, at, end, position, wanted, own)
+        for block in dataset.blocks(part, without):
+            gather.add(block)
+            if "discounted" in found:
+                elapsed = block.elapsed_s if per_second else np.ones(len(block))
+                gather.remember(block, np.float64(discount) ** elapsed)
+            del block  # before the next one is read
+        if gather.at != end:
+            raise gather.unlike()
+        if "discounted" in found:
+            found["discounted"][at:end] = gather.discounted()
+
+    with ThreadPoolExecutor(_READERS) as pool:
+        for done, _nothing in enumerate(pool.map(read, range(len(parts))), start=1):
+            if progress is not None:
+                progress(done, len(parts))
+    found["to_go"] += returns[found["episode"]]
+    pa.default_memory_pool().release_unused()  # a learner comes next, and needs it more than Arrow
+    return Decisions(episodes=chosen, **found)
+
+
+def _wanted_steps(
+    steps: NDArray[np.int64],
+    per_episode: int | None,
+    limit: int | None,
+    rng: np.random.Generator,
+) -> list[NDArray[np.int64]]:
+    """The steps to take of every episode, ascending."""
+    wanted = [
+        np.arange(n) if per_episode is None or n <= per_episode
+        else np.sort(rng.choice(n, per_episode, replace=False))
+        for n in steps
+    ]  # fmt: skip
+    total = sum(map(len, wanted))
+    if limit is None or total <= limit:
+        return wanted
+    keep = np.zeros(total, np.bool_)
+    keep[rng.choice(total, limit, replace=False)] = True
+    cuts = np.cumsum([len(w) for w in wanted])[:-1]
+    return [w[m] for w, m in zip(wanted, np.split(keep, cuts), strict=True)]
+
+
+class _Gather:
+    """Puts the wanted rows of consecutive blocks into the columns, from row `at` to `end`.
+
+    A decision and the observation after it can lie in two blocks: then it waits for the second.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        found: dict[str, NDArray[Any]],
+        at: int,
+        end: int,
+        position: dict[int, int],
+        wanted: list[NDArray[np.int64]],
+        rng: np.random.Generator,
+    ) -> None:
+        self._path, self._found, self.at, self._end = path, found, at, end
+        self._position, self._wanted = position, wanted
+        self._rng, self._transitions = rng, "next_mask" in found
+        self._waits = False  # the row before `at`, for what followed it
+        self._last = (-1, 0.0)  # the episode of the last row so far, and its rewards up to there
+        self._gone = np.zeros(0)
+        # of all rows of the part, wanted or not: episode, reward, share of what comes after
+        self._past: list[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]] = []
+        self._taken: list[NDArray[np.int64]] = []  # rows of the part that are wanted
+
+    def add(self, block: Block) -> None:
+        """Take what is wanted of the block."""
+        if len(block) == 0:
+            return
+        self._add_rewards(block)
+        if self._waits:
+            self._next(block, np.zeros(1, np.int64), self.at - 1)
+        rows = self._rows(block)
+        self._waits = self._transitions and len(rows) > 0 and rows[-1] == len(block) - 1
+        at, self.at = self.at, self.at + len(rows)
+        if self.at > self._end:
+            raise self.unlike()
+        if self.at > len(self._found["reward"]):
+            raise DatasetError(
+                f"episode {block.episode[0]} has more decisions than its table says; see "
+                "`hindcast verify`"
+            )
+        if self._waits:
+            self._here(block, rows[-1:], self.at - 1)
+            rows = rows[:-1]
+        if len(rows):
+            self._here(block, rows, at)
+            if self._transitions:
+                self._next(block, rows + 1, at)
+
+    def remember(self, block: Block, share: NDArray[np.float64]) -> None:
+        """Keep what discounted sums are made of; after `add` of the same block."""
+        offset = sum(len(reward) for _, reward, _ in self._past)
+        self._taken.append(self._rows(block) + offset)
+        self._past.append((block.episode.copy(), block.reward.copy(), share))
+
+    def discounted(self) -> NDArray[np.float64]:
+        """Discounted rewards from each wanted row of the part to the end of its episode."""
+        if not self._past:
+            return np.zeros(0)
+        columns = zip(*self._past, strict=True)
+        episode, reward, share = (np.concatenate(column) for column in columns)
+        sums = discounted_sums(episode.astype(np.int64), reward.astype(np.float64), share)
+        return np.asarray(sums)[np.concatenate(self._taken)]
+
+    def unlike(self) -> DatasetError:
+        """The error for a part with other decisions than it should have."""
+        return DatasetError(
+            f"{self._path}: holds other decisions than its table of episodes says; see "
+            "`hindcast verify`"
+        )
+
+    def _add_rewards(self, block: Block) -> None:
+        """What was gained in its episode before each row of the block."""
+        starts = np.flatnonzero(np.diff(block.episode, prepend=-1))
+        total = np.cumsum(block.reward)
+        before = total - block.reward
+        carried = np.zeros(len(starts))
+        if int(block.episode[0]) == self._last[0]:
+            carried[0] = self._last[1]
+        base = carried - before[starts]
+        self._gone = before + np.repeat(base, np.diff([*starts, len(block)]))
+        self._last = int(block.episode[-1]), float(self._gone[-1] + block.reward[-1])
+
+    def _rows(self, block: Block) -> NDArray[np.int64]:
+        """Rows of the block that are wanted, in order."""
+        found = []
+        starts = np.flatnonzero(np.diff(block.episode, prepend=-1))
+        for start, stop in zip(starts, [*starts[1:], len(block)], strict=True):
+            index = self._position.get(int(block.episode[start]))
+            if index is None:
+                continue
+            rows = self._wanted[index] - block.step[start] + start
+            rows = rows[(rows >= start) & (rows < stop)]
+            found.append(rows[block.choice[rows] != NO_CHOICE])
+        return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+    def _here(self, block: Block, rows: NDArray[np.int64], at: int) -> None:
+        found, to = self._found, slice(at, at + len(rows))
+        found["context"][to] = block.context[rows]
+        self._pad(block, rows, block.choice[rows], to, "")
+        found["propensity"][to] = block.propensity[rows]
+        found["reward"][to] = block.reward[rows]
+        found["elapsed_s"][to] = block.elapsed_s[rows]
+        found["terminated"][to] = block.terminated[rows]
+        found["episode"][to] = [self._position[int(e)] for e in block.episode[rows]]
+        found["step"][to] = block.step[rows]
+        found["to_go"][to] = -self._gone[rows]
+        if block.value is not None:
+            found["value"][to] = block.value[rows]
+        if "image" in found and block.image is not None:
+            found["image"][to] = block.image[rows]
+
+    def _next(self, block: Block, rows: NDArray[np.int64], at: int) -> None:
+        found, to = self._found, slice(at, at + len(rows))
+        found["next_context"][to] = block.context[rows]
+        self._pad(block, rows, np.full(len(rows), NO_CHOICE, np.int64), to, "next_")
+        found["next_mask"][to][found["terminated"][to]] = False
+        if "next_image" in found and block.image is not None:
+            found["next_image"][to] = block.image[rows]
+
+    def _pad(
+        self, block: Block, rows: NDArray[np.int64], choice: NDArray[np.int64], to: slice, of: str
+    ) -> None:
+        """Candidates and mask of the rows; of decisions also the choice and `drawn`."""
+        found = self._found
+        lost = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+        picked, drawn = lost if of else (found["choice"][to], found["drawn"][to])
+        own = None if of or "probabilities" not in found else found["probabilities"][to]
+        out = Padded(found[f"{of}candidates"][to], found[f"{of}mask"][to], picked, drawn, own)
+        pad(
+            block.offsets, block.candidates, block.feasible, rows, choice, self._rng, out,
+            block.probabilities,
+        )  # fmt: skip

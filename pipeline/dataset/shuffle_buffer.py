@@ -1,0 +1,174 @@
+"""A bounded buffer of decisions that are drawn uniformly: rows poured in, drawn once, squeezed out.
+
+    rows        r0  r1  r2  r3  r4 ...      offsets[r] .. offsets[r + 1] are a row's candidates
+    waiting      x       x   x              drawn rows are false; so are closing rows
+    after squeezing   r0 r1 r2 r3 r4: what waits, and the row after it, which is what followed it
+
+One allocation for the whole life of the buffer; candidates are neither padded nor kept twice.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from pipeline.dataset.columns import NO_CHOICE
+from pipeline.dataset.decisions import make_columns
+from pipeline.dataset.padding import Padded, largest_set, pad
+from pipeline.dataset.part import Block
+from pipeline.simulation.spec import Spec
+
+_COPIED: Final = ("propensity", "reward", "elapsed_s", "terminated", "episode", "step", "value")
+
+
+def row_bytes(spec: Spec, *, images: bool) -> tuple[int, int]:
+    """Bytes of a row without its candidates, and of a candidate."""
+    row = sum(a.itemsize * int(np.prod(a.shape[1:])) for a in _make_rows(0, spec, images).values())
+    return row, 4 * len(spec.candidates) + 1
+
+
+def _make_rows(count: int, spec: Spec, images: bool) -> dict[str, NDArray[Any]]:
+    """Arrays with one element per row."""
+    like = make_columns(0, spec, 0, images=images)
+    rows: dict[str, NDArray[Any]] = {
+        name: np.empty((count, *like[name].shape[1:]), like[name].dtype)
+        for name in ("context", "choice", "image", *_COPIED)
+        if name in like
+    }
+    rows["offset"] = np.zeros(count, np.int64)
+    rows["waiting"] = np.zeros(count, np.bool_)
+    return rows
+
+
+class ShuffleBuffer:
+    """Room for `rows` rows with together `candidates` candidates.
+
+    transitions   whether the row after a decision is wanted with it
+    images        whether images are kept
+    used          rows in it
+    """
+
+    def __init__(
+        self, spec: Spec, rows: int, candidates: int, *, transitions: bool, images: bool
+    ) -> None:
+        self._spec, self._transitions, self._images = spec, transitions, images
+        self._rows = _make_rows(rows + 1, spec, images)
+        self._candidates = np.empty((candidates, len(spec.candidates)), np.float32)
+        self._feasible = np.empty(candidates, np.bool_)
+        self.used = 0
+        self._order = np.zeros(0, np.int64)
+
+    def __len__(self) -> int:
+        """Decisions that wait to be drawn."""
+        return len(self._order)
+
+    def fits(self, rows: int, candidates: int) -> bool:
+        """Whether so much can be poured in."""
+        free = len(self._rows["offset"]) - 1 - self.used, len(self._feasible) - self._end
+        return rows <= free[0] and candidates <= free[1]
+
+    @property
+    def _end(self) -> int:
+        """Candidates in use."""
+        return int(self._rows["offset"][self.used])
+
+    def pour(self, block: Block, episode: NDArray[np.int64]) -> None:
+        """Add the rows of a block whose `episode` (R,) is not negative, under that number.
+
+        The caller has asked whether they fit. `shuffle` before the next draw.
+        """
+        here, there = self._end, self._end + int(block.offsets[-1])
+        rows = slice(self.used, self.used + len(block))
+        columns = self._rows
+        for name in ("context", "choice", *_COPIED, "image"):
+            if name in columns:
+                columns[name][rows] = getattr(block, name)
+        columns["episode"][rows] = episode
+        columns["waiting"][rows] = (block.choice != NO_CHOICE) & (episode >= 0)
+        columns["offset"][self.used : rows.stop + 1] = here + block.offsets
+        self._candidates[here:there] = block.candidates
+        self._feasible[here:there] = block.feasible
+        self.used = rows.stop
+
+    def shuffle(self, rng: np.random.Generator) -> None:
+        """Put all that waits into a new random order."""
+        self._order = rng.permutation(np.flatnonzero(self._rows["waiting"][: self.used]))
+
+    def squeeze(self) -> None:
+        """Make room: forget rows that neither wait nor follow one that waits."""
+        n = self.used
+        keep = self._rows["waiting"][:n].copy()
+        if self._transitions:
+            keep[1:] |= self._rows["waiting"][:n][:-1]
+        end = _squeeze(keep, self._rows["offset"], self._candidates, self._feasible)
+        self.used = int(keep.sum())
+        for name, column in self._rows.items():
+            if name != "offset":
+                column[: self.used] = column[:n][keep]
+        self._rows["offset"][self.used] = end
+
+    def draw(self, count: int) -> NDArray[np.int64]:
+        """The next `count` rows in random order, which no longer wait."""
+        drawn, self._order = self._order[:count], self._order[count:]
+        self._rows["waiting"][drawn] = False
+        return drawn
+
+    def largest(self, drawn: NDArray[np.int64]) -> int:
+        """The size of the largest candidate set of these rows, and of what followed them."""
+        rows = np.concatenate([drawn, drawn + 1]) if self._transitions else drawn
+        return int(largest_set(self._rows["offset"], rows))
+
+    def gather(
+        self, drawn: NDArray[np.int64], k: int, rng: np.random.Generator
+    ) -> dict[str, NDArray[Any]]:
+        """The columns of Decisions for rows (B,), candidates cut or padded to `k`."""
+        out = make_columns(
+            len(drawn), self._spec, k, transitions=self._transitions, images=self._images
+        )
+        self._observe(drawn, self._rows["choice"][drawn], rng, out, "")
+        for name in _COPIED:
+            if name in out:
+                np.take(self._rows[name], drawn, axis=0, out=out[name])
+        if self._transitions:
+            none = np.full(len(drawn), NO_CHOICE, np.int64)
+            self._observe(drawn + 1, none, rng, out, "next_")
+            out["next_mask"][out["terminated"]] = False
+        return out
+
+    def _observe(
+        self,
+        rows: NDArray[np.int64],
+        choice: NDArray[np.int64],
+        rng: np.random.Generator,
+        out: dict[str, NDArray[Any]],
+        of: str,
+    ) -> None:
+        """What was seen at these rows, into the columns whose names begin with `of`."""
+        np.take(self._rows["context"], rows, axis=0, out=out[f"{of}context"])
+        if self._images and "image" in self._rows:
+            np.take(self._rows["image"], rows, axis=0, out=out[f"{of}image"])
+        unused = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+        picked = unused if of else (out["choice"], out["drawn"])
+        padded = Padded(out[f"{of}candidates"], out[f"{of}mask"], *picked)
+        pad(self._rows["offset"], self._candidates, self._feasible, rows, choice, rng, padded)
+
+
+@njit(cache=True, nogil=True)
+def _squeeze(keep, offset, candidates, feasible):  # type: ignore[no-untyped-def]
+    """Move the candidates of kept rows, and their offsets, to the front; where they end."""
+    row = 0
+    end = 0
+    for r in range(len(keep)):
+        start, stop = offset[r], offset[r + 1]
+        if not keep[r]:
+            continue
+        if end != start:
+            for i in range(stop - start):
+                feasible[end + i] = feasible[start + i]
+                for f in range(candidates.shape[1]):
+                    candidates[end + i, f] = candidates[start + i, f]
+        offset[row] = end
+        row += 1
+        end += stop - start
+    return end

@@ -1,0 +1,89 @@
+"""Decisions with what came next as a lazy table: `Dataset.transitions`.
+
+row group        t0  t1  t2 | t3  t4  end
+its decisions    t0  t1  t2   t3  t4
+what came next   t1  t2  t3   t4  end       of t2: the first row of the next row group
+"""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+from polars.io.plugins import register_io_source
+
+from pipeline.dataset.columns import part_schema
+from pipeline.dataset.folder import DatasetFolder
+from pipeline.dataset.part import open_part, part_errors
+from pipeline.errors import DatasetError
+
+_OBSERVED: Final = ("time_s", "context", "image", "candidates", "feasible")
+_NEXT: Final = "next_"
+
+
+def transitions(dataset: DatasetFolder, split: str | None) -> pl.LazyFrame:
+    """See `Dataset.transitions`.
+
+    A source of our own: with `shift` polars would have to hold whole columns, and its readers do
+    not know the stores of `pipeline.storage.location`.
+    """
+    episodes = dataset.episodes(split)
+    numbers = episodes["episode"].implode()
+    parts = sorted({*episodes["first_part"], *episodes["last_part"]})
+    columns = dict(_to_polars(part_schema(dataset.spec).empty_table()).schema)
+    columns |= {f"{_NEXT}{name}": columns[name] for name in _OBSERVED if name in columns}
+
+    def read(
+        with_columns: list[str] | None,
+        predicate: pl.Expr | None,
+        n_rows: int | None,
+        batch_size: int | None,
+    ) -> Iterator[pl.DataFrame]:
+        del batch_size  # a row group at a time
+        wanted = list(columns) if with_columns is None else with_columns
+        left = n_rows
+        for part in parts:
+            for frame in _decisions(dataset, part, wanted):
+                found = frame.filter(pl.col("episode").is_in(numbers))
+                if left is not None:
+                    found = found.head(left)
+                    left -= found.height
+                if predicate is not None:
+                    found = found.filter(predicate)
+                yield found.select(wanted)
+                if left == 0:
+                    return
+
+    return register_io_source(read, schema=columns, validate_schema=True, is_pure=True)
+
+
+def _decisions(dataset: DatasetFolder, part: int, wanted: list[str]) -> Iterator[pl.DataFrame]:
+    """The decisions of each row group of a part, with these columns and the episode."""
+    path, spec = dataset.part(part), dataset.spec
+    following = [name for name in _OBSERVED if f"{_NEXT}{name}" in wanted]
+    read = sorted({"episode", "choice", *following, *wanted} & set(part_schema(spec).names))
+    with part_errors(path), closing(open_part(path, spec)) as file:
+        for group in range(file.num_row_groups):
+            rows = _to_polars(file.read_row_group(group, read))
+            now, after = rows, rows.select(following).slice(1)
+            if following and rows["choice"].tail(1).is_null().all():
+                now = rows.head(-1)
+            elif following:
+                after = pl.concat([after, _first_row(file, group + 1, following, path)])
+            after = after.rename({name: f"{_NEXT}{name}" for name in following})
+            yield now.hstack(after).filter(pl.col("choice").is_not_null())
+
+
+def _first_row(file: pq.ParquetFile, group: int, columns: list[str], path: Path) -> pl.DataFrame:
+    if group == file.num_row_groups:
+        raise DatasetError(f"{path}: ends in the middle of an episode")
+    return _to_polars(pa.Table.from_batches([next(file.iter_batches(1, [group], columns))]))
+
+
+def _to_polars(table: pa.Table) -> pl.DataFrame:
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame

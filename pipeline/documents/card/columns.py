@@ -1,0 +1,156 @@
+"""The columns of a dataset as Markdown tables: names, types, units, ranges, meanings."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pipeline.simulation.spec import Feature, Spec
+
+_DIGITS: Final = re.compile(r"\d+")
+_FEW: Final = 2  # features that differ in their numbers only are written out up to so many
+
+
+@dataclass(frozen=True)
+class _Row:
+    name: str
+    kind: str
+    unit: str
+    meaning: str
+
+
+def columns(spec: Spec) -> list[str]:
+    """Every column of the parts and of episodes.parquet."""
+    return [
+        "`data/*.parquet`, one row per decision and one closing row per episode:",
+        "",
+        *_table(_decision_columns(spec)),
+        "",
+        "`context`, what the moment is like:",
+        "",
+        *_features(spec.context),
+        "",
+        "`candidates`, what each choice is like:",
+        "",
+        *_features(spec.candidates),
+        "",
+        "`episodes.parquet`, one row per episode:",
+        "",
+        *_table(_episode_columns(spec)),
+    ]
+
+
+def _table(rows: Iterable[_Row]) -> list[str]:
+    return [
+        "| column | type | unit | meaning |",
+        "|---|---|---|---|",
+        *(f"| {_code(r.name)} | {r.kind} | {r.unit} | {_cell(r.meaning)} |" for r in rows),
+    ]
+
+
+def _code(names: str) -> str:
+    return ", ".join(f"`{name}`" for name in names.split(", "))
+
+
+def _cell(text: str) -> str:
+    """Text that does not end a table's cell."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _decision_columns(spec: Spec) -> list[_Row]:
+    rows = [
+        _Row("episode", "int64", "", "row of `episodes.parquet`"),
+        _Row("step", "int32", "", "0, 1, 2, ... inside the episode"),
+        _Row("time_s", "double", "s", "simulated time since the start of the episode"),
+        _Row("context", f"struct of {len(spec.context)} float", "see below", "of the moment"),
+        _Row(
+            "candidates", f"list of struct of {len(spec.candidates)} float", "see below",
+            "one element per choice",
+        ),
+        _Row("feasible", "list of bool", "", "which of them may be chosen"),
+        _Row("choice", "int32", "index", "into these lists; null in closing rows"),
+        _Row("propensity", "float", "probability", "with which the behaviour chose it"),
+        _Row(
+            "behaviour_probabilities", "list of float", "probability",
+            "of every candidate; sums to 1 over the feasible",
+        ),
+        _Row(
+            "reward", "double", "", f"of the objective `{spec.objective}`; discount "
+            f"{spec.discount:g}",
+        ),
+        _Row("reward_terms", f"struct of {len(spec.reward_terms)} double", "", _terms(spec)),
+        _Row("elapsed_s", "double", "s", "simulated time that the decision let pass"),
+        _Row(
+            "terminated, truncated", "bool", "",
+            "whether the episode ended, or was cut off, with this decision",
+        ),
+    ]  # fmt: skip
+    if spec.valued:
+        value = _Row("monte_carlo_value", "double", "", "of the decision, known at episode end")
+        rows.insert(9, value)
+    if spec.image_shape:
+        shape = " x ".join(map(str, spec.image_shape))
+        rows.insert(4, _Row("image", "fixed-size list of uint8", "grey", f"{shape}, by rows"))
+    return rows
+
+
+def _terms(spec: Spec) -> str:
+    return "booked beside the reward: " + ", ".join(f"`{name}`" for name in spec.reward_terms)
+
+
+def _episode_columns(spec: Spec) -> list[_Row]:
+    return [
+        _Row("episode", "int64", "", "0, 1, 2, ..."),
+        _Row("split", "string", "", "that its window belongs to"),
+        _Row("behaviour", "string", "", "who decided"),
+        _Row("seed", "int64", "", "repetition of the behaviour on the window"),
+        _Row("window", "int64", "", "problem instance: the same for every behaviour"),
+        _Row("steps", "int64", "decisions", "how many it has"),
+        _Row("return", "double", "", "sum of rewards, undiscounted"),
+        _Row("elapsed_s", "double", "s", "sum of its decisions'"),
+        _Row("truncated", "bool", "", "whether it was cut off before its end"),
+        *(_Row(o.name, "double", o.unit, _outcome(o.description, o.better)) for o in spec.outcomes),
+        _Row("behaviour_parameters", "list of double", "", "drawn by the behaviour, if it draws"),
+        _Row("first_part, last_part", "int64", "", "number of the file that holds its rows"),
+    ]
+
+
+def _outcome(description: str, better: str) -> str:
+    return description if better == "neither" else f"{description} ({better} is better)"
+
+
+def _features(features: Sequence[Feature]) -> list[str]:
+    lines = ["| feature | unit | range | meaning |", "|---|---|---|---|"]
+    for group in _groups(features):
+        first, last = group[0], group[-1]
+        if len(group) > _FEW:
+            names = f"`{first.name}` ... `{last.name}` ({len(group)})"
+            meaning = f"{first.description} ... {last.description}"
+            if first.description == last.description:
+                meaning = first.description
+            lines.append(_feature(names, first, meaning))
+        else:
+            lines += [_feature(f"`{f.name}`", f, f.description) for f in group]
+    return lines
+
+
+def _feature(names: str, feature: Feature, meaning: str) -> str:
+    notes = [
+        *(["identifier: learned scorers leave it out"] if feature.identifier else []),
+        *(["heavy-tailed"] if feature.heavy_tailed else []),
+    ]
+    shown = f"{meaning} ({'; '.join(notes)})" if notes else meaning
+    bounds = f"{feature.low:g} .. {feature.high:g}"
+    return f"| {names} | {feature.unit} | {bounds} | {_cell(shown)} |"
+
+
+def _groups(features: Sequence[Feature]) -> list[list[Feature]]:
+    """Features that differ in the numbers of their names only, together, in order of the first."""
+    groups: dict[tuple[object, ...], list[Feature]] = {}
+    for f in features:
+        key = (
+            _DIGITS.sub("#", f.name), _DIGITS.sub("#", f.description),
+            f.unit, f.low, f.high, f.heavy_tailed, f.identifier,
+        )  # fmt: skip
+        groups.setdefault(key, []).append(f)
+    return list(groups.values())

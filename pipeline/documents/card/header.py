@@ -1,0 +1,77 @@
+"""The YAML header of a card: what Hugging Face and other hubs read of it.
+
+It makes `datasets.load_dataset(FOLDER, "decisions")` and `(FOLDER, "episodes")` load the folder as
+it stands.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import polars as pl
+
+from pipeline.dataset import manifest as mf
+from pipeline.traces import FORMATS
+
+OWN_LICENCE: Final = "apache-2.0"  # Hindcast's: of workloads that it generates
+MIXED: Final = "all_splits"  # the split of a folder of which some part holds several
+_SIZES: Final = (
+    (1_000, "n<1K"),
+    (10_000, "1K<n<10K"),
+    (100_000, "10K<n<100K"),
+    (1_000_000, "100K<n<1M"),
+    (10_000_000, "1M<n<10M"),
+    (100_000_000, "10M<n<100M"),
+    (1_000_000_000, "100M<n<1B"),
+    (10_000_000_000, "1B<n<10B"),
+)
+
+
+def header(manifest: mf.Manifest, episodes: pl.DataFrame) -> list[str]:
+    """The lines of the header, with the three dashes before and after."""
+    recipe = manifest.recipe
+    tags = ["offline-reinforcement-learning", "off-policy-evaluation", "scheduling", "hindcast"]
+    levels = dict.fromkeys(r.level for r in manifest.recipes if r.level)
+    tags += [recipe.scenario, *levels]
+    licence, _terms = licence_of(manifest.provenance)
+    lines = ["---", f"pretty_name: {_text(recipe.id)}", f"license: {licence}"]
+    if licence == "other":
+        lines.append(f"license_name: {manifest.provenance['format']}-trace-terms")
+    lines += ["task_categories:", "- reinforcement-learning", "tags:", *(f"- {t}" for t in tags)]
+    lines += ["size_categories:", f"- {size_category(manifest.counts['rows'])}", "configs:"]
+    lines += ["- config_name: decisions", "  default: true", "  data_files:"]
+    for split, paths in files_by_split(manifest, episodes).items():
+        lines += [f"  - split: {split}", "    path:", *(f"    - {_text(p)}" for p in paths)]
+    lines += ["- config_name: episodes", "  data_files:", f"  - split: {MIXED}"]
+    return [*lines, f"    path: {_text(manifest.episodes.path)}", "---"]
+
+
+def files_by_split(manifest: mf.Manifest, episodes: pl.DataFrame) -> dict[str, list[str]]:
+    """The parts by split; all under one name where a part holds windows of several splits."""
+    held: list[set[str]] = [set() for _ in manifest.parts]
+    rows = episodes.select("split", "first_part", "last_part").unique().rows()
+    for split, first, last in sorted(rows):
+        for number in range(first, last + 1):
+            held[number].add(split)
+    if any(len(splits) != 1 for splits in held):
+        return {MIXED: [p.path for p in manifest.parts]}
+    files: dict[str, list[str]] = {}
+    for splits, part in zip(held, manifest.parts, strict=True):
+        files.setdefault(next(iter(splits)), []).append(part.path)
+    return files
+
+
+def licence_of(provenance: Mapping[str, Any]) -> tuple[str, str]:
+    """The licence as hubs name it, and in words."""
+    form = FORMATS.get(str(provenance["format"]))
+    return (OWN_LICENCE, "Apache-2.0") if form is None else (form.licence, form.terms)
+
+
+def size_category(rows: int) -> str:
+    """The size class of Hugging Face."""
+    return next((name for limit, name in _SIZES if rows < limit), "n>10B")
+
+
+def _text(text: str) -> str:
+    # a JSON string is a double-quoted YAML string
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,155 @@
+"""The page: all sections of a card, in order."""
+
+import textwrap
+
+import polars as pl
+
+from pipeline.dataset import manifest as mf
+from pipeline.documents.card import origin
+from pipeline.documents.card.columns import columns
+from pipeline.documents.card.coverage import Coverage, effective
+from pipeline.documents.card.header import files_by_split, header
+from pipeline.documents.card.loading import loading
+from pipeline.documents.card.returns import behaviour_returns, behaviours_table, histogram
+from pipeline.recipes.recipe import LEVELS
+
+
+def card(manifest: mf.Manifest, episodes: pl.DataFrame, coverage: Coverage) -> str:
+    """The card as Markdown; `coverage` is what pipeline.documents.card.coverage.measure gives."""
+    recipe, spec = manifest.recipe, manifest.spec
+    sections = {
+        "Size": _size(manifest, episodes),
+        "Behaviours": _behaviours(manifest, episodes),
+        "Action coverage": _coverage(coverage, episodes),
+        "Returns": ["Undiscounted returns of all episodes:", "", *histogram(episodes["return"])],
+        "Columns": columns(spec),
+        "Load": loading(list(files_by_split(manifest, episodes)), manifest.episodes.path),
+        "Provenance": origin.provenance(manifest),
+        "Licence and citation": origin.terms(manifest),
+        "Known limits": origin.limits(manifest),
+        "Rebuild": origin.rebuild(manifest),
+    }
+    lines = [*header(manifest, episodes), "", f"# {recipe.id}", ""]
+    lines += [line for warning in warnings(coverage, episodes) for line in _quoted(warning)]
+    lines += [recipe.description or "A Hindcast transition dataset.", ""]
+    for level in dict.fromkeys(r.level for r in manifest.recipes if r.level):
+        lines += [f"Level `{level}`: {LEVELS[level]}.", ""]
+    lines += _wrapped(
+        f"One row is one decision of the scenario `{spec.scenario}` (objective "
+        f"`{spec.objective}`): a choice among the candidates of that moment, with the probability "
+        "of every candidate under the behaviour policy. The observation after a decision is that "
+        "of the next row; every episode ends with a closing row that holds its last observation "
+        "and no choice."
+    )
+    for title, section in sections.items():
+        lines += ["", f"## {title}", "", *section]
+    # after an append the table of episodes has another name
+    return "\n".join(lines).replace(mf.EPISODES, manifest.episodes.path) + "\n"
+
+
+def warnings(coverage: Coverage, episodes: pl.DataFrame) -> list[str]:
+    """What makes a log unfit to learn or to estimate from; empty where it is fit."""
+    found = []
+    if coverage.one_position:
+        found.append(
+            "**Degenerate log: one and the same position was chosen in every decision.** Nothing "
+            "can be learned about the other candidates from it."
+        )
+    if coverage.deterministic:
+        names = episodes["behaviour"].unique(maintain_order=True).to_list()
+        who = f"the one behaviour, `{names[0]}`, is" if len(names) == 1 else "every behaviour is"
+        found.append(
+            f"**Degenerate log: {who} deterministic: every propensity is 1.** Importance "
+            "weights of any policy that chooses otherwise are 0 or undefined."
+        )
+    if coverage.decisions and coverage.forced == coverage.decisions:
+        found.append("**Degenerate log: no decision had more than one feasible candidate.**")
+    return found
+
+
+def _quoted(text: str) -> list[str]:
+    return [*(f"> {line}" for line in _wrapped(text)), ""]
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, 98, break_on_hyphens=False, break_long_words=False)
+
+
+def _size(manifest: mf.Manifest, episodes: pl.DataFrame) -> list[str]:
+    counts = manifest.counts
+    size = sum(p.bytes for p in manifest.parts)
+    splits = (
+        episodes.group_by("split", maintain_order=True)
+        .agg(pl.col("window").n_unique().alias("windows"), pl.len(), pl.col("steps").sum())
+        .rows()
+    )
+    return [
+        (
+            f"{counts['decisions']:,} decisions in {counts['episodes']:,} episodes on "
+            f"{counts['windows']:,} windows; {size / 1e6:.1f} MB in {len(manifest.parts)} parts "
+            f"({size / max(1, counts['decisions']):.1f} bytes per decision)."
+        ),
+        "",
+        "| split | windows | episodes | decisions |",
+        "|---|---:|---:|---:|",
+        *(f"| {split} | {w:,} | {n:,} | {d:,} |" for split, w, n, d in splits),
+        "",
+        *_wrapped(
+            "A window is one problem instance; all windows of a split come before those of the "
+            "next. Windows that are kept for the test are not here: they are for the simulator."
+        ),
+    ]
+
+
+def _behaviours(manifest: mf.Manifest, episodes: pl.DataFrame) -> list[str]:
+    headline = manifest.spec.outcomes[0]
+    rows = behaviour_returns(episodes, headline, manifest.recipe.seed)
+    shares = episodes["behaviour"].value_counts()["count"].to_numpy()
+    return [
+        *behaviours_table(rows, headline),
+        "",
+        *_wrapped(
+            "Means are over windows, with bootstrap intervals over windows. `+eps` is the "
+            "probability with which a behaviour chooses uniformly. The effective number of "
+            f"behaviours is {effective(shares):.2f}: exp(-sum s log s), s being their shares of "
+            "the episodes."
+        ),
+    ]
+
+
+def _coverage(coverage: Coverage, episodes: pl.DataFrame) -> list[str]:
+    total = max(1, coverage.decisions)
+    names = episodes["behaviour"].n_unique()
+    text = (
+        f"Decisions had {coverage.candidates / total:.1f} candidates on average, of which "
+        f"{coverage.feasible / total:.1f} were feasible; {coverage.forced / total:.1%} of the "
+        f"decisions had one only. {coverage.positions:,} positions were ever chosen. The chosen "
+        f"position has an entropy of {coverage.entropy:.2f} nats: as many as "
+        f"{effective(coverage.chosen):.1f} positions used equally."
+    )
+    lines = _wrapped(text)
+    most = coverage.chosen.argsort(kind="stable")[::-1][:8]
+    lines += ["", "| position | share of decisions |", "|---:|---:|"]
+    lines += [f"| {c} | {coverage.chosen[c] / total:.1%} |" for c in most if coverage.chosen[c]]
+    if coverage.support is None or coverage.smallest is None or coverage.spread is None:
+        return [*lines, "", "How the decisions were drawn is not known: no propensities."]
+    facts = [
+        (
+            f"mean support: {coverage.support:.1%} of the feasible candidates of a decision had a "
+            "probability above 0"
+        ),
+        f"smallest propensity: {coverage.smallest:.3g}",
+        f"mean entropy of a decision's probabilities: {coverage.spread:.2f} nats",
+        (
+            f"{coverage.certain / total:.1%} of the decisions had a choice and took one candidate "
+            "with probability 1"
+        ),
+    ]
+    if coverage.distinct is not None:
+        facts.append(
+            f"effective number of different behaviours: {coverage.distinct:.2f} of {names}, where "
+            "they meet the same observation, at the first choice of an episode: exp of the mean "
+            "over windows of H(sum w p) - sum w H(p), p being a behaviour's probabilities, w its "
+            "share, H the entropy"
+        )
+    return [*lines, "", *(f"- {fact}" for fact in facts)]

@@ -1,0 +1,104 @@
+"""What behaviours achieved: means with intervals over windows, and how returns are spread."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from pipeline.simulation.seeds import generator
+from pipeline.simulation.spec import Outcome
+from pipeline.statistics.intervals import Interval, bootstrap_intervals
+from pipeline.statistics.numbers import decimals_for, write_interval, write_number
+
+RESAMPLES: Final = 2000
+_BINS: Final = 12
+_BAR: Final = 40  # characters of the longest bar
+
+
+@dataclass(frozen=True)
+class BehaviourReturns:
+    """One behaviour: how much there is of it, and its means over windows with 95 % intervals."""
+
+    behaviour: str
+    episodes: int
+    decisions: int
+    returns: Interval
+    headline: Interval
+
+
+def behaviour_returns(
+    episodes: pl.DataFrame, headline: Outcome, seed: int
+) -> list[BehaviourReturns]:
+    """Returns and the headline outcome by behaviour, in the order of the dataset.
+
+    The mean over windows of the mean inside a window; windows are resampled, by draws that depend
+    on `seed` alone. Intervals are NaN where there is one window.
+    """
+    names = episodes["behaviour"].unique(maintain_order=True).to_list()
+    return [
+        _of(name, episodes.filter(pl.col("behaviour") == name), headline.name, seed)
+        for name in names
+    ]
+
+
+def _of(name: str, own: pl.DataFrame, headline: str, seed: int) -> BehaviourReturns:
+    means = (
+        own.group_by("window", maintain_order=True)
+        .agg(pl.col("return").mean(), pl.col(headline).mean())
+        .sort("window")
+    )
+    tables = [means[column].to_numpy().reshape(1, 1, -1) for column in ("return", headline)]
+    returns, outcome = bootstrap_intervals(
+        tables, generator(seed, "card"), resamples=RESAMPLES
+    )  # the same windows are drawn for every behaviour
+    return BehaviourReturns(name, own.height, int(own["steps"].sum()), returns, outcome)
+
+
+def behaviours_table(rows: Sequence[BehaviourReturns], headline: Outcome) -> list[str]:
+    """The behaviours as a Markdown table."""
+    returns = decimals_for([r.returns.value for r in rows])
+    outcomes = decimals_for([r.headline.value for r in rows])
+    better = {"lower": ", lower is better", "higher": ", higher is better"}.get(headline.better, "")
+    unit = f", {headline.unit}" if headline.unit != "1" else ""
+    return [
+        (
+            f"| behaviour | episodes | decisions | mean return (95 %) | mean `{headline.name}`"
+            f"{unit} (95 %){better} |"
+        ),
+        "|---|---:|---:|---:|---:|",
+        *(
+            f"| `{r.behaviour}` | {r.episodes:,} | {r.decisions:,} | "
+            f"{written(r.returns, returns)} | {written(r.headline, outcomes)} |"
+            for r in rows
+        ),
+    ]
+
+
+def written(interval: Interval, decimals: int) -> str:
+    """An estimate with its interval: `4.2 (3.9 .. 4.6)`."""
+    estimate = write_number(interval.value, decimals)
+    if np.isnan(interval.low):
+        return estimate
+    return f"{estimate} ({write_interval(interval.low, interval.high, decimals)})"
+
+
+def histogram(returns: pl.Series) -> list[str]:
+    """The returns of all episodes as bars of text, in a fenced block."""
+    values = returns.drop_nulls().drop_nans().to_numpy()
+    values = values[np.isfinite(values)]
+    if len(values) == 0:
+        return ["No episode has a return."]
+    low, high = float(values.min()), float(values.max())
+    if low == high:
+        return [f"All {len(values):,} episodes have the return {low:g}."]
+    counts, edges = np.histogram(values, bins=_BINS)
+    decimals = decimals_for(edges.tolist())
+    ends = [write_number(edge, decimals) for edge in edges.tolist()]
+    width = max(map(len, ends))
+    lines = ["```text"]
+    for count, begin, end in zip(counts.tolist(), ends[:-1], ends[1:], strict=True):
+        bar = "#" * -(-count * _BAR // int(counts.max()))
+        lines.append(f"{begin:>{width}} .. {end:>{width}}  {count:>9,}  {bar}".rstrip())
+    return [*lines, "```"]

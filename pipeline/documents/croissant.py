@@ -1,0 +1,211 @@
+"""Metadata of Croissant 1.1 for the Parquet files of a dataset, as JSON-LD."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+import pyarrow as pa
+
+from pipeline.dataset import manifest as mf
+from pipeline.dataset.columns import part_schema
+from pipeline.documents.terms import terms
+from pipeline.simulation.spec import Feature, Spec
+from pipeline.storage.files import write_json
+
+NAME: Final = "croissant.json"
+_PARQUET: Final = "application/x-parquet"
+_PARTS: Final = "parts"
+
+# Names of the vocabulary that are used here or that readers expect, as the specification has them.
+_NAMES: Final = (
+    "arrayShape", "citeAs", "column", "containedIn", "equivalentProperty", "extract", "field",
+    "fileProperty", "fileObject", "fileSet", "format", "includes", "isArray", "isLiveDataset",
+    "jsonPath", "key", "md5", "parentField", "path", "recordSet", "references", "regex", "repeated",
+    "replace", "samplingRate", "separator", "source", "subField", "transform",
+)  # fmt: skip
+
+
+_CONTEXT: Final[Mapping[str, Any]] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "sc": "https://schema.org/",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "dct": "http://purl.org/dc/terms/",
+    "conformsTo": "dct:conformsTo",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "description": {"@container": "@language"},
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "name": {"@container": "@language"},
+    **{name: f"cr:{name}" for name in _NAMES},
+}
+
+
+_TYPES: Final[Mapping[str, str]] = {  # of Arrow, by name
+    "int64": "cr:Int64", "int32": "cr:Int32", "uint8": "cr:UInt8", "float": "cr:Float32",
+    "double": "cr:Float64", "bool": "sc:Boolean", "string": "sc:Text", "large_string": "sc:Text",
+}  # fmt: skip
+
+
+_MEANING: Final[Mapping[str, str]] = {
+    "episode": "number of the episode",
+    "step": "number of the decision inside its episode; one more in the closing row",
+    "time_s": "simulated seconds since the start of the episode",
+    "context": "features of the moment",
+    "image": "pixels of the image, row by row",
+    "candidates": "features of each choice",
+    "feasible": "which candidates may be chosen",
+    "choice": "index of the chosen candidate; null in an episode's closing row",
+    "propensity": "probability with which the behaviour chose it",
+    "behaviour_probabilities": "probability of every candidate under the behaviour",
+    "monte_carlo_value": "value of the decision, known at the end of the episode",
+    "reward": "of the objective",
+    "reward_terms": "what is booked at this step, by name",
+    "elapsed_s": "simulated seconds that passed",
+    "terminated": "whether the episode ended with this decision",
+    "truncated": "whether the episode was cut off",
+    "split": "train, validation or test; by window of the workload",
+    "behaviour": "name of the policy that decided",
+    "seed": "repetition of the behaviour on the window",
+    "window": "window of the workload",
+    "steps": "number of decisions",
+    "return": "undiscounted sum of rewards",
+    "behaviour_parameters": "what the behaviour drew for this episode",
+    "first_part": "number of the part in which it begins",
+    "last_part": "number of the part in which it ends",
+}
+
+
+def write_croissant(folder: Path, manifest: mf.Manifest) -> None:
+    """Write croissant.json into a dataset folder, whose manifest this is or will be."""
+    write_json(folder / NAME, croissant(manifest))
+
+
+def croissant(manifest: mf.Manifest) -> dict[str, Any]:
+    """The metadata of a dataset; it depends on the manifest alone."""
+    from pipeline.dataset.columns import episodes_schema
+
+    recipe, spec, of = manifest.recipe, manifest.spec, terms(manifest)
+    table = pl.DataFrame(schema=episodes_schema(spec)).to_arrow().schema
+    told = {o.name: f"{o.description} ({o.unit})" for o in spec.outcomes}
+    return {
+        "@context": dict(_CONTEXT),
+        "@type": "sc:Dataset",
+        "name": recipe.id,
+        "description": recipe.description or f"Logged decisions of the scenario {spec.scenario}.",
+        "conformsTo": "http://mlcommons.org/croissant/1.1",
+        "license": of.licence,
+        "citeAs": of.citation,
+        "url": of.url,
+        "version": _version(recipe.id),
+        "identifier": manifest.digest,
+        "creator": {"@type": "sc:Organization", "name": "Hindcast"},
+        "keywords": ["offline reinforcement learning", "scheduling", spec.scenario],
+        "distribution": [
+            *(_file(entry) for entry in (*manifest.parts, manifest.episodes)),
+            {
+                "@type": "cr:FileSet",
+                "@id": _PARTS,
+                "name": _PARTS,
+                "description": "all parts, in order",
+                "encodingFormat": _PARQUET,
+                "includes": [part.path for part in manifest.parts],
+            },
+        ],
+        "recordSet": [
+            _record_set(
+                "episodes", "One row per episode.", ["episode"],
+                [_field("episodes", column, {"fileObject": {"@id": manifest.episodes.path}}, told)
+                 for column in table],
+            ),
+            _record_set(
+                "decisions",
+                "One row per decision, and a closing row per episode with its last observation. "
+                "The next observation of a row is that of the next row.",
+                ["episode", "step"],
+                [_field("decisions", column, {"fileSet": {"@id": _PARTS}}, _told(spec))
+                 for column in part_schema(spec)],
+            ),
+        ],
+    }  # fmt: skip
+
+
+def _version(identifier: str) -> str:
+    """MAJOR.MINOR.PATCH from the "-v2" that ids end in."""
+    found = re.search(r"-v(\d+)$", identifier)
+    return f"{int(found[1])}.0.0" if found else "1.0.0"
+
+
+def _file(entry: mf.FileEntry) -> dict[str, Any]:
+    return {
+        "@type": "cr:FileObject",
+        "@id": entry.path,
+        "name": entry.path,
+        "contentUrl": entry.path,
+        "contentSize": f"{entry.bytes} B",
+        "encodingFormat": _PARQUET,
+        "sha256": entry.sha256,
+    }
+
+
+def _record_set(
+    name: str, told: str, key: list[str], fields: list[dict[str, Any]]
+) -> dict[str, Any]:
+    return {
+        "@type": "cr:RecordSet",
+        "@id": name,
+        "name": name,
+        "description": told,
+        "key": [{"@id": f"{name}/{column}"} for column in key],
+        "field": fields,
+    }
+
+
+def _told(spec: Spec) -> dict[str, str]:
+    """What sub-fields mean, by column and name."""
+    told = {"image": f"{_MEANING['image']}; its shape is {list(spec.image_shape)}"}
+    listed: dict[str, tuple[Feature, ...]] = {
+        "context": spec.context, "candidates": spec.candidates,
+    }  # fmt: skip
+    for column, features in listed.items():
+        told |= {f"{column}/{f.name}": f"{f.description} ({f.unit})" for f in features}
+    return told
+
+
+def _field(
+    record_set: str, column: pa.Field, source: Mapping[str, Any], told: Mapping[str, str]
+) -> dict[str, Any]:
+    """A column as a field; structs have sub-fields, lists are arrays or repeated."""
+    name, kind = column.name, column.type
+    field: dict[str, Any] = {
+        "@type": "cr:Field",
+        "@id": f"{record_set}/{name}",
+        "name": name,
+        "description": told.get(name, _MEANING.get(name, name)),
+    }
+    listed = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    if listed or pa.types.is_fixed_size_list(kind):
+        field |= {"isArray": True, "arrayShape": str(-1 if listed else kind.list_size)}
+        kind = kind.value_type
+    if not pa.types.is_struct(kind):
+        of_column = {**source, "extract": {"column": name}}
+        return {**field, "dataType": _TYPES[str(kind)], "source": of_column}
+    field["subField"] = [
+        {
+            "@type": "cr:Field",
+            "@id": f"{record_set}/{name}/{child.name}",
+            "name": child.name,
+            "description": told.get(f"{name}/{child.name}", child.name),
+            "dataType": _TYPES[str(child.type)],
+            "source": {
+                **source,
+                "extract": {"column": name},
+                "transform": {"jsonPath": child.name},
+            },
+        }
+        for child in kind
+    ]
+    return field

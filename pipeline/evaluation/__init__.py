@@ -1,0 +1,1 @@
+"""Evaluation of policies on common windows, and its summary."""

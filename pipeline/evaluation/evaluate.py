@@ -1,0 +1,311 @@
+"""Evaluation: every policy on the same windows, scored by what the environment books.
+
+    OUT/scores.parquet     policy, scenario, window, seed, metric, value
+    OUT/evaluation.json    what was evaluated, on what, against which references; written last
+    OUT/.evaluating/       finished policies of an evaluation that is not over
+
+Nothing is chosen here: all policies given are scored, on all windows of the split.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from pipeline.dataset.manifest import versions
+from pipeline.errors import DatasetError, RecipeError, StorageError
+from pipeline.recipes.problem import make_instance
+from pipeline.recipes.recipe import Recipe
+from pipeline.recipes.workload_source import load_source
+from pipeline.scenarios import load_scenario
+from pipeline.simulation.batched import run_lockstep
+from pipeline.simulation.policy import Behaviour, Heuristic
+from pipeline.simulation.rollout import Episode, Planner, run_episode
+from pipeline.simulation.scenario import Instance, Scenario
+from pipeline.simulation.seeds import generator
+from pipeline.simulation.spec import Outcome, Spec
+from pipeline.storage.files import (
+    is_partial,
+    make_folder,
+    read_json,
+    read_parquet,
+    remove_folder,
+    remove_partials,
+    sha256_text,
+    write_atomically,
+    write_json,
+)
+from pipeline.workloads.schema import Workload
+
+SCORES: Final = "scores.parquet"
+EVALUATION: Final = "evaluation.json"
+EVALUATING: Final = ".evaluating"
+_COLUMNS: Final[Mapping[str, pl.DataType]] = {
+    "policy": pl.String(), "scenario": pl.String(), "window": pl.Int64(), "seed": pl.Int64(),
+    "metric": pl.String(), "value": pl.Float64(),
+}  # fmt: skip
+BATCH: Final = 512  # episodes of a network that are stepped together
+
+# Booked for every scenario beside its outcomes.
+COMMON: Final = (
+    Outcome("return", "reward", "undiscounted sum of rewards", "higher"),
+    Outcome("decisions", "1", "decisions taken", "neither"),
+    Outcome("truncated", "1", "1 where the episode was cut off"),
+)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A policy to be scored, and what the report has to know of it.
+
+    kind         "heuristic", "random", "learned" or "mixture"
+    group        the agent's name without its seed: training seeds of one agent are pooled
+    checkpoint   folder of a learned policy; `digest` is the SHA-256 of its weights
+    episodes     per window in the log, of a behaviour: its weight in the log's mean
+    """
+
+    behaviour: Behaviour
+    kind: str
+    group: str
+    checkpoint: str | None = None
+    digest: str | None = None
+    episodes: int | None = None
+
+
+@dataclass(frozen=True)
+class EvaluateResult:
+    """What an evaluation wrote; `means` is the mean headline outcome by policy."""
+
+    folder: Path
+    rows: int
+    means: Mapping[str, float]
+
+
+def evaluate(
+    recipe: Recipe,
+    policies: Sequence[Candidate],
+    *,
+    split: str,
+    out: Path,
+    references: Sequence[str] | None = None,
+    seeds: int | None = None,
+    workers: int = 1,
+    command: str = "",
+    progress: Callable[[int, int], None] | None = None,
+) -> EvaluateResult:
+    """Score the policies on a split of the recipe; policies scored before are not run again.
+
+    Policies that draw are run `seeds` times per window (the recipe's number by default).
+    Raises InputError where the split does not exist or the folder holds something else.
+    """
+    names = [p.behaviour.name for p in policies]
+    if not names:
+        raise RecipeError("no policies to evaluate; name some with --policy")
+    if len(set(names)) < len(names):
+        raise RecipeError(f"two policies have the same name: {sorted(names)}")
+    windows = recipe.windows(split)
+    workload = load_source(recipe)
+    scenario = load_scenario(recipe.scenario)
+    known = scenario.windows(recipe.config, workload)
+    if windows[-1] >= known:
+        raise RecipeError(
+            f"{recipe.id}: split {split} names window {windows[-1]}, the workload has {known}"
+        )
+    job = _Job(recipe, scenario, workload, windows, seeds or recipe.evaluate.seeds, out, workers)
+    _begin(job, split)
+    frames = []
+    for done, policy in enumerate(policies):
+        tell = progress or (lambda _done, _total: None)
+        tell(done * len(windows), len(policies) * len(windows))
+        frames.append(_scores(job, policy, partial(_shift, tell, done, len(policies))))
+    scores = pl.concat(frames)
+    write_atomically(out / SCORES, partial(scores.write_parquet, compression="zstd"))
+    if references is None:
+        references = [name for name in recipe.evaluate.references if name in names]
+    write_json(out / EVALUATION, _describe(job, policies, split, list(references), command))
+    remove_folder(out / EVALUATING)
+    headline = job.spec.outcomes[0].name
+    means = (
+        scores.filter(pl.col("metric") == headline)
+        .group_by("policy", maintain_order=True)
+        .agg(pl.col("value").mean())
+    )
+    return EvaluateResult(out, scores.height, dict(means.rows()))
+
+
+def _shift(tell: Callable[[int, int], None], at: int, of: int, done: int, total: int) -> None:
+    """Progress of one policy as progress of all."""
+    tell(at * total + done, of * total)
+
+
+@dataclass(frozen=True)
+class _Job:
+    recipe: Recipe
+    scenario: Scenario
+    workload: Workload
+    windows: list[int]
+    seeds: int
+    out: Path
+    workers: int
+
+    @property
+    def spec(self) -> Spec:
+        return self.scenario.spec(self.recipe.config, self.recipe.objective)
+
+    def instance(self, window: int) -> Instance:
+        return make_instance(self.recipe, self.scenario, self.workload, window)
+
+
+def _begin(job: _Job, split: str) -> None:
+    """Make the folder; what an evaluation of something else left there is refused."""
+    out = job.out
+    if out.exists() and not out.is_dir():
+        raise StorageError(f"{out}: is a file, expected a folder")
+    ours = {EVALUATION, SCORES, EVALUATING}
+    there = sorted(p.name for p in out.iterdir()) if out.is_dir() else []
+    if foreign := [name for name in there if name not in ours and not is_partial(name)]:
+        raise StorageError(f"{out}: holds {foreign[0]!r}, which is no evaluation; choose another")
+    claim = {
+        "digest": job.recipe.digest, "split": split, "seeds": job.seeds, "versions": versions(),
+    }  # fmt: skip
+    make_folder(out)
+    if (out / EVALUATING).is_symlink():
+        raise DatasetError(f"{out / EVALUATING}: is a symbolic link, which is not followed")
+    plan = make_folder(out / EVALUATING) / "plan.json"
+    remove_partials(out)
+    remove_partials(plan.parent)
+    if plan.exists() and read_json(plan) != claim:
+        raise DatasetError(
+            f"{out}: holds an unfinished evaluation of another recipe, split or number of seeds; "
+            "delete it or choose another --out"
+        )
+    write_json(plan, claim)
+
+
+def _scores(job: _Job, policy: Candidate, progress: Callable[[int, int], None]) -> pl.DataFrame:
+    """The rows of one policy, from an earlier call where it was finished then."""
+    behaviour = policy.behaviour
+    identity = f"{behaviour.name}|{behaviour.epsilon}|{behaviour.temperature}|{policy.digest}"
+    path = job.out / EVALUATING / f"{sha256_text(identity)[:16]}.parquet"
+    if path.exists():
+        return _finished(path)
+    seeds = job.seeds if behaviour.stochastic else 1
+    runs = [(window, seed) for seed in range(seeds) for window in job.windows]
+    if isinstance(behaviour.policy, Heuristic | Planner):
+        episodes = _compiled(job, behaviour, runs, progress)
+    else:
+        episodes = _batched(job, behaviour, runs, progress)
+    rows = [
+        (behaviour.name, job.scenario.name, window, seed, metric, value)
+        for (window, seed), episode in zip(runs, episodes, strict=True)
+        for metric, value in _metrics(job.spec, episode).items()
+    ]
+    frame = pl.DataFrame(rows, schema=dict(_COLUMNS), orient="row")
+    write_atomically(path, partial(frame.write_parquet, compression="zstd"))
+    return frame
+
+
+def _finished(path: Path) -> pl.DataFrame:
+    """The rows of a policy that an earlier call finished; DatasetError where they are none."""
+    try:
+        frame = read_parquet(path)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise DatasetError(f"{path}: cannot be read as Parquet ({error}); delete it") from error
+    if dict(frame.schema) != dict(_COLUMNS):
+        raise DatasetError(f"{path}: holds no scores of a policy; delete it")
+    return frame
+
+
+def _compiled(
+    job: _Job,
+    behaviour: Behaviour,
+    runs: list[tuple[int, int]],
+    progress: Callable[[int, int], None],
+) -> list[Episode]:
+    spec = job.spec
+
+    def run(one: tuple[int, int]) -> Episode:
+        window, seed = one
+        rng = generator(job.recipe.seed, f"evaluate {behaviour.name}", window, seed)
+        return run_episode(job.scenario, spec, job.instance(window), behaviour, rng)
+
+    found = []
+    with ThreadPoolExecutor(job.workers) as pool:
+        for episode in pool.map(run, runs):
+            found.append(episode)
+            progress(len(found) * len(job.windows) // len(runs), len(job.windows))
+    return found
+
+
+def _batched(
+    job: _Job,
+    behaviour: Behaviour,
+    runs: list[tuple[int, int]],
+    progress: Callable[[int, int], None],
+) -> list[Episode]:
+    found: list[Episode] = []
+    for start in range(0, len(runs), BATCH):
+        chunk = runs[start : start + BATCH]
+        rngs = [
+            generator(job.recipe.seed, f"evaluate {behaviour.name}", window, seed)
+            for window, seed in chunk
+        ]
+        instances = [job.instance(window) for window, _seed in chunk]
+        done = len(found)
+
+        def tell(finished: int, _total: int, done: int = done) -> None:
+            progress((done + finished) * len(job.windows) // len(runs), len(job.windows))
+
+        found += run_lockstep(job.scenario, job.spec, instances, behaviour, rngs, tell)
+    return found
+
+
+def _metrics(spec: Spec, episode: Episode) -> dict[str, float]:
+    outcomes = zip(spec.outcomes, episode.outcomes, strict=True)
+    return {
+        **{o.name: float(value) for o, value in outcomes},
+        "return": episode.total,
+        "decisions": float(episode.steps),
+        "truncated": float(episode.truncated),
+    }
+
+
+def _describe(
+    job: _Job, policies: Sequence[Candidate], split: str, references: list[str], command: str
+) -> dict[str, Any]:
+    spec = job.spec
+    notes = [f"policies that draw were run {job.seeds} times on every window"]
+    return {
+        "recipe": job.recipe.id,
+        "digest": job.recipe.digest,
+        "scenario": job.scenario.name,
+        "objective": job.recipe.objective,
+        "split": split,
+        "windows": len(job.windows),
+        "headline": spec.outcomes[0].name,
+        "metrics": [
+            {"name": o.name, "unit": o.unit, "better": o.better, "description": o.description}
+            for o in (*spec.outcomes, *COMMON)
+        ],
+        "bound": job.scenario.bound,
+        "bound_kind": job.scenario.bound_kind,
+        "policies": [
+            {
+                "name": p.behaviour.name,
+                "kind": p.kind,
+                "group": p.group,
+                "checkpoint": p.checkpoint,
+                "digest": p.digest,
+                **({} if p.episodes is None else {"episodes": p.episodes}),
+            }
+            for p in policies
+        ],
+        "references": references,
+        "command": command,
+        "versions": versions(),
+        "notes": notes,
+    }

@@ -1,0 +1,243 @@
+"""An evaluation folder as it lies on disk: evaluation.json and scores.parquet, read and checked.
+
+evaluation.json   what was evaluated: recipe, split, metrics, policies, references
+scores.parquet    one row per policy, scenario, window, seed and metric
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast
+
+import polars as pl
+
+from pipeline.errors import DatasetError
+from pipeline.storage.files import read_json, read_parquet
+
+Kind: TypeAlias = Literal["heuristic", "random", "learned", "mixture"]
+Direction: TypeAlias = Literal["lower", "higher", "neither"]
+
+_MOST_EPISODES = 10**9
+KEY = ["policy", "scenario", "window", "seed", "metric"]
+_COLUMNS: dict[str, tuple[str, type[pl.DataType]]] = {
+    "policy": ("text", pl.String),
+    "scenario": ("text", pl.String),
+    "window": ("a whole number", pl.Int64),
+    "seed": ("a whole number", pl.Int64),
+    "metric": ("text", pl.String),
+    "value": ("a number", pl.Float64),
+}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One outcome that was scored: its unit, and which direction is good."""
+
+    name: str
+    unit: str = ""
+    better: Direction = "neither"
+    description: str = ""
+
+
+@dataclass(frozen=True)
+class PolicyEntry:
+    """One policy that was scored; training seeds of one agent share a `group`.
+
+    episodes   per window in the log, of a behaviour: its weight in the group of behaviours
+    """
+
+    name: str
+    kind: Kind
+    group: str
+    checkpoint: str | None = None
+    digest: str | None = None
+    episodes: int | None = None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What evaluation.json says; text that is missing is empty."""
+
+    folder: Path
+    recipe: str
+    digest: str
+    scenario: str
+    objective: str
+    split: str
+    headline: str
+    metrics: tuple[Metric, ...]
+    policies: tuple[PolicyEntry, ...]
+    references: tuple[str, ...] = ()
+    bound: str | None = None
+    bound_kind: Literal["lower", "upper"] | None = None
+    command: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def read_evaluation(folder: Path) -> Evaluation:
+    """Read evaluation.json of a folder.
+
+    Raises DatasetError where the folder is missing, is not an evaluation folder, or the file lacks
+    what a comparison needs: the headline metric, the policies and their kinds.
+    """
+    path = folder / "evaluation.json"
+    if not folder.is_dir():
+        raise DatasetError(f"{folder}: no such folder; expected one that `hindcast evaluate` wrote")
+    if not path.is_file():
+        raise DatasetError(
+            f"{folder}: not an evaluation folder (evaluation.json is missing); "
+            "expected one that `hindcast evaluate` wrote"
+        )
+    raw = read_json(path)
+    if not isinstance(raw, dict):
+        raise DatasetError(f"{path}: expected a JSON object, found {type(raw).__name__}")
+    metrics = tuple(_metric(path, entry) for entry in _list(path, raw, "metrics"))
+    headline = _text(path, raw, "headline")
+    if headline not in {metric.name for metric in metrics}:
+        raise DatasetError(f"{path}: headline {headline!r} is not one of the metrics")
+    bound = raw.get("bound")
+    bound_kind = _one_of(path, raw, "bound_kind", ("lower", "upper", None), None)
+    return Evaluation(
+        folder=folder,
+        recipe=str(raw.get("recipe") or ""),
+        digest=str(raw.get("digest") or ""),
+        scenario=str(raw.get("scenario") or ""),
+        objective=str(raw.get("objective") or ""),
+        split=str(raw.get("split") or ""),
+        headline=headline,
+        metrics=metrics,
+        policies=tuple(_policy(path, entry) for entry in _list(path, raw, "policies")),
+        references=_texts(path, raw, "references"),
+        bound=str(bound) if bound and bound_kind else None,
+        bound_kind=bound_kind,
+        command=str(raw.get("command") or ""),
+        versions=_versions(path, raw),
+        notes=_texts(path, raw, "notes"),
+    )
+
+
+def read_scores(folder: Path) -> pl.DataFrame:
+    """Read scores.parquet of a folder: columns policy, scenario, window, seed, metric, value.
+
+    Raises DatasetError where the file is missing or empty, a column is missing or of another type,
+    a value is infinite, or a row stands there twice.
+    """
+    path = folder / "scores.parquet"
+    if not path.is_file():
+        raise DatasetError(f"{path}: no such file; run `hindcast evaluate` again for this folder")
+    try:
+        frame = read_parquet(path)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DatasetError(f"{path}: not a readable Parquet file ({first})") from error
+    for name, (wanted, _) in _COLUMNS.items():
+        if name not in frame.columns:
+            raise DatasetError(
+                f"{path}: column {name!r} ({wanted}) is missing; found {', '.join(frame.columns)}"
+            )
+        if not _fits(frame.schema[name], wanted):
+            raise DatasetError(
+                f"{path}: column {name!r} should be {wanted}, found {frame.schema[name]}"
+            )
+        if name != "value" and frame[name].null_count():
+            raise DatasetError(f"{path}: column {name!r} has empty cells")
+    if frame.is_empty():
+        raise DatasetError(f"{path}: holds no scores")
+    frame = frame.select(pl.col(name).cast(kind) for name, (_, kind) in _COLUMNS.items())
+    _refuse_infinite(path, frame)
+    _refuse_duplicates(path, frame)
+    return frame
+
+
+def describe_row(row: Mapping[str, Any]) -> str:
+    """A row's key in words, for an error message."""
+    return ", ".join(f"{name} {row[name]!r}" for name in KEY)
+
+
+def _refuse_infinite(path: Path, frame: pl.DataFrame) -> None:
+    endless = frame.filter(pl.col("value").is_infinite())
+    if not endless.is_empty():
+        raise DatasetError(
+            f"{path}: column 'value' is infinite at {describe_row(endless.row(0, named=True))}"
+        )
+
+
+def _refuse_duplicates(path: Path, frame: pl.DataFrame) -> None:
+    twice = frame.filter(pl.struct(KEY).is_duplicated())
+    if not twice.is_empty():
+        raise DatasetError(
+            f"{path}: {twice.height} rows are duplicated, the first at "
+            f"{describe_row(twice.row(0, named=True))}"
+        )
+
+
+def _fits(found: pl.DataType, wanted: str) -> bool:
+    if wanted == "text":
+        return found in {pl.String, pl.Categorical} or isinstance(found, pl.Enum)
+    return found.is_integer() or (wanted == "a number" and found.is_numeric())
+
+
+def _metric(path: Path, entry: Any) -> Metric:
+    return Metric(
+        name=_text(path, entry, "name"),
+        unit=str(entry.get("unit") or ""),
+        better=_one_of(path, entry, "better", ("lower", "higher", "neither"), "neither"),
+        description=str(entry.get("description") or ""),
+    )
+
+
+def _policy(path: Path, entry: Any) -> PolicyEntry:
+    name = _text(path, entry, "name")
+    # A policy of unknown kind is refused: taken for a heuristic it could pass as a baseline.
+    kind = _one_of(path, entry, "kind", ("heuristic", "random", "learned", "mixture"))
+    checkpoint, digest = entry.get("checkpoint"), entry.get("digest")
+    episodes = entry.get("episodes")
+    if episodes is not None and (type(episodes) is not int or not 1 <= episodes < _MOST_EPISODES):
+        raise DatasetError(f"{path}: policy {name!r}: episodes is {episodes!r}, expected 1 or more")
+    return PolicyEntry(
+        name=name,
+        kind=cast("Kind", kind),
+        group=str(entry.get("group") or name),
+        checkpoint=None if checkpoint is None else str(checkpoint),
+        digest=None if digest is None else str(digest),
+        episodes=episodes,
+    )
+
+
+def _list(path: Path, raw: Mapping[str, Any], key: str) -> list[Any]:
+    value = raw.get(key)
+    if not isinstance(value, list) or not value:
+        raise DatasetError(f"{path}: key {key!r} should be a list with at least one entry")
+    return value
+
+
+def _texts(path: Path, raw: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    value = raw.get(key) or []
+    if not isinstance(value, list):
+        raise DatasetError(f"{path}: key {key!r} should be a list, found {value!r}")
+    return tuple(str(item) for item in value)
+
+
+def _versions(path: Path, raw: Mapping[str, Any]) -> dict[str, str]:
+    value = raw.get("versions") or {}
+    if not isinstance(value, dict):
+        raise DatasetError(f"{path}: key 'versions' should be an object, found {value!r}")
+    return {str(name): str(version) for name, version in value.items()}
+
+
+def _text(path: Path, raw: Any, key: str) -> str:
+    value = raw.get(key) if isinstance(raw, dict) else None
+    if not isinstance(value, str) or not value:
+        raise DatasetError(f"{path}: key {key!r} should be text, found {value!r}")
+    return value
+
+
+def _one_of(
+    path: Path, raw: Mapping[str, Any], key: str, options: tuple[Any, ...], *default: Any
+) -> Any:
+    value = raw.get(key, *default)
+    if value not in options:
+        known = ", ".join(str(option) for option in options if option is not None)
+        raise DatasetError(f"{path}: key {key!r} should be one of {known}, found {value!r}")
+    return value

@@ -1,0 +1,147 @@
+"""The one sentence that a report opens with, computed from its numbers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import polars as pl
+
+from pipeline.evaluation.summary.pairing import Setting
+from pipeline.evaluation.summary.summarise import Summary
+from pipeline.statistics.numbers import (
+    count_of,
+    decimals_for,
+    decimals_telling,
+    with_unit,
+    write_interval,
+    write_number,
+)
+
+Verdict: TypeAlias = Literal["win", "unclear", "loss", "incomparable"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a setting's numbers say about learned policies.
+
+    verdict    win: the whole interval of the gain lies above zero; loss: below; unclear: neither;
+               incomparable: no learned policy, no simple one, or no better direction
+    learned    the row of the learned policy that the sentence is about, against `baseline`
+    baseline   the strongest simple policy's name
+    """
+
+    verdict: Verdict
+    sentence: str
+    learned: Mapping[str, Any] | None = None
+    baseline: str | None = None
+
+
+def state_finding(summary: Summary, setting: Setting) -> Finding:
+    """State what the best learned policy gains over the strongest simple one.
+
+    A win is claimed only where the interval excludes zero. Of several learned policies the best by
+    mean is taken, and those with a clear win before all others; being picked among several on the
+    windows it is judged by flatters a policy, so their number is said.
+    """
+    metric = summary.headline(setting).metric
+    baseline = summary.strongest[setting.label]
+    rows = summary.table.filter(
+        (pl.col("scenario") == setting.label) & (pl.col("metric") == metric.name)
+    )
+    if metric.better == "neither":
+        return Finding("incomparable", f"{metric.name} has no better direction: nothing is ranked.")
+    if baseline is None:
+        return Finding("incomparable", _alone(rows.row(0, named=True), summary.level))
+    rows = rows.filter(pl.col("reference") == baseline)
+    learned = rows.filter(pl.col("kind") == "learned").to_dicts()
+    if not learned:
+        row = rows.filter(pl.col("policy") == baseline).row(0, named=True)
+        return Finding("incomparable", _unchallenged(row, summary.level), None, baseline)
+    best = next((row for row in learned if _verdict(row) == "win"), learned[0])
+    sentence = _sentence(best, baseline, summary.level)
+    if best is not learned[0]:
+        sentence += f" {learned[0]['policy']} has a better mean, but its interval contains zero."
+    if len(learned) > 1:
+        sentence += f" It is one of {len(learned)} learned policies on these windows."
+    return Finding(_verdict(best), sentence, best, baseline)
+
+
+def gain(row: Mapping[str, Any]) -> tuple[float, float | None, float | None]:
+    """By how much a row's policy is better than its reference, and the interval; worse is < 0."""
+    difference = (row["paired_difference"], row["paired_low"], row["paired_high"])
+    if row["better"] == "higher":
+        return difference
+    value, low, high = (None if end is None else -end for end in difference)
+    return value or 0.0, high, low
+
+
+def _verdict(row: Mapping[str, Any]) -> Verdict:
+    _, low, high = gain(row)
+    if low is not None and low > 0.0:
+        return "win"
+    return "loss" if high is not None and high < 0.0 else "unclear"
+
+
+def _sentence(row: Mapping[str, Any], baseline: str, level: float) -> str:
+    value, low, high = gain(row)
+    name, metric = row["policy"], row["metric"]
+    decimals = decimals_telling((value, low, high), decimals_for([value], digits=2))
+    size = with_unit(write_number(abs(value), decimals), row["unit"])
+    windows = count_of(row["windows"], "window")
+    counts = (
+        f"{count_of(row['wins'], 'win')}, {count_of(row['ties'], 'tie')}, "
+        f"{count_of(row['losses'], 'loss', 'losses')} on {windows}"
+    )
+    interval = f"{level * 100:g} % interval {write_interval(low, high, decimals)}"
+    match _verdict(row):
+        case "win":
+            return (
+                f"{name} beats {baseline}, the strongest simple policy, by {size} in {metric} "
+                f"({interval}; {counts})."
+            )
+        case "loss":
+            interval = write_interval(abs(high or 0.0), abs(low or 0.0), decimals)
+            return (
+                f"No learned policy beats {baseline}, the strongest simple policy: {name}, the "
+                f"best of the learned, is worse by {size} in {metric} "
+                f"({level * 100:g} % interval {interval}; {counts})."
+            )
+        case _:
+            way = "better" if value > 0 else "worse"
+            mean = f"is {way} by {size} in {metric}" if value else f"has the same mean {metric}"
+            doubt = (
+                f"the {interval} of the gain contains zero"
+                if low is not None
+                else "one window gives no interval"
+            )
+            link = "but" if value > 0 else "and"
+            return (
+                f"No learned policy clearly beats {baseline}, the strongest simple policy: {name} "
+                f"{mean} on average, {link} {doubt} ({counts})."
+            )
+
+
+def _alone(row: Mapping[str, Any], level: float) -> str:
+    return (
+        f"{row['policy']} has {_mean(row, level)}; no simple policy was run beside it, so nothing "
+        "can be said about a gain."
+    )
+
+
+def _unchallenged(row: Mapping[str, Any], level: float) -> str:
+    return (
+        "No learned policy was evaluated; the strongest simple policy is "
+        f"{row['policy']} with {_mean(row, level)}."
+    )
+
+
+def _mean(row: Mapping[str, Any], level: float) -> str:
+    decimals = decimals_for([row["mean"]])
+    mean = with_unit(write_number(row["mean"], decimals), row["unit"])
+    if row["low"] is None:
+        return f"a mean {row['metric']} of {mean} on {count_of(row['windows'], 'window')}"
+    return (
+        f"a mean {row['metric']} of {mean} ({level * 100:g} % interval "
+        f"{write_interval(row['low'], row['high'], decimals)}; "
+        f"{count_of(row['windows'], 'window')})"
+    )

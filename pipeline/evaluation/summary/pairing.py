@@ -1,0 +1,262 @@
+"""Scores of one or several evaluation folders, brought onto common windows.
+
+    folder A  scenario binpack, recipe r1 --+-- setting "binpack"       the same windows: paired
+    folder B  scenario binpack, recipe r1 --+
+    folder C  scenario slots,   recipe r2 ----- setting "slots"
+
+A setting is one scenario of one recipe and split. Only inside a setting are policies compared, and
+only on windows where every one of them was run with all of its seeds.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from pipeline.errors import DatasetError
+from pipeline.evaluation.summary.evaluations import (
+    KEY,
+    Evaluation,
+    Kind,
+    Metric,
+    PolicyEntry,
+    describe_row,
+    read_evaluation,
+    read_scores,
+)
+from pipeline.statistics.intervals import Array
+
+
+@dataclass(frozen=True)
+class PolicyRuns:
+    """The results of one policy, or of the training seeds of one agent, on common windows.
+
+    runs are training seeds where the group has several (each averaged over its evaluation seeds in
+    a window), else evaluation seeds; `trained` says which.
+    """
+
+    name: str
+    kind: Kind
+    values: Array  # (runs, windows)
+    runs: tuple[str, ...]  # (runs,) the policy's name for training seeds, else the seed
+    trained: bool
+
+    @property
+    def window_means(self) -> Array:
+        """The average over runs in every window: (windows,)."""
+        return np.asarray(self.values.mean(axis=0))
+
+    @property
+    def each(self) -> list[tuple[str, Array]]:
+        """Name and (windows,) of the policy, and of each of its training seeds."""
+        seeds = zip(self.runs, self.values, strict=True) if self.trained else ()
+        return [(self.name, self.window_means), *seeds]
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """All policies of a setting on one metric, over the windows that they have in common."""
+
+    metric: Metric
+    windows: tuple[int, ...]
+    policies: tuple[PolicyRuns, ...]
+    left_out: tuple[int, ...]  # windows that at least one policy lacks
+    incomplete: tuple[tuple[str, int], ...]  # policies that lack windows, and how many
+
+    def find(self, name: str) -> PolicyRuns | None:
+        """The policy of that name, or None."""
+        return next((policy for policy in self.policies if policy.name == name), None)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One scenario of one recipe and split: what was said about it, and its scores."""
+
+    label: str
+    key: tuple[str, ...]  # scenario, recipe, its digest, split
+    evaluations: tuple[Evaluation, ...]
+    scores: pl.DataFrame
+
+    @property
+    def first(self) -> Evaluation:
+        """The first folder's description: recipe, digest and headline are common to all."""
+        return self.evaluations[0]
+
+    @cached_property
+    def entries(self) -> dict[str, PolicyEntry]:
+        """Every policy that was announced, by name."""
+        return {p.name: p for evaluation in self.evaluations for p in evaluation.policies}
+
+    @cached_property
+    def references(self) -> tuple[str, ...]:
+        """The reference baselines that the folders name, in order."""
+        return _ordered(name for e in self.evaluations for name in e.references)
+
+    @cached_property
+    def metrics(self) -> tuple[Metric, ...]:
+        """Every scored metric but the bound; the headline comes first."""
+        known = {m.name: m for e in reversed(self.evaluations) for m in e.metrics}
+        scored = set(self.scores["metric"].unique())
+        names = _ordered(
+            [self.first.headline, *(m.name for e in self.evaluations for m in e.metrics)]
+        )
+        names += tuple(sorted(scored - set(names)))
+        kept = [name for name in names if name in scored and name != self.first.bound]
+        return tuple(known.get(name, Metric(name)) for name in kept)
+
+    def pair(self, metric: str) -> Pairing:
+        """All policies on one metric over common windows; an empty value counts as not run.
+
+        Raises DatasetError where the policies have no window in common.
+        """
+        known = next((m for m in self.metrics if m.name == metric), Metric(metric))
+        rows = self.scores.filter((pl.col("metric") == metric) & pl.col("value").is_not_nan())
+        names = [name for name in self.entries if name in set(rows["policy"].unique())]
+        complete = {name: _complete_windows(rows, name) for name in names}
+        seen = set(rows["window"].unique())
+        common = seen.intersection(*complete.values())
+        lacking = {name: len(seen) - len(complete[name]) for name in names}
+        if not common:
+            worst = max(lacking, key=lambda name: lacking[name], default="")
+            raise DatasetError(
+                f"{self.first.folder / 'scores.parquet'}: the policies have no common window for "
+                f"metric {metric!r} of {self.label!r}"
+                + (f"; {worst!r} has {len(complete[worst])} of {len(seen)}" if worst else "")
+            )
+        windows = tuple(sorted(common))
+        rows = rows.filter(pl.col("window").is_in(windows)).sort("policy", "window", "seed")
+        return Pairing(
+            metric=known,
+            windows=windows,
+            policies=tuple(self._groups(rows, names, len(windows))),
+            left_out=tuple(sorted(seen - common)),
+            incomplete=tuple((name, count) for name, count in lacking.items() if count),
+        )
+
+    def _groups(self, rows: pl.DataFrame, names: Sequence[str], windows: int) -> list[PolicyRuns]:
+        tables: dict[str, tuple[Array, tuple[str, ...]]] = {}
+        for (name,), part in rows.group_by("policy", maintain_order=True):
+            seeds = part["seed"].to_numpy().reshape(windows, -1)  # (W, seeds)
+            same = bool((seeds == seeds[0]).all())
+            labels = tuple(str(s) if same else f"draw {i}" for i, s in enumerate(seeds[0]))
+            tables[str(name)] = (part["value"].to_numpy().reshape(windows, -1).T, labels)
+        members: dict[str, list[str]] = {}
+        for name in names:
+            members.setdefault(self.entries[name].group, []).append(name)
+        groups = []
+        for group, inside in members.items():
+            kind = self.entries[inside[0]].kind
+            weights = [self.entries[name].episodes for name in inside]
+            if kind == "mixture" and None not in weights:
+                # A log is a fixed mixture: its composition is not drawn again, only windows are.
+                each = np.stack([tables[name][0].mean(axis=0) for name in inside])
+                mixed = np.average(each, axis=0, weights=np.asarray(weights, np.float64))
+                groups.append(PolicyRuns(group, kind, mixed[None], ("log",), trained=False))
+            elif len(inside) == 1:
+                values, labels = tables[inside[0]]
+                groups.append(PolicyRuns(group, kind, values, labels, trained=False))
+            else:
+                pooled = np.stack([tables[name][0].mean(axis=0) for name in inside])
+                groups.append(PolicyRuns(group, kind, pooled, tuple(inside), trained=True))
+        return groups
+
+
+def read_settings(folders: Sequence[Path]) -> list[Setting]:
+    """Read evaluation folders and sort them into settings, in the order given.
+
+    A policy that several folders of one setting hold with equal values (a baseline that each
+    evaluation ran again) counts once. Raises DatasetError for a folder that is not an evaluation,
+    a policy that evaluation.json does not describe, and values that contradict each other.
+    """
+    if not folders:
+        raise DatasetError("no evaluation folder given; name at least one that was evaluated")
+    parts: dict[tuple[str, ...], list[tuple[Evaluation, pl.DataFrame]]] = {}
+    for folder in dict.fromkeys(folders):
+        evaluation = read_evaluation(folder)
+        scores = read_scores(folder)
+        _check_policies(evaluation, scores)
+        for (scenario,), part in scores.group_by("scenario", maintain_order=True):
+            key = (str(scenario), evaluation.recipe, evaluation.digest, evaluation.split)
+            parts.setdefault(key, []).append((evaluation, part))
+    labels = _labels(list(parts))
+    return [
+        Setting(label, key, tuple(e for e, _ in group), _merge(group))
+        for label, (key, group) in zip(labels, parts.items(), strict=True)
+    ]
+
+
+def _merge(group: list[tuple[Evaluation, pl.DataFrame]]) -> pl.DataFrame:
+    """The scores of all folders of a setting; DatasetError where the folders contradict."""
+    evaluations = [evaluation for evaluation, _ in group]
+    first = evaluations[0]
+    described: dict[str, tuple[PolicyEntry, Path]] = {}
+    for evaluation in evaluations:
+        if (evaluation.headline, evaluation.bound) != (first.headline, first.bound):
+            raise DatasetError(
+                f"{evaluation.folder}: its headline or bound metric differs from that of "
+                f"{first.folder}; report them separately"
+            )
+        for entry in evaluation.policies:
+            other, folder = described.setdefault(entry.name, (entry, evaluation.folder))
+            if (other.kind, other.group, other.digest) != (entry.kind, entry.group, entry.digest):
+                raise DatasetError(
+                    f"{evaluation.folder}: policy {entry.name!r} is not the one of that name in "
+                    f"{folder}; rename one of them"
+                )
+    _check_groups(first.folder, [entry for entry, _ in described.values()])
+    scores = pl.concat([part for _, part in group]).unique(maintain_order=True)
+    twice = scores.filter(pl.struct(KEY).is_duplicated())
+    if not twice.is_empty():
+        folders = ", ".join(str(evaluation.folder) for evaluation in evaluations)
+        raise DatasetError(
+            f"{folders}: duplicated with different values: "
+            f"{describe_row(twice.row(0, named=True))}; rename one of the policies"
+        )
+    if first.headline not in set(scores["metric"].unique()):
+        raise DatasetError(
+            f"{first.folder / 'scores.parquet'}: no scores for the headline metric "
+            f"{first.headline!r}"
+        )
+    return scores
+
+
+def _check_policies(evaluation: Evaluation, scores: pl.DataFrame) -> None:
+    known = {entry.name for entry in evaluation.policies}
+    unknown = sorted(set(scores["policy"].unique()) - known)
+    if unknown:
+        raise DatasetError(
+            f"{evaluation.folder / 'scores.parquet'}: policy {unknown[0]!r} is not listed under "
+            "'policies' in evaluation.json"
+        )
+
+
+def _check_groups(folder: Path, entries: list[PolicyEntry]) -> None:
+    kinds: dict[str, Kind] = {}
+    for entry in entries:
+        if kinds.setdefault(entry.group, entry.kind) != entry.kind:
+            raise DatasetError(
+                f"{folder / 'evaluation.json'}: group {entry.group!r} pools policies of kinds "
+                f"{kinds[entry.group]!r} and {entry.kind!r}"
+            )
+
+
+def _complete_windows(rows: pl.DataFrame, policy: str) -> set[int]:
+    """Windows in which the policy has as many seeds as it has anywhere."""
+    counts = rows.filter(pl.col("policy") == policy).group_by("window").len()
+    return set(counts.filter(pl.col("len") == pl.col("len").max())["window"])
+
+
+def _labels(keys: list[tuple[str, ...]]) -> list[str]:
+    """The scenario's name, and as much more as it takes to tell settings apart."""
+    for parts in range(1, len(keys[0]) + 1):
+        labels = [" / ".join(part for part in key[:parts] if part) for key in keys]
+        if len(set(labels)) == len(labels):
+            return labels
+    return [f"{' / '.join(key)} ({i})" for i, key in enumerate(keys, start=1)]
+
+
+def _ordered(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))

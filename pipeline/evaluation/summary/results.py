@@ -1,0 +1,252 @@
+"""Results as one flat table: every policy against every baseline, on the headline metric.
+
+    results.csv   one row per setting, metric, policy and baseline (COLUMNS)
+    results.md    a page that is made of results.csv alone
+
+A baseline is what was not learned: rules, random, and `behaviour`, the log itself. The paired
+difference is policy - baseline on the same windows; wins are windows on which the policy is better.
+Other metrics than the headline are there where they were asked for (`hindcast report --metrics`).
+"""
+
+import sys
+import zlib
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from pipeline.errors import DatasetError, unknown_name
+from pipeline.evaluation.summary.markdown import plain_text, text_table
+from pipeline.evaluation.summary.pairing import Setting
+from pipeline.evaluation.summary.rows import best_first, tie_tolerance
+from pipeline.evaluation.summary.summarise import Summary
+from pipeline.statistics.intervals import (
+    RESAMPLES,
+    bootstrap_intervals,
+    difference_cells,
+    mean_cells,
+    win_tie_loss,
+)
+from pipeline.statistics.numbers import decimals_for, write_interval, write_number
+from pipeline.storage.files import write_atomically, write_text
+from pipeline.storage.location import location
+
+_DIGITS: Final = 6  # significant ones of a written number
+_NUMBERS: Final = (
+    "mean", "low", "high", "paired_difference", "paired_low", "paired_high",
+)  # fmt: skip
+_STRONGEST: Final = 3  # baselines that a page shows; the table has all
+_ALWAYS: Final = ("random", "behaviour")
+_COUNTS: Final = ("seeds", "windows", "wins", "ties", "losses")
+COLUMNS: Final = (
+    "scenario", "recipe", "metric", "higher_is_better", "policy", "baseline", "seeds", "windows",
+    "mean", "low", "high", "paired_difference", "paired_low", "paired_high", "wins", "ties",
+    "losses", "command",
+)  # fmt: skip
+_SCHEMA: Final = pl.Schema(
+    {
+        name: pl.Int64() if name in _COUNTS
+        else pl.Float64() if name in _NUMBERS
+        else pl.Boolean() if name == "higher_is_better"
+        else pl.String()
+        for name in COLUMNS
+    }
+)  # fmt: skip
+
+
+def results(
+    summary: Summary,
+    *,
+    metrics: Sequence[str] = (),
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+) -> pl.DataFrame:
+    """The rows of all settings of a summary; a metric that has no better side has none.
+
+    The headline comes first, then those of `metrics` that a setting has. Raises UnknownName for a
+    metric that no setting has.
+    """
+    known = {name for _, name in summary.pairings}
+    for metric in metrics:
+        if metric not in known:
+            raise unknown_name("metric", metric, known)
+    rows = [
+        row
+        for s in summary.settings
+        for metric in dict.fromkeys([s.first.headline, *metrics])
+        if (s.label, metric) in summary.pairings
+        for row in _rows(summary, s, metric, seed, resamples)
+    ]
+    return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+
+
+def _rows(
+    summary: Summary, setting: Setting, metric: str, seed: int, resamples: int
+) -> list[dict[str, Any]]:
+    pairing = summary.pairings[setting.label, metric]
+    better = pairing.metric.better
+    if better == "neither":
+        return []
+    ordered = best_first(pairing)
+    baselines = [p for p in ordered if p.kind != "learned"]
+    cells = [mean_cells(p.values, p.trained) for p in ordered]
+    pairs = [(p, b) for p in ordered for b in baselines if b.name != p.name]
+    cells += [difference_cells(p.values, b.values, p.trained, b.trained) for p, b in pairs]
+    beside = [] if metric == setting.first.headline else [metric]
+    stream = zlib.crc32("\n".join(["results", *setting.key, *beside]).encode())
+    intervals = bootstrap_intervals(
+        cells, np.random.default_rng([seed, stream]), resamples=resamples, level=summary.level
+    )
+    means = dict(zip([p.name for p in ordered], intervals, strict=False))
+    differences = {
+        (p.name, b.name): interval
+        for (p, b), interval in zip(pairs, intervals[len(ordered) :], strict=True)
+    }
+    command = " && ".join(dict.fromkeys(e.command for e in setting.evaluations if e.command))
+    rows: list[dict[str, Any]] = []
+    for policy in ordered:
+        own = {
+            "scenario": setting.key[0],
+            "recipe": setting.first.recipe,
+            "metric": pairing.metric.name,
+            "higher_is_better": better == "higher",
+            "policy": policy.name,
+            "seeds": len(policy.runs),
+            "windows": len(pairing.windows),
+            "command": command,
+            **dict(zip(_NUMBERS[:3], map(_number, means[policy.name]), strict=True)),
+        }
+        for other in baselines:
+            if other.name == policy.name:
+                continue
+            found = map(_number, differences[policy.name, other.name])
+            tolerance = tie_tolerance(policy.values, other.values)
+            counts = win_tie_loss(policy.values, other.values, better, tolerance)
+            rows.append(
+                own
+                | {"baseline": other.name}
+                | dict(zip(_NUMBERS[3:], found, strict=True))
+                | dict(zip(("wins", "ties", "losses"), counts, strict=True))
+            )
+    return rows
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else float(f"{value:.{_DIGITS}g}")
+
+
+def write_results(table: pl.DataFrame, out: Path) -> None:
+    """Write results.csv and results.md into a folder."""
+    buffer = BytesIO()
+    table.write_csv(buffer)
+    write_atomically(out / "results.csv", lambda path: path.write_bytes(buffer.getvalue()))
+    write_text(out / "results.md", results_markdown(buffer.getvalue(), "results.csv"))
+
+
+def read_results(content: bytes, where: str) -> pl.DataFrame:
+    """The rows of a results.csv; DatasetError where a column or a number is not what it should be.
+
+    `where` is the file named in errors.
+    """
+    try:
+        table = pl.read_csv(content, schema_overrides=dict(_SCHEMA))
+    except pl.exceptions.PolarsError as error:
+        raise DatasetError(f"{where}: {str(error).splitlines()[0]}") from error
+    if tuple(table.columns) != COLUMNS:
+        raise DatasetError(f"{where}: expected the columns {', '.join(COLUMNS)}")
+    return table
+
+
+def results_markdown(content: bytes, where: str) -> str:
+    """The page of a results.csv: per recipe, policies by mean, against every baseline."""
+    table = read_results(content, where)
+    lines = ["# Results", "", f"Made of {where} alone; change that and make this page again.", ""]
+    lines += [
+        (
+            "Policies by mean, best first. Against a baseline: the mean paired difference, "
+            "policy - baseline, with its 95 % interval, and windows won / tied / lost. Bold "
+            "where the interval excludes zero on the policy's better side. The table has every "
+            "baseline, the page the strongest ones, random and the log itself (behaviour)."
+        ),
+        "",
+    ]
+    for _, part in table.group_by("scenario", "recipe", "metric", maintain_order=True):
+        lines += _setting_page(part)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _setting_page(part: pl.DataFrame) -> list[str]:
+    first = part.row(0, named=True)
+    side = "higher" if first["higher_is_better"] else "lower"
+    lines = [f"## {plain_text(first['recipe'])}", ""]
+    lines += [
+        (
+            f"Scenario {plain_text(first['scenario'])}, {plain_text(first['metric'])}, {side} is "
+            f"better, {first['windows']:,} windows."
+        ),
+        "",
+    ]
+    for command in dict.fromkeys(part["command"].drop_nulls()):
+        lines += ["```", command.replace("`", "'"), "```", ""]
+    baselines = list(dict.fromkeys(part["baseline"]))
+    decimals = decimals_for(part["mean"].to_list())
+    once = part.unique("policy", keep="first", maintain_order=True)
+    once = once.sort("mean", descending=first["higher_is_better"], maintain_order=True)
+    pairs = {(row["policy"], row["baseline"]): row for row in part.iter_rows(named=True)}
+    head = ["policy", "seeds", "mean", "95 % interval"]
+    body = [
+        [
+            plain_text(row["policy"]), str(row["seeds"]), write_number(row["mean"], decimals),
+            write_interval(row["low"], row["high"], decimals),
+        ]
+        for row in once.iter_rows(named=True)
+    ]  # fmt: skip
+    lines += text_table(head, body, left=1)
+    shown = _shown(once["policy"].to_list(), baselines)
+    if len(shown) < len(baselines):
+        lines += [f"Baselines in the table besides these: {len(baselines) - len(shown)}.", ""]
+    for baseline in shown:
+        rows = [pairs[p, baseline] for p in once["policy"] if (p, baseline) in pairs]
+        compared = [row for row in rows if row["paired_difference"] is not None]
+        lines += [f"Against {plain_text(baseline)}:", ""]
+        lines += text_table(
+            ["policy", "difference", "95 % interval", "wins / ties / losses"],
+            [_against(row, decimals) for row in compared],
+            left=1,
+        )
+    return lines
+
+
+def _shown(ordered: Sequence[str], baselines: Sequence[str]) -> list[str]:
+    """Baselines that a page compares with: the strongest, random, and the log itself.
+
+    ordered are the policies, best first.
+    """
+    strongest = [name for name in ordered if name in baselines][:_STRONGEST]
+    return [*strongest, *(n for n in _ALWAYS if n in baselines and n not in strongest)]
+
+
+def _against(row: dict[str, Any], decimals: int) -> list[str]:
+    difference = write_number(row["paired_difference"], decimals, signed=True)
+    ends = (row["paired_low"], row["paired_high"])
+    if None not in ends:
+        proven = ends[0] > 0 if row["higher_is_better"] else ends[1] < 0
+        difference = f"**{difference}**" if proven else difference
+    return [
+        plain_text(row["policy"]), difference, write_interval(*ends, decimals, signed=True),
+        f"{row['wins']} / {row['ties']} / {row['losses']}",
+    ]  # fmt: skip
+
+
+def main(paths: Sequence[str]) -> None:
+    """Write the page beside each results CSV: docs/results/offline.csv gives offline.md."""
+    for name in paths:
+        path = location(name)
+        write_text(path.with_suffix(".md"), results_markdown(path.read_bytes(), path.name))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,86 @@
+"""How far others are from a policy, window by window: counts and the numbers of a box plot.
+
+    python -m pipeline.evaluation.summary.spread EVALUATION --against first_fit tetris_reference
+
+    difference   other - policy, of the headline metric: above 0 the policy is lower
+    row          policy, other, windows, below (differences < 0), equal, above, mean, deviation,
+                 lowest, quartile_1, median, quartile_3, highest
+
+Every training seed of an agent has a row of its own, and their mean one under the agent's name. The
+paper on DeepJS states its results so (Li & Hu, ICBDC 2019, Figures 6 and 7, Table 2).
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from pipeline.errors import unknown_name
+from pipeline.evaluation.summary.pairing import read_settings
+from pipeline.evaluation.summary.printing import print_csv
+from pipeline.evaluation.summary.rows import tie_tolerance
+from pipeline.statistics.intervals import Array
+from pipeline.storage.location import location
+
+_QUARTILES: Final = ("lowest", "quartile_1", "median", "quartile_3", "highest")
+COLUMNS: Final = (
+    "policy", "other", "windows", "below", "equal", "above", "mean", "deviation", *_QUARTILES,
+)  # fmt: skip
+
+
+def spread(policy: Array, other: Array) -> dict[str, float]:
+    """Counts, mean, deviation (of the sample) and quartiles of other - policy, (windows,) each."""
+    apart = other - policy
+    tie = tie_tolerance(policy, other)
+    quartiles = np.quantile(apart, [0.0, 0.25, 0.5, 0.75, 1.0])
+    return {
+        "windows": len(apart),
+        "below": int((apart < -tie).sum()),
+        "equal": int((np.abs(apart) <= tie).sum()),
+        "above": int((apart > tie).sum()),
+        "mean": float(apart.mean()),
+        "deviation": float(apart.std(ddof=1)) if len(apart) > 1 else 0.0,
+        **dict(zip(_QUARTILES, map(float, quartiles), strict=True)),
+    }
+
+
+def spreads(folder: Path, against: Sequence[str]) -> pl.DataFrame:
+    """COLUMNS of every policy of an evaluation folder and every one of `against`, best mean first.
+
+    Raises UnknownName for a policy that was not evaluated, DatasetError for another folder.
+    """
+    rows = []
+    for setting in read_settings([folder]):
+        pairing = setting.pair(setting.first.headline)
+        known = {p.name: p for p in pairing.policies}
+        for name in against:
+            if name not in known:
+                raise unknown_name("policy", name, known)
+        for policy in pairing.policies:
+            for label, values in policy.each:
+                rows += [
+                    {"policy": label, "other": name, **spread(values, known[name].window_means)}
+                    for name in against
+                    if name != policy.name
+                ]
+    return pl.DataFrame(rows, infer_schema_length=None).sort("mean", descending=True)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the rows of an evaluation folder as CSV; 2 for bad input."""
+    parser = argparse.ArgumentParser(
+        prog="python -m pipeline.evaluation.summary.spread",
+        description="Counts and quartiles of what others need more than a policy, over windows.",
+    )
+    parser.add_argument("evaluation", type=location, help="folder that hindcast evaluate wrote")
+    parser.add_argument("--against", nargs="+", required=True, metavar="POLICY")
+    given = parser.parse_args(arguments)
+    return print_csv(lambda: spreads(given.evaluation, given.against))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,213 @@
+"""Scores into a summary: one row per scenario, metric, policy and reference, with intervals.
+
+    scores  ->  common windows  ->  mean, low, high, iqm, median        of each policy
+                                ->  paired difference, wins, chance     against each reference
+
+Seeds and training seeds of one agent are pooled into one row (pipeline.statistics.intervals says
+how their spread enters the interval) and stand one by one in a second table.
+"""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from pipeline.errors import DatasetError, unknown_name
+from pipeline.evaluation.summary.evaluations import Metric
+from pipeline.evaluation.summary.pairing import Pairing, Setting, read_settings
+from pipeline.evaluation.summary.rows import SEEDS_SCHEMA, TABLE_SCHEMA, Rows, best_first
+from pipeline.statistics.intervals import LEVEL, RESAMPLES, Array
+from pipeline.statistics.numbers import count_of
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The numbers of a report.
+
+    table       rows (scenario, metric, policy, reference), best policy first; a reference's row
+                with itself has no comparison, `reference` is null where there is none at all
+    seeds       rows (scenario, metric, policy, run): seeds or training seeds one by one, against
+                the strongest simple policy
+    pairings    what the rows were computed from, by (label of the setting, metric)
+    references  the reference policies of each setting, by its label
+    strongest   the best policy that was not learned, by mean of the headline metric; None where
+                there is none
+    bounds      the headline metric's bound on each common window: (windows,) or None
+    left_out    sentences about what the numbers do not cover, by label
+    level       of the intervals, 0.95
+    """
+
+    settings: tuple[Setting, ...]
+    pairings: Mapping[tuple[str, str], Pairing]
+    table: pl.DataFrame
+    seeds: pl.DataFrame
+    references: Mapping[str, tuple[str, ...]]
+    strongest: Mapping[str, str | None]
+    bounds: Mapping[str, Array | None]
+    left_out: Mapping[str, tuple[str, ...]]
+    level: float = LEVEL
+
+    def headline(self, setting: Setting) -> Pairing:
+        """All policies of a setting on its headline metric."""
+        return self.pairings[setting.label, setting.first.headline]
+
+    def metrics(self, setting: Setting) -> list[Metric]:
+        """The metrics of a setting that could be compared; the headline comes first."""
+        return [m for m in setting.metrics if (setting.label, m.name) in self.pairings]
+
+
+def summarise(
+    folders: Sequence[Path],
+    *,
+    references: Sequence[str] | None = None,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+    level: float = LEVEL,
+) -> Summary:
+    """Summarise one or several evaluation folders.
+
+    references   policies to compare with, by name; default: those that evaluation.json lists,
+                 else `random` where it was run. The strongest simple policy always stands among
+                 them, so that no choice of references hides it.
+    seed         of the bootstrap; each scenario and metric draws from a generator of its own
+
+    Raises DatasetError for folders that cannot be compared, UnknownName for a reference that no
+    folder holds.
+    """
+    pairings: dict[tuple[str, str], Pairing] = {}
+    chosen: dict[str, tuple[str, ...]] = {}
+    strongest: dict[str, str | None] = {}
+    bounds: dict[str, Array | None] = {}
+    left_out: dict[str, tuple[str, ...]] = {}
+    table: list[dict[str, Any]] = []
+    seeds: list[dict[str, Any]] = []
+    settings = read_settings(folders)
+    for setting in settings:
+        label = setting.label
+        headline = setting.pair(setting.first.headline)
+        strongest[label] = _strongest(headline)
+        chosen[label] = _references(setting, headline, strongest[label], references)
+        bounds[label] = _bound(setting, headline)
+        left_out[label] = tuple(_left_out(setting, headline, bounds[label]))
+        for metric in setting.metrics:
+            main = metric.name == setting.first.headline
+            try:
+                pairing = headline if main else setting.pair(metric.name)
+            except DatasetError:  # of a side metric: no reason to refuse the comparison
+                note = f"No window has a value of {metric.name} for every policy: it is not shown."
+                left_out[label] += (note,)
+                continue
+            pairings[label, metric.name] = pairing
+            rows = Rows(label, setting.first.recipe, pairing)
+            rows.compare(chosen[label], strongest[label], bounds[label] if main else None)
+            # A generator per table: one metric or folder more changes no other number.
+            stream = zlib.crc32("\n".join([*setting.key, metric.name]).encode())
+            rows.fill(np.random.default_rng([seed, stream]), resamples, level)
+            table += rows.table
+            seeds += rows.seeds
+    for name in references or ():
+        if not any(name in names for names in chosen.values()):
+            known = {policy.name for p in pairings.values() for policy in p.policies}
+            raise unknown_name("policy", name, known)
+    return Summary(
+        settings=tuple(settings),
+        pairings=pairings,
+        table=pl.DataFrame(table, schema=TABLE_SCHEMA),
+        seeds=pl.DataFrame(seeds, schema=SEEDS_SCHEMA),
+        references=chosen,
+        strongest=strongest,
+        bounds=bounds,
+        left_out=left_out,
+        level=level,
+    )
+
+
+def _strongest(headline: Pairing) -> str | None:
+    """The best policy that was not learned; it need not be among the references."""
+    if headline.metric.better == "neither":
+        return None
+    simple = (policy.name for policy in best_first(headline) if policy.kind != "learned")
+    return next(simple, None)
+
+
+def _references(
+    setting: Setting, headline: Pairing, strongest: str | None, wanted: Sequence[str] | None
+) -> tuple[str, ...]:
+    """Policies to compare with, the strongest simple one first."""
+    names = list(setting.references if wanted is None else wanted)
+    if not names:
+        names = [policy.name for policy in headline.policies if policy.kind == "random"]
+    groups = [setting.entries[name].group if name in setting.entries else name for name in names]
+    ordered = dict.fromkeys([strongest, *groups] if strongest else groups)
+    return tuple(name for name in ordered if headline.find(name) is not None)
+
+
+def _bound(setting: Setting, headline: Pairing) -> Array | None:
+    """The bound on each common window: (windows,), or None where one window lacks it.
+
+    Where policies carry different bounds of one window, each of them is valid: the tightest counts.
+    """
+    evaluation = setting.first
+    if evaluation.bound is None:
+        return None
+    value = pl.col("value")
+    rows = (
+        setting.scores.filter((pl.col("metric") == evaluation.bound) & value.is_not_nan())
+        .filter(pl.col("window").is_in(headline.windows))
+        .group_by("window")
+        .agg(value.max() if evaluation.bound_kind == "lower" else value.min())
+        .sort("window")
+    )
+    return rows["value"].to_numpy() if rows.height == len(headline.windows) else None
+
+
+def _left_out(setting: Setting, headline: Pairing, bound: Array | None) -> list[str]:
+    """What the numbers of a setting do not cover, and what looks wrong, as sentences."""
+    found = []
+    if headline.left_out:
+        total = len(headline.windows) + len(headline.left_out)
+        who = ", ".join(f"{name} lacks {count}" for name, count in headline.incomplete)
+        found.append(
+            f"Left out: {len(headline.left_out)} of {total} windows, because not every policy was "
+            f"run on them with all of its seeds ({who})."
+        )
+    scored = set(setting.scores.filter(pl.col("metric") == headline.metric.name)["policy"])
+    found += [
+        f"{name} is listed but has no value of {headline.metric.name}."
+        for name in setting.entries
+        if name not in scored
+    ]
+    missing = [name for name in setting.references if name not in scored]
+    missing = [name for name in missing if headline.find(name) is None]
+    found += [f"{name} is named as a reference but was not run." for name in missing]
+    evaluation = setting.first
+    if evaluation.bound is not None and bound is None:
+        found.append(f"The bound {evaluation.bound} is missing on some windows and is not shown.")
+    if bound is not None:
+        found += _beyond(headline, bound, evaluation.bound_kind == "lower")
+    if len(headline.windows) < 20:
+        found.append(
+            f"The number of windows is small ({len(headline.windows)}): bootstrap intervals from "
+            "fewer than about 20 are narrower than they should be."
+        )
+    return found
+
+
+def _beyond(headline: Pairing, bound: Array, lower: bool) -> list[str]:
+    """A policy beyond a bound means that the bound or the simulator is wrong: say so."""
+    slack = 1e-6 * np.abs(bound)
+    found = []
+    for policy in headline.policies:
+        excess = bound - policy.values if lower else policy.values - bound
+        count = int((excess > slack).any(axis=0).sum())
+        if count:
+            side = "below the lower" if lower else "above the upper"
+            found.append(
+                f"{policy.name} is {side} bound on {count_of(count, 'window')}: the bound or the "
+                "outcome is wrong there."
+            )
+    return found

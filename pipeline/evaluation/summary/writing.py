@@ -1,0 +1,25 @@
+"""Writing a summary as files: Parquet, Markdown and CSV."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipeline.evaluation.summary.summarise import Summary
+from pipeline.storage.files import make_folder, write_atomically, write_text
+
+
+def write_summary(summary: Summary, out: Path, metrics: Sequence[str] = ()) -> Path:
+    """Write summary.parquet, its seeds, summary.md, results.csv and results.md into a folder.
+
+    `metrics` stand in the results beside the headline. Raises UnknownName for one that is nowhere,
+    StorageError where the folder cannot be written.
+    """
+    from pipeline.evaluation.summary.markdown import render_markdown
+    from pipeline.evaluation.summary.results import results, write_results
+
+    table = results(summary, metrics=metrics)
+    make_folder(out)
+    write_atomically(out / "summary.parquet", summary.table.write_parquet)
+    write_atomically(out / "summary_seeds.parquet", summary.seeds.write_parquet)
+    write_text(out / "summary.md", render_markdown(summary))
+    write_results(table, out)
+    return out

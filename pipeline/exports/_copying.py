@@ -1,0 +1,37 @@
+"""Files of a dataset as they are: copied byte for byte; its card."""
+
+import hashlib
+from pathlib import Path
+from typing import Final
+
+from pipeline.dataset.manifest import CARD, FileEntry
+from pipeline.errors import DatasetError
+from pipeline.storage.guards import require_file
+
+_CHUNK: Final = 1 << 20
+_LARGEST_CARD: Final = 16 << 20
+
+
+def copy_checked(folder: Path, entry: FileEntry, target: Path) -> None:
+    """Copy a file of the manifest; DatasetError where its content is not the manifest's."""
+    source = folder / entry.path
+    require_file(source)
+    digest = hashlib.sha256()
+    with source.open("rb") as reader, target.open("wb") as writer:
+        while chunk := reader.read(_CHUNK):
+            digest.update(chunk)
+            writer.write(chunk)
+    if digest.hexdigest() != entry.sha256:
+        raise DatasetError(f"{source}: SHA-256 is not the manifest's; see `hindcast verify`")
+
+
+def card_of(folder: Path) -> str:
+    """The dataset's README.md, or nothing; DatasetError where it is a link, too large, no text."""
+    path = folder / CARD
+    if not path.exists() and not path.is_symlink():
+        return ""
+    require_file(path, _LARGEST_CARD)
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise DatasetError(f"{path}: is not UTF-8 text ({error})") from error

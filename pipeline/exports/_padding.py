@@ -1,0 +1,159 @@
+"""Rows of a dataset with exactly K candidates each, a bounded number of rows at a time.
+
+    candidates of a row     a b c d e        K = 3, c was chosen      a c d   (two drawn of a b d e)
+                            a b              K = 3                    a b 0   (padding: mask False)
+
+Up to K candidates all are kept, in their order. Of more, the chosen one and a uniform draw of the
+other feasible ones remain, in their order; the probabilities of those that remain are unchanged
+and no longer sum to 1. Closing rows have no choice: they are cut by a draw of the feasible alone.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.dataset import Dataset
+from pipeline.dataset.columns import NO_CHOICE
+from pipeline.dataset.padding import pick
+from pipeline.dataset.part import Block
+from pipeline.exports import Progress
+from pipeline.exports._tables import read_tables
+from pipeline.simulation.seeds import generator
+
+_BYTES: Final = 32 << 20  # of padded candidates at once
+
+
+@dataclass(frozen=True)
+class Padding:
+    """K, and what it means for a dataset.
+
+    largest      most candidates of a decision or a closing row
+    decisions    of the dataset
+    cut          decisions that had more than K candidates
+    left_out     candidates of decisions that are left out, as a share of all of them
+    """
+
+    k: int
+    largest: int
+    decisions: int
+    cut: int
+    left_out: float
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user has to know, as sentences."""
+        padded = f"candidates are padded to K = {self.k} with zeros; the mask is False there"
+        if not self.cut:
+            return (padded, f"nothing was cut: no decision has more than {self.largest} candidates")
+        share = self.cut / self.decisions
+        cut = (
+            f"{self.cut:,} of {self.decisions:,} decisions ({share:.2%}) had more than K "
+            f"candidates, up to {self.largest}: the chosen one and at most {self.k - 1} others "
+            f"drawn of the feasible are kept; {self.left_out:.2%} of all candidates are left out"
+        )
+        return (padded, cut)
+
+
+def choose_padding(dataset: Dataset, candidates: int | None) -> Padding:
+    """K = `candidates`, or the largest number in the dataset; and what that cuts."""
+    largest = 1  # at least, so that arrays have a K
+    decisions = cut = there = kept = 0
+    for part in range(len(dataset.manifest.parts)):
+        for table in read_tables(dataset, part, ["feasible", "choice"]):
+            lists = table.column("feasible").combine_chunks()
+            offsets = lists.offsets.to_numpy().astype(np.int64)
+            lengths = np.diff(offsets)
+            largest = max(largest, int(lengths.max(initial=0)))
+            decided = np.array(table.column("choice").is_valid())
+            decisions += int(decided.sum())
+            there += int(lengths[decided].sum())
+            if candidates is None:
+                continue
+            more = decided & (lengths > candidates)
+            cut += int(more.sum())
+            total = np.append(0, np.cumsum(lists.values.to_numpy(zero_copy_only=False)))
+            feasible = np.diff(total[offsets])
+            kept += int(lengths[decided & ~more].sum())
+            kept += int(np.minimum(feasible[more], candidates).sum())
+    share = 1.0 - kept / there if cut else 0.0
+    return Padding(largest if candidates is None else candidates, largest, decisions, cut, share)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """R consecutive rows of a part, closing rows among them.
+
+    block          where they are from; `of` gives their other columns
+    candidates     (R, K, F) float32, zeros where padded
+    mask           (R, K) bool, feasible and not padding
+    probabilities  (R, K) float32, of the behaviour
+    choice         (R,) int64, among the K; -1 in closing rows
+    """
+
+    block: Block
+    rows: slice
+    candidates: NDArray[np.float32]
+    mask: NDArray[np.bool_]
+    probabilities: NDArray[np.float32]
+    choice: NDArray[np.int64]
+
+    def of(self, name: str) -> NDArray[Any]:
+        """A column of the block that has one value, or one row of values, for each row."""
+        values: NDArray[Any] = getattr(self.block, name)[self.rows]
+        return values
+
+    def between(self, start: int, stop: int) -> "Rows":
+        """Some of the rows."""
+        first = self.rows.start
+        return Rows(
+            self.block, slice(first + start, first + stop), self.candidates[start:stop],
+            self.mask[start:stop], self.probabilities[start:stop], self.choice[start:stop],
+        )  # fmt: skip
+
+    def by_episode(self) -> Iterator["Rows"]:
+        """The rows of each episode that they touch."""
+        starts = np.flatnonzero(np.diff(self.of("episode"), prepend=-1))
+        for start, stop in zip(starts, [*starts[1:], len(self.choice)], strict=True):
+            yield self.between(int(start), int(stop))
+
+
+def padded(dataset: Dataset, k: int, tell: Progress) -> Iterator[Rows]:
+    """All rows of a dataset, in order. What is drawn follows from the recipe's seed."""
+    parts = len(dataset.manifest.parts)
+    step = max(1, _BYTES // (4 * k * max(1, len(dataset.spec.candidates))))
+    for part in range(parts):
+        rng = generator(dataset.recipe.seed, "export", part)
+        for block in dataset.blocks(part):
+            for start in range(0, len(block), step):
+                yield _cut(block, slice(start, min(start + step, len(block))), k, rng)
+        tell(part + 1, parts)
+
+
+def _cut(block: Block, rows: slice, k: int, rng: np.random.Generator) -> Rows:
+    count = rows.stop - rows.start
+    index = np.full((count, k), -1, np.int64)
+    choice = np.full(count, NO_CHOICE, np.int64)
+    feasible = np.zeros(count, np.int64)
+    numbers = np.arange(rows.start, rows.stop)
+    pick(block.offsets, block.feasible, numbers, block.choice[rows], rng, index, choice, feasible)
+    there = index >= 0
+    return Rows(
+        block=block,
+        rows=rows,
+        candidates=_gathered(block.candidates, index, there),
+        mask=_gathered(block.feasible, index, there),
+        probabilities=_gathered(block.probabilities, index, there),
+        choice=choice,
+    )
+
+
+def _gathered(
+    values: NDArray[Any], index: NDArray[np.int64], there: NDArray[np.bool_]
+) -> NDArray[Any]:
+    """values[index], and zeros where nothing is there."""
+    out = np.zeros((*index.shape, *values.shape[1:]), values.dtype)
+    out[there] = values[index[there]]
+    return out

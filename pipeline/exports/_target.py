@@ -1,0 +1,108 @@
+"""Where an export goes: a folder or file that appears under its name when it is whole.
+
+It is made under a temporary name beside its place, synced and renamed. An object store has no
+renames: there a folder is made on this machine and uploaded file by file, the README last.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pipeline.errors import StorageError
+from pipeline.exports import ExportResult
+from pipeline.storage.files import make_folder, storage_errors
+from pipeline.storage.location import is_remote
+
+README = "README.md"
+
+
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """A temporary folder that becomes `out` at the end of the context, and vanishes if it fails.
+
+    Raises StorageError where `out` is a file or holds anything.
+    """
+    if is_remote(out):
+        if out.exists():
+            raise StorageError(f"{out}: is not empty; choose another --out")
+        with tempfile.TemporaryDirectory(prefix="hindcast-export-") as scratch:
+            yield Path(scratch)
+            _upload(Path(scratch), out)
+        return
+    out = out.resolve()
+    if out.exists() and not out.is_dir():
+        raise StorageError(f"{out}: is a file, expected a new folder")
+    if out.is_dir() and any(out.iterdir()):
+        raise StorageError(f"{out}: is not empty; choose another --out")
+    temporary = _temporary(out)
+    with storage_errors(out):
+        try:
+            temporary.mkdir()
+            yield temporary
+            for path in sorted(temporary.rglob("*")):
+                _sync(path)
+            temporary.replace(out)
+            _sync(out.parent)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+
+
+@contextmanager
+def new_file(out: Path) -> Iterator[Path]:
+    """A temporary file name; the file becomes `out` at the end of the context.
+
+    Raises StorageError where `out` exists.
+    """
+    if out.exists():
+        what = "is a folder, expected the name of a new file" if out.is_dir() else "exists already"
+        raise StorageError(f"{out}: {what}; choose another --out")
+    if is_remote(out):
+        from pipeline.storage.remote import upload
+
+        with tempfile.TemporaryDirectory(prefix="hindcast-export-") as scratch:
+            temporary = Path(scratch) / out.name
+            yield temporary
+            upload(temporary, out)
+        return
+    out = out.resolve()
+    temporary = _temporary(out)
+    with storage_errors(out):
+        try:
+            yield temporary
+            _sync(temporary)
+            temporary.replace(out)
+            _sync(out.parent)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def result(out: Path, notes: tuple[str, ...] = ()) -> ExportResult:
+    """What there is at `out`, counted."""
+    files = [p for p in out.glob("**/*") if p.is_file()] if out.is_dir() else [out]
+    return ExportResult(out, len(files), sum(p.stat().st_size for p in files), notes)
+
+
+def _temporary(out: Path) -> Path:
+    make_folder(out.parent)
+    return out.with_name(f".{out.name}.{os.getpid()}.partial")
+
+
+def _upload(folder: Path, out: Path) -> None:
+    from pipeline.storage.remote import upload
+
+    names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+    for name in sorted(names, key=README.__eq__):
+        upload(folder / name, out / name)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,71 @@
+"""Transitions of flat vectors: padded rows joined with what came next, for D4RL and d3rlpy.
+
+    rows          o0 o1 o2 | o3 o4 ... oT     two pieces; oT is the closing row
+    transitions   (o0, o1) (o1, o2)           and, once the next piece is there, (o2, o3) ...
+
+An observation is one vector: context, then the K candidates one after the other. The set that is
+kept where candidates were cut is drawn once per row, so that the next observation of a decision is
+the observation of the decision after it.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.dataset import Dataset
+from pipeline.dataset.columns import NO_CHOICE
+from pipeline.exports import Progress
+from pipeline.exports._padding import Rows, padded
+from pipeline.simulation.spec import Spec
+
+_PLAIN: Final = (
+    "episode", "step", "time_s", "propensity", "reward", "terms", "elapsed_s", "terminated",
+    "truncated",
+)  # fmt: skip
+
+
+def transitions(dataset: Dataset, k: int, tell: Progress) -> Iterator[dict[str, NDArray[Any]]]:
+    """All decisions of a dataset, in order, some at a time.
+
+    observation (D, C + K * F) float32, mask (D, K) bool, probabilities (D, K) float32, choice (D,)
+    int64, `next_observation`, `next_mask` (all False once terminated), the columns episode, step,
+    time_s, propensity, reward, terms (D, T), elapsed_s, terminated, truncated, and value, image
+    and next_image where the dataset has them.
+    """
+    waiting: dict[str, NDArray[Any]] | None = None  # a last row whose next one is not there yet
+    for rows in padded(dataset, k, tell):
+        columns = _flat(rows, dataset.spec)
+        if waiting is not None:
+            columns = {n: np.concatenate([waiting[n], values]) for n, values in columns.items()}
+        last = len(columns["choice"]) - 1
+        waiting = None
+        if columns["choice"][last] != NO_CHOICE:
+            waiting = {name: values[last:] for name, values in columns.items()}
+        here = np.flatnonzero(columns["choice"][:last] != NO_CHOICE)
+        if len(here):
+            yield _joined(columns, here)
+
+
+def _flat(rows: Rows, spec: Spec) -> dict[str, NDArray[Any]]:
+    count = len(rows.choice)
+    columns = {name: rows.of(name) for name in _PLAIN}
+    columns["observation"] = np.concatenate(
+        [rows.of("context"), rows.candidates.reshape(count, -1)], axis=1
+    ).astype(np.float32, copy=False)
+    columns["mask"], columns["choice"] = rows.mask, rows.choice
+    columns["probabilities"] = rows.probabilities
+    if spec.valued:
+        columns["value"] = rows.of("value")
+    if spec.image_shape:
+        columns["image"] = rows.of("image").reshape(count, *spec.image_shape)
+    return columns
+
+
+def _joined(columns: dict[str, NDArray[Any]], here: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    found = {name: values[here] for name, values in columns.items()}
+    after = {f"next_{n}": columns[n][here + 1] for n in ("observation", "mask", "image")
+             if n in columns}  # fmt: skip
+    after["next_mask"][found["terminated"]] = False
+    return {**found, **after}

@@ -1,0 +1,212 @@
+"""A dataset folder made from a history file, and its check.
+
+    OUT/
+      data/part-00000.parquet   the records as decisions (pipeline.history.conversion)
+      episodes.parquet          one row per episode; outcomes are NaN: they were not recorded
+      recorded.parquet          the records themselves, in float64: writing them as a history file
+                                again gives every value back
+      workload/                 empty: the file has transitions, not jobs
+      README.md, manifest.json  provenance says recorded = "elsewhere"
+
+Such decisions cannot be replayed: the simulator does not know the jobs to come. What is checked
+instead is that the parts are what `recorded.parquet` becomes.
+"""
+
+import math
+from dataclasses import asdict, fields
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from pipeline.building.build import BuildResult
+from pipeline.building.part_writer import PartWriter
+from pipeline.building.parts import DATA
+from pipeline.building.recorder import N_ELAPSED, Log
+from pipeline.dataset import Dataset
+from pipeline.dataset import manifest as mf
+from pipeline.dataset.columns import episodes_schema
+from pipeline.dataset.part import Block, read_blocks
+from pipeline.documents.card import write_card
+from pipeline.documents.croissant import write_croissant
+from pipeline.errors import DatasetError, StorageError, VerificationFailed
+from pipeline.history import records as h
+from pipeline.history.conversion import episodes, to_log
+from pipeline.history.records import History, read_history
+from pipeline.history.records_table import read_table, to_table
+from pipeline.recipes.recipe import BehaviourRecipe, Recipe, TraceSource
+from pipeline.scenarios import load_scenario
+from pipeline.scenarios.thermal.instances import ThermalConfig
+from pipeline.simulation.spec import Spec
+from pipeline.storage.files import make_folder, sha256_file, write_atomically, write_json
+from pipeline.traces.first_look import source_file
+from pipeline.workloads.folder import save_workload
+from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
+
+RECORDED: Final = "recorded.parquet"
+ELSEWHERE: Final = "elsewhere"  # provenance["recorded"] of such a dataset
+BEHAVIOUR: Final = "recorded"
+_NOTES: Final = (
+    "Recorded elsewhere: how the decisions were drawn is not known. Propensities are NaN.",
+    "Reward terms, outcomes and the calendar's columns are not in a history file: NaN.",
+    "The decisions cannot be replayed; `verify` converts the recorded file again instead.",
+)
+_LEAK: Final = (
+    "The states hold FINISH_TIME: they were written after the decision and reveal it. A policy "
+    "learned from them will not do in the simulator what it does in this file."
+)
+
+
+def history_recipe(identifier: str, name: str, n_episodes: int) -> Recipe:
+    """The setting of a dataset made from the history file `name`."""
+    return Recipe(
+        id=identifier,
+        scenario="thermal",
+        config=ThermalConfig(features="history"),
+        objective="difference",
+        trace=TraceSource("history", name),
+        split={"train": range(n_episodes)},
+        seed=0,
+        behaviours=(BehaviourRecipe(BEHAVIOUR),),
+        description=f"Decisions of a data centre of six servers, read from {name}",
+        dataset_splits=("train",),
+    )
+
+
+def ingest_history(path: Path, out: Path) -> BuildResult:
+    """Make the dataset `out` from the history file at `path`; its id is the name of `out`.
+
+    Raises InputError for the file, StorageError where `out` is not empty or cannot be written.
+    """
+    history = read_history(path)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise StorageError(f"{out}: exists and is not an empty folder; choose another --out")
+    runs = episodes(history)
+    recipe = history_recipe(out.name, path.name, len(runs))
+    spec = load_scenario("thermal").spec(recipe.config, recipe.objective)
+    log = to_log(history, spec, recipe.config)
+    make_folder(out / DATA)
+    part = out / DATA / "part-00000.parquet"
+    write_atomically(part, partial(_write_part, log, spec))
+    table = _episode_table(history, log, spec)
+    for name, frame in ((mf.EPISODES, table), (RECORDED, to_table(history))):
+        write_atomically(
+            out / name, partial(frame.write_parquet, compression="zstd", compression_level=3)
+        )
+    provenance = _provenance(history, path, out)
+    save_workload(Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), provenance), out / mf.WORKLOAD)
+    manifest = mf.Manifest(
+        recipe=recipe,
+        digest=recipe.digest,
+        spec=spec,
+        parts=(_entry(part, out, log.rows),),
+        episodes=_entry(out / mf.EPISODES, out, table.height),
+        workload_sha256=sha256_file(out / mf.WORKLOAD / mf.NAME),
+        provenance={**asdict(provenance), "recorded": ELSEWHERE},
+        counts={
+            "episodes": len(runs),
+            "decisions": len(history),
+            "rows": log.rows,
+            "windows": len(runs),
+            "truncated_episodes": len(runs),
+        },
+        versions=mf.versions(),
+    )
+    write_card(out, manifest, table)
+    write_croissant(out, manifest)
+    write_json(out / mf.NAME, mf.to_json(manifest))
+    size = manifest.episodes.bytes + manifest.parts[0].bytes
+    return BuildResult(out, len(runs), len(history), size, manifest.digest)
+
+
+def _write_part(log: Log, spec: Spec, path: Path) -> None:
+    writer = PartWriter(path, spec)
+    try:
+        writer.write(log)
+    finally:
+        writer.close()
+
+
+def _entry(path: Path, out: Path, rows: int) -> mf.FileEntry:
+    name = path.relative_to(out).as_posix()
+    return mf.FileEntry(name, rows, path.stat().st_size, sha256_file(path))
+
+
+def _episode_table(history: History, log: Log, spec: Spec) -> pl.DataFrame:
+    """The table of episodes."""
+    outcomes = [o.name for o in spec.outcomes]
+    rows = []
+    for number, run in enumerate(episodes(history)):
+        first = run.start + number  # in the log, where every episode before has a closing row
+        rows.append(
+            {
+                "episode": number,
+                "split": "train",
+                "behaviour": BEHAVIOUR,
+                "seed": 0,
+                "window": number,
+                "steps": len(run),
+                "return": float(history.reward[run.start : run.stop].sum()),
+                "elapsed_s": float(log.numbers[N_ELAPSED, first : first + len(run)].sum()),
+                "truncated": True,
+                "behaviour_parameters": [],
+                **dict.fromkeys(outcomes, math.nan),
+                "first_part": 0,
+                "last_part": 0,
+            }
+        )
+    return pl.DataFrame(rows, schema=episodes_schema(spec))
+
+
+def _provenance(history: History, path: Path, out: Path) -> Provenance:
+    notes = list(_NOTES)
+    if not np.isnan(history.state.job[:, h.FINISH_TIME]).all():
+        notes.append(_LEAK)
+    if history.unknown_keys:
+        notes.append(f"Keys that were left out: {', '.join(history.unknown_keys)}")
+    return Provenance(
+        format="history",
+        files=(source_file(path), source_file(out / RECORDED)),
+        counts={"records": len(history)},
+        notes=tuple(notes),
+    )
+
+
+def check_recorded(dataset: Dataset) -> tuple[str, str]:
+    """What `verify` does with such a dataset instead of a replay.
+
+    Converts recorded.parquet again and compares every value of every row and episode; NaN equals
+    NaN. VerificationFailed where anything differs.
+    """
+    folder, spec = dataset.folder, dataset.spec
+    claims = {f["name"]: f["sha256"] for f in dataset.manifest.provenance["files"]}
+    try:
+        if sha256_file(folder / RECORDED) != claims.get(RECORDED):
+            raise VerificationFailed(f"{folder / RECORDED}: SHA-256 is not the manifest's")
+    except OSError as error:
+        raise VerificationFailed(f"{folder / RECORDED}: {error.strerror}") from error
+    try:
+        history = read_table(folder / RECORDED)
+        log = to_log(history, spec, dataset.recipe.config)
+        found = list(dataset.blocks(0))
+    except DatasetError as error:
+        raise VerificationFailed(str(error)) from error
+    with TemporaryDirectory() as scratch:
+        _write_part(log, spec, Path(scratch) / "part.parquet")
+        [expected] = read_blocks(Path(scratch) / "part.parquet", spec)
+    if len(found) != 1 or not _same(found[0], expected):
+        raise VerificationFailed(f"{folder / DATA}: the decisions are not those of {RECORDED}")
+    if not _episode_table(history, log, spec).equals(dataset.episodes()):
+        raise VerificationFailed(f"{folder / mf.EPISODES}: is not what {RECORDED} gives")
+    return "decisions", f"{len(history):,} converted again; decisions of others cannot be replayed"
+
+
+def _same(one: Block, other: Block) -> bool:
+    pairs = ((getattr(one, f.name), getattr(other, f.name)) for f in fields(Block))
+    return all(
+        a is b if a is None or b is None else np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+        for a, b in pairs
+    )

@@ -1,0 +1,68 @@
+"""The records of a history file as one flat table, in float64: nothing is lost."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from pipeline.errors import DatasetError
+from pipeline.history import records as h
+from pipeline.history.records import History, States
+from pipeline.storage.files import read_parquet
+
+
+def to_table(history: History) -> pl.DataFrame:
+    """One row per record; columns are named by the path of keys, STATE.DC.TOTAL_HEAT."""
+    columns = {"TIME": history.time, "ACTION": history.action, "REWARD": history.reward}
+    for prefix, states in (("STATE", history.state), ("NEXT_STATE", history.next_state)):
+        columns |= dict(zip(_names(prefix), _flat(states).T, strict=True))
+    return pl.DataFrame(columns)
+
+
+def read_table(path: Path) -> History:
+    """The records of a Parquet file written from `to_table`; DatasetError where it is not one."""
+    try:
+        table = read_parquet(path)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise DatasetError(f"{path}: cannot be read as Parquet ({error})") from error
+    expected = ["TIME", "ACTION", "REWARD", *_names("STATE"), *_names("NEXT_STATE")]
+    if table.columns != expected:
+        raise DatasetError(f"{path}: columns are not those of a recorded history")
+    time, action = (table[name].to_numpy().astype(np.int64) for name in ("TIME", "ACTION"))
+    return History(
+        time,
+        action,
+        table["REWARD"].to_numpy(),
+        _states(table.select(_names("STATE")).to_numpy()),
+        _states(table.select(_names("NEXT_STATE")).to_numpy()),
+    )
+
+
+def _names(prefix: str) -> list[str]:
+    def names() -> Iterator[str]:
+        for server in range(h.SERVERS):
+            yield from (f"{prefix}.SERVER_STATE.{server}.{key}" for key in h.SERVER_KEYS)
+        yield from (f"{prefix}.JOB_STATE.{key}" for key in h.JOB_KEYS)
+        yield f"{prefix}.DC.TOTAL_HEAT"
+
+    return list(names())
+
+
+def _flat(states: States) -> NDArray[np.float64]:
+    """All values of R states, (R, 48)."""
+    n = len(states.job)
+    return np.concatenate(
+        [states.servers.reshape(n, -1), states.job, states.total_heat[:, None]], axis=1
+    )
+
+
+def _states(flat: NDArray[np.float64]) -> States:
+    """The inverse of `_flat`."""
+    servers = h.SERVERS * len(h.SERVER_KEYS)
+    return States(
+        flat[:, :servers].reshape(len(flat), h.SERVERS, -1),
+        flat[:, servers : servers + len(h.JOB_KEYS)],
+        flat[:, -1],
+    )

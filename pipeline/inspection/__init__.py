@@ -1,0 +1,1 @@
+"""The commands `list`, `show` and `diff`."""

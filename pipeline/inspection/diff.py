@@ -1,0 +1,376 @@
+"""What differs between two datasets: from the recipe, key by key, to the bytes of their parts."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pipeline import dataset as ds
+from pipeline.dataset import Dataset
+from pipeline.dataset import manifest as mf
+from pipeline.documents.card.coverage import row_groups
+from pipeline.simulation.spec import Spec
+
+_CHUNK: Final = 1 << 20
+_KEY: Final = ("split", "behaviour", "seed", "window", "nth")  # nth of equals, if appended twice
+_SHOWN: Final = 3  # examples of what one dataset has and the other has not
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that differs.
+
+    section   recipe, spec, versions, workload, episodes, parts or files
+    key       what of it: a key with dots, a file, a column
+    a, b      what each dataset has; None where it has nothing
+    note      in words, where two values do not tell it
+    """
+
+    section: str
+    key: str
+    a: Any = None
+    b: Any = None
+    note: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """As an object."""
+        return {
+            "section": self.section,
+            "key": self.key,
+            "a": self.a,
+            "b": self.b,
+            "note": self.note,
+        }
+
+    def line(self) -> str:
+        """For people."""
+        values = "" if self.a is None and self.b is None else f"{_short(self.a)} | {_short(self.b)}"
+        return f"{self.section:<9} {self.key}: {'; '.join(t for t in (values, self.note) if t)}"
+
+
+def compare(a: Path, b: Path) -> list[Difference]:
+    """Every difference, in the order in which a reader would ask; empty where the bytes are equal.
+
+    The content of both is read, so that files are equal because they are, not because a manifest
+    says so. Raises DatasetError where a folder is no dataset or cannot be read.
+    """
+    one, other = ds.open(a), ds.open(b)
+    return [
+        *_keys("recipe", _recipe(one), _recipe(other)),
+        *_keys("spec", _spec(one), _spec(other)),
+        *_keys("versions", one.manifest.versions, other.manifest.versions),
+        *_workloads(one, other),
+        *_episodes(one, other),
+        *_parts(one, other),
+        *_files(one, other),
+    ]
+
+
+def _spec(dataset: Dataset) -> dict[str, Any]:
+    """A spec with its features by name, so that one that is new does not shift the others."""
+    value = mf.spec_to_json(dataset.spec)
+    for key in ("context", "candidates", "outcomes"):
+        value[key] = {feature["name"]: feature for feature in value[key]}
+    return value
+
+
+def _recipe(dataset: Dataset) -> dict[str, Any]:
+    """The recipe, and those that were appended, with behaviours by name."""
+    first, *later = (
+        {
+            **recipe.to_dict(),
+            "behaviours": {b.name: asdict(b) for b in recipe.behaviours},
+        }
+        for recipe in dataset.manifest.recipes
+    )
+    return {**first, "appended": later} if later else first
+
+
+def _keys(section: str, a: Any, b: Any, key: str = "") -> Iterator[Difference]:
+    """Keys whose values differ, with dots; a table that only one side has is one difference."""
+    one, other = _table(a), _table(b)
+    if one is None or other is None:
+        if a != b:
+            yield Difference(section, key, a, b)
+        return
+    for name in [*one, *(k for k in other if k not in one)]:
+        inner = f"{key}.{name}" if key else name
+        if name in one and name in other:
+            yield from _keys(section, one[name], other[name], inner)
+        else:
+            note = "only in a" if name in one else "only in b"
+            yield Difference(section, inner, one.get(name), other.get(name), note)
+
+
+def _table(value: Any) -> dict[str, Any] | None:
+    """A table, or a list of tables by number; None for any other value."""
+    if isinstance(value, Mapping):
+        return {str(k): v for k, v in value.items()}
+    if isinstance(value, list | tuple) and any(isinstance(v, Mapping) for v in value):
+        return {str(i): v for i, v in enumerate(value)}
+    return None
+
+
+def _workloads(one: Dataset, other: Dataset) -> Iterator[Difference]:
+    yield from _keys("workload", one.manifest.provenance, other.manifest.provenance)
+    a, b = one.manifest.workload_sha256, other.manifest.workload_sha256
+    if a != b:
+        yield Difference("workload", "sha256", a, b)
+
+
+def _episodes(one: Dataset, other: Dataset) -> Iterator[Difference]:
+    """Which episodes one has and the other has not; how the others differ."""
+    a, b = (_numbered(dataset.episodes()) for dataset in (one, other))
+    for name, left, right in (("a", a, b), ("b", b, a)):
+        only = left.join(right, on=_KEY, how="anti", maintain_order="left")
+        if only.height:
+            examples = ", ".join(_named(row) for row in only.head(_SHOWN).rows(named=True))
+            more = ", ..." if only.height > _SHOWN else ""
+            count = f"{only.height:,} of {left.height:,} episodes: {examples}{more}"
+            yield Difference("episodes", f"only in {name}", note=count)
+    both = a.join(b, on=_KEY, how="inner", suffix="\nb", maintain_order="left")
+    for column in a.columns:
+        if column in _KEY or column not in b.columns:
+            continue
+        differing = both.filter(pl.col(column).ne_missing(pl.col(f"{column}\nb")))
+        if differing.height:
+            yield _column(column, differing, both.height)
+
+
+def _numbered(episodes: pl.DataFrame) -> pl.DataFrame:
+    key = [name for name in _KEY if name != "nth"]
+    return episodes.with_columns(pl.int_range(pl.len()).over(key).alias("nth"))
+
+
+def _column(column: str, differing: pl.DataFrame, shared: int) -> Difference:
+    """How a column of the shared episodes differs: its first values, and by how much."""
+    first = differing.row(0, named=True)
+    note = f"{differing.height:,} of {shared:,} shared episodes, first {_named(first)}"
+    if differing.schema[column].is_numeric():
+        change = (differing[f"{column}\nb"] - differing[column]).cast(pl.Float64).to_numpy()
+        note += f"; b - a is {change.mean():.6g} on average, {abs(change).max():.6g} at most"
+    return Difference("episodes", column, first[column], first[f"{column}\nb"], note)
+
+
+def _named(row: Mapping[str, Any]) -> str:
+    return f"{row['split']} window {row['window']} {row['behaviour']} seed {row['seed']}"
+
+
+def _parts(one: Dataset, other: Dataset) -> Iterator[Difference]:
+    """The number of parts; which differ in their bytes; of the first, where."""
+    a, b = one.manifest.parts, other.manifest.parts
+    if len(a) != len(b):
+        yield Difference("parts", "count", len(a), len(b))
+    pairs = list(zip(a, b, strict=False))
+    differing = [
+        pair for pair in pairs
+        if not same_bytes(one.folder / pair[0].path, other.folder / pair[1].path)
+    ]  # fmt: skip
+    if not differing:
+        return
+    x, y = differing[0]
+    note = f"{len(differing):,} of {len(pairs):,} parts differ in their bytes; this is the first"
+    yield Difference("parts", x.path, _file(x), _file(y), note)
+    if one.spec != other.spec:
+        yield Difference("parts", x.path, note="columns differ: rows are not compared")
+        return
+    found = first_difference(one.folder / x.path, other.folder / y.path, one.spec)
+    if found is None:
+        note = "every value is the same: the encoding differs"
+        yield Difference("parts", x.path, note=note)
+    else:
+        where = f"episode {found.episode}, step {found.step}, column {found.column}"
+        yield Difference("parts", x.path, found.a, found.b, f"first at {where}")
+
+
+def _file(entry: mf.FileEntry) -> str:
+    return f"{entry.rows:,} rows, {entry.bytes:,} bytes, sha256 {entry.sha256[:12]}"
+
+
+def _files(one: Dataset, other: Dataset) -> Iterator[Difference]:
+    """All other files whose bytes differ, in case nothing before says why."""
+    held = [_names(dataset.folder) for dataset in (one, other)]
+    for name in sorted({*held[0], *held[1]}):
+        if name not in held[0] or name not in held[1]:
+            yield Difference("files", name, note="only in a" if name in held[0] else "only in b")
+        elif not same_bytes(one.folder / name, other.folder / name):
+            yield Difference("files", name, note="bytes differ")
+
+
+def _names(folder: Path) -> set[str]:
+    """Files of a dataset that are no parts: its own and those of its workload."""
+    own = {path.name for path in folder.iterdir() if path.is_file()}
+    workload = folder / mf.WORKLOAD
+    if workload.is_dir():
+        own |= {f"{mf.WORKLOAD}/{path.name}" for path in workload.iterdir() if path.is_file()}
+    return own
+
+
+def same_bytes(a: Path, b: Path) -> bool:
+    """Whether two files hold the same; DatasetError is left to who opens them as what they are."""
+    try:
+        if a.stat().st_size != b.stat().st_size:
+            return False
+        with a.open("rb") as one, b.open("rb") as other:
+            while piece := one.read(_CHUNK):
+                if piece != other.read(_CHUNK):
+                    return False
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def report(differences: Sequence[Difference]) -> list[str]:
+    """The lines that `hindcast diff` prints."""
+    if not differences:
+        return ["the same: recipe, spec, versions, workload, episodes and the bytes of all parts"]
+    return [d.line() for d in differences]
+
+
+def _short(value: Any) -> str:
+    text = "nothing" if value is None else str(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+@dataclass(frozen=True)
+class RowDifference:
+    """Where the first difference is, and both values; `column` is a name with dots."""
+
+    episode: int
+    step: int
+    column: str
+    a: Any
+    b: Any
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """The values of one Parquet column: which row each is of, and which are not null."""
+
+    name: str
+    rows: NDArray[np.int64]
+    values: NDArray[Any]
+    valid: NDArray[np.bool_]
+
+
+def first_difference(a: Path, b: Path, spec: Spec) -> RowDifference | None:
+    """The first row that differs, and of it the first column; None where all values are equal.
+
+    Rows are compared in order, however they are cut into row groups; NaN equals NaN. Raises
+    DatasetError where a file cannot be read.
+    """
+    for one, other in _side_by_side(row_groups(a, spec), row_groups(b, spec)):
+        if one is None or other is None:
+            longer = one if other is None else other
+            assert longer is not None
+            here = None if one is None else "a row"
+            there = None if other is None else "a row"
+            return _at(longer, 0, "row", here, there)
+        found = [d for name in one.column_names if (d := _in_column(one, other, name)) is not None]
+        if found:
+            row, leaf = min(found, key=lambda d: d[0])
+            return _at(one, row, *_inside(leaf, _value(one, row, leaf), _value(other, row, leaf)))
+    return None
+
+
+def _side_by_side(
+    a: Iterator[pa.Table], b: Iterator[pa.Table]
+) -> Iterator[tuple[pa.Table | None, pa.Table | None]]:
+    """Tables of the same rows of both; at last one and None where one has more rows."""
+    one, other = next(a, None), next(b, None)
+    while one is not None and other is not None:
+        n = min(one.num_rows, other.num_rows)
+        if n:
+            yield one.slice(0, n), other.slice(0, n)
+        one = one.slice(n) if one.num_rows > n else next(a, None)
+        other = other.slice(n) if other.num_rows > n else next(b, None)
+    if one is not None or other is not None:
+        yield one, other
+
+
+def _in_column(one: pa.Table, other: pa.Table, name: str) -> tuple[int, str] | None:
+    """The first row in which a column differs, and the leaf in which it does."""
+    if one.column(name).equals(other.column(name)):
+        return None  # NaN differs from itself here: then the leaves are looked at
+    found = []
+    for x, y in zip(_leaves(one, name), _leaves(other, name), strict=True):
+        row = _first_row(x, y)
+        if row is not None:
+            found.append((row, x.name))
+    return min(found, key=lambda d: d[0], default=None)
+
+
+def _first_row(x: _Leaf, y: _Leaf) -> int | None:
+    n = min(len(x.rows), len(y.rows))
+    same = (x.rows[:n] == y.rows[:n]) & (x.valid[:n] == y.valid[:n])
+    equal = x.values[:n] == y.values[:n]
+    if x.values.dtype.kind == "f":
+        equal |= np.isnan(x.values[:n]) & np.isnan(y.values[:n])
+    differing = ~(same & (equal | ~x.valid[:n]))
+    if differing.any():
+        i = int(differing.argmax())
+        return int(min(x.rows[i], y.rows[i]))
+    if len(x.rows) == len(y.rows):
+        return None
+    longer = x if len(x.rows) > n else y
+    return int(longer.rows[n])
+
+
+def _leaves(table: pa.Table, name: str) -> Iterator[_Leaf]:
+    column = table.column(name).combine_chunks()
+    return _walk(name, column, np.arange(len(column)))
+
+
+def _walk(name: str, array: pa.Array, rows: NDArray[np.int64]) -> Iterator[_Leaf]:
+    """The leaves of an array, given the row that each of its elements belongs to."""
+    if isinstance(array, pa.StructArray):
+        for field, child in zip(array.type, array.flatten(), strict=True):
+            yield from _walk(f"{name}.{field.name}", child, rows)
+    elif isinstance(array, pa.ListArray):
+        lengths = array.value_lengths()
+        yield _leaf(name, lengths, rows)  # so that lists of another length differ
+        repeated = np.repeat(rows, lengths.fill_null(0).to_numpy(zero_copy_only=False))
+        yield from _walk(name, array.flatten(), repeated)
+    elif isinstance(array, pa.FixedSizeListArray):
+        yield from _walk(name, array.flatten(), np.repeat(rows, array.type.list_size))
+    else:
+        yield _leaf(name, array, rows)
+
+
+def _leaf(name: str, array: pa.Array, rows: NDArray[np.int64]) -> _Leaf:
+    valid = np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
+    filled = array.fill_null(False if pa.types.is_boolean(array.type) else 0)
+    return _Leaf(name, rows, np.asarray(filled.to_numpy(zero_copy_only=False)), valid)
+
+
+def _at(table: pa.Table, row: int, column: str, a: Any, b: Any) -> RowDifference:
+    episode, step = (table.column(name)[row].as_py() for name in ("episode", "step"))
+    return RowDifference(episode, step, column, a, b)
+
+
+def _inside(leaf: str, a: Any, b: Any) -> tuple[str, Any, Any]:
+    """Of two lists the first element that differs, or their lengths."""
+    if not isinstance(a, list) or not isinstance(b, list):
+        return leaf, a, b
+    if len(a) != len(b):
+        return f"{leaf} (length)", len(a), len(b)
+    differs = (x != y and not (x != x and y != y) for x, y in zip(a, b, strict=True))  # noqa: PLR0124
+    i = next((i for i, different in enumerate(differs) if different), 0)
+    return f"{leaf}[{i}]", a[i], b[i]
+
+
+def _value(table: pa.Table, row: int, leaf: str) -> Any:
+    """What a row has of a leaf: a number, or a list of them."""
+    name, *path = leaf.split(".")
+    value = table.column(name)[row].as_py()
+    for key in path:
+        if isinstance(value, list):
+            value = [None if v is None else v[key] for v in value]
+        elif value is not None:
+            value = value[key]
+    return value

@@ -1,0 +1,323 @@
+"""What Hindcast wrote below some folders: datasets, workloads, evaluations, checkpoints, runs.
+
+Found by the file that each writes last. Manifests are read and sizes of files compared with them;
+nothing else is opened, so that a listing stays cheap. `hindcast verify` recomputes the rest.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from pipeline.building.parts import BUILDING
+from pipeline.dataset import manifest as mf
+from pipeline.errors import DatasetError, InputError, StorageError
+from pipeline.evaluation.evaluate import EVALUATING, EVALUATION, SCORES
+from pipeline.evaluation.summary.evaluations import read_evaluation
+from pipeline.recipes.loading import known_recipes, load_recipe
+from pipeline.storage.files import read_json
+from pipeline.workloads import folder as ingest
+
+CHECKPOINT: Final = "checkpoint.json"
+RUN: Final = "run.json"
+_DEEPEST: Final = 32  # folders below one another; a loop of mounts has no end
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One thing that was found.
+
+    kind     dataset, workload, evaluation, checkpoint, run, or "unfinished ..."
+    name     the recipe's id, the agent, the trace format
+    bytes    of the files that its manifest names; None where it names none
+    digest   SHA-256 of the recipe, or of the weights; empty where there is none
+    facts    what else its kind has: level, episodes, decisions, split, policies, ...
+    damage   why it cannot be used; empty where nothing was found
+    """
+
+    folder: Path
+    kind: str
+    name: str = ""
+    bytes: int | None = None
+    digest: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    damage: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """One flat object; `damage` only where there is some."""
+        value = {
+            "kind": self.kind,
+            "folder": str(self.folder),
+            "name": self.name,
+            "bytes": self.bytes,
+            "digest": self.digest,
+            **self.facts,
+        }
+        return {**value, "damage": self.damage} if self.damage else value
+
+
+def find(folders: Sequence[Path]) -> Iterator[Entry]:
+    """Everything below the folders, in order of their names; what is damaged says so.
+
+    Raises DatasetError for a folder that is not there.
+    """
+    for folder in folders:
+        if not folder.is_dir():
+            what = "is a file" if folder.exists() else "no such folder"
+            raise DatasetError(f"{folder}: {what}, expected a folder to look through")
+        yield from _below(folder, 0)
+
+
+def entry_of(folder: Path) -> Entry | None:
+    """What the folder itself is; None where it is nothing of Hindcast's."""
+    for marker, read in _READERS.items():
+        if (folder / marker).exists():
+            try:
+                return read(folder)
+            except StorageError:
+                raise  # the store does not answer: that says nothing about the folder
+            except (InputError, OSError) as error:
+                return Entry(folder, _kind(folder, marker), damage=_reason(error, folder))
+    return None
+
+
+def recipes() -> list[dict[str, Any]]:
+    """The recipes that come with Hindcast, as JSON values."""
+    found = []
+    for name in known_recipes():
+        recipe = load_recipe(name)
+        windows = sum(len(recipe.split[s]) for s in recipe.dataset_splits)
+        found.append(
+            {
+                "kind": "recipe",
+                "name": recipe.id,
+                "scenario": recipe.scenario,
+                "objective": recipe.objective,
+                "level": recipe.level,
+                "trace": recipe.trace.format,
+                "episodes": windows * sum(b.episodes for b in recipe.behaviours),
+                "digest": recipe.digest,
+                "description": " ".join(recipe.description.split()),
+            }
+        )
+    return found
+
+
+def listing(entries: Sequence[Entry]) -> list[str]:
+    """Entries as lines with columns, damage under its line."""
+    titles = ("kind", "name", "level", "episodes", "decisions", "size", "digest", "folder")
+    header, *lines = aligned([titles, *map(_row, entries)], right=(3, 4, 5))
+    shown = [header]
+    for entry, line in zip(entries, lines, strict=True):
+        shown.append(line)
+        if entry.damage:
+            shown.append(f"  DAMAGED: {entry.damage}")
+    return shown
+
+
+def _row(entry: Entry) -> tuple[str, ...]:
+    numbers = (entry.facts.get(key) for key in ("episodes", "decisions"))
+    return (
+        entry.kind,
+        entry.name or "-",
+        str(entry.facts.get("level") or "-"),
+        *("-" if number is None else f"{number:,}" for number in numbers),
+        size(entry.bytes),
+        entry.digest[:12] or "-",
+        str(entry.folder),
+    )
+
+
+def aligned(rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
+    """Rows of cells as lines of text with columns; those of `right` end at one place."""
+    cells = [list(row) for row in rows]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))] if cells else []
+    return [
+        "  ".join(
+            cell.rjust(width) if i in right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    ]
+
+
+def size(count: int | None) -> str:
+    """A number of bytes for people."""
+    if count is None:
+        return "-"
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= factor:
+            return f"{count / factor:,.1f} {unit}"
+    return f"{count} B"
+
+
+def _below(folder: Path, depth: int) -> Iterator[Entry]:
+    entry = entry_of(folder)
+    if entry is not None:
+        yield entry
+        if entry.kind != "run":
+            return  # what lies inside belongs to it
+    if depth >= _DEEPEST:
+        return
+    try:
+        inside = sorted(folder.iterdir(), key=lambda path: path.name)
+    except PermissionError as error:
+        yield Entry(folder, "folder", damage=f"cannot be read ({error.strerror})")
+        return
+    for path in inside:
+        if not path.name.startswith(".") and not path.is_symlink() and path.is_dir():
+            yield from _below(path, depth + 1)
+
+
+def _reason(error: InputError | OSError, folder: Path) -> str:
+    text = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+    return " ".join(text.removeprefix(f"{folder}: ").split())
+
+
+def _kind(folder: Path, marker: str) -> str:
+    """The kind of a damaged folder, as far as its files tell."""
+    if marker != mf.NAME:
+        return _KINDS[marker]
+    return "dataset" if (folder / mf.EPISODES).exists() else "workload or dataset"
+
+
+def _manifest(folder: Path) -> Entry:
+    value = read_json(folder / mf.NAME)
+    if isinstance(value, dict) and value.get("kind") == ingest.KIND:
+        return _workload(folder, value)
+    return _dataset(folder)
+
+
+def _dataset(folder: Path) -> Entry:
+    manifest = mf.read_manifest(folder)
+    files = (*manifest.parts, manifest.episodes)
+    return Entry(
+        folder,
+        "dataset",
+        manifest.recipe.id,
+        sum(f.bytes for f in files),
+        manifest.digest,
+        {
+            "scenario": manifest.recipe.scenario,
+            "objective": manifest.recipe.objective,
+            "level": manifest.recipe.level,
+            "episodes": manifest.counts["episodes"],
+            "decisions": manifest.counts["decisions"],
+            "parts": len(manifest.parts),
+        },
+        damage=_missing(folder, [(f.path, f.bytes) for f in files]),
+    )
+
+
+def _workload(folder: Path, value: Mapping[str, Any]) -> Entry:
+    files, provenance = value.get("files"), value.get("provenance")
+    if not isinstance(files, list) or not isinstance(provenance, dict):
+        raise DatasetError(f"{folder / mf.NAME}: lacks the list 'files' or 'provenance'")
+    rows = {
+        f["name"]: f.get("rows")
+        for f in files
+        if isinstance(f, dict) and isinstance(f.get("name"), str)
+    }
+    paths = [folder / name for name in rows if name == Path(name).name]
+    here = [path for path in paths if path.is_file()]
+    lost = [path.name for path in paths if path not in here]
+    return Entry(
+        folder,
+        "workload",
+        str(provenance.get("format", "")),
+        sum(path.stat().st_size for path in here),
+        facts={"tasks": rows.get("tasks.parquet"), "left_out": provenance.get("left_out")},
+        damage=f"{lost[0]}: is missing" if lost else "",
+    )
+
+
+def _evaluation(folder: Path) -> Entry:
+    found = read_evaluation(folder)
+    scores = folder / SCORES
+    return Entry(
+        folder,
+        "evaluation",
+        found.recipe,
+        scores.stat().st_size if scores.is_file() else None,
+        found.digest,
+        {
+            "scenario": found.scenario,
+            "split": found.split,
+            "headline": found.headline,
+            "policies": len(found.policies),
+        },
+        damage="" if scores.is_file() else f"{SCORES}: is missing",
+    )
+
+
+def _checkpoint(folder: Path) -> Entry:
+    value = _object(folder / CHECKPOINT)
+    weights, training = value.get("weights"), value.get("training")
+    if not isinstance(weights, dict) or not isinstance(training, dict):
+        raise DatasetError(f"{CHECKPOINT}: says nothing of its weights or its training")
+    claimed = weights.get("bytes")
+    known = claimed if isinstance(claimed, int) else None
+    name = "weights.safetensors"
+    return Entry(
+        folder,
+        "checkpoint",
+        str(value.get("agent", "")),
+        known,
+        str(weights.get("sha256", "")),
+        {
+            "scenario": value.get("scenario"),
+            "objective": value.get("objective"),
+            "steps": training.get("steps"),
+            "seed": training.get("seed"),
+        },
+        damage=_missing(folder, [(name, known)] if known is not None else []),
+    )
+
+
+def _run(folder: Path) -> Entry:
+    value = _object(folder / RUN)
+    stages = value.get("stages")
+    if not isinstance(stages, dict):
+        raise DatasetError(f"{RUN}: is not the ledger of a run")
+    facts = {"stages": list(stages), "reported": (folder / "report.html").is_file()}
+    return Entry(
+        folder, "run", str(value.get("recipe", "")), None, str(value.get("digest", "")), facts
+    )
+
+
+def _unfinished(kind: str) -> Callable[[Path], Entry]:
+    return lambda folder: Entry(folder, f"unfinished {kind}")
+
+
+def _object(path: Path) -> dict[str, Any]:
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise DatasetError(f"{path}: expected a JSON object, found {type(value).__name__}")
+    return value
+
+
+def _missing(folder: Path, files: Iterable[tuple[str, int | None]]) -> str:
+    """What is wrong with the first file that is not there in the size it should have."""
+    for name, claimed in files:
+        path = folder / name
+        if not path.is_file():
+            return f"{name}: is missing"
+        if path.stat().st_size != claimed:
+            return f"{name}: has {path.stat().st_size} bytes, the manifest says {claimed}"
+    return ""
+
+
+# The file by which each kind is known, and who reads it; what is finished comes first.
+_READERS: Final[Mapping[str, Callable[[Path], Entry]]] = {
+    mf.NAME: _manifest,
+    EVALUATION: _evaluation,
+    CHECKPOINT: _checkpoint,
+    RUN: _run,
+    BUILDING: _unfinished("dataset"),
+    EVALUATING: _unfinished("evaluation"),
+}
+_KINDS: Final[Mapping[str, str]] = {
+    EVALUATION: "evaluation",
+    CHECKPOINT: "checkpoint",
+    RUN: "run",
+}

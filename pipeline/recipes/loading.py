@@ -1,0 +1,130 @@
+"""Loading recipes: find the file, apply overrides, check every key."""
+
+import dataclasses
+import os
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import RecipeError, did_you_mean
+from pipeline.recipes.recipe import Recipe
+from pipeline.recipes.settings import read_settings
+from pipeline.recipes.splits import read_split
+from pipeline.scenarios import load_scenario
+from pipeline.storage.location import location
+
+
+def recipe_folder() -> Path:
+    """The folder of recipes: beside the packages in a checkout, else the installed share/."""
+    beside = Path(__file__).resolve().parents[2] / "datasets"
+    return beside if beside.is_dir() else Path(sys.prefix) / "share" / "hindcast" / "datasets"
+
+
+def known_recipes() -> list[str]:
+    """Ids of the recipes that come with Hindcast."""
+    return sorted(p.parent.name for p in recipe_folder().glob("*/recipe.toml"))
+
+
+def load_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe by path or id and apply `section.key=value` overrides (values are TOML).
+
+    The folder of a dataset is a recipe too: the one that builds it again. Checkpoints among the
+    behaviours are looked for below the recipe's folder, then below the working one. Raises
+    RecipeError that names the file and the key, or the checkpoint that is missing or changed.
+    """
+    from pipeline.recipes.checkpoints import built_from
+
+    path = location(name)
+    if path.is_dir():
+        if (table := built_from(path)) is not None:
+            for override in overrides:
+                _override(table, override)
+            return _found(table, path, str(path))
+        path = path / "recipe.toml"
+    if not path.is_file():
+        path = recipe_folder() / str(name) / "recipe.toml"
+    if not path.is_file():
+        raise RecipeError(
+            f"no recipe {str(name)!r}: neither a file nor one of the recipes that come with "
+            f"Hindcast; {did_you_mean(str(name), known_recipes())}"
+        )
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path}: not valid TOML ({error})") from error
+    except OSError as error:
+        raise RecipeError(f"{path}: cannot be read ({error.strerror})") from error
+    for override in overrides:
+        _override(table, override)
+    return _found(table, path.parent, str(path))
+
+
+def _found(table: Mapping[str, Any], base: Path, where: str) -> Recipe:
+    """The recipe of a table, with its checkpoints found."""
+    from pipeline.recipes.checkpoints import pinned
+
+    found, places = pinned(table, base, where)
+    return dataclasses.replace(parse_recipe(found, where), places=places)
+
+
+def _override(table: dict[str, Any], override: str) -> None:
+    """Set one `section.key=value`; a value that is not TOML is taken as a string."""
+    key, equals, text = override.partition("=")
+    if not equals or not key.strip():
+        raise RecipeError(f"--set {override!r}: expected section.key=value")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    *sections, last = key.strip().split(".")
+    for section in sections:
+        table = table.setdefault(section, {})
+        if not isinstance(table, dict):
+            raise RecipeError(f"--set {override!r}: {section!r} is not a table")
+    table[last] = value
+
+
+def parse_recipe(table: Mapping[str, Any], where: str) -> Recipe:
+    """A recipe from parsed TOML; `where` is the file named in errors."""
+    from pipeline.recipes.checkpoints import check_behaviour
+
+    table = dict(table)
+    if "places" in table:
+        raise RecipeError(f"{where}: unknown key 'places'")
+    for key in ("id", "scenario", "trace", "split"):
+        if key not in table:
+            raise RecipeError(f"{where}: key {key!r} is missing")
+    if not isinstance(table["scenario"], str):
+        raise RecipeError(f"{where}: scenario is {table['scenario']!r}, expected a string")
+    scenario = load_scenario(table["scenario"])
+    table.setdefault("objective", scenario.objectives[0])
+    table.setdefault("seed", 0)
+    if table["objective"] not in scenario.objectives:
+        raise RecipeError(
+            f"{where}: objective is {table['objective']!r}; "
+            f"{did_you_mean(str(table['objective']), scenario.objectives)}"
+        )
+    table["config"] = read_settings(scenario.config, table.get("config", {}), f"{where}: config")
+    table["split"] = read_split(table["split"], where)
+    recorded = [name for name in ("train", "validation") if name in table["split"]]
+    table.setdefault("dataset_splits", recorded)
+    recipe = read_settings(Recipe, table, where)
+    assert isinstance(recipe, Recipe)
+    if unknown := set(recipe.dataset_splits) - set(recipe.split):
+        raise RecipeError(f"{where}: dataset_splits names {sorted(unknown)}, not in [split]")
+    for behaviour in recipe.behaviours:
+        check_behaviour(behaviour.policy, behaviour.sha256, where)
+    names = [b.name for b in recipe.behaviours]
+    if len(set(names)) < len(names):
+        raise RecipeError(f"{where}: two behaviours are the same: {names}")
+    return recipe
+
+
+def traces_folder() -> Path:
+    """The folder of raw traces: $HINDCAST_TRACES, else shared/traces beside the checkout."""
+    given = os.environ.get("HINDCAST_TRACES")
+    if given:
+        return location(given)
+    return Path(__file__).resolve().parents[3] / "shared" / "traces"

@@ -1,0 +1,70 @@
+"""Typed reading of settings: frozen dataclasses from tables of TOML or JSON."""
+
+import dataclasses
+import types
+from collections.abc import Mapping
+from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+
+from pipeline.errors import RecipeError, did_you_mean
+
+
+def read_settings(settings: type[Any], value: Any, where: str) -> Any:
+    """A frozen dataclass from a table: unknown keys refused, types checked, ints made floats.
+
+    Raises RecipeError that names the key and what was expected.
+    """
+    if dataclasses.is_dataclass(settings) and isinstance(value, settings):
+        return value
+    if not isinstance(value, Mapping):
+        raise RecipeError(f"{where}: is {value!r}, expected a table")
+    hints = get_type_hints(settings)
+    names = [f.name for f in dataclasses.fields(settings)]
+    for key in value:
+        if key not in names:
+            raise RecipeError(f"{where}: unknown key {key!r}; {did_you_mean(str(key), names)}")
+    required = [
+        f.name
+        for f in dataclasses.fields(settings)
+        if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+    ]
+    if missing := [name for name in required if name not in value]:
+        raise RecipeError(f"{where}: key {missing[0]!r} is missing")
+    return settings(**{k: _typed(hints[k], v, f"{where}: {k}") for k, v in value.items()})
+
+
+def _typed(hint: Any, value: Any, where: str) -> Any:
+    """`value` as the annotation says, or a RecipeError."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint is Any or (origin is Mapping and where.endswith(": split")):
+        return value
+    if dataclasses.is_dataclass(hint):
+        return read_settings(hint, value, where)  # type: ignore[arg-type]
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise RecipeError(f"{where} is {value!r}, expected a list")
+        return tuple(_typed(arguments[0], v, f"{where}[{i}]") for i, v in enumerate(value))
+    if origin is Literal:
+        if value not in arguments:
+            raise RecipeError(
+                f"{where} is {value!r}; {did_you_mean(str(value), map(str, arguments))}"
+            )
+        return value
+    if origin in {Union, types.UnionType}:
+        return None if value is None else _typed(arguments[0], value, where)
+    if origin is Mapping:
+        if not isinstance(value, Mapping):
+            raise RecipeError(f"{where} is {value!r}, expected a table")
+        return {k: _typed(arguments[1], v, f"{where}.{k}") for k, v in value.items()}
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is not hint:
+        raise RecipeError(f"{where} is {value!r}, expected {_KINDS.get(hint, hint.__name__)}")
+    return value
+
+
+_KINDS: Final[Mapping[Any, str]] = {
+    int: "a whole number",
+    float: "a number",
+    str: "a string",
+    bool: "true or false",
+}

@@ -1,0 +1,46 @@
+"""A recipe written as TOML, defaults included: reading it gives the same recipe and digest."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pipeline.recipes.recipe import Recipe
+
+
+def recipe_toml(recipe: Recipe) -> str:
+    """The text of a recipe.toml. What is None is left out: it is the default of its key."""
+    table = recipe.to_dict()
+    behaviours = table.pop("behaviours")
+    sections = {k: table.pop(k) for k in ("config", "trace", "split", "train", "evaluate")}
+    lines = _pairs(table)
+    for name, section in sections.items():
+        lines += ["", f"[{name}]", *_pairs(section)]
+    for behaviour in behaviours:
+        lines += ["", "[[behaviours]]", *_pairs(behaviour)]
+    return "\n".join(lines) + "\n"
+
+
+def _pairs(table: Mapping[str, Any]) -> list[str]:
+    return [f"{_key(k)} = {_value(v)}" for k, v in table.items() if v is not None]
+
+
+def _key(name: str) -> str:
+    plain = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
+    return name if plain else _text(name)
+
+
+def _text(text: str) -> str:
+    # JSON's strings are TOML's basic strings, except that TOML wants DEL escaped as well
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(_pairs(value)) + " }" if value else "{}"
+    return "[" + ", ".join(_value(v) for v in value) + "]"

@@ -1,0 +1,320 @@
+"""`binpack`: pack task instances onto machines, one placement per decision.
+
+A job is submitted at `submit_s` and has tasks; a task has identical instances that each need
+cores and memory for `duration_s`. Time is frozen while decisions are taken: each decision places
+one instance on one machine, until no (machine, task) pair fits; then time passes, in ticks of one
+second, to the next tick at which something fits. At a tick: releases, arrivals, decisions, then
+the reward of every tick that passes until the next decision (ticks in which nothing can change
+are skipped, and counted in reward and `elapsed_s`).
+
+    makespan    r = -ticks                                  sum of r == -makespan
+    completion  r = -sum over ticks of open tasks           sum of r == -sum of completion times
+    slowdown    r = -sum over ticks and open tasks of 1 / duration
+
+Time that passes before the first decision is booked with the first step.
+
+`compat = "cloudsimpy"` reproduces the event order of the published simulator, which runs the
+scheduler before the arrivals and releases of its own second in some cases; its float64 drift is
+part of it.
+
+Source: Li & Hu, "DeepJS: Job Scheduling Based on Deep Reinforcement Learning in Cloud Data
+Center", ICBDC 2019.
+
+Differences from the paper:
+- The empty action that ends a tick is not a decision; its reward is paid with the last placement.
+- Resources are whole milli-cores and 1e-9ths of memory, so that fits are exact (not in `compat`).
+- Machines may differ; `allow_wait` and the features of `features = "extended"` are options.
+- The candidate rows also name their machine (an identifier, hidden from learned scorers).
+"""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from pipeline.errors import InputError
+from pipeline.scenarios.binpack import dynamics as kernel
+from pipeline.scenarios.binpack import layout as k
+from pipeline.scenarios.binpack.bounds import lower_bound, work_bound
+from pipeline.scenarios.binpack.observation import observe
+from pipeline.simulation.scenario import Instance, Scenario, require_room
+from pipeline.simulation.spec import Feature, Outcome, Spec
+from pipeline.workloads.schema import Workload
+
+OBJECTIVES: Final = ("makespan", "completion", "slowdown")
+MILLI_CORES: Final = 1e3
+NANO_MEMORY: Final = 1e9
+
+
+@dataclass(frozen=True)
+class BinpackConfig:
+    """Settings of `binpack`.
+
+    cluster = "uniform": `machines` machines of `machine_cores` and `machine_memory`;
+    "trace": the first `machines` machines of the workload's own list.
+    """
+
+    machines: int = 5
+    machine_cores: float = 64.0
+    machine_memory: float = 1.0
+    cluster: Literal["uniform", "trace"] = "uniform"
+    jobs_per_window: int = 10
+    features: Literal["paper", "extended"] = "paper"
+    allow_wait: bool = False
+    compat: Literal["", "cloudsimpy"] = ""
+
+
+def _candidate_features(config: BinpackConfig) -> tuple[Feature, ...]:
+    cores, memory = config.machine_cores, config.machine_memory
+    if config.cluster == "trace":
+        cores = memory = np.inf
+    paper = (
+        _feature("free_cores", "cores", "free cores of the machine", 20.0, high=cores),
+        _feature("free_memory", "fraction", "free memory of the machine", 0.3, high=memory),
+        _feature("cores", "cores", "cores of one instance of the task", 0.5, high=cores),
+        _feature("memory", "fraction", "memory of one instance", 0.005, high=memory),
+        _feature("duration_s", "s", "duration of one instance", 60.0, heavy_tailed=True),
+        _feature("unplaced", "instances", "unplaced instances", 100.0, heavy_tailed=True),
+        Feature(
+            "machine", "index", -1, np.inf, "which machine; -1: the row lets time pass",
+            identifier=True,
+        ),
+    )  # fmt: skip
+    extended = (
+        _feature("total", "instances", "instances of the task", 100.0, heavy_tailed=True),
+        _feature("running", "instances", "of these, running", 20.0, heavy_tailed=True),
+        _feature("finished", "instances", "of these, finished", 50.0, heavy_tailed=True),
+    )
+    return paper + (extended if config.features == "extended" else ())
+
+
+def _feature(
+    name: str,
+    unit: str,
+    description: str,
+    scale: float,
+    *,
+    high: float = np.inf,
+    heavy_tailed: bool = False,
+) -> Feature:
+    """A feature that is never negative."""
+    return Feature(name, unit, 0.0, high, description, heavy_tailed, scale=scale)
+
+
+_CONTEXT: Final = (
+    _feature("free_cores_total", "cores", "free cores of all machines", 100.0),
+    _feature("free_memory_total", "fraction", "free memory of all machines", 2.0),
+    _feature("waiting_tasks", "tasks", "tasks with unplaced instances", 20.0),
+    _feature("unplaced_total", "instances", "unplaced instances", 1000.0, heavy_tailed=True),
+    _feature("running_total", "instances", "running instances", 300.0, heavy_tailed=True),
+    _feature("machine_cores", "cores", "cores of the largest machine", 64.0),
+    _feature("machine_memory", "fraction", "memory of the largest machine", 1.0),
+)
+
+_OUTCOMES: Final = (
+    Outcome("makespan_s", "s", "first tick at which everything has finished"),
+    Outcome("mean_completion_s", "s", "finish - submission, mean over tasks"),
+    Outcome("mean_slowdown", "1", "(finish - submission) / duration, mean over tasks"),
+    Outcome("mean_completion_from_start_s", "s", "finish - first start (the reference's)"),
+    Outcome("mean_slowdown_from_start", "1", "(finish - first start) / duration (same)"),
+    Outcome("cpu_utilisation", "fraction", "core-seconds of work / offered", "higher"),
+    Outcome("memory_utilisation", "fraction", "memory-seconds of work / offered", "higher"),
+    Outcome("work_lower_bound_s", "s", "largest of work / capacity and critical path", "neither"),
+    Outcome("lower_bound_s", "s", "the same over suffixes of arrivals, whole ticks", "neither"),
+    Outcome("optimality_ratio", "1", "makespan / lower bound"),
+    Outcome("unfinished", "tasks", "tasks that did not finish"),
+)
+
+
+def spec(config: BinpackConfig, objective: str) -> Spec:
+    """Names of the observation, the reward terms and the outcomes."""
+    return Spec(
+        scenario="binpack",
+        objective=objective,
+        context=_CONTEXT,
+        candidates=_candidate_features(config),
+        reward_terms=OBJECTIVES,
+        outcomes=_OUTCOMES,
+    )
+
+
+def windows(config: BinpackConfig, workload: Workload) -> int:
+    """Full windows of `jobs_per_window` consecutive jobs; jobs left over make no window."""
+    if config.jobs_per_window < 1:
+        raise InputError(f"config.jobs_per_window is {config.jobs_per_window}, expected 1 or more")
+    jobs = workload.tasks["job"].max()
+    return 0 if jobs is None else (int(jobs) + 1) // config.jobs_per_window  # type: ignore[arg-type]
+
+
+def _seen_ticks(submit_s: NDArray[np.float64], job: NDArray[np.int64], compat: bool) -> list[int]:
+    """Tick at which each task is seen; `submit_s` starts at 0 and is constant within a job."""
+    if not compat:
+        return [int(t) for t in np.ceil(submit_s)]
+    seen: list[int] = []
+    previous_job, previous_submit, on_time, tick = -1, -2, True, 0
+    for submit, of_job in zip(np.ceil(submit_s).astype(int), job, strict=True):
+        if of_job != previous_job:
+            gap = submit - previous_submit
+            on_time = submit >= 1 and (gap >= 2 or (gap == 1 and on_time))
+            tick = int(submit) if on_time else int(submit) + 1
+            previous_job, previous_submit = of_job, submit
+        seen.append(tick)
+    return seen
+
+
+def _cluster(
+    config: BinpackConfig, workload: Workload
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Cores and memory of every machine."""
+    if config.machines < 1:
+        raise InputError(f"config.machines is {config.machines}, expected at least 1")
+    if config.cluster == "uniform":
+        return (
+            np.full(config.machines, config.machine_cores),
+            np.full(config.machines, config.machine_memory),
+        )
+    if workload.machines is None:
+        raise InputError(
+            'config.cluster is "trace", but this workload has no machines; '
+            'use cluster = "uniform", or ingest the trace with its server_event.csv'
+        )
+    if config.machines > workload.machines.height:
+        raise InputError(
+            f"config.machines is {config.machines}, but the trace has {workload.machines.height}"
+        )
+    chosen = workload.machines.head(config.machines)
+    return chosen["cores"].to_numpy(), chosen["memory"].to_numpy()
+
+
+def _check_fit(
+    tasks: pl.DataFrame, window: int, cores: NDArray[np.float64], memory: NDArray[np.float64]
+) -> None:
+    """InputError that names the first task which fits on no machine."""
+    wanted = tasks.select("cores", "memory").to_numpy()
+    fits = (wanted[:, :1] <= cores) & (wanted[:, 1:] <= memory)
+    if not fits.any(axis=1).all():
+        row = tasks.row(int(np.argmin(fits.any(axis=1))), named=True)
+        raise InputError(
+            f"window {window}: task {row['task_id']} of job {row['job_id']} needs "
+            f"{row['cores']:g} cores and {row['memory']:g} memory, more than any machine has "
+            f"(largest: {cores.max():g} cores, {memory.max():g} memory)"
+        )
+
+
+def _amounts(values: NDArray[np.float64], unit: float) -> NDArray[np.float64]:
+    """Amounts in units: whole ones, so that sums are exact, or as they are where a unit is 1."""
+    return values.astype(np.float64) if unit == 1.0 else np.rint(values * unit)
+
+
+def instance(
+    config: BinpackConfig,
+    objective: str,
+    workload: Workload,
+    window: int,
+    rng: np.random.Generator,
+) -> Instance:
+    """The jobs of one window, re-based to its first submission, on an empty cluster."""
+    first = window * config.jobs_per_window
+    job = workload.tasks["job"]
+    start, stop = job.search_sorted(first), job.search_sorted(first + config.jobs_per_window)
+    tasks = workload.tasks[start:stop]
+    if tasks.is_empty():
+        raise InputError(
+            f"window {window} has no tasks; windows are 0..{windows(config, workload) - 1}"
+        )
+    machine_cores, machine_memory = _cluster(config, workload)
+    require_room(2.0 * len(machine_cores) * tasks.height)
+    _check_fit(tasks, window, machine_cores, machine_memory)
+
+    compat = config.compat == "cloudsimpy"
+    core_unit, memory_unit = (1.0, 1.0) if compat else (MILLI_CORES, NANO_MEMORY)
+    cores, free_cores = (_amounts(x, core_unit) for x in (tasks["cores"].to_numpy(), machine_cores))
+    memory, free_memory = (
+        _amounts(x, memory_unit) for x in (tasks["memory"].to_numpy(), machine_memory)
+    )
+    duration = tasks["duration_s"].to_numpy()
+    total = tasks["instances"].to_numpy()
+    submit = tasks["submit_s"].to_numpy()
+    seen = _seen_ticks(submit - submit[0], tasks["job"].to_numpy(), compat)
+    ticks = np.ceil(duration).astype(np.int64)
+    if compat:
+        ticks[duration == 1.0] = 2
+
+    n, m = len(total), len(free_cores)
+    smallest = max(float(cores.min()), 1e-12)
+    nodes = int(min(total.sum(), np.floor(free_cores / smallest + 1e-9).sum() + m))
+    require_room(m * n + 4.0 * nodes)
+    ints = np.zeros(k.INT_HEADER + k.INT_BLOCKS * n + m * n + m + 1 + 3 * nodes, np.int64)
+    floats = np.zeros(k.FLOAT_HEADER + k.FLOAT_BLOCKS * n + 2 * m + nodes)
+    at = k.INT_HEADER
+    for block, length, values in (
+        (k.SEEN_AT, n, seen),
+        (k.TICKS_AT, n, ticks),
+        (k.TOTAL_AT, n, total),
+        (k.UNPLACED_AT, n, total),
+        (k.RUNNING_AT, n, 0),
+        (k.FIRST_START_AT, n, -1),
+        (k.FINISH_AT, n, -1),
+        (k.WAITING_AT, n, 0),
+        (k.OLDEST_AT, n, -1),
+        (k.NEWEST_AT, n, -1),
+        (k.HEAP_AT, n, 0),
+        (k.PAIRS_AT, m * n, 0),
+        (k.ROWS_AT, m + 1, 0),
+        (k.START_AT, nodes, 0),
+        (k.MACHINE_AT, nodes, 0),
+        (k.NEXT_AT, nodes, np.arange(1, nodes + 1)),
+    ):
+        ints[block] = at
+        ints[at : at + length] = values
+        at += length
+    at = k.FLOAT_HEADER
+    for block, length, amounts in (
+        (k.CORES_AT, n, cores),
+        (k.MEMORY_AT, n, memory),
+        (k.DURATION_AT, n, duration),
+        (k.SHOWN_CORES_AT, n, cores / core_unit),
+        (k.SHOWN_MEMORY_AT, n, memory / memory_unit),
+        (k.FREE_CORES_AT, m, free_cores),
+        (k.FREE_MEMORY_AT, m, free_memory),
+        (k.END_AT, nodes, 0.0),
+    ):
+        ints[block] = at
+        floats[at : at + length] = amounts
+        at += length
+    ints[k.MACHINES], ints[k.TASKS] = m, n
+    ints[k.EXTENDED] = config.features == "extended"
+    ints[k.WAIT_ROW] = config.allow_wait
+    ints[k.OBJECTIVE] = OBJECTIVES.index(objective)
+    floats[k.CORE_UNIT], floats[k.MEMORY_UNIT] = core_unit, memory_unit
+    floats[k.LARGEST_CORES], floats[k.LARGEST_MEMORY] = machine_cores.max(), machine_memory.max()
+    work = np.stack([total * cores, total * memory])
+    capacity = np.array([free_cores.sum(), free_memory.sum()])
+    floats[k.CORE_USE], floats[k.MEMORY_USE] = (work @ duration) / capacity
+    seen_s = np.array(seen, np.float64)
+    floats[k.WORK_BOUND] = work_bound(work, capacity, submit - submit[0], duration)
+    floats[k.LOWER_BOUND] = lower_bound(work, capacity, seen_s, ticks.astype(np.float64))
+
+    kernel.arrive(ints, floats)  # what is seen at 0 waits there; compat sees nothing before 1
+    if not kernel.anything_fits(ints, floats):
+        kernel.advance(ints, floats, floats[k.CARRIED : k.CARRIED + 3])
+    return Instance(ints, floats, capacity=m * n + int(config.allow_wait))
+
+
+SCENARIO: Final = Scenario(
+    name="binpack",
+    config=BinpackConfig,
+    objectives=OBJECTIVES,
+    spec=spec,
+    windows=windows,
+    instance=instance,
+    observe=observe,
+    step=kernel.step,
+    outcome=kernel.outcome,
+    forget=kernel.forget,
+    bound="lower_bound_s",
+    bound_kind="lower",
+    about=__doc__,
+)

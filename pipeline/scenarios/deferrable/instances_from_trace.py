@@ -1,0 +1,96 @@
+"""Jobs and capacity of `deferrable` from a trace of virtual machines (Azure packing trace 2020).
+
+The on-demand load is what the VMs of priority 0 hold; what it leaves of its own maximum over the
+whole trace is the capacity, brought to the configured level:
+
+    L_t   mean cores held by priority-0 VMs during slot t
+    C_t = round(capacity * (max L - L_t) / mean over the trace of (max L - L))
+
+The other VMs are the jobs: cores and duration (rounded up) and earliest start (the slot in which
+the VM starts) are the trace's; the window and the notice, which it does not know, are drawn like
+those of generated jobs. Of the VMs that start in a window as many are drawn as `jobs_per_slot`
+asks for. A trace without priority-0 VMs has generated capacity.
+"""
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from pipeline.errors import InputError
+from pipeline.scenarios.deferrable.instances import Jobs, draw_capacity, with_windows
+from pipeline.workloads.schema import Workload
+
+ON_DEMAND = 0  # priority of the VMs that the capacity is left over from
+
+
+def trace_slots(config: Any, workload: Workload) -> int:
+    """Whole slots of the trace: until its last VM starts."""
+    last = workload.tasks["submit_s"].max()
+    return 0 if last is None else max(0, int(np.ceil(float(last) / config.slot_s)))  # type: ignore[arg-type]
+
+
+def draw_trace(
+    config: Any, workload: Workload, window: int, rng: np.random.Generator
+) -> tuple[Jobs, NDArray[np.int64]]:
+    """Jobs and capacity (T,) of a window; InputError where it has no VMs to make jobs of."""
+    first = (window // config.draws_per_window) * config.horizon
+    jobs = _draw_jobs(config, workload.tasks, first, rng)
+    load = _on_demand(workload.tasks, config.slot_s, trace_slots(config, workload))
+    if load is None:
+        return jobs, draw_capacity(config, rng)
+    free = load.max() - load
+    if free.mean() <= 0:
+        raise InputError(
+            "the priority-0 VMs of this workload leave no capacity: their load is flat"
+        )
+    shape = free[first : first + config.horizon] / free.mean()
+    return jobs, np.rint(config.capacity * shape).astype(np.int64)
+
+
+def _draw_jobs(config: Any, tasks: pl.DataFrame, first: int, rng: np.random.Generator) -> Jobs:
+    """Draw the jobs of the slots first .. first + horizon - 1."""
+    begin, end = first * config.slot_s, (first + config.horizon) * config.slot_s
+    submit = tasks["submit_s"]  # ascending: jobs are numbered by it
+    vms = tasks[int(submit.search_sorted(begin)) : int(submit.search_sorted(end))]
+    if "priority" in vms.columns:
+        vms = vms.filter(pl.col("priority").fill_null(1) != ON_DEMAND)
+    slots = np.maximum(np.ceil(vms["duration_s"].to_numpy() * config.stretch / config.slot_s), 1.0)
+    short = slots <= config.longest_trace_duration
+    vms, slots = vms.filter(short), slots[short]
+    if vms.is_empty():
+        raise InputError(
+            f"no deferrable VM of at most {config.longest_trace_duration} slots starts between "
+            f"{begin:g} s and {end:g} s of this workload"
+        )
+    wanted = min(round(config.jobs_per_slot * config.horizon), vms.height)
+    chosen = np.sort(rng.choice(vms.height, wanted, replace=False))
+    cores = np.maximum(np.ceil(vms["cores"].to_numpy()[chosen] - 1e-9), 1.0)
+    earliest = vms["submit_s"].to_numpy()[chosen] // config.slot_s - first
+    return with_windows(config, cores, slots[chosen], earliest, rng)
+
+
+def _on_demand(tasks: pl.DataFrame, slot_s: float, slots: int) -> NDArray[np.float64] | None:
+    """Mean cores held by the priority-0 VMs in every slot, (slots,); None where there are none."""
+    if "priority" not in tasks.columns:
+        return None
+    vms = tasks.filter(pl.col("priority") == ON_DEMAND)
+    if vms.is_empty():
+        return None
+    cores = (vms["cores"] * vms["instances"]).to_numpy()
+    start = vms["submit_s"].to_numpy()
+    held = _held_until(start, cores, slot_s, slots)
+    held -= _held_until(start + vms["duration_s"].to_numpy(), cores, slot_s, slots)
+    return np.diff(held) / slot_s
+
+
+def _held_until(
+    start: NDArray[np.float64], cores: NDArray[np.float64], slot_s: float, slots: int
+) -> NDArray[np.float64]:
+    """Core-seconds at every slot boundary (slots + 1,) if all that starts were held for ever."""
+    slot = np.clip(np.floor(start / slot_s) + 1, 0, slots + 1).astype(np.int64)
+    held = np.cumsum(np.bincount(slot, cores, slots + 2))
+    begun = np.cumsum(np.bincount(slot, cores * start, slots + 2))
+    boundary = np.arange(slots + 1) * slot_s
+    return held[: slots + 1] * boundary - begun[: slots + 1]

@@ -1,0 +1,112 @@
+"""Drawing the applications of a `multicluster` episode: arrivals, sizes, deadlines, batch needs."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.scenarios.multicluster.config import MulticlusterConfig
+from pipeline.scenarios.multicluster.layout import BINS
+
+REGULAR: Final = 0
+CRITICAL: Final = 1  # time-critical, one run
+STREAMING: Final = 2  # time-critical, a run per batch
+
+FACTORS: Final = np.linspace(0.55, 1.45, BINS)  # of a batch's need, one per bin
+
+SETTINGS: Final = {"standard": 1.0, "eased": 0.79, "stressed": 1.33, "matched": 0.92}
+
+
+@dataclass(frozen=True)
+class Applications:
+    """J applications in the order of their arrival.
+
+    arrival     (J,) step
+    category    (J,) REGULAR, CRITICAL or STREAMING
+    execution   (J,) s, steps of one task
+    tasks       (J,) n; of a streaming application, the need of a batch before its factor
+    deadline    (J,) float64, steps that a run may take; infinite for REGULAR
+    runs        (J,) 1, or the number of batches
+    period      (J,) steps between batches; 0 where there is one run
+    profile     (J, BINS) probability of each factor; an even mix of .95 and 1.05 where all of n
+                is needed
+    needs       (sum of runs,) tasks of every run, application by application
+    """
+
+    arrival: NDArray[np.int64]
+    category: NDArray[np.int64]
+    execution: NDArray[np.int64]
+    tasks: NDArray[np.int64]
+    deadline: NDArray[np.float64]
+    runs: NDArray[np.int64]
+    period: NDArray[np.int64]
+    profile: NDArray[np.float64]
+    needs: NDArray[np.int64]
+
+
+def draw_intervals(
+    config: MulticlusterConfig, size: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Steps between arrival events, (size,), each at least 1."""
+    if config.arrivals == "bernoulli":
+        return rng.geometric(config.arrival_probability, size)
+    if config.arrivals == "uniform":
+        low, high = config.arrival_interval
+        return rng.integers(low, high + 1, size)
+    # F(i/M) - F((i-1)/M) is the probability that M times a beta variate rounds up to i
+    alpha, beta = config.arrival_beta
+    variates = rng.beta(alpha, beta, size) * config.arrival_beta_steps
+    return np.maximum(np.ceil(variates).astype(np.int64), 1)
+
+
+def draw_arrivals(config: MulticlusterConfig, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Arrival step of every application, ascending; the last event is cut to their number."""
+    j = config.applications
+    at = np.cumsum(draw_intervals(config, j, rng))  # an event brings at least one application
+    mean = config.jobs_mean_bernoulli if config.arrivals == "bernoulli" else config.jobs_mean
+    jobs = np.maximum(np.rint(rng.normal(mean, config.jobs_deviation, j)).astype(np.int64), 1)
+    jobs = np.minimum(jobs, j)
+    events = int(np.searchsorted(np.cumsum(jobs), j)) + 1  # the others bring nothing any more
+    return np.repeat(at[:events], jobs[:events])[:j]
+
+
+def draw_applications(config: MulticlusterConfig, rng: np.random.Generator) -> Applications:
+    """The applications of one episode; the settings of one pattern differ in the needs alone."""
+    j = config.applications
+    arrival = draw_arrivals(config, rng)
+    category = rng.choice(3, j, p=config.categories)
+    streaming = category == STREAMING
+    execution = rng.integers(*_inclusive(config.execution), j)
+    tasks = rng.integers(*_inclusive(config.tasks), j) * SETTINGS[config.setting]
+    tasks = np.where(streaming, tasks * config.streaming_share, tasks)
+    batches = rng.integers(*_inclusive(config.batches), j)
+    period = np.rint(execution * _within(config.period, j, rng)).astype(np.int64)
+    deadline = execution * _within(config.deadline, j, rng)
+    profile = rng.dirichlet(np.ones(BINS), j)
+    runs = np.where(streaming, batches, 1)
+    cumulative = np.repeat(np.cumsum(profile, axis=1), runs, axis=0)
+    drawn = (rng.random((len(cumulative), 1)) >= cumulative[:, :-1]).sum(axis=1)
+    factors = np.where(np.repeat(streaming, runs), FACTORS[drawn], 1.0)
+    needs = np.maximum(np.rint(np.repeat(tasks, runs) * factors).astype(np.int64), 1)
+    whole = np.zeros(BINS)
+    whole[BINS // 2 - 1 : BINS // 2 + 1] = 0.5
+    return Applications(
+        arrival=arrival,
+        category=category,
+        execution=execution,
+        tasks=np.maximum(np.rint(tasks).astype(np.int64), 1),
+        deadline=np.where(category == REGULAR, np.inf, deadline),
+        runs=runs,
+        period=np.where(streaming, period, 0),
+        profile=np.where(streaming[:, None], profile, whole),
+        needs=needs,
+    )
+
+
+def _within(span: tuple[float, ...], size: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    return rng.uniform(span[0], span[1], size)
+
+
+def _inclusive(span: tuple[int, ...]) -> tuple[int, int]:
+    return span[0], span[1] + 1

@@ -1,0 +1,1 @@
+"""Compiled episodes: the contract of scenarios, policies, and loops that run both."""

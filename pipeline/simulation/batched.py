@@ -1,0 +1,250 @@
+"""Lock-step batches: many episodes at once, one call of a network per step of all of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from pipeline.errors import HindcastError, InfeasibleChoice
+from pipeline.simulation.environment import Observation
+from pipeline.simulation.kernel import (
+    FLOATS,
+    INFEASIBLE,
+    INTS,
+    MASK,
+    OBSERVE,
+    ROWS,
+    RUNNING,
+    STEP,
+    TERMS,
+    TIME,
+    TRUNCATED,
+    compiled,
+)
+from pipeline.simulation.policy import BatchPolicy, Behaviour, choose_with, readings
+from pipeline.simulation.rollout import Episode, came_to
+from pipeline.simulation.scenario import Instance, Scenario
+from pipeline.simulation.spec import Spec
+
+_INTS2: Final = types.Array(types.int64, 2, "C")
+_FLOATS2: Final = types.Array(types.float64, 2, "C")
+_FLOATS3: Final = types.Array(types.float64, 3, "C")
+_BYTES2: Final = types.Array(types.uint8, 2, "C")
+_MASK2: Final = types.Array(types.boolean, 2, "C")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Observations of the live episodes, ragged.
+
+    live         (B,) which episodes of the batch these are
+    time_s       (B,)
+    context      (B, C)
+    image        (B, P) uint8
+    candidates   (sum of N, F); those of observation b in rows offsets[b]:offsets[b + 1]
+    feasible     (sum of N,)
+    offsets      (B + 1,)
+    """
+
+    live: NDArray[np.int64]
+    time_s: NDArray[np.float64]
+    context: NDArray[np.float64]
+    image: NDArray[np.uint8]
+    candidates: NDArray[np.float64]
+    feasible: NDArray[np.bool_]
+    offsets: NDArray[np.int64]
+
+
+@compiled(
+    types.int64(
+        types.FunctionType(OBSERVE), _INTS2, _FLOATS2, INTS,
+        _FLOATS2, _BYTES2, _FLOATS3, _MASK2, FLOATS, _FLOATS2, _BYTES2, ROWS, MASK, INTS,
+    ))  # fmt: skip
+def _observe_all(  # type: ignore[no-untyped-def]
+    observe, ints, floats, live, context, image, candidates, feasible,
+    out_time, out_context, out_image, out_candidates, out_feasible, offsets,
+):  # fmt: skip
+    """Observe every live episode and pack the rows; the number of rows."""
+    total = 0
+    for b in range(len(live)):
+        e = live[b]
+        out_time[b] = floats[e, TIME]
+        n = observe(ints[e], floats[e], context[e], image[e], candidates[e], feasible[e])
+        offsets[b] = total
+        for c in range(out_context.shape[1]):
+            out_context[b, c] = context[e, c]
+        for p in range(out_image.shape[1]):
+            out_image[b, p] = image[e, p]
+        for i in range(n):
+            for f in range(out_candidates.shape[1]):
+                out_candidates[total + i, f] = candidates[e, i, f]
+            out_feasible[total + i] = feasible[e, i]
+        total += n
+    offsets[len(live)] = total
+    return total
+
+
+@compiled(
+    types.int64(
+        types.FunctionType(STEP), _INTS2, _FLOATS2, INTS, INTS, _FLOATS2, INTS, INTS, _FLOATS2
+    )
+)
+def _step_all(step, ints, floats, live, choices, booked, status, steps, totals):  # type: ignore[no-untyped-def]
+    """Step every live episode; the index of the first infeasible one, or -1."""
+    for b in range(len(live)):
+        e = live[b]
+        status[e] = step(ints[e], floats[e], choices[b], booked[e])
+        if status[e] == INFEASIBLE:
+            return e
+        steps[e] += 1
+        for k in range(booked.shape[1]):
+            totals[e, k] += booked[e, k]
+    return -1
+
+
+@compiled(types.void(FLOATS, MASK, INTS, types.float64, types.float64, FLOATS, FLOATS, INTS))
+def _choose_all(scores, feasible, offsets, temperature, epsilon, uniform, buffer, choices):  # type: ignore[no-untyped-def]
+    """One choice per observation; -1 where nothing is feasible."""
+    for b in range(len(choices)):
+        start, stop = offsets[b], offsets[b + 1]
+        choices[b] = choose_with(
+            scores[start:stop], feasible[start:stop], temperature, epsilon, uniform[b],
+            buffer[start:stop],
+        )  # fmt: skip
+
+
+class LockStep:
+    """Episodes that are stepped together until each is over.
+
+    Their memories are rows of two matrices, padded to the largest instance.
+    """
+
+    def __init__(self, scenario: Scenario, spec: Spec, instances: Sequence[Instance]) -> None:
+        n = len(instances)
+        if n == 0:
+            raise HindcastError("a batch needs at least one instance")
+        capacity = max(i.capacity for i in instances)
+        pixels = int(np.prod(spec.image_shape)) if spec.image_shape else 0
+        self._scenario, self._spec = scenario, spec
+        self._ints = np.zeros((n, max(len(i.ints) for i in instances)), np.int64)
+        self._floats = np.zeros((n, max(len(i.floats) for i in instances)))
+        for row, one in enumerate(instances):
+            self._ints[row, : len(one.ints)] = one.ints
+            self._floats[row, : len(one.floats)] = one.floats
+        self._context = np.zeros((n, len(spec.context)))
+        self._image = np.zeros((n, pixels), np.uint8)
+        self._candidates = np.zeros((n, capacity, len(spec.candidates)))
+        self._feasible = np.zeros((n, capacity), np.bool_)
+        rows = sum(i.capacity for i in instances)
+        self._packed = np.zeros((rows, len(spec.candidates)))
+        self._packed_feasible = np.zeros(rows, np.bool_)
+        self.booked = np.zeros((n, TERMS + len(spec.reward_terms)))
+        self.totals = np.zeros_like(self.booked)
+        self.status = np.full(n, RUNNING, np.int64)
+        self.steps = np.zeros(n, np.int64)
+        self.live = np.arange(n)
+
+    def observe(self) -> Batch:
+        """The observations of the live episodes; the arrays are overwritten by the next call."""
+        b = len(self.live)
+        time_s = np.empty(b)
+        context = np.empty((b, self._context.shape[1]))
+        image = np.empty((b, self._image.shape[1]), np.uint8)
+        offsets = np.empty(b + 1, np.int64)
+        total = _observe_all(
+            self._scenario.observe, self._ints, self._floats, self.live,
+            self._context, self._image, self._candidates, self._feasible,
+            time_s, context, image, self._packed, self._packed_feasible, offsets,
+        )  # fmt: skip
+        return Batch(
+            self.live, time_s, context, image,
+            self._packed[:total], self._packed_feasible[:total], offsets,
+        )  # fmt: skip
+
+    def step(self, choices: NDArray[np.int64]) -> None:
+        """Apply one choice per live episode and drop those that are over from `live`.
+
+        Rewards of the step are in `booked`, sums in `totals`. Raises InfeasibleChoice.
+        """
+        bad = _step_all(
+            self._scenario.step, self._ints, self._floats, self.live,
+            np.ascontiguousarray(choices, np.int64),
+            self.booked, self.status, self.steps, self.totals,
+        )  # fmt: skip
+        if bad >= 0:
+            raise InfeasibleChoice(f"episode {bad} of the batch: infeasible choice")
+        self.live = self.live[self.status[self.live] == RUNNING]
+
+    def memory(self, episode: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The memory of an episode: of a longer one than its own, padded with zeros."""
+        return self._ints[episode], self._floats[episode]
+
+    def episodes(self) -> list[Episode]:
+        """What the episodes have come to."""
+        return [
+            came_to(
+                self._scenario.outcome, self._spec, *self.memory(e), self.totals[e],
+                int(self.steps[e]), truncated=bool(self.status[e] == TRUNCATED),
+            )
+            for e in range(len(self.status))
+        ]  # fmt: skip
+
+
+def run_lockstep(
+    scenario: Scenario,
+    spec: Spec,
+    instances: Sequence[Instance],
+    behaviour: Behaviour,
+    rngs: Sequence[np.random.Generator],
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Episode]:
+    """One episode per instance, all decided by one policy; each draws from its own generator.
+
+    Raises HindcastError where the policy gives scores that are not numbers.
+    """
+    batch = LockStep(scenario, spec, instances)
+    draws = behaviour.epsilon > 0 or behaviour.temperature > 0
+    while len(batch.live):
+        seen = batch.observe()
+        scores = np.ascontiguousarray(scores_of(behaviour, seen, spec), np.float64)
+        if np.isnan(scores).any():
+            raise HindcastError(f"{behaviour.name} gave a score that is not a number")
+        uniform = (
+            np.array([rngs[e].random() for e in seen.live]) if draws else np.ones(len(seen.live))
+        )
+        choices = np.empty(len(seen.live), np.int64)
+        _choose_all(
+            scores, seen.feasible, seen.offsets, behaviour.temperature, behaviour.epsilon,
+            uniform, np.empty(len(scores)), choices,
+        )  # fmt: skip
+        before = len(batch.live)
+        batch.step(choices)
+        if progress is not None and len(batch.live) != before:
+            progress(len(instances) - len(batch.live), len(instances))
+    return batch.episodes()
+
+
+def scores_of(behaviour: Behaviour, seen: Batch, spec: Spec) -> NDArray[np.float64]:
+    """Scores (sum of N,) of all candidates of a batch."""
+    policy = behaviour.policy
+    if isinstance(policy, BatchPolicy):
+        more = {name: getattr(seen, name) for name in readings(policy)}
+        return policy.batch_scores(seen.context, seen.candidates, seen.offsets, **more)
+    return np.concatenate(
+        [policy.scores(observation_of(seen, b, spec)) for b in range(len(seen.live))]
+    )
+
+
+def observation_of(batch: Batch, b: int, spec: Spec) -> Observation:
+    """One observation of a batch."""
+    rows = slice(batch.offsets[b], batch.offsets[b + 1])
+    return Observation(
+        time_s=float(batch.time_s[b]),
+        context=batch.context[b].copy(),
+        candidates=batch.candidates[rows].copy(),
+        feasible=batch.feasible[rows].copy(),
+        image=batch.image[b].reshape(spec.image_shape).copy() if spec.image_shape else None,
+    )

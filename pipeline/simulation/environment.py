@@ -1,0 +1,165 @@
+"""The environment that a person steps through in Python, over a compiled scenario."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import InfeasibleChoice
+from pipeline.simulation.kernel import (
+    ELAPSED,
+    INFEASIBLE,
+    REWARD,
+    TERMINATED,
+    TERMS,
+    TIME,
+    TRUNCATED,
+)
+from pipeline.simulation.scenario import Instance, Scenario
+from pipeline.simulation.spec import Spec
+from pipeline.workloads.schema import Workload
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a policy sees; the arrays are read-only copies.
+
+    time_s        seconds since the start of the episode
+    context       (C,) float64
+    candidates    (N, F) float64, one row per choice
+    feasible      (N,) bool
+    image         uint8 in the spec's image_shape, or None
+    """
+
+    time_s: float
+    context: NDArray[np.float64]
+    candidates: NDArray[np.float64]
+    feasible: NDArray[np.bool_]
+    image: NDArray[np.uint8] | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one choice brought. `terms` are the spec's reward_terms."""
+
+    observation: Observation
+    reward: float
+    elapsed_s: float
+    terminated: bool
+    truncated: bool
+    terms: NDArray[np.float64]
+
+
+class Environment(Protocol):
+    """A scheduling problem, one decision at a time."""
+
+    @property
+    def spec(self) -> Spec:
+        """Names, units and ranges of everything below."""
+
+    def reset(self, rng: np.random.Generator) -> Observation:
+        """Begin an episode; everything random is drawn from `rng`."""
+
+    def step(self, choice: int) -> Step:
+        """Apply a choice; raises InfeasibleChoice and changes nothing where it is forbidden."""
+
+    def outcome(self) -> dict[str, float]:
+        """What the episode has come to, by name."""
+
+
+class CompiledEnvironment:
+    """The Environment of one window of a scenario."""
+
+    def __init__(
+        self, scenario: Scenario, config: Any, objective: str, workload: Workload, window: int
+    ) -> None:
+        self.spec = scenario.spec(config, objective)
+        self._scenario = scenario
+        self._problem = config, objective, workload, window
+        self._observation: Observation | None = None
+        self._over = False
+
+    def reset(self, rng: np.random.Generator) -> Observation:
+        """Begin an episode on the window's instance."""
+        return self.begin(self._scenario.instance(*self._problem, rng))
+
+    def begin(self, instance: Instance) -> Observation:
+        """Begin an episode on an instance made before."""
+        self._ints, self._floats = instance.ints.copy(), instance.floats.copy()
+        self._buffers = ObservationBuffers(self.spec, instance.capacity)
+        self._booked = np.zeros(TERMS + len(self.spec.reward_terms))
+        self._over = False
+        return self._observe()
+
+    def step(self, choice: int) -> Step:
+        """Apply the choice of a row of the last observation."""
+        if self._observation is None:
+            raise InfeasibleChoice("step before reset")
+        if self._over:
+            raise InfeasibleChoice("the episode is over; reset first")
+        feasible = self._observation.feasible
+        if not 0 <= choice < len(feasible) or not feasible[choice]:
+            raise InfeasibleChoice(_why(choice, feasible))
+        status = self._scenario.step(self._ints, self._floats, choice, self._booked)
+        if status == INFEASIBLE:
+            raise InfeasibleChoice(_why(choice, feasible))
+        self._over = status in {TERMINATED, TRUNCATED}
+        return Step(
+            self._observe(),
+            reward=float(self._booked[REWARD]),
+            elapsed_s=float(self._booked[ELAPSED]),
+            terminated=status == TERMINATED,
+            truncated=status == TRUNCATED,
+            terms=self._booked[TERMS:].copy(),
+        )
+
+    def outcome(self) -> dict[str, float]:
+        """The outcomes so far."""
+        values = np.zeros(len(self.spec.outcomes))
+        self._scenario.outcome(self._ints, self._floats, values)
+        return {o.name: float(v) for o, v in zip(self.spec.outcomes, values, strict=True)}
+
+    def _observe(self) -> Observation:
+        buffers = self._buffers
+        n = self._scenario.observe(self._ints, self._floats, *buffers.arrays)
+        self._observation = Observation(
+            time_s=float(self._floats[TIME]),
+            context=_frozen(buffers.context),
+            candidates=_frozen(buffers.candidates[:n]),
+            feasible=_frozen(buffers.feasible[:n]),
+            image=_frozen(buffers.image).reshape(self.spec.image_shape)
+            if self.spec.image_shape
+            else None,
+        )
+        return self._observation
+
+
+class ObservationBuffers:
+    """Arrays that `observe` fills: context (C,), image, candidates (capacity, F), feasible."""
+
+    def __init__(self, spec: Spec, capacity: int) -> None:
+        self.context = np.zeros(len(spec.context))
+        self.image = np.zeros(int(np.prod(spec.image_shape)) if spec.image_shape else 0, np.uint8)
+        self.candidates = np.zeros((capacity, len(spec.candidates)))
+        self.feasible = np.zeros(capacity, np.bool_)
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """In the order of the compiled `observe`."""
+        return self.context, self.image, self.candidates, self.feasible
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    copy = array.copy()
+    copy.flags.writeable = False
+    return copy
+
+
+def _why(choice: int, feasible: NDArray[np.bool_]) -> str:
+    allowed = np.flatnonzero(feasible)
+    shown = ", ".join(str(i) for i in allowed[:10]) + (", ..." if len(allowed) > 10 else "")
+    return (
+        f"choice {choice} of {len(feasible)} candidates is not feasible; "
+        f"feasible: {shown or 'none'}"
+    )

@@ -1,0 +1,92 @@
+"""What a scenario is made of, and the registry of those that exist."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import InputError
+from pipeline.simulation.kernel import Compiled
+from pipeline.simulation.spec import Spec
+from pipeline.workloads.schema import Workload
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One problem instance, ready to run: the memory of an episode before its first decision.
+
+    ints, floats   the memory (see pipeline.simulation.kernel); never changed, every episode copies
+    it
+    capacity       the most candidates that an observation of this instance can have
+    """
+
+    ints: NDArray[np.int64]
+    floats: NDArray[np.float64]
+    capacity: int
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A scheduling problem: its settings, its instances, its compiled transition.
+
+    config      frozen dataclass of settings; its fields are the keys of a recipe's [config]
+    objectives  names of the rewards that it can pay
+    windows     (config, workload) -> how many problem instances the workload gives
+    instance    (config, objective, workload, window, rng) -> Instance; raises InputError where
+                the workload cannot be run under the settings
+    values      compiled like `outcome`: after the end of an episode, the value of every decision
+                in order; needed where the spec is `valued`
+    forget      compiled (pipeline.simulation.kernel), or None: it allows policies that look ahead
+    bound       outcome that bounds the headline outcome, or None; `bound_kind` says which way
+    about       the module's docstring: the problem in prose, its "Source:" and "Differences from
+                the paper:", which cards quote
+    """
+
+    name: str
+    config: type[Any]
+    objectives: tuple[str, ...]
+    spec: Callable[[Any, str], Spec]
+    windows: Callable[[Any, Workload], int]
+    instance: Callable[[Any, str, Workload, int, np.random.Generator], Instance]
+    observe: Compiled
+    step: Compiled
+    outcome: Compiled
+    values: Compiled | None = None
+    forget: Compiled | None = None
+    bound: str | None = None
+    bound_kind: str | None = None
+    about: str | None = None
+
+    @property
+    def citation(self) -> str:
+        """What the paragraph "Source:" of `about` says; empty where there is none."""
+        return " ".join(_paragraph(self.about, "Source").partition(": ")[2].split())
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """The items of the paragraph "Differences from the paper:" of `about`."""
+        _title, *items = _paragraph(self.about, "Differences from").split("\n- ")
+        return tuple(" ".join(item.split()) for item in items)
+
+
+LARGEST_INSTANCE: Final = 1 << 28  # numbers of 8 bytes: 2 GiB
+
+
+def require_room(numbers: float) -> None:
+    """InputError where the settings ask for an instance of more than LARGEST_INSTANCE numbers.
+
+    Called with an upper bound before anything is drawn: settings may come with a dataset from
+    anywhere, and memory that is promised is not always there.
+    """
+    if not numbers <= LARGEST_INSTANCE:
+        raise InputError(
+            f"the settings make a window of {numbers * 8 / 2**30:,.1f} GiB, more than "
+            f"{LARGEST_INSTANCE * 8 / 2**30:g}; make [config] smaller"
+        )
+
+
+def _paragraph(text: str | None, begin: str) -> str:
+    """The first paragraph that begins so; empty where there is none."""
+    return next((p.strip() for p in (text or "").split("\n\n") if p.startswith(begin)), "")

@@ -1,0 +1,1 @@
+"""Statistics, and how numbers are written."""

@@ -1,0 +1,280 @@
+"""Files that are there whole or not at all, here and in object stores; digests; JSON.
+
+Here a file is written under a temporary name, synced, renamed. In a store
+(`pipeline.storage.location`) it is written to a temporary file here and uploaded in one step; an
+object is there when its upload is complete. Files of a store are read through `local_copy`: one at
+a time, on disk, not in memory.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.errors import DatasetError, HindcastError, StorageError
+from pipeline.storage.guards import LARGEST_JSON, parse_json, require_file, require_parquet
+from pipeline.storage.location import is_remote
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_PARTIAL = ".partial"  # suffix of a file that is still being written
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A file that was written: its size and its SHA-256."""
+
+    bytes: int
+    sha256: str
+
+
+@contextmanager
+def storage_errors(path: Path) -> Iterator[None]:
+    """Turn the operating system's refusals while writing `path` into a StorageError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            free = shutil.disk_usage(_existing(path)).free
+            raise StorageError(
+                f"{path}: the disk is full ({free / 1e6:.1f} MB free); nothing half-written was "
+                "left, free some space and run the same command again"
+            ) from error
+        if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT}:
+            raise StorageError(f"{path}: cannot be written ({error.strerror})") from error
+        if error.errno in {errno.ENOTDIR, errno.EEXIST, errno.EISDIR}:
+            raise StorageError(
+                f"{path}: a file is in the way of a folder, or the other way round "
+                f"({error.strerror})"
+            ) from error
+        raise
+
+
+def _existing(path: Path) -> Path:
+    while not path.exists():
+        path = path.parent
+    return path
+
+
+def make_folder(path: Path) -> Path:
+    """Create a folder and its parents; StorageError where that is not possible.
+
+    Stores have no folders: there it is tried whether objects can be written and removed.
+    """
+    if is_remote(path):
+        from pipeline.storage.remote import check_writable
+
+        check_writable(path, f".{os.getpid()}{_PARTIAL}")
+        return path
+    with storage_errors(path):
+        path.mkdir(parents=True, exist_ok=True)
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise StorageError(f"{path}: cannot be written (permission denied)")
+    return path
+
+
+def write_atomically(path: Path, write: Callable[[Path], Any]) -> Stored:
+    """Call `write(temporary)`, sync it and rename it to `path`; on any failure leave nothing.
+
+    Raises StorageError for a full disk, a folder that cannot be written, or a store that refuses.
+    """
+    if is_remote(path):
+        return _upload(path, write)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{_PARTIAL}")
+    with storage_errors(path):
+        try:
+            write(temporary)
+            stored = _measured(temporary)
+            temporary.replace(path)
+            _sync_folder(path.parent)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    return stored
+
+
+def _upload(path: Path, write: Callable[[Path], Any]) -> Stored:
+    from pipeline.storage.remote import upload
+
+    with _scratch() as folder:
+        temporary = folder / path.name
+        with storage_errors(temporary):
+            write(temporary)
+            stored = _measured(temporary)
+        upload(temporary, path)
+    return stored
+
+
+def _measured(temporary: Path) -> Stored:
+    """Size and digest of a file that is safe on disk."""
+    with temporary.open("rb") as handle:
+        os.fsync(handle.fileno())
+        digest = hashlib.file_digest(handle, "sha256").hexdigest()
+        return Stored(handle.tell(), digest)
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    with storage_errors(Path(tempfile.gettempdir())):
+        folder = tempfile.TemporaryDirectory(prefix="hindcast-")
+    with folder as name:
+        yield Path(name)
+
+
+@contextmanager
+def local_copy(path: Path) -> Iterator[Path]:
+    """A file of this machine with the content of `path`, for as long as the context is open.
+
+    For a path of this machine it is the path itself. What is raised inside about the copy names
+    `path`. FileNotFoundError where there is no such object, StorageError where the store refuses.
+    """
+    if not is_remote(path):
+        yield path
+        return
+    from pipeline.storage.remote import download
+
+    with _scratch() as folder:
+        copy = folder / path.name
+        with storage_errors(copy):
+            download(path, copy)
+        with _named(copy, path):
+            yield copy
+
+
+@contextmanager
+def local_folder(path: Path) -> Iterator[Path]:
+    """`local_copy` of a file, or of a folder with the files that lie directly in it."""
+    if not is_remote(path) or not path.is_dir():
+        with local_copy(path) as copy:
+            yield copy
+        return
+    from pipeline.storage.remote import download
+
+    with _scratch() as folder:
+        copy = folder / path.name
+        copy.mkdir()
+        for file in path.iterdir():
+            if file.is_file():
+                with storage_errors(copy / file.name):
+                    download(file, copy / file.name)
+        with _named(copy, path):
+            yield copy
+
+
+@contextmanager
+def _named(copy: Path, path: Path) -> Iterator[None]:
+    """What is raised about a copy speaks of what it is a copy of."""
+    try:
+        yield
+    except HindcastError as error:
+        if str(copy) not in str(error):
+            raise
+        raise type(error)(str(error).replace(str(copy), str(path))) from error
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_partials(folder: Path) -> None:
+    """Delete what a killed process left behind under a temporary name."""
+    for path in list(folder.glob(f".*{_PARTIAL}")):
+        path.unlink(missing_ok=True)
+
+
+def is_partial(name: str) -> bool:
+    """Whether a file of this name is still being written, or was left by a killed process."""
+    return name.startswith(".") and name.endswith(_PARTIAL)
+
+
+def remove_folder(folder: Path) -> None:
+    """Delete a folder and all below it, as far as that is possible."""
+    if is_remote(folder):
+        from pipeline.storage.remote import remove_quietly
+
+        remove_quietly(folder)
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def read_parquet(path: Path) -> "pl.DataFrame":
+    """One Parquet file as a table; DatasetError, OSError or PolarsError where it is none."""
+    import polars as pl
+
+    with local_copy(path) as copy:
+        require_parquet(copy)
+        try:
+            return pl.read_parquet(copy, glob=False, hive_partitioning=False)
+        except pl.exceptions.PanicException as error:  # no Exception, and printed when raised
+            raise DatasetError(f"{path}: cannot be read as Parquet ({error})") from error
+
+
+def scan_parquet(paths: Sequence[Path]) -> "pl.LazyFrame":
+    """Parquet files of one folder as one lazy table; of a store, only what is asked for is read."""
+    import polars as pl
+
+    if not any(is_remote(path) for path in paths):
+        for path in paths:
+            require_parquet(path, whole=False)
+        return pl.scan_parquet(list(paths), glob=False, hive_partitioning=False)
+    import pyarrow.dataset as pads
+
+    from pipeline.storage.remote import arrow_files
+
+    return pl.scan_pyarrow_dataset(pads.dataset(**arrow_files(paths), format="parquet"))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write UTF-8 text atomically."""
+    write_atomically(path, lambda temporary: _write_bytes(temporary, text.encode()))
+
+
+def _write_bytes(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON atomically: keys in the order given, two spaces, a final newline."""
+    write_text(path, json_text(value))
+
+
+def read_json(path: Path, largest: int = LARGEST_JSON) -> Any:
+    """Read JSON; DatasetError that names the file where it is missing, too large or not JSON."""
+    require_file(path, largest)
+    try:
+        return parse_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise DatasetError(f"{path}: no such file") from error
+    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, absurd numbers or depth
+        raise DatasetError(f"{path}: not valid JSON ({error})") from error
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def json_text(value: Any) -> str:
+    """The text that `write_json` writes."""
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def sha256_file(path: Path) -> str:
+    """SHA-256 of a file's content, as lower-case hex; DatasetError for a FIFO or a device."""
+    require_file(path, links=True)
+    with local_copy(path) as copy, copy.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def sha256_text(text: str) -> str:
+    """SHA-256 of UTF-8 text, as lower-case hex."""
+    return hashlib.sha256(text.encode()).hexdigest()

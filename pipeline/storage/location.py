@@ -1,0 +1,86 @@
+"""Where folders and files are: a path of this machine, or a URL of an object store.
+
+    demo/dataset, file:///data/demo    pathlib.Path
+    s3://bucket/demo                   Amazon S3 and what speaks its protocol   extra hindcast[s3]
+    gs://bucket/demo                   Google Cloud Storage                     extra hindcast[gs]
+    az://container/demo                Azure Blob Storage                       extra hindcast[az]
+    memory://name                      this process's memory, for tests
+
+Credentials and endpoints are never part of a URL: each store's client reads its usual environment
+(README.md, "Remote"). Importing this loads no store's client; `location` does where one is named.
+"""
+
+import importlib.util
+import re
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+from typing import Any, Final, cast
+from urllib.parse import unquote
+
+from pipeline.errors import InputError, did_you_mean
+
+# What a scheme needs: the package that speaks to the store, and the extra that installs it.
+SCHEMES: Final[Mapping[str, tuple[str, str] | None]] = {
+    "s3": ("s3fs", "s3"),
+    "gs": ("gcsfs", "gs"),
+    "az": ("adlfs", "az"),
+    "file": None,
+    "memory": None,
+}
+_URL: Final = re.compile(r"^([^/]+)://(.*)$", re.DOTALL)
+_COLLAPSED: Final = re.compile(rf"^({'|'.join(SCHEMES)}):/(?!/)")
+
+
+def location(text: Any) -> Path:
+    """The path that a text names; a path is given back as it is.
+
+    A URL becomes an object with the methods of pathlib.Path that are used here
+    (`pipeline.storage.remote`); what a store refuses, they raise as StorageError. Raises InputError
+    for a scheme that is not known or whose package is not installed, and for a URL that names no
+    bucket.
+    """
+    if isinstance(text, PurePath) or not isinstance(text, str):
+        return cast("Path", text)
+    url = _URL.match(text)
+    if url is None:
+        if found := _COLLAPSED.match(text):
+            raise InputError(f"{text}: a URL has two slashes, did you mean {found[1]}://... ?")
+        return Path(text)
+    scheme, rest = url[1], url[2]
+    if scheme not in SCHEMES:
+        raise InputError(f"{text}: unknown scheme {scheme!r}; {did_you_mean(scheme, SCHEMES)}")
+    if scheme == "file":
+        return _local(text, rest)
+    _check(text, scheme, rest)
+    from pipeline.storage.remote import RemotePath
+
+    return cast("Path", RemotePath.at(text))
+
+
+def is_remote(path: Path) -> bool:
+    """Whether `location` made this path from the URL of a store."""
+    return not isinstance(path, PurePath)
+
+
+def _local(text: str, rest: str) -> Path:
+    host, slash, path = rest.partition("/")
+    if not slash or host not in {"", "localhost"}:
+        raise InputError(f"{text}: expected file:///absolute/path")
+    return Path("/" + unquote(path))
+
+
+def _check(text: str, scheme: str, rest: str) -> None:
+    """Refuse what could mean something else to a client, and schemes that cannot be spoken."""
+    bucket = rest.partition("/")[0]
+    if not bucket:
+        raise InputError(f"{text}: names no bucket, expected {scheme}://BUCKET/FOLDER")
+    if "@" in bucket:
+        shown = f"{scheme}://...@{rest.rpartition('@')[2]}"
+        raise InputError(f"{shown}: credentials belong in the environment, not in a URL")
+    if "::" in rest or not {".", ".."}.isdisjoint(rest.split("/")):
+        raise InputError(f"{text}: '::', '.' and '..' cannot be part of a URL's path")
+    needs = SCHEMES[scheme]
+    if needs is not None and importlib.util.find_spec(needs[0]) is None:
+        raise InputError(
+            f"{text}: {scheme}:// needs the package {needs[0]}; pip install 'hindcast[{needs[1]}]'"
+        )

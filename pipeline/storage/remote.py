@@ -1,0 +1,298 @@
+"""Folders in an object store, with the methods of pathlib.Path that Hindcast uses.
+
+An object is there when its upload is complete, and not before: there are no temporary names and no
+renames. Folders are what the names of objects begin with; an empty one does not exist. Listings
+are never remembered. What a store refuses is raised as StorageError by `refusals`, and nowhere
+else; a file that is missing stays a FileNotFoundError.
+"""
+
+import contextlib
+import io
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+from upath import UPath
+from upath.extensions import ProxyUPath
+
+from pipeline.errors import HindcastError, StorageError
+
+# Where each store's client looks for credentials, and for a server other than the usual one.
+_ENVIRONMENT: Final[Mapping[str, tuple[str, str]]] = {
+    "s3": ("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE", "AWS_ENDPOINT_URL"),
+    "gs": ("GOOGLE_APPLICATION_CREDENTIALS", "STORAGE_EMULATOR_HOST"),
+    "az": (
+        "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+        "AZURE_STORAGE_CONNECTION_STRING",
+    ),
+}
+# Names of exceptions, since the clients that raise them may not be installed.
+_DENIED: Final = (
+    "PermissionError", "NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError",
+    "ProfileNotFound", "TokenRetrievalError", "ClientAuthenticationError",
+    "DefaultCredentialsError", "RefreshError",
+)  # fmt: skip
+_UNREACHABLE: Final = (
+    "EndpointConnectionError", "ConnectionClosedError", "ConnectTimeoutError", "ReadTimeoutError",
+    "ConnectionError", "ClientConnectionError", "ServiceRequestError", "ServiceResponseError",
+    "TimeoutError", "HTTPClientError", "ServerDisconnectedError",
+)  # fmt: skip
+_NO_BUCKET: Final = (
+    "NoSuchBucket", "bucket does not exist", "ContainerNotFound", "container does not exist",
+)  # fmt: skip
+_ANSWERS: Final = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
+
+
+# A store that is away is told after about a minute: three attempts by its client, twice, since
+# s3fs begins again once more where a download breaks off. The environment may say otherwise.
+_S3_ATTEMPTS: Final = 3
+_S3_WAITS_S: Final = 10
+_S3FS_ATTEMPTS: Final = 2
+_LOGGERS: Final = ("fsspec", "s3fs", "gcsfs", "adlfs", "azure", "botocore", "aiobotocore")
+_READ_AHEAD: Final = 1 << 20  # bytes; larger reads are one request each
+
+
+class RemotePath(ProxyUPath):
+    """A URL of a store; made by `pipeline.storage.location.location`."""
+
+    @classmethod
+    def at(cls, url: str) -> "RemotePath":
+        """The path of a URL; StorageError where its client cannot be set up."""
+        for name in _LOGGERS:  # what clients log is raised as well, and told in one line
+            logging.getLogger(name).addHandler(logging.NullHandler())
+        with refusals(url):
+            return cls._from_upath(UPath(url.rstrip("/"), **_options(url.partition("://")[0])))
+
+    def store(self) -> Any:
+        """The fsspec filesystem, without what it remembers of earlier answers."""
+        store: Any = self.fs
+        store.invalidate_cache()
+        if self.protocol == "s3":
+            store.retries = _S3FS_ATTEMPTS
+        return store
+
+    def exists(self, *, follow_symlinks: bool = True) -> bool:
+        """Whether there is a file or a folder."""
+        del follow_symlinks  # there are none
+        with refusals(self):
+            return bool(self.store().exists(self.path)) or self.is_dir()
+
+    def is_file(self) -> bool:
+        """Whether there is an object of this name."""
+        with refusals(self):
+            return bool(self.store().isfile(self.path))
+
+    def is_dir(self) -> bool:
+        """Whether there is anything below; StorageError where there is not even the bucket."""
+        try:
+            entries = self._entries()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return not any(entry["name"].strip("/") == self.path.strip("/") for entry in entries)
+
+    def iterdir(self) -> Iterator["RemotePath"]:
+        """What is below, one level, in order."""
+        own = self.path.strip("/")
+        names = {e["name"].rstrip("/").rpartition("/")[2] for e in self._entries()
+                 if e["name"].strip("/") != own}  # fmt: skip
+        return iter([self / name for name in sorted(names)])
+
+    def _entries(self) -> list[dict[str, Any]]:
+        with refusals(self):
+            found = self.store().ls(self.path, detail=True)
+        return cast("list[dict[str, Any]]", found)
+
+    def glob(self, pattern: str, **_settings: Any) -> Iterator["RemotePath"]:
+        """Paths below that match, in order."""
+        with refusals(self):
+            self.store()
+            return iter(sorted(super().glob(pattern), key=str))
+
+    def stat(self, *, follow_symlinks: bool = True) -> Any:
+        """What is known of an object; st_size above all."""
+        del follow_symlinks
+        with refusals(self):
+            self.store()
+            return super().stat()
+
+    def read_bytes(self) -> bytes:
+        """The content of an object."""
+        with refusals(self):
+            return bytes(self.store().cat_file(self.path))
+
+    def read_text(self, encoding: str | None = None, errors: str | None = None) -> str:  # type: ignore[override]
+        """The content of an object as text."""
+        return self.read_bytes().decode(encoding or "utf-8", errors or "strict")
+
+    def open(self, mode: str = "r", **_settings: Any) -> Any:  # type: ignore[override]
+        """The object as a file for reading, fetched piece by piece; mode "rb", or "r" for UTF-8."""
+        if mode not in {"r", "rb"}:
+            raise ValueError(f"{self}: mode {mode!r}; write with pipeline.storage.files")
+        with refusals(self):
+            binary = io.BufferedReader(_Object(self), _READ_AHEAD)
+        return binary if mode == "rb" else io.TextIOWrapper(binary, encoding="utf-8")
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Remove an object."""
+        try:
+            with refusals(self):
+                self.store().rm_file(self.path)
+        except FileNotFoundError:
+            if not missing_ok:
+                raise
+
+
+def _options(scheme: str) -> dict[str, Any]:
+    """What is asked of a client beyond its defaults."""
+    if scheme != "s3":
+        return {}
+    settings: dict[str, Any] = {"read_timeout": _S3_WAITS_S}
+    if not {"AWS_MAX_ATTEMPTS", "AWS_RETRY_MODE"}.intersection(os.environ):
+        settings["retries"] = {"total_max_attempts": _S3_ATTEMPTS, "mode": "standard"}
+    return {"use_listings_cache": False, "config_kwargs": settings}
+
+
+class _Object(io.RawIOBase):
+    """The bytes of an object; every read is one request."""
+
+    def __init__(self, path: RemotePath) -> None:
+        super().__init__()
+        self._path = path
+        self._size = int(path.stat().st_size)
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        end = min(self._at + len(buffer), self._size)
+        if self._at >= end:
+            return 0
+        with refusals(self._path):
+            found = self._path.fs.cat_file(self._path.path, start=self._at, end=end)
+        buffer[: len(found)] = found
+        self._at += len(found)
+        return len(found)
+
+
+def upload(local: Path, path: Path) -> None:
+    """Make the object `path` from a local file, in one step."""
+    with refusals(path):
+        _remote(path).store().put_file(os.fspath(local), _remote(path).path)
+
+
+def download(path: Path, local: Path) -> None:
+    """Copy an object to a local file; FileNotFoundError where there is none."""
+    try:
+        with refusals(path):
+            _remote(path).store().get_file(_remote(path).path, os.fspath(local))
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{path}: no such file") from error
+
+
+def arrow_files(paths: Sequence[Path]) -> dict[str, Any]:
+    """Arguments of pyarrow.dataset.dataset for these objects."""
+    import pyarrow.fs as pafs
+
+    found = [_remote(path) for path in paths]
+    with refusals(found[0]):
+        handler = pafs.FSSpecHandler(found[0].store())
+        return {"source": [p.path for p in found], "filesystem": pafs.PyFileSystem(handler)}
+
+
+def check_writable(folder: Path, probe: str) -> None:
+    """Write and remove the object `probe`: wrong credentials are told before work is done."""
+    path = _remote(folder / probe)
+    try:
+        with refusals(folder):
+            path.store().pipe_file(path.path, b"")
+    except _ANSWERS as error:
+        raise _no_bucket(folder, error) from error
+    remove_quietly(folder / probe)
+
+
+def remove_quietly(path: Path) -> None:
+    """Remove an object, or all below a folder; what cannot be removed stays."""
+    with contextlib.suppress(StorageError, OSError), refusals(path):
+        _remote(path).store().rm(_remote(path).path, recursive=True)
+
+
+def _remote(path: Path) -> RemotePath:
+    assert isinstance(path, RemotePath)
+    return path
+
+
+@contextlib.contextmanager
+def refusals(path: Any) -> Iterator[None]:
+    """Turn whatever a store's client raises for `path` into one StorageError, with the URL.
+
+    Only calls of a client stand in this context, so any exception is the client's. Answers stay
+    what they are: a file that is missing is a FileNotFoundError, unless its bucket is.
+    """
+    try:
+        yield
+    except HindcastError:
+        raise
+    except _ANSWERS as error:
+        if any(text in str(e) or text in _code(e) for e in _chain(error) for text in _NO_BUCKET):
+            raise _no_bucket(path, error) from error
+        raise
+    except Exception as error:
+        raise _refusal(path, error) from error
+
+
+def _refusal(path: Any, error: Exception) -> StorageError:
+    scheme = str(path).partition("://")[0]
+    credentials, endpoint = _ENVIRONMENT.get(scheme, ("the store's credentials", "the address"))
+    reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    kinds = {kind.__name__ for e in _chain(error) for kind in type(e).__mro__}
+    if kinds.intersection(_DENIED) or any(_code(e) in {"401", "403"} for e in _chain(error)):
+        return StorageError(
+            f"{path}: access was refused ({reason}); check {credentials}, and that they may list, "
+            "read, write and delete there"
+        )
+    if kinds.intersection(_UNREACHABLE):
+        return StorageError(
+            f"{path}: the store cannot be reached ({reason}); check the network and {endpoint}; "
+            "the same command goes on where it stopped"
+        )
+    return StorageError(
+        f"{path}: the store refused ({reason}); check {credentials} and {endpoint}; "
+        "the same command goes on where it stopped"
+    )
+
+
+def _no_bucket(path: Any, error: Exception) -> StorageError:
+    scheme, _, rest = str(path).partition("://")
+    bucket = rest.partition("/")[0]
+    _, endpoint = _ENVIRONMENT.get(scheme, ("", "the address"))
+    reason = " ".join(str(error).split())[:200]
+    return StorageError(
+        f"{path}: there is no bucket {bucket!r} ({reason}); create it, or check its name and "
+        f"{endpoint}"
+    )
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error and what caused it."""
+    seen: BaseException | None = error
+    while seen is not None:
+        yield seen
+        seen = seen.__cause__
+
+
+def _code(error: BaseException) -> str:
+    """The store's own code of an error, where the client passes it on."""
+    response = getattr(error, "response", None)
+    if isinstance(response, Mapping):
+        return str(response.get("Error", {}).get("Code", ""))
+    return str(getattr(error, "code", None) or getattr(error, "status_code", None) or "")

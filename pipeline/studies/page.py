@@ -1,0 +1,107 @@
+"""A study's table as CSV, and the Markdown page that is made of that CSV alone."""
+
+import sys
+from collections.abc import Sequence
+from io import BytesIO
+from typing import Any
+
+import polars as pl
+
+from pipeline.errors import DatasetError
+from pipeline.evaluation.summary.markdown import plain_text, text_table
+from pipeline.statistics.numbers import decimals_for, write_interval, write_number
+from pipeline.storage.files import write_text
+from pipeline.storage.location import location
+from pipeline.studies.study import COLUMNS
+
+INTRODUCTION = {
+    "level": "Level of the behaviours that were logged.",
+    "windows": "Number of windows that were logged for training, the first ones.",
+    "epsilon": "How often every behaviour chose uniformly.",
+}
+
+
+def study_csv(table: pl.DataFrame) -> bytes:
+    """The table as CSV, numbers with six significant digits."""
+    numbers = pl.col("mean", "low", "high").round_sig_figs(6)
+    buffer = BytesIO()
+    table.with_columns(numbers).write_csv(buffer)
+    return buffer.getvalue()
+
+
+def read_study_csv(content: bytes, where: str) -> pl.DataFrame:
+    """The table of a CSV; DatasetError where a column or a number is not what it should be."""
+    try:
+        table = pl.read_csv(content, schema_overrides=dict(COLUMNS))
+    except pl.exceptions.PolarsError as error:
+        raise DatasetError(f"{where}: {str(error).splitlines()[0]}") from error
+    if table.columns != list(COLUMNS):
+        raise DatasetError(f"{where}: expected the columns {', '.join(COLUMNS)}")
+    return table
+
+
+def study_markdown(content: bytes, where: str) -> str:
+    """The page of a study's CSV: per varied thing one table, policies by points."""
+    table = read_study_csv(content, where)
+    lines = ["# Data quality", "", f"Made of {where} alone.", ""]
+    for (recipe, vary), part in table.group_by("recipe", "vary", maintain_order=True):
+        first = part.row(0, named=True)
+        side = "higher" if first["higher_is_better"] else "lower"
+        lines += [f"## {plain_text(str(recipe))}: {vary}", ""]
+        lines += [
+            (
+                f"{INTRODUCTION.get(str(vary), '')} Mean {plain_text(first['metric'])} on the same "
+                f"{first['windows']:,} test windows with its 95 % interval; {side} is better."
+            ),
+            "",
+        ]
+        for command in dict.fromkeys(part["command"].drop_nulls()):
+            lines += ["```", command.replace("`", "'"), "```", ""]
+        lines += study_table(part)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def study_table(part: pl.DataFrame) -> list[str]:
+    """One study as a Markdown table: a row per policy, a column per point."""
+    values, names, cells = by_point(part)
+    decimals = decimals_for(part["mean"].to_list())
+    counts = dict(part.select("value", "train_decisions").iter_rows())
+    body = [["train decisions", "", *(f"{counts[v]:,}" for v in values)]]
+    for name in names:
+        row = next(cells[name, v] for v in values if (name, v) in cells)
+        shown = [_cell(cells.get((name, value)), decimals) for value in values]
+        body.append([plain_text(name), str(row["seeds"]), *shown])
+    return text_table(["policy", "seeds", *map(plain_text, values)], body, left=1)
+
+
+def by_point(
+    part: pl.DataFrame,
+) -> tuple[list[str], list[str], dict[tuple[str, str], dict[str, Any]]]:
+    """Values in order, policies (learned first), and rows by policy and value."""
+    values = list(dict.fromkeys(part["value"]))
+    order = sorted(dict(part.select("policy", "kind").iter_rows()).items(), key=_learned_first)
+    cells = {(row["policy"], row["value"]): row for row in part.iter_rows(named=True)}
+    return values, [name for name, _ in order], cells
+
+
+def _learned_first(entry: tuple[str, str]) -> tuple[int, str]:
+    name, kind = entry
+    return ("learned", "mixture").index(kind) if kind in {"learned", "mixture"} else 2, name
+
+
+def _cell(row: dict[str, Any] | None, decimals: int) -> str:
+    if row is None:
+        return "n/a"
+    interval = write_interval(row["low"], row["high"], decimals)
+    return f"{write_number(row['mean'], decimals)} ({interval})"
+
+
+def main(paths: Sequence[str]) -> None:
+    """Write the page beside each CSV: docs/results/data_quality.csv gives data_quality.md."""
+    for name in paths:
+        path = location(name)
+        write_text(path.with_suffix(".md"), study_markdown(path.read_bytes(), path.name))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,208 @@
+"""A data-quality study: the same agents trained on other logs of one problem, scored on one test.
+
+    hindcast study RECIPE --agents A B --vary windows --values 6 24 --seeds 0 1 --out OUT
+
+    OUT/windows-6/ ...     a whole run per point, see flows.stages; resumable like any run
+    OUT/study.json         what was varied, and the points, in order
+    OUT/study.parquet      COLUMNS: every policy of every point, on the headline metric
+
+What is varied is the log alone; the windows that are scored are the same at every point.
+
+    level     behaviours of the recipes that differ in nothing else: random, heuristic, mixed
+    windows   windows of the train split, the first ones
+    epsilon   how often all behaviours choose uniformly; those that only do that stay as they are
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+import polars as pl
+
+from pipeline.errors import DatasetError, RecipeError, did_you_mean
+from pipeline.recipes.loading import known_recipes, load_recipe
+from pipeline.recipes.recipe import BehaviourRecipe, Recipe
+from pipeline.storage.files import read_json, read_parquet
+
+Vary: TypeAlias = Literal["level", "windows", "epsilon"]
+NAME: Final = "study.json"
+TABLE: Final = "study.parquet"
+COLUMNS: Final[Mapping[str, Any]] = {
+    "scenario": pl.String(), "recipe": pl.String(), "vary": pl.String(), "value": pl.String(),
+    "policy": pl.String(), "kind": pl.String(), "metric": pl.String(), "unit": pl.String(),
+    "higher_is_better": pl.Boolean(), "seeds": pl.Int64(), "windows": pl.Int64(),
+    "train_decisions": pl.Int64(), "mean": pl.Float64(), "low": pl.Float64(),
+    "high": pl.Float64(), "command": pl.String(),
+}  # fmt: skip
+_UNIFORM: Final = "random"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One log of a study: the name of its folder, the varied value, what it sets in the recipe."""
+
+    name: str
+    value: str
+    overrides: tuple[str, ...]
+
+
+def plan(
+    recipe: str,
+    overrides: Sequence[str],
+    agents: Sequence[str],
+    seeds: Sequence[int],
+    steps: int | None,
+    vary: str,
+    values: Sequence[str],
+) -> list[Point]:
+    """The points of a study, in the order of `values`; without values all levels.
+
+    Raises RecipeError for something else to vary, and values that the recipe cannot have.
+    """
+    if vary not in get_args(Vary):
+        raise RecipeError(f"--vary {vary!r}; {did_you_mean(vary, get_args(Vary))}")
+    loaded = load_recipe(recipe, overrides)
+    # Agents of the recipe with settings of their own that are not asked for must not be refused.
+    kept = {a: dict(s) for a, s in loaded.train.settings.items() if a in agents}
+    common = [f"train.agents={_toml(list(agents))}", f"train.seeds={_toml(list(seeds))}"]
+    common += [f"train.settings={_toml(kept)}"] if loaded.train.settings else []
+    common += [] if steps is None else [f"train.steps={steps}"]
+    if vary == "level":
+        changed = _levels(loaded, recipe, values)
+    elif vary == "windows":
+        changed = {value: _windows(loaded, value) for value in values}
+    else:
+        changed = {value: _epsilon(loaded, value) for value in values}
+    if not changed:
+        raise RecipeError(f"--vary {vary}: give --values")
+    return [
+        Point(f"{vary}-{value}", value, (*overrides, *common, setting))
+        for value, setting in changed.items()
+    ]
+
+
+def _levels(loaded: Recipe, name: str, values: Sequence[str]) -> dict[str, str]:
+    """The behaviours of the recipes with the same problem and windows, by level."""
+    own = load_recipe(name)
+    family: dict[str, Recipe] = {own.level: own} if own.level else {}
+    for other in map(load_recipe, known_recipes()):
+        if other.level and _problem(other) == _problem(own):
+            family.setdefault(other.level, other)
+    for value in values:
+        if value not in family:
+            raise RecipeError(
+                f"--values {value}: there is no recipe of that level for {loaded.id}; "
+                f"{did_you_mean(value, family)}"
+            )
+    chosen = values or [level for level in ("random", "heuristic", "mixed") if level in family]
+    return {level: f"behaviours={_behaviours(family[level].behaviours)}" for level in chosen}
+
+
+def _problem(recipe: Recipe) -> tuple[Any, ...]:
+    return (
+        recipe.scenario, recipe.config, recipe.objective, recipe.trace, dict(recipe.split),
+        recipe.seed,
+    )  # fmt: skip
+
+
+def _windows(loaded: Recipe, value: str) -> str:
+    there = loaded.split.get("train", range(0))
+    if not value.isascii() or not value.isdigit() or not 1 <= int(value) <= len(there):
+        raise RecipeError(
+            f"--values {value}: expected a number of train windows, 1 to {len(there)}"
+        )
+    return f'split.train="{there.start}..{there.start + int(value) - 1}"'
+
+
+def _epsilon(loaded: Recipe, value: str) -> str:
+    try:
+        epsilon = float(value)
+    except ValueError:
+        epsilon = -1.0
+    if not 0.0 <= epsilon <= 1.0:
+        raise RecipeError(f"--values {value}: expected an epsilon, 0 to 1")
+    changed: dict[tuple[str, float, float], int] = {}
+    for b in loaded.behaviours:
+        key = (b.policy, 0.0 if b.policy == _UNIFORM else epsilon, b.temperature)
+        changed[key] = changed.get(key, 0) + b.episodes
+    return f"behaviours={_behaviours([BehaviourRecipe(*k, n) for k, n in changed.items()])}"
+
+
+def _behaviours(behaviours: Sequence[BehaviourRecipe]) -> str:
+    return _toml(
+        [
+            {"policy": b.policy, "epsilon": b.epsilon, "temperature": b.temperature,
+             "episodes": b.episodes}
+            for b in behaviours
+        ]
+    )  # fmt: skip
+
+
+def _toml(value: Any) -> str:
+    """A value on one line of TOML."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value)
+
+
+def collect(
+    folder: Path, vary: str, points: Sequence[Point], recipe: Recipe, command: str
+) -> pl.DataFrame:
+    """The table of a study from the evaluations of its points."""
+    from pipeline import dataset
+    from pipeline.evaluation.summary.rows import best_first
+    from pipeline.evaluation.summary.summarise import summarise
+
+    rows: list[dict[str, Any]] = []
+    for point in points:
+        run = folder / point.name
+        summary = summarise([run / "evaluation"])
+        setting = summary.settings[0]
+        pairing = summary.headline(setting)
+        metric = pairing.metric
+        table = summary.table.filter(pl.col("metric") == metric.name).unique("policy", keep="first")
+        numbers = {row["policy"]: row for row in table.iter_rows(named=True)}
+        decisions = int(dataset.open(run / "dataset").episodes("train")["steps"].sum())
+        for policy in best_first(pairing):
+            own = numbers[policy.name]
+            rows.append(
+                {
+                    "scenario": recipe.scenario, "recipe": recipe.id, "vary": vary,
+                    "value": point.value, "policy": policy.name, "kind": policy.kind,
+                    "metric": metric.name, "unit": metric.unit,
+                    "higher_is_better": metric.better == "higher", "seeds": len(policy.runs),
+                    "windows": len(pairing.windows), "train_decisions": decisions,
+                    "mean": own["mean"], "low": own["low"], "high": own["high"],
+                    "command": command,
+                }
+            )  # fmt: skip
+    return pl.DataFrame(rows, schema=dict(COLUMNS), orient="row")
+
+
+def study_points(folder: Path) -> list[Path]:
+    """The runs of a study folder, in order; DatasetError where study.json is none."""
+    value = read_json(folder / NAME)
+    points = value.get("points") if isinstance(value, dict) else None
+    if not isinstance(points, list) or not points:
+        raise DatasetError(f"{folder / NAME}: is not what `hindcast study` writes")
+    names = [str(p.get("name")) if isinstance(p, dict) else "" for p in points]
+    for name in names:
+        if not name or Path(name).name != name or name in {".", ".."}:
+            raise DatasetError(f"{folder / NAME}: point {name!r} is no name of a folder")
+    return [folder / name for name in names]
+
+
+def read_study(folder: Path) -> pl.DataFrame:
+    """The table of a study folder; DatasetError where it has other columns than it should."""
+    path = folder / TABLE
+    try:
+        table = read_parquet(path)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise DatasetError(f"{path}: not a readable Parquet file") from error
+    if dict(table.schema) != dict(COLUMNS):
+        raise DatasetError(f"{path}: expected the columns {', '.join(COLUMNS)}")
+    return table

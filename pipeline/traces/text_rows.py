@@ -1,0 +1,216 @@
+"""Comma-separated text as checked rows, in bounded memory at any file size.
+
+A line that does not fit must neither stop the reading nor disappear. So a file is read as whole
+lines, each with its number, and is split afterwards:
+
+    line  text            -> a      b      reason
+    1     "1,2"              "1"    "2"    null
+    2     "1"                "1"    null   "1 column, expected 2"
+    3     "1,2,3"            "1"    "2"    "3 columns, expected 2"
+    4     ""              (blank: not a row)
+
+`reason` says why a row is bad (it goes to the quarantine), `left_out` why a sound row is not used
+(it is counted). Both are null on a row that is used. Every step is lazy and runs in polars'
+streaming engine; what stays in memory is at most QUARANTINE_LIMIT bad rows a file.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from pipeline.errors import TraceError
+from pipeline.workloads.schema import empty_quarantine
+
+QUARANTINE_LIMIT: Final = 10_000  # bad rows kept per file; all are counted
+TEXT_LIMIT: Final = 200  # characters kept of a bad row
+_BATCH_ROWS: Final = 500_000  # rows in flight in a fold
+_NO_SEPARATOR: Final = "\x01"  # a byte that no text file has, so that a line is one column
+
+
+@dataclass(frozen=True)
+class Sifted:
+    """The rows of one file, judged.
+
+    rows         lazy: the usable ones: line, text and the caller's columns
+    read         how many rows the file has, header and blank lines aside
+    quarantined  how many are bad
+    left_out     how many are sound and not used, by reason
+    quarantine   the first QUARANTINE_LIMIT bad ones, columns QUARANTINE_COLUMNS
+    """
+
+    rows: pl.LazyFrame
+    read: int
+    quarantined: int
+    left_out: Mapping[str, int]
+    quarantine: pl.DataFrame
+
+
+def scan_rows(path: Path, columns: Sequence[str], header_line: int | None = None) -> pl.LazyFrame:
+    """Return the rows of a comma-separated file, plain or gzip: line, text, `columns`, reason.
+
+    `columns` names the fields in file order; a field named "" is counted and dropped. Fields are
+    strings without surrounding blanks and quotes; an empty one is null. `line` counts from 1.
+    Quoted commas are not supported: such a row has too many columns.
+    """
+    width = len(columns)
+    text = pl.col("text")
+    found = text.str.count_matches(",", literal=True) + 1
+    fields = text.str.split_exact(",", width - 1)
+    return (
+        scan_lines(path)
+        .filter(pl.col("line") != (header_line or 0))
+        .select(
+            "line",
+            "text",
+            *(_field(fields, index, name) for index, name in enumerate(columns) if name),
+            reason=split_fault(found, width, "column"),
+        )
+    )
+
+
+def scan_lines(path: Path) -> pl.LazyFrame:
+    """Return the lines of a text file that are not blank, plain or gzip: line (from 1), text, rest.
+
+    `rest` is what follows a control character that no trace has, else null; a line of nothing but
+    this character is blank.
+    """
+    lines = pl.scan_csv(
+        path,
+        has_header=False,
+        separator=_NO_SEPARATOR,
+        quote_char=None,
+        schema={"text": pl.String, "rest": pl.String},
+        encoding="utf8-lossy",
+        missing_columns="insert",
+        truncate_ragged_lines=True,
+        row_index_name="line",
+        row_index_offset=1,
+        glob=False,
+    )
+    return lines.with_columns(pl.col("line").cast(pl.Int64), pl.col("text").fill_null("")).filter(
+        (pl.col("text").str.strip_chars() != "") | pl.col("rest").is_not_null()
+    )
+
+
+def split_fault(found: pl.Expr, expected: int, noun: str) -> pl.Expr:
+    """Return why a line of `scan_lines` cannot be split into `expected` parts; null where it can.
+
+    `found` is the number of its parts, `noun` what they are called ("column").
+    """
+    word = pl.when(found == 1).then(pl.lit(noun)).otherwise(pl.lit(f"{noun}s"))
+    return (
+        pl.when(pl.col("rest").is_not_null())
+        .then(pl.lit("a control character (0x01) in the row"))
+        .when(pl.col("text").str.contains("\ufffd", literal=True))
+        .then(pl.lit("the row is not valid UTF-8"))
+        .when(found != expected)
+        .then(pl.format("{} {}, expected {}", found, word, pl.lit(expected)))
+    )
+
+
+def _field(fields: pl.Expr, index: int, name: str) -> pl.Expr:
+    value = fields.struct.field(f"field_{index}").str.strip_chars(' \t\r"')
+    return pl.when(value != "").then(value).alias(name)
+
+
+def sift(path: Path, rows: pl.LazyFrame, what: str) -> Sifted:
+    """Judge the rows of `scan_rows`, to which the caller has added reasons and `left_out`.
+
+    Two passes at most: one counts, one more fetches the bad rows where there are any. Raises
+    TraceError where the file has no rows, or nothing but bad ones: it is no `what` then.
+    """
+    if "left_out" not in rows.collect_schema():
+        rows = rows.with_columns(left_out=pl.lit(None, dtype=pl.String))
+    bad = pl.col("reason").is_not_null()
+    tally = collect(
+        rows.select(bad=bad, left_out=pl.when(~bad).then("left_out"))
+        .group_by("bad", "left_out")
+        .len(),
+        path,
+    )
+    read = int(tally["len"].sum())
+    quarantined = int(tally.filter("bad")["len"].sum())
+    if not read:
+        raise TraceError(f"{path}: has no rows, expected {what}")
+    quarantine = empty_quarantine()
+    if quarantined:
+        quarantine = quarantined_rows(path, rows.filter(bad))
+    if quarantined == read:
+        line, reason = quarantine.row(0)[1:3]
+        raise TraceError(
+            f"{path}: none of its {read:,} rows can be read as {what}; line {line}: {reason}"
+        )
+    left_out = tally.filter(pl.col("left_out").is_not_null()).sort("left_out")
+    return Sifted(
+        rows=rows.filter(~bad, pl.col("left_out").is_null()).drop("reason", "left_out"),
+        read=read,
+        quarantined=quarantined,
+        left_out=dict(left_out.select("left_out", "len").iter_rows()),
+        quarantine=quarantine,
+    )
+
+
+def quarantined_rows(path: Path, bad: pl.LazyFrame) -> pl.DataFrame:
+    """Return the first QUARANTINE_LIMIT of the `bad` rows (line, reason, text) as a quarantine."""
+    kept = bad.select(
+        pl.lit(path.name).alias("file"),
+        "line",
+        "reason",
+        pl.col("text").str.slice(0, TEXT_LIMIT),
+    )
+    return collect(kept.bottom_k(QUARANTINE_LIMIT, by="line"), path).sort("line")
+
+
+def collect(frame: pl.LazyFrame, path: Path) -> pl.DataFrame:
+    """Run a query over `path` in the streaming engine; TraceError where the file gives way."""
+    with _reading(path):
+        return frame.collect(engine="streaming")
+
+
+def fold(
+    rows: pl.LazyFrame, key: Sequence[str], aggregates: Sequence[pl.Expr], path: Path
+) -> pl.DataFrame:
+    """Group `rows` by `key`, in memory bounded by the number of groups.
+
+    Each aggregate keeps its column's name and gives the same for parts as for the whole (sum, min,
+    min_by), so that batches can be merged. polars' own streaming group_by keeps some 20 bytes a
+    ROW where keys come back late, as they do in a trace.
+    """
+    total: pl.DataFrame | None = None
+    parts: list[pl.DataFrame] = []
+    pending = 0
+    with _reading(path):
+        for batch in rows.collect_batches(
+            chunk_size=_BATCH_ROWS, engine="streaming", maintain_order=False
+        ):
+            parts.append(batch.group_by(*key).agg(*aggregates))
+            pending += parts[-1].height
+            # Waiting until as much is pending as there is keeps the merging linear.
+            if pending >= max(_BATCH_ROWS, total.height if total is not None else 0):
+                total, parts, pending = _merged(total, parts, key, aggregates), [], 0
+        if total is None or parts:
+            total = _merged(total, parts or [collect(rows.head(0), path)], key, aggregates)
+    return total
+
+
+def _merged(
+    total: pl.DataFrame | None,
+    parts: Sequence[pl.DataFrame],
+    key: Sequence[str],
+    aggregates: Sequence[pl.Expr],
+) -> pl.DataFrame:
+    frames = [*parts] if total is None else [total, *parts]
+    return pl.concat(frames).group_by(*key).agg(*aggregates)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, pl.exceptions.ComputeError) as error:
+        what = str(error).splitlines()[0]
+        raise TraceError(f"{path}: cannot be read to its end ({what})") from error

@@ -1,0 +1,1 @@
+"""Verification: every claim of a dataset is recomputed."""

@@ -1,0 +1,391 @@
+"""Verification: every claim of a dataset recomputed, down to each decision in the simulator.
+
+- manifest: readable, its recipe has the digest that it claims, its spec is the scenario's;
+- files: all there, none too many in data/, sizes and SHA-256 as claimed;
+- workload: its own manifest and SHA-256;
+- episodes: counts; every episode once, in order, in the parts that it claims;
+- decisions: the recorded choices are replayed: observations, masks, rewards, terms, times and ends
+  must be what the simulator gives; the choice is feasible; probabilities sum to 1 and the
+  propensity is the choice's, above 0. What was recorded elsewhere cannot be replayed: the file it
+  came from is converted again and compared;
+- behaviours: where their rules are given, the probabilities are the rules';
+- returns: stored return == sum of rewards == the replay's; outcomes and values likewise;
+- seal: the manifest is, byte for byte, what these claims are written as;
+- documents: card and Croissant metadata are what the manifest and the data give.
+
+Everything is checked before compiled code or a large allocation depends on it: a dataset may come
+from anywhere.
+"""
+
+import itertools
+import json
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline import dataset as ds
+from pipeline.building.build import append_in_progress
+from pipeline.dataset import Dataset
+from pipeline.dataset import manifest as mf
+from pipeline.dataset.append_history import check_appended, episodes_of, planned_episodes
+from pipeline.dataset.columns import NO_CHOICE, episodes_schema
+from pipeline.dataset.part import Block
+from pipeline.errors import DatasetError, InputError, StorageError, VerificationFailed
+from pipeline.history.importing import ELSEWHERE, check_recorded
+from pipeline.recipes.problem import make_instance
+from pipeline.recipes.recipe import Recipe
+from pipeline.scenarios import load_scenario
+from pipeline.simulation.environment import ObservationBuffers
+from pipeline.simulation.kernel import RUNNING, TERMINATED, TERMS, TRUNCATED
+from pipeline.simulation.players import Player, player
+from pipeline.simulation.policy import Behaviour, Heuristic, no_score
+from pipeline.simulation.rollout import values_of
+from pipeline.simulation.scenario import Instance, Scenario
+from pipeline.simulation.spec import Spec
+from pipeline.storage.files import sha256_file
+from pipeline.verification.documents import check_documents
+from pipeline.verification.files import check_files
+from pipeline.verification.replay import CHANCES, FAULTS, FINE, TOLERANCE, replay
+from pipeline.workloads.folder import load_workload
+from pipeline.workloads.schema import Workload
+
+_THREADS: Final = 2
+_LARGEST_SETTING: Final = 10_000_000  # of a number in recipe.config
+
+
+@dataclass(frozen=True)
+class VerifyResult:
+    """The checks that were made, with what each saw."""
+
+    checks: list[tuple[str, str]]
+
+
+def verify(
+    folder: Path,
+    behaviours: Mapping[str, Behaviour] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> VerifyResult:
+    """Check a dataset; raises VerificationFailed with the first claim that does not hold.
+
+    `behaviours`, by the names of the recipe, let the logged probabilities be recomputed too.
+    Raises DatasetError where the folder is no dataset at all.
+    """
+    manifest = mf.read_manifest(folder)
+    checks = [_check_manifest(folder, manifest), check_files(folder, manifest)]
+    try:
+        dataset = ds.open(folder)
+        workload = load_workload(folder / mf.WORKLOAD)
+    except DatasetError as error:
+        raise VerificationFailed(str(error)) from error
+    _check_workload(dataset, workload)
+    checks.append(("workload", f"{workload.tasks.height:,} tasks"))
+    checks.append(_check_episodes(dataset))
+    if manifest.provenance.get("recorded") == ELSEWHERE:
+        checks.append(check_recorded(dataset))
+    else:
+        checks += _check_decisions(dataset, workload, behaviours or {}, progress)
+    if not mf.is_sealed(folder, manifest):
+        raise VerificationFailed(f"{folder / mf.NAME}: was changed since it was written")
+    if append_in_progress(folder) is None:  # which writes them again at its end
+        try:
+            checks.append(check_documents(folder, manifest, dataset.episodes()))
+        except DatasetError as error:
+            raise VerificationFailed(str(error)) from error
+    return VerifyResult(checks)
+
+
+def _check_manifest(folder: Path, manifest: mf.Manifest) -> tuple[str, str]:
+    recipe = manifest.recipe
+    if (digest := mf.digest_of(manifest.recipes)) != manifest.digest:
+        raise VerificationFailed(
+            f"{folder / mf.NAME}: digest {manifest.digest[:12]} is not that of its recipe, "
+            f"{digest[:12]}"
+        )
+    try:
+        check_appended(manifest, str(folder / mf.NAME))
+    except DatasetError as error:
+        raise VerificationFailed(str(error)) from error
+    spec = _spec_of(recipe, folder / mf.NAME)
+    if spec != manifest.spec:
+        raise VerificationFailed(f"{folder / mf.NAME}: spec is not that of its scenario")
+    return "manifest", f"recipe {recipe.id}, digest {manifest.digest[:12]}"
+
+
+def _spec_of(recipe: Recipe, path: Path) -> Spec:
+    """The spec of a recipe whose settings are of a size that can be simulated."""
+    numbers: list[Any] = [asdict(recipe.config)]
+    while numbers:
+        value = numbers.pop()
+        if isinstance(value, dict | list | tuple):
+            numbers.extend(value.values() if isinstance(value, dict) else value)
+        elif isinstance(value, int | float) and not abs(value) <= _LARGEST_SETTING:
+            raise VerificationFailed(f"{path}: recipe.config holds {str(value)[:40]}: too large")
+    try:
+        return load_scenario(recipe.scenario).spec(recipe.config, recipe.objective)
+    except (InputError, ArithmeticError, LookupError, ValueError) as error:
+        raise VerificationFailed(f"{path}: recipe.config cannot be used ({error})") from error
+
+
+def _check_workload(dataset: Dataset, workload: Workload) -> None:
+    """The workload is the manifest's, and so is where it came from."""
+    manifest, where = dataset.manifest, dataset.folder / mf.WORKLOAD
+    if sha256_file(where / mf.NAME) != manifest.workload_sha256:
+        raise VerificationFailed(f"{where}: is not the workload of the manifest")
+    lineage = json.loads(json.dumps(asdict(workload.provenance)))
+    if any(manifest.provenance.get(key) != value for key, value in lineage.items()):
+        raise VerificationFailed(f"{dataset.folder / mf.NAME}: provenance is not the workload's")
+
+
+def _check_episodes(dataset: Dataset) -> tuple[str, str]:
+    manifest, episodes = dataset.manifest, dataset.episodes()
+    where = dataset.folder / manifest.episodes.path
+    if dict(episodes.schema) != episodes_schema(dataset.spec):
+        raise VerificationFailed(f"{where}: columns differ from the spec")
+    made = sum(map(episodes_of, manifest.recipes))
+    if made != episodes.height:  # before they are gone through
+        raise VerificationFailed(f"{where}: {episodes.height} episodes, the recipe makes {made}")
+    expected = planned_episodes(manifest.recipes)
+    found = episodes.select("split", "behaviour", "seed", "window").rows()
+    same = all(one == two for one, two in itertools.zip_longest(found, expected))
+    if not same or episodes["episode"].to_list() != list(range(len(found))):
+        raise VerificationFailed(f"{where}: episodes are not those of the recipe")
+    for segment in manifest.appended:
+        own = episodes["episode"] >= segment.first_episode
+        if not ((episodes["first_part"] >= segment.first_part) == own).all():
+            raise VerificationFailed(f"{where}: what was appended is not in its own parts")
+    counts = {
+        "episodes": episodes.height,
+        "decisions": int(episodes["steps"].sum()),
+        "rows": int(episodes["steps"].sum()) + episodes.height,
+        "windows": episodes["window"].n_unique(),
+        "truncated_episodes": int(episodes["truncated"].sum()),
+    }
+    if counts["rows"] != sum(part.rows for part in manifest.parts):
+        raise VerificationFailed(f"{where}: has other counts of rows than the parts together")
+    if dict(manifest.counts) != counts:
+        raise VerificationFailed(
+            f"{where}: counts are {counts}, the manifest says {dict(manifest.counts)}"
+        )
+    return "episodes", f"{counts['episodes']:,} episodes, {counts['decisions']:,} decisions"
+
+
+def _check_decisions(
+    dataset: Dataset,
+    workload: Workload,
+    behaviours: Mapping[str, Behaviour],
+    progress: Callable[[int, int], None] | None,
+) -> list[tuple[str, str]]:
+    scenario = load_scenario(dataset.recipe.scenario)
+    parts = range(len(dataset.manifest.parts))
+
+    def check(part: int) -> int:
+        return _PartCheck(dataset, scenario, workload, behaviours, part).run()
+
+    recomputed = 0
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for done, n in enumerate(pool.map(check, parts), start=1):
+            recomputed += n
+            if progress is not None:
+                progress(done, len(parts))
+    decisions = dataset.manifest.counts["decisions"]
+    return [
+        ("decisions", f"{decisions:,} replayed in the simulator"),
+        ("behaviours", f"probabilities of {recomputed:,} decisions recomputed"),
+        ("returns", f"{dataset.episodes().height:,} returns and outcomes"),
+    ]
+
+
+class _PartCheck:
+    """Replays the episodes of one part against what it says."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        scenario: Scenario,
+        workload: Workload,
+        behaviours: Mapping[str, Behaviour],
+        part: int,
+    ) -> None:
+        self._dataset, self._scenario, self._workload = dataset, scenario, workload
+        self._behaviours, self._part = behaviours, part
+        self._entry = dataset.manifest.parts[part]
+        self._path = dataset.folder / self._entry.path
+        episodes = dataset.episodes()
+        self._rows = episodes.filter(episodes["first_part"] == part).rows(named=True)
+        self._next = 0  # index into _rows of the episode that is due
+        self._row: dict[str, Any] | None = None  # of the episode that is being replayed
+        self._recomputed = 0
+        self._instance: tuple[int, Any] = (-1, None)
+
+    def run(self) -> int:
+        """Check the part; the number of decisions whose probabilities were recomputed."""
+        rows = 0
+        try:
+            for block in self._dataset.blocks(self._part):
+                self._check(block)
+                rows += len(block)
+        except StorageError:
+            raise
+        except InputError as error:  # which names the file itself
+            raise VerificationFailed(str(error)) from error
+        if rows != self._entry.rows:
+            raise VerificationFailed(
+                f"{self._path}: {rows} rows, the manifest says {self._entry.rows}"
+            )
+        if self._row is not None or self._next != len(self._rows):
+            raise VerificationFailed(f"{self._path}: episodes are missing")
+        return self._recomputed
+
+    def _check(self, block: Block) -> None:
+        at = 0
+        while at < len(block):
+            if self._row is None:
+                self._begin(int(block.episode[at]))
+            at = self._replay(block, at)
+
+    def _begin(self, episode: int) -> None:
+        if self._next >= len(self._rows) or self._rows[self._next]["episode"] != episode:
+            raise VerificationFailed(f"{self._path}: episode {episode} is not due here")
+        self._row = self._rows[self._next]
+        self._next += 1
+        window = int(self._row["window"])
+        if self._instance[0] != window:
+            self._instance = (window, self._make_instance(window))
+        instance = self._instance[1]
+        spec = self._dataset.spec
+        self._ints, self._floats = instance.ints.copy(), instance.floats.copy()
+        self._buffers = ObservationBuffers(spec, instance.capacity)
+        self._scratch = np.empty(instance.capacity), np.empty(instance.capacity)
+        self._booked = np.zeros(TERMS + len(spec.reward_terms))
+        self._step = 0
+        self._values: list[NDArray[np.float64]] = []
+        self._total = self._elapsed_s = 0.0
+        self._status = RUNNING
+        self._player: Player | None = None
+        behaviour = self._behaviours.get(self._row["behaviour"])
+        if behaviour is not None and not isinstance(behaviour.policy, Heuristic):
+            self._player = player(self._scenario, spec, instance, behaviour)
+
+    def _make_instance(self, window: int) -> Instance:
+        """The problem instance of a window; VerificationFailed where the recipe gives none."""
+        recipe = self._dataset.recipe
+        try:
+            if window < self._scenario.windows(recipe.config, self._workload):
+                return make_instance(recipe, self._scenario, self._workload, window)
+        except (InputError, ArithmeticError, LookupError, MemoryError, ValueError) as error:
+            raise VerificationFailed(
+                f"{self._dataset.folder}: window {window} cannot be simulated ({error})"
+            ) from error
+        raise VerificationFailed(f"{self._dataset.folder}: its workload has no window {window}")
+
+    def _parameters(self, row: dict[str, Any]) -> NDArray[np.float64]:
+        """What the behaviour drew for an episode: as many numbers as its rule reads."""
+        behaviour = self._behaviours.get(row["behaviour"])
+        parameters = np.array(row["behaviour_parameters"], np.float64)
+        if behaviour is None or not isinstance(behaviour.policy, Heuristic):
+            return parameters
+        drawn = behaviour.policy.parameters(self._dataset.spec, np.random.default_rng(0))
+        if parameters.shape != drawn.shape:
+            raise VerificationFailed(
+                f"{self._dataset.folder / mf.EPISODES}: episode {row['episode']} has "
+                f"{parameters.size} behaviour_parameters, {behaviour.name} draws {drawn.size}"
+            )
+        return parameters
+
+    def _replay(self, block: Block, at: int) -> int:
+        """Replay the episode at row `at` as far as the block has it; the row after it."""
+        row = self._row
+        assert row is not None
+        behaviour = self._behaviours.get(row["behaviour"])
+        compiled = behaviour is not None and isinstance(behaviour.policy, Heuristic)
+        score = behaviour.policy.score if compiled else no_score  # type: ignore[union-attr]
+        stop = at
+        while stop < len(block) and block.episode[stop] == row["episode"]:
+            stop += 1
+        self._check_order(block, at, stop, row["episode"])
+        state = np.array([float(self._status), self._total])
+        fault, bad = replay(
+            self._scenario.observe, self._scenario.step, score, self._ints, self._floats,
+            self._parameters(row),
+            behaviour.temperature if compiled else 0.0,  # type: ignore[union-attr]
+            behaviour.epsilon if compiled else 0.0,  # type: ignore[union-attr]
+            compiled, *self._buffers.arrays, *self._scratch, self._booked, state, at, stop,
+            block.offsets, block.candidates, block.feasible, block.probabilities, block.context,
+            block.time_s, block.choice, block.propensity, block.reward, block.elapsed_s,
+            block.terms, block.terminated, block.truncated,
+            block.image if block.image is not None else np.zeros((len(block), 0), np.uint8),
+        )  # fmt: skip
+        if fault != FINE:
+            raise VerificationFailed(
+                f"{self._path}: episode {row['episode']}, step {block.step[bad]}: {FAULTS[fault]}"
+            )
+        self._status, self._total = int(state[0]), float(state[1])
+        self._elapsed_s = float(np.cumsum([self._elapsed_s, *block.elapsed_s[at:stop]])[-1])
+        self._step += stop - at
+        if block.value is not None:
+            self._values.append(block.value[at:stop][block.choice[at:stop] != NO_CHOICE])
+        if self._player is not None:
+            self._check_chances(self._player, block, at, stop)
+        if compiled or self._player is not None:
+            self._recomputed += int((block.choice[at:stop] != NO_CHOICE).sum())
+        if block.choice[stop - 1] == NO_CHOICE:
+            self._end(row)
+            self._check_values(row["episode"])
+            self._row = None
+        return stop
+
+    def _check_chances(self, network: Player, block: Block, at: int, stop: int) -> None:
+        """The probabilities of decisions that were replayed are those of the network."""
+        made = at + int((block.choice[at:stop] != NO_CHOICE).sum())
+        expected = network.follow(block.choice[at:made].astype(np.int64))
+        logged = block.probabilities[block.offsets[at] : block.offsets[made]]
+        if not (np.abs(expected - logged) <= TOLERANCE).all():
+            episode = int(block.episode[at])
+            raise VerificationFailed(f"{self._path}: episode {episode}: {FAULTS[CHANCES]}")
+
+    def _check_order(self, block: Block, at: int, stop: int, episode: int) -> None:
+        """Steps count up; only the last row of an episode is a closing row."""
+        steps: NDArray[np.int64] = np.arange(self._step, self._step + stop - at)
+        closing = block.choice[at:stop] == NO_CHOICE
+        if stop == at or closing[:-1].any() or not np.array_equal(block.step[at:stop], steps):
+            raise VerificationFailed(
+                f"{self._path}: the rows of episode {episode} are out of order"
+            )
+
+    def _check_values(self, episode: int) -> None:
+        """Monte-Carlo values are those of the episode's end."""
+        if not self._dataset.spec.valued:
+            return
+        values = values_of(self._scenario, self._ints, self._floats, self._step - 1)
+        if not np.array_equal(np.concatenate(self._values), values):
+            raise VerificationFailed(
+                f"{self._path}: episode {episode}: a monte_carlo_value differs from the simulator's"
+            )
+
+    def _end(self, row: dict[str, Any]) -> None:
+        """Compare what the episode came to with episodes.parquet."""
+        spec = self._dataset.spec
+        outcomes = np.zeros(len(spec.outcomes))
+        self._scenario.outcome(self._ints, self._floats, outcomes)
+        claims: dict[str, Any] = {
+            "steps": self._step - 1,
+            "return": self._total,
+            "elapsed_s": self._elapsed_s,
+            "first_part": self._part,
+            "last_part": self._part,
+            "truncated": self._status == TRUNCATED,
+            **{o.name: float(v) for o, v in zip(spec.outcomes, outcomes, strict=True)},
+        }
+        if self._status not in {TERMINATED, TRUNCATED}:
+            raise VerificationFailed(f"{self._path}: episode {row['episode']} ends too early")
+        for name, value in claims.items():
+            if row[name] != value:
+                raise VerificationFailed(
+                    f"{self._dataset.folder / self._dataset.manifest.episodes.path}: episode "
+                    f"{row['episode']}: {name} is {row[name]}, the simulator gives {value}"
+                )

@@ -1,0 +1,1 @@
+"""Workloads: canonical tables of tasks and machines, and their folders."""

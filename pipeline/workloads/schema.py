@@ -1,0 +1,120 @@
+"""The canonical workload: what every raw trace becomes, and what every scenario reads.
+
+One row of `tasks` per task; the instance (one of `instances` identical copies) is what is placed.
+
+    job          int64     0, 1, 2, ... in order of submission (stable for equal times)
+    task         int64     0, 1, ... in file order inside its job
+    job_id       string    the trace's own name of the job
+    task_id      string    the trace's own name of the task
+    submit_s     float64   seconds, re-based so that the trace's first job is at its own clock
+    duration_s   float64   > 0
+    cores        float64   > 0, per instance
+    memory       float64   >= 0, fraction of the reference machine, per instance
+    instances    int64     >= 1
+
+`machines` is optional: machine (int64), machine_id (string), cores (float64), memory (float64).
+Formats that know more (deadlines, users, dependencies) append columns of their own at the end.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import polars as pl
+
+TASK_COLUMNS: Final[Mapping[str, pl.DataType]] = {
+    "job": pl.Int64(),
+    "task": pl.Int64(),
+    "job_id": pl.String(),
+    "task_id": pl.String(),
+    "submit_s": pl.Float64(),
+    "duration_s": pl.Float64(),
+    "cores": pl.Float64(),
+    "memory": pl.Float64(),
+    "instances": pl.Int64(),
+}
+
+MACHINE_COLUMNS: Final[Mapping[str, pl.DataType]] = {
+    "machine": pl.Int64(),
+    "machine_id": pl.String(),
+    "cores": pl.Float64(),
+    "memory": pl.Float64(),
+}
+
+_LARGEST: Final = 1e15  # seconds, cores, instances: sums of them stay exact
+
+
+def damage(tasks: pl.DataFrame, machines: pl.DataFrame | None = None) -> str | None:
+    """What a table of tasks or machines holds that no ingestion writes, or None.
+
+    Simulators compute the size of their memory from these numbers: they are checked where tables
+    come from a file, in one pass.
+    """
+    known = tasks.select(list(TASK_COLUMNS))
+    if sum(known.null_count().row(0)):
+        return "a value is missing"
+    numbers = known.select("submit_s", "duration_s", "cores", "memory", "instances")
+    low, job = (0.0, 0.0, 0.0, 0.0, 1), known["job"]
+    for column, least in zip(numbers.get_columns(), low, strict=True):
+        strictly = column.name in {"duration_s", "cores"}
+        within = column > least if strictly else column >= least
+        if not (within & (column <= _LARGEST)).all():
+            return f"{column.name} has a value below {least:g}, above {_LARGEST:g} or not a number"
+    if float(known["instances"].cast(pl.Float64).sum()) > _LARGEST:
+        return "instances are more than can be counted"
+    steps = job.diff().drop_nulls()
+    if job.len() and not (job[0] == 0 and steps.is_between(0, 1).all()):
+        return "jobs are not numbered 0, 1, 2, ... in order"
+    if not (known["submit_s"].diff().drop_nulls() >= 0).all():
+        return "jobs are not in order of submission"
+    sizes = [] if machines is None else machines.select("cores", "memory").get_columns()
+    for column in sizes:
+        if column.null_count() or not column.is_between(0, _LARGEST).all():
+            return f"{column.name} of a machine is missing, below 0 or above {_LARGEST:g}"
+    return None
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One raw file that went in."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a workload is from and what was left out of it.
+
+    `counts` holds rows_read, tasks, jobs, instances, and `left_out` the number of rows by reason;
+    rows_read == tasks + sum of left_out wherever one raw row is one task.
+    """
+
+    format: str
+    files: tuple[SourceFile, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Tasks (and machines, where the trace gives them) with their provenance."""
+
+    tasks: pl.DataFrame
+    provenance: Provenance
+    machines: pl.DataFrame | None = None
+
+
+QUARANTINE_COLUMNS: Final[Mapping[str, pl.DataType]] = {
+    "file": pl.String(),
+    "line": pl.Int64(),
+    "reason": pl.String(),
+    "text": pl.String(),
+}
+
+
+def empty_quarantine() -> pl.DataFrame:
+    """Return a quarantine without rows."""
+    return pl.DataFrame(schema=dict(QUARANTINE_COLUMNS))

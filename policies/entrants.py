@@ -1,0 +1,80 @@
+"""Policy names and checkpoint folders as what an evaluation scores."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from pipeline.evaluation.evaluate import Candidate
+from pipeline.recipes.recipe import Recipe
+from pipeline.scenarios import load_scenario
+from pipeline.simulation.spec import Spec
+from pipeline.storage.location import location
+from policies.heuristics import heuristics
+from policies.networks.checkpoint import read_description
+from policies.registry import ROLLOUT, asked_of, behaviours, resolve
+
+BEHAVIOUR: Final = "behaviour"  # the log itself: every recorded behaviour, exploring as it did
+
+
+def candidates(recipe: Recipe, names: Sequence[str]) -> list[Candidate]:
+    """The policies of `names`, in that order and each once, with names that tell them apart.
+
+    A checkpoint is called <agent>-seed<seed>, as `hindcast run` calls its folder, one on the way
+    <agent>-best-seed<seed> where it was selected, else <agent>-step<step>-seed<seed>. One that
+    draws at temperature T (FOLDER@T) is called <agent>@T-seed<seed>, one that is led by a rule
+    (FOLDER@RULE) <agent>@RULE-seed<seed>, one that looks ahead <agent>@rollout-seed<seed>; where
+    two are called the same, the beginning of the digest of their weights is added. `behaviour`
+    stands for the recipe's behaviours, which form one group, weighted by their episodes.
+    """
+    scenario = load_scenario(recipe.scenario)
+    spec = scenario.spec(recipe.config, recipe.objective)
+    found = [
+        candidate
+        for name in dict.fromkeys(names)
+        for candidate in (
+            _recorded(recipe) if name == BEHAVIOUR else [_candidate(name, recipe.scenario, spec)]
+        )
+    ]
+    count = Counter(c.behaviour.name for c in found)
+    return [_distinct(c) if count[c.behaviour.name] > 1 else c for c in found]
+
+
+def _recorded(recipe: Recipe) -> list[Candidate]:
+    """The behaviours of a recipe; their names say so, since a rule may be called the same."""
+    known, episodes = behaviours(recipe), {b.name: b.episodes for b in recipe.behaviours}
+    return [
+        Candidate(
+            replace(known[name], name=f"{BEHAVIOUR}:{name}"), "mixture", BEHAVIOUR,
+            episodes=episodes[name],
+        )
+        for name in episodes
+    ]  # fmt: skip
+
+
+def _candidate(name: str, scenario: str, spec: Spec) -> Candidate:
+    behaviour = resolve(name, scenario, spec)
+    if name == ROLLOUT or name in heuristics(scenario):
+        kind = "random" if behaviour.stochastic else "heuristic"
+        return Candidate(behaviour, kind, behaviour.name)
+    path, asked = asked_of(name)
+    folder = location(path)
+    description = read_description(folder)
+    training = description.get("training")
+    group, seed = behaviour.name, None
+    if isinstance(training, dict):
+        seed = training.get("seed")
+        if "of_steps" in training:
+            group += "-best" if "best" in training else f"-step{training.get('steps')}"
+    if asked:
+        group += f"@{asked}" if isinstance(asked, str) else f"@{asked:g}"
+    named = replace(behaviour, name=group if seed is None else f"{group}-seed{seed}")
+    digest = description["weights"]["sha256"]
+    return Candidate(named, "learned", group, str(folder), digest)
+
+
+def _distinct(candidate: Candidate) -> Candidate:
+    if candidate.digest is None:
+        return candidate
+    name = f"{candidate.behaviour.name}-{candidate.digest[:8]}"
+    return replace(candidate, behaviour=replace(candidate.behaviour, name=name))

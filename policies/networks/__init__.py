@@ -1,0 +1,93 @@
+"""Networks that act: the candidate scorer, and those that one paper's agent needs for itself.
+
+A candidate scorer (policies.networks.policy) suits any scenario. A network of another form has a
+file of its own with a frozen dataclass like `Network`, the policy that acts with it and a function
+that reads it from a checkpoint, and its Architecture, and a line in ARCHITECTURES.
+"""
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from pipeline.simulation.spec import Feature
+from policies.networks.features import FeatureMap
+from policies.networks.policy import LearnedPolicy
+from policies.networks.settings import Weights
+
+
+class AnyNetwork(Protocol):
+    """A network without its weights, as a checkpoint keeps it.
+
+    settings    a frozen dataclass with `kind`, `context` (whether it is read) and `image`
+    candidates  feature map of the candidates
+    context     feature map of the context
+    pixels      of the image that is read, 0 for none
+    threshold   of a constrained choice, 0 for none
+    """
+
+    @property
+    def settings(self) -> Any:
+        """The shape of the network."""
+
+    @property
+    def candidates(self) -> FeatureMap:
+        """What is read of a candidate."""
+
+    @property
+    def context(self) -> FeatureMap:
+        """What is read of the context."""
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of the image that is read."""
+
+    @property
+    def threshold(self) -> float:
+        """Share of the likeliest candidate's probability that a choice needs."""
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Name and shape of every weight."""
+
+
+Features = tuple[Feature, ...]
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A form of network besides the candidate scorer.
+
+    policy   (name, network, weights, context, candidates) -> the policy that acts with it
+    read     (settings as in the checkpoint, context, candidates) -> the network, unscaled; raises
+             TypeError, ValueError or DatasetError for another thing
+    """
+
+    policy: Callable[[str, Any, Weights, Features, Features], LearnedPolicy]
+    read: Callable[[Mapping[str, Any], Features, Features], Any]
+
+
+# The module of each architecture, by the `kind` of its settings; loaded when named.
+ARCHITECTURES: Final[Mapping[str, str]] = {
+    "clusters": "policies.papers.liu.network",
+    "prices": "policies.papers.prices.network",
+    "servers": "policies.papers.thermal_report.network",
+    "slot_scores": "policies.papers.osdec.policy",
+}
+
+
+def load_architecture(kind: str) -> Architecture:
+    """Return the architecture of a kind in ARCHITECTURES."""
+    architecture = importlib.import_module(ARCHITECTURES[kind]).ARCHITECTURE
+    assert isinstance(architecture, Architecture)
+    return architecture
+
+
+def acting(
+    name: str, network: AnyNetwork, weights: Weights, context: Features, candidates: Features
+) -> LearnedPolicy:
+    """Return the policy that acts with a network."""
+    kind = network.settings.kind
+    make: Any = load_architecture(kind).policy if kind in ARCHITECTURES else LearnedPolicy
+    policy: LearnedPolicy = make(name, network, weights, context, candidates)
+    return policy

@@ -1,0 +1,278 @@
+"""The masked candidate scorer in torch: one number, or several, per candidate.
+
+    padded   candidates (B, K, E), context (B, G + P), mask (B, K)           -> (B, K)
+    packed   candidates (sum of mask, E), context (B, G + P), mask (B, K)    -> (B, K)
+    ragged   candidates (sum of N, E), context (B, G + P), row (sum of N,)   -> (sum of N,)
+
+P numbers of an image, 0 to 1, follow the context of a network that reads one. A network of several
+outputs Q gives (B, K, Q) and (sum of N, Q).
+
+Padded and packed inputs are computed as ragged ones: nothing is spent on rows that the mask forbids
+(about half of them in a real log), and nothing can leak from them, also where a candidate sees the
+others: it sees the feasible ones. Results do not change with padding, with the order of the
+candidates or, but for what is seen of others, with how many there are. Inputs are expanded by
+policies.networks.features; shapes are those of policies.networks.settings, policies.networks.policy
+computes the same without torch.
+"""
+
+import math
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from pipeline.dataset.decisions import Decisions
+from pipeline.errors import DatasetError
+from pipeline.simulation.spec import Spec
+from policies.networks import forward
+from policies.networks.features import fit_map
+from policies.networks.settings import Network, NetworkSettings, Weights, candidate_map
+
+# Finite: -inf times a zero of a one-hot vector is not a number, in d3rlpy's losses and elsewhere.
+FILL: Final = forward.FILL
+
+
+def fit_network(decisions: Decisions, spec: Spec, settings: NetworkSettings) -> Network:
+    """A network's shape, standardised on the feasible candidates of the training decisions.
+
+    Raises DatasetError where it shall read an image and there is none.
+    """
+    context = range(len(spec.context)) if settings.context else ()
+    if settings.image and decisions.image is None:
+        raise DatasetError(
+            f"network.image is {settings.image}, but these decisions have no image; use a recipe "
+            "whose observations have one, or image = 0"
+        )
+    return Network(
+        settings,
+        candidates=candidate_map(spec.candidates, settings, _some_rows(decisions)),
+        context=fit_map(
+            spec.context, tuple(context), quadratic=False, rows=decisions.context,
+            logs=settings.logs,
+        ),
+        pixels=int(np.prod(spec.image_shape)) if settings.image else 0,
+    )  # fmt: skip
+
+
+def expand_moment(
+    network: Network, context: NDArray[np.floating], image: NDArray[np.uint8] | None
+) -> NDArray[np.float32]:
+    """What a scorer takes as context (B, G + P), of raw context (B, C) and image (B, P)."""
+    expanded = network.context.expand(context)
+    if not network.pixels:
+        return expanded
+    if image is None:
+        raise DatasetError("this network reads an image, and these decisions have none")
+    return np.concatenate([expanded, image.astype(np.float32) / np.float32(255.0)], axis=1)
+
+
+def _some_rows(decisions: Decisions) -> NDArray[np.float32]:
+    """Feasible candidate rows of evenly spaced decisions, at most about 2^18 of them."""
+    stride = max(1, decisions.mask.size >> 18)
+    return decisions.candidates[::stride][decisions.mask[::stride]]
+
+
+class CandidateScorer(nn.Module):
+    """A linear score or a small network per candidate; weights named as in `layer_shapes`.
+
+    A linear score starts at zero (its losses are convex or nearly so), anything else uniformly in
+    +-1/sqrt(inputs), drawn from `rng`.
+    """
+
+    def __init__(self, network: Network, rng: np.random.Generator) -> None:
+        super().__init__()
+        settings = network.settings
+        self.kind, self.heads, self.norm = settings.kind, settings.heads, settings.norm
+        self.activation = settings.activation
+        self.places = settings.places > 0
+        self.split = 0 if self.places else network.candidates.size
+        self.moment = network.context.size
+        self.image = settings.image
+        self.depth = len(settings.hidden) + 1
+        self.outputs = network.outputs
+        for name, shape in network.shapes.items():
+            if name.startswith("norm."):
+                start = np.full(shape, name == "norm.weight", np.float32)
+            else:
+                inputs = network.shapes[name.replace("bias", "weight")][1]
+                convex = not (settings.hidden or settings.image) and network.outputs == 1
+                bound = 0.0 if convex else 1.0 / math.sqrt(max(inputs, 1))
+                start = rng.uniform(-bound, bound, shape).astype(np.float32)
+            self.register_parameter(name.replace(".", "_"), nn.Parameter(torch.from_numpy(start)))
+
+    def forward(self, candidates: Tensor, context: Tensor, mask: Tensor) -> Tensor:
+        """Scores (B, K) of padded observations; FILL where the mask forbids.
+
+        A mask that is all false means "no mask": it stands for what follows a terminal decision,
+        whose value is multiplied by zero and must be a number of ordinary size for that.
+        """
+        mask = mask | ~mask.any(dim=-1, keepdim=True)
+        allowed = mask.view(-1).nonzero().squeeze(1)
+        return self._spread(
+            candidates.flatten(0, 1).index_select(0, allowed), context, mask, allowed
+        )
+
+    def packed(self, candidates: Tensor, context: Tensor, mask: Tensor) -> Tensor:
+        """Scores (B, K), FILL where the mask forbids; `candidates` are the rows it allows."""
+        return self._spread(candidates, context, mask, mask.view(-1).nonzero().squeeze(1))
+
+    def _spread(self, candidates: Tensor, context: Tensor, mask: Tensor, allowed: Tensor) -> Tensor:
+        """Packed scores back in their places, which are `allowed` in the flattened mask."""
+        scores = self.ragged(candidates, context, allowed // mask.shape[1])
+        filled = scores.new_full((mask.numel(), *scores.shape[1:]), FILL)
+        return filled.index_copy(0, allowed, scores).view(*mask.shape, *scores.shape[1:])
+
+    def ragged(self, candidates: Tensor, context: Tensor, row: Tensor) -> Tensor:
+        """Scores (sum of N,); `row`, ascending, is the observation of each candidate."""
+        if self.places:
+            weight, bias = self._layer("layer0")
+            scores = nn.functional.linear(self._moment(context), weight, bias)
+            return scores[row, candidates[:, 0].long()]
+        hidden = self._first(candidates, context, row)
+        if self.depth > 1:
+            hidden = self._activate(hidden)
+            if self.kind == "attention":
+                hidden = self._attend(hidden, row, len(context))
+        for i in range(1, self.depth):
+            if i == 1 and self.kind == "deepsets":
+                hidden = self._pool(hidden, row, len(context))
+            else:
+                hidden = nn.functional.linear(hidden, *self._layer(f"layer{i}"))
+            if i < self.depth - 1:
+                hidden = self._activate(hidden)
+        return hidden.squeeze(-1) if self.outputs == 1 else hidden
+
+    def _first(self, candidates: Tensor, context: Tensor, row: Tensor) -> Tensor:
+        """Layer 0, its part of context and image once per observation."""
+        weight, bias = self._layer("layer0")
+        hidden = nn.functional.linear(candidates, weight[:, : self.split], bias)
+        if weight.shape[1] > self.split:
+            part = nn.functional.linear(self._moment(context), weight[:, self.split :])
+            hidden = hidden.add_(part.index_select(0, row))
+        return hidden
+
+    def _moment(self, context: Tensor) -> Tensor:
+        """Context, and what the image becomes, (B, G + image)."""
+        if not self.image:
+            return context
+        pixels = nn.functional.linear(context[:, self.moment :], *self._layer("image"))
+        return torch.cat([context[:, : self.moment], self._activate(pixels)], dim=1)
+
+    def _activate(self, hidden: Tensor) -> Tensor:
+        """In place: the gradient of either needs its result, and nothing needs its input."""
+        return hidden.relu_() if self.activation == "relu" else hidden.tanh_()
+
+    def _pool(self, encoded: Tensor, row: Tensor, count: int) -> Tensor:
+        """Layer 1 of [encoding | mean | maximum], the part of the two once per observation."""
+        weight, bias = self._layer("layer1")
+        width = encoded.shape[1]
+        pooled = nn.functional.linear(pool(encoded, row, count), weight[:, width:], bias)
+        hidden = nn.functional.linear(encoded, weight[:, :width])
+        return hidden.add_(pooled.index_select(0, row))
+
+    def _attend(self, encoded: Tensor, row: Tensor, count: int) -> Tensor:
+        """The encodings and, added to them, what each finds among those of its observation."""
+        normed = encoded
+        if self.norm:
+            normed = nn.functional.layer_norm(
+                encoded, encoded.shape[1:], *self._layer("norm"), forward.NORM_EPSILON
+            )
+        padded, present, place = pad_ragged(normed, row, count)
+        split = (*padded.shape[:2], self.heads, -1)
+        query, key, value = (
+            nn.functional.linear(padded, *self._layer(part)).view(split).transpose(1, 2)
+            for part in ("query", "key", "value")
+        )
+        logits = query @ key.transpose(2, 3) / math.sqrt(query.shape[3])
+        share = logits.masked_fill(~present[:, None, None], FILL).softmax(dim=-1)
+        found = (share @ value).transpose(1, 2).flatten(2).flatten(0, 1).index_select(0, place)
+        return encoded + nn.functional.linear(found, *self._layer("output"))
+
+    def _layer(self, name: str) -> tuple[Tensor, Tensor]:
+        return getattr(self, f"{name}_weight"), getattr(self, f"{name}_bias")
+
+    def weights(self) -> Weights:
+        """Copies of the weights as float32 arrays, by their checkpoint names."""
+        return {
+            name.replace("_", "."): value.detach().cpu().numpy().copy()
+            for name, value in self.named_parameters()
+        }
+
+
+def pad_ragged(rows: Tensor, row: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Ragged rows (M, W) of `count` observations, padded with zeros as far as the longest needs.
+
+    Returns padded (B, L, W), present (B, L), and the place (M,) of each row in the flattened (B L).
+    """
+    size = torch.bincount(row, minlength=count)
+    longest = max(int(size.max()), 1) if count else 1
+    within = torch.arange(len(row), device=row.device) - (size.cumsum(0) - size)[row]
+    place = row * longest + within
+    padded = rows.new_zeros(count * longest, rows.shape[1]).index_copy(0, place, rows)
+    present = torch.arange(longest, device=row.device) < size[:, None]
+    return padded.view(count, longest, -1), present, place
+
+
+def pool(rows: Tensor, row: Tensor, count: int) -> Tensor:
+    """Mean and maximum (B, 2 W) of the rows (M, W) of each observation; zeros where it has none."""
+    size = torch.bincount(row, minlength=count)
+    total, highest = _Reduced.apply(rows, row, size)  # type: ignore[no-untyped-call]
+    some = (size > 0).unsqueeze(1)
+    return torch.cat([total / size.clamp(min=1).unsqueeze(1), highest.where(some, 0.0)], dim=1)
+
+
+class _Reduced(torch.autograd.Function):
+    """Sum and maximum of each segment, with a gradient that has one itself.
+
+    segment_reduce has none of second order, which Fisher-vector products need; where no second
+    one is asked for, its own is used. That of a maximum is shared evenly by the rows that reach it.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, row: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
+        """Of rows (M, W); `row` (M,) is the segment of each, size (B,) their numbers of rows."""
+        total, highest = (
+            torch.segment_reduce(rows, what, lengths=size, axis=0, unsafe=True)
+            for what in ("sum", "max")
+        )
+        ctx.save_for_backward(rows, row, size, total, highest)
+        return total, highest
+
+    @staticmethod
+    def backward(ctx: Any, total: Tensor, highest: Tensor) -> tuple[Tensor, None, None]:
+        """The gradient of the rows from those of both."""
+        rows, row, size, summed, found = ctx.saved_tensors
+        if not torch.is_grad_enabled():
+            parts = (
+                torch.ops.aten._segment_reduce_backward(  # noqa: SLF001
+                    slope.contiguous(), value, rows, what, lengths=size, axis=0
+                )
+                for slope, value, what in ((total, summed, "sum"), (highest, found, "max"))
+            )
+            return next(parts) + next(parts), None, None
+        reached = (rows == found.index_select(0, row)).to(rows.dtype)
+        count = torch.zeros_like(found).index_add(0, row, reached)
+        shared = highest.index_select(0, row) / count.index_select(0, row) * reached
+        return total.index_select(0, row) + shared, None, None
+
+
+def drawn_logits(scores: Tensor, mask: Tensor, choice: Tensor, drawn: Tensor) -> Tensor:
+    """Scores (D, K) whose softmax is that over ALL feasible candidates, as far as it is shown.
+
+    scores (D, K) with FILL, mask (D, K), choice (D,), drawn (D,) feasible candidates before the cut
+    to K. Of the N - 1 that were not chosen n - 1 are here, drawn uniformly, so each stands for
+    (N - 1) / (n - 1) of them: the sum of exponentials is unbiased, and without a cut exact.
+    """
+    shown = mask.sum(dim=-1)
+    stands_for = (drawn - 1).clamp(min=1) / (shown - 1).clamp(min=1)
+    weighted = scores + torch.log(stands_for).unsqueeze(-1)
+    at = choice.unsqueeze(-1)
+    return weighted.scatter(-1, at, scores.gather(-1, at))
+
+
+def log_probabilities(scores: Tensor, mask: Tensor, choice: Tensor, drawn: Tensor) -> Tensor:
+    """Log-probability (D,) of the logged choice under the softmax of `drawn_logits`."""
+    chosen = scores.gather(-1, choice.unsqueeze(-1)).squeeze(-1)
+    return chosen - torch.logsumexp(drawn_logits(scores, mask, choice, drawn), dim=-1)

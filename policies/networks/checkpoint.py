@@ -1,0 +1,364 @@
+"""Checkpoints that are safe to load from anywhere: JSON and safetensors, never a pickle.
+
+<folder>/weights.safetensors    layer<i>.weight, layer<i>.bias, float32
+<folder>/checkpoint.json        written last: a folder without it is no checkpoint
+
+checkpoint.json: format, version, agent, scenario, objective, features (context, candidates),
+network, acting (pixels of an image, threshold of a constrained choice; a checkpoint without it has
+neither), normalisation (mean and inverse of both maps), training (steps, seed, config, metrics,
+package versions and what the caller says of the dataset), weights (bytes, sha256), sealed (SHA-256
+of all of it as JSON on one line)
+"""
+
+import dataclasses
+import importlib.metadata
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+from numpy.typing import NDArray
+
+from pipeline.errors import DatasetError, RecipeError
+from pipeline.recipes.settings import read_settings
+from pipeline.simulation.spec import Feature, Spec
+from pipeline.storage.files import (
+    json_text,
+    local_copy,
+    make_folder,
+    read_json,
+    sha256_file,
+    sha256_text,
+    write_atomically,
+    write_json,
+)
+from pipeline.storage.guards import require_file
+from policies.networks import ARCHITECTURES, AnyNetwork, acting, load_architecture
+from policies.networks.features import FeatureMap, unscaled_map
+from policies.networks.policy import LearnedPolicy
+from policies.networks.settings import Network, NetworkSettings, Weights, candidate_map
+
+FORMAT: Final = "hindcast-checkpoint"
+VERSION: Final = 1
+WEIGHTS: Final = "weights.safetensors"
+DESCRIPTION: Final = "checkpoint.json"
+_PACKAGES: Final = ("hindcast", "numpy", "torch", "d3rlpy", "safetensors")
+_PICKLES: Final = ("*.pt", "*.pth", "*.d3", "*.pkl", "*.pickle", "*.bin", "*.ckpt")
+_WIDEST: Final = 4096
+_DEEPEST: Final = 8
+_MOST_PIXELS: Final = 1 << 20
+_MOST_FEATURES: Final = 4096
+_LONGEST_NAME: Final = 200
+_LONGEST_HEADER: Final = 100 << 20  # of safetensors, by its own rule
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One point of a training curve."""
+
+    step: int
+    metric: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a training run gives: a network, its last weights, how it was made, its curves.
+
+    best   another checkpoint of the run, chosen on validation decisions, where there were any
+    """
+
+    agent: str
+    spec: Spec
+    network: AnyNetwork
+    weights: Weights
+    config: Mapping[str, Any]
+    steps: int
+    seed: int
+    metrics: tuple[Metric, ...] = ()
+    best: "Selected | None" = None
+
+    def policy(self, name: str | None = None) -> LearnedPolicy:
+        """The policy as it would be loaded from a checkpoint; called as the agent by default."""
+        return acting(
+            name or self.agent, self.network, self.weights, self.spec.context, self.spec.candidates
+        )
+
+
+@dataclass(frozen=True)
+class Selected:
+    """The best of the checkpoints that a run came by, and how good it was (higher is better)."""
+
+    step: int
+    metric: str
+    score: float
+    weights: Weights
+
+
+def save(trained: Trained, folder: Path, provenance: Mapping[str, Any] | None = None) -> Path:
+    """Write a checkpoint and return its folder.
+
+    `provenance` is JSON about the data (dataset digest, recipe id and digest). Raises StorageError
+    where the folder cannot be written, DatasetError where training left weights that are not
+    numbers.
+    """
+    for name, value in trained.weights.items():
+        if not np.isfinite(value).all():
+            raise DatasetError(
+                f"{trained.agent}: {name} is not finite after {trained.steps} steps; training "
+                "diverged, try a lower learning rate"
+            )
+    make_folder(folder)
+    # A checkpoint that is being replaced must not pair its old description with new weights.
+    (folder / DESCRIPTION).unlink(missing_ok=True)
+    weights = {k: np.ascontiguousarray(v, np.float32) for k, v in trained.weights.items()}
+    # Not save_file: it has a temporary file of its own, which a kill would leave behind.
+    content = safetensors.numpy.save(weights)
+    write_atomically(folder / WEIGHTS, lambda path: _write(path, content))
+    description = _describe(trained, folder / WEIGHTS, provenance or {})
+    write_json(folder / DESCRIPTION, _sealed(description))
+    return folder
+
+
+def _describe(trained: Trained, weights: Path, provenance: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "agent": trained.agent,
+        "scenario": trained.spec.scenario,
+        "objective": trained.spec.objective,
+        "features": {
+            "context": [_feature(f) for f in trained.spec.context],
+            "candidates": [_feature(f) for f in trained.spec.candidates],
+        },
+        "network": dataclasses.asdict(trained.network.settings),
+        "acting": {"pixels": trained.network.pixels, "threshold": trained.network.threshold},
+        "normalisation": {
+            "candidates": _constants(trained.network.candidates),
+            "context": _constants(trained.network.context),
+        },
+        "weights": {"bytes": weights.stat().st_size, "sha256": sha256_file(weights)},
+        "training": {
+            **provenance,
+            "steps": trained.steps,
+            "seed": trained.seed,
+            "config": trained.config,
+            "packages": _versions(),
+            "metrics": [dataclasses.asdict(m) for m in trained.metrics if math.isfinite(m.value)],
+        },
+    }
+
+
+def _feature(feature: Feature) -> dict[str, Any]:
+    kept = ("name", "unit", "heavy_tailed", "identifier")
+    return {key: getattr(feature, key) for key in kept}
+
+
+def _constants(feature_map: FeatureMap) -> dict[str, list[float]]:
+    return {"mean": feature_map.mean.tolist(), "inverse": feature_map.inverse.tolist()}
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue  # run from a checkout
+    return found
+
+
+def load_policy(folder: Path) -> LearnedPolicy:
+    """The policy in a checkpoint folder; DatasetError for anything that is not a checkpoint.
+
+    Nothing in the folder is ever unpickled.
+    """
+    description = read_description(folder)
+    where = str(folder / DESCRIPTION)
+    try:
+        features = description["features"]
+        context = _read_features(features["context"])
+        candidates = _read_features(features["candidates"])
+        network = _read_any(description, context, candidates, f"{where}: network")
+        weights = _read_weights(folder, network, description["weights"])
+        agent, training = description["agent"], description["training"]
+        seed, steps = training["seed"], training["steps"]
+    except KeyError as error:
+        raise DatasetError(f"{where}: key {error.args[0]!r} is missing") from error
+    except (TypeError, ValueError, AttributeError, OverflowError, RecipeError) as error:
+        raise DatasetError(f"{where}: {error}") from error
+    if not isinstance(agent, str) or len(agent) > _LONGEST_NAME:
+        raise DatasetError(f"{where}: agent is {agent!r}, expected a name")
+    if not (type(seed) is int and type(steps) is int):
+        raise DatasetError(f"{where}: training.seed and training.steps must be whole numbers")
+    # One from before there were seals has neither of these; no single damage takes away both.
+    sealed = "sealed" in description or "acting" in description
+    if sealed and (folder / DESCRIPTION).read_bytes() != json_text(_sealed(description)).encode():
+        raise DatasetError(f"{where}: changed since it was written (it is not as it was sealed)")
+    return acting(agent, network, weights, context, candidates)
+
+
+def _read_any(
+    description: dict[str, Any],
+    context: tuple[Feature, ...],
+    candidates: tuple[Feature, ...],
+    where: str,
+) -> AnyNetwork:
+    """The network of a description: a candidate scorer, or one of the other kinds."""
+    value, constants = description["network"], description["normalisation"]
+    if isinstance(value, dict) and value.get("kind") in ARCHITECTURES:
+        plain = load_architecture(value["kind"]).read(value, context, candidates)
+        scaled: AnyNetwork = dataclasses.replace(
+            plain,
+            candidates=_with_constants(plain.candidates, constants["candidates"], "candidates"),
+            context=_with_constants(plain.context, constants["context"], "context"),
+        )
+        return scaled
+    settings = read_settings(NetworkSettings, value, where)
+    network = _read_network(settings, context, candidates, constants)
+    return _with_acting(network, description.get("acting", {}))
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def _sealed(description: dict[str, Any]) -> dict[str, Any]:
+    """The description with the digest of itself at its end: whatever is changed later is seen."""
+    rest = {key: value for key, value in description.items() if key != "sealed"}
+    return {**rest, "sealed": sha256_text(json.dumps(rest, separators=(",", ":")))}
+
+
+def read_description(folder: Path) -> dict[str, Any]:
+    """checkpoint.json, with format and version checked; DatasetError otherwise."""
+    path = folder / DESCRIPTION
+    if not path.exists() and not path.is_symlink():
+        pickles = sorted(p.name for pattern in _PICKLES for p in folder.glob(pattern))
+        hint = f"; {pickles[0]} may be a pickle, which is never loaded" if pickles else ""
+        raise DatasetError(f"{folder}: not a checkpoint, {DESCRIPTION} is missing{hint}")
+    try:
+        description = read_json(path)
+    except ValueError as error:  # a number with more digits than Python reads
+        raise DatasetError(f"{path}: not valid JSON ({error})") from error
+    if not isinstance(description, dict) or description.get("format") != FORMAT:
+        raise DatasetError(f"{path}: not a checkpoint, expected format {FORMAT!r}")
+    if description.get("version") != VERSION:
+        raise DatasetError(
+            f"{path}: version is {description.get('version')!r}, this code reads {VERSION}"
+        )
+    return description
+
+
+def _read_features(value: Any) -> tuple[Feature, ...]:
+    """Features by name, unit and kind; ranges and descriptions are not needed to act."""
+    if not isinstance(value, list):
+        raise TypeError(f"features are {type(value).__name__}, expected a list")
+    if len(value) > _MOST_FEATURES:
+        raise ValueError(f"{len(value)} features, expected at most {_MOST_FEATURES}")
+    features = []
+    for entry in value:
+        name, unit = entry["name"], entry["unit"]
+        heavy, identifier = entry["heavy_tailed"], entry["identifier"]
+        if not (isinstance(name, str) and isinstance(unit, str)):
+            raise TypeError(f"feature {name!r} with unit {unit!r}: expected two strings")
+        if not (isinstance(heavy, bool) and isinstance(identifier, bool)):
+            raise TypeError(f"feature {name!r}: heavy_tailed and identifier must be true or false")
+        features.append(Feature(name, unit, -math.inf, math.inf, "", heavy, identifier))
+    return tuple(features)
+
+
+def _read_network(
+    settings: NetworkSettings,
+    context: tuple[Feature, ...],
+    candidates: tuple[Feature, ...],
+    normalisation: Any,
+) -> Network:
+    """The network of a description; sizes are limited before anything is allocated."""
+    if len(settings.hidden) > _DEEPEST or not all(1 <= h <= _WIDEST for h in settings.hidden):
+        raise ValueError(
+            f"network.hidden is {settings.hidden!r}, expected at most {_DEEPEST} widths of "
+            f"1 to {_WIDEST}"
+        )
+    for name, width in (("image", settings.image), ("places", settings.places)):
+        if width > _WIDEST:
+            raise ValueError(f"network.{name} is {width}, expected at most {_WIDEST}")
+    context_columns = tuple(range(len(context))) if settings.context else ()
+    logs = settings.logs
+    plain = candidate_map(candidates, settings)
+    plain_context = unscaled_map(context, context_columns, quadratic=False, logs=logs)
+    return Network(
+        settings,
+        _with_constants(plain, normalisation["candidates"], "candidates"),
+        _with_constants(plain_context, normalisation["context"], "context"),
+    )
+
+
+def _with_acting(network: Network, acting: Any) -> Network:
+    """The network with what its checkpoint says of how it acts."""
+    if not isinstance(acting, dict):
+        raise TypeError(f"acting is {type(acting).__name__}, expected a table")
+    pixels, threshold = acting.get("pixels", 0), acting.get("threshold", 0.0)
+    if type(pixels) is not int or not 0 <= pixels <= _MOST_PIXELS:
+        raise ValueError(f"acting.pixels is {pixels!r}, expected 0 to {_MOST_PIXELS}")
+    if type(threshold) not in {int, float} or not 0.0 <= threshold <= 1.0:
+        raise ValueError(f"acting.threshold is {threshold!r}, expected 0 to 1")
+    if (pixels > 0) != (network.settings.image > 0):
+        raise ValueError(f"acting.pixels is {pixels}, network.image {network.settings.image}")
+    outputs = 2 if threshold > 0.0 else 1
+    return dataclasses.replace(network, pixels=pixels, threshold=float(threshold), outputs=outputs)
+
+
+def _with_constants(plain: FeatureMap, constants: Any, which: str) -> FeatureMap:
+    mean = _numbers(constants["mean"], plain.size, f"{which}.mean")
+    inverse = _numbers(constants["inverse"], plain.size, f"{which}.inverse")
+    return dataclasses.replace(plain, mean=mean, inverse=inverse)
+
+
+def _numbers(value: Any, length: int, which: str) -> NDArray[np.float64]:
+    where = f"normalisation.{which}"
+    if not isinstance(value, list) or len(value) != length:
+        raise ValueError(f"{where}: expected a list of {length} numbers, as many as its features")
+    if not all(isinstance(v, int | float) and not isinstance(v, bool) for v in value):
+        raise ValueError(f"{where}: expected numbers")
+    numbers = np.array([float(v) for v in value])
+    if not np.isfinite(numbers).all():
+        raise ValueError(f"{where}: a number is not finite")
+    return numbers
+
+
+def _read_weights(folder: Path, network: AnyNetwork, described: Any) -> Weights:
+    """Weights of exactly the network's names and shapes, finite, with the digest of the JSON."""
+    path = folder / WEIGHTS
+    expected = network.shapes
+    if not path.exists() and not path.is_symlink():
+        raise DatasetError(f"{path}: no such file; the checkpoint is not whole")
+    most = _LONGEST_HEADER + 4 * sum(math.prod(shape) for shape in expected.values())
+    size = require_file(path, most)
+    if size != described["bytes"]:
+        raise DatasetError(f"{path}: {size} bytes, {DESCRIPTION} says {described['bytes']!r}")
+    if sha256_file(path) != described["sha256"]:
+        raise DatasetError(f"{path}: changed since it was written (sha256 differs)")
+    try:
+        with local_copy(path) as copy:
+            weights = safetensors.numpy.load_file(copy)
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise DatasetError(
+            f"{path}: not safetensors ({error}); pickles (.pt, .d3) are never loaded"
+        ) from error
+    if set(weights) != set(expected):
+        odd = sorted(set(weights) ^ set(expected))
+        raise DatasetError(f"{path}: weights do not fit the network, see {', '.join(odd[:5])}")
+    for name, shape in expected.items():
+        if weights[name].shape != shape or weights[name].dtype != np.float32:
+            raise DatasetError(
+                f"{path}: {name} is {weights[name].dtype} {weights[name].shape}, "
+                f"expected float32 {shape}"
+            )
+        if not np.isfinite(weights[name]).all():
+            raise DatasetError(f"{path}: {name} has values that are not finite")
+    return weights

@@ -1,0 +1,176 @@
+"""What a network sees of an observation: logs, products, standardised columns; no torch.
+
+    raw columns          x1 .. xn, the ones that a learner may use (identifiers left out)
+    base                 b_i = log1p(x_i) where heavy-tailed, else x_i
+    expanded             x1 .. xn | log1p of the heavy-tailed | b_i * b_j for i <= j (quadratic)
+    network input        (expanded - mean) * inverse
+
+Without logs no column counts as heavy-tailed, as published agents have it.
+
+For six columns of which two are heavy-tailed the quadratic map has 6 + 2 + 21 = 29 numbers.
+Everything follows from `pipeline.simulation.spec.Feature`; mean and inverse come from the training
+data and travel with the checkpoint. Training and acting share the one compiled expansion.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from pipeline.errors import DatasetError
+from pipeline.simulation.kernel import compiled
+from pipeline.simulation.spec import Feature
+
+_FITTED_ROWS: Final = 1 << 18  # enough for two digits more than training can notice
+_CONSTANT: Final = 1e-6  # deviation over size below which a column counts as constant
+
+COLUMNS = types.Array(types.int64, 1, "C", readonly=True)
+FLAGS = types.Array(types.boolean, 1, "C", readonly=True)
+CONSTANTS = types.Array(types.float64, 1, "C", readonly=True)
+ROWS = types.Array(types.float64, 2, "C", readonly=True)
+INPUTS = types.Array(types.float32, 1, "C")
+_MAP: Final = (COLUMNS, FLAGS, types.boolean, CONSTANTS, CONSTANTS)
+_BASE: Final = types.Array(types.float64, 1, "C")
+
+_ROW_SIGNATURES: Final = [
+    types.void(types.Array(dtype, 1, "C", readonly=True), *_MAP, _BASE, INPUTS)
+    for dtype in (types.float32, types.float64)
+]
+_SIGNATURES: Final = [
+    types.void(types.Array(dtype, 2, "C", readonly=True), *_MAP, types.Array(types.float32, 2, "C"))
+    for dtype in (types.float32, types.float64)
+]
+
+
+@compiled(_ROW_SIGNATURES)
+def expand_row(
+    row: Any, columns: Any, heavy: Any, quadratic: Any, mean: Any, inverse: Any, base: Any, out: Any
+) -> None:
+    """Fill out (E,) from row (F,), with `base` (n,) as scratch; a heavy tail keeps its sign."""
+    n = len(columns)
+    at = n
+    for j in range(n):
+        x = np.float64(row[columns[j]])
+        base[j] = x
+        out[j] = (x - mean[j]) * inverse[j]
+        if heavy[j]:
+            base[j] = np.log1p(x) if x >= 0.0 else -np.log1p(-x)
+            out[at] = (base[j] - mean[at]) * inverse[at]
+            at += 1
+    if quadratic:
+        for j in range(n):
+            for k in range(j, n):
+                out[at] = (base[j] * base[k] - mean[at]) * inverse[at]
+                at += 1
+
+
+@compiled(_SIGNATURES)
+def _expand(
+    rows: Any, columns: Any, heavy: Any, quadratic: Any, mean: Any, inverse: Any, out: Any
+) -> None:
+    """Fill out (M, E) from rows (M, F)."""
+    base = np.empty(len(columns))
+    for i in range(len(rows)):
+        expand_row(rows[i], columns, heavy, quadratic, mean, inverse, base, out[i])
+
+
+@dataclass(frozen=True)
+class FeatureMap:
+    """The map from raw rows to network inputs, with its constants.
+
+    columns   (n,) raw columns it reads
+    heavy     (n,) which of them are heavy-tailed
+    mean      (E,) float64, subtracted
+    inverse   (E,) float64, one over the standard deviation; 0 where training never saw the
+              column vary, so that an untrained weight cannot act on it later
+    """
+
+    columns: NDArray[np.int64]
+    heavy: NDArray[np.bool_]
+    quadratic: bool
+    mean: NDArray[np.float64]
+    inverse: NDArray[np.float64]
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """In the order of the compiled functions."""
+        return self.columns, self.heavy, self.quadratic, self.mean, self.inverse
+
+    @property
+    def size(self) -> int:
+        """E, the length of an expanded row."""
+        return len(self.mean)
+
+    def expand(self, rows: NDArray[np.floating]) -> NDArray[np.float32]:
+        """Network inputs (M, E) of raw rows (M, F), float32 or float64."""
+        kind = np.float32 if rows.dtype == np.float32 else np.float64
+        out = np.empty((len(rows), self.size), np.float32)
+        _expand(np.ascontiguousarray(rows, kind), *self.arrays, out)
+        return out
+
+
+def expanded_size(
+    features: Sequence[Feature], columns: Sequence[int], quadratic: bool, logs: bool = True
+) -> int:
+    """E for these columns of a spec."""
+    n = len(columns)
+    heavy = sum(logs and features[c].heavy_tailed for c in columns)
+    return n + heavy + quadratic * n * (n + 1) // 2
+
+
+def expanded_names(
+    features: Sequence[Feature], columns: Sequence[int], quadratic: bool
+) -> tuple[str, ...]:
+    """Names of the expanded columns, in their order: "cores", "log duration_s", "a * b"."""
+    used = [features[c] for c in columns]
+    base = [f"log {f.name}" if f.heavy_tailed else f.name for f in used]
+    logs = [name for name, f in zip(base, used, strict=True) if f.heavy_tailed]
+    products = [f"{a} * {b}" for i, a in enumerate(base) for b in base[i:]] if quadratic else []
+    return (*(f.name for f in used), *logs, *products)
+
+
+def columns_of(features: Sequence[Feature], names: Sequence[str]) -> list[int]:
+    """Where the features of these names stand; DatasetError, naming it, where one is missing."""
+    known = [f.name for f in features]
+    for name in names:
+        if name not in known:
+            raise DatasetError(f"this network needs the feature {name!r}; there are {known}")
+    return [known.index(name) for name in names]
+
+
+def unscaled_map(
+    features: Sequence[Feature], columns: Sequence[int], quadratic: bool, logs: bool = True
+) -> FeatureMap:
+    """The map before any data was seen: mean 0, inverse 1."""
+    size = expanded_size(features, columns, quadratic, logs)
+    return FeatureMap(
+        columns=np.array(columns, np.int64),
+        heavy=np.array([logs and features[c].heavy_tailed for c in columns], np.bool_),
+        quadratic=quadratic,
+        mean=np.zeros(size),
+        inverse=np.ones(size),
+    )
+
+
+def fit_map(
+    features: Sequence[Feature],
+    columns: Sequence[int],
+    quadratic: bool,
+    rows: NDArray[np.floating],
+    logs: bool = True,
+) -> FeatureMap:
+    """The map with mean and deviation of raw training rows (M, F).
+
+    Of more than 2^18 rows, evenly spaced ones are used.
+    """
+    plain = unscaled_map(features, columns, quadratic, logs)
+    if len(rows) == 0 or plain.size == 0:
+        return plain
+    expanded = plain.expand(rows[:: -(-len(rows) // _FITTED_ROWS)]).astype(np.float64)
+    mean, deviation = expanded.mean(axis=0), expanded.std(axis=0)
+    varies = deviation > _CONSTANT * np.maximum(np.abs(mean), _CONSTANT)
+    inverse = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=varies)
+    return FeatureMap(plain.columns, plain.heavy, quadratic, mean, inverse)

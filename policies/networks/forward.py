@@ -1,0 +1,309 @@
+"""Compiled forward passes of a trained scorer, row by row; no torch.
+
+A lock-step asks for a few hundred to a few ten thousand rows, ten thousands of times: one's own
+loops cost no call, no temporary and no thread, and a row's score is the same, bit for bit, whatever
+other observations are scored along with it.
+
+`flat` holds the weights in the order in which they are read, each bias (out,) before its weight
+(in, out): [image] layer 0, [norm, query, key, value, output], layer 1, ... see
+`policies.networks.settings.Network.shapes`.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+from numba import njit, types
+
+from policies.networks.features import COLUMNS, CONSTANTS, FLAGS, INPUTS, ROWS, expand_row
+
+MLP: Final = 0
+DEEPSETS: Final = 1
+ATTENTION: Final = 2
+PLACES: Final = 3  # of [context | image] alone, one output per place
+
+FILL: Final = (
+    -1e8
+)  # score of a candidate that cannot be chosen; finite, see policies.networks.candidate_scorer
+NORM_EPSILON: Final = 1e-5
+
+_COMPILE: Final[dict[str, Any]] = {
+    "cache": True,
+    "nogil": True,
+    "error_model": "numpy",
+    "fastmath": {"contract"},  # fused multiply-add; nothing is reordered
+}
+_ENCODED: Final = types.Array(types.float32, 2, "C")
+_SCORES: Final = types.Array(types.float64, 1, "C")
+_MAP: Final = (COLUMNS, FLAGS, types.boolean, CONSTANTS, CONSTANTS)
+
+
+@njit(
+    types.void(INPUTS, types.int64, INPUTS, types.int64, INPUTS, types.int64),
+    **_COMPILE,
+)
+def add_product(x: Any, n: Any, flat: Any, at: Any, out: Any, width: Any) -> None:
+    """out[:width] += x[:n] @ flat[at:] as (n, width), four inputs at a time.
+
+    Unsigned indices: numba looks for negative ones otherwise, and the inner loop is not vectorised
+    (ten times slower).
+    """
+    w = np.uint64(width)
+    whole = n - n % 4
+    for j in range(0, whole, 4):
+        i0 = np.uint64(at) + np.uint64(j) * w
+        i1, i2, i3 = i0 + w, i0 + w + w, i0 + w + w + w
+        x0, x1, x2, x3 = x[j], x[j + 1], x[j + 2], x[j + 3]
+        for unsigned in range(width):
+            k = np.uint64(unsigned)
+            out[k] += x0 * flat[i0 + k] + x1 * flat[i1 + k] + x2 * flat[i2 + k] + x3 * flat[i3 + k]
+    for j in range(whole, n):
+        for left in range(width):
+            out[left] += x[j] * flat[at + j * width + left]
+
+
+@njit(
+    types.void(
+        ROWS, ROWS, COLUMNS, *_MAP, *_MAP, COLUMNS, types.boolean, INPUTS, _SCORES,
+    ),
+    **_COMPILE,
+)  # fmt: skip
+def score_rows(
+    context: Any, candidates: Any, offsets: Any,
+    c_columns: Any, c_heavy: Any, c_quadratic: Any, c_mean: Any, c_inverse: Any,
+    columns: Any, heavy: Any, quadratic: Any, mean: Any, inverse: Any,
+    widths: Any, tanh: Any, flat: Any, scores: Any,
+) -> None:  # fmt: skip
+    """Fill scores (M,) of a network that looks at every candidate on its own."""
+    n, g = len(mean), len(c_mean)
+    widest = max(widths.max(), n, g)
+    x, h = np.empty(widest, np.float32), np.empty(widest, np.float32)
+    start = np.empty(widths[0], np.float32)  # of layer 0: bias and the context's part
+    base = np.empty(max(len(columns), len(c_columns)))
+    for b in range(len(offsets) - 1):
+        start[:] = flat[: widths[0]]
+        if g > 0:
+            expand_row(context[b], c_columns, c_heavy, c_quadratic, c_mean, c_inverse, base, x)
+            add_product(x, g, flat, widths[0] * (1 + n), start, widths[0])
+        for i in range(offsets[b], offsets[b + 1]):
+            expand_row(candidates[i], columns, heavy, quadratic, mean, inverse, base, x)
+            h[: widths[0]] = start
+            add_product(x, n, flat, widths[0], h, widths[0])
+            at = widths[0] * (1 + n + g)
+            for layer in range(1, len(widths)):
+                before, width = widths[layer - 1], widths[layer]
+                for j in range(before):
+                    x[j] = np.tanh(h[j]) if tanh else max(h[j], np.float32(0.0))
+                h[:width] = flat[at : at + width]
+                add_product(x, before, flat, at + width, h, width)
+                at += width * (1 + before)
+            scores[i] = h[0]
+
+
+@njit(types.void(INPUTS, types.int64, types.boolean), **_COMPILE)
+def _activate(h: Any, width: Any, tanh: Any) -> None:
+    for j in range(width):
+        h[j] = np.tanh(h[j]) if tanh else max(h[j], np.float32(0.0))
+
+
+@njit(types.void(_ENCODED, types.int64, types.int64, INPUTS), **_COMPILE)
+def _pool(encoded: Any, count: Any, width: Any, pooled: Any) -> None:
+    """Fill pooled (2 * width,): mean, then maximum, of the first `count` rows."""
+    for j in range(width):
+        total, highest = 0.0, encoded[0, j]
+        for i in range(count):
+            total += encoded[i, j]
+            highest = max(highest, encoded[i, j])
+        pooled[j] = total / count
+        pooled[width + j] = highest
+
+
+@njit(types.void(INPUTS, types.int64, INPUTS, types.int64, INPUTS), **_COMPILE)
+def _normalise(row: Any, width: Any, flat: Any, at: Any, out: Any) -> None:
+    """Fill out: (row - mean) / deviation * weight + bias, over its `width` numbers."""
+    mean, square = 0.0, 0.0
+    for j in range(width):
+        mean += row[j]
+    mean /= width
+    for j in range(width):
+        square += (row[j] - mean) ** 2
+    inverse = 1.0 / np.sqrt(square / width + NORM_EPSILON)
+    for j in range(width):
+        out[j] = (row[j] - mean) * inverse * flat[at + width + j] + flat[at + j]
+
+
+@njit(
+    types.int64(
+        _ENCODED, types.int64, types.int64, types.int64, types.boolean, INPUTS, types.int64,
+        _ENCODED, _ENCODED, _ENCODED, INPUTS, INPUTS,
+    ),
+    **_COMPILE,
+)  # fmt: skip
+def _attend(
+    encoded: Any, count: Any, width: Any, heads: Any, norm: Any, flat: Any, at: Any,
+    queries: Any, keys: Any, values: Any, share: Any, row: Any,
+) -> int:  # fmt: skip
+    """encoded[:count] += self-attention over its rows; where the next weights begin.
+
+    keys is (width, rows): sums over keys and over the numbers of a head then run along memory, so
+    that they are vectorised in the order in which they are written.
+    """
+    block = width * (1 + width)
+    own = at + 2 * width if norm else at
+    size = width // heads
+    scale = np.float32(1.0 / np.sqrt(size))
+    for i in range(count):
+        if norm:
+            _normalise(encoded[i], width, flat, at, row)
+        else:
+            row[:width] = encoded[i]
+        queries[i] = flat[own : own + width]
+        add_product(row, width, flat, own + width, queries[i], width)
+        values[i] = flat[own + 2 * block : own + 2 * block + width]
+        add_product(row, width, flat, own + 2 * block + width, values[i], width)
+        share[:width] = flat[own + block : own + block + width]
+        add_product(row, width, flat, own + block + width, share, width)
+        for j in range(width):
+            keys[j, i] = share[j]
+    for i in range(count):
+        for head in range(heads):
+            first = head * size
+            for k in range(count):
+                share[k] = np.float32(0.0)
+            for j in range(first, first + size):
+                q, of = queries[i, j] * scale, keys[j]
+                for unsigned in range(count):
+                    share[np.uint64(unsigned)] += q * of[np.uint64(unsigned)]
+            highest = share[0]
+            for k in range(1, count):
+                highest = max(highest, share[k])
+            total = np.float32(0.0)
+            for k in range(count):
+                share[k] = np.exp(share[k] - highest)
+                total += share[k]
+            for j in range(first, first + size):
+                row[j] = np.float32(0.0)
+            for k in range(count):
+                for j in range(first, first + size):
+                    row[j] += share[k] * values[k, j]
+            for j in range(first, first + size):
+                row[j] /= total
+        out = own + 3 * block
+        for j in range(width):
+            encoded[i, j] += flat[out + j]
+        add_product(row, width, flat, out + width, encoded[i], width)
+    return own + 4 * block  # type: ignore[no-any-return]
+
+
+@njit(
+    types.void(
+        ROWS, ROWS, types.Array(types.boolean, 1, "C", readonly=True),
+        types.Array(types.uint8, 2, "C", readonly=True), COLUMNS, *_MAP, *_MAP, COLUMNS,
+        types.boolean, types.int64, types.int64, types.boolean, types.int64, types.float64,
+        INPUTS, _SCORES,
+    ),
+    **_COMPILE,
+)  # fmt: skip
+def score_sets(
+    context: Any, candidates: Any, feasible: Any, image: Any, offsets: Any,
+    c_columns: Any, c_heavy: Any, c_quadratic: Any, c_mean: Any, c_inverse: Any,
+    columns: Any, heavy: Any, quadratic: Any, mean: Any, inverse: Any,
+    widths: Any, tanh: Any, kind: Any, heads: Any, norm: Any, seen: Any, threshold: Any,
+    flat: Any, scores: Any,
+) -> None:  # fmt: skip
+    """Fill scores (M,) of a network that looks at all feasible candidates of an observation.
+
+    FILL for infeasible ones, which are not looked at; where none is feasible, all are looked at.
+    `seen` is the width of what an image becomes, 0 without one. With a threshold above 0 the
+    network has two numbers per candidate, a value and a log-likelihood; the score is the value
+    where the likelihood is at least `threshold` times that of the likeliest, else FILL. With
+    `places` the rows are one number, the place of the candidate among widths[0].
+    """
+    n, g = 0 if kind == PLACES else len(mean), len(c_mean)
+    rows = 1
+    for b in range(len(offsets) - 1):
+        rows = max(rows, offsets[b + 1] - offsets[b])
+    first, pixels = widths[0], image.shape[1]
+    widest = max(widths.max(), n, g, 2 * first, seen, rows, 2)
+    x, h = np.empty(widest, np.float32), np.empty(widest, np.float32)
+    start = np.empty(first, np.float32)
+    second = np.empty(widths.max(), np.float32)
+    base = np.empty(max(len(columns), len(c_columns)))
+    encoded = np.empty((rows, first), np.float32)
+    attention = rows if kind == ATTENTION else 0
+    queries = np.empty((attention, first), np.float32)
+    values = np.empty((attention, first), np.float32)
+    keys = np.empty((first, attention), np.float32)
+    position = np.empty(rows, np.int64)
+    likelihood = np.empty(rows, np.float32)
+    layer0 = seen * (1 + pixels) if seen > 0 else 0
+    for b in range(len(offsets) - 1):
+        start[:] = flat[layer0 : layer0 + first]
+        if g > 0:
+            expand_row(context[b], c_columns, c_heavy, c_quadratic, c_mean, c_inverse, base, x)
+            add_product(x, g, flat, layer0 + first * (1 + n), start, first)
+        if seen > 0:
+            x[:seen] = flat[:seen]
+            for p in range(pixels):
+                if image[b, p] > 0:
+                    bright = np.float32(image[b, p]) / np.float32(255.0)
+                    for j in range(seen):
+                        x[j] += bright * flat[seen + p * seen + j]
+            _activate(x, seen, tanh)
+            add_product(x, seen, flat, layer0 + first * (1 + n + g), start, first)
+        allowed = False
+        for i in range(offsets[b], offsets[b + 1]):
+            allowed |= feasible[i]
+        count = 0
+        for i in range(offsets[b], offsets[b + 1]):
+            if allowed and not feasible[i]:
+                scores[i] = FILL
+                continue
+            expand_row(candidates[i], columns, heavy, quadratic, mean, inverse, base, x)
+            if kind == PLACES:
+                place = np.int64(x[0])
+                scores[i] = start[place] if 0 <= place < first else FILL
+                continue
+            encoded[count] = start
+            add_product(x, n, flat, layer0 + first, encoded[count], first)
+            if len(widths) > 1:
+                _activate(encoded[count], first, tanh)
+            position[count] = i
+            count += 1
+        if count == 0:
+            continue
+        after = layer0 + first * (1 + n + g + seen)
+        pooled = 0
+        if kind == ATTENTION:
+            after = _attend(
+                encoded, count, first, heads, norm, flat, after, queries, keys, values, x, h
+            )
+        elif kind == DEEPSETS:
+            pooled = 2 * first
+            second[: widths[1]] = flat[after : after + widths[1]]
+            _pool(encoded, count, first, x)
+            add_product(x, pooled, flat, after + widths[1] * (1 + first), second, widths[1])
+        likeliest = np.float32(-np.inf)
+        for i in range(count):
+            h[:first] = encoded[i]
+            at = after
+            for layer in range(1, len(widths)):
+                before, width = widths[layer - 1], widths[layer]
+                x[:before] = h[:before]
+                if layer == 1:
+                    if pooled > 0:
+                        h[:width] = second[:width]
+                    else:
+                        h[:width] = flat[at : at + width]
+                else:
+                    _activate(x, before, tanh)
+                    h[:width] = flat[at : at + width]
+                add_product(x, before, flat, at + width, h, width)
+                at += width * (1 + before + (pooled if layer == 1 else 0))
+            scores[position[i]] = h[0]
+            if threshold > 0.0:
+                likelihood[i] = h[1]
+                likeliest = max(likeliest, h[1])
+        if threshold > 0.0:
+            for i in range(count):
+                if likelihood[i] - likeliest < np.log(threshold):
+                    scores[position[i]] = FILL

@@ -1,0 +1,175 @@
+"""A trained scorer that acts, without torch: a network, its weights, the compiled forward pass."""
+
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import DatasetError, HindcastError
+from pipeline.simulation.environment import Observation
+from pipeline.simulation.players import Player
+from pipeline.simulation.policy import Reading
+from pipeline.simulation.scenario import Instance, Scenario
+from pipeline.simulation.spec import Feature, Spec
+from policies.networks.forward import PLACES, score_rows, score_sets
+from policies.networks.settings import KINDS, Network, NetworkSettings, Weights, read_columns
+
+_FEASIBLE: Final[tuple[Reading, ...]] = ("feasible",)
+
+
+class LearnedPolicy:
+    """A scorer with weights, as a BatchPolicy.
+
+    features_context, features_candidates   the spec's features that it was trained on
+    """
+
+    def __init__(
+        self,
+        name: str,
+        network: Any,  # a Network, or one of another form: policies.networks
+        weights: Weights,
+        features_context: tuple[Feature, ...],
+        features_candidates: tuple[Feature, ...],
+    ) -> None:
+        self.name = name
+        self.network: Network = network
+        self.features_context = features_context
+        self.features_candidates = features_candidates
+        self.weights = {key: np.ascontiguousarray(weights[key]) for key in network.shapes}
+
+    @property
+    def reads(self) -> tuple[Reading, ...]:
+        """What it needs besides context and candidates."""
+        image: tuple[Reading, ...] = ("image",) if self.network.settings.image else ()
+        return (*image, *_FEASIBLE) if self.network.sees_others else image
+
+    @cached_property
+    def arrays(self) -> tuple[Any, ...]:
+        """What `score_sets` takes between offsets and scores."""
+        network, settings = self.network, self.network.settings
+        layers = dict.fromkeys(key.split(".")[0] for key in network.shapes)
+        flat = [
+            self.weights[f"{i}.{part}"].T.ravel() for i in layers for part in ("bias", "weight")
+        ]
+        return (
+            *network.context.arrays, *network.candidates.arrays,
+            np.array([*settings.hidden, settings.places or network.outputs]),
+            settings.activation == "tanh", PLACES if settings.places else KINDS[settings.kind],
+            settings.heads, settings.norm, settings.image, network.threshold, np.concatenate(flat),
+        )  # fmt: skip
+
+    def check(self, spec: Spec) -> None:
+        """Raise DatasetError where `spec` has other features, RecipeError where other places."""
+        _check_features(self.name, "candidate", self.features_candidates, spec.candidates)
+        if self.network.settings.context:
+            _check_features(self.name, "context", self.features_context, spec.context)
+        if isinstance(self.network.settings, NetworkSettings):  # other kinds read rows as they do
+            read_columns(spec.candidates, self.network.settings)
+        pixels = int(np.prod(spec.image_shape)) if spec.image_shape else 0
+        if self.network.settings.image and pixels != self.network.pixels:
+            raise DatasetError(
+                f"{self.name} was trained on images of {self.network.pixels} pixels, this scenario "
+                f"setting has {pixels}; use the settings it was trained with"
+            )
+
+    def player(
+        self, scenario: Scenario, spec: Spec, instance: Instance, temperature: float, epsilon: float
+    ) -> Player | None:
+        """An episode in compiled code; None for a network of another form."""
+        from policies.networks.player import NetworkPlayer
+
+        if type(self) is not LearnedPolicy:
+            return None
+        self.check(spec)
+        return NetworkPlayer(self.name, self.arrays, scenario, spec, instance, temperature, epsilon)
+
+    def scores(self, observation: Observation) -> NDArray[np.float64]:
+        """One score per candidate, (N,)."""
+        image = None if observation.image is None else observation.image.reshape(1, -1)
+        return self.batch_scores(
+            observation.context[None],
+            observation.candidates,
+            np.array([0, len(observation.candidates)]),
+            feasible=observation.feasible,
+            image=image,
+        )
+
+    def batch_scores(
+        self,
+        context: NDArray[np.float64],
+        candidates: NDArray[np.float64],
+        offsets: NDArray[np.int64],
+        *,
+        feasible: NDArray[np.bool_] | None = None,
+        image: NDArray[np.uint8] | None = None,
+    ) -> NDArray[np.float64]:
+        """Scores (sum of N,) of B observations; see pipeline.simulation.policy.BatchPolicy.
+
+        feasible (sum of N,), all where it is not given; image (B, P), of which only `reads` says
+        whether it is needed. Raises HindcastError where arrays do not fit each other.
+        """
+        given = (context.shape[1:], candidates.shape[1:], len(context), int(offsets[-1]))
+        expected = (
+            (len(self.features_context),), (len(self.features_candidates),),
+            len(offsets) - 1, len(candidates),
+        )  # fmt: skip
+        # Compiled code reads where it is told to; without context, the width of it is all the same.
+        if given[1:] != expected[1:] or (self.network.settings.context and given != expected):
+            raise HindcastError(
+                f"{self.name}: context {context.shape} and candidates {candidates.shape} with "
+                f"{len(offsets)} offsets up to {offsets[-1]} are not observations of "
+                f"{len(self.features_context)} and {len(self.features_candidates)} features"
+            )
+        scores = np.empty(len(candidates))
+        rows = np.ascontiguousarray(candidates, np.float64)
+        moments = np.ascontiguousarray(context, np.float64)
+        places = np.ascontiguousarray(offsets, np.int64)
+        if not self.reads:  # of `arrays` it takes the maps, widths and activation, and the weights
+            score_rows(  # type: ignore[call-arg]
+                moments, rows, places, *self.arrays[:12], self.arrays[-1], scores
+            )
+            return scores
+        score_sets(  # type: ignore[call-arg]
+            moments, rows, self._feasible(feasible, len(rows)), self._image(image, len(moments)),
+            places, *self.arrays, scores,
+        )  # fmt: skip
+        return scores
+
+    def _feasible(self, feasible: NDArray[np.bool_] | None, count: int) -> NDArray[np.bool_]:
+        if feasible is None:
+            return np.ones(count, np.bool_)
+        if feasible.shape != (count,):
+            raise HindcastError(
+                f"{self.name}: feasible {feasible.shape} does not fit {count} candidates"
+            )
+        return np.ascontiguousarray(feasible, np.bool_)
+
+    def _image(self, image: NDArray[np.uint8] | None, count: int) -> NDArray[np.uint8]:
+        if not self.network.settings.image:
+            return np.zeros((count, 0), np.uint8)
+        expected = (count, self.network.pixels)
+        if image is None or image.shape != expected:
+            shape = "none" if image is None else image.shape
+            raise HindcastError(f"{self.name}: expected images {expected}, got {shape}")
+        return np.ascontiguousarray(image, np.uint8)
+
+
+def _check_features(
+    policy: str, kind: str, trained: tuple[Feature, ...], given: tuple[Feature, ...]
+) -> None:
+    """Names, units, and what kind of column each is must agree, in order."""
+    if len(trained) != len(given):
+        raise DatasetError(
+            f"{policy} was trained on {len(trained)} {kind} features "
+            f"({', '.join(f.name for f in trained)}), this scenario setting has {len(given)} "
+            f"({', '.join(f.name for f in given)}); use the settings it was trained with"
+        )
+    for at, (one, other) in enumerate(zip(trained, given, strict=True)):
+        for what in ("name", "unit", "heavy_tailed", "identifier"):
+            if getattr(one, what) != getattr(other, what):
+                raise DatasetError(
+                    f"{policy}: {kind} feature {at} was {one.name!r} with {what} "
+                    f"{getattr(one, what)!r} in training, here it is {other.name!r} with {what} "
+                    f"{getattr(other, what)!r}; use the settings it was trained with"
+                )

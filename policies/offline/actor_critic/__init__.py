@@ -1,0 +1,1 @@
+"""Agents with critics and an explicit policy."""

@@ -1,0 +1,94 @@
+"""Discrete BCQ: Q-learning over the candidates that the behaviour might have chosen.
+
+    G    minimises  - mean log G(choice | s) + .01 * mean of its squared scores
+    y    = r + gamma * Q'(s', argmax_c Q(s', c))     over c with G(c | s') >= threshold * max G
+    Q    minimises  mean huber(Q(s, choice) - y)
+    acts by         argmax_c Q(s, c)                 over c with G(c | s) >= threshold * max G
+
+threshold 0 is double DQN, 1 is cloning. Source: Fujimoto, Conti, Ghavamzadeh & Pineau,
+"Benchmarking Batch Deep Reinforcement Learning Algorithms", 2019, after Fujimoto, Meger & Precup,
+"Off-Policy Deep Reinforcement Learning without Exploration", ICML 2019. Q and G are two networks
+that the checkpoint holds side by side, and the target follows slowly.
+"""
+
+import copy
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import smooth_l1_loss
+
+from pipeline.errors import RecipeError
+from policies.networks.candidate_scorer import FILL, CandidateScorer, fit_network, log_probabilities
+from policies.networks.settings import Weights
+from policies.offline.actor_critic.critics import chosen, follow, logged_value
+from policies.offline.actor_critic.side_by_side_networks import check_mergeable, merge, side_by_side
+from policies.offline.actor_critic.td_learner import Parts, assemble, td_metrics
+from policies.training.learner import Info, Learner, Task
+from policies.training.minibatches import Observations, Transitions
+from policies.training.values import ValueSettings, value_unit
+
+
+@dataclass(frozen=True)
+class Config(ValueSettings):
+    """Settings of discrete BCQ.
+
+    threshold     how likely a candidate must be, as a share of the likeliest, above 0 to 1
+    target_rate   share of the way that the target network goes at every step
+    """
+
+    threshold: float = 0.3
+    target_rate: float = 0.02
+
+
+def learner(task: Task, config: Config) -> Learner:
+    """One training run, see `policies.training.learner`."""
+    if not 0.0 < config.threshold <= 1.0:
+        raise RecipeError(f"threshold is {config.threshold}, expected above 0 and at most 1")
+    check_mergeable(config.network)
+    weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
+    unit = value_unit(task.decisions, task.spec, config)
+    network = fit_network(task.decisions, task.spec, config.network)
+    q = CandidateScorer(network, weights_rng)
+    behaviour = CandidateScorer(network, weights_rng)
+    target = copy.deepcopy(q).requires_grad_(requires_grad=False)
+
+    def value_after(after: Observations) -> Tensor:
+        """Q'(s', the allowed candidate of the highest Q)."""
+        seen = after.candidates, after.context, after.mask
+        likely = behaviour.packed(*seen)
+        least = likely.amax(dim=1, keepdim=True) + float(np.log(config.threshold))
+        best = q.packed(*seen).masked_fill(likely < least, FILL).argmax(dim=1)
+        return chosen(target.packed(*seen), best)
+
+    def loss(batch: Transitions, _step: int) -> tuple[Tensor, Info]:
+        now = batch.now
+        seen = now.candidates, now.context, now.mask
+        with torch.no_grad():
+            y = unit.target(batch, value_after(batch.after))
+        values = logged_value(q, now)
+        critic_loss = smooth_l1_loss(values, y)
+        scores = behaviour.packed(*seen)
+        log_g = log_probabilities(scores, now.mask, now.choice, now.drawn)
+        size = torch.where(now.mask, scores, 0.0).square().sum() / now.mask.sum()
+        cloning_loss = -log_g.mean() + 0.01 * size
+        return critic_loss + cloning_loss, {
+            "critic_loss": critic_loss.detach(),
+            "cloning_loss": cloning_loss.detach(),
+            "agreement": (scores.argmax(dim=-1) == now.choice).float().mean(),
+            **td_metrics(y - values, values),
+        }
+
+    def weights() -> Weights:
+        return merge(network, q.weights(), behaviour.weights())
+
+    parts = Parts(
+        dataclasses.replace(side_by_side(network), threshold=config.threshold),
+        weights,
+        {"q": q, "behaviour": behaviour, "target": target},
+        loss,
+        after=lambda: follow(target, q, config.target_rate),
+    )
+    return assemble(parts, task.decisions, task.validation, config, unit, rng, task.device)

@@ -1,0 +1,120 @@
+"""Conservative discrete quantile actor-critic: distributions of returns, a policy that waits.
+
+    Z_j(s, c)   N quantiles, v_i(s) + a_i(s, c) - mean_c' a_i(s, c')         dueling, j = 1, 2
+    Q_j         mean over the quantiles of Z_j
+    y           r + gamma * sum_c pi(c | s') Z'_k(s', c),  k = argmin_j sum_c pi(c | s') Q'_j(s', c)
+    Z_j         minimises  quantile Huber loss of Z_j(s, choice) against the samples y
+                           + conservatism * mean (logsumexp_c Q_j(s, c) - Q_j(s, choice))
+    pi          maximises, every `delay` steps,
+                mean sum_c pi(c | s) min_j Q_j(s, c) / size(Q) + alpha * H(pi(s))
+
+Source: van Remmerden, Bukhsh & Zhang, "Generalizing Beyond Suboptimality: Offline Reinforcement
+Learning Learns Effective Scheduling through Random Data" (CDQAC), TMLR 2026. The abstract and the
+public descriptions were at hand, not the code: a quantile critic, conservative, per candidate,
+dueling, and delayed policy updates are theirs. What may differ: two critics of which the lower is
+believed, that the target averages quantiles over the policy one by one (exact for the mean, and
+unlike one drawn candidate without noise and whatever the order of the candidates), the entropy's
+fixed weight, that values are divided by how much they differ among the candidates of a decision,
+and every number in the settings. The authors' graph network is replaced by the candidate scorer.
+"""
+
+import copy
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
+
+from policies.networks.candidate_scorer import CandidateScorer, fit_network
+from policies.offline.actor_critic.critics import (
+    DuelingQuantiles,
+    conservative,
+    entropy,
+    follow,
+    masked_expectation,
+    masked_log_softmax,
+    quantile_loss,
+    spread_among,
+)
+from policies.offline.actor_critic.td_learner import Parts, assemble, td_metrics
+from policies.training.learner import Info, Learner, Task
+from policies.training.minibatches import Transitions
+from policies.training.values import ValueSettings, value_unit
+
+
+@dataclass(frozen=True)
+class Config(ValueSettings):
+    """Settings of CDQAC.
+
+    quantiles      N
+    kappa          up to where the quantile loss is quadratic, in units of a return
+    conservatism   weight of CQL's term
+    alpha          weight of the policy's entropy, in units of how candidates' values differ
+    delay          steps of the critics per step of the policy
+    target_rate    share of the way that target networks go at every step
+    """
+
+    quantiles: int = 16
+    kappa: float = 0.1
+    conservatism: float = 1e-3
+    alpha: float = 0.2
+    delay: int = 2
+    target_rate: float = 0.02
+
+
+def learner(task: Task, config: Config) -> Learner:
+    """One training run, see `policies.training.learner`."""
+    weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
+    unit = value_unit(task.decisions, task.spec, config)
+    network = fit_network(task.decisions, task.spec, config.network)
+    policy = CandidateScorer(network, weights_rng)
+    critics = nn.ModuleList(
+        [DuelingQuantiles(network, weights_rng, config.quantiles) for _ in range(2)]
+    )
+    targets = copy.deepcopy(critics).requires_grad_(requires_grad=False)
+
+    def samples(batch: Transitions) -> Tensor:
+        """Quantiles (B, N) of the return, as the target of the lower critic sees it."""
+        after = batch.after
+        scores = policy.packed(after.candidates, after.context, after.mask)
+        share = masked_log_softmax(scores, after.mask).exp() * after.mask
+        of = torch.stack([z(after, share)[1] for z in targets])  # (2, B, N)
+        lower = of.mean(dim=2).argmin(dim=0)
+        return unit.target(batch, of[lower, torch.arange(of.shape[1], device=of.device)])
+
+    def loss(batch: Transitions, step: int) -> tuple[Tensor, Info]:
+        now = batch.now
+        with torch.no_grad():
+            target = samples(batch)
+        logged_share = one_hot(now.choice, now.mask.shape[1]).float()
+        valued = [z(now, logged_share) for z in critics]
+        values = torch.stack([of[0] for of in valued])  # (2, B, K)
+        logged = torch.stack([of[1] for of in valued])  # (2, B, N)
+        critic_loss = 2.0 * quantile_loss(logged, target, config.kappa)
+        gap = conservative(values, now.choice).sum()
+        total = critic_loss + config.conservatism * gap
+        info = {
+            "critic_loss": critic_loss.detach(),
+            "conservative_gap": gap.detach(),
+            **td_metrics(target.mean(dim=1) - logged.mean(dim=2), logged),
+        }
+        if step % config.delay:
+            return total, info
+        least = values.detach().amin(dim=0)
+        size = spread_among(least, now.mask)
+        log_pi = masked_log_softmax(policy.packed(now.candidates, now.context, now.mask), now.mask)
+        spread = entropy(log_pi, now.mask)
+        gain = masked_expectation(log_pi, least, now.mask) / size
+        policy_loss = -(gain + config.alpha * spread).mean()
+        info |= {"policy_loss": policy_loss.detach(), "entropy": spread.detach().mean()}
+        return total + policy_loss, info
+
+    parts = Parts(
+        network,
+        policy.weights,
+        {"policy": policy, "critics": critics, "targets": targets},
+        loss,
+        after=lambda: follow(targets, critics, config.target_rate),
+    )
+    return assemble(parts, task.decisions, task.validation, config, unit, rng, task.device)

@@ -1,0 +1,97 @@
+"""Critic-regularised regression: imitate the logged choices that a critic finds above average.
+
+    y    = r + gamma * sum_c pi'(c | s') Q'(s', c)
+    Q    minimises  mean (y - Q(s, choice))^2
+    A    = Q(s, choice) - sum_c pi(c | s) Q(s, c)
+    f    = 1[A > 0]  or  exp(A / (temperature * deviation))
+    pi   maximises  mean f(A) * log pi(choice)
+
+Source: Wang, Novikov, Zolna et al., "Critic Regularized Regression", NeurIPS 2020 ("binary" and
+"exp", with the mean over the policy as the baseline). Differences: expectations are sums over the
+candidates instead of means over a few draws; the critic gives a value where the paper's gives a
+distribution; for "exp" advantages are measured in their deviation, see
+`policies.offline.actor_critic.advantage_weighting`. Unlike `awac` it believes one critic, and
+targets come from a policy that lags, as in the paper.
+"""
+
+import copy
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from policies.networks.candidate_scorer import CandidateScorer, fit_network
+from policies.offline.actor_critic.advantage_weighting import (
+    Extraction,
+    policy_now,
+    standardised_weights,
+    weighted_cloning,
+)
+from policies.offline.actor_critic.critics import (
+    Critics,
+    chosen,
+    follow,
+    masked_expectation,
+    policy_value,
+)
+from policies.offline.actor_critic.td_learner import Parts, assemble, td_metrics
+from policies.training.learner import Info, Learner, Task
+from policies.training.minibatches import Transitions
+from policies.training.values import value_unit
+
+
+@dataclass(frozen=True)
+class Config(Extraction):
+    """Settings of CRR: those of agents that weigh what they imitate, and one more.
+
+    weight   f: "binary", only choices above the mean, all alike; "exp", all, better ones more
+    """
+
+    weight: Literal["binary", "exp"] = "exp"
+
+
+def learner(task: Task, config: Config) -> Learner:
+    """One training run, see `policies.training.learner`."""
+    weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
+    unit = value_unit(task.decisions, task.spec, config)
+    network = fit_network(task.decisions, task.spec, config.network)
+    policy = CandidateScorer(network, weights_rng)
+    lagging = copy.deepcopy(policy).requires_grad_(requires_grad=False)
+    critics = Critics(network, weights_rng, count=1)
+
+    def loss(batch: Transitions, _step: int) -> tuple[Tensor, Info]:
+        now, after = batch.now, batch.after
+        with torch.no_grad():
+            target = unit.target(batch, policy_value(lagging, after, critics.least(after)))
+        every = critics.values(now)[0]
+        values = chosen(every, now.choice)
+        critic_loss = (target - values).square().mean()
+        scores = policy.packed(now.candidates, now.context, now.mask)
+        with torch.no_grad():
+            log_pi = policy_now(scores, now)
+            advantage = values - masked_expectation(log_pi, every, now.mask)
+            if config.weight == "binary":
+                weights = (advantage > 0.0).float()
+            else:
+                weights = standardised_weights(advantage, config.temperature, config.most)
+        policy_loss, info = weighted_cloning(scores, now, weights)
+        return critic_loss + policy_loss, {
+            "critic_loss": critic_loss.detach(),
+            **info,
+            **td_metrics(target - values, values),
+        }
+
+    def after() -> None:
+        critics.follow(config.target_rate)
+        follow(lagging, policy, config.target_rate)
+
+    parts = Parts(
+        network,
+        policy.weights,
+        {"policy": policy, "lagging": lagging, "critics": critics},
+        loss,
+        after,
+    )
+    return assemble(parts, task.decisions, task.validation, config, unit, rng, task.device)

@@ -1,0 +1,129 @@
+"""Discrete soft actor-critic with conservative values, over masked candidates.
+
+    y     = r + gamma * sum_c pi(c | s') min_j Q'_j(s', c)     (soft_targets: see below)
+    Q_j   minimises  mean (y - Q_j(s, choice))^2
+                     + conservatism * mean (logsumexp_c Q_j(s, c) - Q_j(s, choice))
+    pi    maximises  mean over s of  sum_c pi(c | s) min_j Q_j(s, c) / size(Q) + alpha * H(pi(s))
+    alpha falls where H(pi(s)) stands above entropy_share * log N(s), N(s) the feasible candidates
+
+Source: van Remmerden, Bukhsh & Zhang, "Offline Reinforcement Learning for Learning to Dispatch for
+Job Shop Scheduling", Machine Learning 2025 (d-mSAC with CQL), after Christodoulou, "Soft
+Actor-Critic for Discrete Action Settings", 2019, and Kumar et al., "Conservative Q-Learning",
+NeurIPS 2020. The entropy that is aimed at depends on how many candidates there are, so that a
+decision among two is not asked for the entropy of one among thirty. As in the authors' code,
+targets leave the entropy out: over thousands of decisions it would drown the return. Differences:
+values are divided by size(Q), how much they differ among the candidates of a decision, so that one
+alpha serves rewards of any size: one that is too small at the beginning leaves a policy that is
+sure before the values are, and its gradient is gone. Targets follow slowly; the weight of the
+conservative term suits values of order one (see `policies.offline.q_learning.cql`); entropy_share
+is lower, since the greedy choice is what acts; no dropout.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from policies.networks.candidate_scorer import CandidateScorer, fit_network
+from policies.offline.actor_critic.critics import (
+    Critics,
+    chosen,
+    conservative,
+    entropy,
+    masked_expectation,
+    masked_log_softmax,
+    spread_among,
+)
+from policies.offline.actor_critic.td_learner import Parts, assemble, td_metrics
+from policies.training.learner import Info, Learner, Task
+from policies.training.minibatches import Transitions
+from policies.training.values import ValueSettings, value_unit
+
+
+@dataclass(frozen=True)
+class Config(ValueSettings):
+    """Settings of discrete SAC with CQL.
+
+    conservatism    weight of CQL's term
+    entropy_share   of log N that the policy's entropy is kept at; 0 is greedy, 1 uniform
+    alpha           weight of the entropy to begin with, in units of how candidates' values differ
+    alpha_rate      how fast it may change: about this share per step
+    soft_targets    whether size(Q) * alpha * the entropy of later decisions counts as reward
+    target_rate     share of the way that target networks go at every step
+    """
+
+    conservatism: float = 1e-3
+    entropy_share: float = 0.5
+    alpha: float = 1.0
+    alpha_rate: float = 1e-2
+    soft_targets: bool = False
+    target_rate: float = 0.02
+
+
+class Temperature(nn.Module):
+    """Alpha, positive: its logarithm is what is learned."""
+
+    def __init__(self, alpha: float) -> None:
+        super().__init__()
+        self.log_alpha = nn.Parameter(torch.tensor(math.log(alpha)))
+
+    def now(self) -> Tensor:
+        """Alpha, without a gradient."""
+        return self.log_alpha.detach().exp()
+
+
+def learner(task: Task, config: Config) -> Learner:
+    """One training run, see `policies.training.learner`."""
+    weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
+    unit = value_unit(task.decisions, task.spec, config)
+    network = fit_network(task.decisions, task.spec, config.network)
+    policy = CandidateScorer(network, weights_rng)
+    critics = Critics(network, weights_rng)
+    temperature = Temperature(config.alpha)
+
+    def value_after(batch: Transitions) -> Tensor:
+        after = batch.after
+        scores = policy.packed(after.candidates, after.context, after.mask)
+        log_pi = masked_log_softmax(scores, after.mask)
+        values = critics.least(after)
+        if config.soft_targets:
+            values = values - temperature.now() * spread_among(values, after.mask) * log_pi
+        return masked_expectation(log_pi, values, after.mask)
+
+    def loss(batch: Transitions, _step: int) -> tuple[Tensor, Info]:
+        now = batch.now
+        with torch.no_grad():
+            target = unit.target(batch, value_after(batch))
+        every = critics.values(now)
+        values = chosen(every, now.choice)
+        critic_loss = (target - values).square().mean(dim=1).sum()
+        gap = conservative(every, now.choice).sum()
+        log_pi = masked_log_softmax(policy.packed(now.candidates, now.context, now.mask), now.mask)
+        least = every.detach().amin(dim=0)
+        spread = entropy(log_pi, now.mask)
+        alpha = temperature.now()
+        gain = masked_expectation(log_pi, least, now.mask) / spread_among(least, now.mask)
+        policy_loss = -(gain + alpha * spread).mean()
+        aim = config.entropy_share * now.mask.sum(dim=1).log()
+        alpha_loss = temperature.log_alpha * (spread.detach() - aim).mean().sign()
+        total = critic_loss + config.conservatism * gap + policy_loss + alpha_loss
+        return total, {
+            "critic_loss": critic_loss.detach(),
+            "conservative_gap": gap.detach(),
+            "policy_loss": policy_loss.detach(),
+            "entropy": spread.detach().mean(),
+            "alpha": alpha,
+            **td_metrics(target - values, values),
+        }
+
+    parts = Parts(
+        network,
+        policy.weights,
+        {"policy": policy, "critics": critics, "temperature": temperature},
+        loss,
+        after=lambda: critics.follow(config.target_rate),
+        rates={"temperature": config.alpha_rate},
+    )
+    return assemble(parts, task.decisions, task.validation, config, unit, rng, task.device)

@@ -1,0 +1,79 @@
+"""Implicit Q-learning: the best that was logged, learned without asking for what was not.
+
+    V    minimises  mean |tau - 1[u < 0]| * u^2,  u = min_j Q'_j(s, choice) - V(s)      expectile
+    Q_j  minimises  mean (r + gamma * V(s') - Q_j(s, choice))^2
+    pi   maximises  mean exp(A / (temperature * deviation)) * log pi(choice),  A = min Q' - V
+
+tau near 1 makes V the value of the best logged choices of states like s; no value of an unlogged
+choice is ever used. Source: Kostrikov, Nair & Levine, "Offline Reinforcement Learning with Implicit
+Q-Learning", ICLR 2022. Differences: candidates instead of actions (V pools them, see
+`policies.offline.actor_critic.critics`), and advantages are measured in their deviation within the
+minibatch, so that one temperature serves rewards of any size and any number of decisions per
+episode.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from policies.networks.candidate_scorer import CandidateScorer, fit_network
+from policies.offline.actor_critic.advantage_weighting import (
+    Extraction,
+    standardised_weights,
+    weighted_cloning,
+)
+from policies.offline.actor_critic.critics import Critics, StateValue, expectile_loss
+from policies.offline.actor_critic.td_learner import Parts, assemble, td_metrics
+from policies.training.learner import Info, Learner, Task
+from policies.training.minibatches import Transitions
+from policies.training.values import value_unit
+
+
+@dataclass(frozen=True)
+class Config(Extraction):
+    """Settings of implicit Q-learning: those of agents that weigh what they imitate, and one more.
+
+    expectile   tau; .5 is the value of the behaviour, towards 1 that of its best choices
+    """
+
+    expectile: float = 0.8
+
+
+def learner(task: Task, config: Config) -> Learner:
+    """One training run, see `policies.training.learner`."""
+    weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
+    unit = value_unit(task.decisions, task.spec, config)
+    network = fit_network(task.decisions, task.spec, config.network)
+    policy = CandidateScorer(network, weights_rng)
+    critics = Critics(network, weights_rng)
+    state = StateValue(network, weights_rng)
+
+    def loss(batch: Transitions, _step: int) -> tuple[Tensor, Info]:
+        now = batch.now
+        value = state(now)
+        advantage = critics.least_logged(now) - value
+        value_loss = expectile_loss(advantage, config.expectile)
+        with torch.no_grad():
+            target = unit.target(batch, state(batch.after))
+        values = critics.logged(now)
+        critic_loss = (target - values).square().mean(dim=1).sum()
+        weights = standardised_weights(advantage.detach(), config.temperature, config.most)
+        scores = policy.packed(now.candidates, now.context, now.mask)
+        policy_loss, info = weighted_cloning(scores, now, weights)
+        return value_loss + critic_loss + policy_loss, {
+            "value_loss": value_loss.detach(),
+            "critic_loss": critic_loss.detach(),
+            **info,
+            **td_metrics(target - values, values),
+        }
+
+    parts = Parts(
+        network,
+        policy.weights,
+        {"policy": policy, "critics": critics, "value": state},
+        loss,
+        after=lambda: critics.follow(config.target_rate),
+    )
+    return assemble(parts, task.decisions, task.validation, config, unit, rng, task.device)

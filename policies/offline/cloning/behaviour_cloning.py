@@ -1,0 +1,88 @@
+"""Behaviour cloning: the softmax over the candidates imitates the logged choices.
+
+    loss = - mean over decisions of log pi(choice)
+
+With several behaviours in a log it imitates their mixture, the worst of them included; it stands in
+tables for what imitation alone is worth. Source: Pomerleau, "Efficient Training of Artificial
+Neural Networks for Autonomous Navigation", Neural Computation 1991.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from policies.networks.candidate_scorer import CandidateScorer, fit_network, log_probabilities
+from policies.networks.settings import NetworkSettings
+from policies.training.learner import Criterion, Info, Learner, Task, descend, nothing_to_validate
+from policies.training.minibatches import Batches, Minibatch, draw_rows, spaced_rows
+
+_VALIDATED: Final = 4096  # decisions
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of behaviour cloning.
+
+    minibatch   decisions per step
+    """
+
+    minibatch: int = 256
+    learning_rate: float = 2e-3
+    weight_decay: float = 0.0
+    network: NetworkSettings = field(
+        default_factory=lambda: NetworkSettings(hidden=(32, 32), context=True)
+    )
+
+
+def cloning_loss(scorer: CandidateScorer, batch: Minibatch) -> tuple[Tensor, Info]:
+    """Mean negative log-probability of the logged choices."""
+    scores = scorer.packed(batch.candidates, batch.context, batch.mask)
+    log_pi = log_probabilities(scores, batch.mask, batch.choice, batch.drawn)
+    agreement = (scores.argmax(dim=-1) == batch.choice).float().mean()
+    return -log_pi.mean(), {"agreement": agreement.detach()}
+
+
+def learner(task: Task, config: Config) -> Learner:
+    """One training run, see `policies.training.learner`."""
+    weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
+    network = fit_network(task.decisions, task.spec, config.network)
+    scorer = CandidateScorer(network, weights_rng).to(task.device)
+    optimiser = torch.optim.AdamW(
+        scorer.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
+    )
+    batches = Batches(task.decisions, network, task.device)
+
+    def step(_number: int) -> Info:
+        batch = batches.at(draw_rows(len(task.decisions), config.minibatch, rng))
+        loss, info = cloning_loss(scorer, batch)
+        descend(optimiser, loss)
+        return {"loss": loss.detach(), **info}
+
+    validate = nothing_to_validate
+    if task.validation is not None and len(task.validation):
+        held_out = Batches(task.validation, network, task.device)
+        some = spaced_rows(len(task.validation), _VALIDATED)
+
+        def validate() -> Mapping[str, float]:
+            """Loss and agreement on evenly spaced validation decisions."""
+            batch = held_out.at(some)
+            loss, info = cloning_loss(scorer, batch)
+            return {
+                "validation_loss": float(loss),
+                "validation_agreement": float(info["agreement"]),
+            }
+
+    return Learner(
+        network=network,
+        weights=scorer.weights,
+        modules={"scorer": scorer},
+        optimisers={"scorer": optimiser},
+        rng=rng,
+        step=step,
+        validate=validate,
+        criterion=Criterion("validation_loss", "lower"),
+    )

@@ -1,0 +1,58 @@
+"""Filtered cloning: behaviour cloning of the best episodes of every window.
+
+    kept = of the E episodes of a window the ceil(share * E) with the highest return
+    loss = - mean over decisions of kept episodes of log pi(choice)
+
+Episodes are compared inside their window only, since windows differ in how much there is to gain;
+where each window has one episode, over all windows. Source: the "BC of the best x %" baseline of
+Chen, Lu, Rajeswaran et al., "Decision Transformer", NeurIPS 2021, and of Chen, Zhou, Wang et al.,
+"BAIL: Best-Action Imitation Learning for Batch Deep Reinforcement Learning", NeurIPS 2020.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.dataset.decisions import Decisions
+from pipeline.errors import RecipeError
+from policies.offline.cloning import behaviour_cloning
+from policies.training.learner import Learner, Task
+from policies.training.returns import windows_of
+
+
+@dataclass(frozen=True)
+class Config(behaviour_cloning.Config):
+    """Settings of filtered cloning: those of behaviour cloning and one more.
+
+    share   of a window's episodes that is imitated, above 0 to 1; at least one episode is
+    """
+
+    share: float = 0.2
+
+
+def best_episodes(decisions: Decisions, share: float) -> NDArray[np.bool_]:
+    """Which episodes are kept, (E,); of equal ones the first."""
+    returns = decisions.episodes["return"].to_numpy().astype(np.float64)
+    kept = np.zeros(len(returns), np.bool_)
+    seen = np.bincount(decisions.episode, minlength=len(returns)) > 0
+    window = windows_of(decisions)
+    for w in np.unique(window):
+        of_window = np.flatnonzero((window == w) & seen)
+        best = of_window[np.argsort(-returns[of_window], kind="stable")]
+        kept[best[: int(np.ceil(share * len(best)))]] = True
+    return kept
+
+
+def learner(task: Task, config: Config) -> Learner:
+    """One training run, see `policies.training.learner`."""
+    if not 0.0 < config.share <= 1.0:
+        raise RecipeError(f"share is {config.share}, expected above 0 and at most 1")
+
+    def filtered(of: Decisions) -> Decisions:
+        return of.take(np.flatnonzero(best_episodes(of, config.share)[of.episode]))
+
+    validation = task.validation
+    held_out = filtered(validation) if validation is not None and len(validation) else None
+    shown = replace(task, decisions=filtered(task.decisions), validation=held_out)
+    return behaviour_cloning.learner(shown, config)

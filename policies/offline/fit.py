@@ -1,0 +1,146 @@
+"""From decisions in memory to trained weights: checks, the loop, what looks on."""
+
+import dataclasses
+import importlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pipeline.dataset.decisions import Decisions
+from pipeline.errors import DatasetError, InputError
+from pipeline.simulation.spec import Spec
+from policies.networks.checkpoint import Metric, Trained
+from policies.networks.settings import Weights
+from policies.offline import Agent, read_config
+from policies.offline import agent as find_agent
+from policies.training.devices import find_device, repeatable
+from policies.training.episode_stream import Logs
+from policies.training.learner import Learner, Task
+from policies.training.loop import Point, Progress, Select, Watching, fit
+from policies.training.monitoring import SEEN, measure, watch
+from policies.training.resume import ResumeFile
+
+_RESUME_S: Final = 15.0  # between two states; more often than that costs more than it saves
+
+
+def train_agent(
+    agent: str,
+    decisions: Decisions,
+    spec: Spec,
+    *,
+    steps: int,
+    seed: int,
+    settings: Mapping[str, Any] | None = None,
+    validation: Decisions | None = None,
+    device: str = "cpu",
+    progress: Progress | None = None,
+    point: Point | None = None,
+    checkpoint_every: int | None = None,
+    keep: Callable[[Trained], None] | None = None,
+    select: tuple[str, Select] | None = None,
+    resume: tuple[Path, str] | None = None,
+) -> Trained:
+    """Train the agent of that name for `steps` gradient steps.
+
+    The same decisions, settings and seed give the same weights, bit for bit, whatever else is
+    asked for. `validation` adds points to the curves and tells the best checkpoint; `device` is
+    cpu, cuda or auto; `progress(done, steps)` and `point(step, metrics)` are called about fifty
+    times; `keep(trained)` is given a checkpoint every `checkpoint_every` steps;
+    `select`, a name and a function, chooses the best checkpoint instead of the agent's criterion;
+    `resume`, a folder and a key, is where the state is left for a later call with the same key.
+
+    Raises UnknownName, RecipeError for settings the agent does not have, DatasetError for
+    decisions it cannot learn from, InputError for a device that is not there.
+    """
+    return train_decisions(
+        find_agent(agent), decisions, spec, read_config(agent, settings), steps=steps, seed=seed,
+        validation=validation, device=device, progress=progress, point=point,
+        checkpoint_every=checkpoint_every, keep=keep, select=select, resume=resume,
+    )  # fmt: skip
+
+
+def train_decisions(
+    agent: Agent,
+    decisions: Decisions,
+    spec: Spec,
+    config: Any,
+    *,
+    steps: int,
+    seed: int,
+    validation: Decisions | None = None,
+    device: str = "cpu",
+    progress: Progress | None = None,
+    point: Point | None = None,
+    checkpoint_every: int | None = None,
+    keep: Callable[[Trained], None] | None = None,
+    select: tuple[str, Select] | None = None,
+    resume: tuple[Path, str] | None = None,
+    resume_s: float = _RESUME_S,
+    logs: Logs | None = None,
+) -> Trained:
+    """Train with an agent's Config; see `train_agent`.
+
+    `logs` is what an agent that goes through whole logs reads in place of the decisions.
+    """
+    _check(agent, decisions, spec, steps)
+    place = find_device(device)
+    held_out = None if validation is None or len(validation) == 0 else watch(validation)
+    seen = watch(decisions, SEEN)
+    with repeatable(place):
+        task = Task(decisions, spec, steps, seed, validation, place, logs)
+        learner: Learner = importlib.import_module(agent.module).learner(task, config)
+        taken = min(steps, learner.most_steps or steps)
+        settings = dataclasses.asdict(config)
+        made = Trained(agent.name, spec, learner.network, {}, settings, taken, seed)
+
+        def look(weights: Weights) -> Mapping[str, float]:
+            now = dataclasses.replace(made, weights=weights)
+            metrics = dict(measure(now, seen))
+            if held_out is not None:
+                metrics |= measure(now, held_out, "validation_")
+            return metrics
+
+        def keep_checkpoint(step: int, weights: Weights, metrics: tuple[Metric, ...]) -> None:
+            if keep is not None:
+                keep(dataclasses.replace(made, steps=step, weights=weights, metrics=metrics))
+
+        fitted = fit(
+            learner,
+            taken,
+            Watching(
+                measure=look,
+                progress=progress or _silent,
+                point=point,
+                every=checkpoint_every,
+                keep=keep_checkpoint,
+                select=None if select is None else select[1],
+                selected_by="" if select is None else select[0],
+                resume=None if resume is None else ResumeFile(*resume, interval_s=resume_s),
+            ),
+        )
+        weights = learner.weights()
+    return dataclasses.replace(made, weights=weights, metrics=fitted.metrics, best=fitted.best)
+
+
+def _check(agent: Agent, decisions: Decisions, spec: Spec, steps: int) -> None:
+    if steps < 1:
+        raise InputError(f"steps is {steps}, expected at least 1")
+    if agent.scenarios and spec.scenario not in agent.scenarios:
+        raise InputError(
+            f"{agent.name} is for {' and '.join(agent.scenarios)}, these decisions are of "
+            f"{spec.scenario}"
+        )
+    if len(decisions) == 0:
+        raise DatasetError(f"{agent.name}: there are no decisions to learn from")
+    if agent.transitions and decisions.next_mask is None:
+        raise DatasetError(f"{agent.name} needs what followed each decision; load with transitions")
+    shape = (decisions.context.shape[1], decisions.candidates.shape[2])
+    if shape != (len(spec.context), len(spec.candidates)):
+        raise DatasetError(
+            f"{agent.name}: decisions have {shape[0]} context and {shape[1]} candidate features, "
+            f"the scenario {len(spec.context)} and {len(spec.candidates)}"
+        )
+
+
+def _silent(done: int, steps: int) -> None:
+    """No progress is shown."""

@@ -1,0 +1,1 @@
+"""Agents that learn from pairs of episodes."""

@@ -1,0 +1,127 @@
+"""Trajectory preference by several linear scorers at once, averaged into one.
+
+    w_m   minimises the loss of trajectory preference over pairs from its own bootstrap sample of
+          the windows, m = 1 .. members
+    w     = mean over the members of the mean of w_m over the last `average` of the steps
+
+A log has a few hundred windows, and which of them are in it moves a scorer more than which pairs
+are drawn. Scores are linear in the weights, so the mean of the weights is the scorer of the mean
+of the scores: the ensemble is one checkpoint, and acts as fast as one. Sources: Breiman, "Bagging
+Predictors", Machine Learning 1996; for the mean over steps see
+`policies.offline.preference.weight_averaging`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from pipeline.errors import RecipeError
+from policies.networks.candidate_scorer import CandidateScorer, fit_network
+from policies.networks.settings import Weights
+from policies.offline.preference import trajectory_preference
+from policies.offline.preference.trajectory_preference import (
+    Ranking,
+    draw_pairs,
+    pair_loss,
+    rank,
+    try_rank,
+)
+from policies.offline.preference.weight_averaging import TailAverage, mean_weights
+from policies.training.learner import Criterion, Info, Learner, Task, descend, nothing_to_validate
+from policies.training.minibatches import Batches
+
+_VALIDATED = 256  # pairs
+_VALIDATION_SEED = 0  # the same pairs at every point of a curve
+
+
+@dataclass(frozen=True)
+class Config(trajectory_preference.Config):
+    """Settings of the ensemble: those of trajectory preference, whose network is linear, and more.
+
+    members   scorers
+    average   share of the steps, from the end, over which weights are averaged; 0: the last ones
+    """
+
+    members: int = 5
+    average: float = 0.5
+
+
+def resampled(ranking: Ranking, rng: np.random.Generator) -> Ranking:
+    """As many of its windows, drawn with replacement."""
+    drawn: NDArray[np.int64] = rng.integers(0, len(ranking.size), len(ranking.size))
+    return replace(ranking, start=ranking.start[drawn], size=ranking.size[drawn])
+
+
+def learner(task: Task, config: Config) -> Learner:
+    """One training run, see `policies.training.learner`; RecipeError for a network with layers."""
+    if config.members < 1 or not 0.0 <= config.average <= 1.0:
+        raise RecipeError(
+            f"preference_ensemble: members is {config.members} and average {config.average}, "
+            "expected at least 1, and a share from 0 to 1"
+        )
+    if config.network.hidden:
+        raise RecipeError(
+            "preference_ensemble: network.hidden is not empty, but a mean of the weights of "
+            "networks is no mean of their scores; use trajectory_preference"
+        )
+    start_rng, rng = np.random.default_rng(task.seed).spawn(2)
+    whole = rank(task.decisions, task.spec, config.outcome)
+    rankings = [resampled(whole, start_rng) for _ in range(config.members)]
+    network = fit_network(task.decisions, task.spec, config.network)
+    scorers = [CandidateScorer(network, start_rng).to(task.device) for _ in rankings]
+    first = task.steps + 1 - round(config.average * task.steps)
+    averages = [TailAverage(scorer, first).to(task.device) for scorer in scorers]
+    optimiser = torch.optim.AdamW(
+        [weight for scorer in scorers for weight in scorer.parameters()],
+        lr=config.learning_rate,
+        weight_decay=config.weight_decay,
+    )
+    batches = Batches(task.decisions, network, task.device)
+
+    def step(number: int) -> Info:
+        told = []
+        for scorer, ranking in zip(scorers, rankings, strict=True):
+            pairs = draw_pairs(ranking, config.pairs, rng)
+            loss, info = pair_loss(scorer, batches, ranking, config, pairs, rng)
+            told.append({"loss": loss, **info})
+        found = {name: torch.stack([t[name] for t in told]).mean() for name in told[0]}
+        descend(optimiser, torch.stack([t["loss"] for t in told]).sum())
+        for scorer, average in zip(scorers, averages, strict=True):
+            average.add(number, scorer)
+        return {name: value.detach() for name, value in found.items()}
+
+    def weights() -> Weights:
+        return mean_weights([a.weights(s) for a, s in zip(averages, scorers, strict=True)])
+
+    validate = nothing_to_validate
+    held_out = try_rank(task.validation, task.spec, config.outcome)
+    if task.validation is not None and held_out is not None:
+        others = Batches(task.validation, network, task.device)
+        acting = CandidateScorer(network, np.random.default_rng(_VALIDATION_SEED)).to(task.device)
+
+        def validate() -> Mapping[str, float]:
+            """Loss and agreement of the averaged scorer, on the same pairs every time."""
+            now = {name.replace(".", "_"): torch.from_numpy(w) for name, w in weights().items()}
+            acting.load_state_dict(now)
+            own = np.random.default_rng(_VALIDATION_SEED)
+            pairs = draw_pairs(held_out, _VALIDATED, own)
+            loss, info = pair_loss(acting, others, held_out, config, pairs, own)
+            return {
+                "validation_loss": float(loss),
+                "validation_agreement": float(info["agreement"]),
+            }
+
+    return Learner(
+        network=network,
+        weights=weights,
+        modules={"scorers": nn.ModuleList(scorers), "averages": nn.ModuleList(averages)},
+        optimisers={"scorers": optimiser},
+        rng=rng,
+        step=step,
+        validate=validate,
+        criterion=Criterion("validation_loss", "lower"),
+    )

@@ -1,0 +1,210 @@
+"""Trajectory preference: of two episodes on one window, make the better one's choices likelier.
+
+    l_i  = mean over the decisions of episode i of log pi(choice)
+    z_i  = return of episode i, standardised among the episodes of its window
+    loss = |z_1 - z_2| * softplus(-beta * sign(z_1 - z_2) * (l_1 - l_2))
+
+One outcome per episode says next to nothing about a single decision; it says a lot about two
+episodes that explored in consistently different ways on the same problem. So the log should hold
+several behaviours and several episodes per window, `random_linear` among them. The form of the
+loss is that of preference learning (Bradley & Terry 1952; Christiano et al., "Deep Reinforcement
+Learning from Human Preferences", NeurIPS 2017; Hejna et al., "Contrastive Preference Learning",
+ICLR 2024), with the mean instead of the sum, since episodes differ in length, and weighted by how
+much better one episode was.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from pipeline.dataset.decisions import Decisions
+from pipeline.errors import DatasetError, RecipeError, did_you_mean
+from pipeline.simulation.spec import Spec
+from policies.networks.candidate_scorer import CandidateScorer, fit_network, log_probabilities
+from policies.networks.settings import NetworkSettings
+from policies.training.learner import Criterion, Info, Learner, Task, descend, nothing_to_validate
+from policies.training.minibatches import Batches
+
+_VALIDATED: Final = 256  # pairs
+_VALIDATION_SEED: Final = 0  # the same pairs at every point of a curve
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of trajectory preference.
+
+    beta        how sharply a difference in mean log-probability counts; 4 is safe, 10 greedier
+    pairs       of episodes per step
+    decisions   drawn of each of the two episodes, with replacement
+    outcome     what makes an episode better: a name of Spec.outcomes, or "" for its return
+    """
+
+    beta: float = 4.0
+    pairs: int = 24
+    decisions: int = 40
+    outcome: str = ""
+    learning_rate: float = 1e-2
+    weight_decay: float = 0.0
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Episodes that can be compared, ordered by window.
+
+    episode     (E,) index into Decisions.episodes
+    z           (E,) outcome standardised in its window, higher is better
+    first       (E,) row of the episode's first decision
+    count       (E,) its number of decisions
+    start       (W,) where a window's episodes begin;  size (W,) how many it has, at least 2
+    """
+
+    episode: NDArray[np.int64]
+    z: NDArray[np.float64]
+    first: NDArray[np.int64]
+    count: NDArray[np.int64]
+    start: NDArray[np.int64]
+    size: NDArray[np.int64]
+
+
+def rank(decisions: Decisions, spec: Spec, outcome: str) -> Ranking:
+    """The comparable episodes: with decisions, in a window where outcomes differ.
+
+    Raises DatasetError where there are none.
+    """
+    value = _value(decisions, spec, outcome)
+    window = decisions.episodes["window"].to_numpy()
+    count = np.bincount(decisions.episode, minlength=len(value))
+    first = np.searchsorted(decisions.episode, np.arange(len(value)))
+    if (np.diff(decisions.episode) < 0).any():
+        raise DatasetError("decisions are not in order of their episodes")
+    chosen, z, sizes = [], [], []
+    for w in np.unique(window):
+        of_window = np.flatnonzero((window == w) & (count > 0) & np.isfinite(value))
+        if len(of_window) < 2 or (deviation := value[of_window].std()) == 0.0:
+            continue
+        chosen.append(of_window)
+        z.append((value[of_window] - value[of_window].mean()) / deviation)
+        sizes.append(len(of_window))
+    if not chosen:
+        raise DatasetError(
+            "no window has two episodes of different outcome, so there is nothing to compare; "
+            "record several behaviours, or several episodes of a stochastic one, per window"
+        )
+    episode, size = np.concatenate(chosen), np.array(sizes)
+    return Ranking(
+        episode, np.concatenate(z), first[episode], count[episode], np.cumsum(size) - size, size
+    )
+
+
+def _value(decisions: Decisions, spec: Spec, outcome: str) -> NDArray[np.float64]:
+    """What each episode is judged by, (E,), higher is better."""
+    if not outcome:
+        return decisions.episodes["return"].to_numpy().astype(np.float64)
+    judged = {o.name: o.better for o in spec.outcomes if o.better != "neither"}
+    if outcome not in judged:
+        raise RecipeError(
+            f"outcome is {outcome!r}, not one that says better from worse; "
+            f"{did_you_mean(outcome, judged)}"
+        )
+    value = decisions.episodes[outcome].to_numpy().astype(np.float64)
+    return value if judged[outcome] == "higher" else -value
+
+
+def draw_pairs(ranking: Ranking, pairs: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Positions (2, pairs) of two different episodes of one window, windows uniformly."""
+    window = rng.integers(0, len(ranking.size), pairs)
+    size = ranking.size[window]
+    one = rng.integers(0, size)
+    other = (one + rng.integers(1, size)) % size
+    return ranking.start[window] + np.stack([one, other])
+
+
+def preference_loss(log_pi: Tensor, better_by: Tensor, beta: float) -> tuple[Tensor, Info]:
+    """The loss of the module's head.
+
+    log_pi (2, P) mean log-probability of either episode, better_by (P,) is z_1 - z_2.
+    """
+    margin = torch.sign(better_by) * (log_pi[0] - log_pi[1])
+    loss = better_by.abs() * softplus(-beta * margin)
+    weight = better_by.abs().sum().clamp(min=1e-12)
+    agreement = (better_by.abs() * (margin > 0)).sum() / weight
+    return loss.mean(), {"agreement": agreement.detach()}
+
+
+def pair_loss(
+    scorer: CandidateScorer,
+    batches: Batches,
+    ranking: Ranking,
+    config: Config,
+    pairs: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> tuple[Tensor, Info]:
+    """The loss of these pairs, on decisions drawn from them."""
+    within = rng.integers(0, ranking.count[pairs][..., None], (*pairs.shape, config.decisions))
+    batch = batches.at((ranking.first[pairs][..., None] + within).ravel())
+    scores = scorer.packed(batch.candidates, batch.context, batch.mask)
+    log_pi = log_probabilities(scores, batch.mask, batch.choice, batch.drawn)
+    z = torch.from_numpy((ranking.z[pairs[0]] - ranking.z[pairs[1]]).astype(np.float32))
+    means = log_pi.reshape(*pairs.shape, -1).mean(dim=-1)
+    return preference_loss(means, z.to(batches.device), config.beta)
+
+
+def learner(task: Task, config: Config) -> Learner:
+    """One training run, see `policies.training.learner`."""
+    weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
+    ranking = rank(task.decisions, task.spec, config.outcome)
+    network = fit_network(task.decisions, task.spec, config.network)
+    scorer = CandidateScorer(network, weights_rng).to(task.device)
+    optimiser = torch.optim.AdamW(
+        scorer.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
+    )
+    batches = Batches(task.decisions, network, task.device)
+
+    def step(_number: int) -> Info:
+        pairs = draw_pairs(ranking, config.pairs, rng)
+        loss, info = pair_loss(scorer, batches, ranking, config, pairs, rng)
+        descend(optimiser, loss)
+        return {"loss": loss.detach(), **info}
+
+    validate = nothing_to_validate
+    held_out = try_rank(task.validation, task.spec, config.outcome)
+    if task.validation is not None and held_out is not None:
+        others = Batches(task.validation, network, task.device)
+
+        def validate() -> Mapping[str, float]:
+            """Loss and agreement on the same pairs every time."""
+            own = np.random.default_rng(_VALIDATION_SEED)
+            pairs = draw_pairs(held_out, _VALIDATED, own)
+            loss, info = pair_loss(scorer, others, held_out, config, pairs, own)
+            return {
+                "validation_loss": float(loss),
+                "validation_agreement": float(info["agreement"]),
+            }
+
+    return Learner(
+        network=network,
+        weights=scorer.weights,
+        modules={"scorer": scorer},
+        optimisers={"scorer": optimiser},
+        rng=rng,
+        step=step,
+        validate=validate,
+        criterion=Criterion("validation_loss", "lower"),
+    )
+
+
+def try_rank(validation: Decisions | None, spec: Spec, outcome: str) -> Ranking | None:
+    """Validation without comparable episodes adds no points to the curves; it is no error."""
+    if validation is None:
+        return None
+    try:
+        return rank(validation, spec, outcome)
+    except DatasetError:
+        return None

@@ -1,0 +1,1 @@
+"""Agents that learn action values with d3rlpy."""

@@ -1,0 +1,290 @@
+"""Q-learning over masked candidates with d3rlpy's algorithms; loaded only when one is trained.
+
+d3rlpy has no action masks. Here an observation is a tuple that carries its own,
+
+    [context (B, G), candidates (sum of mask, E), mask (B, K)]          features expanded
+
+and the Q function fills what the mask forbids with a finite number inside `forward`. That reaches
+everything built on it: argmax, TD target, CQL's logsumexp. Minibatches are gathered by index on
+the device of the training and handed to the algorithm's own loss, which also keeps the last
+transition of truncated episodes (d3rlpy's buffers drop it). Afterwards the weights are taken out;
+acting needs no d3rlpy.
+
+What a mask means for quantiles: a forbidden candidate has no return, so it has no distribution of
+returns either. All its quantiles, and so their mean, are the fill: the greedy choice, taken by
+means, never falls on it; its quantiles are never picked for a target; and the loss, over the
+quantiles of the logged choice alone, never reaches it. What follows a terminal decision has no
+candidates at all: every quantile there is the fill, times zero. So the masked head is sound, and
+since the mean is linear, the scorer that acts is the same network with its last layer averaged
+over the quantiles.
+
+Where candidates were cut to K, maxima run over the K that are there.
+"""
+
+import contextlib
+import dataclasses
+import io
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+import structlog
+import torch
+from torch import Tensor
+
+from policies.networks.candidate_scorer import CandidateScorer, fit_network
+from policies.networks.settings import Network, Weights
+from policies.training.learner import Info, Learner, Task, nothing_to_validate
+from policies.training.minibatches import Batches, Transitions, draw_rows, spaced_rows
+from policies.training.values import ValueSettings, ValueUnit, value_unit
+
+_VALIDATED: Final = 1024  # transitions
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Undo what importing d3rlpy does to others: gym's notice, structlog's settings, TF32."""
+    configured, settings = structlog.is_configured(), structlog.get_config()
+    precision = torch.get_float32_matmul_precision()
+    notice = io.StringIO()
+    with warnings.catch_warnings(), contextlib.redirect_stderr(notice):
+        warnings.simplefilter("ignore")
+        yield
+    torch.set_float32_matmul_precision(precision)
+    if configured:
+        structlog.configure(**settings)
+    else:
+        structlog.reset_defaults()
+
+
+with _undisturbed():
+    from d3rlpy.models.encoders import EncoderFactory
+    from d3rlpy.models.q_functions import QFunctionFactory
+    from d3rlpy.models.torch import DiscreteMeanQFunctionForwarder, DiscreteQFunction
+    from d3rlpy.models.torch.q_functions.base import QFunctionOutput
+    from d3rlpy.models.torch.q_functions.qr_q_function import DiscreteQRQFunctionForwarder
+    from d3rlpy.torch_utility import TorchMiniBatch
+
+
+class _Encoder(torch.nn.Module):
+    """The scorer behind d3rlpy's notion of an encoder: observation -> (B, K, ...), masked."""
+
+    def __init__(self, network: Network, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.scorer = CandidateScorer(network, rng)
+
+    def forward(self, observation: list[Tensor]) -> Tensor:
+        context, candidates, mask = observation
+        if candidates.dim() == 3:  # padded: d3rlpy tries a made-up one when it is created
+            return self.scorer(candidates, context, mask > 0)  # type: ignore[no-any-return]
+        return self.scorer.packed(candidates, context, mask)
+
+
+class MaskedEncoderFactory(EncoderFactory):  # type: ignore[misc]
+    """Makes scorers with weights drawn from a numpy generator, not from torch's global one."""
+
+    def __init__(self, network: Network, rng: np.random.Generator) -> None:
+        self._network, self._rng = network, rng
+
+    def create(self, observation_shape: Any) -> _Encoder:  # noqa: ARG002
+        """One scorer; d3rlpy asks for two, and copies the first into the second."""
+        return _Encoder(self._network, self._rng)
+
+    @staticmethod
+    def get_type() -> str:
+        """How d3rlpy's own files would call it."""
+        return "hindcast_candidates"
+
+
+class MaskedQFunction(DiscreteQFunction):  # type: ignore[misc]
+    """Q values (B, K) of the candidates, FILL where the mask forbids; with quantiles, their mean.
+
+    `seen` are the values that it gave last, for the curves.
+    """
+
+    def __init__(self, encoder: _Encoder, quantiles: int) -> None:
+        super().__init__()
+        self._encoder, self._quantiles = encoder, quantiles
+        self.seen: Tensor | None = None
+
+    def forward(self, x: list[Tensor]) -> Any:
+        """Values as d3rlpy wants them."""
+        value = quantiles = self._encoder(x)
+        if not self._quantiles:
+            self.seen = value.detach()
+            return QFunctionOutput(q_value=value, quantiles=None, taus=None)
+        n = self._quantiles
+        value = quantiles.mean(dim=2)
+        self.seen = value.detach()
+        taus = (torch.arange(n, device=value.device, dtype=value.dtype) + 0.5) / n
+        return QFunctionOutput(q_value=value, quantiles=quantiles, taus=taus[None])
+
+    @property
+    def encoder(self) -> _Encoder:
+        """The scorer behind the values."""
+        return self._encoder
+
+
+class MaskedQFunctionFactory(QFunctionFactory):  # type: ignore[misc]
+    """Makes masked Q functions with d3rlpy's own errors: of values, or of `quantiles` quantiles."""
+
+    def __init__(self, quantiles: int = 0) -> None:
+        self._quantiles = quantiles
+
+    def create_discrete(
+        self,
+        encoder: _Encoder,
+        hidden_size: int,  # noqa: ARG002
+        action_size: int,
+    ) -> tuple[MaskedQFunction, Any]:
+        """The Q function and what computes its errors."""
+        q_function = MaskedQFunction(encoder, self._quantiles)
+        if self._quantiles:
+            return q_function, DiscreteQRQFunctionForwarder(q_function, self._quantiles)
+        return q_function, DiscreteMeanQFunctionForwarder(q_function, action_size)
+
+    @staticmethod
+    def get_type() -> str:
+        """How d3rlpy's own files would call it."""
+        return "hindcast_masked"
+
+
+def create(
+    make: Callable[..., Any],
+    network: Network,
+    k: int,
+    seed: int,
+    *,
+    quantiles: int = 0,
+    device: torch.device | None = None,
+) -> Any:
+    """A d3rlpy algorithm over K candidates; `make(encoder_factory=, q_func_factory=)` its config.
+
+    Torch's own generator is left as it was: weights are drawn from `seed`.
+    """
+    scored = dataclasses.replace(network, outputs=quantiles or 1)
+    place = device or torch.device("cpu")
+    algorithm = make(
+        encoder_factory=MaskedEncoderFactory(scored, np.random.default_rng(seed)),
+        q_func_factory=MaskedQFunctionFactory(quantiles),
+    ).create(device=f"{place.type}:{place.index or 0}")
+    shapes = [(network.context.size + network.pixels,), (k, network.candidates.size), (k,)]
+    with torch.random.fork_rng(devices=[]):
+        algorithm.create_impl(shapes, k)
+    return algorithm
+
+
+def d3rlpy_batch(steps: Transitions, unit: ValueUnit) -> Any:
+    """Transitions as d3rlpy's losses take them."""
+    now, after = steps.now, steps.after
+    action = now.choice[:, None]
+    reward = unit.gain(steps)[:, None]
+    return TorchMiniBatch(
+        observations=[now.context, now.candidates, now.mask],
+        actions=action,
+        rewards=reward,
+        next_observations=[after.context, after.candidates, after.mask],
+        next_actions=action,  # this and the next are not read by the algorithms here
+        returns_to_go=reward,
+        terminals=1.0 - unit.remaining(steps)[:, None],  # also a share of the way to the end
+        intervals=unit.interval(steps)[:, None],
+        device=str(reward.device),
+    )
+
+
+def update(impl: Any, batch: Any, step: int, interval: int, unit: ValueUnit) -> Info:
+    """One step of the algorithm, counted from 1, as its own `update` takes it.
+
+    Metrics stay on the device, where `update` would fetch them at every step.
+    """
+    impl.q_function_optim.zero_grad()
+    target = impl.compute_target(batch)
+    loss = impl.compute_loss(batch, target)
+    loss.loss.backward()
+    impl.q_function_optim.step()
+    if (step - 1) % interval == 0:
+        impl.update_target()
+    found: Info = {f.name: getattr(loss, f.name).detach() for f in dataclasses.fields(loss)}
+    return {**found, **_values(impl, batch, target, unit)}
+
+
+def _values(impl: Any, batch: Any, target: Tensor, unit: ValueUnit) -> Info:
+    """Mean value of the logged choices, and the mean size of their TD errors."""
+    value = impl.q_function[0].seen.gather(1, batch.actions)
+    following = target.mean(dim=1, keepdim=True)  # of a target's quantiles, where it has some
+    y = batch.rewards + unit.discount**batch.intervals * (1.0 - batch.terminals) * following
+    return {"td_error": (y - value).abs().mean(), "mean_q": value.mean()}
+
+
+def q_learner(
+    make: Callable[..., Any],
+    task: Task,
+    config: ValueSettings,
+    *,
+    interval: int,
+    quantiles: int = 0,
+) -> Learner:
+    """One run of a d3rlpy Q-learning algorithm; `make(gamma=, ...)` gives its config.
+
+    `interval` is the number of steps between two copies of the values into their target.
+    """
+    decisions, validation, device = task.decisions, task.validation, task.device
+    unit = value_unit(decisions, task.spec, config)
+    network = fit_network(decisions, task.spec, config.network)
+    impl = create(
+        lambda **parts: make(
+            gamma=unit.discount,
+            batch_size=config.minibatch,
+            learning_rate=config.learning_rate,
+            **parts,
+        ),
+        network, decisions.mask.shape[1], task.seed, quantiles=quantiles, device=device,
+    ).impl  # fmt: skip
+    batches = Batches(unit.prepare(decisions), network, device)
+    rng = np.random.default_rng(task.seed)
+
+    def step(number: int) -> Info:
+        rows = draw_rows(len(decisions), config.minibatch, rng)
+        batch = d3rlpy_batch(batches.transitions(rows), unit)
+        return update(impl, batch, number, interval, unit)
+
+    validate = nothing_to_validate
+    if validation is not None and len(validation) and validation.next_mask is not None:
+        held_out = Batches(unit.prepare(validation), network, device)
+        steps = held_out.transitions(spaced_rows(len(validation), _VALIDATED))
+        fixed = d3rlpy_batch(steps, unit)
+
+        def validate() -> Mapping[str, float]:
+            return _validate(impl, fixed, unit)
+
+    return Learner(
+        network=network,
+        weights=lambda: _acting(network, impl.q_function[0].encoder.scorer.weights(), quantiles),
+        modules={"q": impl.q_function, "target": impl.modules.targ_q_funcs},
+        optimisers={"q": impl.q_function_optim},
+        rng=rng,
+        step=step,
+        validate=validate,
+        decays=False,
+    )
+
+
+def _acting(network: Network, weights: Weights, quantiles: int) -> Weights:
+    """Weights of the scorer that acts: with quantiles, the last layer gives their mean."""
+    if not quantiles:
+        return weights
+    last = f"layer{len(network.settings.hidden)}."
+    return {
+        name: value.mean(axis=0, keepdims=True) if name.startswith(last) else value
+        for name, value in weights.items()
+    }
+
+
+@torch.no_grad()
+def _validate(impl: Any, batch: Any, unit: ValueUnit) -> Mapping[str, float]:
+    """The algorithm's own loss on transitions that it was not trained on, and its TD errors."""
+    target = impl.compute_target(batch)
+    loss = impl.compute_loss(batch, target).loss
+    metrics = {"loss": loss, **_values(impl, batch, target, unit)}
+    return {f"validation_{name}": float(value) for name, value in metrics.items()}

@@ -1,0 +1,155 @@
+"""Advantage cloning: imitate what the best behaviours would have done, tilted to their gains.
+
+    target(c)  proportional to  b(c) * exp(improvement * f(c) / spread)
+    loss       = mean over decisions of KL(target || softmax of the scores)
+
+b are the logged probabilities of the best behaviours (`share` of the episodes), f their advantages
+and `spread` its deviation over their choices, both of `policies.offline.regression.advantages`.
+With improvement 0 this is behaviour cloning that reads whole distributions, where a choice alone
+says what was drawn from them: the scorer need not learn to tell exploration from intent. With more
+of it choices move to what paid, and no farther from the log than the behaviours explored: f alone,
+linear as it is, is worth little where no behaviour has been. The scorer may read more than f does,
+the other candidates and the moment, so that rules that look at them can be imitated. The target is
+the improved policy of Peters, Mulling & Altun, "Relative Entropy Policy Search", AAAI 2010, and
+of Abdolmaleki et al., "Maximum a Posteriori Policy Optimisation", ICLR 2018, with the advantages
+and the prior read from a log with propensities.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pipeline.dataset.decisions import Decisions
+from pipeline.errors import DatasetError, RecipeError
+from policies.networks.candidate_scorer import CandidateScorer, fit_network
+from policies.networks.settings import NetworkSettings
+from policies.offline.regression.advantage_regression import fit_maps, logs_of
+from policies.offline.regression.advantages import AdvantageSettings, Maps, Solution, fit_advantages
+from policies.training.learner import Criterion, Info, Learner, Task, descend, nothing_to_validate
+from policies.training.losses import tilted_loss
+from policies.training.minibatches import Batches, draw_rows, spaced_rows
+from policies.training.returns import best_behaviours, of_behaviours
+
+_VALIDATED: Final = 4096  # decisions
+_BLOCK: Final = 1 << 14  # decisions whose candidates are expanded at a time
+_IMPOSSIBLE: Final = -1e9  # logarithm of a probability of 0
+
+
+@dataclass(frozen=True)
+class Config(AdvantageSettings):
+    """Settings of advantage cloning: those of the advantages and how they are imitated.
+
+    improvement   how far to go from the behaviours, in deviations of f; 0: not at all
+    minibatch     decisions per step
+    phi           what advantages are linear in: the map of a linear network
+    network       the scorer
+    """
+
+    share: float = 0.3
+    improvement: float = 0.3
+    minibatch: int = 512
+    learning_rate: float = 5e-3
+    weight_decay: float = 0.0
+    phi: NetworkSettings = field(default_factory=NetworkSettings)
+    network: NetworkSettings = field(
+        default_factory=lambda: NetworkSettings(hidden=(32, 32), kind="deepsets")
+    )
+
+
+def improved(
+    decisions: Decisions, maps: Maps, solution: Solution, improvement: float
+) -> NDArray[np.float32]:
+    """The targets (D, K), 0 where the mask forbids.
+
+    Raises DatasetError where it is not known what else the behaviours might have done.
+    """
+    if decisions.probabilities is None:
+        raise DatasetError("these decisions came without the probabilities of their candidates")
+    targets = np.zeros_like(decisions.probabilities)
+    theta = (improvement / max(solution.spread, 1e-12) * solution.theta).astype(np.float32)
+    for start in range(0, len(decisions), _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        mask, b = decisions.mask[rows], decisions.probabilities[rows]
+        log_target = np.full(mask.shape, _IMPOSSIBLE)
+        tilt = maps.candidates.expand(decisions.candidates[rows][mask]) @ theta
+        log_target[mask] = np.where(b[mask] > 0.0, np.log(np.maximum(b[mask], 1e-30)) + tilt, -1e9)
+        target = np.where(mask, np.exp(log_target - log_target.max(axis=1, keepdims=True)), 0.0)
+        targets[rows] = target / target.sum(axis=1, keepdims=True)
+    return targets
+
+
+def learner(task: Task, config: Config) -> Learner:
+    """One training run, see `policies.training.learner`."""
+    logs = task.logs
+    if config.improvement < 0.0:
+        raise RecipeError(f"improvement is {config.improvement}, expected 0 or more")
+    logs = logs_of(task.decisions, task.validation, logs)
+    names = best_behaviours(logs.train.episodes, config.share)
+    maps = fit_maps(task.decisions, task.spec, logs, config.phi)
+    kept = of_behaviours(logs.train.episodes, names)
+    solution = fit_advantages(logs.train, kept, maps, config)
+    for _ in range(1, config.rounds):
+        solution = fit_advantages(logs.train, kept, maps, config, solution.theta)
+
+    def imitated(of: Decisions) -> tuple[Decisions, NDArray[np.float32]]:
+        rows = np.flatnonzero(of_behaviours(of.episodes, names)[of.episode] & (of.mask.sum(1) > 1))
+        found = of.take(rows)
+        return found, improved(found, maps, solution, config.improvement)
+
+    weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
+    shown, wanted = imitated(task.decisions)
+    if len(shown) == 0:
+        raise DatasetError("advantage_cloning: the best behaviours never had a choice")
+    network = fit_network(shown, task.spec, config.network)
+    scorer = CandidateScorer(network, weights_rng).to(task.device)
+    optimiser = torch.optim.AdamW(
+        scorer.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
+    )
+
+    def loss_of(batches: Batches, targets: Tensor, rows: NDArray[np.int64]) -> tuple[Tensor, Info]:
+        batch = batches.at(rows)
+        scores = scorer.packed(batch.candidates, batch.context, batch.mask)
+        return tilted_loss(scores, batch.mask, targets[torch.from_numpy(rows).to(task.device)])
+
+    batches, targets = (
+        Batches(shown, network, task.device),
+        torch.from_numpy(wanted).to(task.device),
+    )
+
+    def step(_number: int) -> Info:
+        loss, info = loss_of(batches, targets, draw_rows(len(shown), config.minibatch, rng))
+        descend(optimiser, loss)
+        r2 = torch.tensor(solution.r2)
+        return {"loss": loss.detach(), "advantage_r2": r2, **info}
+
+    validate = nothing_to_validate
+    if task.validation is not None and len(task.validation):
+        others, expected = imitated(task.validation)
+        if len(others):
+            held_out = Batches(others, network, task.device)
+            held_targets = torch.from_numpy(expected).to(task.device)
+
+            def validate() -> Mapping[str, float]:
+                """Loss and agreement on evenly spaced validation decisions."""
+                rows = spaced_rows(len(others), _VALIDATED)
+                loss, info = loss_of(held_out, held_targets, rows)
+                return {
+                    "validation_loss": float(loss),
+                    "validation_agreement": float(info["agreement"]),
+                }
+
+    return Learner(
+        network=network,
+        weights=scorer.weights,
+        modules={"scorer": scorer},
+        optimisers={"scorer": optimiser},
+        rng=rng,
+        step=step,
+        validate=validate,
+        criterion=Criterion("validation_loss", "lower"),
+    )

@@ -1,0 +1,135 @@
+"""Advantage regression: the first choice by advantages fitted with the log's own propensities.
+
+    score(c) = theta . phi(c)         theta of `policies.offline.regression.advantages`, round by
+    round
+
+A step is a round, solved in closed form over all decisions of the log: there is nothing to draw, to
+tune by a step size or to be lucky with. It compares a choice with what else the behaviour might
+have done at that very decision, where `trajectory_preference` compares whole episodes: better where
+a choice shows in the rewards of the next few dozen decisions, worse where one outcome comes at the
+end of thousands. Behaviours should explore, or have no advantage to show.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pipeline.dataset.decisions import Decisions
+from pipeline.errors import DatasetError, RecipeError
+from pipeline.simulation.spec import Spec
+from policies.networks.candidate_scorer import fit_network
+from policies.networks.features import fit_map
+from policies.networks.settings import NetworkSettings, Weights
+from policies.offline.regression.advantages import (
+    AdvantageSettings,
+    Maps,
+    Solution,
+    explained,
+    fit_advantages,
+)
+from policies.training.episode_stream import Logs, WholeLog, log_of_decisions
+from policies.training.learner import Criterion, Info, Learner, Task, nothing_to_validate
+from policies.training.returns import best_behaviours, of_behaviours
+
+_LINEAR: Final = "advantage_regression: network has hidden layers, context or an image; it is a \
+linear score of the candidate, with or without quadratic"
+
+
+@dataclass(frozen=True)
+class Config(AdvantageSettings):
+    """Settings of advantage regression: those of the advantages; phi is a linear network's map."""
+
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+
+
+class _State(nn.Module):
+    """What goes from round to round: theta (E,) of this one and of the one before, v, R2."""
+
+    def __init__(self, size: int, baseline: int) -> None:
+        super().__init__()
+        self.theta: Tensor
+        self.previous: Tensor
+        self.v: Tensor
+        self.r2: Tensor
+        for name, length in (("theta", size), ("previous", size), ("v", baseline), ("r2", 1)):
+            self.register_buffer(name, torch.zeros(length, dtype=torch.float64))
+
+
+def logs_of(decisions: Decisions, validation: Decisions | None, logs: Logs | None) -> Logs:
+    """The logs that were given, or else what is in memory; validation only where it is whole."""
+    if logs is not None:
+        return logs
+    held_out: WholeLog | None = None
+    if validation is not None and len(validation):
+        try:
+            held_out = log_of_decisions(validation)
+        except DatasetError:
+            held_out = None
+    return Logs(log_of_decisions(decisions), held_out)
+
+
+def fit_maps(decisions: Decisions, spec: Spec, logs: Logs, phi: NetworkSettings) -> Maps:
+    """Feature maps of advantages, standardised on the sample."""
+    columns = tuple(range(len(spec.context)))
+    return Maps(
+        candidates=fit_network(decisions, spec, phi).candidates,
+        context=fit_map(spec.context, columns, quadratic=False, rows=decisions.context),
+        longest=int(logs.train.episodes["steps"].to_numpy().max()),
+    )
+
+
+def learner(task: Task, config: Config) -> Learner:
+    """One training run, see `policies.training.learner`; RecipeError for a network with layers."""
+    logs = task.logs
+    shape = config.network
+    if shape.hidden or shape.context or shape.image or shape.kind != "mlp":
+        raise RecipeError(_LINEAR)
+    logs = logs_of(task.decisions, task.validation, logs)
+    train, held_out = logs.train, logs.validation
+    network = fit_network(task.decisions, task.spec, shape)
+    maps = fit_maps(task.decisions, task.spec, logs, shape)
+    state = _State(maps.candidates.size, maps.context.size + 3)
+    names = best_behaviours(train.episodes, config.share)
+    kept = of_behaviours(train.episodes, names)
+
+    def before() -> np.ndarray | None:
+        """Theta of the round before, None in the first one."""
+        return state.previous.numpy() if bool(state.previous.any()) else None
+
+    def step(_number: int) -> Info:
+        state.previous.copy_(state.theta)
+        found = fit_advantages(train, kept, maps, config, before())
+        for name, value in (("theta", found.theta), ("v", found.v), ("r2", [found.r2])):
+            getattr(state, name).copy_(torch.as_tensor(value))
+        return {"loss": torch.tensor(1.0 - found.r2), "r2": torch.tensor(found.r2)}
+
+    def weights() -> Weights:
+        w = state.theta.numpy().astype(np.float32)
+        return {"layer0.weight": w[None], "layer0.bias": np.zeros(1, np.float32)}
+
+    validate = nothing_to_validate
+    if held_out is not None:
+        other = held_out
+        shown = of_behaviours(other.episodes, names)
+
+        def validate() -> Mapping[str, float]:
+            """R2 of the advantages on validation episodes of the same behaviours, 1 - R2."""
+            now = Solution(state.theta.numpy(), state.v.numpy(), 0.0, 0.0)
+            r2 = explained(other, shown, maps, config, now, before())
+            return {"validation_loss": 1.0 - r2, "validation_r2": r2}
+
+    return Learner(
+        network=network,
+        weights=weights,
+        modules={"state": state},
+        optimisers={},
+        rng=np.random.default_rng(task.seed),
+        step=step,
+        validate=validate,
+        most_steps=config.rounds,
+        criterion=Criterion("validation_preference", "higher"),
+    )

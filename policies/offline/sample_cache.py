@@ -1,0 +1,57 @@
+"""The decisions that agents of one seed learn from: drawn once, kept for the next agent.
+
+Reading a whole log takes longer than most trainings. Agents that want the same of it (columns,
+candidates, decisions per episode) and have the same seed are given the same decisions, which also
+makes their results pairs; the latest sample of each split is kept in memory, one at a time.
+"""
+
+from typing import Any, Final
+
+from pipeline import dataset as ds
+from pipeline.dataset.decisions import Decisions, decision_bytes
+from pipeline.dataset.sampling import sample_decisions
+from pipeline.simulation.seeds import generator
+from policies.offline import Agent
+
+_HELD: Final[dict[str, tuple[Any, Decisions]]] = {}  # by split: what was asked for, and given
+
+
+def sample(
+    opened: ds.Dataset, agent: Agent, config: Any, seed: int, split: str, memory: int
+) -> Decisions:
+    """The decisions of a split that this agent and seed learn from, in at most `memory` bytes.
+
+    They are shared: nobody may change them. Raises DatasetError as `sample_decisions` does.
+    """
+    images = getattr(getattr(config, "network", None), "image", 0) > 0
+    each = decision_bytes(
+        opened.spec, agent.candidates,
+        transitions=agent.transitions, images=images, probabilities=agent.probabilities,
+    )  # fmt: skip
+    wanted = {
+        "k": agent.candidates,
+        "per_episode": agent.per_episode,
+        "limit": max(1, memory // each),
+        "transitions": agent.transitions,
+        "images": images,
+        "probabilities": agent.probabilities,
+        **_discounting(opened, config),
+    }
+    # A log that was added to has other episodes; a copy of it may have been damaged.
+    key = (str(opened.folder), opened.manifest.episodes.sha256, seed, wanted)
+    held = _HELD.get(split)
+    if held is not None and held[0] == key:
+        return held[1]
+    del held
+    _HELD.pop(split, None)  # before the next one is read: memory is for one
+    decisions = sample_decisions(opened, split, generator(seed, f"sample {split}"), **wanted)
+    _HELD[split] = (key, decisions)
+    return decisions
+
+
+def _discounting(opened: ds.Dataset, config: Any) -> dict[str, Any]:
+    """How returns are discounted for this agent; {} where it does not discount."""
+    if not hasattr(config, "discount_per"):
+        return {}
+    discount = opened.spec.discount if config.discount is None else config.discount
+    return {"discount": discount, "per_second": config.discount_per == "second"}

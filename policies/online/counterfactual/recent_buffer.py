@@ -1,0 +1,61 @@
+"""The decisions that the last iterations asked, with an advantage of every candidate.
+
+    slot     0    1    2   ... keep - 1        iteration i, counted from 1, is in (i - 1) % keep
+             i3   i1   i2                      after three iterations of keep = 2: i3, i2
+
+Every array is a buffer of a module, as long as what is in it: a training goes on from it, bit for
+bit.
+"""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from policies.online.choices import join
+from policies.rollouts.trajectories import Looked
+
+Floats = NDArray[np.float64]
+
+_FIELDS = tuple(field.name for field in dataclasses.fields(Looked))
+
+
+class Recent(nn.Module):
+    """What the last `keep` iterations asked."""
+
+    def __init__(self, keep: int) -> None:
+        super().__init__()
+        self.slots = nn.ModuleList(_Slot() for _ in range(keep))
+
+    def add(self, iteration: int, looked: Looked, advantage: Floats) -> None:
+        """Keep the decisions of an iteration, advantage (M,), in place of the oldest."""
+        slot = self.slots[(iteration - 1) % len(self.slots)]
+        assert isinstance(slot, _Slot)
+        slot.hold({name: getattr(looked, name) for name in _FIELDS} | {"advantage": advantage})
+
+    def all(self) -> tuple[Looked, Floats]:
+        """Everything that is kept, advantages (M,) in its order."""
+        held = [dict(slot.named_buffers()) for slot in self.slots]
+        arrays = [{name: value.numpy() for name, value in one.items()} for one in held if one]
+        looked = join([Looked(**{name: one[name] for name in _FIELDS}) for one in arrays])
+        return looked, np.concatenate([one["advantage"] for one in arrays])
+
+
+class _Slot(nn.Module):
+    """Buffers of any length, or none yet."""
+
+    def hold(self, arrays: dict[str, NDArray[Any]]) -> None:
+        for name, value in arrays.items():
+            self.register_buffer(name, torch.from_numpy(np.ascontiguousarray(value)))
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, torch.Tensor], prefix: str, *args: Any
+    ) -> None:
+        """Take over whatever lengths were saved, where a parameter must have its own shape."""
+        for name in (*_FIELDS, "advantage"):
+            if prefix + name in state_dict:
+                self.register_buffer(name, state_dict[prefix + name].clone())
+        super()._load_from_state_dict(state_dict, prefix, *args)

@@ -1,0 +1,196 @@
+"""Episodes in which some decisions are asked what each of their candidates would have led to.
+
+An episode is played to its end first; which of its decisions are asked is drawn then, so that
+early and late ones are asked alike, and it is played again for them (policies.rollouts.branches).
+What is to arrive is known to no policy: over many windows the values are unbiased samples of what
+the candidates are worth to the policy that plays on.
+
+Source: Bertsekas, Tsitsiklis & Wu, "Rollout Algorithms for Combinatorial Optimization", Journal of
+Heuristics 1997.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import HindcastError, RecipeError
+from pipeline.simulation.environment import ObservationBuffers
+from pipeline.simulation.kernel import INFEASIBLE, RUNNING, TERMS, TRUNCATED
+from pipeline.simulation.rollout import Episode, came_to
+from pipeline.simulation.scenario import Instance, Scenario
+from pipeline.simulation.seeds import generator
+from pipeline.simulation.spec import Spec
+from policies.online.problem import Problem, Sampling
+from policies.rollouts.branches import C_PLAYED, branch
+from policies.rollouts.play_on import Decider, play_on
+from policies.rollouts.trajectories import Looked
+
+_FIRST_ROOM: Final = 2048  # decisions; doubled where an episode is longer
+
+
+@dataclass(frozen=True)
+class Rollouts:
+    """Which decisions are asked, and how far their rollouts go: what an iteration costs.
+
+    share       of the decisions of an episode
+    most        decisions of an episode
+    horizon_s   seconds that a rollout plays on; 0: to the end of the episode
+    epsilon     share of uniform choices of the episode itself, so that its states vary
+    certain     decisions whose choice has a probability above this one, by the softmax of a
+                network's scores, are hardly asked: what is tried there moves nothing. 1: all are
+    of_certain  share of those that is asked all the same, since what is certain can be wrong
+    """
+
+    share: float = 0.3
+    most: int = 100
+    horizon_s: float = 0.0
+    epsilon: float = 0.1
+    certain: float = 1.0
+    of_certain: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.share <= 1.0:
+            raise RecipeError(f"rollouts.share is {self.share}, expected above 0, at most 1")
+        if self.most < 1:
+            raise RecipeError(f"rollouts.most is {self.most}, expected at least 1")
+        if not self.horizon_s >= 0.0:
+            raise RecipeError(f"rollouts.horizon_s is {self.horizon_s}, expected at least 0")
+        if not 0.0 <= self.epsilon <= 1.0:
+            raise RecipeError(f"rollouts.epsilon is {self.epsilon}, expected from 0 to 1")
+        if not 0.0 < self.certain <= 1.0:
+            raise RecipeError(f"rollouts.certain is {self.certain}, expected above 0, at most 1")
+        if not 0.0 <= self.of_certain <= 1.0:
+            raise RecipeError(f"rollouts.of_certain is {self.of_certain}, expected from 0 to 1")
+
+
+@dataclass(frozen=True)
+class Counterfactuals:
+    """An episode, T of its decisions, and what their M feasible candidates would have led to.
+
+    looked      what a network is asked in them; `chosen` is the greedy choice of what played
+    value       (M,) sum of the rewards from the decision on
+    rolled_out  decisions that the rollouts played
+    """
+
+    episode: Episode
+    looked: Looked
+    value: NDArray[np.float64]
+    rolled_out: int
+
+    @property
+    def advantage(self) -> NDArray[np.float64]:
+        """(M,) how much better than the greedy choice each candidate was."""
+        own = self.value[self.looked.chosen]
+        return self.value - np.repeat(own, np.diff(self.looked.starts))
+
+
+def ask_episodes(
+    problem: Problem, decider: Decider, iteration: int, sampling: Sampling, rollouts: Rollouts
+) -> list[Counterfactuals]:
+    """The episodes of an iteration, window by window, on the problem's threads."""
+    windows = problem.windows_of(iteration, sampling)
+    instances = [problem.instance_of(w) for w in windows for _ in range(sampling.trajectories)]
+
+    def one(number: int) -> Counterfactuals:
+        rng = generator(problem.seed, "online counterfactuals", iteration, number)
+        return ask_episode(
+            problem.scenario, problem.spec, instances[number], decider, rollouts, rng
+        )
+
+    with ThreadPoolExecutor(problem.workers) as pool:
+        return list(pool.map(one, range(len(instances))))
+
+
+def ask_episode(
+    scenario: Scenario,
+    spec: Spec,
+    instance: Instance,
+    decider: Decider,
+    rollouts: Rollouts,
+    rng: np.random.Generator,
+) -> Counterfactuals:
+    """Play an episode and ask some of its decisions; HindcastError for an infeasible choice."""
+    memory = _Memory(scenario, spec, instance, decider, rng)
+    choices, episode = memory.play(rollouts.epsilon)
+    count = min(rng.binomial(len(choices), rollouts.share), rollouts.most)
+    numbers = np.sort(rng.choice(len(choices), count, replace=False))
+    return Counterfactuals(episode, *memory.ask(choices, numbers, rollouts))
+
+
+class _Memory:
+    """The memory of an episode and of its rollouts."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        spec: Spec,
+        instance: Instance,
+        decider: Decider,
+        rng: np.random.Generator,
+    ) -> None:
+        self.scenario, self.spec, self.instance, self.rng = scenario, spec, instance, rng
+        self.network = decider.policy.network
+        rule, arrays = decider.arrays(spec, rng)
+        self.compiled = (scenario.observe, scenario.step, rule, arrays)
+        self.scores, self.probabilities = np.empty((2, instance.capacity))
+        self.booked = np.zeros(TERMS + len(spec.reward_terms))
+
+    def play(self, epsilon: float) -> tuple[NDArray[np.int64], Episode]:
+        """The choices of an episode, and what it came to."""
+        ints, floats, buffers = self._begin()
+        totals = np.zeros_like(self.booked)
+        choices = np.empty(_FIRST_ROOM, np.int64)
+        at, status = 0, RUNNING
+        while True:
+            code = play_on(
+                *self.compiled, ints, floats, buffers, self.scores, self.probabilities, self.rng,
+                self.booked, totals, epsilon, np.inf, choices, at,
+            )  # fmt: skip
+            self._require(code != INFEASIBLE)
+            at, status = divmod(int(code), 4)
+            if status != RUNNING:
+                break
+            choices = np.concatenate([choices, np.empty_like(choices)])
+        episode = came_to(
+            self.scenario.outcome, self.spec, ints, floats, totals, at,
+            truncated=status == TRUNCATED,
+        )  # fmt: skip
+        return choices[:at].copy(), episode
+
+    def ask(
+        self, choices: NDArray[np.int64], numbers: NDArray[np.int64], rollouts: Rollouts
+    ) -> tuple[Looked, NDArray[np.float64], int]:
+        """What is looked at in the decisions `numbers` of an episode, and values (M,)."""
+        decisions, capacity = len(numbers), self.instance.capacity
+        most = decisions * capacity
+        contexts = len(self.spec.context) if self.network.settings.context else 0
+        rows, row_of = np.empty((most, len(self.spec.candidates))), np.empty(most, np.int64)
+        context = np.empty((decisions, contexts))
+        image = np.empty((decisions, self.network.pixels), np.uint8)
+        index, starts = np.empty(most, np.int64), np.empty(decisions + 1, np.int64)
+        chosen, which = np.empty((2, decisions), np.int64)
+        value, cursor = np.empty(most), np.zeros(4, np.int64)
+        self._require(branch(
+            *self.compiled, *self._begin(), *self._begin(), self.scores, self.probabilities,
+            self.rng, self.booked, np.empty_like(self.booked), choices, numbers,
+            rollouts.horizon_s or np.inf, rollouts.certain, rollouts.of_certain,
+            rows, row_of, context, image, index, starts, chosen, which, value, cursor,
+        ))  # fmt: skip
+        t, m, u = cursor[:C_PLAYED]
+        looked = Looked(
+            rows[:u].copy(), row_of[:u].copy(), context[:t], image[:t], index[:m].copy(),
+            starts[: t + 1], chosen[:t], which[:t],
+        )  # fmt: skip
+        return looked, value[looked.index], int(cursor[C_PLAYED])
+
+    def _begin(self) -> tuple[Any, ...]:
+        """The memory before the first decision, and buffers of its own."""
+        buffers = ObservationBuffers(self.spec, self.instance.capacity)
+        return self.instance.ints.copy(), self.instance.floats.copy(), buffers.arrays
+
+    def _require(self, feasible: bool) -> None:
+        if not feasible:
+            raise HindcastError(f"counterfactual: infeasible choice in {self.scenario.name}")

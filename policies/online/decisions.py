@@ -1,0 +1,70 @@
+"""Decisions of many trajectories in one place, and a few of them at a time.
+
+What networks look at stays as it was seen, equal rows of a trajectory once; features are expanded
+for the decisions of a minibatch only. Memory is that of the decisions that are learned from, which
+`every` thins out where episodes are long.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policies.networks.settings import Network
+from policies.online.choices import join
+from policies.online.problem import PIECE, Problem
+from policies.rollouts.trajectories import Looked, Trajectory, looked_at
+
+Numbers = NDArray[np.int64]
+
+
+def gathered(
+    problem: Problem, played: Sequence[Trajectory], network: Network, every: int
+) -> tuple[Looked, Numbers]:
+    """What the network is asked in every `every`-th decision, and their numbers (T,).
+
+    Decisions are numbered through all trajectories. These begin at different ones, so that none of
+    a stretch is never seen.
+    """
+
+    def looked(number: int) -> list[Looked]:
+        offset = number % every
+        return list(
+            looked_at(
+                problem.scenario, problem.spec, played[number], network,
+                every=every, offset=offset, piece=PIECE,
+            )
+        )  # fmt: skip
+
+    with ThreadPoolExecutor(problem.workers) as pool:
+        parts = list(pool.map(looked, range(len(played))))
+    first = np.cumsum([0, *(len(one.choices) for one in played)])
+    numbers = [n + part.decision for n, of in zip(first, parts, strict=False) for part in of]
+    return join([part for of in parts for part in of]), np.concatenate(numbers)
+
+
+def places(looked: Looked, which: Numbers) -> Numbers:
+    """Where in `index` the candidates of these decisions are, decision by decision."""
+    count = looked.starts[which + 1] - looked.starts[which]
+    before = looked.starts[which] - (np.cumsum(count) - count)
+    found: Numbers = np.arange(count.sum()) + np.repeat(before, count)
+    return found
+
+
+def subset(looked: Looked, which: Numbers) -> Looked:
+    """These decisions, in this order, each with rows of its own."""
+    count = looked.starts[which + 1] - looked.starts[which]
+    starts = np.concatenate([[0], np.cumsum(count)])
+    decision = np.repeat(np.arange(len(which)), count)
+    index = looked.index[places(looked, which)]
+    return Looked(
+        rows=looked.rows[index],
+        row_of=decision,
+        context=looked.context[which],
+        image=looked.image[which],
+        index=np.arange(starts[-1]),
+        starts=starts,
+        chosen=starts[:-1] + looked.chosen[which] - looked.starts[which],
+        decision=looked.decision[which],
+    )

@@ -1,0 +1,203 @@
+"""Double DQN that plays: epsilon-greedy episodes into a ring of decisions, steps on minibatches.
+
+    iteration   play some windows -> ring -> `gradient_steps` minibatches of it
+    y           r + gamma * r' + ... + gamma^n * Q_target(s_n, argmax_c Q(s_n, c))
+    loss        mean huber(Q(s, choice) - y)
+
+The values, their loss and their step are those of the offline double_dqn, of one piece of code
+(policies.offline.q_learning.masked_q), and so are the names of its settings, so that the two are
+compared on equal terms: give both one `network`, `minibatch`, `learning_rate`, `discount` and
+`target_update_interval`, the offline one `baseline = "none"`, and as many steps as iterations *
+`gradient_steps`; what differs is then who played. A window's mean return is no baseline here: it
+would be another one with every iteration.
+
+What follows the last decision of a truncated episode was never seen: such a decision is what
+followed others, and is not learned from itself.
+
+Sources: Mnih et al., "Human-level control through deep reinforcement learning", Nature 2015; van
+Hasselt, Guez & Silver, "Deep Reinforcement Learning with Double Q-Learning", AAAI 2016; several
+steps: Hessel et al., "Rainbow", AAAI 2018.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pipeline.errors import RecipeError
+from pipeline.simulation.seeds import generator
+from policies.networks.settings import Network, NetworkSettings, Weights
+from policies.online.dqn_replay import Replay
+from policies.online.problem import Problem, Sampling
+from policies.rollouts.trajectories import Trajectory, looked_at
+from policies.training.learner import Criterion, Info, Learner, means
+from policies.training.values import ValueUnit
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of `dqn_online`; those that double_dqn has too mean the same.
+
+    sampling                 what an iteration plays; its baseline and discount are not used
+    gradient_steps           per iteration
+    minibatch                transitions per gradient step
+    replay                   decisions that are kept
+    epsilon, epsilon_last    share of uniform choices in the first iteration, and after
+    epsilon_iterations       ... so many, between which it falls linearly
+    n_steps                  rewards before the target's value
+    discount, discount_per   gamma, or None for the objective's; per decision or second
+    reward_scale             0: one over the mean size of the first iteration's returns
+    monte_carlo              share of the return that was played on in the targets
+    target_update_interval   gradient steps between two copies of Q into Q_target
+    """
+
+    network: NetworkSettings = field(
+        default_factory=lambda: NetworkSettings(hidden=(32, 32), quadratic=False, context=True)
+    )
+    sampling: Sampling = field(
+        default_factory=lambda: Sampling(trajectories=1, windows=10, stay=1, baseline="none")
+    )
+    gradient_steps: int = 100
+    minibatch: int = 256
+    replay: int = 50_000
+    epsilon: float = 1.0
+    epsilon_last: float = 0.05
+    epsilon_iterations: int = 20
+    n_steps: int = 1
+    discount: float | None = None
+    discount_per: Literal["decision", "second"] = "decision"
+    reward_scale: float = 0.0
+    monte_carlo: float = 0.0
+    learning_rate: float = 1e-3
+    target_update_interval: int = 100
+
+    def __post_init__(self) -> None:
+        for name in (
+            "gradient_steps", "minibatch", "replay", "epsilon_iterations", "n_steps",
+            "target_update_interval",
+        ):  # fmt: skip
+            if getattr(self, name) < 1:
+                raise RecipeError(f"{name} is {getattr(self, name)}, expected at least 1")
+        for name in ("epsilon", "epsilon_last", "monte_carlo"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise RecipeError(f"{name} is {getattr(self, name)}, expected from 0 to 1")
+        if self.discount is not None and not 0.0 < self.discount <= 1.0:
+            raise RecipeError(f"discount is {self.discount}, expected above 0, at most 1")
+        if not self.learning_rate > 0.0:
+            raise RecipeError(f"learning_rate is {self.learning_rate}, expected above 0")
+
+    def exploring(self, iteration: int) -> float:
+        """Epsilon of an iteration, counted from 1."""
+        done = min((iteration - 1) / self.epsilon_iterations, 1.0)
+        return self.epsilon + done * (self.epsilon_last - self.epsilon)
+
+
+class _Scale(nn.Module):
+    """What rewards are multiplied by, kept with the training; 0 until the first iteration."""
+
+    value: Tensor
+
+    def __init__(self, value: float) -> None:
+        super().__init__()
+        self.register_buffer("value", torch.tensor(value, dtype=torch.float64))
+
+
+def learner(
+    problem: Problem,
+    config: Config,
+    network: Network,
+    weights: Weights | None,
+    device: torch.device,
+) -> Learner:
+    """One run, from these weights or from ones drawn anew; a step is an iteration."""
+    from policies.offline.q_learning.masked_q import (  # it keeps d3rlpy quiet
+        create,
+        d3rlpy_batch,
+        update,
+    )
+
+    from d3rlpy.algos import DoubleDQNConfig  # isort: skip
+
+    spec = problem.spec
+    discount = spec.discount if config.discount is None else config.discount
+    rng = generator(problem.seed, "online replay")
+    k = max(problem.instance_of(window).capacity for window in problem.train)
+    impl = create(
+        lambda **parts: DoubleDQNConfig(
+            gamma=discount,
+            batch_size=config.minibatch,
+            learning_rate=config.learning_rate,
+            **parts,
+        ),
+        network, k, problem.seed, device=device,
+    ).impl  # fmt: skip
+    scorer = impl.q_function[0].encoder.scorer
+    if weights is not None:
+        given = {key.replace(".", "_"): torch.from_numpy(w.copy()) for key, w in weights.items()}
+        scorer.load_state_dict(given)
+        impl.update_target()
+    replay, scale = Replay(config.replay, k, spec, network), _Scale(config.reward_scale)
+
+    def keep(one: Trajectory) -> None:
+        passed = one.elapsed_s if config.discount_per == "second" else np.ones(len(one.reward))
+        parts = list(looked_at(problem.scenario, spec, one, network))
+        replay.add(
+            parts, one.reward, passed, discount, config.n_steps, truncated=one.episode.truncated
+        )
+
+    def step(iteration: int) -> Info:
+        epsilon = config.exploring(iteration)
+        windows = problem.play(
+            problem.acting(network, scorer.weights()), iteration, config.sampling,
+            temperature=0.0, epsilon=epsilon,
+        )  # fmt: skip
+        played = [one for window in windows for one in window]
+        for one in played:
+            keep(one)
+        if not scale.value:
+            scale.value.fill_(_scale(played, discount))
+        # Intervals are counted when decisions are kept: per decision or per second alike.
+        unit = ValueUnit(float(scale.value), discount, True, monte_carlo=config.monte_carlo)  # noqa: FBT003
+        found = []
+        for n in range(config.gradient_steps):
+            rows = replay.draw(config.minibatch, rng)
+            if not len(rows):
+                break
+            batch = d3rlpy_batch(replay.transitions(rows, network, device), unit)
+            number = (iteration - 1) * config.gradient_steps + n + 1
+            found.append(update(impl, batch, number, config.target_update_interval, unit))
+        return {**_told(problem, played, epsilon), **means(found)}
+
+    return Learner(
+        network=network,
+        weights=scorer.weights,
+        modules={
+            "q": impl.q_function, "target": impl.modules.targ_q_funcs, "replay": replay,
+            "scale": scale,
+        },
+        optimisers={"q": impl.q_function_optim},
+        rng=rng,
+        step=step,
+        validate=lambda: problem.validate(network, scorer.weights()),
+        decays=False,
+        criterion=Criterion("validation_return"),
+    )  # fmt: skip
+
+
+def _scale(played: Sequence[Trajectory], discount: float) -> float:
+    """One over the mean size of a return, or of what a discount leaves of it."""
+    size = float(np.mean([abs(one.reward.sum()) for one in played]))
+    if discount < 1.0:
+        reward = np.concatenate([one.reward for one in played])
+        size = min(size, float(np.abs(reward).mean()) / (1.0 - discount))
+    return 1.0 / size if size > 0.0 else 1.0
+
+
+def _told(problem: Problem, played: Sequence[Trajectory], epsilon: float) -> Mapping[str, Tensor]:
+    """Curves of what was played, exploring."""
+    decisions = float(sum(len(one.choices) for one in played))
+    numbers = {**problem.summary(played), "epsilon": epsilon, "decisions": decisions}
+    return {name: torch.tensor(value) for name, value in numbers.items()}

@@ -1,0 +1,202 @@
+"""A ring of decisions that were played, and minibatches of transitions drawn from it.
+
+    row          ...  7    8    9   10  ...        decisions of an episode stand in a row
+    observation       o0   o1   o2   o3
+    gain              r0+  r1+  r2+  r3            of n steps, discounted: here n = 2
+    after             9    10   -    -             the row of what followed n steps later
+
+What followed is the row of a later decision, so that every observation is stored once. A row is
+overwritten before those after it, so that `after` holds as long as the row does. The ring is all
+buffers of a module: a training goes on from it, bit for bit.
+"""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from pipeline.errors import RecipeError
+from pipeline.simulation.spec import Spec
+from policies.networks.candidate_scorer import expand_moment
+from policies.networks.settings import Network
+from policies.rollouts.trajectories import Looked
+from policies.training.minibatches import Minibatch, Observations, Transitions
+
+_MOST_BYTES = 4 << 30
+_TERMINAL = -1
+_UNKNOWN = -2
+
+
+class Replay(nn.Module):
+    """The last `size` decisions, of at most `k` feasible candidates each.
+
+    candidates (N, K, F) the feasible ones first, count (N,) of them, context (N, C), image (N, P)
+    uint8, choice (N,) among the feasible, gain (N,), to_go (N,), interval (N,), after (N,) a row,
+    -1 at the end of an episode, -2 where an episode was cut off; filled (), head ().
+    Raises RecipeError where that takes more than 4 GB.
+    """
+
+    candidates: torch.Tensor
+    count: torch.Tensor
+    context: torch.Tensor
+    image: torch.Tensor
+    choice: torch.Tensor
+    gain: torch.Tensor
+    to_go: torch.Tensor
+    interval: torch.Tensor
+    after: torch.Tensor
+    filled: torch.Tensor
+    head: torch.Tensor
+
+    def __init__(self, size: int, k: int, spec: Spec, network: Network) -> None:
+        super().__init__()
+        width = len(spec.candidates)
+        contexts = len(spec.context) if network.settings.context else 0
+        need = size * (4 * (k * width + contexts) + network.pixels)
+        if need > _MOST_BYTES:
+            raise RecipeError(
+                f"replay is {size} decisions of {k} candidates, {need / 2**30:.1f} GB; at most "
+                f"{int(size * (_MOST_BYTES / need))} fit in {_MOST_BYTES >> 30} GB"
+            )
+        for name, shape, kind in (
+            ("candidates", (size, k, width), torch.float32),
+            ("count", (size,), torch.int64),
+            ("context", (size, contexts), torch.float32),
+            ("image", (size, network.pixels), torch.uint8),
+            ("choice", (size,), torch.int64),
+            ("gain", (size,), torch.float64),
+            ("to_go", (size,), torch.float64),
+            ("interval", (size,), torch.float64),
+            ("after", (size,), torch.int64),
+            ("filled", (), torch.int64),
+            ("head", (), torch.int64),
+        ):
+            self.register_buffer(name, torch.zeros(shape, dtype=kind))
+
+    def __len__(self) -> int:
+        return int(self.filled)
+
+    def add(
+        self,
+        parts: list[Looked],
+        reward: NDArray[np.float64],
+        passed: NDArray[np.float64],
+        discount: float,
+        steps: int,
+        *,
+        truncated: bool,
+    ) -> None:
+        """Keep the decisions of one episode, of a longer one than the ring the last ones.
+
+        parts of all its T decisions in order; reward, passed (T,), discount and steps as in
+        `n_step`.
+        """
+        total = len(reward)
+        gain, to_go, interval = n_step(reward, passed, discount, steps)
+        following = np.arange(total) + steps
+        inside = following < total
+        end = _UNKNOWN if truncated else _TERMINAL
+        skipped = max(0, total - len(self.after))
+        start, size = int(self.head) - skipped, len(self.after)
+        rows = (start + np.arange(total)) % size
+        after = np.where(inside, (start + following) % size, end)
+        at = 0
+        for part in parts:
+            self._write(part, rows[at : at + len(part.chosen)], max(0, skipped - at))
+            at += len(part.chosen)
+        kept = rows[skipped:]
+        for name, values in (
+            ("gain", gain), ("to_go", to_go), ("interval", interval), ("after", after),
+        ):  # fmt: skip
+            self._array(name)[kept] = values[skipped:]
+        self.head.fill_((start + total) % size)
+        self.filled.fill_(min(size, len(self) + total))
+
+    def _write(self, part: Looked, rows: NDArray[np.int64], skipped: int) -> None:
+        """Observations and choices of one piece, but for the first ones."""
+        count = np.diff(part.starts)
+        decision = np.repeat(np.arange(len(count)), count)
+        place = np.arange(len(part.index)) - part.starts[decision]
+        kept = decision >= skipped
+        feasible = part.rows[part.index[kept]]
+        self._array("candidates")[rows[decision[kept]], place[kept]] = feasible
+        rest = slice(skipped, None)
+        self._array("count")[rows[rest]] = count[rest]
+        self._array("context")[rows[rest]] = part.context[rest]
+        self._array("image")[rows[rest]] = part.image[rest]
+        self._array("choice")[rows[rest]] = (part.chosen - part.starts[:-1])[rest]
+
+    def _array(self, name: str) -> NDArray[np.generic]:
+        array: NDArray[np.generic] = getattr(self, name).numpy()
+        return array
+
+    def draw(self, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """`size` rows with what followed known, uniformly, with replacement; none if none is."""
+        known = np.flatnonzero(self.after[: len(self)].numpy() != _UNKNOWN)
+        if not len(known):
+            return np.empty(0, np.int64)
+        return known[rng.integers(0, len(known), size)]
+
+    def transitions(
+        self, rows: NDArray[np.int64], network: Network, device: torch.device
+    ) -> Transitions:
+        """The decisions at `rows` (B,) with what followed, ready for a scorer."""
+        after = self.after.numpy()[rows]
+        terminal = after == _TERMINAL
+        now = self._seen(rows, np.ones(len(rows), np.bool_), network, device)
+        then = self._seen(np.maximum(after, 0), ~terminal, network, device)
+
+        def column(name: str) -> torch.Tensor:
+            values = getattr(self, name).numpy()[rows]
+            return torch.from_numpy(values.astype(np.float32)).to(device)
+
+        choice = torch.from_numpy(self.choice.numpy()[rows]).to(device)
+        count = torch.from_numpy(self.count.numpy()[rows]).to(device)
+        return Transitions(
+            now=Minibatch(now.candidates, now.context, now.mask, choice, count),
+            reward=column("gain"),
+            elapsed_s=column("interval"),
+            to_go=column("to_go"),
+            terminal=torch.from_numpy(terminal.astype(np.float32)).to(device),
+            after=then,
+        )
+
+    def _seen(
+        self,
+        rows: NDArray[np.int64],
+        there: NDArray[np.bool_],
+        network: Network,
+        device: torch.device,
+    ) -> Observations:
+        count = np.where(there, self.count.numpy()[rows], 0)
+        mask = np.arange(self.candidates.shape[1]) < count[:, None]
+        candidates = network.candidates.expand(self.candidates.numpy()[rows][mask])
+        images = self.image.numpy()[rows] if network.pixels else None
+        moment = expand_moment(network, self.context.numpy()[rows], images)
+        arrays = (candidates, moment, mask)
+        return Observations(*(torch.from_numpy(array).to(device) for array in arrays))
+
+
+def n_step(
+    reward: NDArray[np.float64], passed: NDArray[np.float64], discount: float, steps: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Gain of `steps` rewards, return to go, and the time that passes in these steps, (T,) each.
+
+        gain_t = r_t + d_t r_t+1 + d_t d_t+1 r_t+2 + ...        of so many, or those until the end
+
+    d_t is discount ** passed_t, passed (T,) being 1 or seconds.
+    """
+    total = len(reward)
+    share = np.float64(discount) ** passed
+    gain, left, interval = np.zeros(total), np.ones(total), np.zeros(total)
+    for k in range(min(steps, total)):
+        inside = slice(0, total - k)
+        gain[inside] += left[inside] * reward[k:]
+        left[inside] *= share[k:]
+        interval[inside] += passed[k:]
+    to_go = np.empty(total)
+    running = 0.0
+    for t in range(total - 1, -1, -1):
+        running = reward[t] + share[t] * running
+        to_go[t] = running
+    return gain, to_go, interval

@@ -1,0 +1,79 @@
+"""Linear features of logged choices and of what a policy would do next, for marginal weights.
+
+    phi     1 | candidate, expanded and standardised | context, standardised
+
+Squares and products of the candidate's columns are taken where the whole stays below 120 numbers:
+the linear system is solved for every policy.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.simulation.spec import Spec
+from policies.networks.features import FeatureMap, expanded_size, fit_map
+from policies.ope.episodes import WholeEpisodes
+
+Array = NDArray[np.float64]
+
+_MOST: Final = 120
+_FITTED: Final = 4096  # decisions that features are standardised on
+_CHUNK: Final = 1 << 13
+
+
+@dataclass(frozen=True)
+class Basis:
+    """The feature maps; `size` is d."""
+
+    candidates: FeatureMap
+    context: FeatureMap
+
+    @property
+    def size(self) -> int:
+        """Numbers of a feature vector."""
+        return 1 + self.candidates.size + self.context.size
+
+
+def fit_basis(log: WholeEpisodes, spec: Spec) -> Basis:
+    """Features standardised on feasible candidates of evenly spaced decisions of the log."""
+    at = np.linspace(0, log.decisions - 1, min(_FITTED, log.decisions)).astype(np.int64)
+    near = np.concatenate([np.arange(log.rows[d], log.rows[d + 1]) for d in at])
+    near = near[log.feasible[near]]
+    columns = spec.learned_candidates
+    quadratic = expanded_size(spec.candidates, columns, quadratic=True) < _MOST
+    return Basis(
+        fit_map(spec.candidates, columns, quadratic, log.candidates[near]),
+        fit_map(spec.context, tuple(range(len(spec.context))), quadratic=False,
+                rows=log.context[at]),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LinearFeatures:
+    """features, next_features (D, d) and initial_features (E, d) of LoggedEpisodes."""
+
+    features: Array
+    next_features: Array
+    initial_features: Array
+
+
+def linear_features(basis: Basis, log: WholeEpisodes, probabilities: Array) -> LinearFeatures:
+    """Features of the logged choices, and expected ones under probabilities (V,)."""
+    width = basis.candidates.size
+    features = np.ones((log.decisions, basis.size))
+    features[:, 1 + width :] = basis.context.expand(log.context)
+    expected = features.copy()
+    features[:, 1 : 1 + width] = basis.candidates.expand(log.candidates[log.chosen])
+    for at in range(0, log.decisions, _CHUNK):
+        end = min(at + _CHUNK, log.decisions)
+        first, last = log.rows[at], log.rows[end]
+        weights = probabilities[first:last]
+        expanded = basis.candidates.expand(log.candidates[first:last]).astype(np.float64)
+        expanded *= weights[:, None]
+        expected[at:end, 1 : 1 + width] = np.add.reduceat(expanded, log.rows[at:end] - first)
+    following = np.zeros_like(expected)
+    following[:-1] = expected[1:]
+    following[log.last] = 0.0
+    return LinearFeatures(features, following, expected[log.offsets[:-1]])

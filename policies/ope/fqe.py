@@ -1,0 +1,327 @@
+"""Fitted Q evaluation: what a policy would earn from a logged choice on, learned from the log.
+
+    target   r_t + gamma_t * sum over c of pi(c | o_(t+1)) * Q'(o_(t+1), c)      0 after the end
+    loss     mean of (Q(o_t, c_t) - target)^2
+
+The expectation runs over ALL feasible candidates of what came next (expected SARSA; Le, Voloshin &
+Yue 2019), Q' is a copy that follows in steps, the loss is a plain square. An episode that was cut
+off ends there, as in evaluation. Values are standardised by the log's returns-to-go, and the
+network first learns those (the behaviour's own values): bootstrapping over hundreds of decisions
+then has to move values by what the policy changes, not from nothing.
+
+`closed_form` is the same fixed point for values linear in features, as a linear system (LSTD-Q,
+Lagoudakis & Parr 2003): exact for a tabular basis.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pipeline.errors import InputError
+from pipeline.estimators import LoggedEpisodes
+from pipeline.simulation.spec import Spec
+from policies.networks.candidate_scorer import CandidateScorer
+from policies.networks.features import fit_map
+from policies.networks.policy import LearnedPolicy
+from policies.networks.settings import Network, NetworkSettings, Weights
+from policies.ope.episodes import WholeEpisodes
+
+Array = NDArray[np.float64]
+
+_FITTED: Final = 1 << 14  # decisions that features are standardised on
+_CHUNK: Final = 1 << 14
+
+
+@dataclass(frozen=True)
+class FQESettings:
+    """Settings of fitted Q evaluation.
+
+    steps       gradient steps after the warm start
+    warm        gradient steps on the log's returns-to-go; 0 starts from nothing
+    follow      steps after which the target network takes over the weights
+    seeds       networks whose values are averaged
+    relative    whether squares are divided by the square of how far the logged return-to-go lies
+                from the median (plus its typical distance): a log's worst rules earn a hundred
+                times less than its best, and would otherwise be all that is learned
+    discount    per decision or per second; 1 for the return that evaluations report
+    """
+
+    steps: int = 1500
+    warm: int = 1000
+    follow: int = 10
+    minibatch: int = 256
+    learning_rate: float = 1e-3
+    seeds: int = 1
+    relative: bool = True
+    discount: float = 1.0
+    discount_per: Literal["decision", "second"] = "decision"
+    network: NetworkSettings = field(
+        default_factory=lambda: NetworkSettings(hidden=(64, 64), context=True)
+    )
+
+    def __post_init__(self) -> None:
+        if self.steps < 0 or self.warm < 0 or self.seeds < 1 or self.follow < 1:
+            raise InputError("FQE: steps and warm must not be negative; seeds, follow at least 1")
+        if not 0.0 <= self.discount <= 1.0:
+            raise InputError(f"FQE: discount is {self.discount}, expected 0 to 1")
+        if self.network.kind != "mlp" or self.network.image:
+            raise InputError(
+                "FQE: the logged choice is valued alone, so its network must be an mlp "
+                "without image"
+            )
+
+
+@dataclass(frozen=True)
+class FittedQ:
+    """Values of a policy: the mean over networks of middle + scale * score."""
+
+    networks: tuple[LearnedPolicy, ...]
+    middle: float
+    scale: float
+
+    def candidates(self, log: WholeEpisodes) -> Array:
+        """The value of every candidate of a log, (V,)."""
+        found = np.zeros(len(log.candidates))
+        for at in range(0, log.decisions, _CHUNK):
+            end = min(at + _CHUNK, log.decisions)
+            first, last = log.rows[at], log.rows[end]
+            for network in self.networks:
+                found[first:last] += network.batch_scores(
+                    log.context[at:end].astype(np.float64),
+                    log.candidates[first:last].astype(np.float64),
+                    log.rows[at : end + 1] - first,
+                )
+        return np.asarray(self.middle + self.scale * found / len(self.networks), np.float64)
+
+    def values(self, log: WholeEpisodes, probabilities: Array) -> tuple[Array, Array]:
+        """(q, v), each (D,): of the logged choices, and expected under probabilities (V,)."""
+        every = self.candidates(log)
+        v = np.add.reduceat(every * probabilities, log.rows[:-1])
+        return every[log.chosen], np.asarray(v, np.float64)
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """What all policies share: feature maps, scale, and per seed weights fitted to the log."""
+
+    network: Network
+    middle: float
+    scale: float
+    weight: Tensor
+    weights: tuple[Weights, ...]
+
+
+def step_discount(log: WholeEpisodes, settings: FQESettings) -> Array:
+    """What a unit after each decision is worth at it, (D,)."""
+    if settings.discount_per == "second":
+        return np.asarray(settings.discount**log.elapsed_s, np.float64)
+    return np.full(log.decisions, settings.discount)
+
+
+def returns_to_go(log: WholeEpisodes, discounts: Array) -> Array:
+    """Discounted rewards from each decision to its episode's end, (D,)."""
+    found = log.reward.astype(np.float64).copy()
+    lengths = np.diff(log.offsets)
+    # Backwards over steps, all episodes at once.
+    for back in range(1, int(lengths.max())):
+        long = log.offsets[1:][lengths > back] - 1 - back
+        found[long] += discounts[long] * found[long + 1]
+    return found
+
+
+def warm_start(
+    log: WholeEpisodes,
+    spec: Spec,
+    settings: FQESettings,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> WarmStart:
+    """Networks that know what the log's own behaviours earned from each choice on."""
+    rows = np.linspace(0, log.decisions - 1, min(_FITTED, log.decisions)).astype(np.int64)
+    near = np.concatenate([np.arange(log.rows[d], log.rows[d + 1]) for d in rows[:4096]])
+    near = near[log.feasible[near]]
+    context = range(len(spec.context)) if settings.network.context else ()
+    network = Network(
+        settings.network,
+        fit_map(spec.candidates, spec.learned_candidates, settings.network.quadratic,
+                log.candidates[near], settings.network.logs),
+        fit_map(spec.context, tuple(context), quadratic=False, rows=log.context[rows],
+                logs=settings.network.logs),
+    )  # fmt: skip
+    earned = returns_to_go(log, step_discount(log, settings))
+    middle, scale, weight = _standard(earned, settings)
+    target = torch.from_numpy(((earned - middle) / scale).astype(np.float32))
+    found = []
+    for own in range(settings.seeds):
+        first, second = np.random.default_rng([seed, own]).spawn(2)
+        with _one_thread():
+            scorer = CandidateScorer(network, first)
+            _minimise(
+                scorer, log, network, settings, settings.warm, second,
+                lambda rows: target[torch.from_numpy(rows)], None, weight,
+            )  # fmt: skip
+        found.append(scorer.weights())
+        if progress is not None:
+            progress(own + 1, settings.seeds)
+    return WarmStart(network, middle, scale, weight, tuple(found))
+
+
+def _standard(earned: Array, settings: FQESettings) -> tuple[float, float, Tensor]:
+    """Middle and scale of returns-to-go (D,), and the weight of every decision's square."""
+    if not settings.relative:
+        return float(earned.mean()), float(earned.std()) or 1.0, torch.ones(len(earned))
+    middle = float(np.median(earned))
+    scale = float(np.median(np.abs(earned - middle))) or float(earned.std()) or 1.0
+    weight = (scale / (scale + np.abs(earned - middle))) ** 2
+    return middle, scale, torch.from_numpy(weight.astype(np.float32))
+
+
+def fit_fqe(
+    log: WholeEpisodes,
+    probabilities: Array,
+    spec: Spec,
+    settings: FQESettings,
+    start: WarmStart,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> FittedQ:
+    """Values of the policy with probabilities (V,) on the log's candidates.
+
+    The same log, probabilities, settings and seed give the same values, bit for bit.
+    """
+    discounts = step_discount(log, settings)
+    policies = []
+    for own, begun in enumerate(start.weights):
+        rng = np.random.default_rng([seed, own, 1])
+        with _one_thread():
+            scorer, target = (CandidateScorer(start.network, rng) for _ in range(2))
+            _load(scorer, begun)
+            _load(target, begun)
+            goal = _Bootstrapped(log, probabilities, discounts, start, target)
+            _minimise(
+                scorer,
+                log,
+                start.network,
+                settings,
+                settings.steps,
+                rng,
+                goal,
+                target,
+                start.weight,
+            )
+        policies.append(
+            LearnedPolicy(f"fqe{own}", start.network, scorer.weights(), spec.context,
+                          spec.candidates)
+        )  # fmt: skip
+        if progress is not None:
+            progress(own + 1, settings.seeds)
+    return FittedQ(tuple(policies), start.middle, start.scale)
+
+
+class _Bootstrapped:
+    """Standardised targets of minibatches: rows (B,) -> (B,)."""
+
+    def __init__(
+        self,
+        log: WholeEpisodes,
+        probabilities: Array,
+        discounts: Array,
+        start: WarmStart,
+        target: CandidateScorer,
+    ) -> None:
+        self._log, self._start, self._target = log, start, target
+        self._probabilities = probabilities
+        self._discounts = np.where(log.last, 0.0, discounts)
+
+    def __call__(self, rows: NDArray[np.int64]) -> Tensor:
+        log, start = self._log, self._start
+        expected = np.zeros(len(rows))
+        live = np.flatnonzero(~log.last[rows])
+        following = rows[live] + 1
+        sizes = log.rows[following + 1] - log.rows[following]
+        # rows of all candidates of what followed, one stretch after the other
+        at = np.repeat(log.rows[following] - np.concatenate([[0], np.cumsum(sizes)[:-1]]), sizes)
+        candidates = at + np.arange(len(at))
+        row = np.repeat(np.arange(len(live)), sizes)
+        # What the policy never does has no say: most candidates of a greedy one are infeasible.
+        kept = self._probabilities[candidates] > 0.0
+        candidates, row = candidates[kept], row[kept]
+        with torch.no_grad():
+            scores = self._target.ragged(
+                torch.from_numpy(start.network.candidates.expand(log.candidates[candidates])),
+                torch.from_numpy(start.network.context.expand(log.context[following])),
+                torch.from_numpy(row),
+            ).numpy()
+        values = start.middle + start.scale * scores.astype(np.float64)
+        expected[live] = np.bincount(row, self._probabilities[candidates] * values, len(live))
+        raw = log.reward[rows] + self._discounts[rows] * expected
+        return torch.from_numpy(((raw - start.middle) / start.scale).astype(np.float32))
+
+
+def _minimise(
+    scorer: CandidateScorer,
+    log: WholeEpisodes,
+    network: Network,
+    settings: FQESettings,
+    steps: int,
+    rng: np.random.Generator,
+    goal: Callable[[NDArray[np.int64]], Tensor],
+    target: CandidateScorer | None,
+    weight: Tensor,
+) -> None:
+    """`steps` of Adam on squared errors; the step size falls to a tenth."""
+    optimiser = torch.optim.Adam(scorer.parameters(), lr=settings.learning_rate)
+    row = torch.arange(settings.minibatch)
+    for step in range(steps):
+        for group in optimiser.param_groups:
+            group["lr"] = settings.learning_rate * (1.0 - 0.9 * step / steps)
+        if target is not None and step % settings.follow == 0:
+            target.load_state_dict(scorer.state_dict())
+        rows = rng.integers(log.decisions, size=settings.minibatch)
+        candidates = network.candidates.expand(log.candidates[log.chosen[rows]])
+        context = network.context.expand(log.context[rows])
+        shown = scorer.ragged(torch.from_numpy(candidates), torch.from_numpy(context), row)
+        loss = (weight[torch.from_numpy(rows)] * (shown - goal(rows)).square()).mean()
+        optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+
+
+def _load(scorer: CandidateScorer, weights: Weights) -> None:
+    with torch.no_grad():
+        for name, value in scorer.named_parameters():
+            value.copy_(torch.from_numpy(weights[name.replace("_", ".")]))
+
+
+class _one_thread:  # noqa: N801 - a context, used like a function
+    """Torch on one thread: sums in one order, so that values repeat bit for bit."""
+
+    def __enter__(self) -> None:
+        self._threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+
+    def __exit__(self, *_failure: object) -> None:
+        torch.set_num_threads(self._threads)
+
+
+def closed_form(e: LoggedEpisodes, ridge: float = 1e-6) -> Array:
+    """Coefficients b (d,) of q = phi'b for the policy that the episodes' features are for.
+
+    Solves sum of phi_t (phi_t - gamma_t * phi_(t+1))' b = sum of phi_t * r_t. Raises InputError
+    where features are missing or dependent.
+    """
+    if e.features is None or e.next_features is None:
+        raise InputError("the closed form needs features and next_features")
+    change = e.features - e.step_discount[:, None] * e.next_features
+    system = e.features.T @ change / len(e)
+    system += ridge * np.abs(np.diag(system)).mean() * np.eye(len(system))
+    try:
+        solved = np.linalg.solve(system, e.features.T @ e.reward / len(e))
+    except np.linalg.LinAlgError as error:
+        raise InputError("features are linearly dependent; give a ridge above 0") from error
+    return np.asarray(solved, np.float64)

@@ -1,0 +1,380 @@
+"""`hindcast ope`: what policies would earn, estimated from a dataset, beside what they do earn.
+
+    OUT/estimates.parquet   one row per policy and estimator
+    OUT/ope.json            what was estimated and how; selection metrics by estimator; written last
+    OUT/truth/              the simulator's evaluation of the same policies on the same windows
+    OUT/.estimating/        finished policies of a call that is not over
+
+The evaluated policy explores. A greedy policy would have made hardly any logged episode of some
+hundred decisions, and its weights would be zeros: by default it explores as much as the log's own
+rules do (the largest epsilon below 1 of the recipe's behaviours). A rule that is among the
+behaviours then has a component of the log to itself, and a learned policy is compared with rules
+under the same disturbance. The truth is that of the same exploring policy.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from pipeline import dataset as datasets
+from pipeline.dataset import Dataset
+from pipeline.errors import InputError, TraceError, unknown_name
+from pipeline.estimators import ESTIMATORS, Estimate, LoggedEpisodes, Settings, estimate
+from pipeline.estimators.selection import Selection, assess, rank_correlation
+from pipeline.evaluation.evaluate import Candidate
+from pipeline.recipes.recipe import Recipe
+from pipeline.recipes.workload_source import RECORDED
+from pipeline.simulation.policy import Behaviour, Heuristic, readings
+from pipeline.simulation.rollout import Planner
+from policies.entrants import candidates
+from policies.ope.basis import Basis, fit_basis, linear_features
+from policies.ope.consensus import describe_consensus
+from policies.ope.episodes import WholeEpisodes, read_episodes
+from policies.ope.probabilities import (
+    Propensities,
+    logged_propensities,
+    mixture_propensities,
+    policy_probabilities,
+)
+from policies.ope.results import Folder, finite, rows_of
+from policies.ope.truth import simulate, true_return
+from policies.registry import behaviours
+
+Array = NDArray[np.float64]
+Progress = Callable[[int, int], None]
+
+_FEW: Final = 5  # windows
+_EPSILON: Final = 0.1  # where no behaviour of the log says how much is usual
+
+
+@dataclass(frozen=True)
+class OPESettings:
+    """How policies are estimated.
+
+    split          whose episodes are weighted; values are fitted on another where there is one
+    epsilon, temperature   of the evaluated policies; None: as much as the log's rules explore
+    estimators     names, all by default
+    propensities   probabilities of the mixture of a window's behaviours, or as logged
+    limit          decisions that are read of a split
+    fqe_steps      gradient steps of fitted Q evaluation per policy
+    truth_seeds    episodes per window of the simulated policies; 0: no truth
+    """
+
+    split: str = "validation"
+    epsilon: float | None = None
+    temperature: float = 0.0
+    estimators: tuple[str, ...] = tuple(ESTIMATORS)
+    propensities: Literal["mixture", "logged"] = "mixture"
+    limit: int = 100_000
+    fqe_steps: int = 1500
+    truth_seeds: int = 5
+    seed: int = 0
+    intervals: Settings = field(default_factory=Settings)
+
+    def __post_init__(self) -> None:
+        for name in self.estimators:
+            if name not in ESTIMATORS:
+                raise unknown_name("estimator", name, ESTIMATORS)
+        if self.epsilon is not None and not 0.0 <= self.epsilon <= 1.0:
+            raise InputError(f"epsilon is {self.epsilon}, expected a number from 0 to 1")
+        if self.temperature < 0.0:
+            raise InputError(f"temperature is {self.temperature}, expected 0 or more")
+
+
+@dataclass(frozen=True)
+class OPEResult:
+    """Rows as in estimates.parquet, the description as in ope.json."""
+
+    rows: pl.DataFrame
+    description: Mapping[str, Any]
+
+
+def default_epsilon(recipe: Recipe) -> float:
+    """The largest epsilon below 1 of the recipe's behaviours."""
+    return max((b.epsilon for b in recipe.behaviours if 0.0 < b.epsilon < 1.0), default=_EPSILON)
+
+
+def exploring(candidate: Candidate, epsilon: float, temperature: float) -> Candidate:
+    """The policy as it is evaluated; one that draws of itself (random) stays as it is."""
+    behaviour = candidate.behaviour
+    if behaviour.epsilon > 0.0 or behaviour.temperature > 0.0:
+        return candidate
+    explored = replace(behaviour, epsilon=epsilon, temperature=temperature)
+    return replace(candidate, behaviour=explored)
+
+
+def evaluate_offline(
+    dataset: Path | str,
+    policies: Sequence[str] = (),
+    settings: OPESettings | None = None,
+    *,
+    out: Path | None = None,
+    command: str = "",
+    progress: Progress | None = None,
+) -> OPEResult:
+    """Estimate the policies (the recipe's by default) on a dataset, and simulate them.
+
+    Raises InputError for policies whose probabilities are not known, for a log without
+    propensities, and for names that do not exist.
+    """
+    settings = settings or OPESettings()
+    opened = datasets.open(dataset)
+    recipe = opened.recipe
+    names = policies or [n for n in recipe.evaluate.policies if n != "random_linear"]
+    if not names:
+        raise InputError("no policies to evaluate; name some with --policy")
+    if settings.epsilon is None:
+        usual = 0.0 if settings.temperature > 0.0 else default_epsilon(recipe)
+        settings = replace(settings, epsilon=usual)
+    assert settings.epsilon is not None
+    wanted = [
+        exploring(c, settings.epsilon, settings.temperature) for c in candidates(recipe, names)
+    ]
+    _refuse_unknown(wanted)
+    with Folder.open(out, opened, settings, wanted) as folder:
+        return _evaluate(
+            opened, wanted, settings, folder, command, progress or (lambda _d, _t: None)
+        )
+
+
+def _evaluate(
+    opened: Dataset,
+    wanted: Sequence[Candidate],
+    settings: OPESettings,
+    folder: Folder,
+    command: str,
+    progress: Progress,
+) -> OPEResult:
+    work = len(wanted) + 2
+    progress(0, work)
+    images = any("image" in readings(c.behaviour.policy) for c in wanted)
+    log = read_episodes(opened, settings.split, limit=settings.limit, image=images)
+    known = {name: b for recipe in opened.manifest.recipes for name, b in _known(recipe).items()}
+    propensities = (
+        mixture_propensities(log, known)
+        if settings.propensities == "mixture"
+        else logged_propensities(log)
+    )
+    job = _Job(opened, log, propensities, settings, images)
+    scores, notes = _truth(job, wanted, folder, command)
+    notes = [note for note in (_few(opened, log, settings), propensities.note, *job.notes, *notes)
+             if note]  # fmt: skip
+    progress(1, work)
+    frames = []
+    for done, candidate in enumerate(wanted, start=2):
+        found = folder.finished(candidate)
+        if found is None:
+            estimates = job.estimate(candidate.behaviour)
+            truth = None
+            if scores is not None:
+                windows = log.group
+                truth = true_return(scores, candidate.behaviour.name, windows, settings.seed)
+            logged = is_logged(candidate.behaviour, known)
+            found = rows_of(candidate, estimates, truth, logged=logged)
+            folder.keep(candidate, found)
+        frames.append(found)
+        progress(done, work)
+    rows = pl.concat(frames)
+    description = {
+        "dataset": opened.recipe.id,
+        "digest": opened.manifest.digest,
+        "scenario": opened.recipe.scenario,
+        "objective": opened.recipe.objective,
+        "split": settings.split,
+        "windows": len(np.unique(log.group)),
+        "episodes": len(log),
+        "decisions": log.decisions,
+        "logged_return": float(job.plain.returns.mean()),
+        "epsilon": settings.epsilon,
+        "temperature": settings.temperature,
+        "propensities": propensities.kind,
+        "reference": reference_of(rows),
+        "estimators": [
+            {"name": name, "description": ESTIMATORS[name].description}
+            | asdict(selection_of(rows, name, float(job.plain.returns.mean())))
+            | {"rank_correlation_new": new_rank_correlation(rows, name)}
+            for name in settings.estimators
+        ]
+        if scores is not None
+        else [{"name": n, "description": ESTIMATORS[n].description} for n in settings.estimators],
+        "consensus": describe_consensus(rows, float(job.plain.returns.mean()), reference_of(rows)),
+        "notes": notes,
+        "command": command,
+    }
+    description = finite(description)
+    folder.finish(rows, description)
+    progress(work, work)
+    return OPEResult(rows, description)
+
+
+def _known(recipe: Recipe) -> Mapping[str, Behaviour]:
+    try:
+        return behaviours(recipe)
+    except InputError:  # recorded elsewhere: the rules are not here
+        return {}
+
+
+def _few(opened: Dataset, log: WholeEpisodes, settings: OPESettings) -> str:
+    """What to know where the intervals are over hardly any windows, or ""."""
+    windows = len(np.unique(log.group))
+    if windows >= _FEW:
+        return ""
+    there = opened.episodes(settings.split)["window"].n_unique()
+    text = f"intervals are over windows, and {windows} of {there} of this split were read: "
+    more = "give a higher --limit" if there > windows else "build the dataset with more"
+    return text + f"they are too narrow; {more}"
+
+
+def _refuse_unknown(wanted: Sequence[Candidate]) -> None:
+    for candidate in wanted:
+        policy = candidate.behaviour.policy
+        if isinstance(policy, Heuristic) and policy.draw is not None:
+            raise InputError(
+                f"{candidate.behaviour.name} draws its parameters anew for every episode, so that "
+                "the probability of a single choice is not known; leave it out"
+            )
+        if isinstance(policy, Planner):
+            raise InputError(
+                f"{candidate.behaviour.name} looks ahead in the memory of an episode, which a log "
+                "does not have; leave it out"
+            )
+
+
+def _truth(
+    job: "_Job", wanted: Sequence[Candidate], folder: Folder, command: str
+) -> tuple[pl.DataFrame | None, list[str]]:
+    settings, recipe = job.settings, job.opened.recipe
+    if settings.truth_seeds == 0:
+        return None, ["no truth: it was not asked for"]
+    if recipe.trace.format == RECORDED:
+        return None, ["no truth: the decisions were recorded elsewhere, there is no simulator"]
+    try:
+        return simulate(
+            recipe, wanted, settings.split, folder.truth, seeds=settings.truth_seeds,
+            command=command,
+        ), []  # fmt: skip
+    except TraceError as error:
+        return None, [f"no truth: {error}"]
+
+
+class _Job:
+    """A log with all that is the same for every policy; fitted when it is first needed."""
+
+    def __init__(
+        self,
+        opened: Dataset,
+        log: WholeEpisodes,
+        propensities: Propensities,
+        settings: OPESettings,
+        images: bool,
+    ) -> None:
+        self.opened, self.log, self.settings, self._images = opened, log, settings, images
+        self.notes: list[str] = []
+        self._propensities = propensities
+        self._basis: Basis | None = None
+        self._fitted: Any = None
+        wanted = [ESTIMATORS[name] for name in settings.estimators]
+        self._values = any(e.values for e in wanted)
+        self._features = any(e.features for e in wanted)
+        self.plain = LoggedEpisodes(
+            log.offsets, propensities.behaviour, np.zeros(log.decisions), log.reward,
+            group=log.group,
+        )  # fmt: skip
+        split = self._fit_split()
+        if self._values and split == settings.split:
+            self.notes.append(
+                f"values were fitted on the split {split} itself: dr is no longer unbiased"
+            )
+
+    def _fit_split(self) -> str:
+        there = self.opened.episodes()["split"].unique().to_list()
+        others = [s for s in ("train", "validation", "test") if s in there]
+        return next((s for s in others if s != self.settings.split), self.settings.split)
+
+    def estimate(self, behaviour: Behaviour) -> dict[str, Estimate]:
+        """All estimates of one policy."""
+        log, settings = self.log, self.settings
+        probabilities = policy_probabilities(behaviour, log)
+        covered = np.add.reduceat(probabilities * self._propensities.possible, log.rows[:-1])
+        more: dict[str, Any] = {}
+        if self._values:
+            more["q"], more["v"] = self._fit(behaviour, probabilities)
+        if self._features:
+            if self._basis is None:
+                self._basis = fit_basis(log, self.opened.spec)
+            more |= vars(linear_features(self._basis, log, probabilities))
+        episodes = LoggedEpisodes(
+            log.offsets, self._propensities.behaviour, probabilities[log.chosen], log.reward,
+            covered=covered, group=log.group, mixture=self._propensities.kind == "mixture", **more,
+        )  # fmt: skip
+        return {
+            name: estimate(
+                name, episodes, settings.intervals, np.random.default_rng([settings.seed, 7])
+            )
+            for name in settings.estimators
+        }
+
+    def _fit(self, behaviour: Behaviour, probabilities: Array) -> tuple[Array, Array]:
+        """The policy's values on the log, by networks fitted on another split."""
+        from policies.ope import fqe
+
+        if self._fitted is None:
+            split = self._fit_split()
+            other = self.log
+            if split != self.settings.split:
+                other = read_episodes(
+                    self.opened, split, limit=self.settings.limit, image=self._images
+                )
+            own = fqe.FQESettings(steps=self.settings.fqe_steps)
+            start = fqe.warm_start(other, self.opened.spec, own, self.settings.seed)
+            self._fitted = other, own, start
+        other, own, start = self._fitted
+        seen = policy_probabilities(behaviour, other)
+        fitted = fqe.fit_fqe(other, seen, self.opened.spec, own, start, self.settings.seed)
+        return fitted.values(self.log, probabilities)
+
+
+def is_logged(behaviour: Behaviour, known: Mapping[str, Behaviour]) -> bool:
+    """Whether the policy, exploration included, is one of the log's behaviours."""
+    return any(
+        b.policy is behaviour.policy
+        and (b.epsilon, b.temperature) == (behaviour.epsilon, behaviour.temperature)
+        for b in known.values()
+    )
+
+
+def new_rank_correlation(rows: pl.DataFrame, estimator: str) -> float:
+    """Rank correlation among the policies that are not in the log; NaN for fewer than three.
+
+    A behaviour of the log is estimated from its own episodes; what counts for choosing among
+    trained policies is how those rank that never ran.
+    """
+    own = rows.filter((pl.col("estimator") == estimator) & ~pl.col("logged"))
+    if own.height < 3:
+        return float("nan")
+    return rank_correlation(own["value"].fill_null(-np.inf).to_numpy(), own["truth"].to_numpy())
+
+
+def reference_of(rows: pl.DataFrame) -> str | None:
+    """The heuristic that truly earns most; None without truths or heuristics."""
+    rules = rows.filter((pl.col("kind") == "heuristic") & pl.col("truth").is_not_null())
+    if rules.is_empty():
+        return None
+    return str(rules.sort("truth", descending=True, maintain_order=True)["policy"][0])
+
+
+def selection_of(rows: pl.DataFrame, estimator: str, logged: float) -> Selection:
+    """How well one estimator would have picked among the policies."""
+    own = rows.filter(pl.col("estimator") == estimator)
+    best = reference_of(rows)
+    return assess(
+        own["value"].fill_null(float("nan")).to_numpy(),
+        own["truth"].to_numpy(),
+        behaviour=logged,
+        reference=None if best is None else own["policy"].to_list().index(best),
+    )

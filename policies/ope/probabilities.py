@@ -1,0 +1,210 @@
+"""How likely a policy was to decide as the log did: its probabilities on logged observations.
+
+Several behaviours wrote a log, and a trajectory that one of them can hardly produce may be an
+everyday one of another. So the probability of a logged choice is by default not that of the
+behaviour which happened to make it, but that of the mixture of all n episodes of its window (the
+balance heuristic of Veach & Guibas 1995; for several loggers Agarwal et al. 2017):
+
+    m(o_0, c_0 .. o_t, c_t)   mean over the window's n episodes of b_1(c_0|o_0) .. b_n(c_t|o_t)
+    behaviour at t            m(.. c_t) / m(.. c_(t-1))
+
+Every estimate stays unbiased, since exactly one episode was drawn from each component, and no
+weight is larger than n times the least one. A rule that draws parameters per episode
+(`random_linear`) is one component per drawn set, which the dataset keeps.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from pipeline.errors import HindcastError, InputError
+from pipeline.simulation.environment import Observation
+from pipeline.simulation.kernel import FLOATS, INTS, MASK, ROWS, SCORE, compiled
+from pipeline.simulation.policy import (
+    NO_PARAMETERS,
+    BatchPolicy,
+    Behaviour,
+    Heuristic,
+    fill_probabilities,
+    readings,
+)
+from policies.ope.episodes import WholeEpisodes
+
+Array = NDArray[np.float64]
+
+_CHUNK: Final = 1 << 14  # decisions that are scored at once, as doubles
+_EQUAL: Final = 1e-4
+
+
+@compiled(
+    types.void(
+        types.FunctionType(SCORE), ROWS, ROWS, MASK, INTS, FLOATS, types.float64, types.float64,
+        FLOATS,
+    )
+)  # fmt: skip
+def _score_rule(score, context, candidates, feasible, rows, parameters, temperature, epsilon, out):  # type: ignore[no-untyped-def]
+    """Fill out (V,) with the probabilities of a compiled rule on every decision."""
+    for d in range(len(rows) - 1):
+        start, stop = rows[d], rows[d + 1]
+        scores = np.empty(stop - start)
+        score(context[d], candidates[start:stop], feasible[start:stop], parameters, scores)
+        fill_probabilities(scores, feasible[start:stop], temperature, epsilon, out[start:stop])
+
+
+@compiled(types.void(FLOATS, MASK, INTS, types.float64, types.float64, FLOATS))
+def _spread(scores, feasible, rows, temperature, epsilon, out):  # type: ignore[no-untyped-def]
+    """Fill out (V,) with probabilities of scores (V,)."""
+    for d in range(len(rows) - 1):
+        start, stop = rows[d], rows[d + 1]
+        fill_probabilities(
+            scores[start:stop], feasible[start:stop], temperature, epsilon, out[start:stop]
+        )
+
+
+def policy_probabilities(
+    behaviour: Behaviour,
+    log: WholeEpisodes,
+    parameters: NDArray[np.float64] = NO_PARAMETERS,
+    decisions: slice = slice(None),
+) -> Array:
+    """Probability of every candidate (V,) under a policy and its exploration.
+
+    `decisions` restricts it to a stretch of them. Raises InputError for a rule that draws
+    parameters which are not given: its probabilities are not known then.
+    """
+    policy = behaviour.policy
+    if isinstance(policy, Heuristic) and policy.draw is not None and not len(parameters):
+        raise InputError(
+            f"{behaviour.name} draws its parameters anew for every episode, so that the "
+            "probability of a single choice is not known; evaluate another policy"
+        )
+    start, stop, _step = decisions.indices(log.decisions)
+    out = np.zeros(int(log.rows[stop] - log.rows[start]))
+    base = int(log.rows[start])
+    for at in range(start, stop, _CHUNK):
+        end = min(at + _CHUNK, stop)
+        first, last = int(log.rows[at]), int(log.rows[end])
+        rows = log.rows[at : end + 1] - first
+        candidates = log.candidates[first:last].astype(np.float64)
+        context = log.context[at:end].astype(np.float64)
+        feasible = log.feasible[first:last]
+        here = out[first - base : last - base]
+        if isinstance(policy, Heuristic):
+            _score_rule(
+                policy.score, context, candidates, feasible, rows, parameters,
+                behaviour.temperature, behaviour.epsilon, here,
+            )  # fmt: skip
+            continue
+        scores = _scores(policy, log, at, end, context, candidates, feasible, rows)
+        if np.isnan(scores).any():
+            raise HindcastError(f"{behaviour.name} gave a score that is not a number")
+        _spread(scores, feasible, rows, behaviour.temperature, behaviour.epsilon, here)
+    return out
+
+
+def _scores(
+    policy: Any,
+    log: WholeEpisodes,
+    at: int,
+    end: int,
+    context: Array,
+    candidates: Array,
+    feasible: NDArray[np.bool_],
+    rows: NDArray[np.int64],
+) -> Array:
+    image = None if log.image is None else log.image[at:end]
+    if isinstance(policy, BatchPolicy):
+        given = {"feasible": feasible, "image": image}
+        more = {name: given[name] for name in readings(policy)}
+        return np.ascontiguousarray(
+            policy.batch_scores(context, candidates, rows, **more), np.float64
+        )
+    found = []
+    for d in range(end - at):
+        own = slice(rows[d], rows[d + 1])
+        seen = Observation(0.0, context[d], candidates[own], feasible[own])
+        found.append(policy.scores(seen))
+    return np.concatenate(found).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Propensities:
+    """How likely the log was to choose as it did, and what it could choose at all.
+
+    behaviour   (D,) probability of the logged choice
+    possible    (V,) whether the log could have chosen it
+    kind        "mixture" of the window's behaviours, or "logged"
+    note        what to know about it, or ""
+    """
+
+    behaviour: Array
+    possible: NDArray[np.bool_]
+    kind: str
+    note: str = ""
+
+
+def logged_propensities(log: WholeEpisodes) -> Propensities:
+    """The probabilities that the dataset holds."""
+    return Propensities(log.propensity, log.probabilities > 0.0, "logged")
+
+
+def mixture_propensities(log: WholeEpisodes, known: Mapping[str, Behaviour]) -> Propensities:
+    """Conditional probabilities of the mixture of each window's behaviours.
+
+    `known` are behaviours by the names in the log; where one of them is missing, or a rule's own
+    probabilities are not those of the log, the logged ones are returned, with the reason.
+    """
+    names = log.table["behaviour"].to_list()
+    missing = sorted(set(names) - set(known))
+    if missing or np.isnan(log.propensity).any():
+        reason = f"{missing[0]} is not a known behaviour" if missing else "propensities are missing"
+        return Propensities(
+            log.propensity, log.probabilities > 0.0, "logged", f"no mixture: {reason}"
+        )
+    possible = log.probabilities > 0.0
+    behaviour = np.empty(log.decisions)
+    strange = compared = 0
+    parameters = [
+        np.array(p or [], np.float64) for p in log.table["behaviour_parameters"].to_list()
+    ]
+    order = np.argsort(log.group, kind="stable")
+    for members in np.split(order, np.flatnonzero(np.diff(log.group[order])) + 1):
+        components: dict[tuple[str, bytes], int] = {}
+        for e in members:
+            key = (names[e], parameters[e].tobytes())
+            components[key] = components.get(key, 0) + 1
+        for e in members:
+            first, stop = int(log.offsets[e]), int(log.offsets[e + 1])
+            own = (names[e], parameters[e].tobytes())
+            logs = np.empty((len(components), stop - first))
+            for i, (name, raw) in enumerate(components):
+                values = np.frombuffer(raw, np.float64).copy()
+                every = policy_probabilities(known[name], log, values, slice(first, stop))
+                possible[log.rows[first] : log.rows[stop]] |= every > 0.0
+                likely = every[log.chosen[first:stop] - log.rows[first]]
+                if (name, raw) == own:
+                    strange += int((np.abs(likely - log.propensity[first:stop]) > _EQUAL).sum())
+                    compared += stop - first
+                    likely = log.propensity[first:stop]
+                with np.errstate(divide="ignore"):
+                    logs[i] = np.cumsum(np.log(likely))
+            behaviour[first:stop] = _conditional(logs, np.array(list(components.values())))
+    note = ""
+    if strange > 0.001 * compared:
+        note = (
+            f"{strange:,} of {compared:,} logged propensities are not what their rule gives on the "
+            "stored (float32) observation; the logged ones stand for their own episodes"
+        )
+    return Propensities(behaviour, possible, "mixture", note)
+
+
+def _conditional(logs: Array, counts: NDArray[np.int64]) -> Array:
+    """Probability of each choice given those before, (T,), of component log-products (J, T)."""
+    highest = logs.max(axis=0)  # the episode's own component is always above -inf
+    shares = counts[:, None] / counts.sum()
+    mixed = highest + np.log((shares * np.exp(logs - highest)).sum(axis=0))
+    return np.asarray(np.minimum(np.exp(np.diff(mixed, prepend=0.0)), 1.0), np.float64)

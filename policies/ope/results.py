@@ -1,0 +1,175 @@
+"""What `hindcast ope` writes: a row per policy and estimator, and what it was about."""
+
+import math
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from pipeline.dataset import Dataset
+from pipeline.dataset.manifest import versions
+from pipeline.errors import DatasetError, StorageError
+from pipeline.estimators import Estimate
+from pipeline.evaluation.evaluate import Candidate
+from pipeline.storage.files import (
+    make_folder,
+    read_json,
+    read_parquet,
+    remove_folder,
+    remove_partials,
+    sha256_text,
+    write_atomically,
+    write_json,
+)
+from policies.ope.truth import Truth
+
+ESTIMATES: Final = "estimates.parquet"
+DESCRIPTION: Final = "ope.json"
+WORKING: Final = ".estimating"
+TRUTH: Final = "truth"
+
+SCHEMA: Final[Mapping[str, Any]] = {
+    "policy": pl.String, "kind": pl.String, "group": pl.String, "logged": pl.Boolean,
+    "epsilon": pl.Float64,
+    "temperature": pl.Float64, "estimator": pl.String, "value": pl.Float64, "low": pl.Float64,
+    "high": pl.Float64, "difference": pl.Float64, "difference_low": pl.Float64,
+    "difference_high": pl.Float64, "hoeffding_low": pl.Float64, "hoeffding_high": pl.Float64,
+    "bernstein_low": pl.Float64, "bernstein_high": pl.Float64, "range_low": pl.Float64,
+    "range_high": pl.Float64, "range_source": pl.String, "episodes": pl.Int64,
+    "windows": pl.Int64, "ess": pl.Float64, "coverage": pl.Float64, "nonzero": pl.Float64,
+    "mean_weight": pl.Float64, "max_weight": pl.Float64, "largest_share": pl.Float64,
+    "truth": pl.Float64, "truth_low": pl.Float64, "truth_high": pl.Float64,
+    "warnings": pl.List(pl.String),
+}  # fmt: skip
+
+
+def rows_of(
+    candidate: Candidate, estimates: Mapping[str, Estimate], truth: Truth | None, *, logged: bool
+) -> pl.DataFrame:
+    """One row per estimator; null where a number is not known.
+
+    logged   whether this very policy is one of the log's behaviours
+    """
+    behaviour = candidate.behaviour
+    rows = []
+    for name, e in estimates.items():
+        row = {
+            "policy": behaviour.name, "kind": candidate.kind, "group": candidate.group,
+            "logged": logged,
+            "epsilon": behaviour.epsilon, "temperature": behaviour.temperature,
+            "estimator": name, "value": e.value, "low": e.bootstrap[0], "high": e.bootstrap[1],
+            "difference": e.difference, "difference_low": e.difference_bootstrap[0],
+            "difference_high": e.difference_bootstrap[1],
+            "hoeffding_low": e.hoeffding.low, "hoeffding_high": e.hoeffding.high,
+            "bernstein_low": e.bernstein.low, "bernstein_high": e.bernstein.high,
+            "range_low": e.hoeffding.range[0], "range_high": e.hoeffding.range[1],
+            "range_source": e.hoeffding.source, "episodes": e.episodes, "windows": e.units,
+            "ess": e.ess, "coverage": e.coverage, "nonzero": e.nonzero,
+            "mean_weight": e.mean_weight, "max_weight": e.max_weight,
+            "largest_share": e.largest_share,
+            "truth": None if truth is None else truth.mean,
+            "truth_low": None if truth is None else truth.low,
+            "truth_high": None if truth is None else truth.high,
+            "warnings": list(e.warnings),
+        }  # fmt: skip
+        rows.append({k: _known(v) for k, v in row.items()})
+    return pl.DataFrame(rows, schema=dict(SCHEMA))
+
+
+def _known(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The folder of one call; without --out a temporary one, of which nothing stays.
+
+    identities   of the policies, by name: what finished rows are kept under
+    """
+
+    path: Path
+    kept: bool
+
+    @staticmethod
+    @contextmanager
+    def open(
+        out: Path | None, dataset: Dataset, settings: Any, policies: Sequence[Candidate]
+    ) -> Iterator["Folder"]:
+        """The folder, ready to be written; StorageError or DatasetError for another's."""
+        if out is None:
+            with tempfile.TemporaryDirectory(prefix="hindcast-ope-") as folder:
+                made = Folder(Path(folder), kept=False)
+                made._begin(dataset, settings)
+                yield made
+            return
+        made = Folder(out, kept=True)
+        names = [p.behaviour.name for p in policies]
+        if len(set(names)) < len(names):
+            raise DatasetError(f"two policies have the same name: {sorted(names)}")
+        made._begin(dataset, settings)
+        yield made
+
+    @property
+    def truth(self) -> Path:
+        """Where the simulator's evaluation is written."""
+        return self.path / TRUTH
+
+    def _begin(self, dataset: Dataset, settings: Any) -> None:
+        ours = {ESTIMATES, DESCRIPTION, WORKING, TRUTH}
+        if self.path.exists() and not self.path.is_dir():
+            raise StorageError(f"{self.path}: is a file, expected a folder")
+        there = sorted(p.name for p in self.path.iterdir()) if self.path.is_dir() else []
+        if foreign := [name for name in there if name not in ours and not name.startswith(".")]:
+            raise StorageError(
+                f"{self.path}: holds {foreign[0]!r}, which no off-policy evaluation wrote; choose "
+                "another"
+            )
+        claim = {
+            "digest": dataset.manifest.digest,
+            "settings": {k: v for k, v in asdict(settings).items() if k != "estimators"},
+            "estimators": list(settings.estimators),
+            "versions": versions(),
+        }
+        plan = make_folder(self.path / WORKING) / "plan.json"
+        remove_partials(self.path)
+        remove_partials(plan.parent)
+        if plan.exists() and read_json(plan) != claim:
+            raise DatasetError(
+                f"{self.path}: holds an unfinished call with another dataset or other settings; "
+                "delete it or choose another --out"
+            )
+        write_json(plan, claim)
+
+    def _file(self, candidate: Candidate) -> Path:
+        b = candidate.behaviour
+        identity = f"{b.name}|{b.epsilon}|{b.temperature}|{candidate.digest}"
+        return self.path / WORKING / f"{sha256_text(identity)[:16]}.parquet"
+
+    def finished(self, candidate: Candidate) -> pl.DataFrame | None:
+        """The rows of a policy that an earlier call finished."""
+        path = self._file(candidate)
+        return read_parquet(path) if path.exists() else None
+
+    def keep(self, candidate: Candidate, rows: pl.DataFrame) -> None:
+        """Keep the rows of a finished policy."""
+        write_atomically(self._file(candidate), rows.write_parquet)
+
+    def finish(self, rows: pl.DataFrame, description: Mapping[str, Any]) -> None:
+        """Write all rows and the description, and forget the parts."""
+        write_atomically(self.path / ESTIMATES, partial(rows.write_parquet, compression="zstd"))
+        write_json(self.path / DESCRIPTION, dict(description))
+        remove_folder(self.path / WORKING)
+
+
+def finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity: null stands for both."""
+    if isinstance(value, dict):
+        return {str(k): finite(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

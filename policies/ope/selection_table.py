@@ -1,0 +1,203 @@
+"""How well estimators rank policies, over several folders of `hindcast ope`: one row each.
+
+python -m policies.ope.selection_table TABLE.csv FOLDER...    the table, and its page
+python -m policies.ope.selection_table TABLE.csv              the page of a table
+"""
+
+import io
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from pipeline.errors import DatasetError
+from pipeline.estimators.selection import assess
+from pipeline.storage.files import read_json, read_parquet, write_text
+from pipeline.storage.location import location
+from policies.ope.consensus import CONSENSUS, consensus_scores, members_of
+from policies.ope.ope import new_rank_correlation, reference_of
+from policies.ope.results import DESCRIPTION, ESTIMATES
+
+_K: Final = 4
+_HEAD: Final = (
+    "| estimator | rank correlation | of new policies | regret@1 | "
+    f"SharpeRatio@{_K} | type I | type II | median ESS |"
+)
+COLUMNS: Final[Mapping[str, type[pl.DataType]]] = {
+    "scenario": pl.String, "recipe": pl.String, "policies": pl.Int64, "new_policies": pl.Int64,
+    "estimator": pl.String, "rank_correlation": pl.Float64, "rank_correlation_new": pl.Float64,
+    "regret_at_1": pl.Float64, f"sharpe_ratio_at_{_K}": pl.Float64, "type_1": pl.Float64,
+    "type_2": pl.Float64, "median_ess": pl.Float64, "windows": pl.Int64, "episodes": pl.Int64,
+    "command": pl.String,
+}  # fmt: skip
+_ENOUGH: Final = 0.8  # rank correlation that the tables mark
+
+
+_ABOUT: Final = (
+    "Policies are rules and shortly trained agents, most of them not in the log. Truth is the mean "
+    "return of episodes in the simulator on the same validation windows. A cell is the rank "
+    "correlation (Spearman) over all policies / over those that are not in the log; bold from "
+    f"{_ENOUGH} on. An estimate that ranks well may still be far off in its value: see type I and "
+    "type II errors, and the warnings that `hindcast ope` prints."
+)
+
+
+def selection_table(folders: Sequence[Path]) -> pl.DataFrame:
+    """A DataFrame: a row per folder and estimator, the consensus too, best rank correlation first.
+
+    Raises DatasetError for a folder without truths.
+    """
+    rows: list[dict[str, Any]] = []
+    for folder in folders:
+        about, estimates = read_json(folder / DESCRIPTION), read_parquet(folder / ESTIMATES)
+        if not isinstance(about, dict) or estimates["truth"].null_count():
+            raise DatasetError(f"{folder}: holds no estimates beside truths")
+        command = about["command"]
+        rows += sorted(
+            (_row(about, own, command) for own in _estimators(estimates)),
+            key=lambda row: -_known(row["rank_correlation"]),
+        )
+    return pl.DataFrame(rows, schema=COLUMNS)
+
+
+def _estimators(estimates: pl.DataFrame) -> list[pl.DataFrame]:
+    """The rows of each estimator, and those of the consensus with scores for values."""
+    names = estimates["estimator"].unique(maintain_order=True).to_list()
+    found = [estimates.filter(pl.col("estimator") == name) for name in names]
+    if members_of(names):
+        scores = pl.Series("value", consensus_scores(estimates))
+        empty = pl.lit(None, pl.Float64)
+        found.append(
+            found[0].with_columns(scores, pl.lit(CONSENSUS).alias("estimator"), empty.alias("ess"))
+        )
+    return found
+
+
+def _row(about: Mapping[str, Any], own: pl.DataFrame, command: str) -> dict[str, Any]:
+    name, reference = str(own["estimator"][0]), reference_of(own)
+    policies = own["policy"].to_list()
+    found = assess(
+        own["value"].fill_null(np.nan).to_numpy(), own["truth"].to_numpy(),
+        behaviour=about["logged_return"],
+        reference=None if reference is None else policies.index(reference),
+        ks=(1, _K),
+    )  # fmt: skip
+    ess = own["ess"].drop_nulls().to_numpy()
+    numbers = {
+        "rank_correlation": found.rank_correlation,
+        "rank_correlation_new": new_rank_correlation(own, name),
+        "regret_at_1": found.regret[1],
+        f"sharpe_ratio_at_{_K}": found.sharpe.get(_K, np.nan),
+        "type_1": found.type_1,
+        "type_2": found.type_2,
+        "median_ess": float(np.median(ess)) if len(ess) else np.nan,
+    }
+    return {
+        "scenario": about["scenario"],
+        "recipe": about["dataset"],
+        "policies": len(policies),
+        "new_policies": int((~own["logged"]).sum()),
+        "estimator": name,
+        **{k: round(float(v), 4) if np.isfinite(v) else None for k, v in numbers.items()},
+        "windows": about["windows"],
+        "episodes": about["episodes"],
+        "command": command,
+    }
+
+
+def selection_markdown(content: bytes, name: str) -> str:
+    """The page of a table: where estimators rank well and where none does, then every number.
+
+    `content` is that of the CSV `name`. Raises DatasetError where it is no such table.
+    """
+    table = _read(content, name)
+    runs = [own for _, own in table.group_by("scenario", "recipe", "windows", maintain_order=True)]
+    names = table["estimator"].unique(maintain_order=True).sort().to_list()
+    lines = [
+        "# How well estimators rank policies", "",
+        f"Made of {name} alone; change that and make this page again.", "",
+        _ABOUT,
+        "",
+        *_verdict(runs), "",
+        f"Mean over the scenarios: {_means(table)}.", "",
+        "| scenario | windows | " + " | ".join(names) + " |",
+    ]  # fmt: skip
+    lines.append("|---|" + "---:|" * (len(names) + 1))
+    for own in runs:
+        by = {row["estimator"]: row for row in own.to_dicts()}
+        cells = [_pair(by.get(name)) for name in names]
+        lines.append(f"| {own['scenario'][0]} | {own['windows'][0]} | " + " | ".join(cells) + " |")
+    for own in runs:
+        first = own.row(0, named=True)
+        lines += ["", f"### {first['scenario']}: `{first['recipe']}`", ""]
+        lines.append(
+            f"{first['policies']} policies, {first['new_policies']} of them not in the log; "
+            f"{first['episodes']} episodes of {first['windows']} windows."
+        )
+        lines += ["", "```", first["command"], "```"]
+        lines += ["", _HEAD, "|---|" + "---:|" * 7]
+        for row in own.to_dicts():
+            values = [
+                row["rank_correlation"], row["rank_correlation_new"], row["regret_at_1"],
+                row[f"sharpe_ratio_at_{_K}"], row["type_1"], row["type_2"], row["median_ess"],
+            ]  # fmt: skip
+            lines.append(f"| {row['estimator']} | " + " | ".join(map(_number, values)) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _verdict(runs: Sequence[pl.DataFrame]) -> list[str]:
+    """A line per scenario: which estimators rank well in it, or how good the best one is."""
+    lines = []
+    for own in runs:
+        rows = own.drop_nulls("rank_correlation").sort("rank_correlation", descending=True)
+        good = rows.filter(pl.col("rank_correlation") >= _ENOUGH)["estimator"].to_list()
+        best, value = rows["estimator"][0], rows["rank_correlation"][0]
+        told = f"{', '.join(good)}" if good else f"none; the best is {best} with {value:.2f}"
+        lines.append(f"- {own['scenario'][0]}, at least {_ENOUGH}: {told}")
+    return lines
+
+
+def _means(table: pl.DataFrame) -> str:
+    """Every estimator with its mean rank correlation, best first."""
+    means = table.group_by("estimator").agg(pl.col("rank_correlation").mean())
+    ordered = means.sort("rank_correlation", "estimator", descending=[True, False])
+    return ", ".join(f"{name} {value:.2f}" for name, value in ordered.iter_rows())
+
+
+def _read(content: bytes, name: str) -> pl.DataFrame:
+    try:
+        table = pl.read_csv(io.BytesIO(content), schema=COLUMNS)
+    except pl.exceptions.PolarsError as error:
+        raise DatasetError(f"{name}: {error}") from error
+    return table
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write the table of these folders, where there are any, and the page beside it."""
+    path, folders = location(arguments[0]), [location(name) for name in arguments[1:]]
+    if folders:
+        write_text(path, selection_table(folders).write_csv())
+    write_text(path.with_suffix(".md"), selection_markdown(path.read_bytes(), path.name))
+
+
+def _pair(row: Mapping[str, Any] | None) -> str:
+    if row is None:
+        return "-"
+    both = [_number(row[key]) for key in ("rank_correlation", "rank_correlation_new")]
+    text = " / ".join(both)
+    return f"**{text}**" if _known(row["rank_correlation"]) >= _ENOUGH else text
+
+
+def _known(value: float | None) -> float:
+    return -2.0 if value is None else value
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.3g}"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,73 @@
+"""What the simulator says: the mean return of the evaluated policies on the log's own windows.
+
+The policies that are run are the ones whose returns were estimated, exploration included; an
+estimate of an exploring policy says nothing exact about the greedy one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from pipeline.evaluation.evaluate import EVALUATION, SCORES, Candidate, evaluate
+from pipeline.recipes.recipe import Recipe
+from pipeline.statistics.intervals import Interval, bootstrap_interval
+from pipeline.storage.files import read_json, read_parquet
+
+
+def simulate(
+    recipe: Recipe,
+    policies: Sequence[Candidate],
+    split: str,
+    out: Path,
+    *,
+    seeds: int,
+    command: str = "",
+    progress: Callable[[int, int], None] | None = None,
+) -> pl.DataFrame:
+    """Scores of the policies on a split, from an earlier call where that had the same policies.
+
+    Raises InputError where the workload or the split is not there.
+    """
+    if (out / EVALUATION).exists() and _same(read_json(out / EVALUATION), recipe, policies, split):
+        return read_parquet(out / SCORES)
+    evaluate(
+        recipe, policies, split=split, out=out, seeds=seeds, command=command, progress=progress
+    )
+    return read_parquet(out / SCORES)
+
+
+def _same(description: object, recipe: Recipe, policies: Sequence[Candidate], split: str) -> bool:
+    if not isinstance(description, dict):
+        return False
+    known = [(p.get("name"), p.get("digest")) for p in description.get("policies", [])]
+    return (
+        description.get("digest") == recipe.digest
+        and description.get("split") == split
+        and known == [(p.behaviour.name, p.digest) for p in policies]
+    )
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The mean return of a policy on some windows, and its interval over them."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def true_return(scores: pl.DataFrame, policy: str, windows: NDArray[np.int64], seed: int) -> Truth:
+    """The policy's mean return on these windows (E,), each counted as often as it is named.
+
+    The interval is over the windows, each once.
+    """
+    own = scores.filter((pl.col("policy") == policy) & (pl.col("metric") == "return"))
+    by_window = dict(own.group_by("window").agg(pl.col("value").mean()).rows())
+    different, counts = np.unique(windows, return_counts=True)
+    values = np.array([by_window[int(w)] for w in different])
+    found: Interval = bootstrap_interval(values, np.random.default_rng(seed), resamples=2000)
+    return Truth(float(values @ counts / counts.sum()), found.low, found.high)

@@ -1,0 +1,1 @@
+"""One folder per paper: networks and agents that only its reproduction needs."""

@@ -1,0 +1,1 @@
+"""DeepJS: the figures of its evaluation."""

@@ -1,0 +1,167 @@
+"""An agent that slides over windows: what each of them cost before it was learned from.
+
+    python -m policies.papers.deepjs.sliding RUN --recipe binpack-deepjs --policy first_fit --last
+    99
+
+    window            0          1            2        ...       each is trained on for `stay`
+    checkpoint    the start   step stay   step 2 stay  ...       iterations, after it was played
+    row           window, step, policy, draws, value             of the headline metric
+
+RUN is the folder of `hindcast train-online --checkpoint-every STAY`. The agent plays a window
+greedily and, under the name <agent>@1, draws its choices as in training; the rules named play the
+same windows. Source: Li & Hu, "DeepJS", ICBDC 2019, section 4.2 and Figure 4.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from pipeline.errors import DatasetError, RecipeError
+from pipeline.evaluation.summary.printing import print_csv
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.problem import make_instance
+from pipeline.recipes.recipe import Recipe
+from pipeline.recipes.settings import read_settings
+from pipeline.recipes.workload_source import load_source
+from pipeline.scenarios import load_scenario
+from pipeline.simulation.policy import Behaviour, Heuristic
+from pipeline.simulation.rollout import Planner, run_episode
+from pipeline.simulation.scenario import Instance, Scenario
+from pipeline.simulation.seeds import generator
+from pipeline.simulation.spec import Spec
+from pipeline.storage.location import location
+from policies.networks.checkpoint import load_policy, read_description
+from policies.networks.policy import LearnedPolicy
+from policies.online.problem import Sampling
+from policies.registry import resolve
+from policies.rollouts.trajectories import sample_trajectory
+
+_DRAWS: Final = 12
+COLUMNS: Final = ("window", "step", "policy", "draws", "value")
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A window, the steps taken before it was learned from, and the checkpoint of that moment."""
+
+    window: int
+    step: int
+    checkpoint: Path
+
+
+def stretches(run: Path, recipe: Recipe, last: int | None = None) -> list[Stretch]:
+    """What was played in which order, as far as window `last` of the split, or as was trained.
+
+    The first window is left out: before it there is no checkpoint. Raises DatasetError where a
+    checkpoint is missing, RecipeError for a training that did not play one window after another.
+    """
+    sampling, steps = _trained(run)
+    if sampling.windows != 1:
+        raise RecipeError(f"{run}: played {sampling.windows} windows at once, expected 1")
+    found = []
+    for number, window in enumerate(recipe.windows("train")):
+        step = number * sampling.stay
+        if step >= steps or (last is not None and window > last):
+            break
+        if not number:
+            continue
+        folder = run / "checkpoints" / f"step-{step:06}"
+        if not folder.exists():
+            raise DatasetError(
+                f"{folder}: no such checkpoint; train with --checkpoint-every {sampling.stay}"
+            )
+        found.append(Stretch(window, step, folder))
+    if not found:
+        raise DatasetError(f"{run}: no window was played after the first one was learned from")
+    return found
+
+
+def _trained(run: Path) -> tuple[Sampling, int]:
+    """How a run drew its episodes, and for how many iterations; DatasetError for another folder."""
+    training: Any = read_description(run).get("training")
+    try:
+        settings, steps = training["config"]["sampling"], training["steps"]
+    except (KeyError, TypeError) as error:
+        raise DatasetError(f"{run}: was not trained by playing, see train-online") from error
+    if type(steps) is not int:
+        raise DatasetError(f"{run}: steps is {steps!r}, expected a whole number")
+    return read_settings(Sampling, settings, f"{run}: sampling"), steps
+
+
+def slide(
+    run: Path,
+    recipe: Recipe,
+    policies: Sequence[str] = (),
+    *,
+    last: int | None = None,
+    draws: int = _DRAWS,
+) -> pl.DataFrame:
+    """COLUMNS of the agent, greedy and drawing, and of rules, on every window after the first.
+
+    Values that were drawn are means over `draws` episodes. Raises as `stretches` does, UnknownName
+    for a rule.
+    """
+    scenario, workload = load_scenario(recipe.scenario), load_source(recipe)
+    spec = scenario.spec(recipe.config, recipe.objective)
+    rules = [resolve(name, recipe.scenario, spec) for name in policies]
+    rows: list[tuple[int, int, str, int, float]] = []
+    for one in stretches(run, recipe, last):
+        instance = make_instance(recipe, scenario, workload, one.window)
+        agent = load_policy(one.checkpoint)
+        agent.check(spec)
+        greedy, drawing = Behaviour(agent.name, agent), Behaviour(f"{agent.name}@1", agent, 0.0, 1)
+        for behaviour in (greedy, drawing, *rules):
+            count = draws if behaviour.stochastic else 1
+            values = [
+                _played(
+                    scenario, spec, instance, behaviour,
+                    generator(recipe.seed, f"slide {behaviour.name}", one.window, i),
+                )
+                for i in range(count)
+            ]  # fmt: skip
+            rows.append((one.window, one.step, behaviour.name, count, float(np.mean(values))))
+    return pl.DataFrame(rows, schema=list(COLUMNS), orient="row")
+
+
+def _played(
+    scenario: Scenario,
+    spec: Spec,
+    instance: Instance,
+    behaviour: Behaviour,
+    rng: np.random.Generator,
+) -> float:
+    """The headline outcome of one episode."""
+    if isinstance(behaviour.policy, Heuristic | Planner):
+        return float(run_episode(scenario, spec, instance, behaviour, rng).outcomes[0])
+    policy: LearnedPolicy = behaviour.policy
+    played = sample_trajectory(scenario, spec, instance, policy, rng, behaviour.temperature)
+    return float(played.episode.outcomes[0])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the rows as CSV; 2 for bad input."""
+    parser = argparse.ArgumentParser(
+        prog="python -m policies.papers.deepjs.sliding",
+        description="What each window cost an agent before it was trained on it.",
+    )
+    parser.add_argument("run", type=location, help="folder of hindcast train-online")
+    parser.add_argument("--recipe", required=True, help="recipe.toml or id that was trained on")
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    parser.add_argument("--policy", nargs="+", default=[], help="rules to play beside it")
+    parser.add_argument("--last", type=int, help="last window (default: all that were played)")
+    given = parser.parse_args(arguments)
+    return print_csv(
+        lambda: slide(
+            given.run, load_recipe(given.recipe, given.set), given.policy, last=given.last
+        )
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

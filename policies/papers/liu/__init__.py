@@ -1,0 +1,1 @@
+"""Liu et al.: values of pairs of application and cluster."""

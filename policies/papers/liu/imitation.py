@@ -1,0 +1,72 @@
+"""Imitation before play for a network that gives an application a value at every cluster.
+
+    loss = mean over decisions of KL(logged distribution || softmax of the values of the rows)
+
+The values that come of it order choices as the log does; what they are worth is learned by playing.
+An application's rows stand together, so that it is computed once for all its clusters.
+"""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pipeline.dataset.decisions import Decisions
+from pipeline.simulation.seeds import generator
+from policies.networks.candidate_scorer import FILL
+from policies.online.imitation_learner import Loss, Steps, cloning
+from policies.papers.liu.network import CLUSTER, ClustersNetwork
+from policies.papers.liu.torch_network import make_value_network, weights_of
+from policies.training.learner import Info, Learner, Task
+from policies.training.losses import tilted_loss
+
+_STEPS = Steps(minibatch=128, learning_rate=1e-3, validated=1024)
+
+
+def value_imitator(
+    task: Task,
+    network: ClustersNetwork,
+    shown: NDArray[np.float32],
+    held_out: NDArray[np.float32] | None,
+) -> Learner:
+    """The learner of an imitation of `shown` (D, K); `held_out` are those of task.validation."""
+    drawn = generator(task.seed, "imitation weights")
+    scorer = make_value_network(network, None, drawn).to(task.device)
+    place = [f.name for f in task.spec.candidates].index(CLUSTER)
+
+    def loss_of(decisions: Decisions, targets: NDArray[np.float32]) -> Loss:
+        def loss(rows: NDArray[np.int64]) -> tuple[Tensor, Info]:
+            inputs, index, clusters = asked(decisions, rows, network, place)
+            values = scorer(torch.from_numpy(inputs).to(task.device))
+            scores = values[torch.from_numpy(index), torch.from_numpy(clusters)]
+            mask = torch.from_numpy(decisions.mask[rows]).to(task.device)
+            wanted = torch.from_numpy(targets[rows]).to(task.device)
+            scores = torch.where(mask, scores.reshape(mask.shape), FILL)
+            return tilted_loss(scores, mask, wanted)
+
+        return loss
+
+    return cloning(
+        task, network, scorer, lambda: weights_of(scorer), loss_of, shown, held_out, _STEPS
+    )
+
+
+def asked(
+    decisions: Decisions, rows: NDArray[np.int64], network: ClustersNetwork, place: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]:
+    """Inputs (U, I) of the applications of decisions `rows`, without those that stand repeated.
+
+    With the input (B * K,) of every candidate, and its cluster (B * K,), in column `place`.
+    """
+    candidates = decisions.candidates[rows]
+    count, most = candidates.shape[:2]
+    own = candidates[:, :, network.candidates.columns]
+    new = np.ones((count, most), np.bool_)
+    new[:, 1:] = (own[:, 1:] != own[:, :-1]).any(axis=2)
+    index = np.cumsum(new.ravel()) - 1
+    flat = candidates.reshape(count * most, -1)
+    kept = np.flatnonzero(new.ravel())
+    moment = network.context.expand(decisions.context[rows])
+    inputs = np.concatenate([network.candidates.expand(flat[kept]), moment[kept // most]], axis=1)
+    last = network.settings.clusters - 1
+    return inputs, index, np.clip(flat[:, place], 0, last).astype(np.int64)

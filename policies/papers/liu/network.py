@@ -1,0 +1,257 @@
+"""The value network of Liu et al., which acts: moment and application in, a value per cluster out.
+
+    moment       5 clusters x (index, capability, occupation in each of 100 steps, misses) = 515
+    application  category, profile over 10 bins, execution, deadline, duration = 14
+    value        [moment, application] 529 - 2000 - 500 - 5, ReLU (the paper does not name one)
+
+2,063,005 weights. A candidate, which is an application and a cluster, scores the value of its
+application's at the output of its cluster: so the best of all applications of the pool times all
+clusters is chosen. That has a price: an application that has little to lose is sent before one
+that has a deadline. With a `rule`, which is ours, the rule takes the application and the network
+its cluster alone. Unlike a candidate scorer it knows every cluster by its number, and sees neither
+n nor the age of an application nor what is free or queued now: it must read that from occupation
+curves.
+
+Source: Liu, Zhang, Rao, Wang, "A Reinforcement Learning Based Resource Management Approach for
+Time-critical Workloads in Distributed Computing Environment", section IV-B and Table I.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import DatasetError, HindcastError
+from pipeline.simulation.environment import Observation
+from pipeline.simulation.policy import Heuristic, Reading
+from pipeline.simulation.spec import Feature
+from policies.networks import Architecture
+from policies.networks.features import FeatureMap, columns_of, fit_map, unscaled_map
+from policies.networks.policy import LearnedPolicy
+from policies.networks.settings import Weights
+from policies.papers.liu.forward import score_pairs
+
+APPLICATION: Final = (
+    "category", *(f"profile_{b}" for b in range(10)), "execution", "deadline", "duration",
+)  # fmt: skip
+CLUSTER: Final = "cluster"
+_WAITING: Final = (*APPLICATION, "tasks", "age")  # what applications of a pool are told apart by
+_OTHERS: Final = -1e9  # below every value
+_WIDEST: Final = 4096
+_DEEPEST: Final = 8
+_KEYS: Final = {"clusters", "hidden", "kind"}
+
+
+@dataclass(frozen=True)
+class ClustersSettings:
+    """The shape of the network: how many clusters, widths of the hidden layers."""
+
+    clusters: int = 5
+    hidden: tuple[int, ...] = (2000, 500)
+    kind: Literal["clusters"] = "clusters"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.clusters <= _WIDEST:
+            raise DatasetError(f"network: clusters is {self.clusters}, expected 1 to {_WIDEST}")
+        if not 1 <= len(self.hidden) <= _DEEPEST or not all(
+            1 <= width <= _WIDEST for width in self.hidden
+        ):
+            raise DatasetError(
+                f"network: hidden is {list(self.hidden)}, expected 1 to {_DEEPEST} widths of "
+                f"1 to {_WIDEST}"
+            )
+
+    @property
+    def context(self) -> bool:
+        """Whether the context is read: the clusters stand there."""
+        return True
+
+    @property
+    def image(self) -> int:
+        """Width of what an image becomes: none is read."""
+        return 0
+
+
+@dataclass(frozen=True)
+class ClustersNetwork:
+    """The network without its weights, in the terms of policies.networks.settings.Network.
+
+    candidates   the map of the 14 features of an application
+    context      the map of the moment
+    """
+
+    settings: ClustersSettings
+    candidates: FeatureMap
+    context: FeatureMap
+    pixels: int = 0
+    threshold: float = 0.0
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Of all layers: inputs, hidden, one value per cluster."""
+        inputs = self.candidates.size + self.context.size
+        return (inputs, *self.settings.hidden, self.settings.clusters)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Name and shape of every weight; layer 0 reads the application before the moment."""
+        shapes: dict[str, tuple[int, ...]] = {}
+        for i, (before, after) in enumerate(pairwise(self.widths)):
+            shapes[f"layer{i}.weight"] = (after, before)
+            shapes[f"layer{i}.bias"] = (after,)
+        return shapes
+
+
+def clusters_network(
+    settings: ClustersSettings,
+    context: tuple[Feature, ...],
+    candidates: tuple[Feature, ...],
+    rows: tuple[NDArray[np.floating], NDArray[np.floating]] | None = None,
+) -> ClustersNetwork:
+    """The network over these features, standardised on `rows` (contexts, candidates) if given.
+
+    Raises DatasetError for a feature that is missing.
+    """
+    own, moment = columns_of(candidates, (*APPLICATION, CLUSTER))[:-1], tuple(range(len(context)))
+    if rows is None:
+        return ClustersNetwork(
+            settings,
+            unscaled_map(candidates, own, quadratic=False),
+            unscaled_map(context, moment, quadratic=False),
+        )
+    return ClustersNetwork(
+        settings,
+        fit_map(candidates, own, quadratic=False, rows=rows[1]),
+        fit_map(context, moment, quadratic=False, rows=rows[0]),
+    )
+
+
+def read_clusters_network(
+    value: Mapping[str, Any], context: tuple[Feature, ...], candidates: tuple[Feature, ...]
+) -> ClustersNetwork:
+    """The network of a checkpoint's description; TypeError or DatasetError for another thing."""
+    hidden = value.get("hidden")
+    whole = isinstance(hidden, list) and all(type(width) is int for width in hidden)
+    if set(value) != _KEYS or type(value["clusters"]) is not int or not whole:
+        raise TypeError(
+            f"network is {dict(value)!r}, expected kind, a number of clusters and hidden widths"
+        )
+    settings = ClustersSettings(value["clusters"], tuple(value["hidden"]))
+    return clusters_network(settings, context, candidates)
+
+
+class ClustersPolicy(LearnedPolicy):
+    """The network with weights, as a BatchPolicy; about .2 ms a decision."""
+
+    def __init__(
+        self,
+        name: str,
+        network: ClustersNetwork,
+        weights: Weights,
+        features_context: tuple[Feature, ...],
+        features_candidates: tuple[Feature, ...],
+        rule: Heuristic | None = None,
+    ) -> None:
+        super().__init__(name, network, weights, features_context, features_candidates)
+        self.values = network
+        self._number = columns_of(features_candidates, (CLUSTER,))[0]
+        self.rule = rule
+        self._own = columns_of(features_candidates, _WAITING)
+
+    def led_by(self, rule: Heuristic) -> "ClustersPolicy":
+        """The same network, where `rule` takes the application and it the cluster."""
+        return ClustersPolicy(
+            self.name, self.values, self.weights, self.features_context, self.features_candidates,
+            rule,
+        )  # fmt: skip
+
+    @property
+    def reads(self) -> tuple[Reading, ...]:
+        """What it needs besides context and candidates."""
+        return ()
+
+    @cached_property
+    def arrays(self) -> tuple[Any, ...]:
+        """What `score_pairs` takes between offsets and scores."""
+        widths = np.array(self.values.widths[1:])
+        flat = [
+            self.weights[f"layer{i}.{part}"].T.ravel()
+            for i in range(len(widths))
+            for part in ("bias", "weight")
+        ]
+        return (
+            *self.values.context.arrays, *self.values.candidates.arrays, self._number, widths,
+            np.concatenate(flat),
+        )  # fmt: skip
+
+    def batch_scores(
+        self,
+        context: NDArray[np.float64],
+        candidates: NDArray[np.float64],
+        offsets: NDArray[np.int64],
+        *,
+        feasible: NDArray[np.bool_] | None = None,  # noqa: ARG002 - the protocol's
+        image: NDArray[np.uint8] | None = None,  # noqa: ARG002 - the protocol's
+    ) -> NDArray[np.float64]:
+        """Values (sum of N,) of B observations.
+
+        Raises HindcastError where arrays do not fit each other, or a cluster is not known.
+        """
+        given = (context.shape, candidates.shape)
+        expected = (
+            (len(offsets) - 1, len(self.features_context)),
+            (int(offsets[-1]), len(self.features_candidates)),
+        )
+        number = candidates[:, self._number] if given == expected else np.zeros(0)
+        clusters = self.values.settings.clusters
+        # Compiled code reads where it is told to.
+        if given != expected or not ((number >= 0) & (number < clusters)).all():
+            raise HindcastError(
+                f"{self.name}: context {context.shape} and candidates {candidates.shape}, expected "
+                f"{expected[0]} and {expected[1]}, of clusters 0 to {clusters - 1}"
+            )
+        context = np.ascontiguousarray(context, np.float64)
+        candidates = np.ascontiguousarray(candidates, np.float64)
+        scores = np.full(len(candidates), _OTHERS)
+        if self.rule is None:
+            self._score(context, candidates, offsets, scores)
+            return scores
+        # A row's score hangs on no other row: the network is asked for the rule's application only.
+        each = [
+            self._taken(self.rule, context[b], candidates[start:stop])
+            for b, (start, stop) in enumerate(pairwise(offsets))
+        ]
+        taken, rows = np.concatenate(each), np.cumsum([0, *map(np.count_nonzero, each)])
+        values = np.empty(rows[-1])
+        self._score(context, candidates[taken], rows, values)
+        scores[taken] = values
+        return scores
+
+    def _score(
+        self,
+        context: NDArray[np.float64],
+        candidates: NDArray[np.float64],
+        offsets: NDArray[np.int64],
+        scores: NDArray[np.float64],
+    ) -> None:
+        """Fill scores with the values of rows that fit."""
+        score_pairs(  # type: ignore[call-arg]
+            context, candidates, np.ascontiguousarray(offsets, np.int64), *self.arrays, scores
+        )
+
+    def _taken(
+        self, rule: Heuristic, context: NDArray[np.float64], candidates: NDArray[np.float64]
+    ) -> NDArray[np.bool_]:
+        """Rows (N,) of the application that a rule takes."""
+        feasible = np.ones(len(candidates), np.bool_)  # every pair of the pool is
+        scores = rule.scores(Observation(0.0, context, candidates, feasible))
+        own = candidates[:, self._own]
+        taken: NDArray[np.bool_] = (own == own[scores.argmax()]).all(axis=1)
+        return taken
+
+
+ARCHITECTURE: Final = Architecture(ClustersPolicy, read_clusters_network)

@@ -1,0 +1,203 @@
+"""Compiled episodes of a value network that explores with a rule as its guide, and their replay.
+
+At every decision
+
+    with probability explore * random_share         any feasible row, all alike
+    with probability explore * (1 - random_share)   what the guide chooses
+    else                                            the row of the highest value
+
+so that the network is asked only where its answer is used. What it would read is written down: a
+row of inputs is [application | moment], standardised, as its layer 0 reads it; a guide is compiled.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from pipeline.errors import HindcastError
+from pipeline.simulation.environment import ObservationBuffers
+from pipeline.simulation.kernel import (
+    FLOATS,
+    IMAGE,
+    INFEASIBLE,
+    INTS,
+    MASK,
+    OBSERVE,
+    ROWS,
+    RUNNING,
+    SCORE,
+    STEP,
+    TERMS,
+    TRUNCATED,
+    compiled,
+)
+from pipeline.simulation.policy import GENERATOR, Heuristic, best_feasible
+from pipeline.simulation.rollout import Episode, came_to, values_of
+from pipeline.simulation.scenario import Instance, Scenario
+from pipeline.simulation.spec import Spec
+from policies.networks.features import COLUMNS, INPUTS, expand_row
+from policies.papers.liu.forward import MAP, score_pairs
+from policies.papers.liu.network import ClustersPolicy
+
+GREEDY: Final = 0  # how a choice came about
+RANDOM: Final = 1
+GUIDED: Final = 2
+GIVEN: Final = 3
+
+_INPUTS: Final = types.Array(types.float32, 2, "C")
+
+
+@dataclass(frozen=True)
+class Exploring:
+    """How often an agent explores, and what share of that is random; the rest is the guide's."""
+
+    explore: float
+    random_share: float
+    guide: Heuristic
+
+
+@dataclass(frozen=True)
+class Valued:
+    """An episode of T decisions and what each of them was worth.
+
+    choices   (T,)
+    source    (T,) GREEDY, RANDOM, GUIDED or GIVEN
+    inputs    (T, I) float32, what the network reads of the moment and the application; (0, I)
+              where they were not asked for
+    clusters  (T,) the cluster chosen: the output that the value is of
+    values    (T,) Monte-Carlo value of every choice, known at the end
+    """
+
+    episode: Episode
+    choices: NDArray[np.int64]
+    source: NDArray[np.int64]
+    inputs: NDArray[np.float32]
+    clusters: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+
+@compiled(
+    types.int64(
+        types.FunctionType(OBSERVE), types.FunctionType(STEP), types.FunctionType(SCORE),
+        INTS, FLOATS, *MAP, *MAP, types.int64, COLUMNS, INPUTS,
+        FLOATS, types.float64, types.float64, types.int64, GENERATOR,
+        FLOATS, IMAGE, ROWS, MASK, FLOATS, FLOATS, FLOATS, INTS, INTS, _INPUTS, INTS,
+    ))  # fmt: skip
+def _play(
+    observe: Any, step: Any, guide: Any, ints: Any, floats: Any,
+    c_columns: Any, c_heavy: Any, c_quadratic: Any, c_mean: Any, c_inverse: Any,
+    columns: Any, heavy: Any, quadratic: Any, mean: Any, inverse: Any,
+    place: Any, widths: Any, flat: Any,
+    parameters: Any, explore: Any, random_share: Any, given: Any, rng: Any,
+    context: Any, image: Any, candidates: Any, feasible: Any, scores: Any,
+    booked: Any, totals: Any, choices: Any, source: Any, inputs: Any, clusters: Any,
+) -> Any:  # fmt: skip
+    """One episode, its first `given` choices as they stand in `choices`.
+
+    Returns 2 * decisions + truncated, or INFEASIBLE where a choice is forbidden or there are more
+    decisions than room for them.
+    """
+    n, g = len(mean), len(c_mean)
+    moment = context.reshape((1, len(context)))
+    span = np.zeros(2, np.int64)
+    base = np.empty(max(len(columns), len(c_columns)))
+    seen = np.empty(max(n, g), np.float32)
+    at, status = 0, RUNNING
+    while status == RUNNING:
+        if at == len(choices):
+            return INFEASIBLE
+        span[1] = observe(ints, floats, context, image, candidates, feasible)
+        shown, allowed = scores[: span[1]], feasible[: span[1]]
+        if at < given:
+            source[at] = GIVEN
+        elif explore > 0.0 and rng.random() < explore:
+            source[at] = RANDOM if rng.random() < random_share else GUIDED
+        else:
+            source[at] = GREEDY
+        if source[at] == GIVEN:
+            choice = choices[at]
+        elif source[at] == RANDOM:
+            count = 0
+            for i in range(span[1]):
+                count += allowed[i]
+            left = np.int64(rng.random() * count)
+            choice = -1
+            for i in range(span[1]):
+                if allowed[i]:
+                    if left == 0:
+                        choice = i
+                    left -= 1
+        elif source[at] == GUIDED:
+            guide(context, candidates[: span[1]], allowed, parameters, shown)
+            choice = best_feasible(shown, allowed)
+        else:
+            score_pairs(
+                moment, candidates[: span[1]], span,
+                c_columns, c_heavy, c_quadratic, c_mean, c_inverse,
+                columns, heavy, quadratic, mean, inverse, place, widths, flat, shown,
+            )  # fmt: skip
+            choice = best_feasible(shown, allowed)
+        if choice < 0 or choice >= span[1]:
+            return INFEASIBLE
+        if at < len(inputs):
+            expand_row(candidates[choice], columns, heavy, quadratic, mean, inverse, base, seen)
+            inputs[at, :n] = seen[:n]
+            expand_row(context, c_columns, c_heavy, c_quadratic, c_mean, c_inverse, base, seen)
+            inputs[at, n:] = seen[:g]
+        clusters[at] = np.int64(candidates[choice, place])
+        choices[at] = choice
+        status = step(ints, floats, choice, booked)
+        if status == INFEASIBLE:
+            return INFEASIBLE
+        for k in range(len(booked)):
+            totals[k] += booked[k]
+        at += 1
+    return 2 * at + (status == TRUNCATED)
+
+
+def play_valued(
+    scenario: Scenario,
+    spec: Spec,
+    instance: Instance,
+    policy: ClustersPolicy,
+    exploring: Exploring,
+    rng: np.random.Generator,
+    room: int,
+    *,
+    given: NDArray[np.int64] | None = None,
+    inputs: bool = True,
+) -> Valued:
+    """One episode of at most `room` decisions; its first choices are `given`, if there are any.
+
+    Raises HindcastError where a choice is infeasible or the episode is longer.
+    """
+    ints, floats = instance.ints.copy(), instance.floats.copy()
+    buffers = ObservationBuffers(spec, instance.capacity)
+    booked = np.zeros(TERMS + len(spec.reward_terms))
+    totals = np.zeros_like(booked)
+    choices, source, clusters = (np.zeros(room, np.int64) for _ in range(3))
+    read = np.zeros((room if inputs else 0, policy.values.widths[0]), np.float32)
+    known = 0 if given is None else len(given)
+    if given is not None:
+        choices[:known] = given
+    guide = exploring.guide
+    code = _play(
+        scenario.observe, scenario.step, guide.score, ints, floats, *policy.arrays,
+        guide.parameters(spec, rng), exploring.explore, exploring.random_share, known, rng,
+        *buffers.arrays, np.empty(instance.capacity), booked, totals, choices, source, read,
+        clusters,
+    )  # fmt: skip
+    if code == INFEASIBLE:
+        raise HindcastError(
+            f"{policy.name}: a choice in {scenario.name} is infeasible, or there are more than "
+            f"{room} decisions"
+        )
+    steps = int(code) // 2
+    episode = came_to(scenario.outcome, spec, ints, floats, totals, steps, truncated=bool(code % 2))
+    return Valued(
+        episode, choices[:steps], source[:steps], read[:steps], clusters[:steps],
+        values_of(scenario, ints, floats, steps),
+    )  # fmt: skip

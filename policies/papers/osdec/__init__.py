@@ -1,0 +1,1 @@
+"""OSDEC: scores for every job of a slot."""

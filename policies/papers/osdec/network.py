@@ -1,0 +1,202 @@
+"""Networks that score the jobs of a whole slot of `deferrable` at once: the OSDEC family.
+
+What they are without their weights; policies.papers.osdec.policy acts with them.
+
+    row      9 numbers of a job, 3 of the moment, and what the auxiliary module says; the first
+             `rows` rows are read: startable jobs, then running ones, then future ones by their time
+    mlp        all rows, padded with zeros, through two layers to an output per row
+    pointer    a GRU from the last future job to the first startable one; its last state points at
+               the jobs: v' tanh(R e + Q q)
+    attention  self-attention with one head, then a layer per row; each with residual and norm
+    heads    mean tanh, deviation softplus (policies.papers.osdec.torch_network; acting needs the
+             mean), value the average over rows
+    auxiliary   a GRU over the last six slots -> 5 shared numbers (low) -> 5 of the tasks (high) ->
+             the next slot's capacity, mean cores, mean duration and violation; low and high are
+             multiplied by their coefficients and join every row
+
+Source: Dong, Zhu, Shan et al. (OSDEC), sections 4.1-4.2. Differences: sizes of layers are not told;
+the auxiliary GRU reads what an observation tells of the last six slots, where the paper's is fed
+what the agent has seen and done; the pointer network's encoder is a GRU, not an LSTM. What the
+published "information coefficients" of 10 multiply is not told: as weights of losses that have an
+optimiser of their own they would change nothing, and inputs ten times as large as all others made
+learning slower here, so that they are 1.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import DatasetError, RecipeError
+from pipeline.recipes.settings import read_settings
+from pipeline.scenarios.deferrable.layout import HISTORY, LAGS, LOOKAHEAD
+from pipeline.simulation.spec import Feature
+from policies.networks.features import FeatureMap, unscaled_map
+
+ROW: Final = (
+    "cores", "duration", "until_earliest", "until_latest", "since_submission", "remaining",
+    "is_running", "is_startable", "is_future",
+)  # fmt: skip
+MOMENT: Final = ("capacity", "free_cores", "slots_left")
+LOW: Final = 5
+HIGH: Final = 5
+TASKS: Final = 4  # capacity, mean cores and mean duration of what is startable, violation
+BEYOND: Final = -2.0  # score of a startable job that is not read; below any mean
+NORM_EPSILON: Final = 1e-5
+_RECURRENT: Final = 16
+FREE: Final = LAGS + 2  # where free cores stand in the context
+_AT: Final = (0, FREE, LAGS + LOOKAHEAD + 9)  # where MOMENT stands
+_WIDEST: Final = 1024
+_Row = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class SlotScoresSettings:
+    """The shape of the network. Raises RecipeError for settings that make none.
+
+    encoder            what reads the jobs
+    auxiliary          which layers of the auxiliary module join the rows
+    width              of an encoded job; the mlp has four times as many in its layers
+    layers             of the attention encoder
+    rows               that are read at most: startable, then running, then future jobs; startable
+                       ones after them come last
+    low_coefficient, high_coefficient   multiply what joins the rows
+    """
+
+    encoder: Literal["mlp", "pointer", "attention"] = "attention"
+    auxiliary: Literal["none", "high", "low", "both"] = "none"
+    width: int = 32
+    layers: int = 1
+    rows: int = 64
+    low_coefficient: float = 1.0
+    high_coefficient: float = 1.0
+    kind: Literal["slot_scores"] = "slot_scores"
+
+    def __post_init__(self) -> None:
+        for name, most in (("width", _WIDEST), ("layers", 8), ("rows", _WIDEST)):
+            if not 1 <= getattr(self, name) <= most:
+                raise RecipeError(f"network.{name} is {getattr(self, name)}, expected 1 to {most}")
+
+        for name in ("low_coefficient", "high_coefficient"):
+            if not 0.0 < getattr(self, name) < np.inf:
+                raise RecipeError(f"network.{name} is {getattr(self, name)}, expected above 0")
+
+    @property
+    def context(self) -> bool:
+        """Whether the context is read."""
+        return True
+
+    @property
+    def image(self) -> int:
+        """Width of what an image becomes: none is read."""
+        return 0
+
+    @property
+    def information(self) -> int:
+        """Numbers that the auxiliary module adds to a row."""
+        return LOW * (self.auxiliary in {"low", "both"}) + HIGH * (
+            self.auxiliary in {"high", "both"}
+        )
+
+
+@dataclass(frozen=True)
+class SlotScoresNetwork:
+    """The network without its weights, in the terms of policies.networks.settings.Network."""
+
+    settings: SlotScoresSettings
+    candidates: FeatureMap
+    context: FeatureMap
+    pixels: int = 0
+    threshold: float = 0.0
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Name and shape of every weight."""
+        s = self.settings
+        shapes: dict[str, tuple[int, ...]] = {}
+
+        def linear(name: str, after: int, before: int) -> None:
+            shapes[f"{name}.weight"] = (after, before)
+            shapes[f"{name}.bias"] = (after,)
+
+        def recurrent(name: str, width: int, before: int) -> None:
+            linear(f"{name}.input", 3 * width, before)
+            linear(f"{name}.state", 3 * width, width)
+
+        if s.auxiliary != "none":
+            recurrent("past", _RECURRENT, HISTORY)
+            linear("shared", LOW, _RECURRENT)
+            linear("task", HIGH, LOW)
+            linear("prediction", TASKS, HIGH)
+        moment, width, outputs = len(MOMENT) + s.information, s.width, 1
+        if s.encoder == "mlp":
+            width, outputs = 4 * width, s.rows
+            linear("layer0", width, s.rows * len(ROW) + moment)
+            linear("layer1", width, width)
+        else:
+            linear("embed", width, len(ROW) + moment)
+        if s.encoder == "pointer":
+            recurrent("jobs", width, width)
+            linear("reference", width, width)
+            linear("pointer", width, width)
+        if s.encoder == "attention":
+            for i in range(s.layers):
+                for part in ("query", "key", "value", "output"):
+                    linear(f"{part}{i}", width, width)
+                linear(f"inner{i}", 2 * width, width)
+                linear(f"outer{i}", width, 2 * width)
+                for part in ("seen", "made"):
+                    shapes[f"{part}{i}.weight"] = shapes[f"{part}{i}.bias"] = (width,)
+            linear("mean_layer", width, width)
+            linear("deviation_layer", width, width)
+        for head in ("mean", "deviation"):
+            linear(head, outputs, width)
+        linear("worth", 1, width)
+        return shapes
+
+    def history(self, history: NDArray[np.float64]) -> _Row:
+        """What the auxiliary GRU reads (..., LAGS + 1, HISTORY), in sizes of order one."""
+        c, r = self.context, self.candidates
+        level = max(float(c.mean[0]), 1.0)
+        mean = np.array([c.mean[0], 0.0, 0.0, r.mean[0], r.mean[1], 0.0])
+        inverse = np.array(
+            [c.inverse[0], 4.0 / level, 0.125, r.inverse[0], r.inverse[1], 4.0 / level]
+        )
+        scaled: _Row = ((history - mean) * inverse).astype(np.float32)
+        return scaled
+
+
+def slot_scores_network(
+    settings: SlotScoresSettings,
+    context: tuple[Feature, ...],
+    candidates: tuple[Feature, ...],
+) -> SlotScoresNetwork:
+    """The network over these features, unscaled; DatasetError where one is missing or elsewhere."""
+    check_deferrable(context, candidates)
+    moment = [[f.name for f in context].index(name) for name in MOMENT]
+    of_job = unscaled_map(candidates, range(len(ROW)), quadratic=False)
+    of_moment = unscaled_map(context, moment, quadratic=False)
+    if (of_job.size, of_moment.size) != (len(ROW), len(MOMENT)):
+        raise DatasetError("network: a feature of the jobs or the moment is heavy-tailed")
+    return SlotScoresNetwork(settings, of_job, of_moment)
+
+
+def read_slot_scores_network(
+    value: Mapping[str, Any], context: tuple[Feature, ...], candidates: tuple[Feature, ...]
+) -> SlotScoresNetwork:
+    """The network of a checkpoint's description; RecipeError, DatasetError for another thing."""
+    settings = read_settings(SlotScoresSettings, value, "network")
+    return slot_scores_network(settings, context, candidates)
+
+
+def check_deferrable(context: tuple[Feature, ...], candidates: tuple[Feature, ...]) -> None:
+    """DatasetError unless these are the features of the scenario, in its order."""
+    names = tuple(f.name for f in candidates), tuple(f.name for f in context)
+    if (
+        names[0] != (*ROW, "closes", "job")
+        or len(context) != len(MOMENT) + 2 + LAGS + LOOKAHEAD + 6
+        or [names[1][at] for at in _AT] != [*MOMENT]
+    ):
+        raise DatasetError("network: these are not the features of deferrable, in their order")

@@ -1,0 +1,165 @@
+"""CMA-ES of the prices of coming slots, for `deferrable`: our own agent.
+
+An individual is a set of weights of policies.papers.prices.network; its fitness is what the
+knapsack over them earns, mean over the windows of the iteration, the same for all individuals.
+Credit goes to weights and not to single decisions, which all stand in each other's way here; a
+dozen weights need a few dozen generations. The distribution and how it moves:
+policies.online.evolution.
+
+`sampling.trajectories` is the number of individuals; `baseline`, `normalise` and `discount` are not
+used.
+"""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pipeline.errors import RecipeError
+from pipeline.simulation.policy import Behaviour, Heuristic
+from pipeline.simulation.rollout import Episode, run_episode
+from pipeline.simulation.seeds import generator
+from policies.networks.features import fit_map
+from policies.networks.settings import Weights
+from policies.online.evolution import Distribution, Vector, as_weights
+from policies.online.problem import Problem, Sampling
+from policies.papers.prices.forward import score_by_prices
+from policies.papers.prices.imitation import price_imitator
+from policies.papers.prices.network import PricesNetwork, PricesSettings, prices_network
+from policies.training.learner import Criterion, Info, Learner, Task
+
+_FITTED = 16  # windows, at most
+_VALIDATED = 50
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of `price_evolution`.
+
+    step   standard deviation of the first individuals
+    """
+
+    network: PricesSettings = field(default_factory=PricesSettings)
+    sampling: Sampling = field(
+        default_factory=lambda: Sampling(trajectories=16, windows=40, stay=1, baseline="none")
+    )
+    step: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not self.step > 0.0:
+            raise RecipeError(f"step is {self.step}, expected above 0")
+        if self.sampling.trajectories < 4:
+            raise RecipeError(
+                f"sampling.trajectories is {self.sampling.trajectories}, expected at least 4 "
+                "individuals, of which the better half is kept"
+            )
+
+
+def fit(problem: Problem, settings: PricesSettings) -> PricesNetwork:
+    """The network; its level is the mean capacity of the train windows."""
+    spec = problem.spec
+    plain = replace(prices_network(spec.context, spec.candidates), settings=settings)
+    at = [o.name for o in spec.outcomes].index("capacity")
+    windows = problem.train[:: -(-len(problem.train) // _FITTED)]
+    played = play(problem, plain, np.zeros(_size(plain)), windows)
+    slots = spec.context[[f.name for f in spec.context].index("slots_left")].high
+    level = np.mean([e.outcomes[at] for e in played]) / slots
+    rows = np.zeros((1, len(spec.context)))
+    rows[0, 0] = level
+    return replace(plain, context=fit_map(spec.context, (0,), quadratic=False, rows=rows))
+
+
+def learner(
+    problem: Problem,
+    config: Config,
+    network: PricesNetwork,
+    weights: Weights | None,
+    device: torch.device,  # noqa: ARG001 - nothing here is work for another device than the CPU
+) -> Learner:
+    """One run, from these weights or from zero; a step is a generation."""
+    rng = generator(problem.seed, "online weights")
+    start = np.zeros(_size(network))
+    if weights is not None:
+        start = network.parameters(weights)[1:]
+    count = config.sampling.trajectories
+    drawn_from = Distribution(start, config.step, count, diagonal=False)
+
+    def step(iteration: int) -> Info:
+        y = drawn_from.draw(count, rng)
+        mean, size = drawn_from.mean.numpy(), float(drawn_from.step)
+        windows = problem.windows_of(iteration, config.sampling)
+        played = [play(problem, network, mean + size * one, windows) for one in y]
+        fitness = np.array([np.mean([e.total for e in some]) for some in played])
+        order = np.argsort(-fitness, kind="stable")
+        drawn_from.move(y[order[: len(drawn_from.share)]])
+        numbers = {
+            **_summary(problem, [e for some in played for e in some]),
+            "best_return": float(fitness.max()),
+            "step": float(drawn_from.step),
+        }
+        return {name: torch.tensor(value) for name, value in numbers.items()}
+
+    def validate() -> Mapping[str, float]:
+        if not problem.validation:
+            return {}
+        windows = problem.validation[:: -(-len(problem.validation) // _VALIDATED)]
+        episodes = play(problem, network, drawn_from.mean.numpy(), windows)
+        return {f"validation_{k}": v for k, v in _summary(problem, episodes).items()}
+
+    return Learner(
+        network=network,
+        weights=lambda: as_weights(network, drawn_from.mean.numpy()),
+        modules={"distribution": drawn_from},
+        optimisers={},
+        rng=rng,
+        step=step,
+        validate=validate,
+        decays=False,
+        criterion=Criterion("validation_return"),
+    )
+
+
+def imitator(
+    task: Task,
+    config: Config,
+    network: PricesNetwork,
+    shown: NDArray[np.float32],
+    held_out: NDArray[np.float32] | None,
+) -> Learner:
+    """The learner of an imitation before play, see policies.papers.prices.imitation."""
+    del config  # its individuals play
+    return price_imitator(task, network, shown, held_out)
+
+
+def play(
+    problem: Problem, network: PricesNetwork, flat: Vector, windows: Sequence[int]
+) -> list[Episode]:
+    """An episode of each window, by these weights as a checkpoint would keep them."""
+    parameters = network.parameters(as_weights(network, flat))
+    rule = Heuristic("prices", score_by_prices, lambda _spec, _rng: parameters)
+    behaviour = Behaviour("prices", rule)
+
+    def one(window: int) -> Episode:
+        instance = problem.instance_of(window)
+        rng = generator(problem.seed, "online evolution", window)  # nothing is drawn
+        return run_episode(problem.scenario, problem.spec, instance, behaviour, rng)
+
+    if problem.workers == 1:
+        return [one(w) for w in windows]
+    with ThreadPoolExecutor(problem.workers) as pool:
+        return list(pool.map(one, windows))
+
+
+def _size(network: PricesNetwork) -> int:
+    return sum(int(np.prod(shape)) for shape in network.shapes.values())
+
+
+def _summary(problem: Problem, episodes: Sequence[Episode]) -> dict[str, float]:
+    return {
+        "return": float(np.mean([e.total for e in episodes])),
+        problem.spec.outcomes[0].name: float(np.mean([e.outcomes[0] for e in episodes])),
+        "truncated": float(np.mean([e.truncated for e in episodes])),
+    }

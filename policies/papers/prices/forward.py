@@ -1,0 +1,135 @@
+"""Compiled: the knapsack of `deferrable` over values with learned prices.
+
+The formulas are those of policies.papers.prices.network.
+"""
+
+from typing import Final
+
+import numpy as np
+from numba import types
+
+from pipeline.scenarios.deferrable.layout import LAGS, LOOKAHEAD
+from pipeline.scenarios.deferrable.observation import IS_FUTURE, IS_STARTABLE
+from pipeline.simulation.kernel import FLOATS, INTS, ROWS, SCORE, compiled
+from policies.heuristics.deferrable import (
+    CORES,
+    DURATION,
+    FREE_CORES,
+    UNTIL_EARLIEST,
+    UNTIL_LATEST,
+    choose_set,
+)
+
+AHEAD: Final = 8  # slots whose prices are learned
+DEAREST: Final = 1.2  # price of a core-slot at most: a little more than what a job pays for it
+PRICE_INPUTS: Final = 5
+# of the context
+_CAPACITY: Final = 0
+_RUNNING: Final = LAGS + 1
+_FREED: Final = LAGS + 2  # + slots ahead
+_SLOTS_LEFT: Final = LAGS + 3 + LOOKAHEAD + 6
+_DELAY_WEIGHT: Final = _SLOTS_LEFT + 1
+# of the parameters
+_LEVEL: Final = 0
+_PRICE: Final = 1  # bias, then weights
+_WAIT: Final = _PRICE + 1 + PRICE_INPUTS
+
+_SETS: Final = types.Array(types.float64, 3, "C")
+_MASKS: Final = types.Array(types.boolean, 2, "C")
+
+
+@compiled(types.float64(types.float64))
+def _sigmoid(x):  # type: ignore[no-untyped-def]
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+@compiled(types.float64(FLOATS, ROWS, FLOATS, FLOATS, FLOATS))
+def fill_prices(context, candidates, parameters, demand, price):  # type: ignore[no-untyped-def]
+    """Fill what becomes startable in the coming slots and what a core of them costs.
+
+    demand and price (AHEAD + 1,), the first of price 0; returns the cores of startable jobs that
+    can wait.
+    """
+    demand[:] = 0.0
+    price[:] = 0.0
+    waiting = 0.0
+    for i in range(len(candidates) - 1):
+        if candidates[i, IS_FUTURE] == 1.0:
+            ahead = int(candidates[i, UNTIL_EARLIEST])
+            if ahead <= AHEAD:
+                demand[ahead] += candidates[i, CORES]
+        elif candidates[i, IS_STARTABLE] == 1.0 and candidates[i, UNTIL_LATEST] > 0.0:
+            waiting += candidates[i, CORES]
+    level, p = parameters[_LEVEL], parameters[_PRICE:]
+    capacity, running = context[_CAPACITY], context[_RUNNING]
+    trend = (capacity - context[LAGS]) / LAGS
+    for ahead in range(1, AHEAD + 1):
+        if ahead >= context[_SLOTS_LEFT]:
+            break  # what is occupied after the end is not missed
+        if ahead <= LOOKAHEAD:
+            running -= context[_FREED + ahead]
+        price[ahead] = DEAREST * _sigmoid(
+            p[0]
+            + p[1] * (demand[ahead] + running - capacity) / level
+            + p[2] * trend * ahead / level
+            + p[3] * (ahead - 2) / 4.0
+            + p[4] * (capacity / level - 1.0)
+            + p[5] * waiting / level
+        )
+    return waiting
+
+
+@compiled(SCORE)
+def score_by_prices(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    """The jobs of the exact knapsack with what they are worth, the close row 0, the others -1."""
+    n = len(scores)
+    demand, price = np.empty(AHEAD + 1), np.empty(AHEAD + 1)
+    waiting = fill_prices(context, candidates, parameters, demand, price)
+    level, p = parameters[_LEVEL], parameters[_WAIT:]
+    free, weight = context[FREE_CORES], context[_DELAY_WEIGHT]
+    until = np.zeros(AHEAD + 2)  # sum of prices before so many slots ahead
+    for ahead in range(1, AHEAD + 1):
+        until[ahead + 1] = until[ahead] + price[ahead]
+    gains = np.zeros(n)
+    for i in range(n - 1):
+        if not feasible[i]:
+            continue
+        row = candidates[i]
+        cores, length = row[CORES], min(int(row[DURATION]), AHEAD)
+        pays = cores * row[DURATION] + weight * min(row[UNTIL_EARLIEST], 0.0)
+        gains[i] = pays - cores * until[length]
+        if row[UNTIL_LATEST] > 0.0 and context[_SLOTS_LEFT] > 1.0:
+            later = pays - weight - cores * until[length + 1]
+            share = _sigmoid(
+                p[0]
+                + p[1] * (row[UNTIL_LATEST] - 5.0) / 5.0
+                + p[2] * (demand[1] - free) / level
+                + p[3] * (cores - 2.0) / 2.0
+                + p[4] * waiting / level
+                + p[5] * row[UNTIL_EARLIEST] / 5.0
+            )
+            gains[i] -= share * max(later, 0.0)
+    choose_set(max(0, int(free)), candidates, feasible, gains, scores)
+
+
+@compiled(types.float64(ROWS, _SETS, INTS, _MASKS, ROWS, FLOATS))
+def shared(context, candidates, sizes, feasible, shown, parameters):  # type: ignore[no-untyped-def]
+    """Mean over B decisions of what the distributions `shown` give to the set of the knapsack.
+
+    Of the jobs that it would still start in this slot, in whatever order, or of the close where it
+    would start none. context (B, C), candidates (B, K, F) of which the first `sizes` (B,) are rows
+    of the observation, the close row last; feasible and shown (B, K).
+    """
+    total = 0.0
+    for b in range(len(context)):
+        n = sizes[b]
+        scores = np.empty(n)
+        score_by_prices(context[b], candidates[b][:n], feasible[b][:n], parameters, scores)
+        some = False
+        for i in range(n - 1):
+            if scores[i] > 0.0:
+                some = True
+                total += shown[b, i]
+        if not some:
+            total += shown[b, n - 1]
+    return total / len(context)

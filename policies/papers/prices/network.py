@@ -1,0 +1,162 @@
+"""The exact knapsack of `deferrable`, over what jobs are worth at learned prices of coming slots.
+
+    pays     c d - w1 (t - e)                          as the knapsack of the rules counts it
+    price_a  1.2 sigmoid(b + w x_a)                    of a core, a = 1, 2, ... slots ahead
+    worth    pays - c (price_1 + ... + price_d-1)      what else might run there is taken off
+    later    pays - w1 - c (price_1 + ... + price_d)   of the same job, one slot later
+    value    worth - share max(0, later)               of a job that can wait; share = sigmoid(...)
+
+and per slot the set of startable jobs with the highest value within what is free. x_a: the known
+demand of slot a above its capacity, the trend of the capacity, a, the capacity, the cores of jobs
+that can wait. share reads how long the job can wait, the demand of the next slot, its cores, the
+cores of all that can wait, and how long it has waited. Every job pays 1 per core-slot, so the price
+of a core-slot is what a Lagrangian relaxation of the offline problem would put there: 1 where
+demand is certain, 0 where capacity is left over. With all weights at zero a later slot costs .6 and
+share is 1/2, nearly the rule knapsack_patient.
+
+12 weights are learned; all else is arithmetic of the scenario (policies.papers.prices.forward). It
+is not in any of the papers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import HindcastError
+from pipeline.simulation.kernel import Compiled
+from pipeline.simulation.policy import Reading
+from pipeline.simulation.spec import Feature
+from policies.networks import Architecture
+from policies.networks.features import FeatureMap, unscaled_map
+from policies.networks.policy import LearnedPolicy
+from policies.networks.settings import Weights
+from policies.papers.osdec.network import check_deferrable
+from policies.papers.prices.forward import PRICE_INPUTS
+
+WAIT_INPUTS: Final = 5
+
+
+@dataclass(frozen=True)
+class PricesSettings:
+    """The form of the network: there is one."""
+
+    kind: Literal["prices"] = "prices"
+
+    @property
+    def context(self) -> bool:
+        """Whether the context is read."""
+        return True
+
+    @property
+    def image(self) -> int:
+        """Width of what an image becomes: none is read."""
+        return 0
+
+
+@dataclass(frozen=True)
+class PricesNetwork:
+    """The network without its weights; `context` knows the mean capacity, which amounts are in."""
+
+    settings: PricesSettings
+    candidates: FeatureMap
+    context: FeatureMap
+    pixels: int = 0
+    threshold: float = 0.0
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Name and shape of every weight."""
+        return {
+            "price.bias": (1,),
+            "price.weight": (1, PRICE_INPUTS),
+            "wait.bias": (1,),
+            "wait.weight": (1, WAIT_INPUTS),
+        }
+
+    def parameters(self, weights: Weights) -> NDArray[np.float64]:
+        """What the compiled rule reads: the level, then the weights."""
+        level = max(float(self.context.mean[0]), 1.0)
+        flat = [np.array([level]), *(weights[name].ravel() for name in self.shapes)]
+        return np.concatenate(flat).astype(np.float64)
+
+
+def prices_network(context: tuple[Feature, ...], candidates: tuple[Feature, ...]) -> PricesNetwork:
+    """The network over these features, unscaled; DatasetError where they are not deferrable's."""
+    check_deferrable(context, candidates)
+    return PricesNetwork(
+        PricesSettings(),
+        unscaled_map(candidates, (), quadratic=False),
+        unscaled_map(context, (0,), quadratic=False),
+    )
+
+
+def read_prices_network(
+    value: Mapping[str, Any], context: tuple[Feature, ...], candidates: tuple[Feature, ...]
+) -> PricesNetwork:
+    """The network of a checkpoint's description; TypeError or DatasetError for another thing."""
+    if set(value) != {"kind"}:
+        raise TypeError(f"network is {dict(value)!r}, expected its kind only")
+    return prices_network(context, candidates)
+
+
+class PricesPolicy(LearnedPolicy):
+    """The network with weights, as a BatchPolicy."""
+
+    def __init__(
+        self,
+        name: str,
+        network: PricesNetwork,
+        weights: Weights,
+        features_context: tuple[Feature, ...],
+        features_candidates: tuple[Feature, ...],
+    ) -> None:
+        # Compiled when there is something to act with, not when checkpoints are looked into.
+        from policies.papers.prices.forward import score_by_prices
+
+        self.score: Compiled = score_by_prices
+        super().__init__(name, network, weights, features_context, features_candidates)
+        self.parameters = network.parameters(self.weights)
+
+    @property
+    def reads(self) -> tuple[Reading, ...]:
+        """What it needs besides context and candidates."""
+        return ("feasible",)
+
+    def batch_scores(
+        self,
+        context: NDArray[np.float64],
+        candidates: NDArray[np.float64],
+        offsets: NDArray[np.int64],
+        *,
+        feasible: NDArray[np.bool_] | None = None,
+        image: NDArray[np.uint8] | None = None,  # noqa: ARG002 - the protocol's
+    ) -> NDArray[np.float64]:
+        """Values (sum of N,) of B observations, whose last row closes the slot.
+
+        Raises HindcastError where arrays do not fit each other, or nothing says what is feasible.
+        """
+        if (
+            feasible is None
+            or context.shape != (len(offsets) - 1, len(self.features_context))
+            or candidates.shape != (int(offsets[-1]), len(self.features_candidates))
+            or feasible.shape != (len(candidates),)
+        ):
+            raise HindcastError(
+                f"{self.name}: context {context.shape} and candidates {candidates.shape} with "
+                f"{len(offsets)} offsets up to {offsets[-1]} are not observations of deferrable, "
+                "with what is feasible"
+            )
+        scores = np.empty(len(candidates))
+        for b in range(len(context)):
+            own = slice(offsets[b], offsets[b + 1])
+            self.score(
+                np.array(context[b], np.float64), np.array(candidates[own], np.float64),
+                np.array(feasible[own]), self.parameters, scores[own],
+            )  # fmt: skip
+        return scores
+
+
+ARCHITECTURE: Final = Architecture(PricesPolicy, read_prices_network)

@@ -1,0 +1,1 @@
+"""The 2018 data-centre DQN report: its network and its agent."""

@@ -1,0 +1,184 @@
+"""The Q network of the 2018 data-centre report, which acts: all servers in, a value for each out.
+
+    server i     7 numbers: capacity, x, y, usage, energy, heat, feasible
+    phi          one net for all servers, 7 - 10 - 2, leaky ReLU after both layers
+    job          submit, deadline, process, resources, and the total heat
+    Q            [phi(server 0) .. phi(server 5), job] - 20 - 10 - 6, leaky ReLU .2, the last linear
+
+Unlike a candidate scorer it knows every server by its number: the candidates are put in the order
+of their identifier, so their order in the observation does not matter, but there must be exactly as
+many as in training. Source: L. Dong, "Solution on Data Center Job Scheduling Problem", 2018,
+section III and Figure 6.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import DatasetError, HindcastError
+from pipeline.simulation.policy import Reading
+from pipeline.simulation.spec import Feature
+from policies.networks import Architecture
+from policies.networks.features import FeatureMap, columns_of, fit_map, unscaled_map
+from policies.networks.policy import LearnedPolicy
+from policies.networks.settings import Weights
+
+SERVER: Final = ("capacity", "x", "y", "usage", "energy", "heat")
+JOB: Final = ("submit", "deadline", "process", "resources", "total_heat")
+NUMBER: Final = "server"
+LEAK: Final = 0.2
+_MOST: Final = 1024
+_PHI: Final = (10, 2)
+_JOINT: Final = (20, 10)
+
+
+@dataclass(frozen=True)
+class ServersSettings:
+    """The shape of the network: how many servers."""
+
+    servers: int
+    kind: Literal["servers"] = "servers"
+
+    @property
+    def context(self) -> bool:
+        """Whether the context is read: the job stands there."""
+        return True
+
+    @property
+    def image(self) -> int:
+        """Width of what an image becomes: none is read."""
+        return 0
+
+
+@dataclass(frozen=True)
+class ServersNetwork:
+    """The network without its weights, in the terms of policies.networks.settings.Network."""
+
+    settings: ServersSettings
+    candidates: FeatureMap
+    context: FeatureMap
+    pixels: int = 0
+    threshold: float = 0.0
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Name and shape of every weight."""
+        n = self.settings.servers
+        widths = {
+            "phi": (len(SERVER) + 1, *_PHI),
+            "joint": (n * _PHI[-1] + len(JOB), *_JOINT, n),
+        }
+        shapes: dict[str, tuple[int, ...]] = {}
+        for part, sizes in widths.items():
+            for i, (before, after) in enumerate(pairwise(sizes)):
+                shapes[f"{part}{i}.weight"] = (after, before)
+                shapes[f"{part}{i}.bias"] = (after,)
+        return shapes
+
+
+def servers_network(
+    servers: int,
+    context: tuple[Feature, ...],
+    candidates: tuple[Feature, ...],
+    rows: tuple[NDArray[np.floating], NDArray[np.floating]] | None = None,
+) -> ServersNetwork:
+    """The network over these features, standardised on `rows` (contexts, candidates) if given.
+
+    Raises DatasetError for a feature that is missing, or a number of servers that cannot be.
+    """
+    if not 1 <= servers <= _MOST:
+        raise DatasetError(f"network: servers is {servers}, expected 1 to {_MOST}")
+    seen, moment = columns_of(candidates, (*SERVER, NUMBER))[:-1], columns_of(context, JOB)
+    if rows is None:
+        of_server = unscaled_map(candidates, seen, quadratic=False)
+        of_job = unscaled_map(context, moment, quadratic=False)
+    else:
+        of_server = fit_map(candidates, seen, quadratic=False, rows=rows[1])
+        of_job = fit_map(context, moment, quadratic=False, rows=rows[0])
+    if (of_server.size, of_job.size) != (len(SERVER), len(JOB)):
+        raise DatasetError("network: a feature of the servers or the job is heavy-tailed")
+    return ServersNetwork(ServersSettings(servers), of_server, of_job)
+
+
+def read_servers_network(
+    value: Mapping[str, Any], context: tuple[Feature, ...], candidates: tuple[Feature, ...]
+) -> ServersNetwork:
+    """The network of a checkpoint's description; TypeError or DatasetError for another thing."""
+    if set(value) != {"servers", "kind"} or type(value["servers"]) is not int:
+        raise TypeError(f"network is {dict(value)!r}, expected kind and a number of servers")
+    return servers_network(value["servers"], context, candidates)
+
+
+class ServersPolicy(LearnedPolicy):
+    """The network with weights, as a BatchPolicy; a few microseconds a decision."""
+
+    def __init__(
+        self,
+        name: str,
+        network: ServersNetwork,
+        weights: Weights,
+        features_context: tuple[Feature, ...],
+        features_candidates: tuple[Feature, ...],
+    ) -> None:
+        super().__init__(name, network, weights, features_context, features_candidates)
+        self.servers = network
+        self._number = columns_of(features_candidates, (NUMBER,))[0]
+
+    @property
+    def reads(self) -> tuple[Reading, ...]:
+        """What it needs besides context and candidates."""
+        return ("feasible",)
+
+    def batch_scores(
+        self,
+        context: NDArray[np.float64],
+        candidates: NDArray[np.float64],
+        offsets: NDArray[np.int64],
+        *,
+        feasible: NDArray[np.bool_] | None = None,
+        image: NDArray[np.uint8] | None = None,  # noqa: ARG002 - the protocol's
+    ) -> NDArray[np.float64]:
+        """Values (sum of N,) of B observations; HindcastError where one has other servers."""
+        n, count = self.servers.settings.servers, len(offsets) - 1
+        if (np.diff(offsets) != n).any() or len(candidates) != n * count or len(context) != count:
+            raise HindcastError(
+                f"{self.name}: knows {n} servers, and every observation must show all of them"
+            )
+        number = candidates[:, self._number].reshape(count, n)
+        order = number.argsort(axis=1, kind="stable") + offsets[:-1, None]
+        rows = self.servers.candidates.expand(candidates).reshape(count * n, -1)
+        flags = np.ones(len(rows), np.float32) if feasible is None else feasible
+        servers = np.concatenate([rows, flags.astype(np.float32)[:, None]], axis=1)[order]
+        values = self._values(servers, self.servers.context.expand(context))
+        scores = np.empty(len(candidates))
+        scores[order.ravel()] = values.ravel()
+        return scores
+
+    def _values(
+        self, servers: NDArray[np.float32], job: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """Q (B, n) of servers (B, n, 7) and jobs (B, 5)."""
+        seen = _leaky(self._linear(_leaky(self._linear(servers, "phi0")), "phi1"))
+        joined = np.concatenate([seen.reshape(len(job), -1), job], axis=1)
+        hidden = _leaky(self._linear(_leaky(self._linear(joined, "joint0")), "joint1"))
+        return self._linear(hidden, "joint2")
+
+    def _linear(self, x: NDArray[np.float32], layer: str) -> NDArray[np.float32]:
+        """Without BLAS, whose sums depend on how many rows it is given at once."""
+        y: NDArray[np.float32] = np.einsum(
+            "...i,oi->...o", x, self.weights[f"{layer}.weight"], optimize=False
+        )
+        y += self.weights[f"{layer}.bias"]
+        return y
+
+
+def _leaky(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    activated: NDArray[np.float32] = np.maximum(x, np.float32(LEAK) * x)
+    return activated
+
+
+ARCHITECTURE: Final = Architecture(ServersPolicy, read_servers_network)

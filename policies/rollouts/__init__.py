@@ -1,0 +1,1 @@
+"""Compiled play for agents: trajectories, branches, lookahead."""

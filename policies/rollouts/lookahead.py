@@ -1,0 +1,144 @@
+"""Rollouts at decision time: of several policies, the one that does best with what is known acts.
+
+    members    a policy, and variants of it; or all rules of a scenario
+    ask        the scenario takes what is to come out of a copy of the episode; every member plays
+               such a copy to its end
+    act        the member with the highest sum of rewards, the first of equals, acts until
+               something comes that was not known
+
+Nothing is known to a copy but the jobs that have been submitted, how long they take, and when what
+runs will end; whether more jobs come it does not know either, and no member may wait for them on an
+idle cluster. When nothing more is to come, what acts does at least as well as any of them.
+
+Sources: Chang, Givan & Chong, "Parallel Rollout for Online Solution of Partially Observable Markov
+Decision Processes", Discrete Event Dynamic Systems 2004; Bertsekas & Castanon, "Rollout Algorithms
+for Stochastic Scheduling Problems", Journal of Heuristics 1999.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from pipeline.errors import HindcastError, InputError
+from pipeline.simulation.environment import ObservationBuffers
+from pipeline.simulation.kernel import FRESH, INFEASIBLE, REWARD, RUNNING, TERMS, TRUNCATED
+from pipeline.simulation.policy import Heuristic
+from pipeline.simulation.rollout import Episode, came_to
+from pipeline.simulation.scenario import Instance, Scenario
+from pipeline.simulation.seeds import generator
+from pipeline.simulation.spec import Spec
+from policies.networks.features import unscaled_map
+from policies.networks.policy import LearnedPolicy
+from policies.networks.settings import Network, NetworkSettings
+from policies.rollouts.play_on import Decider, play_on
+
+VARIANTS: Final = 8
+SPREAD: Final = 0.3  # length of a variant's step from the policy, per length of each weight tensor
+_NONE_KEPT: Final = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True)
+class RolloutPolicy:
+    """What acts by rollouts of its members; a `pipeline.simulation.rollout.Planner`."""
+
+    name: str
+    members: tuple[Decider, ...]
+
+    def episode(self, scenario: Scenario, spec: Spec, instance: Instance) -> Episode:
+        """One episode; HindcastError for a scenario that cannot forget, or a forbidden choice."""
+        return _Play(scenario, spec, instance, self).play()
+
+
+def rollouts_of(policy: LearnedPolicy) -> RolloutPolicy:
+    """Rollouts of a candidate scorer and of VARIANTS of it, which are the same in every call.
+
+    Raises InputError for a network of another form.
+    """
+    if type(policy) is not LearnedPolicy:
+        kind = policy.network.settings.kind
+        raise InputError(f"{policy.name}: a network of kind {kind!r} cannot play in rollouts")
+    rng = generator(0, "rollout variants")
+    varied = [_variant(policy, rng) for _ in range(VARIANTS)]
+    return RolloutPolicy(policy.name, tuple(Decider(one) for one in (policy, *varied)))
+
+
+def rollouts_of_rules(name: str, rules: Iterable[Heuristic], spec: Spec) -> RolloutPolicy:
+    """Rollouts of rules that draw nothing."""
+    network = Network(
+        NetworkSettings(quadratic=False, logs=False),
+        unscaled_map(spec.candidates, spec.learned_candidates, quadratic=False, logs=False),
+        unscaled_map(spec.context, (), quadratic=False, logs=False),
+    )
+    weights = {key: np.zeros(shape, np.float32) for key, shape in network.shapes.items()}
+    unasked = LearnedPolicy(name, network, weights, spec.context, spec.candidates)
+    return RolloutPolicy(name, tuple(Decider(unasked, rule) for rule in rules))
+
+
+def _variant(policy: LearnedPolicy, rng: np.random.Generator) -> LearnedPolicy:
+    """A scorer whose every weight tensor lies SPREAD of its length away, in a drawn direction."""
+    moved = {}
+    for key, weight in policy.weights.items():
+        step = rng.standard_normal(weight.shape)
+        length = SPREAD * np.linalg.norm(weight) / np.linalg.norm(step)
+        moved[key] = (weight + length * step).astype(np.float32)
+    return LearnedPolicy(
+        policy.name, policy.network, moved, policy.features_context, policy.features_candidates
+    )
+
+
+class _Play:
+    """An episode, and the copy of it in which members look ahead."""
+
+    def __init__(
+        self, scenario: Scenario, spec: Spec, instance: Instance, policy: RolloutPolicy
+    ) -> None:
+        if scenario.forget is None:
+            raise HindcastError(f"{policy.name}: {scenario.name} cannot forget what is to come")
+        self.scenario, self.spec, self.forget = scenario, spec, scenario.forget
+        self.name = policy.name
+        self.rng = np.random.default_rng(0)  # for the signature: members draw nothing
+        self.deciders = [member.arrays(spec, self.rng) for member in policy.members]
+        self.ints, self.floats = instance.ints.copy(), instance.floats.copy()
+        self.own_ints, self.own_floats = instance.ints.copy(), instance.floats.copy()
+        self.buffers = ObservationBuffers(spec, instance.capacity).arrays
+        self.own_buffers = ObservationBuffers(spec, instance.capacity).arrays
+        self.scores, self.probabilities = np.empty((2, instance.capacity))
+        self.booked = np.zeros(TERMS + len(spec.reward_terms))
+
+    def play(self) -> Episode:
+        """Play it to its end."""
+        totals, own = np.zeros((2, len(self.booked)))
+        steps, status = 0, RUNNING
+        while status == RUNNING:
+            best, highest, until = 0, -np.inf, np.inf
+            for number, decider in enumerate(self.deciders):
+                self.own_ints[:] = self.ints
+                self.own_floats[:] = self.floats
+                self.own_ints[FRESH] = 0  # the buffers show another episode
+                until = self.forget(self.own_ints, self.own_floats)
+                own[:] = 0.0
+                memory = (self.own_ints, self.own_floats, self.own_buffers)
+                self._play_on(decider, memory, own, np.inf)
+                if own[REWARD] > highest:
+                    best, highest = number, own[REWARD]
+            memory = (self.ints, self.floats, self.buffers)
+            played, status = self._play_on(self.deciders[best], memory, totals, until)
+            steps += played
+        return came_to(
+            self.scenario.outcome, self.spec, self.ints, self.floats, totals, steps,
+            truncated=status == TRUNCATED,
+        )  # fmt: skip
+
+    def _play_on(
+        self, decider: tuple[Any, ...], memory: tuple[Any, ...], totals: Any, until: float
+    ) -> tuple[int, int]:
+        """Decisions and status; totals += what was booked."""
+        code = play_on(
+            self.scenario.observe, self.scenario.step, *decider, *memory, self.scores,
+            self.probabilities, self.rng, self.booked, totals, 0.0, until, _NONE_KEPT, 0,
+        )  # fmt: skip
+        if code == INFEASIBLE:
+            raise HindcastError(f"{self.name}: infeasible choice in {self.scenario.name}")
+        return divmod(int(code), 4)

@@ -1,0 +1,1 @@
+"""What offline and online trainings share: loop, minibatches, curves, resuming."""

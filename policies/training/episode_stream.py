@@ -1,0 +1,161 @@
+"""All decisions of a split, stretch by stretch of whole episodes, as often as an agent asks.
+
+    log = log_of_dataset(dataset, "train")            reads the parts anew in every pass
+    log = log_of_decisions(decisions)                 what is in memory, where episodes are whole
+    for stretch in log.stretches(): ...
+
+An agent that only sums over decisions needs no sample of them: of every pass one stretch is held,
+however large the log is. Infeasible candidates are left out.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from pipeline.dataset import Dataset
+from pipeline.dataset.decisions import Decisions
+from pipeline.dataset.episodes import Trajectory
+from pipeline.errors import DatasetError
+
+_DECISIONS: Final = 1 << 14  # of a stretch, at least; one episode may have more
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Whole episodes of D decisions over V feasible candidates.
+
+    episode         (D,) int64, row of WholeLog.episodes;  step (D,) int64
+    context         (D, C) float32
+    offsets         (D + 1,) int64 into candidates
+    candidates      (V, F) float32
+    probabilities   (V,) float32, of the behaviour; those of a decision sum to 1
+    chosen          (D,) int64, the logged choices as rows of candidates
+    reward, elapsed_s   (D,) float64
+    """
+
+    episode: NDArray[np.int64]
+    step: NDArray[np.int64]
+    context: NDArray[np.float32]
+    offsets: NDArray[np.int64]
+    candidates: NDArray[np.float32]
+    probabilities: NDArray[np.float32]
+    chosen: NDArray[np.int64]
+    reward: NDArray[np.float64]
+    elapsed_s: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        """D, its decisions."""
+        return len(self.chosen)
+
+
+@dataclass(frozen=True)
+class WholeLog:
+    """The table of episodes of a split, and a way to go through all of their decisions.
+
+    stretches(kept)   one pass over the episodes that `kept` (E,) bool says, in order; all with None
+    """
+
+    episodes: pl.DataFrame
+    stretches: Callable[[NDArray[np.bool_] | None], Iterator[Stretch]]
+
+
+@dataclass(frozen=True)
+class Logs:
+    """What an agent that reads whole logs is given: the split it learns from, and validation."""
+
+    train: WholeLog
+    validation: WholeLog | None = None
+
+
+def log_of_dataset(dataset: Dataset, split: str) -> WholeLog:
+    """The log of a dataset's split; DatasetError where there is none, or a part is damaged."""
+    episodes = dataset.episodes(split)
+    row = {episode: i for i, episode in enumerate(episodes["episode"])}
+
+    def stretches(kept: NDArray[np.bool_] | None) -> Iterator[Stretch]:
+        held: list[dict[str, NDArray[Any]]] = []
+        for trajectory in dataset.iter_episodes(split):
+            index = row[trajectory.about["episode"]]
+            if len(trajectory) and (kept is None or kept[index]):
+                held.append(_piece(trajectory, index))
+            if sum(len(piece["chosen"]) for piece in held) >= _DECISIONS:
+                yield _stretch(held)
+                held = []
+        if held:
+            yield _stretch(held)
+
+    return WholeLog(episodes, stretches)
+
+
+def log_of_decisions(decisions: Decisions) -> WholeLog:
+    """The log that is in memory, as one stretch.
+
+    Raises DatasetError where decisions of an episode are missing, or what the behaviour would have
+    done is not known.
+    """
+    d = decisions
+    probabilities = d.probabilities
+    if probabilities is None:
+        raise DatasetError("these decisions came without the probabilities of their candidates")
+    steps = d.episodes["steps"].to_numpy()
+    if (np.bincount(d.episode, minlength=len(steps)) != steps).any():
+        raise DatasetError("only some decisions of an episode are here, but all are needed")
+
+    def stretches(kept: NDArray[np.bool_] | None) -> Iterator[Stretch]:
+        rows = np.arange(len(d)) if kept is None else np.flatnonzero(kept[d.episode])
+        if len(rows) == 0:
+            return
+        mask, episode = d.mask[rows], d.episode[rows]
+        offsets = np.concatenate([[0], np.cumsum(mask.sum(axis=1))])
+        within = np.cumsum(mask, axis=1)[np.arange(len(rows)), d.choice[rows]] - 1
+        yield Stretch(
+            episode=episode,
+            step=d.step[rows],
+            context=d.context[rows],
+            offsets=offsets,
+            candidates=d.candidates[rows][mask],
+            probabilities=probabilities[rows][mask],
+            chosen=offsets[:-1] + within,
+            reward=d.reward[rows],
+            elapsed_s=d.elapsed_s[rows],
+        )
+
+    return WholeLog(d.episodes, stretches)
+
+
+def _piece(t: Trajectory, episode: int) -> dict[str, NDArray[Any]]:
+    """The decisions of an episode, with what was feasible."""
+    end = int(t.offsets[len(t)])
+    feasible = t.feasible[:end]
+    before = np.concatenate([[0], np.cumsum(feasible)])
+    return {
+        "episode": np.full(len(t), episode),
+        "step": np.arange(len(t)),
+        "context": t.context[: len(t)],
+        "sizes": np.diff(before[t.offsets[: len(t) + 1]]),
+        "candidates": t.candidates[:end][feasible],
+        "probabilities": t.probabilities[:end][feasible],
+        "chosen": before[t.offsets[: len(t)] + t.choice] - before[t.offsets[: len(t)]],
+        "reward": t.reward,
+        "elapsed_s": t.elapsed_s,
+    }
+
+
+def _stretch(pieces: Iterable[dict[str, NDArray[Any]]]) -> Stretch:
+    whole = {name: np.concatenate([p[name] for p in pieces]) for name in next(iter(pieces))}
+    offsets = np.concatenate([[0], np.cumsum(whole.pop("sizes"))])
+    whole["chosen"] = offsets[:-1] + whole["chosen"]
+    return Stretch(offsets=offsets, **whole)
+
+
+def discounts(
+    stretch: Stretch, discount: float, per: Literal["decision", "second"]
+) -> NDArray[np.float64]:
+    """What a unit after each decision is worth at it, (D,)."""
+    if per == "second":
+        return np.asarray(discount**stretch.elapsed_s, np.float64)
+    return np.full(len(stretch), discount)

@@ -1,0 +1,104 @@
+"""The one training loop: step sizes, curves, checkpoints, the best one, going on after a kill.
+
+    restore -> { step size -> step -> curves -> [point, best] -> [checkpoint] -> [state] } -> done
+
+Curves, checkpoints and states only look on: whatever is asked for, the weights are the same.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from policies.networks.checkpoint import Metric, Selected
+from policies.networks.settings import Weights
+from policies.training.curves import Curves
+from policies.training.learner import Criterion, Learner
+from policies.training.resume import ResumeFile
+
+Progress = Callable[[int, int], None]
+# What a checkpoint is worth, from its weights and metrics: higher is better, None for no opinion.
+Select = Callable[[Weights, Mapping[str, float]], float | None]
+Point = Callable[[int, Mapping[str, float]], None]  # of the curves, to whoever draws them
+Keep = Callable[[int, Weights, tuple[Metric, ...]], None]
+
+
+@dataclass(frozen=True)
+class Watching:
+    """What looks on; no part of the training.
+
+    measure    metrics of the acting scorer with these weights
+    progress   is told (done, steps) at every point of the curves
+    point      is given every point of the curves
+    every      steps between two checkpoints, None for none; the last step has one then, too
+    keep       is given every checkpoint
+    select     what the best one is chosen by, and `selected_by`, its name; by default the
+               learner's criterion
+    resume     where the state is left
+    """
+
+    measure: Callable[[Weights], Mapping[str, float]]
+    progress: Progress
+    point: Point | None = None
+    every: int | None = None
+    keep: Keep | None = None
+    select: Select | None = None
+    selected_by: str = ""
+    resume: ResumeFile | None = None
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What the loop comes to: the curves, and the best checkpoint where one could be told."""
+
+    metrics: tuple[Metric, ...]
+    best: Selected | None
+
+
+def fit(learner: Learner, steps: int, watching: Watching) -> Fitted:
+    """Take `steps` steps, or those that an earlier call has left; the learner ends up trained."""
+    curves = Curves(steps)
+    done, best = 0, None
+    if watching.resume is not None:
+        done, best = watching.resume.restore(learner, curves)
+    sizes = [(group, group["lr"]) for o in learner.optimisers.values() for group in o.param_groups]
+    for step in range(done + 1, steps + 1):
+        for group, size in sizes:
+            lost = (1.0 - learner.floor) * (step - 1) / steps if learner.decays else 0.0
+            group["lr"] = size * (1.0 - lost)
+        curves.add(learner.step(step))
+        if curves.due(step):
+            best = _point(learner, curves, step, watching, best)
+            watching.progress(step, steps)
+        if watching.every and watching.keep and (step % watching.every == 0 or step == steps):
+            watching.keep(step, learner.weights(), tuple(curves.rows))
+        if watching.resume is not None and watching.resume.due():
+            watching.resume.save(step, learner, curves, best)
+    return Fitted(tuple(curves.rows), best)
+
+
+@torch.no_grad()
+def _point(
+    learner: Learner, curves: Curves, step: int, watching: Watching, best: Selected | None
+) -> Selected | None:
+    """Draw a point, and the better of `best` and the checkpoint that the scorer is now."""
+    weights = learner.weights()
+    drawn = curves.point(step, {**watching.measure(weights), **learner.validate()})
+    metrics = {m.metric: m.value for m in drawn}
+    if watching.point is not None:
+        watching.point(step, metrics)
+    if watching.select is None:
+        name, score = learner.criterion.metric, _score(learner.criterion, metrics)
+    else:
+        name, score = watching.selected_by, watching.select(weights, metrics)
+    # Not finite: no opinion, and a comparison with it would be false for ever.
+    if score is None or not abs(score) < float("inf"):
+        return best
+    return Selected(step, name, score, weights) if best is None or score > best.score else best
+
+
+def _score(criterion: Criterion, metrics: Mapping[str, float]) -> float | None:
+    value = metrics.get(criterion.metric)
+    if value is None or criterion.better == "higher":
+        return value
+    return -value

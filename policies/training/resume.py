@@ -1,0 +1,163 @@
+"""The state of a training between two steps, in one file: a killed run goes on as if it had not.
+
+<folder>/training.safetensors
+    module/<name>/<key>                 parameters and buffers
+    optimiser/<name>/<number>/<slot>    what an optimiser remembers of a parameter
+    best/<name>                         weights of the best checkpoint so far
+    metadata "state"                    JSON: key, step, generator, curves, best, and what else
+                                        an optimiser remembers
+
+It is written under a temporary name and renamed, so that it is there whole or not at all, and
+removed when the checkpoint is written. `key` says which training it is of (data, settings, seed,
+code): the state of another one is not gone on with. Nothing is ever unpickled.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+import torch
+from numpy.typing import NDArray
+
+from pipeline.errors import DatasetError
+from pipeline.storage.files import write_atomically
+from policies.networks.checkpoint import Selected
+from policies.training.curves import Curves
+from policies.training.learner import Learner
+
+NAME: Final = "training.safetensors"
+_DAMAGED: Final = (safetensors.SafetensorError, KeyError, ValueError, TypeError, RuntimeError)
+
+
+class ResumeFile:
+    """Where a run leaves its state: at most every `interval_s` seconds, which changes no result."""
+
+    def __init__(
+        self,
+        folder: Path,
+        key: str,
+        interval_s: float = 15.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.path = folder / NAME
+        self._key, self._interval_s, self._clock = key, interval_s, clock
+        self._last = clock()
+
+    def due(self) -> bool:
+        """Whether enough time has passed."""
+        return self._clock() - self._last >= self._interval_s
+
+    def save(self, step: int, learner: Learner, curves: Curves, best: Selected | None) -> None:
+        """Replace the state by the one after `step`."""
+        tensors, slots = _tensors(learner)
+        described = {
+            "key": self._key,
+            "step": step,
+            "generator": learner.rng.bit_generator.state,
+            "curves": curves.state(),
+            "slots": slots,
+            "best": None if best is None else [best.step, best.metric, best.score],
+        }
+        if best is not None:
+            tensors |= {f"best/{name}": np.array(value) for name, value in best.weights.items()}
+        metadata = {"state": json.dumps(described)}
+        # Not save_file: it has a temporary file of its own, which a kill would leave behind.
+        content = safetensors.numpy.save(tensors, metadata)
+        write_atomically(self.path, lambda path: _write(path, content))
+        self._last = self._clock()
+
+    def restore(self, learner: Learner, curves: Curves) -> tuple[int, Selected | None]:
+        """Put the learner where it was, and after which step that is: 0 where nothing was left.
+
+        Raises DatasetError where the file is damaged.
+        """
+        if not self.path.is_file():
+            return 0, None
+        try:
+            content = self.path.read_bytes()
+            described = _metadata(content)
+            if described["key"] != self._key:
+                return 0, None
+            tensors = safetensors.numpy.load(content)
+            best = None
+            if described["best"] is not None:
+                step, metric, score = described["best"]
+                best = Selected(int(step), str(metric), float(score), _below(tensors, "best/"))
+            _put_back(learner, tensors, described["slots"])
+            curves.restore(described["curves"])
+            learner.rng.bit_generator.state = described["generator"]
+            return int(described["step"]), best
+        except _DAMAGED as error:
+            raise DatasetError(
+                f"{self.path}: not the state of a training ({error}); delete it to begin anew"
+            ) from error
+
+    def waits(self) -> bool:
+        """Whether a state of this very training is there."""
+        try:
+            return bool(_metadata(self.path.read_bytes())["key"] == self._key)
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+
+    def remove(self) -> None:
+        """The run is finished."""
+        self.path.unlink(missing_ok=True)
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def _tensors(learner: Learner) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """All tensors by name, and what optimisers remember besides."""
+    found: dict[str, NDArray[Any]] = {}
+    slots: dict[str, Any] = {}
+    for name, module in learner.modules.items():
+        for key, value in module.state_dict().items():
+            found[f"module/{name}/{key}"] = _array(value)
+    for name, optimiser in learner.optimisers.items():
+        for number, remembered in optimiser.state_dict()["state"].items():
+            for slot, value in remembered.items():
+                at = f"optimiser/{name}/{number}/{slot}"
+                if isinstance(value, torch.Tensor):
+                    found[at] = _array(value)
+                else:
+                    slots[at] = value
+    return found, slots
+
+
+def _put_back(
+    learner: Learner, tensors: Mapping[str, NDArray[Any]], slots: Mapping[str, Any]
+) -> None:
+    for name, module in learner.modules.items():
+        own = _below(tensors, f"module/{name}/")
+        module.load_state_dict({key: torch.from_numpy(value) for key, value in own.items()})
+    for name, optimiser in learner.optimisers.items():
+        prefix = f"optimiser/{name}/"
+        values = {key: torch.from_numpy(v) for key, v in _below(tensors, prefix).items()}
+        remembered: dict[int, dict[str, Any]] = {}
+        for key, value in (values | _below(slots, prefix)).items():
+            number, _, slot = key.partition("/")
+            remembered.setdefault(int(number), {})[slot] = value
+        groups = optimiser.state_dict()["param_groups"]
+        optimiser.load_state_dict({"state": remembered, "param_groups": groups})
+
+
+def _below(values: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    return {k.removeprefix(prefix): v for k, v in values.items() if k.startswith(prefix)}
+
+
+def _array(value: torch.Tensor) -> NDArray[Any]:
+    copied: NDArray[Any] = value.detach().cpu().numpy().copy()
+    return copied
+
+
+def _metadata(content: bytes) -> Any:
+    """The JSON that stands in the header of a safetensors file."""
+    length = int.from_bytes(content[:8], "little")
+    return json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["state"])
