@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,34 @@ FORBIDDEN = {
     "policies": {"flows", "prefect"},
     "flows": set(),
 }
+# Folders from the ground up; one may import those of lower rows, at any depth.
+FLOORS = (
+    ("pipeline.errors",),
+    ("pipeline.statistics", "pipeline.storage"),
+    ("pipeline.workloads",),
+    ("pipeline.traces", "pipeline.simulation"),
+    ("pipeline.scenarios",),
+    ("pipeline.recipes",),
+    ("pipeline.dataset",),
+    ("pipeline.documents",),
+    ("pipeline.building",),
+    ("pipeline.history", "pipeline.evaluation"),
+    (
+        "pipeline.exports", "pipeline.verification", "pipeline.inspection", "pipeline.studies",
+        "pipeline.calibration", "pipeline.estimators", "pipeline.gymnasium_env",
+    ),
+    ("pipeline.report",),
+    ("policies.heuristics", "policies.networks"),
+    ("policies.rollouts", "policies.training"),
+    ("policies.offline",),
+    ("policies.online",),
+    ("policies.papers",),
+    ("policies.registry",),
+    ("policies.entrants",),
+    ("policies.ope",),
+    ("flows",),
+)  # fmt: skip
+HEIGHT = {room: height for height, row in enumerate(FLOORS) for room in row}
 GLOBAL_RANDOM = {
     "seed", "rand", "randn", "randint", "random", "choice", "shuffle", "permutation", "normal",
     "uniform",
@@ -73,6 +102,17 @@ def test_top_level_is_fixed():
     assert folders <= {*PACKAGES, "datasets", "tests", "docs", ".ci"}
 
 
+def learns(name: str) -> bool:
+    """Whether a module is for training alone, so that it may load torch; acting needs none."""
+    if name.startswith("policies.papers."):
+        return name.rsplit(".", maxsplit=1)[-1] in {
+            "agent", "imitation", "replay", "rollouts", "torch_network", "sliding",
+        }  # fmt: skip
+    return name.startswith(("policies.training.", "policies.offline.", "policies.online.")) or (
+        name in {"policies.networks.candidate_scorer", "policies.ope.fqe"}
+    )
+
+
 def test_importing_everything_changes_nothing():
     """An import sets no environment variable, starts no thread and loads no heavy library."""
     modules = [
@@ -80,16 +120,14 @@ def test_importing_everything_changes_nothing():
         for p in SOURCES
         if "prefect" not in imports(p)
     ]
+    modules = [name for name in modules if not learns(name)]
     script = f"""
 import importlib, os, random, sys, threading
 import numpy as np
 import numba, polars, pyarrow.parquet, gymnasium
 before, state = dict(os.environ), np.random.get_state()[1].tolist()
 for name in {modules!r}:
-    if not name.startswith(("policies.offline", "policies.online")) and name not in (
-        "policies.networks.candidate_scorer", "policies.ope.fqe", "policies.papers.deepjs.sliding"
-    ):
-        importlib.import_module(name)
+    importlib.import_module(name)
 assert dict(os.environ) == before, "environment changed"
 assert np.random.get_state()[1].tolist() == state, "global randomness used"
 assert threading.active_count() == 1, "threads started"
@@ -102,9 +140,70 @@ assert "torch" not in sys.modules, "torch was loaded"
     assert done.returncode == 0, done.stderr
 
 
-def test_files_are_rooms_with_one_purpose():
-    """No source file is longer than 400 lines; the median is 60 to 180."""
-    lengths = sorted(len(p.read_text(encoding="utf-8").splitlines()) for p in SOURCES)
-    assert lengths[-1] <= 400
-    filled = [n for n in lengths if n > 5]
-    assert 60 <= filled[len(filled) // 2] <= 180
+def rooms_and_imports() -> list[tuple[str, str, str]]:
+    """Every import between rooms, at any depth and for types alone: file, its room, the other."""
+    found = []
+    for path in SOURCES:
+        room = _room(".".join(path.relative_to(ROOT).with_suffix("").parts))
+        for module in sorted(_imported_modules(path)):
+            other = _room(module)
+            if room and other and room != other:
+                found.append((str(path.relative_to(ROOT)), room, other))
+    return found
+
+
+def _room(module: str) -> str:
+    """The room of a module; empty for the packages themselves and for other libraries."""
+    parts = module.split(".")
+    return next((r for n in (1, 2) if (r := ".".join(parts[:n])) in HEIGHT), "")
+
+
+def _imported_modules(path: Path) -> set[str]:
+    """Modules that a file imports, with what is imported from a package taken for a module."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def test_every_file_has_a_room():
+    """A new folder gets its floor in FLOORS before anything is put into it."""
+    for path in SOURCES:
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        assert _room(module) or module in {"pipeline.__init__", "policies.__init__"}, path
+
+
+def test_folders_import_lower_floors_only():
+    wrong = [
+        f"{path}: {room} imports {other}"
+        for path, room, other in rooms_and_imports()
+        if HEIGHT[other] >= HEIGHT[room]
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_files_import_each_other_in_no_circle():
+    """Of files inside one room, too, and of imports inside functions."""
+    names = {
+        ".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p
+        for p in SOURCES
+    }
+    graph = {}
+    for name, path in names.items():
+        found = {m if m in names else m.rpartition(".")[0] for m in _imported_modules(path)}
+        graph[name] = (found & names.keys()) - {name}
+    while free := {name for name, needs in graph.items() if not needs & graph.keys()}:
+        for name in free:
+            del graph[name]
+    assert not graph, f"in a circle, or above one: {sorted(graph)}"
+
+
+def test_rooms_are_of_a_size_that_one_reads():
+    """At most 5 files beside the folders of pipeline/, 20 in a folder, 600 lines in a file."""
+    count = Counter(path.parent for path in SOURCES)
+    assert count[ROOT / "pipeline"] <= 5
+    assert max(count.values()) <= 20
+    assert max(len(p.read_text(encoding="utf-8").splitlines()) for p in SOURCES) <= 600

@@ -17,7 +17,7 @@ from policies.offline.cloning.return_conditioned import conditioned, fold, inser
 from policies.offline.fit import train_agent
 from policies.offline.preference.tick_preference import stretch_rows
 from policies.offline.preference.trajectory_preference import Ranking
-from tests.policies.offline.conftest import SPEC, Log, some_candidates, some_context
+from tests.policies.logs import SPEC, Log, some_candidates, some_context
 
 SMALL = {"hidden": (16,), "quadratic": False, "context": True}
 FAST = {"learning_rate": 1e-2, "network": SMALL}

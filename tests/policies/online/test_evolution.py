@@ -8,7 +8,7 @@ from policies.networks.settings import NetworkSettings
 from policies.online import evolution
 from policies.online.evolution import Config, Distribution, as_weights, learner, mean_ranks
 from policies.online.problem import Sampling
-from tests.policies.online.conftest import CPU, SPEC, network_of
+from tests.policies.play import CPU, SPEC, network_of
 
 
 def descend(function, start, generations, *, diagonal=False, population=12):

@@ -12,8 +12,8 @@ from policies.networks.settings import NetworkSettings
 from policies.online import natural_gradient, problem, reinforce
 from policies.online.natural_gradient import fisher, policy_gradient
 from policies.online.problem import Sampling, fit_network, make_scorer
-from tests.policies.online.conftest import CPU, SPEC, looked, network_of, ways
 from tests.policies.online.test_gradients import explicit_fisher, pieces_of
+from tests.policies.play import CPU, SPEC, looked, network_of, ways
 
 KINDS = {
     "deepsets": NetworkSettings((4, 3), "tanh", quadratic=False, kind="deepsets"),

@@ -18,7 +18,8 @@ from policies.online.counterfactual import Config, follow, improve, learner, mis
 from policies.online.counterfactual.rollouts import Counterfactuals
 from policies.online.problem import Sampling, make_scorer
 from policies.online.training import train_online
-from tests.policies.online.conftest import (
+from tests.policies.online.test_gradients import asked_of, flat
+from tests.policies.play import (
     CPU,
     ENTERS,
     FIRST,
@@ -30,7 +31,6 @@ from tests.policies.online.conftest import (
     rewards,
     ways,
 )
-from tests.policies.online.test_gradients import asked_of, flat
 
 NETWORK = NetworkSettings(hidden=(16,), quadratic=False)
 

@@ -23,7 +23,7 @@ from pipeline.recipes.loading import load_recipe
 from policies.registry import behaviours
 from tests.conftest import TINY
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 KILLS = 20
 
 

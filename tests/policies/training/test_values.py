@@ -14,7 +14,7 @@ from policies.offline import read_config
 from policies.training.minibatches import Batches
 from policies.training.returns import against_window, discounted_to_go, returns_to_go
 from policies.training.values import ValueSettings, ValueUnit, value_unit
-from tests.policies.offline.conftest import SPEC, Log, some_candidates, some_context
+from tests.policies.logs import SPEC, Log, some_candidates, some_context
 
 GAMMA = 0.9
 

@@ -14,7 +14,7 @@ from policies.networks.policy import LearnedPolicy
 from policies.networks.settings import Network, NetworkSettings
 from policies.offline.actor_critic.side_by_side_networks import check_mergeable, merge, side_by_side
 from policies.offline.fit import train_agent
-from tests.policies.offline.conftest import SPEC, some_candidates
+from tests.policies.logs import SPEC, some_candidates
 
 PIXELS = 6
 SHAPES = {
@@ -64,7 +64,7 @@ def test_normalised_attention_cannot_be_merged():
 
 
 def _imitated():
-    from tests.policies.offline.conftest import Log, some_context
+    from tests.policies.logs import Log, some_context
 
     rng = np.random.default_rng(6)
     log = Log()

@@ -20,7 +20,7 @@ from pipeline.building.build import build
 from pipeline.recipes.loading import load_recipe
 from policies.registry import behaviours
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 LARGE = (
     "trace.settings.n_jobs=150",
     "trace.settings.instances_scale=0.3",

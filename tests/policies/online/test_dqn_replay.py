@@ -10,7 +10,7 @@ from pipeline.errors import RecipeError
 from policies.networks.settings import NetworkSettings
 from policies.online.dqn_replay import Replay, n_step
 from policies.rollouts.trajectories import Looked, looked_at, sample_trajectories
-from tests.policies.online.conftest import CPU, SPEC, looked, network_of
+from tests.policies.play import CPU, SPEC, looked, network_of
 
 NETWORK = network_of(SPEC, NetworkSettings(hidden=(4,), quadratic=False))
 

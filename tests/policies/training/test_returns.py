@@ -9,7 +9,7 @@ from pipeline.errors import DatasetError, RecipeError
 from policies.offline.cloning.filtered_cloning import best_episodes
 from policies.offline.fit import train_agent
 from policies.training.returns import returns_to_go, standardised_to_go, windows_of
-from tests.policies.offline.conftest import Log, some_candidates, some_context
+from tests.policies.logs import Log, some_candidates, some_context
 
 
 def _log(windows, rewards):
@@ -66,6 +66,6 @@ def test_the_best_share_of_each_window_is_kept_and_at_least_one():
 
 
 def _spec():
-    from tests.policies.offline.conftest import SPEC
+    from tests.policies.logs import SPEC
 
     return SPEC

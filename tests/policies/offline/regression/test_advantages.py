@@ -23,7 +23,7 @@ from policies.offline.regression.advantages import (
 )
 from policies.training.episode_stream import Logs, log_of_dataset, log_of_decisions
 from policies.training.returns import best_behaviours, of_behaviours
-from tests.policies.offline.conftest import SPEC, Log, some_candidates, some_context
+from tests.policies.logs import SPEC, Log, some_candidates, some_context
 
 PHI = NetworkSettings(quadratic=False)
 EXACT = AdvantageSettings(ridge=1e-9, discount=1.0)

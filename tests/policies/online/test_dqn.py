@@ -12,7 +12,7 @@ from policies.networks.policy import LearnedPolicy
 from policies.networks.settings import NetworkSettings
 from policies.online import dqn as dqn_online
 from policies.online.problem import Sampling
-from tests.policies.online.conftest import (
+from tests.policies.play import (
     CPU,
     FIRST,
     PAYS,

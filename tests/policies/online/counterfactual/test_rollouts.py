@@ -19,7 +19,7 @@ from policies.online.counterfactual.rollouts import Rollouts, _Memory, ask_episo
 from policies.online.decisions import places, subset
 from policies.online.problem import Sampling
 from policies.rollouts.play_on import Decider
-from tests.policies.online.conftest import CPU
+from tests.policies.play import CPU
 
 NETWORKS = {
     "rows": NetworkSettings(hidden=(6, 4), quadratic=False),

@@ -21,7 +21,7 @@ from pipeline.recipes.recipe import Recipe
 from pipeline.verification.verify import verify
 from policies.registry import behaviours
 from tests.conftest import TINY
-from tests.pipeline.test_build import digest
+from tests.pipeline.building.test_build import digest
 
 FIRST = (
     *TINY, 'split.train="0..1"', 'dataset_splits=["train"]',

@@ -36,8 +36,8 @@ from policies.rollouts.lookahead import (
     rollouts_of_rules,
 )
 from policies.rollouts.play_on import Decider
-from tests.pipeline.scenarios.test_binpack import workload
-from tests.policies.online.conftest import some_weights
+from tests.pipeline.scenarios.binpack.test_binpack import workload
+from tests.policies.play import some_weights
 
 SCENARIO = load_scenario("binpack")
 CONFIG = BinpackConfig(machines=2, machine_cores=4.0, jobs_per_window=8)

@@ -14,7 +14,7 @@ from pipeline.dataset.sampling import sample_decisions
 from pipeline.errors import DatasetError, InputError
 from pipeline.storage.location import location
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from pipeline.workloads.schema import Provenance, Workload
 from policies.heuristics.generic import INDIFFERENT
 from policies.heuristics.multicluster import HEURISTICS
 from tests.conformance import uniform
-from tests.pipeline.scenarios.multicluster_reference import play as play_reference
+from tests.pipeline.scenarios.multicluster.reference import play as play_reference
 
 SCENARIO = load_scenario("multicluster")
 NOTHING = Workload(pl.DataFrame(), Provenance("generated"))

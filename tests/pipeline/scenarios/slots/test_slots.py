@@ -15,7 +15,7 @@ from pipeline.simulation.rollout import run_episode
 from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 from policies.heuristics.slots import HEURISTICS
 from tests.conformance import check_scenario, uniform
-from tests.pipeline.scenarios.slots_reference import Plain
+from tests.pipeline.scenarios.slots.reference import Plain
 
 SCENARIO = load_scenario("slots")
 NOTHING = Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance("generated"))

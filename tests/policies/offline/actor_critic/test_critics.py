@@ -24,7 +24,7 @@ from policies.offline.actor_critic.critics import (
     spread_among,
 )
 from policies.training.minibatches import Minibatch
-from tests.policies.offline.conftest import SPEC
+from tests.policies.logs import SPEC
 
 KINDS = [
     NetworkSettings(hidden=(), quadratic=True),
