@@ -21,7 +21,9 @@ from numpy.typing import NDArray
 from pipeline.calibration import COLUMNS, Row
 from pipeline.errors import InputError
 from pipeline.recipes.workload_source import GENERATED
-from pipeline.scenarios.deferrable import OBJECTIVES, SCENARIO, DeferrableConfig
+from pipeline.scenarios.deferrable import SCENARIO
+from pipeline.scenarios.deferrable.config import DeferrableConfig
+from pipeline.scenarios.deferrable.features import OBJECTIVES
 from pipeline.scenarios.deferrable.optimum import available, optimum
 from pipeline.simulation.policy import Behaviour, Heuristic
 from pipeline.simulation.rollout import run_episode

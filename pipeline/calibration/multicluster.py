@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from pipeline.calibration import COLUMNS, Row
 from pipeline.errors import InputError
 from pipeline.recipes.workload_source import GENERATED
-from pipeline.scenarios.multicluster import OBJECTIVES, SCENARIO
+from pipeline.scenarios.multicluster import SCENARIO
 from pipeline.scenarios.multicluster.config import MulticlusterConfig
+from pipeline.scenarios.multicluster.features import OBJECTIVES
 from pipeline.scenarios.multicluster.paper_scores import score_a
 from pipeline.simulation.policy import Behaviour, Heuristic
 from pipeline.simulation.rollout import run_episode

@@ -45,7 +45,7 @@ def terms(manifest: Manifest) -> Terms:
     if form is not None:
         url = next((f"https://{a}" for a in _addresses(form.source)), url)
     scenario = load_scenario(manifest.recipe.scenario)
-    cited = [scenario.citation, form.citation if form else "workload drawn at random"]
+    cited = [scenario.source, form.citation if form else "workload drawn at random"]
     citation = (
         f"@misc{{{manifest.recipe.id}, title = {{{manifest.recipe.id}: decisions of the scenario "
         f"{manifest.spec.scenario}}}, howpublished = {{Hindcast dataset, recipe digest "

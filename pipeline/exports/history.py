@@ -19,7 +19,7 @@ from pipeline.exports import ExportResult, Progress
 from pipeline.exports._target import new_file, result
 from pipeline.history.exporting import to_history
 from pipeline.history.records import write_records
-from pipeline.scenarios.thermal.instances import ThermalConfig
+from pipeline.scenarios.thermal.config import ThermalConfig
 
 _LEAKY = "states hold the decision: nothing should be learned from this file"
 

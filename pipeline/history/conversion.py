@@ -34,7 +34,7 @@ from pipeline.building.recorder import (
 from pipeline.dataset.columns import NO_CHOICE
 from pipeline.history import records as h
 from pipeline.history.records import History, States
-from pipeline.scenarios.thermal.instances import ThermalConfig
+from pipeline.scenarios.thermal.config import ThermalConfig
 from pipeline.simulation.kernel import RUNNING, TRUNCATED
 from pipeline.simulation.spec import Spec
 

@@ -24,7 +24,8 @@ from pipeline.dataset.part import Block
 from pipeline.errors import DatasetError
 from pipeline.history import records as h
 from pipeline.history.records import History, States
-from pipeline.scenarios.thermal.instances import ThermalConfig, energy, full_heat, settled
+from pipeline.scenarios.thermal.config import ThermalConfig, settled
+from pipeline.scenarios.thermal.instances import energy, full_heat
 
 _FILE_ALPHA: Final = 5.0
 _FILE_BETA: Final = 1000.0

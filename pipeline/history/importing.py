@@ -39,7 +39,7 @@ from pipeline.history.records import History, read_history
 from pipeline.history.records_table import read_table, to_table
 from pipeline.recipes.recipe import BehaviourRecipe, Recipe, TraceSource
 from pipeline.scenarios import load_scenario
-from pipeline.scenarios.thermal.instances import ThermalConfig
+from pipeline.scenarios.thermal.config import ThermalConfig
 from pipeline.simulation.spec import Spec
 from pipeline.storage.files import make_folder, sha256_file, write_atomically, write_json
 from pipeline.traces.first_look import source_file

@@ -22,6 +22,7 @@ Keys that do not exist are refused, with the nearest one that does. The digest c
 defaults included, in canonical form: two recipes with one digest make the same bytes.
 """
 
+import copy
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping
@@ -30,6 +31,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from pipeline.errors import RecipeError, did_you_mean
+from pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT
 from pipeline.storage.files import sha256_text
 
 Level: TypeAlias = Literal["", "random", "heuristic", "mixed", "medium", "replay"]
@@ -71,7 +73,7 @@ class BehaviourRecipe:
     epsilon: float = 0.0
     temperature: float = 0.0
     episodes: int = 1
-    sha256: str = ""
+    sha256: str = field(default="", metadata=LEFT_OUT_WHEN_DEFAULT)
 
     @property
     def name(self) -> str:
@@ -105,7 +107,9 @@ class TrainRecipe:
     agents: tuple[str, ...] = ()
     steps: int = 2000
     seeds: tuple[int, ...] = (0,)
-    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    settings: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=dict, metadata=LEFT_OUT_WHEN_DEFAULT
+    )
 
     def settings_of(self, agent: str) -> dict[str, Any]:
         """Its settings by dotted names, as `network.hidden`, however the tables were nested."""
@@ -134,7 +138,7 @@ class EvaluateRecipe:
     policies: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
     seeds: int = 5
-    metrics: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = field(default=(), metadata=LEFT_OUT_WHEN_DEFAULT)
 
 
 @dataclass(frozen=True)
@@ -148,8 +152,8 @@ class OnlineRecipe:
     agent: str = ""
     iterations: int = 1000
     settings: Mapping[str, Any] = field(default_factory=dict)
-    seeds: tuple[int, ...] = (0,)
-    imitate_steps: int = 0
+    seeds: tuple[int, ...] = field(default=(0,), metadata=LEFT_OUT_WHEN_DEFAULT)
+    imitate_steps: int = field(default=0, metadata=LEFT_OUT_WHEN_DEFAULT)
 
 
 @dataclass(frozen=True)
@@ -169,27 +173,18 @@ class Recipe:
     behaviours: tuple[BehaviourRecipe, ...] = ()
     train: TrainRecipe = field(default_factory=TrainRecipe)
     evaluate: EvaluateRecipe = EvaluateRecipe()
-    online: OnlineRecipe = field(default_factory=OnlineRecipe)
+    online: OnlineRecipe = field(default_factory=OnlineRecipe, metadata=LEFT_OUT_WHEN_DEFAULT)
     description: str = ""
     level: Level = ""
     dataset_splits: tuple[str, ...] = ("train", "validation")
-    places: Mapping[str, Path] = field(default_factory=dict, compare=False, repr=False)
+    places: Mapping[str, Path] = field(
+        default_factory=dict, compare=False, repr=False, metadata=LEFT_OUT_WHEN_DEFAULT
+    )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values, defaults included."""
-        value = dataclasses.asdict(dataclasses.replace(self, places={}))
-        del value["places"]
+        """Return plain JSON values, defaults included unless a field says otherwise."""
+        value: dict[str, Any] = _plain(dataclasses.replace(self, places={}))
         value["split"] = {name: f"{r.start}..{r.stop - 1}" for name, r in self.split.items()}
-        if not self.train.settings:
-            del value["train"]["settings"]  # as below
-        if self.online == OnlineRecipe():
-            del value["online"]  # so that recipes from before there was one keep their digests
-        else:
-            _leave_out(value["online"], {"seeds": (0,), "imitate_steps": 0})
-        _leave_out(value["evaluate"], {"metrics": ()})
-        _leave_out(value["config"], {"foresight": False})  # of slots
-        for behaviour in value["behaviours"]:
-            _leave_out(behaviour, {"sha256": ""})
         return value
 
     @property
@@ -210,8 +205,19 @@ class Recipe:
         return list(self.split[split])
 
 
-def _leave_out(table: dict[str, Any], defaults: Mapping[str, Any]) -> None:
-    """Take keys with these values away: recipes from before there were such keys had none."""
-    for key, value in defaults.items():
-        if table.get(key) == value:
-            del table[key]
+def _plain(value: Any) -> Any:
+    """Return settings as a table, without the fields LEFT_OUT_WHEN_DEFAULT that have their default.
+
+    Recipes from before there were such fields keep their digests.
+    """
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    if not dataclasses.is_dataclass(value):
+        return copy.deepcopy(value)
+    table = {}
+    for each in dataclasses.fields(value):
+        of, made = getattr(value, each.name), each.default_factory
+        default = each.default if made is dataclasses.MISSING else made()
+        if each.metadata != LEFT_OUT_WHEN_DEFAULT or of != default:
+            table[each.name] = _plain(of)
+    return table

@@ -1,6 +1,6 @@
 """What a scenario is made of, and the registry of those that exist."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,6 +11,10 @@ from pipeline.errors import InputError
 from pipeline.simulation.kernel import Compiled
 from pipeline.simulation.spec import Spec
 from pipeline.workloads.schema import Workload
+
+# Metadata of a field of settings that a recipe does not state where the field has its default, so
+# that recipes from before there was such a field keep their digests.
+LEFT_OUT_WHEN_DEFAULT: Final[Mapping[str, bool]] = {"left_out_when_default": True}
 
 
 @dataclass(frozen=True)
@@ -40,8 +44,8 @@ class Scenario:
                 in order; needed where the spec is `valued`
     forget      compiled (pipeline.simulation.kernel), or None: it allows policies that look ahead
     bound       outcome that bounds the headline outcome, or None; `bound_kind` says which way
-    about       the module's docstring: the problem in prose, its "Source:" and "Differences from
-                the paper:", which cards quote
+    source      the paper to cite
+    differences from the paper, a sentence or more each; cards quote both
     """
 
     name: str
@@ -57,18 +61,8 @@ class Scenario:
     forget: Compiled | None = None
     bound: str | None = None
     bound_kind: str | None = None
-    about: str | None = None
-
-    @property
-    def citation(self) -> str:
-        """What the paragraph "Source:" of `about` says; empty where there is none."""
-        return " ".join(_paragraph(self.about, "Source").partition(": ")[2].split())
-
-    @property
-    def limits(self) -> tuple[str, ...]:
-        """The items of the paragraph "Differences from the paper:" of `about`."""
-        _title, *items = _paragraph(self.about, "Differences from").split("\n- ")
-        return tuple(" ".join(item.split()) for item in items)
+    source: str = ""
+    differences: tuple[str, ...] = ()
 
 
 LARGEST_INSTANCE: Final = 1 << 28  # numbers of 8 bytes: 2 GiB
@@ -85,8 +79,3 @@ def require_room(numbers: float) -> None:
             f"the settings make a window of {numbers * 8 / 2**30:,.1f} GiB, more than "
             f"{LARGEST_INSTANCE * 8 / 2**30:g}; make [config] smaller"
         )
-
-
-def _paragraph(text: str | None, begin: str) -> str:
-    """The first paragraph that begins so; empty where there is none."""
-    return next((p.strip() for p in (text or "").split("\n\n") if p.startswith(begin)), "")

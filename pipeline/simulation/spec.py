@@ -1,7 +1,9 @@
 """What an observation is: named features with units and ranges, one spec per scenario setting."""
 
+from collections import namedtuple
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 MOST_PIXELS: Final = 1 << 20  # of an image
 
@@ -34,6 +36,16 @@ class Outcome:
     unit: str
     description: str
     better: Literal["lower", "higher", "neither"] = "lower"
+
+
+def columns(named: Iterable[Feature | Outcome | str]) -> Any:
+    """Return a named tuple of the places of features, outcomes or reward terms.
+
+    Compiled code takes a module's tuple for a constant: with `ROW = columns(CANDIDATES)`,
+    `candidates[i, ROW.cores]` costs nothing, and a name that does not exist does not compile.
+    """
+    names = [one if isinstance(one, str) else one.name for one in named]
+    return namedtuple("Columns", names)(*range(len(names)))  # noqa: PYI024 - NamedTuple wants the names in the source
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Rules for `binpack`, compiled; candidates are (machine, task) pairs, machine-major.
 
-Columns of a candidate as in pipeline.scenarios.binpack; the wait row (machine -1), where there is
+The wait row (machine -1), where there is
 one, is never preferred. Source of tetris: Grandl et al., "Multi-Resource Packing for Cluster
 Schedulers", SIGCOMM 2014; of the `_reference` rules: the simulator published with DeepJS.
 """
@@ -10,18 +10,9 @@ from typing import Final
 
 import numpy as np
 
+from pipeline.scenarios.binpack.features import MOMENT, ROW
 from pipeline.simulation.kernel import SCORE, compiled
 from pipeline.simulation.policy import Heuristic
-
-FREE_CORES: Final = 0
-FREE_MEMORY: Final = 1
-CORES: Final = 2
-MEMORY: Final = 3
-DURATION: Final = 4
-UNPLACED: Final = 5
-MACHINE: Final = 6
-MACHINE_CORES: Final = 5  # context
-MACHINE_MEMORY: Final = 6  # context
 
 REFERENCE_TAKE: Final = 0.2  # probability with which the reference's random rule takes a pair
 
@@ -37,27 +28,31 @@ def _first_fit(context, candidates, feasible, parameters, scores):  # type: igno
 def _first_fit_reference(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """The last machine on which anything fits, with its first fitting task."""
     for i in range(len(scores)):
-        scores[i] = candidates[i, MACHINE]
+        scores[i] = candidates[i, ROW.machine]
 
 
 @compiled(SCORE)
 def _best_fit(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """The pair with the least largest normalised leftover."""
     for i in range(len(scores)):
-        cores = (candidates[i, FREE_CORES] - candidates[i, CORES]) / context[MACHINE_CORES]
-        memory = (candidates[i, FREE_MEMORY] - candidates[i, MEMORY]) / context[MACHINE_MEMORY]
-        scores[i] = -max(cores, memory) if candidates[i, MACHINE] >= 0 else -np.inf
+        cores = (candidates[i, ROW.free_cores] - candidates[i, ROW.cores]) / context[
+            MOMENT.machine_cores
+        ]
+        memory = (candidates[i, ROW.free_memory] - candidates[i, ROW.memory]) / context[
+            MOMENT.machine_memory
+        ]
+        scores[i] = -max(cores, memory) if candidates[i, ROW.machine] >= 0 else -np.inf
 
 
 @compiled(SCORE)
 def _tetris(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """The highest dot product of request and free resources, both in machines."""
-    cores = 1.0 / context[MACHINE_CORES] ** 2
-    memory = 1.0 / context[MACHINE_MEMORY] ** 2
+    cores = 1.0 / context[MOMENT.machine_cores] ** 2
+    memory = 1.0 / context[MOMENT.machine_memory] ** 2
     for i in range(len(scores)):
         scores[i] = (
-            candidates[i, FREE_CORES] * candidates[i, CORES] * cores
-            + candidates[i, FREE_MEMORY] * candidates[i, MEMORY] * memory
+            candidates[i, ROW.free_cores] * candidates[i, ROW.cores] * cores
+            + candidates[i, ROW.free_memory] * candidates[i, ROW.memory] * memory
         )
 
 
@@ -66,8 +61,8 @@ def _tetris_reference(context, candidates, feasible, parameters, scores):  # typ
     """The raw dot product: memory, a fraction, hardly counts beside cores."""
     for i in range(len(scores)):
         scores[i] = (
-            candidates[i, FREE_CORES] * candidates[i, CORES]
-            + candidates[i, FREE_MEMORY] * candidates[i, MEMORY]
+            candidates[i, ROW.free_cores] * candidates[i, ROW.cores]
+            + candidates[i, ROW.free_memory] * candidates[i, ROW.memory]
         )
 
 
@@ -75,14 +70,14 @@ def _tetris_reference(context, candidates, feasible, parameters, scores):  # typ
 def _shortest_first(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """The task with the shortest duration."""
     for i in range(len(scores)):
-        scores[i] = -candidates[i, DURATION] if candidates[i, MACHINE] >= 0 else -np.inf
+        scores[i] = -candidates[i, ROW.duration_s] if candidates[i, ROW.machine] >= 0 else -np.inf
 
 
 @compiled(SCORE)
 def _longest_first(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """The task with the longest duration."""
     for i in range(len(scores)):
-        scores[i] = candidates[i, DURATION]
+        scores[i] = candidates[i, ROW.duration_s]
 
 
 @compiled(SCORE)
@@ -90,22 +85,22 @@ def _longest_spread(context, candidates, feasible, parameters, scores):  # type:
     """The longest task, on the machine with the most free (cores + memory, in machines)."""
     longest = 0.0
     for i in range(len(scores)):
-        longest = max(longest, candidates[i, DURATION])
+        longest = max(longest, candidates[i, ROW.duration_s])
     for i in range(len(scores)):
-        if candidates[i, DURATION] == longest:
+        if candidates[i, ROW.duration_s] == longest:
             scores[i] = (
-                candidates[i, FREE_CORES] / context[MACHINE_CORES]
-                + candidates[i, FREE_MEMORY] / context[MACHINE_MEMORY]
+                candidates[i, ROW.free_cores] / context[MOMENT.machine_cores]
+                + candidates[i, ROW.free_memory] / context[MOMENT.machine_memory]
             )
         else:
-            scores[i] = candidates[i, DURATION] - longest - 1.0
+            scores[i] = candidates[i, ROW.duration_s] - longest - 1.0
 
 
 @compiled(SCORE)
 def _most_instances_first(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """The task with the most unplaced instances."""
     for i in range(len(scores)):
-        scores[i] = candidates[i, UNPLACED]
+        scores[i] = candidates[i, ROW.unplaced]
 
 
 @compiled(SCORE)
@@ -118,13 +113,13 @@ def _random_reference(context, candidates, feasible, parameters, scores):  # typ
     n = len(scores)
     pairs = 0
     for i in range(n):
-        pairs += candidates[i, MACHINE] >= 0
+        pairs += candidates[i, ROW.machine] >= 0
     miss_all = (1.0 - REFERENCE_TAKE) ** pairs
     later_miss = 1.0  # probability that no later machine hits
     end = pairs
     while end > 0:
         start = end - 1
-        while start > 0 and candidates[start - 1, MACHINE] == candidates[end - 1, MACHINE]:
+        while start > 0 and candidates[start - 1, ROW.machine] == candidates[end - 1, ROW.machine]:
             start -= 1
         reach = later_miss
         for i in range(start, end):

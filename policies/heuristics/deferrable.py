@@ -1,4 +1,4 @@
-"""Rules for `deferrable`, compiled; columns of context and candidates as in the scenario.
+"""Rules for `deferrable`, compiled.
 
 `fifo`, `sjf` and `tetris` are the published baselines: they order the startable jobs and start the
 longest prefix that fits (pipeline.scenarios.deferrable.slotwise_action). The others are ours and
@@ -14,18 +14,10 @@ from typing import Final
 import numpy as np
 from numba import types
 
+from pipeline.scenarios.deferrable.features import MOMENT, ROW
 from pipeline.scenarios.deferrable.slotwise_action import stop_at_misfit
 from pipeline.simulation.kernel import FLOATS, MASK, ROWS, SCORE, compiled
 from pipeline.simulation.policy import Heuristic
-
-CORES: Final = 0
-DURATION: Final = 1
-UNTIL_EARLIEST: Final = 2
-UNTIL_LATEST: Final = 3
-SINCE_SUBMISSION: Final = 4
-IS_STARTABLE: Final = 7
-FREE_CORES: Final = 7  # context
-DELAY_WEIGHT: Final = 23  # context
 
 LATER_SLOT: Final = 0.3  # what a slot after the first is worth, of 1, to knapsack_patient
 WAITING: Final = 0.5  # share of a job's later pay that it takes off where the job can wait
@@ -34,14 +26,16 @@ WAITING: Final = 0.5  # share of a job's later pay that it takes off where the j
 @compiled(types.float64(FLOATS, FLOATS))
 def _gain(context, row):  # type: ignore[no-untyped-def]
     """What starting a job now pays."""
-    return row[CORES] * row[DURATION] + context[DELAY_WEIGHT] * min(row[UNTIL_EARLIEST], 0.0)
+    return row[ROW.cores] * row[ROW.duration] + context[MOMENT.delay_weight] * min(
+        row[ROW.until_earliest], 0.0
+    )
 
 
 @compiled(SCORE)
 def _fifo(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """The job submitted first; the slot ends at the first that does not fit."""
     for i in range(len(scores)):
-        scores[i] = candidates[i, SINCE_SUBMISSION]
+        scores[i] = candidates[i, ROW.since_submission]
     stop_at_misfit(candidates, feasible, scores)
 
 
@@ -49,7 +43,7 @@ def _fifo(context, candidates, feasible, parameters, scores):  # type: ignore[no
 def _sjf(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """The shortest job; the slot ends at the first that does not fit."""
     for i in range(len(scores)):
-        scores[i] = -candidates[i, DURATION]
+        scores[i] = -candidates[i, ROW.duration]
     stop_at_misfit(candidates, feasible, scores)
 
 
@@ -57,7 +51,7 @@ def _sjf(context, candidates, feasible, parameters, scores):  # type: ignore[no-
 def _tetris(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """The job with the most cores; the slot ends at the first that does not fit."""
     for i in range(len(scores)):
-        scores[i] = candidates[i, CORES]
+        scores[i] = candidates[i, ROW.cores]
     stop_at_misfit(candidates, feasible, scores)
 
 
@@ -65,15 +59,15 @@ def _tetris(context, candidates, feasible, parameters, scores):  # type: ignore[
 def _fifo_skip(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """Of the jobs that fit, the one that could start earliest."""
     for i in range(len(scores)):
-        startable = candidates[i, IS_STARTABLE] == 1.0
-        scores[i] = 1.0 - candidates[i, UNTIL_EARLIEST] if startable else 0.0
+        startable = candidates[i, ROW.is_startable] == 1.0
+        scores[i] = 1.0 - candidates[i, ROW.until_earliest] if startable else 0.0
 
 
 @compiled(SCORE)
 def _largest_skip(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """Of the jobs that fit, the one that pays most: c d - w1 (t - e)."""
     for i in range(len(scores)):
-        startable = candidates[i, IS_STARTABLE] == 1.0
+        startable = candidates[i, ROW.is_startable] == 1.0
         scores[i] = _gain(context, candidates[i]) if startable else 0.0
 
 
@@ -95,7 +89,7 @@ def choose_set(free, candidates, feasible, gains, scores):  # type: ignore[no-un
     best = np.zeros(free + 1)  # highest sum of gains within so many cores, of the items seen
     taken = np.zeros((k, free + 1), np.bool_)
     for j in range(k):
-        cores = int(np.ceil(candidates[items[j], CORES]))
+        cores = int(np.ceil(candidates[items[j], ROW.cores]))
         for room in range(free, cores - 1, -1):
             value = best[room - cores] + gains[items[j]]
             if value > best[room]:
@@ -105,7 +99,7 @@ def choose_set(free, candidates, feasible, gains, scores):  # type: ignore[no-un
     for j in range(k - 1, -1, -1):
         if taken[j, room]:
             scores[items[j]] = gains[items[j]]
-            room -= int(np.ceil(candidates[items[j], CORES]))
+            room -= int(np.ceil(candidates[items[j], ROW.cores]))
 
 
 @compiled(SCORE)
@@ -114,7 +108,7 @@ def _knapsack(context, candidates, feasible, parameters, scores):  # type: ignor
     gains = np.empty(len(scores))
     for i in range(len(scores)):
         gains[i] = _gain(context, candidates[i])
-    choose_set(max(0, int(context[FREE_CORES])), candidates, feasible, gains, scores)
+    choose_set(max(0, int(context[MOMENT.free_cores])), candidates, feasible, gains, scores)
 
 
 @compiled(SCORE)
@@ -128,11 +122,11 @@ def _knapsack_patient(context, candidates, feasible, parameters, scores):  # typ
     gains = np.empty(len(scores))
     for i in range(len(scores)):
         row = candidates[i]
-        gain = _gain(context, row) - (1.0 - LATER_SLOT) * row[CORES] * (row[DURATION] - 1.0)
-        if row[UNTIL_LATEST] > 0.0:
-            gain -= WAITING * max(0.0, gain - context[DELAY_WEIGHT])
+        gain = _gain(context, row) - (1.0 - LATER_SLOT) * row[ROW.cores] * (row[ROW.duration] - 1.0)
+        if row[ROW.until_latest] > 0.0:
+            gain -= WAITING * max(0.0, gain - context[MOMENT.delay_weight])
         gains[i] = gain
-    choose_set(max(0, int(context[FREE_CORES])), candidates, feasible, gains, scores)
+    choose_set(max(0, int(context[MOMENT.free_cores])), candidates, feasible, gains, scores)
 
 
 HEURISTICS: Final[Mapping[str, Heuristic]] = {

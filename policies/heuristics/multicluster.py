@@ -22,18 +22,8 @@ from typing import Final
 import numpy as np
 from numba import types
 
+from pipeline.scenarios.multicluster.features import ROW
 from pipeline.scenarios.multicluster.instances import CRITICAL, REGULAR, STREAMING
-from pipeline.scenarios.multicluster.observation import (
-    AGE,
-    CATEGORY,
-    DEADLINE,
-    EXECUTION,
-    FREE,
-    MEAN_FREE,
-    MEAN_OCCUPATION,
-    QUEUED,
-    TASKS,
-)
 from pipeline.simulation.kernel import FLOATS, ROWS, SCORE, compiled
 from pipeline.simulation.policy import Heuristic
 
@@ -48,17 +38,17 @@ def _keep_first_by_tasks(candidates, sign, scores):  # type: ignore[no-untyped-d
     """Put applications with other than the least sign * n below all scores, in that order."""
     least = np.inf
     for i in range(len(scores)):
-        least = min(least, sign * candidates[i, TASKS])
+        least = min(least, sign * candidates[i, ROW.tasks])
     for i in range(len(scores)):
-        if sign * candidates[i, TASKS] > least:
-            scores[i] = _OTHERS - (sign * candidates[i, TASKS] - least)
+        if sign * candidates[i, ROW.tasks] > least:
+            scores[i] = _OTHERS - (sign * candidates[i, ROW.tasks] - least)
 
 
 @compiled(SCORE)
 def _sf_p(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """Smallest n, lowest mean occupation."""
     for i in range(len(scores)):
-        scores[i] = -candidates[i, MEAN_OCCUPATION]
+        scores[i] = -candidates[i, ROW.mean_occupation]
     _keep_first_by_tasks(candidates, 1.0, scores)
 
 
@@ -66,7 +56,7 @@ def _sf_p(context, candidates, feasible, parameters, scores):  # type: ignore[no
 def _lf_p(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """Largest n, lowest mean occupation."""
     for i in range(len(scores)):
-        scores[i] = -candidates[i, MEAN_OCCUPATION]
+        scores[i] = -candidates[i, ROW.mean_occupation]
     _keep_first_by_tasks(candidates, -1.0, scores)
 
 
@@ -74,7 +64,7 @@ def _lf_p(context, candidates, feasible, parameters, scores):  # type: ignore[no
 def _sf_e(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """Smallest n, most free executors on average."""
     for i in range(len(scores)):
-        scores[i] = candidates[i, MEAN_FREE]
+        scores[i] = candidates[i, ROW.mean_free]
     _keep_first_by_tasks(candidates, 1.0, scores)
 
 
@@ -82,7 +72,7 @@ def _sf_e(context, candidates, feasible, parameters, scores):  # type: ignore[no
 def _lf_e(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """Largest n, most free executors on average."""
     for i in range(len(scores)):
-        scores[i] = candidates[i, MEAN_FREE]
+        scores[i] = candidates[i, ROW.mean_free]
     _keep_first_by_tasks(candidates, -1.0, scores)
 
 
@@ -92,14 +82,14 @@ def _room(candidates, i):  # type: ignore[no-untyped-def]
 
     Rounded, because a difference of thousandths is not exact and ties matter.
     """
-    return np.rint(_EXECUTORS * (candidates[i, FREE] - candidates[i, QUEUED]))
+    return np.rint(_EXECUTORS * (candidates[i, ROW.free] - candidates[i, ROW.queued]))
 
 
 @compiled(types.float64(ROWS, types.int64))
 def _slack(candidates, i):  # type: ignore[no-untyped-def]
     """Steps that the row's application can still wait and meet its deadline; < 0: too late."""
-    spent = candidates[i, EXECUTION] + candidates[i, AGE]
-    return _STEPS * (candidates[i, DEADLINE] - spent)
+    spent = candidates[i, ROW.execution] + candidates[i, ROW.age]
+    return _STEPS * (candidates[i, ROW.deadline] - spent)
 
 
 @compiled(SCORE)
@@ -115,7 +105,7 @@ def _least_slack(context, candidates, feasible, parameters, scores):  # type: ig
     """Least slack, most free executors less queued tasks."""
     for i in range(len(scores)):
         slack = _slack(candidates, i)
-        critical = candidates[i, CATEGORY] > REGULAR and slack >= 0.0
+        critical = candidates[i, ROW.category] > REGULAR and slack >= 0.0
         scores[i] = _room(candidates, i) - _ORDER * (slack if critical else _STEPS)
 
 
@@ -124,7 +114,7 @@ def _urgent_first(context, candidates, feasible, parameters, scores):  # type: i
     """Urgent, critical, regular, streaming; most free executors less queued tasks."""
     for i in range(len(scores)):
         slack = _slack(candidates, i)
-        category = candidates[i, CATEGORY]
+        category = candidates[i, ROW.category]
         if category > REGULAR and 0.0 <= slack < 1.0:
             rank = 0.0
         elif category == CRITICAL and slack >= 0.0:

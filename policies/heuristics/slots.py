@@ -1,6 +1,6 @@
 """Rules for `slots`, compiled; candidates are the slots of the queue, then the row that moves on.
 
-Columns of a candidate and of the context as in pipeline.scenarios.slots. A rule moves on when it
+A rule moves on when it
 wants no job. `_now` rules place only what starts at once, `_reserve` rules take any window of the
 horizon. Among equal jobs the one with the larger total demand goes first, then the lowest slot;
 in compat the lowest slot.
@@ -31,17 +31,7 @@ from typing import Final
 import numpy as np
 from numba import types
 
-from pipeline.scenarios.slots.observation import (
-    CPU,
-    FITS_NOW,
-    LENGTH,
-    MEMORY,
-    MOVE_ON,
-    OFFSET,
-    QUIET,
-    TIE,
-    WAITED,
-)
+from pipeline.scenarios.slots.features import ROW, STEP
 from pipeline.simulation.kernel import FLOATS, MASK, ROWS, SCORE, compiled
 from pipeline.simulation.policy import Heuristic
 
@@ -53,26 +43,29 @@ _TIE: Final = 1e-6  # lengths, areas and dot products are whole numbers
 
 @compiled(types.float64(ROWS, types.int64))
 def _tie(candidates, i):  # type: ignore[no-untyped-def]
-    return _TIE * candidates[i, TIE]
+    return _TIE * candidates[i, ROW.tie]
 
 
 @compiled(types.float64(FLOATS, ROWS, types.int64))
 def _alignment(context, candidates, i):  # type: ignore[no-untyped-def]
-    return context[0] * candidates[i, CPU] + context[1] * candidates[i, MEMORY]
+    return (
+        context[STEP.free_cpu] * candidates[i, ROW.cpu]
+        + context[STEP.free_memory] * candidates[i, ROW.memory]
+    )
 
 
 @compiled(types.void(ROWS, FLOATS))
 def _only_now(candidates, scores):  # type: ignore[no-untyped-def]
     """Take back what does not start at once."""
     for i in range(len(scores) - 1):
-        if candidates[i, FITS_NOW] == 0.0:
+        if candidates[i, ROW.fits_now] == 0.0:
             scores[i] = _NEVER
 
 
 @compiled(SCORE)
 def _sjf_reserve(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     for i in range(len(scores)):
-        scores[i] = _tie(candidates, i) - candidates[i, LENGTH]
+        scores[i] = _tie(candidates, i) - candidates[i, ROW.length]
     scores[-1] = _LAST
 
 
@@ -99,15 +92,15 @@ def _packer_now(context, candidates, feasible, parameters, scores):  # type: ign
 def _mix(context, candidates, feasible, scores, now):  # type: ignore[no-untyped-def]
     shortest, aligned = np.inf, 0.0
     for i in range(len(scores) - 1):
-        if feasible[i] and (not now or candidates[i, FITS_NOW] == 1.0):
-            shortest = min(shortest, candidates[i, LENGTH])
+        if feasible[i] and (not now or candidates[i, ROW.fits_now] == 1.0):
+            shortest = min(shortest, candidates[i, ROW.length])
             aligned = max(aligned, _alignment(context, candidates, i))
     for i in range(len(scores)):
         scores[i] = _tie(candidates, i)
         if aligned > 0.0:
             scores[i] += WEIGHT * _alignment(context, candidates, i) / aligned
-        if feasible[i] and candidates[i, LENGTH] > 0.0:
-            scores[i] += (1.0 - WEIGHT) * shortest / candidates[i, LENGTH]
+        if feasible[i] and candidates[i, ROW.length] > 0.0:
+            scores[i] += (1.0 - WEIGHT) * shortest / candidates[i, ROW.length]
     scores[-1] = _LAST
 
 
@@ -125,7 +118,7 @@ def _sjf_packer_now(context, candidates, feasible, parameters, scores):  # type:
 @compiled(SCORE)
 def _fcfs_reserve(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     for i in range(len(scores)):
-        scores[i] = _tie(candidates, i) + candidates[i, WAITED]
+        scores[i] = _tie(candidates, i) + candidates[i, ROW.waited]
     scores[-1] = _LAST
 
 
@@ -138,7 +131,7 @@ def _fcfs_now(context, candidates, feasible, parameters, scores):  # type: ignor
 @compiled(SCORE)
 def _area_first_reserve(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     for i in range(len(scores)):
-        area = candidates[i, LENGTH] * max(candidates[i, CPU], candidates[i, MEMORY])
+        area = candidates[i, ROW.length] * max(candidates[i, ROW.cpu], candidates[i, ROW.memory])
         scores[i] = _tie(candidates, i) - area
     scores[-1] = _LAST
 
@@ -149,12 +142,12 @@ def _moved(context, candidates, i, starting):  # type: ignore[no-untyped-def]
 
     Windows elsewhere stay where they are: what is taken makes no room.
     """
-    first = int(candidates[i, OFFSET])
-    taken = min(int(candidates[i, LENGTH]), int(candidates[starting, LENGTH]) - first)
+    first = int(candidates[i, ROW.offset])
+    taken = min(int(candidates[i, ROW.length]), int(candidates[starting, ROW.length]) - first)
     for row in range(first, first + taken):
         for resource in range(2):
-            asked = candidates[i, CPU + resource] + candidates[starting, CPU + resource]
-            if context[3 * row + resource] < asked:
+            asked = candidates[i, ROW.cpu + resource] + candidates[starting, ROW.cpu + resource]
+            if context[len(STEP) * row + STEP.free_cpu + resource] < asked:
                 return True
     return False
 
@@ -164,22 +157,22 @@ def _hold_back(context, candidates, feasible, scores, quiet, backfill):  # type:
     """sjf_now, but a long job waits for the short ones, and for `quiet` time steps or a full queue.
 
     With `backfill` it waits for those short ones alone whose earliest windows it would move. The
-    context has 3 numbers for each of H time steps and M slots, and one more.
+    context has len(STEP) numbers for each of H time steps and M slots, and one more.
     """
     _sjf_now(context, candidates, feasible, context, scores)
     queue = len(scores) - 1
-    longest_short = ((len(context) - 1) // 3 - queue) / 4.0
+    longest_short = ((len(context) - 1) // len(STEP) - queue) / 4.0
     short, full = False, True
     for i in range(queue):
-        short = short or 0.0 < candidates[i, LENGTH] <= longest_short
-        full = full and candidates[i, LENGTH] > 0.0
-    held = not (full or candidates[queue, QUIET] >= quiet)
+        short = short or 0.0 < candidates[i, ROW.length] <= longest_short
+        full = full and candidates[i, ROW.length] > 0.0
+    held = not (full or candidates[queue, ROW.quiet] >= quiet)
     for i in range(queue if short or held else 0):
-        if candidates[i, LENGTH] <= longest_short or candidates[i, FITS_NOW] == 0.0:
+        if candidates[i, ROW.length] <= longest_short or candidates[i, ROW.fits_now] == 0.0:
             continue
         waits = held or not backfill
         for other in range(0 if waits else queue):
-            if feasible[other] and candidates[other, LENGTH] <= longest_short:
+            if feasible[other] and candidates[other, ROW.length] <= longest_short:
                 waits = waits or _moved(context, candidates, other, i)
         if waits:
             scores[i] = _NEVER
@@ -221,7 +214,7 @@ def _random_reference(context, candidates, feasible, parameters, scores):  # typ
     moving_on = 0
     for i in range(len(scores)):
         scores[i] = 0.0
-        moving_on += not feasible[i] or candidates[i, MOVE_ON] == 1.0
+        moving_on += not feasible[i] or candidates[i, ROW.move_on] == 1.0
     scores[-1] = np.log(moving_on)
 
 

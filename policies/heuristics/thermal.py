@@ -1,26 +1,15 @@
 """Rules for `thermal`, compiled; candidates are the six servers.
 
-Columns as in pipeline.scenarios.thermal. Where nothing else is said, ties go to the farthest
+Where nothing else is said, ties go to the farthest
 server, which gives off the least heat: with ties to the first row max_usage is far worse.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
+from pipeline.scenarios.thermal.features import MOMENT, ROW
 from pipeline.simulation.kernel import SCORE, compiled
 from pipeline.simulation.policy import Heuristic
-
-DISTANCE: Final = 4
-USAGE: Final = 5
-HEAT: Final = 7
-DELAY: Final = 8
-AHEAD: Final = 9
-WINDOW_INEFFICIENCY: Final = 12
-WINDOW_HEAT: Final = 13
-NOW_INEFFICIENCY: Final = 14
-NOW_HEAT: Final = 15
-ALPHA: Final = 6  # context
-BETA: Final = 7  # context
 
 TIE: Final = 1e-3  # per grid step: below any difference in usage, 1 / 40
 BUSY: Final = 10.0  # above any distance
@@ -34,35 +23,35 @@ DELAY_BESIDE_AHEAD: Final = 0.2  # price of a step of delay there
 def _max_usage(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """The busiest server: consolidation."""
     for i in range(len(scores)):
-        scores[i] = candidates[i, USAGE] + TIE * candidates[i, DISTANCE]
+        scores[i] = candidates[i, ROW.usage] + TIE * candidates[i, ROW.distance]
 
 
 @compiled(SCORE)
 def _max_distance(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """The farthest server."""
     for i in range(len(scores)):
-        scores[i] = candidates[i, DISTANCE]
+        scores[i] = candidates[i, ROW.distance]
 
 
 @compiled(SCORE)
 def _min_heat(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """The server that gives off the least heat now."""
     for i in range(len(scores)):
-        scores[i] = -candidates[i, HEAT] + 1e-9 * candidates[i, DISTANCE]
+        scores[i] = -candidates[i, ROW.heat] + 1e-9 * candidates[i, ROW.distance]
 
 
 @compiled(SCORE)
 def _earliest_start(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """The server that can start the job first."""
     for i in range(len(scores)):
-        scores[i] = -candidates[i, DELAY] + TIE * candidates[i, DISTANCE]
+        scores[i] = -candidates[i, ROW.delay] + TIE * candidates[i, ROW.distance]
 
 
 @compiled(SCORE)
 def _spread(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """The least used server, the first of equals."""
     for i in range(len(scores)):
-        scores[i] = -candidates[i, USAGE]
+        scores[i] = -candidates[i, ROW.usage]
 
 
 @compiled(SCORE)
@@ -70,8 +59,8 @@ def _greedy(context, candidates, feasible, parameters, scores):  # type: ignore[
     """The highest reward of this step, the first of equals; a later start changes nothing in it."""
     for i in range(len(scores)):
         scores[i] = (
-            -context[ALPHA] * candidates[i, NOW_INEFFICIENCY]
-            - context[BETA] * candidates[i, NOW_HEAT]
+            -context[MOMENT.alpha] * candidates[i, ROW.now_inefficiency]
+            - context[MOMENT.beta] * candidates[i, ROW.now_heat]
         )
 
 
@@ -79,8 +68,8 @@ def _greedy(context, candidates, feasible, parameters, scores):  # type: ignore[
 def _busy_first_far(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """Servers that are on before those that are off, then the farthest, at a price on delay."""
     for i in range(len(scores)):
-        scores[i] = candidates[i, DISTANCE] - DELAY_IN_GRID_STEPS * candidates[i, DELAY]
-        if candidates[i, USAGE] > 0.0:
+        scores[i] = candidates[i, ROW.distance] - DELAY_IN_GRID_STEPS * candidates[i, ROW.delay]
+        if candidates[i, ROW.usage] > 0.0:
             scores[i] += BUSY
 
 
@@ -89,9 +78,9 @@ def _window_greedy(context, candidates, feasible, parameters, scores):  # type: 
     """The least rise of inefficiency and heat while the job runs, at a price on delay."""
     for i in range(len(scores)):
         scores[i] = (
-            -context[ALPHA] * candidates[i, WINDOW_INEFFICIENCY]
-            - context[BETA] * candidates[i, WINDOW_HEAT]
-            - DELAY_IN_OBJECTIVE * candidates[i, DELAY]
+            -context[MOMENT.alpha] * candidates[i, ROW.window_inefficiency]
+            - context[MOMENT.beta] * candidates[i, ROW.window_heat]
+            - DELAY_IN_OBJECTIVE * candidates[i, ROW.delay]
         )
 
 
@@ -103,10 +92,10 @@ def _window_short(context, candidates, feasible, parameters, scores):  # type: i
     """
     for i in range(len(scores)):
         scores[i] = (
-            -context[ALPHA] * candidates[i, WINDOW_INEFFICIENCY]
-            - context[BETA] * candidates[i, WINDOW_HEAT]
-            - AHEAD_IN_OBJECTIVE * candidates[i, AHEAD]
-            - DELAY_BESIDE_AHEAD * candidates[i, DELAY]
+            -context[MOMENT.alpha] * candidates[i, ROW.window_inefficiency]
+            - context[MOMENT.beta] * candidates[i, ROW.window_heat]
+            - AHEAD_IN_OBJECTIVE * candidates[i, ROW.ahead]
+            - DELAY_BESIDE_AHEAD * candidates[i, ROW.delay]
         )
 
 

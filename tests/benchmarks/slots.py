@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from pipeline.scenarios import load_scenario
-from pipeline.scenarios.slots.instances import SlotsConfig
+from pipeline.scenarios.slots.config import SlotsConfig
 from pipeline.simulation.policy import Behaviour
 from pipeline.simulation.rollout import run_episode
 from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from pipeline.scenarios import load_scenario
-from pipeline.scenarios.thermal import ThermalConfig
+from pipeline.scenarios.thermal.config import ThermalConfig
 from pipeline.simulation.policy import Behaviour
 from pipeline.simulation.rollout import run_episode
 from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload

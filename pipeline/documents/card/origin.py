@@ -56,8 +56,8 @@ def terms(manifest: mf.Manifest) -> list[str]:
             lines.append("Hindcast claims no rights in it beyond them.")
     lines += ["", "Please cite:", ""]
     scenario = load_scenario(manifest.recipe.scenario)
-    if scenario.citation:
-        lines.append(f"- the scenario: {scenario.citation}")
+    if scenario.source:
+        lines.append(f"- the scenario: {scenario.source}")
     if form is not None:
         lines.append(f"- the trace: {form.citation}")
     return [*lines, f"- the dataset: Hindcast, `{manifest.recipe.id}`, recipe `{manifest.digest}`"]
@@ -75,7 +75,7 @@ def limits(manifest: mf.Manifest) -> list[str]:
         )
     if not manifest.spec.valued and manifest.spec.discount == 1.0:
         lines.append("- The objective is meant undiscounted: returns are sums over whole episodes.")
-    differences = load_scenario(manifest.recipe.scenario).limits
+    differences = load_scenario(manifest.recipe.scenario).differences
     if differences:
         lines += ["", "Differences of the scenario from its paper:", ""]
         lines += [f"- {text}" for text in differences]

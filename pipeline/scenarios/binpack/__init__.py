@@ -16,19 +16,9 @@ Time that passes before the first decision is booked with the first step.
 `compat = "cloudsimpy"` reproduces the event order of the published simulator, which runs the
 scheduler before the arrivals and releases of its own second in some cases; its float64 drift is
 part of it.
-
-Source: Li & Hu, "DeepJS: Job Scheduling Based on Deep Reinforcement Learning in Cloud Data
-Center", ICBDC 2019.
-
-Differences from the paper:
-- The empty action that ends a tick is not a decision; its reward is paid with the last placement.
-- Resources are whole milli-cores and 1e-9ths of memory, so that fits are exact (not in `compat`).
-- Machines may differ; `allow_wait` and the features of `features = "extended"` are options.
-- The candidate rows also name their machine (an identifier, hidden from learned scorers).
 """
 
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -36,108 +26,16 @@ from numpy.typing import NDArray
 
 from pipeline.errors import InputError
 from pipeline.scenarios.binpack import dynamics as kernel
-from pipeline.scenarios.binpack import layout as k
+from pipeline.scenarios.binpack import layout as m
 from pipeline.scenarios.binpack.bounds import lower_bound, work_bound
+from pipeline.scenarios.binpack.config import BinpackConfig
+from pipeline.scenarios.binpack.features import OBJECTIVES, spec
 from pipeline.scenarios.binpack.observation import observe
 from pipeline.simulation.scenario import Instance, Scenario, require_room
-from pipeline.simulation.spec import Feature, Outcome, Spec
 from pipeline.workloads.schema import Workload
 
-OBJECTIVES: Final = ("makespan", "completion", "slowdown")
 MILLI_CORES: Final = 1e3
 NANO_MEMORY: Final = 1e9
-
-
-@dataclass(frozen=True)
-class BinpackConfig:
-    """Settings of `binpack`.
-
-    cluster = "uniform": `machines` machines of `machine_cores` and `machine_memory`;
-    "trace": the first `machines` machines of the workload's own list.
-    """
-
-    machines: int = 5
-    machine_cores: float = 64.0
-    machine_memory: float = 1.0
-    cluster: Literal["uniform", "trace"] = "uniform"
-    jobs_per_window: int = 10
-    features: Literal["paper", "extended"] = "paper"
-    allow_wait: bool = False
-    compat: Literal["", "cloudsimpy"] = ""
-
-
-def _candidate_features(config: BinpackConfig) -> tuple[Feature, ...]:
-    cores, memory = config.machine_cores, config.machine_memory
-    if config.cluster == "trace":
-        cores = memory = np.inf
-    paper = (
-        _feature("free_cores", "cores", "free cores of the machine", 20.0, high=cores),
-        _feature("free_memory", "fraction", "free memory of the machine", 0.3, high=memory),
-        _feature("cores", "cores", "cores of one instance of the task", 0.5, high=cores),
-        _feature("memory", "fraction", "memory of one instance", 0.005, high=memory),
-        _feature("duration_s", "s", "duration of one instance", 60.0, heavy_tailed=True),
-        _feature("unplaced", "instances", "unplaced instances", 100.0, heavy_tailed=True),
-        Feature(
-            "machine", "index", -1, np.inf, "which machine; -1: the row lets time pass",
-            identifier=True,
-        ),
-    )  # fmt: skip
-    extended = (
-        _feature("total", "instances", "instances of the task", 100.0, heavy_tailed=True),
-        _feature("running", "instances", "of these, running", 20.0, heavy_tailed=True),
-        _feature("finished", "instances", "of these, finished", 50.0, heavy_tailed=True),
-    )
-    return paper + (extended if config.features == "extended" else ())
-
-
-def _feature(
-    name: str,
-    unit: str,
-    description: str,
-    scale: float,
-    *,
-    high: float = np.inf,
-    heavy_tailed: bool = False,
-) -> Feature:
-    """A feature that is never negative."""
-    return Feature(name, unit, 0.0, high, description, heavy_tailed, scale=scale)
-
-
-_CONTEXT: Final = (
-    _feature("free_cores_total", "cores", "free cores of all machines", 100.0),
-    _feature("free_memory_total", "fraction", "free memory of all machines", 2.0),
-    _feature("waiting_tasks", "tasks", "tasks with unplaced instances", 20.0),
-    _feature("unplaced_total", "instances", "unplaced instances", 1000.0, heavy_tailed=True),
-    _feature("running_total", "instances", "running instances", 300.0, heavy_tailed=True),
-    _feature("machine_cores", "cores", "cores of the largest machine", 64.0),
-    _feature("machine_memory", "fraction", "memory of the largest machine", 1.0),
-)
-
-_OUTCOMES: Final = (
-    Outcome("makespan_s", "s", "first tick at which everything has finished"),
-    Outcome("mean_completion_s", "s", "finish - submission, mean over tasks"),
-    Outcome("mean_slowdown", "1", "(finish - submission) / duration, mean over tasks"),
-    Outcome("mean_completion_from_start_s", "s", "finish - first start (the reference's)"),
-    Outcome("mean_slowdown_from_start", "1", "(finish - first start) / duration (same)"),
-    Outcome("cpu_utilisation", "fraction", "core-seconds of work / offered", "higher"),
-    Outcome("memory_utilisation", "fraction", "memory-seconds of work / offered", "higher"),
-    Outcome("work_lower_bound_s", "s", "largest of work / capacity and critical path", "neither"),
-    Outcome("lower_bound_s", "s", "the same over suffixes of arrivals, whole ticks", "neither"),
-    Outcome("optimality_ratio", "1", "makespan / lower bound"),
-    Outcome("unfinished", "tasks", "tasks that did not finish"),
-)
-
-
-def spec(config: BinpackConfig, objective: str) -> Spec:
-    """Names of the observation, the reward terms and the outcomes."""
-    return Spec(
-        scenario="binpack",
-        objective=objective,
-        context=_CONTEXT,
-        candidates=_candidate_features(config),
-        reward_terms=OBJECTIVES,
-        outcomes=_OUTCOMES,
-    )
 
 
 def windows(config: BinpackConfig, workload: Workload) -> int:
@@ -242,65 +140,67 @@ def instance(
     if compat:
         ticks[duration == 1.0] = 2
 
-    n, m = len(total), len(free_cores)
+    n, machines = len(total), len(free_cores)
     smallest = max(float(cores.min()), 1e-12)
-    nodes = int(min(total.sum(), np.floor(free_cores / smallest + 1e-9).sum() + m))
-    require_room(m * n + 4.0 * nodes)
-    ints = np.zeros(k.INT_HEADER + k.INT_BLOCKS * n + m * n + m + 1 + 3 * nodes, np.int64)
-    floats = np.zeros(k.FLOAT_HEADER + k.FLOAT_BLOCKS * n + 2 * m + nodes)
-    at = k.INT_HEADER
+    nodes = int(min(total.sum(), np.floor(free_cores / smallest + 1e-9).sum() + machines))
+    require_room(machines * n + 4.0 * nodes)
+    ints = np.zeros(
+        m.INT_HEADER + m.INT_BLOCKS * n + machines * n + machines + 1 + 3 * nodes, np.int64
+    )
+    floats = np.zeros(m.FLOAT_HEADER + m.FLOAT_BLOCKS * n + 2 * machines + nodes)
+    at = m.INT_HEADER
     for block, length, values in (
-        (k.SEEN_AT, n, seen),
-        (k.TICKS_AT, n, ticks),
-        (k.TOTAL_AT, n, total),
-        (k.UNPLACED_AT, n, total),
-        (k.RUNNING_AT, n, 0),
-        (k.FIRST_START_AT, n, -1),
-        (k.FINISH_AT, n, -1),
-        (k.WAITING_AT, n, 0),
-        (k.OLDEST_AT, n, -1),
-        (k.NEWEST_AT, n, -1),
-        (k.HEAP_AT, n, 0),
-        (k.PAIRS_AT, m * n, 0),
-        (k.ROWS_AT, m + 1, 0),
-        (k.START_AT, nodes, 0),
-        (k.MACHINE_AT, nodes, 0),
-        (k.NEXT_AT, nodes, np.arange(1, nodes + 1)),
+        (m.SEEN_AT, n, seen),
+        (m.TICKS_AT, n, ticks),
+        (m.TOTAL_AT, n, total),
+        (m.UNPLACED_AT, n, total),
+        (m.RUNNING_AT, n, 0),
+        (m.FIRST_START_AT, n, -1),
+        (m.FINISH_AT, n, -1),
+        (m.WAITING_AT, n, 0),
+        (m.OLDEST_AT, n, -1),
+        (m.NEWEST_AT, n, -1),
+        (m.HEAP_AT, n, 0),
+        (m.PAIRS_AT, machines * n, 0),
+        (m.ROWS_AT, machines + 1, 0),
+        (m.START_AT, nodes, 0),
+        (m.MACHINE_AT, nodes, 0),
+        (m.NEXT_AT, nodes, np.arange(1, nodes + 1)),
     ):
         ints[block] = at
         ints[at : at + length] = values
         at += length
-    at = k.FLOAT_HEADER
+    at = m.FLOAT_HEADER
     for block, length, amounts in (
-        (k.CORES_AT, n, cores),
-        (k.MEMORY_AT, n, memory),
-        (k.DURATION_AT, n, duration),
-        (k.SHOWN_CORES_AT, n, cores / core_unit),
-        (k.SHOWN_MEMORY_AT, n, memory / memory_unit),
-        (k.FREE_CORES_AT, m, free_cores),
-        (k.FREE_MEMORY_AT, m, free_memory),
-        (k.END_AT, nodes, 0.0),
+        (m.CORES_AT, n, cores),
+        (m.MEMORY_AT, n, memory),
+        (m.DURATION_AT, n, duration),
+        (m.SHOWN_CORES_AT, n, cores / core_unit),
+        (m.SHOWN_MEMORY_AT, n, memory / memory_unit),
+        (m.FREE_CORES_AT, machines, free_cores),
+        (m.FREE_MEMORY_AT, machines, free_memory),
+        (m.END_AT, nodes, 0.0),
     ):
         ints[block] = at
         floats[at : at + length] = amounts
         at += length
-    ints[k.MACHINES], ints[k.TASKS] = m, n
-    ints[k.EXTENDED] = config.features == "extended"
-    ints[k.WAIT_ROW] = config.allow_wait
-    ints[k.OBJECTIVE] = OBJECTIVES.index(objective)
-    floats[k.CORE_UNIT], floats[k.MEMORY_UNIT] = core_unit, memory_unit
-    floats[k.LARGEST_CORES], floats[k.LARGEST_MEMORY] = machine_cores.max(), machine_memory.max()
+    ints[m.MACHINES], ints[m.TASKS] = machines, n
+    ints[m.EXTENDED] = config.features == "extended"
+    ints[m.WAIT_ROW] = config.allow_wait
+    ints[m.OBJECTIVE] = OBJECTIVES.index(objective)
+    floats[m.CORE_UNIT], floats[m.MEMORY_UNIT] = core_unit, memory_unit
+    floats[m.LARGEST_CORES], floats[m.LARGEST_MEMORY] = machine_cores.max(), machine_memory.max()
     work = np.stack([total * cores, total * memory])
     capacity = np.array([free_cores.sum(), free_memory.sum()])
-    floats[k.CORE_USE], floats[k.MEMORY_USE] = (work @ duration) / capacity
+    floats[m.CORE_USE], floats[m.MEMORY_USE] = (work @ duration) / capacity
     seen_s = np.array(seen, np.float64)
-    floats[k.WORK_BOUND] = work_bound(work, capacity, submit - submit[0], duration)
-    floats[k.LOWER_BOUND] = lower_bound(work, capacity, seen_s, ticks.astype(np.float64))
+    floats[m.WORK_BOUND] = work_bound(work, capacity, submit - submit[0], duration)
+    floats[m.LOWER_BOUND] = lower_bound(work, capacity, seen_s, ticks.astype(np.float64))
 
     kernel.arrive(ints, floats)  # what is seen at 0 waits there; compat sees nothing before 1
     if not kernel.anything_fits(ints, floats):
-        kernel.advance(ints, floats, floats[k.CARRIED : k.CARRIED + 3])
-    return Instance(ints, floats, capacity=m * n + int(config.allow_wait))
+        kernel.advance(ints, floats, floats[m.CARRIED : m.CARRIED + len(OBJECTIVES)])
+    return Instance(ints, floats, capacity=machines * n + int(config.allow_wait))
 
 
 SCENARIO: Final = Scenario(
@@ -316,5 +216,23 @@ SCENARIO: Final = Scenario(
     forget=kernel.forget,
     bound="lower_bound_s",
     bound_kind="lower",
-    about=__doc__,
+    source=(
+        'Li & Hu, "DeepJS: Job Scheduling Based on Deep Reinforcement Learning in Cloud Data '
+        'Center", ICBDC 2019.'
+    ),
+    differences=(
+        (
+            "The empty action that ends a tick is not a decision; its reward is paid with the last "
+            "placement."
+        ),
+        (
+            "Resources are whole milli-cores and 1e-9ths of memory, so that fits are exact (not in "
+            "`compat`)."
+        ),
+        (
+            'Machines may differ; `allow_wait` and the features of `features = "extended"` are '
+            "options."
+        ),
+        "The candidate rows also name their machine (an identifier, hidden from learned scorers).",
+    ),
 )

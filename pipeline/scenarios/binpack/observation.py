@@ -2,79 +2,51 @@
 
 from numba import types
 
-from pipeline.scenarios.binpack.layout import (
-    ARRIVED,
-    CORE_UNIT,
-    CORES_AT,
-    DURATION_AT,
-    EXTENDED,
-    FREE_CORES_AT,
-    FREE_MEMORY_AT,
-    LARGEST_CORES,
-    LARGEST_MEMORY,
-    MACHINES,
-    MEMORY_AT,
-    MEMORY_UNIT,
-    ONE,
-    PAIRS,
-    PAIRS_AT,
-    PLACED,
-    ROWS_AT,
-    RUNNING_AT,
-    RUNNING_TASKS,
-    RUNNING_TOTAL,
-    SHOWN_CORES_AT,
-    SHOWN_MEMORY_AT,
-    TASKS,
-    TOTAL_AT,
-    UNPLACED_AT,
-    UNPLACED_TOTAL,
-    WAIT_ROW,
-    WAITING,
-    WAITING_AT,
-    U,
-)
-from pipeline.simulation.kernel import FLOATS, FRESH, INTS, OBSERVE, ROWS, compiled
+from pipeline.scenarios.binpack import layout as m
+from pipeline.scenarios.binpack.features import MOMENT, PAPER_COLUMNS, ROW
+from pipeline.scenarios.binpack.layout import ONE, U
+from pipeline.simulation import kernel as k
+from pipeline.simulation.kernel import FLOATS, INTS, OBSERVE, ROWS, compiled
 
 
 @compiled(types.void(INTS, FLOATS, ROWS))
 def _write_rows(ints, floats, candidates):  # type: ignore[no-untyped-def]
     """Write the row of every fitting pair."""
-    machines = ints[MACHINES]
-    cores, memory, duration = U(ints[CORES_AT]), U(ints[MEMORY_AT]), U(ints[DURATION_AT])
-    shown_cores, shown_memory = U(ints[SHOWN_CORES_AT]), U(ints[SHOWN_MEMORY_AT])
-    unplaced, pairs, rows = U(ints[UNPLACED_AT]), U(ints[PAIRS_AT]), U(ints[ROWS_AT])
-    first_waiting = U(ints[WAITING_AT])
-    last_waiting = first_waiting + U(ints[WAITING])
+    machines = ints[m.MACHINES]
+    cores, memory, duration = U(ints[m.CORES_AT]), U(ints[m.MEMORY_AT]), U(ints[m.DURATION_AT])
+    shown_cores, shown_memory = U(ints[m.SHOWN_CORES_AT]), U(ints[m.SHOWN_MEMORY_AT])
+    unplaced, pairs, rows = U(ints[m.UNPLACED_AT]), U(ints[m.PAIRS_AT]), U(ints[m.ROWS_AT])
+    first_waiting = U(ints[m.WAITING_AT])
+    last_waiting = first_waiting + U(ints[m.WAITING])
     n = U(0)
     for machine in range(machines):
         ints[rows + U(machine)] = n
-        free_cores = floats[U(ints[FREE_CORES_AT] + machine)]
-        free_memory = floats[U(ints[FREE_MEMORY_AT] + machine)]
-        free_cores_shown = free_cores / floats[CORE_UNIT]
-        free_memory_shown = free_memory / floats[MEMORY_UNIT]
+        free_cores = floats[U(ints[m.FREE_CORES_AT] + machine)]
+        free_memory = floats[U(ints[m.FREE_MEMORY_AT] + machine)]
+        free_cores_shown = free_cores / floats[m.CORE_UNIT]
+        free_memory_shown = free_memory / floats[m.MEMORY_UNIT]
         for i in range(first_waiting, last_waiting):
             task = U(ints[i])
             if floats[cores + task] <= free_cores and floats[memory + task] <= free_memory:
-                candidates[n, 0] = free_cores_shown
-                candidates[n, 1] = free_memory_shown
-                candidates[n, 2] = floats[shown_cores + task]
-                candidates[n, 3] = floats[shown_memory + task]
-                candidates[n, 4] = floats[duration + task]
-                candidates[n, 5] = ints[unplaced + task]
-                candidates[n, 6] = machine
+                candidates[n, ROW.free_cores] = free_cores_shown
+                candidates[n, ROW.free_memory] = free_memory_shown
+                candidates[n, ROW.cores] = floats[shown_cores + task]
+                candidates[n, ROW.memory] = floats[shown_memory + task]
+                candidates[n, ROW.duration_s] = floats[duration + task]
+                candidates[n, ROW.unplaced] = ints[unplaced + task]
+                candidates[n, ROW.machine] = machine
                 ints[pairs + n] = ints[i] * machines + machine
                 n += ONE
     ints[rows + U(machines)] = n
-    ints[PAIRS] = n
+    ints[m.PAIRS] = n
 
 
 @compiled(types.void(INTS, ROWS, types.uint64, types.uint64))
 def _move_row(ints, candidates, source, target):  # type: ignore[no-untyped-def]
     """Copy a row and its pair to an earlier place."""
-    for column in range(7):
+    for column in range(PAPER_COLUMNS):
         candidates[target, column] = candidates[source, column]
-    pairs = U(ints[PAIRS_AT])
+    pairs = U(ints[m.PAIRS_AT])
     ints[pairs + target] = ints[pairs + source]
 
 
@@ -84,40 +56,40 @@ def _update_rows(ints, floats, candidates):  # type: ignore[no-untyped-def]
 
     Only the rows of its machine (free resources, fits) and of its task (unplaced) can change.
     """
-    machines = ints[MACHINES]
-    cores, memory = U(ints[CORES_AT]), U(ints[MEMORY_AT])
-    pairs, rows = U(ints[PAIRS_AT]), U(ints[ROWS_AT])
-    placed_task = ints[PLACED] // machines
-    placed_machine = ints[PLACED] - placed_task * machines
-    unplaced = ints[U(ints[UNPLACED_AT] + placed_task)]
+    machines = ints[m.MACHINES]
+    cores, memory = U(ints[m.CORES_AT]), U(ints[m.MEMORY_AT])
+    pairs, rows = U(ints[m.PAIRS_AT]), U(ints[m.ROWS_AT])
+    placed_task = ints[m.PLACED] // machines
+    placed_machine = ints[m.PLACED] - placed_task * machines
+    unplaced = ints[U(ints[m.UNPLACED_AT] + placed_task)]
     target = U(0)
     for machine in range(machines):
         first, stop = U(ints[rows + U(machine)]), U(ints[rows + U(machine) + ONE])
         ints[rows + U(machine)] = target
         pair = placed_task * machines + machine
         if machine == placed_machine:
-            free_cores = floats[U(ints[FREE_CORES_AT] + machine)]
-            free_memory = floats[U(ints[FREE_MEMORY_AT] + machine)]
-            free_cores_shown = free_cores / floats[CORE_UNIT]
-            free_memory_shown = free_memory / floats[MEMORY_UNIT]
+            free_cores = floats[U(ints[m.FREE_CORES_AT] + machine)]
+            free_memory = floats[U(ints[m.FREE_MEMORY_AT] + machine)]
+            free_cores_shown = free_cores / floats[m.CORE_UNIT]
+            free_memory_shown = free_memory / floats[m.MEMORY_UNIT]
             for row in range(first, stop):
                 task = U(ints[pairs + row] // machines)
                 if ints[pairs + row] == pair:
                     if unplaced == 0:
                         continue
-                    candidates[row, 5] = unplaced
+                    candidates[row, ROW.unplaced] = unplaced
                 if floats[cores + task] <= free_cores and floats[memory + task] <= free_memory:
                     if target != row:
                         _move_row(ints, candidates, row, target)
-                    candidates[target, 0] = free_cores_shown
-                    candidates[target, 1] = free_memory_shown
+                    candidates[target, ROW.free_cores] = free_cores_shown
+                    candidates[target, ROW.free_memory] = free_memory_shown
                     target += ONE
         else:
             row = first
             while row < stop and ints[pairs + row] != pair:
                 row += ONE
             if row < stop and unplaced > 0:
-                candidates[row, 5] = unplaced
+                candidates[row, ROW.unplaced] = unplaced
                 row = stop
             if target == first:
                 target = row
@@ -129,43 +101,43 @@ def _update_rows(ints, floats, candidates):  # type: ignore[no-untyped-def]
                 _move_row(ints, candidates, moved, target)
                 target += ONE
     ints[rows + U(machines)] = target
-    ints[PAIRS] = target
+    ints[m.PAIRS] = target
 
 
 @compiled(OBSERVE)
 def observe(ints, floats, context, image, candidates, feasible):  # type: ignore[no-untyped-def]
     """Every fitting pair, machine-major, task-minor; then the wait row where there is one."""
-    if ints[FRESH] == 1 and ints[PLACED] >= 0 and ints[EXTENDED] == 0:
+    if ints[k.FRESH] == 1 and ints[m.PLACED] >= 0 and ints[m.EXTENDED] == 0:
         _update_rows(ints, floats, candidates)
     else:
         _write_rows(ints, floats, candidates)
-    ints[FRESH] = 1
-    n = ints[PAIRS]
+    ints[k.FRESH] = 1
+    n = ints[m.PAIRS]
     for i in range(n):
         feasible[i] = True
-    if ints[EXTENDED] == 1:
+    if ints[m.EXTENDED] == 1:
         for i in range(n):
-            task = U(ints[U(ints[PAIRS_AT] + i)] // ints[MACHINES])
-            total = ints[U(ints[TOTAL_AT]) + task]
-            running = ints[U(ints[RUNNING_AT]) + task]
-            candidates[i, 7] = total
-            candidates[i, 8] = running
-            candidates[i, 9] = total - running - ints[U(ints[UNPLACED_AT]) + task]
+            task = U(ints[U(ints[m.PAIRS_AT] + i)] // ints[m.MACHINES])
+            total = ints[U(ints[m.TOTAL_AT]) + task]
+            running = ints[U(ints[m.RUNNING_AT]) + task]
+            candidates[i, ROW.total] = total
+            candidates[i, ROW.running] = running
+            candidates[i, ROW.finished] = total - running - ints[U(ints[m.UNPLACED_AT]) + task]
     total_cores = 0.0
     total_memory = 0.0
-    for machine in range(ints[MACHINES]):
-        total_cores += floats[U(ints[FREE_CORES_AT] + machine)]
-        total_memory += floats[U(ints[FREE_MEMORY_AT] + machine)]
-    context[0] = total_cores / floats[CORE_UNIT]
-    context[1] = total_memory / floats[MEMORY_UNIT]
-    context[2] = ints[WAITING]
-    context[3] = ints[UNPLACED_TOTAL]
-    context[4] = ints[RUNNING_TOTAL]
-    context[5] = floats[LARGEST_CORES]
-    context[6] = floats[LARGEST_MEMORY]
-    if ints[WAIT_ROW] == 1 and n > 0:
+    for machine in range(ints[m.MACHINES]):
+        total_cores += floats[U(ints[m.FREE_CORES_AT] + machine)]
+        total_memory += floats[U(ints[m.FREE_MEMORY_AT] + machine)]
+    context[MOMENT.free_cores_total] = total_cores / floats[m.CORE_UNIT]
+    context[MOMENT.free_memory_total] = total_memory / floats[m.MEMORY_UNIT]
+    context[MOMENT.waiting_tasks] = ints[m.WAITING]
+    context[MOMENT.unplaced_total] = ints[m.UNPLACED_TOTAL]
+    context[MOMENT.running_total] = ints[m.RUNNING_TOTAL]
+    context[MOMENT.machine_cores] = floats[m.LARGEST_CORES]
+    context[MOMENT.machine_memory] = floats[m.LARGEST_MEMORY]
+    if ints[m.WAIT_ROW] == 1 and n > 0:
         candidates[n, :] = 0.0
-        candidates[n, 6] = -1.0
-        feasible[n] = ints[RUNNING_TASKS] > 0 or ints[ARRIVED] < ints[TASKS]
+        candidates[n, ROW.machine] = -1.0
+        feasible[n] = ints[m.RUNNING_TASKS] > 0 or ints[m.ARRIVED] < ints[m.TASKS]
         n += 1
     return n

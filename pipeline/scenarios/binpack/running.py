@@ -3,59 +3,45 @@
 import numpy as np
 from numba import types
 
-from pipeline.scenarios.binpack.layout import (
-    DURATION_AT,
-    END_AT,
-    HEAP_AT,
-    MACHINE_AT,
-    NEWEST_AT,
-    NEXT_AT,
-    OLDEST_AT,
-    ONE,
-    RUNNING_TASKS,
-    RUNNING_TOTAL,
-    START_AT,
-    STARTS,
-    TICKS_AT,
-    UNUSED,
-    U,
-)
-from pipeline.simulation.kernel import FLOATS, INTS, TIME, compiled
+from pipeline.scenarios.binpack import layout as m
+from pipeline.scenarios.binpack.layout import ONE, U
+from pipeline.simulation import kernel as k
+from pipeline.simulation.kernel import FLOATS, INTS, compiled
 
 
 @compiled(types.boolean(INTS, FLOATS, types.uint64, types.uint64))
 def _ends_before(ints, floats, a, b):  # type: ignore[no-untyped-def]
     """Whether the oldest instance of task `a` ends before that of task `b`."""
-    node_a = U(ints[U(ints[OLDEST_AT]) + a])
-    node_b = U(ints[U(ints[OLDEST_AT]) + b])
-    end_a, end_b = floats[U(ints[END_AT]) + node_a], floats[U(ints[END_AT]) + node_b]
+    node_a = U(ints[U(ints[m.OLDEST_AT]) + a])
+    node_b = U(ints[U(ints[m.OLDEST_AT]) + b])
+    end_a, end_b = floats[U(ints[m.END_AT]) + node_a], floats[U(ints[m.END_AT]) + node_b]
     if end_a != end_b:
         return end_a < end_b
-    return ints[U(ints[START_AT]) + node_a] < ints[U(ints[START_AT]) + node_b]
+    return ints[U(ints[m.START_AT]) + node_a] < ints[U(ints[m.START_AT]) + node_b]
 
 
 @compiled(types.void(INTS, FLOATS, types.uint64, types.uint64))
 def begin_instance(ints, floats, task, machine):  # type: ignore[no-untyped-def]
     """Add a node for an instance that starts now."""
-    node = ints[UNUSED]
+    node = ints[m.UNUSED]
     at = U(node)
-    ints[UNUSED] = ints[U(ints[NEXT_AT]) + at]
-    floats[U(ints[END_AT]) + at] = floats[TIME] + floats[U(ints[DURATION_AT]) + task]
-    ints[U(ints[START_AT]) + at] = ints[STARTS]
-    ints[U(ints[MACHINE_AT]) + at] = machine
-    ints[U(ints[NEXT_AT]) + at] = -1
-    ints[STARTS] += 1
-    ints[RUNNING_TOTAL] += 1
-    newest = U(ints[NEWEST_AT]) + task
-    if ints[U(ints[OLDEST_AT]) + task] >= 0:
-        ints[U(ints[NEXT_AT]) + U(ints[newest])] = node
+    ints[m.UNUSED] = ints[U(ints[m.NEXT_AT]) + at]
+    floats[U(ints[m.END_AT]) + at] = floats[k.TIME] + floats[U(ints[m.DURATION_AT]) + task]
+    ints[U(ints[m.START_AT]) + at] = ints[m.STARTS]
+    ints[U(ints[m.MACHINE_AT]) + at] = machine
+    ints[U(ints[m.NEXT_AT]) + at] = -1
+    ints[m.STARTS] += 1
+    ints[m.RUNNING_TOTAL] += 1
+    newest = U(ints[m.NEWEST_AT]) + task
+    if ints[U(ints[m.OLDEST_AT]) + task] >= 0:
+        ints[U(ints[m.NEXT_AT]) + U(ints[newest])] = node
         ints[newest] = node
         return
     ints[newest] = node
-    ints[U(ints[OLDEST_AT]) + task] = node
-    heap = U(ints[HEAP_AT])
-    i = U(ints[RUNNING_TASKS])
-    ints[RUNNING_TASKS] += 1
+    ints[U(ints[m.OLDEST_AT]) + task] = node
+    heap = U(ints[m.HEAP_AT])
+    i = U(ints[m.RUNNING_TASKS])
+    ints[m.RUNNING_TASKS] += 1
     while i > 0:
         parent = (i - ONE) >> ONE
         above = ints[heap + parent]
@@ -69,17 +55,17 @@ def begin_instance(ints, floats, task, machine):  # type: ignore[no-untyped-def]
 @compiled(types.void(INTS, FLOATS))
 def end_oldest(ints, floats):  # type: ignore[no-untyped-def]
     """Remove the oldest node of the task on top of the heap and restore the heap's order."""
-    heap, oldest, following = U(ints[HEAP_AT]), U(ints[OLDEST_AT]), U(ints[NEXT_AT])
+    heap, oldest, following = U(ints[m.HEAP_AT]), U(ints[m.OLDEST_AT]), U(ints[m.NEXT_AT])
     task = U(ints[heap])
     node = ints[oldest + task]
     ints[oldest + task] = ints[following + U(node)]
-    ints[following + U(node)] = ints[UNUSED]
-    ints[UNUSED] = node
-    ints[RUNNING_TOTAL] -= 1
+    ints[following + U(node)] = ints[m.UNUSED]
+    ints[m.UNUSED] = node
+    ints[m.RUNNING_TOTAL] -= 1
     if ints[oldest + task] < 0:
-        ints[RUNNING_TASKS] -= 1
-        task = U(ints[heap + U(ints[RUNNING_TASKS])])
-    size = U(ints[RUNNING_TASKS])
+        ints[m.RUNNING_TASKS] -= 1
+        task = U(ints[heap + U(ints[m.RUNNING_TASKS])])
+    size = U(ints[m.RUNNING_TASKS])
     i = U(0)
     while True:
         child = i + i + ONE
@@ -104,8 +90,8 @@ def next_release(ints, floats):  # type: ignore[no-untyped-def]
     That is the first tick at or after its end; `ticks` differs from the rounded-up duration only
     in `compat`, for a duration of exactly 1 s (two ticks).
     """
-    task = U(ints[U(ints[HEAP_AT])])
-    end = floats[U(ints[END_AT]) + U(ints[U(ints[OLDEST_AT]) + task])]
-    if ints[U(ints[TICKS_AT]) + task] == 2 and floats[U(ints[DURATION_AT]) + task] == 1.0:
+    task = U(ints[U(ints[m.HEAP_AT])])
+    end = floats[U(ints[m.END_AT]) + U(ints[U(ints[m.OLDEST_AT]) + task])]
+    if ints[U(ints[m.TICKS_AT]) + task] == 2 and floats[U(ints[m.DURATION_AT]) + task] == 1.0:
         return end + 1.0
     return np.ceil(end)

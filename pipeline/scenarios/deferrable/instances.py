@@ -6,10 +6,12 @@ has the jobs and the capacity of the same window of the deferrable one.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pipeline.scenarios.deferrable.config import DeferrableConfig
 
 CORES: Final = (1, 2, 4, 8)
 DURATIONS: Final = (1, 2, 3, 4, 6, 8)  # slots
@@ -53,7 +55,7 @@ def mean_work(core_case: int, duration_case: int) -> float:
     return mean(core_case, duration_case) / mean(BASE_CORE_CASE, BASE_DURATION_CASE)
 
 
-def draw_jobs(config: Any, rng: np.random.Generator) -> Jobs:
+def draw_jobs(config: DeferrableConfig, rng: np.random.Generator) -> Jobs:
     """Poisson arrivals by earliest start; cores and durations by the configured cases."""
     arrivals = rng.poisson(config.jobs_per_slot, config.horizon)
     n = int(arrivals.sum())
@@ -64,10 +66,10 @@ def draw_jobs(config: Any, rng: np.random.Generator) -> Jobs:
 
 
 def with_windows(
-    config: Any,
+    config: DeferrableConfig,
     cores: NDArray[np.int64],
     duration: NDArray[np.int64],
-    earliest: NDArray[np.int64],
+    earliest: NDArray[np.int64] | NDArray[np.float64],
     rng: np.random.Generator,
 ) -> Jobs:
     """The jobs with drawn latest starts and submissions (both the earliest start in real time).
@@ -90,7 +92,7 @@ def with_windows(
     )
 
 
-def draw_capacity(config: Any, rng: np.random.Generator) -> NDArray[np.int64]:
+def draw_capacity(config: DeferrableConfig, rng: np.random.Generator) -> NDArray[np.int64]:
     """Capacity (T,) in whole cores: a daily swing of random phase and autocorrelated noise.
 
     C_t = round(level * (1 + swing * sin(2 pi (t / 24 + phase)) + noise * z_t)), z of unit variance.

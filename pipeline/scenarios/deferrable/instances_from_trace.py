@@ -12,27 +12,26 @@ those of generated jobs. Of the VMs that start in a window as many are drawn as 
 asks for. A trace without priority-0 VMs has generated capacity.
 """
 
-from typing import Any
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from pipeline.errors import InputError
+from pipeline.scenarios.deferrable.config import DeferrableConfig
 from pipeline.scenarios.deferrable.instances import Jobs, draw_capacity, with_windows
 from pipeline.workloads.schema import Workload
 
 ON_DEMAND = 0  # priority of the VMs that the capacity is left over from
 
 
-def trace_slots(config: Any, workload: Workload) -> int:
+def trace_slots(config: DeferrableConfig, workload: Workload) -> int:
     """Whole slots of the trace: until its last VM starts."""
     last = workload.tasks["submit_s"].max()
     return 0 if last is None else max(0, int(np.ceil(float(last) / config.slot_s)))  # type: ignore[arg-type]
 
 
 def draw_trace(
-    config: Any, workload: Workload, window: int, rng: np.random.Generator
+    config: DeferrableConfig, workload: Workload, window: int, rng: np.random.Generator
 ) -> tuple[Jobs, NDArray[np.int64]]:
     """Jobs and capacity (T,) of a window; InputError where it has no VMs to make jobs of."""
     first = (window // config.draws_per_window) * config.horizon
@@ -49,7 +48,9 @@ def draw_trace(
     return jobs, np.rint(config.capacity * shape).astype(np.int64)
 
 
-def _draw_jobs(config: Any, tasks: pl.DataFrame, first: int, rng: np.random.Generator) -> Jobs:
+def _draw_jobs(
+    config: DeferrableConfig, tasks: pl.DataFrame, first: int, rng: np.random.Generator
+) -> Jobs:
     """Draw the jobs of the slots first .. first + horizon - 1."""
     begin, end = first * config.slot_s, (first + config.horizon) * config.slot_s
     submit = tasks["submit_s"]  # ascending: jobs are numbered by it

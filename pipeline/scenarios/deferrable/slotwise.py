@@ -25,41 +25,17 @@ from numpy.typing import NDArray
 from pipeline.errors import HindcastError
 from pipeline.scenarios.deferrable import layout as m
 from pipeline.scenarios.deferrable.dynamics import outcome, step
-from pipeline.scenarios.deferrable.observation import (
-    CLOSES,
-    COLUMNS,
-    IS_FUTURE,
-    IS_RUNNING,
-    IS_STARTABLE,
-    JOB,
-    REMAINING,
-    observe,
-)
-from pipeline.simulation.kernel import (
-    FLOATS,
-    FRESH,
-    INFEASIBLE,
-    INTS,
-    MASK,
-    REWARD,
-    ROWS,
-    RUNNING,
-    TERMS,
-    compiled,
-)
+from pipeline.scenarios.deferrable.features import MOMENT, ROW, TERM
+from pipeline.scenarios.deferrable.observation import observe
+from pipeline.simulation import kernel as k
+from pipeline.simulation.kernel import FLOATS, INTS, MASK, ROWS, compiled
 from pipeline.simulation.rollout import Episode, came_to
 from pipeline.simulation.scenario import Instance
 from pipeline.simulation.spec import Spec
 
 HISTORY: Final = m.HISTORY
 LAGS: Final = m.LAGS
-RUNNING_CORES: Final = LAGS + 1  # of the context
-FREE_CORES: Final = LAGS + 2
-
-_CORES: Final = 0
-_DURATION: Final = 1
-_SUBMITTED: Final = 4
-_VIOLATION: Final = TERMS + 3
+_VIOLATION: Final = k.TERMS + TERM.violation
 _INTS2: Final = types.Array(types.int64, 2, "C")
 _FLOATS2: Final = types.Array(types.float64, 2, "C")
 _FLOATS3: Final = types.Array(types.float64, 3, "C")
@@ -73,13 +49,13 @@ _READ3: Final = types.Array(types.float64, 3, "C", readonly=True)
 def _kind(candidates, i, kinds):  # type: ignore[no-untyped-def]
     """0 startable when the slot began, 1 running, 2 future, -1 no job; counted in `kinds`."""
     kind = -1
-    if candidates[i, CLOSES] == 1.0:
+    if candidates[i, ROW.closes] == 1.0:
         return kind
-    if candidates[i, IS_STARTABLE] == 1.0:
+    if candidates[i, ROW.is_startable] == 1.0:
         kind = 0
-    elif candidates[i, IS_RUNNING] == 1.0:
-        kind = 0 if candidates[i, REMAINING] == candidates[i, _DURATION] else 1
-    elif candidates[i, IS_FUTURE] == 1.0:
+    elif candidates[i, ROW.is_running] == 1.0:
+        kind = 0 if candidates[i, ROW.remaining] == candidates[i, ROW.duration] else 1
+    elif candidates[i, ROW.is_future] == 1.0:
         kind = 2
     if kind >= 0:
         kinds[kind] += 1
@@ -94,17 +70,17 @@ def _tell_history(moment, rows, history, counts):  # type: ignore[no-untyped-def
         history[LAGS - lag, 0] = moment[lag]
         history[LAGS - lag, 5] = 0.0 - moment[lag]
     for j in range(counts.sum()):
-        lag = int(rows[j, _SUBMITTED])
+        lag = int(rows[j, ROW.since_submission])
         if 0 <= lag <= LAGS:
             history[LAGS - lag, 2] += 1.0
-            history[LAGS - lag, 3] += rows[j, _CORES]
-            history[LAGS - lag, 4] += rows[j, _DURATION]
+            history[LAGS - lag, 3] += rows[j, ROW.cores]
+            history[LAGS - lag, 4] += rows[j, ROW.duration]
         if counts[0] <= j < counts[0] + counts[1]:
-            ago = int(rows[j, _DURATION] - rows[j, REMAINING])
+            ago = int(rows[j, ROW.duration] - rows[j, ROW.remaining])
             if ago <= LAGS:
-                history[LAGS - ago, 1] += rows[j, _CORES]
+                history[LAGS - ago, 1] += rows[j, ROW.cores]
             for lag in range(min(ago, LAGS) + 1):
-                history[LAGS - lag, 5] += rows[j, _CORES]
+                history[LAGS - lag, 5] += rows[j, ROW.cores]
     for lag in range(LAGS + 1):
         submitted = max(history[lag, 2], 1.0)
         history[lag, 3] /= submitted
@@ -130,9 +106,9 @@ def begin_of_slot(context, candidates, moment, rows, history, counts):  # type: 
         kind = _kind(candidates, i, counts)
         if kind < 0:
             continue
-        if kind == 0 and candidates[i, IS_RUNNING] == 1.0:
-            started += candidates[i, _CORES]
-        own = kind * 1e9 + candidates[i, JOB]
+        if kind == 0 and candidates[i, ROW.is_running] == 1.0:
+            started += candidates[i, ROW.cores]
+        own = kind * 1e9 + candidates[i, ROW.job]
         j = jobs
         while j > 0 and key[j - 1] > own:
             key[j] = key[j - 1]
@@ -142,13 +118,13 @@ def begin_of_slot(context, candidates, moment, rows, history, counts):  # type: 
         order[j] = i
         jobs += 1
     moment[:] = context
-    moment[RUNNING_CORES] -= started
-    moment[FREE_CORES] += started
+    moment[MOMENT.running_cores] -= started
+    moment[MOMENT.free_cores] += started
     for j in range(jobs):
-        for column in range(COLUMNS):
+        for column in range(len(ROW)):
             rows[j, column] = candidates[order[j], column]
     for j in range(counts[0]):
-        rows[j, IS_RUNNING], rows[j, IS_STARTABLE] = 0.0, 1.0
+        rows[j, ROW.is_running], rows[j, ROW.is_startable] = 0.0, 1.0
     _tell_history(moment, rows, history, counts)
 
 
@@ -171,7 +147,7 @@ def begun_slots(context: NDArray[np.floating], candidates: NDArray[np.floating])
     Raises HindcastError for arrays of other shapes: compiled code reads where it is told to.
     """
     b = len(context)
-    if context.ndim != 2 or candidates.ndim != 3 or candidates.shape[::2] != (b, COLUMNS):
+    if context.ndim != 2 or candidates.ndim != 3 or candidates.shape[::2] != (b, len(ROW)):
         raise HindcastError(
             f"context {context.shape} and candidates {candidates.shape} are not observations of "
             "deferrable"
@@ -194,8 +170,8 @@ def waiting_jobs(
 
     candidates (N, F) of an observation; startable (K, F), those of the slot as it began, ascending.
     """
-    waiting = np.flatnonzero(candidates[:, IS_STARTABLE] == 1.0)
-    return waiting, np.searchsorted(startable[:, JOB], candidates[waiting, JOB])
+    waiting = np.flatnonzero(candidates[:, ROW.is_startable] == 1.0)
+    return waiting, np.searchsorted(startable[:, ROW.job], candidates[waiting, ROW.job])
 
 
 @compiled(types.void(_READ2, _READ3, _FLOATS2, _FLOATS3, _FLOATS3, _INTS2))
@@ -211,14 +187,14 @@ def play_slot(ints, floats, scores, booked, totals):  # type: ignore[no-untyped-
     scores (K,) of the startable jobs of a slot that has just begun, ascending by job; ties go to
     the lower one. totals += booked of every decision. Negative: 1 - decisions of the last slot.
     """
-    k = ints[m.STARTABLE_JOBS]
-    waits = np.ones(k, np.bool_)
+    n = ints[m.STARTABLE_JOBS]
+    waits = np.ones(n, np.bool_)
     decisions = 0
     while True:
         best = -1
         place = 0  # of the best one among those that wait
         waiting = 0
-        for i in range(k):
+        for i in range(n):
             if waits[i]:
                 if best < 0 or scores[i] > scores[best]:
                     best, place = i, waiting
@@ -226,7 +202,7 @@ def play_slot(ints, floats, scores, booked, totals):  # type: ignore[no-untyped-
         if best < 0:
             break
         # What does not fit is refused, and changes nothing.
-        if step(ints, floats, ints[m.RUNNING_JOBS] + place, booked) == INFEASIBLE:
+        if step(ints, floats, ints[m.RUNNING_JOBS] + place, booked) == k.INFEASIBLE:
             break
         waits[best] = False
         decisions += 1
@@ -237,7 +213,7 @@ def play_slot(ints, floats, scores, booked, totals):  # type: ignore[no-untyped-
     decisions += 1
     for i in range(len(booked)):
         totals[i] += booked[i]
-    return decisions if status == RUNNING else -decisions
+    return decisions if status == k.RUNNING else -decisions
 
 
 @compiled(
@@ -250,7 +226,7 @@ def _see_all(  # type: ignore[no-untyped-def]
     """Observe every episode; the slot of each as it begins."""
     image = np.zeros(0, np.uint8)
     for e in range(len(ints)):
-        ints[e, FRESH] = 0  # the buffers serve all episodes
+        ints[e, k.FRESH] = 0  # the buffers serve all episodes
         n = observe(ints[e], floats[e], context[e], image, candidates, feasible)
         rows[e] = blank
         begin_of_slot(context[e], candidates[:n], moment[e], rows[e], history[e], counts[e])
@@ -269,7 +245,7 @@ def _play_all(ints, floats, scores, totals, decisions, booked, paid, started):  
         decisions[e] += abs(taken)
         started[e] = ints[e, m.STARTED] - before
         booked[e] = slot
-        paid[e] = slot[REWARD]
+        paid[e] = slot[k.REWARD]
         for i in range(len(slot)):
             totals[e, i] += slot[i]
     return over
@@ -296,14 +272,14 @@ class Slots:
         if (self._ints[:, m.HORIZON] != self.horizon).any():
             raise HindcastError("episodes that are played slot by slot need one horizon")
         self._seen = np.zeros((n, len(spec.context)))
-        self._candidates = np.zeros((longest, COLUMNS))
+        self._candidates = np.zeros((longest, len(ROW)))
         self._feasible = np.zeros(longest, np.bool_)
-        self._blank = np.zeros((longest, COLUMNS))
+        self._blank = np.zeros((longest, len(ROW)))
         self.context = np.zeros((n, len(spec.context)))
-        self.rows = np.zeros((n, longest, COLUMNS))
+        self.rows = np.zeros((n, longest, len(ROW)))
         self.history = np.zeros((n, LAGS + 1, HISTORY))
         self.counts = np.zeros((n, 3), np.int64)
-        self.booked = np.zeros((n, TERMS + len(spec.reward_terms)))
+        self.booked = np.zeros((n, k.TERMS + len(spec.reward_terms)))
         self.totals = np.zeros_like(self.booked)
         self.paid = np.zeros(n)
         self.started = np.zeros(n, np.int64)

@@ -16,7 +16,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from pipeline.scenarios.deferrable.observation import IS_STARTABLE
+from pipeline.scenarios.deferrable.features import ROW
 from pipeline.simulation.kernel import FLOATS, MASK, ROWS, compiled
 
 
@@ -41,12 +41,12 @@ def stop_at_misfit(candidates, feasible, scores):  # type: ignore[no-untyped-def
     """
     best, lowest = -1, 0.0
     for i in range(len(scores)):
-        if candidates[i, IS_STARTABLE] == 1.0:
+        if candidates[i, ROW.is_startable] == 1.0:
             lowest = scores[i] if best < 0 else min(lowest, scores[i])
             if best < 0 or scores[i] > scores[best]:
                 best = i
     for i in range(len(scores)):
-        if candidates[i, IS_STARTABLE] == 0.0:
+        if candidates[i, ROW.is_startable] == 0.0:
             scores[i] = lowest - 1.0
     if best >= 0 and not feasible[best]:
         scores[len(scores) - 1] = scores[best] + 1.0

@@ -36,23 +36,11 @@ its own left out (`own_misses_after` counts them in). `values` fills it after th
     misses             -1 per missed run                                sum of r == -TMDL
     delay              -100 * (AR / OR - 1) / (runs * applications)     sum of r == -AJDR
 
-Source: Liu, Zhang, Rao, Wang, "A Reinforcement Learning Based Resource Management Approach for
-Time-critical Workloads in Distributed Computing Environment". No code was published.
-
 What the paper leaves open and is fixed here (constants found by calibration against its SF-E
 rows, see pipeline.calibration.multicluster): s, n, k, periods, deadlines, batch distributions; the
 order of events in a step; that waiting in the pool counts, that a run's miss is booked at its
 completion, and what a deadline of a batch counts from. The paper's agents never decline to deploy
 and neither do ours: the pool's size does not depend on the policy.
-
-Differences from the paper:
-- An episode has exactly `applications` applications; the last arrival event is cut.
-- Eased and stressed workloads scale n (the paper does not say what it changed).
-- Bernoulli cannot be reached with the constants of the other two patterns; setting = "matched"
-  scales n for it.
-- An episode has a step limit, and unfinished applications are counted.
-- Candidates carry n, the age in the pool and the cluster's present state beside the paper's 14
-  features of an application; the context is the paper's 515 numbers.
 """
 
 from typing import Final
@@ -60,44 +48,15 @@ from typing import Final
 import numpy as np
 
 from pipeline.scenarios.multicluster import dynamics as kernel
-from pipeline.scenarios.multicluster import observation as o
 from pipeline.scenarios.multicluster.config import MulticlusterConfig, check_config
+from pipeline.scenarios.multicluster.features import OBJECTIVES, spec
 from pipeline.scenarios.multicluster.initial_state import lay_out
 from pipeline.scenarios.multicluster.instances import draw_applications
+from pipeline.scenarios.multicluster.observation import observe
 from pipeline.simulation.scenario import Instance, Scenario, require_room
-from pipeline.simulation.spec import Outcome, Spec
 from pipeline.workloads.schema import Workload
 
-OBJECTIVES: Final = ("misses_and_delay", "misses", "delay")
 WINDOWS: Final = 1_000_000  # every number is another draw
-
-
-_OUTCOMES: Final = (
-    Outcome("eval_cost", "1", "1 / Eval = .02 * TMDL + AJDR"),
-    Outcome("tmdl", "runs", "runs that missed their deadline"),
-    Outcome("ajdr_percent", "percent", "100 * (AR / OR - 1), mean over runs, then applications"),
-    Outcome("missed_share", "fraction", "missed runs of the completed runs with a deadline"),
-    Outcome("critical_runs", "runs", "completed runs with a deadline", "neither"),
-    Outcome("runs", "runs", "completed runs", "neither"),
-    Outcome("mean_pool_wait_s", "s", "deployment - arrival; the same for all policies", "neither"),
-    Outcome("utilisation", "fraction", "executor-steps occupied / offered", "neither"),
-    Outcome("length_s", "s", "steps of the episode", "neither"),
-    Outcome("eval_cost_lower_bound", "1", "what waiting in the pool alone must cost", "neither"),
-    Outcome("unfinished", "applications", "applications that did not finish"),
-)
-
-
-def spec(config: MulticlusterConfig, objective: str) -> Spec:
-    """Names of the observation, the reward terms and the outcomes."""
-    return Spec(
-        scenario="multicluster",
-        objective=objective,
-        context=o.context_features(len(config.clusters)),
-        candidates=o.CANDIDATES,
-        reward_terms=OBJECTIVES,
-        outcomes=_OUTCOMES,
-        valued=True,
-    )
 
 
 def windows(config: MulticlusterConfig, workload: Workload) -> int:
@@ -130,11 +89,27 @@ SCENARIO: Final = Scenario(
     spec=spec,
     windows=windows,
     instance=instance,
-    observe=o.observe,
+    observe=observe,
     step=kernel.step,
     outcome=kernel.outcome,
     values=kernel.values,
     bound="eval_cost_lower_bound",
     bound_kind="lower",
-    about=__doc__,
+    source=(
+        'Liu, Zhang, Rao, Wang, "A Reinforcement Learning Based Resource Management Approach for '
+        'Time-critical Workloads in Distributed Computing Environment". No code was published.'
+    ),
+    differences=(
+        "An episode has exactly `applications` applications; the last arrival event is cut.",
+        "Eased and stressed workloads scale n (the paper does not say what it changed).",
+        (
+            "Bernoulli cannot be reached with the constants of the other two patterns; setting = "
+            '"matched" scales n for it.'
+        ),
+        "An episode has a step limit, and unfinished applications are counted.",
+        (
+            "Candidates carry n, the age in the pool and the cluster's present state beside the "
+            "paper's 14 features of an application; the context is the paper's 515 numbers."
+        ),
+    ),
 )

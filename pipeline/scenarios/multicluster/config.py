@@ -1,9 +1,11 @@
 """The settings of `multicluster`, and what they may be."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from pipeline.errors import InputError
+
+EVAL_MISS: Final = 0.02  # what a missed deadline weighs against a percent of delay in Eval
 
 
 @dataclass(frozen=True)

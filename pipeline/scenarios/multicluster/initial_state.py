@@ -7,23 +7,25 @@ from numpy.typing import NDArray
 
 from pipeline.errors import InputError
 from pipeline.scenarios.multicluster import dynamics as kernel
-from pipeline.scenarios.multicluster import layout as k
-from pipeline.scenarios.multicluster import observation as o
+from pipeline.scenarios.multicluster import layout as m
 from pipeline.scenarios.multicluster.bounds import delay_bound, most_pooled
 from pipeline.scenarios.multicluster.config import MulticlusterConfig
+from pipeline.scenarios.multicluster.features import ROW, TERM
 from pipeline.scenarios.multicluster.instances import STREAMING, Applications
 from pipeline.simulation.scenario import Instance
 
 
 def _rows(a: Applications) -> NDArray[np.float64]:
-    """Features of the applications in the order of multicluster_observe, (J, SHOWN)."""
-    rows = np.empty((len(a.arrival), k.SHOWN))
-    rows[:, o.CATEGORY] = a.category
-    rows[:, o.PROFILE : o.PROFILE + k.BINS] = a.profile
-    rows[:, o.EXECUTION] = a.execution / 100.0
-    rows[:, o.DEADLINE] = np.where(np.isinf(a.deadline), 0.0, a.deadline) / 100.0
-    rows[:, o.DURATION] = np.where(a.category == STREAMING, a.runs * a.period, a.execution) / 1000.0
-    rows[:, o.TASKS] = a.tasks / 100.0
+    """Features of the applications in the order of ROW, (J, SHOWN)."""
+    rows = np.empty((len(a.arrival), m.SHOWN))
+    rows[:, ROW.category] = a.category
+    rows[:, ROW.profile_0 : ROW.profile_0 + m.BINS] = a.profile
+    rows[:, ROW.execution] = a.execution / 100.0
+    rows[:, ROW.deadline] = np.where(np.isinf(a.deadline), 0.0, a.deadline) / 100.0
+    rows[:, ROW.duration] = (
+        np.where(a.category == STREAMING, a.runs * a.period, a.execution) / 1000.0
+    )
+    rows[:, ROW.tasks] = a.tasks / 100.0
     return rows
 
 
@@ -39,55 +41,55 @@ def lay_out(config: MulticlusterConfig, objective: int, a: Applications) -> Inst
     j, clusters, runs = len(a.arrival), len(config.clusters), len(a.needs)
     slots = int(max(a.execution.max(), a.period.max())) + 1
     blocks: tuple[tuple[int, int, Any], ...] = (
-        (k.ARRIVAL_AT, j, a.arrival),
-        (k.EXECUTION_AT, j, a.execution),
-        (k.PERIOD_AT, j, a.period),
-        (k.RUNS_AT, j, a.runs),
-        (k.FIRST_NEED_AT, j, np.cumsum(a.runs) - a.runs),
-        (k.POOLED_AT, j, 0),
-        (k.ORDER_AT, j, 0),
-        (k.ENDED_AT, j, 0),
-        (k.CLUSTER_AT, j, 0),
-        (k.DEPLOYED_AT, j, -1),
-        (k.DUE_AT, j, a.arrival),
-        (k.DONE_AT, j, 0),
-        (k.MISSED_AT, j, 0),
-        (k.ACTUAL_AT, j, 0),
-        (k.LEFT_AT, j, 0),
-        (k.LINK_AT, j, -1),
-        (k.MISSES_BEFORE_AT, j, 0),
-        (k.MISSES_UNTIL_AT, j, -1),
-        (k.NEEDS_AT, runs, a.needs),
-        (k.CAPABILITY_AT, clusters, config.clusters),
-        (k.FREE_AT, clusters, config.clusters),
-        (k.QUEUED_AT, clusters, 0),
-        (k.CLUSTER_MISSES_AT, clusters, 0),
-        (k.OCCUPIED_AT, clusters, 0),
-        (k.QUEUES_AT, 2 * clusters, -1),
-        (k.HISTORY_AT, clusters * k.LAGS, 0),
-        (k.ENDING_AT, slots * clusters, 0),
-        (k.COMPLETING_AT, 2 * slots, -1),
-        (k.DUE_LISTS_AT, 2 * slots, -1),
+        (m.ARRIVAL_AT, j, a.arrival),
+        (m.EXECUTION_AT, j, a.execution),
+        (m.PERIOD_AT, j, a.period),
+        (m.RUNS_AT, j, a.runs),
+        (m.FIRST_NEED_AT, j, np.cumsum(a.runs) - a.runs),
+        (m.POOLED_AT, j, 0),
+        (m.ORDER_AT, j, 0),
+        (m.ENDED_AT, j, 0),
+        (m.CLUSTER_AT, j, 0),
+        (m.DEPLOYED_AT, j, -1),
+        (m.DUE_AT, j, a.arrival),
+        (m.DONE_AT, j, 0),
+        (m.MISSED_AT, j, 0),
+        (m.ACTUAL_AT, j, 0),
+        (m.LEFT_AT, j, 0),
+        (m.LINK_AT, j, -1),
+        (m.MISSES_BEFORE_AT, j, 0),
+        (m.MISSES_UNTIL_AT, j, -1),
+        (m.NEEDS_AT, runs, a.needs),
+        (m.CAPABILITY_AT, clusters, config.clusters),
+        (m.FREE_AT, clusters, config.clusters),
+        (m.QUEUED_AT, clusters, 0),
+        (m.CLUSTER_MISSES_AT, clusters, 0),
+        (m.OCCUPIED_AT, clusters, 0),
+        (m.QUEUES_AT, 2 * clusters, -1),
+        (m.HISTORY_AT, clusters * m.LAGS, 0),
+        (m.ENDING_AT, slots * clusters, 0),
+        (m.COMPLETING_AT, 2 * slots, -1),
+        (m.DUE_LISTS_AT, 2 * slots, -1),
     )
-    ints = np.zeros(k.INT_HEADER + sum(length for _, length, _ in blocks), np.int64)
-    at = k.INT_HEADER
+    ints = np.zeros(m.INT_HEADER + sum(length for _, length, _ in blocks), np.int64)
+    at = m.INT_HEADER
     for block, length, values in blocks:
         ints[block] = at
         ints[at : at + length] = values
         at += length
-    ints[k.DEADLINE_AT] = k.FLOAT_HEADER
-    ints[k.ROWS_AT] = k.FLOAT_HEADER + j
+    ints[m.DEADLINE_AT] = m.FLOAT_HEADER
+    ints[m.ROWS_AT] = m.FLOAT_HEADER + j
     rows = _rows(a)
-    floats = np.concatenate([np.zeros(k.FLOAT_HEADER), a.deadline, rows.ravel()])
-    ints[k.CLUSTERS], ints[k.APPLICATIONS], ints[k.SLOTS] = clusters, j, slots
-    ints[k.LIMIT], ints[k.OWN] = config.limit, config.own_misses_after
-    ints[k.OBJECTIVE] = objective
-    floats[k.MISS_WEIGHT], floats[k.LATER_WEIGHT] = config.miss_weight, config.later_miss_weight
-    floats[k.DELAY_WEIGHT] = config.delay_weight
-    floats[k.LOWER_BOUND] = delay_bound(a)
+    floats = np.concatenate([np.zeros(m.FLOAT_HEADER), a.deadline, rows.ravel()])
+    ints[m.CLUSTERS], ints[m.APPLICATIONS], ints[m.SLOTS] = clusters, j, slots
+    ints[m.LIMIT], ints[m.OWN] = config.limit, config.own_misses_after
+    ints[m.OBJECTIVE] = objective
+    floats[m.MISS_WEIGHT], floats[m.LATER_WEIGHT] = config.miss_weight, config.later_miss_weight
+    floats[m.DELAY_WEIGHT] = config.delay_weight
+    floats[m.LOWER_BOUND] = delay_bound(a)
 
     kernel.arrive(ints)
-    if ints[k.POOL] == 0:
-        kernel.advance(ints, floats, np.zeros(3))
-        floats[k.CARRIED] = ints[k.NOW]
+    if ints[m.POOL] == 0:
+        kernel.advance(ints, floats, np.zeros(len(TERM)))
+        floats[m.CARRIED] = ints[m.NOW]
     return Instance(ints, floats, capacity=most_pooled(a) * clusters)

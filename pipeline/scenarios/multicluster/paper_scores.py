@@ -6,14 +6,12 @@ baseline; a score is the policy's share of 100, the baseline has the rest. Bette
 Source: Liu et al., Section V-C, see pipeline.scenarios.multicluster.
 """
 
-from typing import Final
-
 import numpy as np
 from numpy.typing import NDArray
 
-Numbers = NDArray[np.float64]
+from pipeline.scenarios.multicluster.config import EVAL_MISS
 
-EVAL_MISS: Final = 0.02
+Numbers = NDArray[np.float64]
 
 
 def evaluation(tmdl: Numbers, ajdr: Numbers) -> Numbers:

@@ -47,155 +47,29 @@ the first element of a sequence is never delivered; the entry after a removal fr
 list is passed over and stays one more time step (which only the reward and the end feel); the end
 is tested between removals and arrivals; its 100 sequences come from RandomState(42); the slowdown
 is over jobs that have been placed.
-
-Sources: Mao, Alizadeh, Menache & Kandula, "Resource Management with Deep Reinforcement Learning",
-HotNets 2016; its reproduction under the same title, St. Kliment Ohridski University, 2021.
-
-Differences from the papers:
-- An infeasible choice is refused; they take it as moving on (so does `random_reference`).
-- The slowdown counts all jobs that entered, with the number of unfinished and dropped ones beside
-  it; they average over the finished.
-- The last offset of the horizon is used, and element k of a sequence enters at time step k = 1 ...
-- Grey levels are those of a byte; utilisation is that of the step that passes.
-- The papers do not say how many jobs wait at once; the recipe slots-report-v1 has 47.
-- Workloads of a trace: lengths are the run times, as if they were known when a job is submitted;
-  slots and time steps are rounded up; memory takes no slot where it is
-  unknown, and is left out of utilisation and loads where no job of a window asks for it.
 """
 
-import math
 from typing import Final
 
 import numpy as np
 
 from pipeline.errors import InputError
-from pipeline.scenarios.slots import dynamics as k
+from pipeline.scenarios.slots import dynamics as kernel
+from pipeline.scenarios.slots import layout as m
+from pipeline.scenarios.slots.config import Sizes, SlotsConfig, sizes_of
+from pipeline.scenarios.slots.features import OBJECTIVES, spec
 from pipeline.scenarios.slots.instances import (
     COMPAT_EXAMPLES,
     Jobs,
-    Sizes,
-    SlotsConfig,
     compat_jobs,
     draw_jobs,
-    sizes_of,
     trace_jobs,
 )
 from pipeline.scenarios.slots.observation import observe
 from pipeline.simulation.scenario import Instance, Scenario, require_room
-from pipeline.simulation.spec import MOST_PIXELS, Feature, Outcome, Spec
 from pipeline.workloads.schema import Workload
 
-OBJECTIVES: Final = ("slowdown", "completion", "utilisation")
 DRAWN_WINDOWS: Final = 1_000_000  # window numbers of drawn sequences: any will do
-_RESOURCES: Final = 2
-_EMPTY_IMAGE: Final = ()
-
-_OUTCOMES: Final = (
-    Outcome("mean_slowdown", "1", "(finish - enter) / length, mean over jobs"),
-    Outcome("jobs", "jobs", "jobs that entered; in compat: that were placed", "neither"),
-    Outcome("slowdown_sum", "1", "sum of slowdowns: over several windows, pool it with jobs"),
-    Outcome("mean_completion_s", "s", "finish - enter, mean over jobs"),
-    Outcome(
-        "utilisation", "fraction", "slots in use, mean over time steps and resources", "higher"
-    ),
-    Outcome("unfinished", "jobs", "jobs that entered and did not finish"),
-    Outcome("dropped", "jobs", "jobs that found the backlog full"),
-    Outcome("left_out", "jobs", "jobs of a trace's window longer than the horizon"),
-    Outcome("time_steps", "steps", "time steps until the end"),
-    Outcome("actions", "1", "placements and time steps", "neither"),
-    Outcome("expected_load", "1", "work per step over capacity, of the setting", "neither"),
-    Outcome("offered_load", "1", "work per step of arrivals over capacity, measured", "neither"),
-    Outcome("report_load", "1", "fraction of the queue + fraction of the slots in use", "neither"),
-)
-
-
-def _context_features(config: SlotsConfig, sizes: Sizes) -> tuple[Feature, ...]:
-    r, h = sizes.slots_per_resource, sizes.horizon
-    features: list[Feature] = []
-    for step in range(h):
-        when = f"in {step} time steps"
-        features += (
-            Feature(f"free_cpu_{step:02}", "slots", 0, r, f"free cpu slots {when}", scale=r / 2),
-            Feature(f"free_memory_{step:02}", "slots", 0, r, f"free memory slots {when}",
-                    scale=r / 2),
-            Feature(f"jobs_{step:02}", "jobs", 0, 2 * r, f"jobs in the machine {when}", scale=2.0),
-        )  # fmt: skip
-    for slot in range(config.queue):
-        whose = f"of the job in slot {slot}"
-        features += (
-            Feature(f"cpu_{slot}", "slots", 0, r, f"cpu slots {whose}", scale=r / 2),
-            Feature(f"memory_{slot}", "slots", 0, r, f"memory slots {whose}", scale=r / 2),
-            Feature(
-                f"length_{slot}", "steps", 0, h, f"length {whose}", heavy_tailed=True, scale=h / 4
-            ),
-        )
-    backlog = Feature("backlog", "jobs", 0, config.backlog, "jobs behind the queue", scale=10.0)
-    return (*features, backlog)
-
-
-def _candidate_features(config: SlotsConfig, sizes: Sizes) -> tuple[Feature, ...]:
-    r, h, m = sizes.slots_per_resource, sizes.horizon, config.queue
-    foresight = (
-        Feature("delays", "1", 0, np.inf, "slowdown that starting it now adds to the visible jobs",
-                heavy_tailed=True),
-        Feature("delays_shorter", "1", 0, np.inf, "the same, of those shorter than it",
-                heavy_tailed=True),
-        Feature("cpu_wait", "steps", 0, h, "until d cpu slots are free, beside it where it can "
-                "start now, mean of d = r/2 .. r", scale=h / 4),
-        Feature("memory_wait", "steps", 0, h, "the same of memory", scale=h / 4),
-    )  # fmt: skip
-    place = Feature("place", "1", 0, m, "its slot of the queue; M where it moves on",
-                    identifier=True)  # fmt: skip
-    return (
-        Feature("length", "steps", 0, h, "length of the job", heavy_tailed=True, scale=h / 4),
-        Feature("cpu", "slots", 0, r, "cpu slots that it needs", scale=r / 2),
-        Feature("memory", "slots", 0, r, "memory slots that it needs", scale=r / 2),
-        Feature("waited", "steps", 0, np.inf, "time since it entered", heavy_tailed=True,
-                scale=10.0),
-        Feature("offset", "steps", 0, h, "start of its earliest window; the horizon where none",
-                scale=h / 4),
-        Feature("fits_now", "flag", 0, 1, "1 where that window starts now"),
-        Feature("move_on", "flag", 0, 1, "1 on the row that lets a time step pass"),
-        Feature("tie", "slots", 0, 2 * r,
-                "total demand, which goes first among jobs that a rule finds equal; 0 where the "
-                "lowest slot does", identifier=True, scale=r / 2),
-        Feature("urgency", "1/steps", 0, 1, "1 / length: slowdown that a time step adds to it"),
-        Feature("shorter", "jobs", 0, m, "visible jobs shorter than it", scale=m / 2),
-        Feature("crowded_out", "1/steps", 0, m,
-                "urgency of the visible jobs that fit now, but not beside it"),
-        Feature("quiet", "steps", 0, np.inf, "time since the last arrival", heavy_tailed=True,
-                scale=10.0),
-        Feature("queued", "jobs", 0, m + config.backlog, "jobs visible or behind", scale=m / 2),
-        Feature("free_cpu", "slots", 0, r, "free cpu slots now", scale=r / 2),
-        Feature("free_memory", "slots", 0, r, "free memory slots now", scale=r / 2),
-        Feature("running", "jobs", 0, 2 * r, "jobs in the machine now", scale=2.0),
-        *(foresight if config.foresight else ()),
-        *((place,) if config.observation == "image" else ()),
-    )  # fmt: skip
-
-
-def image_shape(config: SlotsConfig) -> tuple[int, ...]:
-    """Rows and columns of the image."""
-    sizes = sizes_of(config)
-    machine = _RESOURCES * sizes.slots_per_resource * (1 + config.queue)
-    shape = (sizes.horizon, machine + -(-config.backlog // sizes.horizon) + 1)
-    if math.prod(shape) > MOST_PIXELS:
-        raise InputError(f"an image of {shape[0]} x {shape[1]} pixels, more than {MOST_PIXELS}")
-    return shape
-
-
-def spec(config: SlotsConfig, objective: str) -> Spec:
-    """Names of the observation, the reward terms and the outcomes."""
-    sizes = sizes_of(config)
-    return Spec(
-        scenario="slots",
-        objective=objective,
-        context=_context_features(config, sizes),
-        candidates=_candidate_features(config, sizes),
-        reward_terms=OBJECTIVES,
-        outcomes=_OUTCOMES,
-        image_shape=image_shape(config) if config.observation == "image" else _EMPTY_IMAGE,
-    )
 
 
 def windows(config: SlotsConfig, workload: Workload) -> int:
@@ -239,50 +113,50 @@ def instance(
 def lay_out(config: SlotsConfig, sizes: Sizes, objective: str, jobs: Jobs) -> Instance:
     """The memory of an episode with these jobs."""
     n, queue, backlog = len(jobs.length), config.queue, config.backlog
-    grid = k.COLUMNS * sizes.horizon
-    ints = np.zeros(k.INT_HEADER + 7 * n + backlog + 3 * queue, np.int64)
-    floats = np.zeros(k.GRID + grid + n)
-    at = k.INT_HEADER
+    grid = m.COLUMNS * sizes.horizon
+    ints = np.zeros(m.INT_HEADER + 7 * n + backlog + 3 * queue, np.int64)
+    floats = np.zeros(m.GRID + grid + n)
+    at = m.INT_HEADER
     for block, length, values in (
-        (k.ARRIVE_AT, n, jobs.arrive),
-        (k.LENGTH_AT, n, jobs.length),
-        (k.CPU_AT, n, jobs.cpu),
-        (k.MEMORY_AT, n, jobs.memory),
-        (k.ENTER_AT, n, -1),
-        (k.FINISH_AT, n, -1),
-        (k.RUNNING_AT, n, 0),
-        (k.RING_AT, backlog, 0),
-        (k.JOB_AT, queue, -1),
-        (k.OFFSET_AT, queue, -1),
-        (k.SHOWN_AT, queue, -1),
+        (m.ARRIVE_AT, n, jobs.arrive),
+        (m.LENGTH_AT, n, jobs.length),
+        (m.CPU_AT, n, jobs.cpu),
+        (m.MEMORY_AT, n, jobs.memory),
+        (m.ENTER_AT, n, -1),
+        (m.FINISH_AT, n, -1),
+        (m.RUNNING_AT, n, 0),
+        (m.RING_AT, backlog, 0),
+        (m.JOB_AT, queue, -1),
+        (m.OFFSET_AT, queue, -1),
+        (m.SHOWN_AT, queue, -1),
     ):
         ints[block] = at
         ints[at : at + length] = values
         at += length
-    ints[k.INVERSE_AT] = k.GRID + grid
-    floats[k.GRID : k.GRID + grid] = np.tile(
+    ints[m.INVERSE_AT] = m.GRID + grid
+    floats[m.GRID : m.GRID + grid] = np.tile(
         [float(sizes.slots_per_resource), float(sizes.slots_per_resource), 0.0], sizes.horizon
     )
-    floats[k.GRID + grid :] = 1.0 / jobs.length
-    ints[k.JOBS], ints[k.QUEUE], ints[k.BACKLOG] = n, queue, backlog
-    ints[k.HORIZON], ints[k.SLOTS] = sizes.horizon, sizes.slots_per_resource
-    ints[k.COMPAT] = config.compat == "deeprm"
-    ints[k.OBJECTIVE] = OBJECTIVES.index(objective)
-    ints[k.LAST_STEP], ints[k.MAX_STEPS] = jobs.last_step, config.max_time_steps
-    ints[k.PLACED] = -1
-    ints[k.LEFT_OUT] = jobs.left_out
-    ints[k.TIES] = config.ties == "demand" and not config.compat
-    ints[k.FORESIGHT] = config.foresight
+    floats[m.GRID + grid :] = 1.0 / jobs.length
+    ints[m.JOBS], ints[m.QUEUE], ints[m.BACKLOG] = n, queue, backlog
+    ints[m.HORIZON], ints[m.SLOTS] = sizes.horizon, sizes.slots_per_resource
+    ints[m.COMPAT] = config.compat == "deeprm"
+    ints[m.OBJECTIVE] = OBJECTIVES.index(objective)
+    ints[m.LAST_STEP], ints[m.MAX_STEPS] = jobs.last_step, config.max_time_steps
+    ints[m.PLACED] = -1
+    ints[m.LEFT_OUT] = jobs.left_out
+    ints[m.TIES] = config.ties == "demand" and not config.compat
+    ints[m.FORESIGHT] = config.foresight
     asked = int(jobs.cpu.any()) + int(jobs.memory.any())
-    floats[k.CAPACITY] = sizes.slots_per_resource * max(asked, 1)
+    floats[m.CAPACITY] = sizes.slots_per_resource * max(asked, 1)
     work = int((jobs.length * (jobs.cpu + jobs.memory)).sum())
-    floats[k.OFFERED_LOAD] = work / floats[k.CAPACITY] / jobs.span
-    floats[k.EXPECTED_LOAD] = jobs.expected_load
-    floats[k.STEP_S] = config.step_s
+    floats[m.OFFERED_LOAD] = work / floats[m.CAPACITY] / jobs.span
+    floats[m.EXPECTED_LOAD] = jobs.expected_load
+    floats[m.STEP_S] = config.step_s
 
-    k.arrive(ints, floats)
-    floats[k.CARRIED_RATE] = floats[k.OPEN_RATE]
-    floats[k.CARRIED_JOBS] = k.in_system(ints)
+    kernel.arrive(ints, floats)
+    floats[m.CARRIED_RATE] = floats[m.OPEN_RATE]
+    floats[m.CARRIED_JOBS] = kernel.in_system(ints)
     return Instance(ints, floats, capacity=queue + 1)
 
 
@@ -294,7 +168,30 @@ SCENARIO: Final = Scenario(
     windows=windows,
     instance=instance,
     observe=observe,
-    step=k.step,
-    outcome=k.outcome,
-    about=__doc__,
+    step=kernel.step,
+    outcome=kernel.outcome,
+    source=(
+        'Mao, Alizadeh, Menache & Kandula, "Resource Management with Deep Reinforcement Learning", '
+        "HotNets 2016; its reproduction under the same title, St. Kliment Ohridski University, "
+        "2021."
+    ),
+    differences=(
+        "An infeasible choice is refused; they take it as moving on (so does `random_reference`).",
+        (
+            "The slowdown counts all jobs that entered, with the number of unfinished and dropped "
+            "ones beside it; they average over the finished."
+        ),
+        (
+            "The last offset of the horizon is used, and element k of a sequence enters at time "
+            "step k = 1 ..."
+        ),
+        "Grey levels are those of a byte; utilisation is that of the step that passes.",
+        "The papers do not say how many jobs wait at once; the recipe slots-report-v1 has 47.",
+        (
+            "Workloads of a trace: lengths are the run times, as if they were known when a job is "
+            "submitted; slots and time steps are rounded up; memory takes no slot where it is "
+            "unknown, and is left out of utilisation and loads where no job of a window asks for "
+            "it."
+        ),
+    ),
 )

@@ -25,113 +25,21 @@ Three facts to know. (1) The heat term of `difference` telescopes: over an episo
 the report's sizes (preset "paper") load is a tenth, no deadline binds, and always taking the
 farthest server is best in both terms. (3) Consolidation pays only because a server that is off
 counts as efficient; with `idle_power` it does not.
-
-Source: L. Dong, "Solution on Data Center Job Scheduling Problem", 2018.
-
-Differences from the paper:
-- The state never contains the decision. The report's generator logged usage, energy and heat AFTER
-  the placement, and the finish time, which reveal the action; pipeline.history.exporting writes
-  such a file only when told to.
-- Eq 6 as printed multiplies heat and energy and has no k; its Figure 4 fixes the form above
-  (4.6919742701607256e-17 = .625 * 200 exp(-10 * 18 ** .5)), with k = 10.
-- The report's efficiency is (u + 1e-7) / (c + 1e-7); its Figure 4 has the reward 27.00000047999997,
-  which alpha = 5 and a heat term of the OPPOSITE sign, 1000 (H(t) - H(t - 1)), give to the last
-  digit. Alpha and beta are not in its text; here they are 1 and .005.
-- `level` is the default objective: it does not telescope.
-- An episode ends after 2200 steps; the report's has no end.
 """
 
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from pipeline.scenarios.thermal import dynamics as kernel
-from pipeline.scenarios.thermal.instances import (
-    HEAT_CONSTANT,
-    ThermalConfig,
-    draw_jobs,
-    make_instance,
-    settled,
-)
+from pipeline.scenarios.thermal.config import ThermalConfig, settled
+from pipeline.scenarios.thermal.features import OBJECTIVES, spec
+from pipeline.scenarios.thermal.instances import draw_jobs, make_instance
 from pipeline.scenarios.thermal.observation import observe
 from pipeline.simulation.scenario import Instance, Scenario, require_room
-from pipeline.simulation.spec import Feature, Outcome, Spec
 from pipeline.workloads.schema import Workload
 
-OBJECTIVES: Final = ("level", "difference")
-TERMS: Final = (
-    *OBJECTIVES, "inefficiency", "efficiency", "heat", "heat_change", "energy", "rejected",
-)  # fmt: skip
 WINDOWS: Final = 1_000_000
-
-_CONTEXT: Final = (
-    Feature("submit", "step", 0, np.inf, "when the job comes: now", scale=1000.0),
-    Feature("process", "step", 0, np.inf, "how long the job runs; 0 after the last", scale=10.0),
-    Feature("resources", "unit", 0, np.inf, "what it needs while it runs", scale=10.0),
-    Feature("deadline", "step", 0, np.inf, "last step in which it may run", scale=1000.0),
-    Feature("slack", "step", 0, np.inf, "how much later than now it may start", scale=5.0),
-    Feature("total_heat", "heat", 0, np.inf, "total heat after the last step", scale=100.0),
-    Feature("alpha", "1", -np.inf, np.inf, "weight of efficiency in the objective"),
-    Feature("beta", "1", -np.inf, np.inf, "weight of heat in the objective", scale=0.005),
-)
-
-# What a history file has of a server ...
-_IN_HISTORY: Final = (
-    Feature("server", "index", 0, 5, "which server", identifier=True),
-    Feature("capacity", "unit", 1, np.inf, "resources of the server", scale=40.0),
-    Feature("x", "grid", -3, 3, "position"),
-    Feature("y", "grid", -3, 3, "position"),
-    Feature("distance", "grid", 0, 5, "from the centre"),
-    Feature("usage", "fraction", 0, 1, "in use in this step, before the decision"),
-    Feature("energy", "1", 0, 1, "drawn in this step, before the decision"),
-    Feature("heat", "heat", 0, HEAT_CONSTANT, "given off in this step, before it", scale=50.0),
-)
-# ... and what only its calendar tells.
-_CALENDAR: Final = (
-    Feature("delay", "step", 0, np.inf, "steps until the job's earliest start", scale=5.0),
-    Feature("ahead", "step", 0, np.inf, "work given to it, in steps of full use", scale=10.0),
-    Feature("window_usage", "fraction", 0, 1, "mean usage while the job would run"),
-    Feature("window_off", "fraction", 0, 1, "share of that time in which it is off"),
-    Feature("window_inefficiency", "1", -np.inf, np.inf, "its rise over that time", scale=5.0),
-    Feature("window_heat", "heat", 0, np.inf, "rise of all total heats from then on", scale=200.0),
-    Feature("now_inefficiency", "1", -1, 1, "its rise in this step"),
-    Feature("now_heat", "heat", 0, HEAT_CONSTANT, "rise of the heat of this step", scale=20.0),
-)
-
-_OUTCOMES: Final = (
-    Outcome("level_per_step", "1", "-alpha inefficiency - beta total heat, mean", "higher"),
-    Outcome("inefficiency_per_step", "1", "sum over servers of 1 - efficiency, mean"),
-    Outcome("mean_heat", "heat", "total heat, mean over steps"),
-    Outcome("peak_heat", "heat", "largest total heat"),
-    Outcome("energy", "server-steps", "energy of all servers; 1 is a server in full use"),
-    Outcome("rejected", "jobs", "jobs that no server could finish in time"),
-    Outcome("late", "jobs", "jobs that finish after their deadline"),
-    Outcome("placed", "jobs", "jobs given to a server", "higher"),
-    Outcome("mean_wait", "step", "from submission to start, mean over placed jobs"),
-    Outcome("chosen_usage", "fraction", "usage of the chosen before the decision", "neither"),
-    Outcome("others_usage", "fraction", "usage of the other servers", "neither"),
-    Outcome("chosen_efficiency", "1", "efficiency of the chosen (Fig 7)", "neither"),
-    Outcome("others_efficiency", "1", "efficiency of the other servers (Fig 7)", "neither"),
-    Outcome("chosen_distance", "grid", "distance of the chosen (Fig 8)", "neither"),
-    Outcome("others_distance", "grid", "distance of the other servers (Fig 8)", "neither"),
-)
-
-
-def spec(config: ThermalConfig, objective: str) -> Spec:
-    """Names of the observation, the reward terms and the outcomes."""
-    discount = settled(config).discount
-    assert discount is not None
-    hidden = config.features == "history"
-    return Spec(
-        scenario="thermal",
-        objective=objective,
-        context=_CONTEXT,
-        candidates=_IN_HISTORY + tuple(replace(f, identifier=hidden) for f in _CALENDAR),
-        reward_terms=TERMS,
-        outcomes=_OUTCOMES,
-        discount=discount,
-    )
 
 
 def windows(config: ThermalConfig, workload: Workload) -> int:
@@ -162,5 +70,24 @@ SCENARIO: Final = Scenario(
     observe=observe,
     step=kernel.step,
     outcome=kernel.outcome,
-    about=__doc__,
+    source='L. Dong, "Solution on Data Center Job Scheduling Problem", 2018.',
+    differences=(
+        (
+            "The state never contains the decision. The report's generator logged usage, energy "
+            "and heat AFTER the placement, and the finish time, which reveal the action; "
+            "pipeline.history.exporting writes such a file only when told to."
+        ),
+        (
+            "Eq 6 as printed multiplies heat and energy and has no k; its Figure 4 fixes the form "
+            "above (4.6919742701607256e-17 = .625 * 200 exp(-10 * 18 ** .5)), with k = 10."
+        ),
+        (
+            "The report's efficiency is (u + 1e-7) / (c + 1e-7); its Figure 4 has the reward "
+            "27.00000047999997, which alpha = 5 and a heat term of the OPPOSITE sign, 1000 (H(t) - "
+            "H(t - 1)), give to the last digit. Alpha and beta are not in its text; here they are "
+            "1 and .005."
+        ),
+        "`level` is the default objective: it does not telescope.",
+        "An episode ends after 2200 steps; the report's has no end.",
+    ),
 )

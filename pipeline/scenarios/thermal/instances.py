@@ -1,99 +1,20 @@
-"""Instances of `thermal`: presets settled, jobs drawn, everything laid out in memory."""
+"""Instances of `thermal`: jobs drawn, everything laid out in memory."""
 
-import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import InputError
-from pipeline.scenarios.thermal import layout as k
+from pipeline.scenarios.thermal import layout as m
+from pipeline.scenarios.thermal.config import HEAT_CONSTANT, ThermalConfig
 from pipeline.scenarios.thermal.dynamics import advance
 from pipeline.simulation.scenario import Instance
 
 POSITIONS: Final = ((0, 0), (1, 0), (-2, 0), (-2, 2), (3, 1), (3, 3))
-HEAT_CONSTANT: Final = 200.0  # heat of a fully used server in the centre, per step
 _ENERGY_PER_USAGE: Final = 0.5
 _ENERGY_WHEN_ON: Final = 0.5
-_LONGEST: Final = 10_000  # steps; calendars are as long as anything can be planned ahead
-
-
-@dataclass(frozen=True)
-class ThermalConfig:
-    """Settings of `thermal`; what is left out is the preset's.
-
-    preset           "paper" has the report's sizes: load is a tenth, no deadline binds, and always
-                     choosing the farthest server is best in both terms: nothing can be learned
-    jobs, steps      a job per step for the first `jobs` of `steps` steps
-    resources        smallest and largest request of a job, both included; a server has `capacity`
-    process          smallest and largest process time in steps
-    tight_deadlines  deadline at the submission + process time - 1 + a draw from `slack`;
-                     otherwise anywhere from 5 steps after the submission to `steps`
-    k                how fast heat falls with the distance from the centre
-    alpha, beta      weights of efficiency and heat in the objectives
-    decay            share of the total heat that stays from step to step
-    idle_power       servers without work draw power too (Eq 1 as printed)
-    features         "history": learners see what a history file has, and no more
-    discount         that the objective is meant for
-    """
-
-    preset: Literal["default", "paper"] = "default"
-    jobs: int = 2000
-    steps: int = 2200
-    capacity: int = 40
-    resources: tuple[int, ...] = (5, 14)
-    process: tuple[int, ...] | None = None
-    tight_deadlines: bool | None = None
-    slack: tuple[int, ...] = (0, 5)
-    k: float | None = None
-    alpha: float = 1.0
-    beta: float = 0.005
-    decay: float = 0.6
-    idle_power: bool = False
-    features: Literal["full", "history"] = "full"
-    discount: float | None = None
-
-
-_PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "default": {"process": (5, 20), "tight_deadlines": True, "k": 1.0, "discount": 0.95},
-    "paper": {"process": (1, 4), "tight_deadlines": False, "k": 10.0, "discount": 0.8},
-}
-
-
-def settled(config: ThermalConfig) -> ThermalConfig:
-    """The settings with every open one filled by the preset; InputError for an impossible one."""
-    open_ones = {
-        name: value
-        for name, value in _PRESETS[config.preset].items()
-        if getattr(config, name) is None
-    }
-    full = dataclasses.replace(config, **open_ones)
-    _check(full)
-    return full
-
-
-def _check(config: ThermalConfig) -> None:
-    for name, smallest, largest in (
-        ("resources", 1, config.capacity),
-        ("process", 1, _LONGEST),
-        ("slack", 0, _LONGEST),
-    ):
-        given = getattr(config, name)
-        if len(given) != 2 or not smallest <= given[0] <= given[1] <= largest:
-            raise InputError(
-                f"config.{name} is {list(given)}, expected [smallest, largest] "
-                f"within {smallest}..{largest}"
-            )
-    if config.jobs < 1:
-        raise InputError(f"config.jobs is {config.jobs}, expected at least 1")
-    if config.steps < config.jobs + 5:
-        raise InputError(
-            f"config.steps is {config.steps}, expected at least jobs + 5 = {config.jobs + 5}"
-        )
-    if not 0 <= config.decay < 1:
-        raise InputError(f"config.decay is {config.decay:g}, expected a number in [0, 1)")
 
 
 @dataclass(frozen=True)
@@ -156,38 +77,38 @@ def make_instance(config: ThermalConfig, objective: int, jobs: Jobs) -> Instance
     distance = np.sqrt(x * x + y * y)
     usage = np.arange(config.capacity + 1) / config.capacity
     drawn = energy(usage, idle_power=config.idle_power)
-    ints = np.zeros(k.INT_HEADER + 3 * n + servers * (length + 2), np.int64)
-    floats = np.zeros(k.FLOAT_HEADER + 2 * len(usage) + 4 * servers)
-    at = k.INT_HEADER
+    ints = np.zeros(m.INT_HEADER + 3 * n + servers * (length + 2), np.int64)
+    floats = np.zeros(m.FLOAT_HEADER + 2 * len(usage) + 4 * servers)
+    at = m.INT_HEADER
     for block, size, values in (
-        (k.RESOURCES_AT, n, jobs.resources),
-        (k.PROCESS_AT, n, jobs.process),
-        (k.DEADLINE_AT, n, jobs.deadline),
-        (k.CALENDAR_AT, servers * length, 0),
-        (k.START_AT, servers, 0),
-        (k.AHEAD_AT, servers, 0),
+        (m.RESOURCES_AT, n, jobs.resources),
+        (m.PROCESS_AT, n, jobs.process),
+        (m.DEADLINE_AT, n, jobs.deadline),
+        (m.CALENDAR_AT, servers * length, 0),
+        (m.START_AT, servers, 0),
+        (m.AHEAD_AT, servers, 0),
     ):
         ints[block] = at
         ints[at : at + size] = values
         at += size
-    at = k.FLOAT_HEADER
+    at = m.FLOAT_HEADER
     assert config.k is not None
     for block, amounts in (
-        (k.INEFFICIENCY_AT, 1.0 - efficiency(usage, drawn)),
-        (k.ENERGY_AT, drawn),
-        (k.X_AT, x),
-        (k.Y_AT, y),
-        (k.DISTANCE_AT, distance),
-        (k.FULL_HEAT_AT, full_heat(distance, config.k)),
+        (m.INEFFICIENCY_AT, 1.0 - efficiency(usage, drawn)),
+        (m.ENERGY_AT, drawn),
+        (m.X_AT, x),
+        (m.Y_AT, y),
+        (m.DISTANCE_AT, distance),
+        (m.FULL_HEAT_AT, full_heat(distance, config.k)),
     ):
         ints[block] = at
         floats[at : at + len(amounts)] = amounts
         at += len(amounts)
-    ints[k.SERVERS], ints[k.JOBS], ints[k.STEPS] = servers, n, config.steps
-    ints[k.CAPACITY], ints[k.MASK], ints[k.OBJECTIVE] = config.capacity, length - 1, objective
-    floats[k.ALPHA], floats[k.BETA], floats[k.DECAY] = config.alpha, config.beta, config.decay
+    ints[m.SERVERS], ints[m.JOBS], ints[m.STEPS] = servers, n, config.steps
+    ints[m.CAPACITY], ints[m.MASK], ints[m.OBJECTIVE] = config.capacity, length - 1, objective
+    floats[m.ALPHA], floats[m.BETA], floats[m.DECAY] = config.alpha, config.beta, config.decay
     advance(ints, floats)
-    if ints[k.NOW] >= ints[k.JOBS]:
+    if ints[m.NOW] >= ints[m.JOBS]:
         raise InputError(
             "no job can be finished by its deadline on any server: there is nothing to decide; "
             "make config.process shorter or the deadlines wider"

@@ -35,8 +35,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pipeline.errors import RecipeError, unknown_name
+from pipeline.scenarios.multicluster.features import MOMENT
 from pipeline.scenarios.multicluster.layout import APPLICATIONS
-from pipeline.scenarios.multicluster.observation import CLUSTER_FEATURES
 from pipeline.simulation.scenario import Instance
 from pipeline.simulation.seeds import generator
 from policies.heuristics.multicluster import HEURISTICS
@@ -128,10 +128,10 @@ def fit(problem: Problem, settings: ClustersSettings) -> ClustersNetwork:
     """The network's shape, standardised on what exploration meets in windows of the train split."""
     spec = problem.spec
     network = clusters_network(settings, spec.context, spec.candidates)
-    if network.context.size != CLUSTER_FEATURES * settings.clusters:
+    if network.context.size != len(MOMENT) * settings.clusters:
         raise RecipeError(
             f"network.clusters is {settings.clusters}, but the context is that of "
-            f"{network.context.size / CLUSTER_FEATURES:g}"
+            f"{network.context.size / len(MOMENT):g}"
         )
     seen = np.concatenate([v.inputs for v in _explored(problem, network, "sf_e")])
     own = network.candidates.size

@@ -35,7 +35,7 @@ from torch import Tensor
 
 from pipeline.dataset.decisions import Decisions
 from pipeline.errors import DatasetError
-from pipeline.scenarios.deferrable.observation import CLOSES, IS_STARTABLE
+from pipeline.scenarios.deferrable.features import ROW
 from pipeline.scenarios.deferrable.slotwise import begun_slots, waiting_jobs
 from pipeline.simulation.seeds import generator
 from policies.networks.candidate_scorer import FILL
@@ -96,9 +96,9 @@ def slot_imitator(
 
 def kinds(decisions: Decisions) -> tuple[_Mask, _Mask, _Mask]:
     """Which rows (D, K) are jobs that fit, jobs that could start but do not fit, and the close."""
-    waits = decisions.candidates[:, :, IS_STARTABLE] == 1.0
+    waits = decisions.candidates[:, :, ROW.is_startable] == 1.0
     fits = waits & decisions.mask
-    return fits, waits & ~fits, decisions.candidates[:, :, CLOSES] == 1.0
+    return fits, waits & ~fits, decisions.candidates[:, :, ROW.closes] == 1.0
 
 
 def representable(

@@ -31,7 +31,8 @@ from numpy.typing import NDArray
 
 from pipeline.errors import DatasetError, RecipeError
 from pipeline.recipes.settings import read_settings
-from pipeline.scenarios.deferrable.layout import HISTORY, LAGS, LOOKAHEAD
+from pipeline.scenarios.deferrable import features as deferrable
+from pipeline.scenarios.deferrable.layout import HISTORY
 from pipeline.simulation.spec import Feature
 from policies.networks.features import FeatureMap, unscaled_map
 
@@ -46,8 +47,7 @@ TASKS: Final = 4  # capacity, mean cores and mean duration of what is startable,
 BEYOND: Final = -2.0  # score of a startable job that is not read; below any mean
 NORM_EPSILON: Final = 1e-5
 _RECURRENT: Final = 16
-FREE: Final = LAGS + 2  # where free cores stand in the context
-_AT: Final = (0, FREE, LAGS + LOOKAHEAD + 9)  # where MOMENT stands
+_AT: Final = tuple(getattr(deferrable.MOMENT, name) for name in MOMENT)
 _WIDEST: Final = 1024
 _Row = NDArray[np.float32]
 
@@ -196,7 +196,7 @@ def check_deferrable(context: tuple[Feature, ...], candidates: tuple[Feature, ..
     names = tuple(f.name for f in candidates), tuple(f.name for f in context)
     if (
         names[0] != (*ROW, "closes", "job")
-        or len(context) != len(MOMENT) + 2 + LAGS + LOOKAHEAD + 6
+        or len(context) != len(deferrable.MOMENT)
         or [names[1][at] for at in _AT] != [*MOMENT]
     ):
         raise DatasetError("network: these are not the features of deferrable, in their order")

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import HindcastError
+from pipeline.scenarios.deferrable.features import MOMENT, ROW
 from pipeline.scenarios.deferrable.layout import HISTORY, LAGS
 from pipeline.simulation.kernel import Compiled
 from pipeline.simulation.policy import Reading
@@ -20,14 +21,11 @@ from policies.networks.policy import LearnedPolicy
 from policies.networks.settings import Weights
 from policies.papers.osdec.network import (
     BEYOND,
-    FREE,
     NORM_EPSILON,
-    ROW,
     SlotScoresNetwork,
     read_slot_scores_network,
 )
 
-_STARTABLE: Final = ROW.index("is_startable")
 _Row = NDArray[np.float32]
 
 
@@ -87,7 +85,8 @@ class SlotScoresPolicy(LearnedPolicy):
         for b in range(len(context)):
             rows = np.array(candidates[offsets[b] : offsets[b + 1]], np.float64)
             fits = (
-                (rows[:, _STARTABLE] == 1.0) & (rows[:, 0] <= context[b, FREE])
+                (rows[:, ROW.is_startable] == 1.0)
+                & (rows[:, ROW.cores] <= context[b, MOMENT.free_cores])
                 if feasible is None
                 else np.array(feasible[offsets[b] : offsets[b + 1]])
             )

@@ -8,27 +8,14 @@ from typing import Final
 import numpy as np
 from numba import types
 
+from pipeline.scenarios.deferrable.features import MOMENT, ROW
 from pipeline.scenarios.deferrable.layout import LAGS, LOOKAHEAD
-from pipeline.scenarios.deferrable.observation import IS_FUTURE, IS_STARTABLE
 from pipeline.simulation.kernel import FLOATS, INTS, ROWS, SCORE, compiled
-from policies.heuristics.deferrable import (
-    CORES,
-    DURATION,
-    FREE_CORES,
-    UNTIL_EARLIEST,
-    UNTIL_LATEST,
-    choose_set,
-)
+from policies.heuristics.deferrable import choose_set
 
 AHEAD: Final = 8  # slots whose prices are learned
 DEAREST: Final = 1.2  # price of a core-slot at most: a little more than what a job pays for it
 PRICE_INPUTS: Final = 5
-# of the context
-_CAPACITY: Final = 0
-_RUNNING: Final = LAGS + 1
-_FREED: Final = LAGS + 2  # + slots ahead
-_SLOTS_LEFT: Final = LAGS + 3 + LOOKAHEAD + 6
-_DELAY_WEIGHT: Final = _SLOTS_LEFT + 1
 # of the parameters
 _LEVEL: Final = 0
 _PRICE: Final = 1  # bias, then weights
@@ -54,20 +41,20 @@ def fill_prices(context, candidates, parameters, demand, price):  # type: ignore
     price[:] = 0.0
     waiting = 0.0
     for i in range(len(candidates) - 1):
-        if candidates[i, IS_FUTURE] == 1.0:
-            ahead = int(candidates[i, UNTIL_EARLIEST])
+        if candidates[i, ROW.is_future] == 1.0:
+            ahead = int(candidates[i, ROW.until_earliest])
             if ahead <= AHEAD:
-                demand[ahead] += candidates[i, CORES]
-        elif candidates[i, IS_STARTABLE] == 1.0 and candidates[i, UNTIL_LATEST] > 0.0:
-            waiting += candidates[i, CORES]
+                demand[ahead] += candidates[i, ROW.cores]
+        elif candidates[i, ROW.is_startable] == 1.0 and candidates[i, ROW.until_latest] > 0.0:
+            waiting += candidates[i, ROW.cores]
     level, p = parameters[_LEVEL], parameters[_PRICE:]
-    capacity, running = context[_CAPACITY], context[_RUNNING]
-    trend = (capacity - context[LAGS]) / LAGS
+    capacity, running = context[MOMENT.capacity], context[MOMENT.running_cores]
+    trend = (capacity - context[MOMENT.capacity + LAGS]) / LAGS
     for ahead in range(1, AHEAD + 1):
-        if ahead >= context[_SLOTS_LEFT]:
+        if ahead >= context[MOMENT.slots_left]:
             break  # what is occupied after the end is not missed
         if ahead <= LOOKAHEAD:
-            running -= context[_FREED + ahead]
+            running -= context[MOMENT.freed_in_1 + ahead - 1]
         price[ahead] = DEAREST * _sigmoid(
             p[0]
             + p[1] * (demand[ahead] + running - capacity) / level
@@ -86,7 +73,7 @@ def score_by_prices(context, candidates, feasible, parameters, scores):  # type:
     demand, price = np.empty(AHEAD + 1), np.empty(AHEAD + 1)
     waiting = fill_prices(context, candidates, parameters, demand, price)
     level, p = parameters[_LEVEL], parameters[_WAIT:]
-    free, weight = context[FREE_CORES], context[_DELAY_WEIGHT]
+    free, weight = context[MOMENT.free_cores], context[MOMENT.delay_weight]
     until = np.zeros(AHEAD + 2)  # sum of prices before so many slots ahead
     for ahead in range(1, AHEAD + 1):
         until[ahead + 1] = until[ahead] + price[ahead]
@@ -95,18 +82,18 @@ def score_by_prices(context, candidates, feasible, parameters, scores):  # type:
         if not feasible[i]:
             continue
         row = candidates[i]
-        cores, length = row[CORES], min(int(row[DURATION]), AHEAD)
-        pays = cores * row[DURATION] + weight * min(row[UNTIL_EARLIEST], 0.0)
+        cores, length = row[ROW.cores], min(int(row[ROW.duration]), AHEAD)
+        pays = cores * row[ROW.duration] + weight * min(row[ROW.until_earliest], 0.0)
         gains[i] = pays - cores * until[length]
-        if row[UNTIL_LATEST] > 0.0 and context[_SLOTS_LEFT] > 1.0:
+        if row[ROW.until_latest] > 0.0 and context[MOMENT.slots_left] > 1.0:
             later = pays - weight - cores * until[length + 1]
             share = _sigmoid(
                 p[0]
-                + p[1] * (row[UNTIL_LATEST] - 5.0) / 5.0
+                + p[1] * (row[ROW.until_latest] - 5.0) / 5.0
                 + p[2] * (demand[1] - free) / level
                 + p[3] * (cores - 2.0) / 2.0
                 + p[4] * waiting / level
-                + p[5] * row[UNTIL_EARLIEST] / 5.0
+                + p[5] * row[ROW.until_earliest] / 5.0
             )
             gains[i] -= share * max(later, 0.0)
     choose_set(max(0, int(free)), candidates, feasible, gains, scores)

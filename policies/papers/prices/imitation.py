@@ -25,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 
 from pipeline.dataset.decisions import Decisions
-from pipeline.scenarios.deferrable.observation import CLOSES
+from pipeline.scenarios.deferrable.features import ROW
 from pipeline.simulation.seeds import generator
 from policies.online.evolution import Distribution, Vector, as_weights
 from policies.papers.prices.forward import shared
@@ -96,7 +96,7 @@ def agreement_of(
     decisions: Decisions, shown: NDArray[np.float32], network: PricesNetwork
 ) -> Agreement:
     """Decisions at rows (B,) -> weights (N,) -> how far they agree with `shown` (D, K) there."""
-    closes = decisions.candidates[:, :, CLOSES] == 1.0
+    closes = decisions.candidates[:, :, ROW.closes] == 1.0
     sizes = closes.argmax(axis=1) + 1  # the close row is the last one
 
     def at(rows: NDArray[np.int64]) -> Callable[[Vector], float]:

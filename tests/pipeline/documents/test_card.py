@@ -284,9 +284,9 @@ def _feature_rows(text: str) -> list[str]:
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_scenario_has_a_paper_to_cite_and_says_where_it_differs(name):
     scenario = load_scenario(name)
-    assert re.search(r"\d{4}|OSDEC|Liu", scenario.citation)
-    assert len(scenario.limits) >= 4
-    assert all(limit.endswith((".", "...")) for limit in scenario.limits), scenario.limits
+    assert re.search(r"\d{4}|OSDEC|Liu", scenario.source)
+    assert len(scenario.differences) >= 4
+    assert all(one.endswith(".") for one in scenario.differences), scenario.differences
 
 
 def test_sections_say_where_it_is_from_and_what_it_is_not(tiny_dataset):

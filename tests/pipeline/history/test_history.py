@@ -22,13 +22,8 @@ from pipeline.history.records import history_json, parse_history, read_history, 
 from pipeline.history.records_table import read_table
 from pipeline.inspection.show import details
 from pipeline.scenarios import load_scenario
-from pipeline.scenarios.thermal.instances import (
-    Jobs,
-    ThermalConfig,
-    draw_jobs,
-    make_instance,
-    settled,
-)
+from pipeline.scenarios.thermal.config import ThermalConfig, settled
+from pipeline.scenarios.thermal.instances import Jobs, draw_jobs, make_instance
 from pipeline.simulation.policy import Behaviour
 from pipeline.verification.verify import verify
 from policies.heuristics import heuristics

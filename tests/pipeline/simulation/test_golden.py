@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pipeline.scenarios import load_scenario
-from pipeline.scenarios.binpack import BinpackConfig
+from pipeline.scenarios.binpack.config import BinpackConfig
 from pipeline.simulation.policy import Behaviour
 from pipeline.simulation.rollout import run_episode
 from pipeline.traces.alibaba2017 import read

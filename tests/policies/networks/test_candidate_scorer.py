@@ -111,7 +111,8 @@ def test_the_quadratic_map_is_raw_then_logs_then_products():
 
 
 def test_binpacks_six_features_make_29():
-    from pipeline.scenarios.binpack import BinpackConfig, spec
+    from pipeline.scenarios.binpack.config import BinpackConfig
+    from pipeline.scenarios.binpack.features import spec
 
     of = spec(BinpackConfig(), "makespan")
     assert len(expanded_names(of.candidates, of.learned_candidates, quadratic=True)) == 29

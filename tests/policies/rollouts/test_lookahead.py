@@ -12,14 +12,15 @@ from pipeline.evaluation.evaluate import evaluate
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.recipe import OnlineRecipe
 from pipeline.scenarios import load_scenario
-from pipeline.scenarios.binpack import BinpackConfig
+from pipeline.scenarios.binpack.config import BinpackConfig
 from pipeline.scenarios.binpack.layout import FIRST_START_AT
 from pipeline.simulation.batched import run_lockstep
 from pipeline.simulation.kernel import SCORE
 from pipeline.simulation.policy import Behaviour, Heuristic
 from pipeline.simulation.rollout import Planner, run_episode
 from policies.entrants import candidates
-from policies.heuristics.binpack import HEURISTICS, MACHINE
+from pipeline.scenarios.binpack.features import ROW
+from policies.heuristics.binpack import HEURISTICS
 from policies.networks.features import unscaled_map
 from policies.networks.policy import LearnedPolicy
 from policies.networks.settings import Network, NetworkSettings
@@ -50,7 +51,7 @@ RULES = [HEURISTICS[n] for n in ("first_fit", "tetris", "shortest_first", "longe
 def _waits(context, candidates, feasible, parameters, scores):
     """Wait where that is allowed."""
     for i in range(len(scores)):
-        scores[i] = -candidates[i, MACHINE]
+        scores[i] = -candidates[i, ROW.machine]
 
 
 def crowd(seed, jobs=6, gap_s=GAP_S, last=1.0, config=CONFIG):

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.errors import InputError
 from pipeline.scenarios import load_scenario
-from pipeline.scenarios.binpack import BinpackConfig
+from pipeline.scenarios.binpack.config import BinpackConfig
 from pipeline.simulation.environment import CompiledEnvironment
 from pipeline.simulation.policy import Behaviour
 from pipeline.simulation.rollout import run_episode

@@ -11,7 +11,8 @@ from pipeline.errors import InfeasibleChoice, InputError
 from pipeline.gymnasium_env import SchedulingEnv
 from pipeline.recipes.loading import load_recipe
 from pipeline.scenarios import load_scenario
-from pipeline.scenarios.deferrable import DeferrableConfig, make_instance
+from pipeline.scenarios.deferrable import make_instance
+from pipeline.scenarios.deferrable.config import DeferrableConfig
 from pipeline.scenarios.deferrable.instances import Jobs
 from pipeline.scenarios.deferrable.slotwise_action import prefix
 from pipeline.simulation.environment import CompiledEnvironment

@@ -9,9 +9,10 @@ import pytest
 from pipeline.calibration.deferrable import BASE, PAPER, SPEC, calibrate
 from pipeline.errors import InputError
 from pipeline.scenarios import load_scenario
-from pipeline.scenarios.deferrable import DeferrableConfig, make_instance
 from pipeline.scenarios.deferrable import layout as m
+from pipeline.scenarios.deferrable import make_instance
 from pipeline.scenarios.deferrable.bounds import upper_bound
+from pipeline.scenarios.deferrable.config import DeferrableConfig
 from pipeline.scenarios.deferrable.instances import Jobs
 from pipeline.scenarios.deferrable.optimum import available, optimum
 from pipeline.simulation.policy import Behaviour

@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from pipeline.scenarios import load_scenario
-from pipeline.scenarios.deferrable import DeferrableConfig
 from pipeline.scenarios.deferrable import layout as m
+from pipeline.scenarios.deferrable.config import DeferrableConfig
 from pipeline.simulation.environment import CompiledEnvironment
 from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 from tests.conformance import uniform

@@ -8,16 +8,16 @@ from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.problem import make_instance as instance_of
 from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
-from pipeline.scenarios.deferrable import DeferrableConfig, make_instance, spec
 from pipeline.scenarios.deferrable import layout as m
+from pipeline.scenarios.deferrable import make_instance
+from pipeline.scenarios.deferrable.config import DeferrableConfig
 from pipeline.scenarios.deferrable.dynamics import step
+from pipeline.scenarios.deferrable.features import MOMENT, ROW, spec
 from pipeline.scenarios.deferrable.instances import Jobs
-from pipeline.scenarios.deferrable.observation import IS_STARTABLE, observe
+from pipeline.scenarios.deferrable.observation import observe
 from pipeline.scenarios.deferrable.slotwise import (
-    FREE_CORES,
     HISTORY,
     LAGS,
-    RUNNING_CORES,
     Slots,
     begin_of_slot,
     begun_slots,
@@ -70,8 +70,8 @@ def test_a_slot_starts_the_prefix_of_its_scores(kind):
         whole, single = Watched(instance), Watched(instance)
         for _ in range(30):
             context, candidates, _ = single.observe()
-            rows = candidates[candidates[:, IS_STARTABLE] == 1.0]
-            jobs, free = rows[:, -1].astype(int), context[FREE_CORES]
+            rows = candidates[candidates[:, ROW.is_startable] == 1.0]
+            jobs, free = rows[:, -1].astype(int), context[MOMENT.free_cores]
             scores = scores_of(rng, len(jobs), kind)
             expected = jobs[prefix(scores, rows[:, 0], free)]
             stopped += len(expected) < len(jobs)
@@ -114,7 +114,7 @@ def test_the_slot_as_it_began_is_read_off_any_observation_in_it():
             while watched.ints[m.SLOT] == slot:
                 feasible = watched.observe()[2].copy()
                 moment, *others = watched.begin()
-                known = np.r_[: LAGS + 1, RUNNING_CORES, FREE_CORES, -2, -1]
+                known = np.r_[: LAGS + 1, MOMENT.running_cores, MOMENT.free_cores, -2, -1]
                 np.testing.assert_array_equal(moment[known], first[0][known])
                 for one, other in zip(others, first[1:], strict=True):
                     np.testing.assert_array_equal(one, other)

@@ -8,8 +8,8 @@ from pipeline.errors import InputError
 from pipeline.recipes.loading import load_recipe, traces_folder
 from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
-from pipeline.scenarios.deferrable import DeferrableConfig
 from pipeline.scenarios.deferrable import layout as m
+from pipeline.scenarios.deferrable.config import DeferrableConfig
 from pipeline.workloads.schema import Provenance, Workload
 from policies.heuristics.deferrable import HEURISTICS
 from tests.conformance import check_scenario

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from pipeline.scenarios.slots.instances import Jobs, SlotsConfig, sizes_of
+from pipeline.scenarios.slots.config import SlotsConfig, sizes_of
+from pipeline.scenarios.slots.instances import Jobs
 
 
 class Plain:

@@ -9,7 +9,7 @@ import pytest
 from pipeline.evaluation.evaluate import Candidate, evaluate
 from pipeline.recipes.loading import load_recipe
 from pipeline.scenarios import load_scenario
-from pipeline.scenarios.slots.instances import SlotsConfig
+from pipeline.scenarios.slots.config import SlotsConfig
 from pipeline.simulation.policy import Behaviour
 from pipeline.simulation.rollout import run_episode
 from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload

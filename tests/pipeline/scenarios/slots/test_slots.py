@@ -8,7 +8,8 @@ import pytest
 
 from pipeline.errors import InputError
 from pipeline.scenarios import load_scenario, slots
-from pipeline.scenarios.slots.instances import Jobs, SlotsConfig, draw_jobs, sizes_of
+from pipeline.scenarios.slots.config import SlotsConfig, sizes_of
+from pipeline.scenarios.slots.instances import Jobs, draw_jobs
 from pipeline.simulation.environment import CompiledEnvironment
 from pipeline.simulation.policy import Behaviour
 from pipeline.simulation.rollout import run_episode

@@ -10,7 +10,7 @@ from pipeline.errors import InputError
 from pipeline.recipes.loading import load_recipe, traces_folder
 from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
-from pipeline.scenarios.slots.instances import SlotsConfig
+from pipeline.scenarios.slots.config import SlotsConfig
 from pipeline.simulation.environment import CompiledEnvironment
 from pipeline.simulation.policy import Behaviour
 from pipeline.simulation.rollout import run_episode

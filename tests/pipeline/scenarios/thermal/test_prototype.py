@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from pipeline.scenarios import load_scenario
-from pipeline.scenarios.thermal import ThermalConfig
+from pipeline.scenarios.thermal.config import ThermalConfig
 from pipeline.simulation.policy import Behaviour
 from pipeline.simulation.rollout import run_episode
 from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload

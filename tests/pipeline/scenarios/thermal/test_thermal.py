@@ -9,17 +9,16 @@ import pytest
 
 from pipeline.errors import InfeasibleChoice, InputError
 from pipeline.scenarios import load_scenario
-from pipeline.scenarios.thermal import OBJECTIVES
-from pipeline.scenarios.thermal import TERMS as TERM_NAMES
+from pipeline.scenarios.thermal.config import ThermalConfig, settled
+from pipeline.scenarios.thermal.features import OBJECTIVES
+from pipeline.scenarios.thermal.features import TERMS as TERM_NAMES
 from pipeline.scenarios.thermal.instances import (
     POSITIONS,
     Jobs,
-    ThermalConfig,
     draw_jobs,
     energy,
     full_heat,
     make_instance,
-    settled,
 )
 from pipeline.simulation.environment import CompiledEnvironment
 from pipeline.simulation.policy import Behaviour

@@ -14,8 +14,8 @@ from pipeline.recipes.problem import make_instance
 from pipeline.recipes.recipe import OnlineRecipe
 from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
-from pipeline.scenarios.multicluster import spec as spec_of
 from pipeline.scenarios.multicluster.config import MulticlusterConfig
+from pipeline.scenarios.multicluster.features import spec as spec_of
 from pipeline.scenarios.multicluster.initial_state import lay_out
 from pipeline.scenarios.multicluster.instances import Applications
 from policies.heuristics.multicluster import HEURISTICS

@@ -11,8 +11,8 @@ from pipeline.building.build import build
 from pipeline.dataset.decisions import Decisions
 from pipeline.errors import DatasetError, HindcastError, InputError
 from pipeline.recipes.loading import load_recipe
-from pipeline.scenarios.thermal import ThermalConfig
-from pipeline.scenarios.thermal import spec as thermal_spec
+from pipeline.scenarios.thermal.config import ThermalConfig
+from pipeline.scenarios.thermal.features import spec as thermal_spec
 from policies.networks.checkpoint import load_policy, save
 from policies.offline.fit import train_agent, train_decisions
 from policies.papers.thermal_report.agent import ServersScorer

@@ -1,0 +1,94 @@
+"""Features, reward terms and outcomes of `deferrable` by name, and their places in arrays."""
+
+from typing import Final
+
+import numpy as np
+
+from pipeline.scenarios.deferrable import layout as m
+from pipeline.scenarios.deferrable.config import DeferrableConfig
+from pipeline.simulation.spec import Feature, Outcome, Spec, columns
+
+OBJECTIVES: Final = ("revenue", "utilisation")
+TERMS: Final = (*OBJECTIVES, "delay", "violation")
+
+
+def context_features(config: DeferrableConfig) -> tuple[Feature, ...]:
+    """The numbers of the moment: the same ones for all settings, in other ranges."""
+    level, inf = max(config.capacity, 1.0), np.inf
+    lags = (
+        Feature(f"capacity_{lag}_ago", "cores", 0, inf, f"capacity {lag} slots ago", scale=level)
+        for lag in range(1, m.LAGS + 1)
+    )
+    freed = (
+        Feature(f"freed_in_{ahead}", "cores", 0, inf,
+                f"cores of running jobs that end in {ahead} slots", scale=level / 4)
+        for ahead in range(1, m.LOOKAHEAD + 1)
+    )  # fmt: skip
+    return (
+        Feature("capacity", "cores", 0, inf, "cores left by on-demand work", scale=level),
+        *lags,
+        Feature("running_cores", "cores", 0, inf, "cores of running jobs", scale=level),
+        Feature("free_cores", "cores", -inf, inf, "capacity - running cores", scale=level),
+        *freed,
+        Feature("startable", "jobs", 0, inf, "jobs that can start now", scale=10.0),
+        Feature("startable_mean_cores", "cores", 0, inf, "their mean cores", scale=2.0),
+        Feature("startable_mean_duration", "slots", 0, inf, "their mean duration", scale=2.0),
+        Feature("future", "jobs", 0, inf, "known jobs that cannot start yet", scale=100.0),
+        Feature("future_mean_cores", "cores", 0, inf, "their mean cores", scale=2.0),
+        Feature("future_mean_duration", "slots", 0, inf, "their mean duration", scale=2.0),
+        Feature("slots_left", "slots", 0, config.horizon, "until the end of the episode",
+                scale=float(config.horizon)),
+        Feature("delay_weight", "1", 0, inf, "what the objective takes off per slot of delay",
+                scale=2.0),
+    )  # fmt: skip
+
+
+CANDIDATES: Final = (
+    Feature("cores", "cores", 0, np.inf, "cores of the job", scale=2.0),
+    Feature("duration", "slots", 0, np.inf, "slots it runs", scale=2.0),
+    Feature("until_earliest", "slots", -np.inf, np.inf, "earliest start - now", scale=10.0),
+    Feature("until_latest", "slots", -np.inf, np.inf, "latest start - now", scale=10.0),
+    Feature("since_submission", "slots", 0, np.inf, "now - submission", scale=10.0),
+    Feature("remaining", "slots", 0, np.inf, "slots it still has to run", scale=2.0),
+    Feature("is_running", "1", 0, 1, "1: the job runs"),
+    Feature("is_startable", "1", 0, 1, "1: the job can start now"),
+    Feature("is_future", "1", 0, 1, "1: the job cannot start yet"),
+    Feature("closes", "1", 0, 1, "1: the row ends the slot"),
+    Feature("job", "index", -1, np.inf, "which job, by earliest start; -1: none", identifier=True),
+)
+
+OUTCOMES: Final = (
+    Outcome("total_reward", "core-slots", "utilisation + both penalties (the paper's)", "higher"),
+    Outcome("utilisation", "core-slots", "c d, summed over the jobs started", "higher"),
+    Outcome("delay_penalty", "core-slots", "-w1 (start - earliest start), summed", "higher"),
+    Outcome("violation_penalty", "core-slots", "-w2 (cores above the capacity), summed", "higher"),
+    Outcome("mean_delay_slots", "slots", "start - earliest start, mean over the jobs started"),
+    Outcome("violation", "core-slots", "cores above the capacity, summed over slots"),
+    Outcome("jobs", "jobs", "jobs of the episode", "neither"),
+    Outcome("started", "jobs", "jobs that were started", "higher"),
+    Outcome("expired", "jobs", "jobs whose latest start passed"),
+    Outcome("waiting_at_end", "jobs", "jobs neither started nor expired when the episode ended"),
+    Outcome("offered", "core-slots", "c d, summed over all jobs", "neither"),
+    Outcome("capacity", "core-slots", "capacity, summed over slots", "neither"),
+    Outcome("capacity_used", "fraction", "core-slots occupied / capacity", "higher"),
+    Outcome("upper_bound", "core-slots", "no policy has a higher total reward", "neither"),
+    Outcome("optimality_ratio", "1", "total reward / upper bound", "higher"),
+)
+
+MOMENT: Final = columns(context_features(DeferrableConfig()))
+ROW: Final = columns(CANDIDATES)
+TERM: Final = columns(TERMS)
+OUT: Final = columns(OUTCOMES)
+
+
+def spec(config: DeferrableConfig, objective: str) -> Spec:
+    """Names of the observation, the reward terms and the outcomes."""
+    return Spec(
+        scenario="deferrable",
+        objective=objective,
+        context=context_features(config),
+        candidates=CANDIDATES,
+        reward_terms=TERMS,
+        outcomes=OUTCOMES,
+        discount=0.99,
+    )

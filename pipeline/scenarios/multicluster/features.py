@@ -1,0 +1,91 @@
+"""Features, reward terms and outcomes of `multicluster` by name, and their places in arrays.
+
+    context     per cluster: index, capability, occupation 1 .. 100 steps ago, missed deadlines
+    candidates  (application, cluster) pairs of the pool, application-major
+
+Numbers are in units that bring all of them to the order of one: hundreds of steps, thousands of
+executors. Occupation and profile are fractions.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from pipeline.scenarios.multicluster import layout as m
+from pipeline.scenarios.multicluster.config import MulticlusterConfig
+from pipeline.simulation.spec import Feature, Outcome, Spec, columns
+
+OBJECTIVES: Final = ("misses_and_delay", "misses", "delay")
+
+
+def context_features(clusters: int) -> tuple[Feature, ...]:
+    """The 103 numbers of every cluster, cluster by cluster."""
+    features: list[Feature] = []
+    for c in range(clusters):
+        features += [
+            Feature(f"cluster{c}_index", "10 clusters", 0, np.inf, "its number"),
+            Feature(f"cluster{c}_capability", "1000 executors", 0, np.inf, "executors it has"),
+        ]
+        features += [
+            Feature(f"cluster{c}_occupation_{lag}", "fraction", 0, 1,
+                    f"occupied executors {lag} steps ago; 0 before the episode")
+            for lag in range(1, m.LAGS + 1)
+        ]  # fmt: skip
+        features.append(
+            Feature(f"cluster{c}_missed", "100 runs", 0, np.inf, "deadlines missed so far")
+        )
+    return tuple(features)
+
+
+CANDIDATES: Final = (
+    Feature("category", "category", 0, 2, "0 regular, 1 time-critical, 2 streaming"),
+    *(
+        Feature(f"profile_{b}", "fraction", 0, 1, f"probability that a batch needs {f:.2f} n",
+                scale=0.1)
+        for b, f in enumerate(np.linspace(0.55, 1.45, m.BINS))
+    ),
+    Feature("execution", "100 steps", 0, np.inf, "steps of one task", scale=0.4),
+    Feature("deadline", "100 steps", 0, np.inf, "steps a run may take; 0: no deadline", scale=0.4),
+    Feature("duration", "1000 steps", 0, np.inf, "batches times period, or steps of one task"),
+    Feature("tasks", "100 tasks", 0, np.inf, "n, tasks of a run"),
+    Feature("age", "100 steps", 0, np.inf, "steps in the pool so far", scale=0.02),
+    Feature("cluster", "index", 0, np.inf, "which cluster", identifier=True),
+    Feature("capability", "1000 executors", 0, np.inf, "executors of the cluster"),
+    Feature("free", "1000 executors", 0, np.inf, "of these, free now", scale=0.3),
+    Feature("queued", "1000 tasks", 0, np.inf, "tasks that wait in the cluster", scale=0.1),
+    Feature("mean_free", "1000 executors", 0, np.inf, "free, mean over the last 100 steps",
+            scale=0.3),
+    Feature("mean_occupation", "fraction", 0, 1, "occupied, mean over the last 100 steps"),
+)  # fmt: skip
+
+OUTCOMES: Final = (
+    Outcome("eval_cost", "1", "1 / Eval = .02 * TMDL + AJDR"),
+    Outcome("tmdl", "runs", "runs that missed their deadline"),
+    Outcome("ajdr_percent", "percent", "100 * (AR / OR - 1), mean over runs, then applications"),
+    Outcome("missed_share", "fraction", "missed runs of the completed runs with a deadline"),
+    Outcome("critical_runs", "runs", "completed runs with a deadline", "neither"),
+    Outcome("runs", "runs", "completed runs", "neither"),
+    Outcome("mean_pool_wait_s", "s", "deployment - arrival; the same for all policies", "neither"),
+    Outcome("utilisation", "fraction", "executor-steps occupied / offered", "neither"),
+    Outcome("length_s", "s", "steps of the episode", "neither"),
+    Outcome("eval_cost_lower_bound", "1", "what waiting in the pool alone must cost", "neither"),
+    Outcome("unfinished", "applications", "applications that did not finish"),
+)
+
+MOMENT: Final = columns(context_features(1))  # of cluster 0; the others follow
+ROW: Final = columns(CANDIDATES)
+TERM: Final = columns(OBJECTIVES)
+OUT: Final = columns(OUTCOMES)
+
+
+def spec(config: MulticlusterConfig, objective: str) -> Spec:
+    """Names of the observation, the reward terms and the outcomes."""
+    return Spec(
+        scenario="multicluster",
+        objective=objective,
+        context=context_features(len(config.clusters)),
+        candidates=CANDIDATES,
+        reward_terms=OBJECTIVES,
+        outcomes=OUTCOMES,
+        valued=True,
+    )

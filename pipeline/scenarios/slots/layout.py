@@ -1,0 +1,72 @@
+"""The memory of a `slots` episode: where everything lies in the two flat arrays.
+
+    ints    header | arrive, length, cpu, memory, enter, finish (J each, per job)
+            | running (J) | backlog, a ring (B) | job, offset, shown (M each, per slot)
+    floats  header | grid (H rows of: free cpu, free memory, jobs) | 1 / length (J)
+
+Row h of the grid is time step t + h. Row, slot and job numbers start at 0; -1 is "none".
+"""
+
+from typing import Any, Final
+
+import numpy as np
+
+# The header of ints; 0 is FRESH.
+JOBS: Final = 1
+QUEUE: Final = 2  # visible jobs at most, M
+BACKLOG: Final = 3  # jobs behind them at most, B
+HORIZON: Final = 4
+SLOTS: Final = 5  # slots of each resource
+COMPAT: Final = 6
+OBJECTIVE: Final = 7  # which reward term is the reward
+LAST_STEP: Final = 8  # nothing arrives later
+MAX_STEPS: Final = 9
+NOW: Final = 10  # time steps so far
+NEXT: Final = 11  # the next job to arrive
+VISIBLE: Final = 12  # jobs in the queue
+WAITING: Final = 13  # jobs in the backlog
+HEAD: Final = 14  # first of the ring
+IN_MACHINE: Final = 15  # length of the running list
+DROPPED: Final = 16
+ACTIONS: Final = 17
+LAST_ARRIVAL: Final = 18  # time step
+CHANGES: Final = 19  # steps since the last observation
+PLACED: Final = 20  # job of the last step; -1: time passed
+SHOWN_WAITING: Final = 21  # backlog in the image
+SHOWN_GAP: Final = 22  # brightness of the time column in the image
+LEFT_OUT: Final = 23
+TIES: Final = 24  # 1: ties go to the larger demand, 0: to the lowest slot
+# Where the blocks begin, in ints.
+ARRIVE_AT: Final = 25
+LENGTH_AT: Final = 26
+CPU_AT: Final = 27
+MEMORY_AT: Final = 28
+ENTER_AT: Final = 29
+FINISH_AT: Final = 30
+RUNNING_AT: Final = 31
+RING_AT: Final = 32
+JOB_AT: Final = 33
+OFFSET_AT: Final = 34
+SHOWN_AT: Final = 35  # the job that the last observation showed in the slot
+INVERSE_AT: Final = 36  # of floats
+FORESIGHT: Final = 37  # 1: rows tell what their choice puts off
+INT_HEADER: Final = 38
+
+# The header of floats; 0 is TIME.
+STEP_S: Final = 1
+OPEN_RATE: Final = 2  # sum of 1 / length over the jobs in the system
+CARRIED_RATE: Final = 3  # the same at time step 0, booked with the first move_on
+CARRIED_JOBS: Final = 4
+USED: Final = 5  # sum over time steps of the mean fraction in use
+REPORT_LOAD: Final = 6  # sum over time steps of queue fraction + machine fraction
+EXPECTED_LOAD: Final = 7
+OFFERED_LOAD: Final = 8
+CAPACITY: Final = 9  # slots of the resources that are asked for at all
+GRID: Final = 10
+COLUMNS: Final = 3  # of the grid: free cpu, free memory, jobs
+
+# Indices are unsigned where they are computed: numba then leaves out the test for a negative index.
+U: Final[Any] = np.uint64
+ONE: Final[Any] = np.uint64(1)
+FIRST_CELL: Final[Any] = np.uint64(GRID)  # of the grid
+ROW_CELLS: Final[Any] = np.uint64(COLUMNS)  # cells of a row of the grid

@@ -1,0 +1,88 @@
+"""Digests of the recipes: they name datasets, so they stay what they are."""
+
+import pytest
+
+from pipeline.recipes.loading import known_recipes, load_recipe
+
+DIGESTS = {  # the first 40 of 64 digits
+    "binpack-alibaba2017-heuristic-v1": "b698e30ef06d3f339794660a495e2e7adfbde870",
+    "binpack-alibaba2017-random-v1": "43f6a632b65663a32854df8321cf4b8e93ad3e3b",
+    "binpack-alibaba2017-v1": "5f8ecc31739329667ed9684453a8e292c91231b9",
+    "binpack-cloudsimpy": "ff6bf17bef69b5bd38f5d2536dc21640d6afcac4",
+    "binpack-deepjs": "38c58661a54021e583d90415d398a56a8a4e25ff",
+    "binpack-online": "b980a973dc23b58b05465b0b843f0909c5f422d9",
+    "binpack-synthetic-heuristic-v1": "5b76f661f8c73222be1ec3f9a455f7c5bb5d4f75",
+    "binpack-synthetic-random-v1": "3fdd45a56ad9618263c58fa44991cf4102ec8654",
+    "binpack-synthetic-v1": "d368660cbe5e06787f8fb68fce7da44350a62288",
+    "deferrable-azure2020-v1": "2554d85463ba97194ba7ec32fce3495ab96986fe",
+    "deferrable-base-heuristic-v1": "a24c3c35997c122592bbf5737f2753d56a96be96",
+    "deferrable-base-random-v1": "92631450f54630a86d62e56b3f65fe6e28d0c1dc",
+    "deferrable-base-v1": "c0b1e785ab630d98e65790fd72095464830bbc75",
+    "deferrable-online": "efd07b1fd7d02006f8dca60156dcb0dc0a2db59a",
+    "deferrable-osdec-online": "1e44b5aaebca1827af3c6e146a85427ee5a90ee2",
+    "deferrable-realtime-v1": "43ef604d5498aa875cb422361c65db29b98d3813",
+    "multicluster-bernoulli-v1": "0b1e6e84902175cfdc97f59ec513cbe7dd8a07fc",
+    "multicluster-beta-v1": "27faf71cc7e9404339b9dff9e4bf88ab7aa07f2e",
+    "multicluster-evolution-online": "b5b160035650cdab607757266dc63249c76524db",
+    "multicluster-liu-online": "db01b9a05274d0b834f99979fc67f93953bc7e08",
+    "multicluster-online": "da184f630f7f19dcc626d086925df08217d7c6f1",
+    "multicluster-uniform-heuristic-v1": "73a89edd08fba702319e9d5052d6ce2922527a17",
+    "multicluster-uniform-random-v1": "92d14cbf8521d35a66da45736dd052f46e291022",
+    "multicluster-uniform-v1": "444e3200d25d17408e5cbc7b126f4b15c96eab0e",
+    "slots-deeprm-compat": "b40e3119d43720a89adb5e92e5ec4ee22f228dc5",
+    "slots-deeprm-heuristic-v1": "ab1f6db7f97fc9ae36ac2863bfddd3fa056b1fc6",
+    "slots-deeprm-natural": "1c46de7d0c98ebcfb5fb1da01d0b8707d59061f9",
+    "slots-deeprm-online": "dac024d0e308913c3a87d829d76134f9d4476907",
+    "slots-deeprm-random-v1": "a851220b1ab0ed5c8eba9c55ec12b63926f4243e",
+    "slots-deeprm-rate10-heuristic-v1": "ea3d3771f2c8a6af9deb24c41891280411aba17f",
+    "slots-deeprm-rate10-random-v1": "4654a20439668370122883c3a9d98b97f13be72d",
+    "slots-deeprm-rate10-v1": "a56c60d0ab5adb4a9ac0df776713631d1d620b30",
+    "slots-deeprm-v1": "58f56a158545d40bc00e3a5107d536b0db427077",
+    "slots-online": "ef4a60c29e01b4d19e90e98dca72d3d3fccbcbbb",
+    "slots-online-rate10": "c623dcc2dabd89c62b8b7ad783cb545250c95700",
+    "slots-report-v1": "55abcc8827b7f2e1521a38b5348f59398156ca5c",
+    "slots-stream-heuristic-v1": "dd7bd58d449faa15a9378487957b05a7c58765b5",
+    "slots-stream-online": "d3cb57930e8eb94955815e9e62eb3d475516be1d",
+    "slots-stream-random-v1": "d398ba0f964ca0b73e8f20dc9f66394bd712c5eb",
+    "slots-stream-v1": "76df33072ac6556c8bfbad30d14ab9c158099a74",
+    "slots-swf-kth-v1": "d970235559417c92367101558f259ec39d112311",
+    "thermal-default-heuristic-v1": "26b459be384b71b2ed76aeb6fc77d3d07bb40129",
+    "thermal-default-random-v1": "b692c6857805eece4a3334c6633155ae54427e70",
+    "thermal-default-v1": "248b79faaf557ecb0b5850a79591d3f932c4ee8f",
+    "thermal-k10-v1": "48cb3a5b04a5f7a3d74a8100945c6fedbde08ded",
+    "thermal-online": "cb4352c7cc31c7662e54df1f46c36ed912c2dacc",
+    "thermal-paper-v1": "1d2ea027016c83bf5930fe98d461bacf8865591e",
+}
+
+
+def test_every_recipe_has_the_digest_that_its_datasets_state():
+    assert {name: load_recipe(name).digest[:40] for name in known_recipes()} == DIGESTS
+
+
+@pytest.mark.parametrize(
+    ("override", "section", "key"),
+    [
+        ("config.foresight", "config", "foresight"),
+        ("evaluate.metrics", "evaluate", "metrics"),
+        ("online.seeds", "online", "seeds"),
+        ("online.imitate_steps", "online", "imitate_steps"),
+        ("train.settings.dqn.steps", "train", "settings"),
+    ],
+)
+def test_a_setting_that_recipes_leave_out_is_stated_where_it_is_not_the_default(
+    override, section, key
+):
+    values = {"foresight": "true", "metrics": '["jobs"]', "seeds": "[1]"}
+    played = ["online.iterations=5"]
+    changed = [*played, f"{override}={values.get(key, 7)}"]
+    plain, changed = (load_recipe("slots-swf-kth-v1", o).to_dict() for o in (played, changed))
+    assert key not in plain[section]
+    del changed[section][key]
+    assert changed == plain
+
+
+def test_what_a_recipe_says_of_online_training_is_left_out_where_it_says_nothing():
+    assert "online" not in load_recipe("slots-swf-kth-v1").to_dict()
+    behaviours = load_recipe("slots-swf-kth-v1").to_dict()["behaviours"]
+    assert behaviours
+    assert not any("sha256" in behaviour for behaviour in behaviours)
