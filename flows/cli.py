@@ -7,24 +7,20 @@
 130  interrupted (143 by SIGTERM); the same command goes on where it stopped
 """
 
+import argparse
 import errno
 import json
 import os
-import shlex
 import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Final
+from typing import Any
 
-from flows.arguments import parse, print_help
+from flows.commands import Shown, directly, module_of
+from flows.parser import parse, print_help
 from pipeline.errors import HindcastError, InputError
-
-_FUNCTIONS: Final = {
-    "list": "list_found",  # in flows.commands, where it would hide the type
-    "train-online": "train_online",
-}
 
 
 class Terminated(BaseException):
@@ -68,21 +64,31 @@ def _run(argv: list[str]) -> int:
     if arguments.command is None:
         print(print_help(), end="", file=sys.stderr)
         return 2
-    arguments.line = shlex.join(["hindcast", *argv])
-
-    from flows import commands
     from flows.progress import showing, stderr_display
 
     with showing(stderr_display()):
-        name = _FUNCTIONS.get(arguments.command, arguments.command)
-        outcome = getattr(commands, name)(arguments)
+        result, shown = _execute(arguments)
     if arguments.json:
-        for result in outcome.results:
-            print(json.dumps(result, ensure_ascii=False, default=str))
+        for row in [result] if shown.rows is None else shown.rows:
+            print(json.dumps(row, ensure_ascii=False, default=str))
     else:
-        print("\n".join(map(_printable, outcome.lines)))
+        print("\n".join(map(_printable, shown.lines)))
     sys.stdout.flush()
-    return int(outcome.code)
+    return shown.code
+
+
+def _execute(arguments: argparse.Namespace) -> tuple[dict[str, Any], Shown]:
+    """Check what the arguments ask for, do it, and return the result and what is printed."""
+    request = arguments.read(arguments)
+    command = module_of(request)
+    command.check(request)
+    if getattr(arguments, "direct", True):
+        result = directly(request)
+    else:
+        from flows.engine import run_flow
+
+        result = run_flow(request)
+    return result, command.show(result)
 
 
 def _version() -> str:

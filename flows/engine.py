@@ -22,9 +22,10 @@ import os
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, Final
 
+from flows.commands import name_of
 from flows.progress import note
 from pipeline.errors import HindcastError
 
@@ -49,21 +50,12 @@ _EMBEDDED: Final[Mapping[str, str]] = {
 }
 
 
-def run_flow(name: str, **parameters: Any) -> dict[str, Any]:
-    """Run the flow of that name to its end; what its steps raise comes through as it was raised."""
-    parameters = {key: as_text(value) for key, value in parameters.items()}
+def run_flow(request: Any) -> dict[str, Any]:
+    """Run the flow of a request to its end; what its steps raise comes through as it was raised."""
     with prefect_engine():
-        flow = getattr(importlib.import_module(f"flows.{name}"), name)
-        result: dict[str, Any] = flow(**parameters)
+        flow = getattr(importlib.import_module("flows.deployments"), name_of(request))
+        result: dict[str, Any] = flow(**vars(request))
         return result
-
-
-def as_text(value: Any) -> Any:
-    """A path or URL as text, also inside a tuple; anything else as it is."""
-    if isinstance(value, tuple):
-        return tuple(as_text(item) for item in value)
-    is_path = isinstance(value, PurePath) or hasattr(value, "joinuri")
-    return str(value) if is_path else value
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from flows.stages import run_stages
+from flows.commands import run
 from pipeline import dataset as ds
 from pipeline.building.build import build
 from pipeline.dataset.manifest import read_manifest
@@ -150,7 +150,7 @@ def test_a_whole_run_with_all_agents(name, tmp_path):
         if s in full.split
     ]
     settings = ["train.steps=20", "train.seeds=[0]", f"train.agents={agents}", "evaluate.seeds=1"]
-    result = run_stages(name, tmp_path, [*SMALL_RUNS[name], *split, *settings])
+    result = run.run(run.Request(name, str(tmp_path), (*SMALL_RUNS[name], *split, *settings)))
     page = (tmp_path / "report.html").read_text()
     assert result["report"] == str(tmp_path / "report.html")
     summary = pl.read_parquet(tmp_path / "summary.parquet")

@@ -4,31 +4,24 @@ from pathlib import Path
 
 import pytest
 
+from flows import cli
 from pipeline.errors import DatasetError
-from pipeline.evaluation.summary.results import main, results_markdown
-from pipeline.studies.page import study_markdown
-from pipeline.studies.study import COLUMNS
-from policies.ope import selection_table as selection
-from policies.ope.selection_table import selection_markdown
+from pipeline.evaluation.summary.results import results_markdown
 
-PAGES = {",".join(COLUMNS): study_markdown, ",".join(selection.COLUMNS): selection_markdown}
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "results"
 TABLES = sorted(FOLDER.glob("*.csv"))
 
 
-@pytest.mark.parametrize("path", TABLES, ids=lambda p: p.name)
-def test_a_committed_page_is_what_its_table_gives(path):
-    content = path.read_bytes()
-    head = content.split(b"\n", 1)[0].decode()
-    page = PAGES.get(head, results_markdown)
-    assert path.with_suffix(".md").read_text(encoding="utf-8") == page(content, path.name)
-
-
-def test_the_command_makes_the_page_beside_the_table(tmp_path):
-    table = tmp_path / "offline.csv"
-    table.write_bytes((FOLDER / "offline.csv").read_bytes())
-    main([str(table)])
-    assert table.with_suffix(".md").read_bytes() == (FOLDER / "offline.md").read_bytes()
+def test_committed_pages_are_what_the_command_makes_of_their_tables(tmp_path):
+    """One command for tables of three kinds: results, a study, and rankings of estimators."""
+    copies = [tmp_path / path.name for path in TABLES]
+    for path, copy in zip(TABLES, copies, strict=True):
+        copy.write_bytes(path.read_bytes())
+    assert cli.main(["report", *map(str, copies), "--pages"]) == 0
+    for path, copy in zip(TABLES, copies, strict=True):
+        page = path.with_suffix(".md")
+        assert copy.with_suffix(".md").read_bytes() == page.read_bytes(), page.name
+    assert {"offline.csv", "data_quality.csv", "ope.csv"} <= {path.name for path in TABLES}
 
 
 def test_a_table_with_a_column_less_or_a_word_for_a_number_is_refused():

@@ -1,6 +1,6 @@
 """Tables II and III of Liu et al. from an evaluation of `multicluster`.
 
-    python -m pipeline.calibration.multicluster_scores EVALUATION --against sf_e most_free_now
+    hindcast calibrate multicluster-scores EVALUATION --policy sf_e most_free_now
 
     row    policy, other, windows, tmdl, other_tmdl, tmdl_ratio, ajdr_percent, other_ajdr_percent,
            ajdr_ratio, score_a .. score_d
@@ -10,8 +10,6 @@ Means over the windows; a ratio says how many times lower the policy is, and a s
 own; the row of the agent itself is of its means over seeds in every window.
 """
 
-import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -21,10 +19,8 @@ import polars as pl
 
 from pipeline.errors import DatasetError, unknown_name
 from pipeline.evaluation.summary.pairing import Setting, read_settings
-from pipeline.evaluation.summary.printing import print_csv
 from pipeline.scenarios.multicluster.paper_scores import score_a, score_b, score_c, score_d
 from pipeline.statistics.intervals import Array
-from pipeline.storage.location import location
 
 _METRICS: Final = ("tmdl", "ajdr_percent")
 COLUMNS: Final = (
@@ -87,19 +83,3 @@ def _by_label(setting: Setting, metric: str) -> dict[str, Array]:
     for policy in setting.pair(metric).policies:
         found |= dict(policy.each)
     return found
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Print the rows of an evaluation folder as CSV; 2 for bad input."""
-    parser = argparse.ArgumentParser(
-        prog="python -m pipeline.calibration.multicluster_scores",
-        description="Missed deadlines, delay and Score-A to Score-D of policies against others.",
-    )
-    parser.add_argument("evaluation", type=location, help="folder that hindcast evaluate wrote")
-    parser.add_argument("--against", nargs="+", required=True, metavar="POLICY")
-    given = parser.parse_args(arguments)
-    return print_csv(lambda: comparisons(given.evaluation, given.against))
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

@@ -33,7 +33,6 @@ class Export:
     lost: str
     folder: bool = True
     pads: bool = False
-    function: str = "export"
 
 
 @dataclass(frozen=True)
@@ -90,15 +89,6 @@ EXPORTS: Final[Mapping[str, Export]] = {
         "propensities, reward terms, ends of episodes, the calendar's columns",
         folder=False,
     ),
-    "history-leaky": Export(
-        "history-leaky",
-        "pipeline.exports.history",
-        "the same as the report's own generator wrote it: states reveal the decision",
-        "propensities, reward terms, ends of episodes, the calendar's columns; rewards are the "
-        "report's, not the recipe's",
-        folder=False,
-        function="export_leaky",
-    ),
     "csv": Export(
         "csv",
         "pipeline.exports.csv",
@@ -136,7 +126,7 @@ def export(
 
     opened, out = ds.open(dataset), location(out)
     _refuse_inside(opened.folder, out)
-    write = getattr(importlib.import_module(form.module), form.function)
+    write = importlib.import_module(form.module).export
     result = write(opened, out, candidates, progress or _silent)
     assert isinstance(result, ExportResult)
     return result

@@ -1,8 +1,6 @@
 """`history`: a dataset of `thermal` as the JSON of the 2018 report (pipeline.history.exporting).
 
-`history` writes what an agent could know: states before the placement, rewards of the recipe.
-`history-leaky` writes what the report's own generator wrote: usage, energy, heat and finish time
-after it. Such a state reveals the decision; it is for comparison with that report alone.
+It holds what an agent could know: states before the placement, rewards of the recipe.
 
 What is lost: propensities, reward terms, how episodes ended, the calendar's columns. Episodes
 follow one another; where one ends, NEXT_STATE is not the next record's STATE.
@@ -19,36 +17,19 @@ from pipeline.exports import ExportResult, Progress
 from pipeline.exports._target import new_file, result
 from pipeline.history.exporting import to_history
 from pipeline.history.records import write_records
-from pipeline.scenarios.thermal.config import ThermalConfig
-
-_LEAKY = "states hold the decision: nothing should be learned from this file"
 
 
 def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:
     """Write the file `out`; raises as `pipeline.exports.export`, for other scenarios InputError."""
     del candidates
-    _write(dataset, out, None, tell)
-    return result(out)
-
-
-def export_leaky(
-    dataset: Dataset, out: Path, candidates: int | None, tell: Progress
-) -> ExportResult:
-    """The same with the report's leaky states."""
-    del candidates
-    _write(dataset, out, dataset.recipe.config, tell)
-    return result(out, (_LEAKY,))
-
-
-def _write(dataset: Dataset, out: Path, leaky: ThermalConfig | None, tell: Progress) -> None:
     if dataset.spec.scenario != "thermal":
         raise InputError(
             f"{dataset.folder}: a dataset of {dataset.spec.scenario} cannot be written as a "
             "history file, which has the six servers of thermal; try --to csv"
         )
     with new_file(out) as temporary:
-        histories = (to_history(blocks, leaky=leaky) for blocks in _episodes(dataset, tell))
-        write_records(temporary, histories)
+        write_records(temporary, (to_history(blocks) for blocks in _episodes(dataset, tell)))
+    return result(out)
 
 
 def _episodes(dataset: Dataset, tell: Progress) -> Iterator[list[Block]]:

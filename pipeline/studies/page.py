@@ -1,7 +1,5 @@
 """A study's table as CSV, and the Markdown page that is made of that CSV alone."""
 
-import sys
-from collections.abc import Sequence
 from io import BytesIO
 from typing import Any
 
@@ -10,8 +8,6 @@ import polars as pl
 from pipeline.errors import DatasetError
 from pipeline.evaluation.summary.markdown import plain_text, text_table
 from pipeline.statistics.numbers import decimals_for, write_interval, write_number
-from pipeline.storage.files import write_text
-from pipeline.storage.location import location
 from pipeline.studies.study import COLUMNS
 
 INTRODUCTION = {
@@ -94,14 +90,3 @@ def _cell(row: dict[str, Any] | None, decimals: int) -> str:
         return "n/a"
     interval = write_interval(row["low"], row["high"], decimals)
     return f"{write_number(row['mean'], decimals)} ({interval})"
-
-
-def main(paths: Sequence[str]) -> None:
-    """Write the page beside each CSV: docs/results/data_quality.csv gives data_quality.md."""
-    for name in paths:
-        path = location(name)
-        write_text(path.with_suffix(".md"), study_markdown(path.read_bytes(), path.name))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -2,7 +2,7 @@
 
     hindcast study RECIPE --agents A B --vary windows --values 6 24 --seeds 0 1 --out OUT
 
-    OUT/windows-6/ ...     a whole run per point, see flows.stages; resumable like any run
+    OUT/windows-6/ ...     a whole run per point, see flows.runs.stages; resumable like any run
     OUT/study.json         what was varied, and the points, in order
     OUT/study.parquet      COLUMNS: every policy of every point, on the headline metric
 

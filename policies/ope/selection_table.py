@@ -1,11 +1,10 @@
 """How well estimators rank policies, over several folders of `hindcast ope`: one row each.
 
-python -m policies.ope.selection_table TABLE.csv FOLDER...    the table, and its page
-python -m policies.ope.selection_table TABLE.csv              the page of a table
+hindcast report FOLDER... --ranking TABLE.csv    the table, and its page
+hindcast report TABLE.csv --pages                the page of a table
 """
 
 import io
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -15,8 +14,7 @@ import polars as pl
 
 from pipeline.errors import DatasetError
 from pipeline.estimators.selection import assess
-from pipeline.storage.files import read_json, read_parquet, write_text
-from pipeline.storage.location import location
+from pipeline.storage.files import read_json, read_parquet
 from policies.ope.consensus import CONSENSUS, consensus_scores, members_of
 from policies.ope.ope import new_rank_correlation, reference_of
 from policies.ope.results import DESCRIPTION, ESTIMATES
@@ -175,14 +173,6 @@ def _read(content: bytes, name: str) -> pl.DataFrame:
     return table
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Write the table of these folders, where there are any, and the page beside it."""
-    path, folders = location(arguments[0]), [location(name) for name in arguments[1:]]
-    if folders:
-        write_text(path, selection_table(folders).write_csv())
-    write_text(path.with_suffix(".md"), selection_markdown(path.read_bytes(), path.name))
-
-
 def _pair(row: Mapping[str, Any] | None) -> str:
     if row is None:
         return "-"
@@ -197,7 +187,3 @@ def _known(value: float | None) -> float:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:,.3g}"
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

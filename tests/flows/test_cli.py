@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -9,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from flows import arguments, cli, commands
+from flows import cli, commands
+from flows.commands import traces
+from flows.parser import parse
 from pipeline.errors import HindcastError, StorageError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -30,18 +33,18 @@ def fails(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str]:
 def test_help_lists_every_command(capsys):
     assert cli.main(["--help"]) == 0
     shown = capsys.readouterr().out
-    for name in ("traces", "ingest", "build", "verify", "train", "evaluate", "report", "run"):
-        assert f"    {name} " in shown
+    for name in commands.NAMES:
+        assert re.search(rf"^    {name}\s", shown, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", arguments.COMMANDS)
+@pytest.mark.parametrize("name", commands.NAMES)
 def test_every_command_has_help_with_an_example_that_is_valid(name, capsys):
     assert cli.main([name, "--help"]) == 0
     shown = capsys.readouterr().out
     example = shown.partition("example:\n")[2].strip()
     program, *argv = example.split()
     assert program == "hindcast"
-    assert arguments.parse(argv).command == name
+    assert parse(argv).command == name
 
 
 def test_no_command_is_answered_with_the_help(capsys):
@@ -61,6 +64,21 @@ def test_version(capsys):
         (["build", RECIPE], "the following arguments are required: --out"),
         (["build", RECIPE, "--out", "x", "--worker", "2"], "did you mean '--workers'?"),
         (["build", RECIPE, "--out", "x", "--workers", "0"], "at least 1"),
+        (["build", RECIPE, "--out", "x", "--workers", "1025"], "at most 1024"),
+        (["--versoin"], "unrecognized arguments: --versoin (see `hindcast --help`)"),
+        (["export", "d", "--to", "cvs", "--out", "x"], "did you mean 'csv'?"),
+        (["calibrate", "multiclustr"], "did you mean 'multicluster'?"),
+        (["calibrate", "multicluster", "--last", "3"], "--last is not for multicluster"),
+        (["calibrate", "multicluster", "x"], "made of 0 folders, not of 1"),
+        (["calibrate", "multicluster-scores", "x"], "needs --policy"),
+        (["calibrate", "sliding", "x"], "needs --recipe"),
+        (["calibrate", "fitness-correlation", "a", "--recipe", "x"], "made of 2 folders, not of 1"),
+        (["report", "a", "b", "--spread", "c"], "--spread is for one evaluation"),
+        (["report", "a", "--pages", "--metrics", "c"], "--metrics is for the page"),
+        (
+            ["train-online", RECIPE, "--seed", "0", "--seeds", "1", "--out", "x"],
+            "--seed or --seeds",
+        ),
         (["build", "binpack-sythetic-v1", "--out", "x"], "did you mean 'binpack-synthetic-v1'?"),
         (["build", RECIPE, "--set", "conifg.machines=3", "--out", "x"], "did you mean 'config'?"),
         (["build", RECIPE, "--set", "config.machnes=3", "--out", "x"], "did you mean 'machines'?"),
@@ -106,10 +124,10 @@ def test_bad_input_is_one_line_and_exit_code_2(argv, said, capsys, monkeypatch, 
     ],
 )
 def test_what_a_command_raises_becomes_a_line_and_a_code(raised, code, said, capsys, monkeypatch):
-    def broken(_arguments):
+    def broken(_request):
         raise raised
 
-    monkeypatch.setattr(commands, "traces", broken)
+    monkeypatch.setattr(traces, "run", broken)
     found, line = fails(capsys, "traces")
     assert found == code
     assert said in line
@@ -117,7 +135,7 @@ def test_what_a_command_raises_becomes_a_line_and_a_code(raised, code, said, cap
 
 def test_a_defect_is_not_dressed_up(monkeypatch):
     """What nobody foresaw keeps its traceback."""
-    monkeypatch.setattr(commands, "traces", lambda _arguments: 1 / 0)
+    monkeypatch.setattr(traces, "run", lambda _request: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         cli.main(["traces"])
 

@@ -1,17 +1,24 @@
 """Flows without a server: what they pass on, the parameters they accept, their deployments."""
 
+import dataclasses
 import importlib
 import inspect
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
-from flows import arguments, stages, steps
+from flows import commands
+from flows.commands import build, train_online
+from pipeline.errors import InputError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-NAMES = ("ingest", "build", "train", "train_online", "evaluate", "report", "run")
+PARAMETERS = json.loads(Path(__file__).with_name("parameters.json").read_text(encoding="utf-8"))
+NAMES = (
+    "ingest", "build", "train", "train_online", "evaluate", "report", "run", "study", "sweep",
+)  # fmt: skip
 DEPLOYED = ("build", "train", "train_online", "evaluate", "run")
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:prefect")
@@ -27,12 +34,13 @@ def _home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-def module(name: str):
-    return importlib.import_module(f"flows.{name}")
-
-
 def flow(name: str):
-    return getattr(module(name), name)
+    return getattr(importlib.import_module("flows.deployments"), name)
+
+
+def request_of(name: str) -> type:
+    folder = "runs" if name == "sweep" else "commands"
+    return importlib.import_module(f"flows.{folder}.{name}").Request
 
 
 def deployments() -> dict[str, dict]:
@@ -41,30 +49,68 @@ def deployments() -> dict[str, dict]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_flow_describes_every_parameter(name):
-    """Prefect shows these texts where somebody fills in a run."""
-    schema = flow(name).parameters.model_dump()
-    for parameter, value in schema["properties"].items():
-        assert value.get("description"), f"{name}: {parameter}"
+def test_the_parameters_of_a_flow_are_what_its_users_know(name):
+    """Names, types, limits, defaults and texts of forms stay as recorded; others may be added."""
+    found, known = flow(name), PARAMETERS[name]
+    schema = found.parameters.model_dump()
+    assert {key: schema["properties"][key] for key in known["properties"]} == known["properties"]
+    assert schema["required"] == known["required"]
+    assert found.flow_run_name == known["flow_run_name"]
+    assert found.description.partition("\n")[0] == known["description"]
+    assert set(PARAMETERS) == set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_flow_takes_what_the_command_line_gives_it(name):
-    """`execute` passes one set of parameters to a flow, or to its step with --direct."""
-    direct = stages.run_stages if name == "run" else getattr(steps, name)
-    wanted = set(inspect.signature(direct).parameters) - {"call"}
-    wanted |= {"seeds"} if name == "train_online" else set()  # a step for each of them
-    assert set(flow(name).parameters.properties) == wanted
-    assert name.replace("_", "-") in arguments.COMMANDS
+def test_the_parameters_of_a_flow_are_the_fields_of_its_request(name):
+    """One set of parameters for the flow, and for its command with --direct."""
+    request = request_of(name)
+    signature = inspect.signature(flow(name).fn)
+    assert list(signature.parameters) == [field.name for field in dataclasses.fields(request)]
+    assert [p.annotation for p in signature.parameters.values()] == [
+        field.type for field in dataclasses.fields(request)
+    ]
+    assert name == "sweep" or name.replace("_", "-") in commands.NAMES
 
 
-def test_the_flow_of_a_sweep_describes_and_takes_what_the_command_gives_it():
-    """It is run by `hindcast train`, and has no command of its own."""
-    from flows.sweep_runs import run_sweep
+def test_a_new_field_of_a_request_is_an_option_and_a_parameter_of_the_flow(monkeypatch):
+    """Nothing but the dataclass is changed: not the parser, not the deployments."""
+    from flows import deployments as module
+    from flows import parser
 
-    properties = flow("sweep").parameters.model_dump()["properties"]
-    assert all(value.get("description") for value in properties.values())
-    assert set(properties) == set(inspect.signature(run_sweep).parameters) - {"call"}
+    @dataclasses.dataclass(frozen=True)
+    class Request(build.Request):
+        shards: parser.Count = parser.option("files to write", default=3)  # noqa: RUF009
+
+    command = dataclasses.replace(build.COMMANDS["build"], request=Request)
+    monkeypatch.setattr(build, "COMMANDS", {"build": command})
+    argv = ["build", "r", "--out", "o", "--shards", "5"]
+    arguments = parser.parse(argv)
+    assert arguments.read(arguments) == Request("r", "o", shards=5)
+    assert parser.parse(argv[:4]).read(arguments).shards == 5
+    with pytest.raises(InputError, match="at least 1"):
+        parser.parse([*argv[:-1], "0"])
+
+    taken = []
+
+    def body(request):
+        """Build."""
+        taken.append(request)
+        return {}
+
+    flat = module._takes(Request)(body)
+    schema = prefect_schema(flat)
+    assert schema["properties"]["shards"] == {
+        "default": 3, "description": "Files to write.", "minimum": 1, "position": 5,
+        "title": "shards", "type": "integer",
+    }  # fmt: skip
+    flat("r", "o", shards=4)
+    assert taken == [Request("r", "o", shards=4)]
+
+
+def prefect_schema(function) -> dict:
+    from prefect.utilities.callables import parameter_schema
+
+    return parameter_schema(function).model_dump()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -76,17 +122,17 @@ def test_a_flow_keeps_its_result_as_json_and_is_not_retried(name):
     assert found.retries == 0
 
 
-def test_a_flow_is_one_task_with_its_parameters(monkeypatch):
-    """The body of a flow is the call of one step."""
+def test_a_flow_is_one_task_with_its_request(monkeypatch):
+    """The body of a flow is the call of one command."""
     calls = []
-    monkeypatch.setattr(
-        module("build"), "call_as_task", lambda step, **given: calls.append((step, given)) or {}
-    )
-    assert flow("build").fn("r", Path("o"), ("seed=2",), 3) == {}
-    given = {
-        "recipe": "r", "out": Path("o"), "overrides": ("seed=2",), "workers": 3, "append": False,
-    }  # fmt: skip
-    assert calls == [(steps.build, given)]
+    module = importlib.import_module("flows.deployments")
+    monkeypatch.setattr(module, "call_as_task", lambda request: calls.append(request) or {})
+    assert flow("build").fn("r", "o", ("seed=2",), 3) == {}
+    assert flow("train_online").fn("r", "o", seed=4) == {}
+    assert calls == [
+        build.Request("r", "o", ("seed=2",), 3),
+        train_online.Request("r", "o", seed=4),
+    ]
 
 
 def validate(name: str, parameters: dict) -> None:
@@ -113,15 +159,12 @@ def test_wrong_parameters_are_refused_before_a_run(name, wrong):
 
 
 def test_urls_survive_the_parameters_of_a_flow():
-    """A URL stays text: as a Path it would lose a slash, and JSON does not know it otherwise."""
-    from flows.engine import as_text
+    """A URL is text: as a Path it would lose a slash, and JSON does not know it otherwise."""
     from pipeline.storage.location import location
 
     url = location("memory://bucket/x")
-    given = {"evaluations": (url, Path("e")), "out": url}
-    as_json = {key: as_text(value) for key, value in given.items()}
-    assert as_json == {"evaluations": ("memory://bucket/x", "e"), "out": "memory://bucket/x"}
-    for parameters in (given, as_json):
+    as_json = {"evaluations": ("memory://bucket/x", "e"), "out": "memory://bucket/x"}
+    for parameters in ({"evaluations": (url, Path("e")), "out": url}, as_json):
         checked = flow("report").validate_parameters(parameters)
         assert checked["out"] == "memory://bucket/x"
         assert checked["evaluations"] == ("memory://bucket/x", "e")
@@ -140,8 +183,8 @@ def test_what_is_deployed_is_what_the_readme_names():
 @pytest.mark.parametrize("name", DEPLOYED)
 def test_a_deployment_has_valid_parameters_and_no_schedule(name):
     found = deployments()[name]
-    assert found["entrypoint"] == f"flows/{name}.py:{name}"
-    assert (ROOT / f"flows/{name}.py").is_file()
+    assert found["entrypoint"] == f"flows/deployments.py:{name}"
+    assert (ROOT / "flows/deployments.py").is_file()
     assert found["description"]
     assert not found["schedules"]
     assert found["work_pool"]["name"] == "hindcast"

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from flows import cli, stages, steps
+from flows import cli
+from flows.commands import directly, name_of, run, train
+from flows.runs.stages import run_stages
 from pipeline.errors import DatasetError
 from tests.conftest import TINY
 
@@ -68,23 +70,23 @@ def test_an_interrupted_run_goes_on(tmp_path):
     """A step that fails leaves the stages before it done; they are not run again."""
     calls = []
 
-    def failing(step, **arguments):
-        calls.append(step.__name__)
-        if step is steps.train:
+    def failing(step):
+        calls.append(name_of(step))
+        if isinstance(step, train.Request):
             raise KeyboardInterrupt
-        return step(**arguments)
+        return directly(step)
 
-    arguments = ("binpack-synthetic-v1", tmp_path / "out", TINY)
+    request = run.Request("binpack-synthetic-v1", str(tmp_path / "out"), TINY)
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
-            stages.run_stages(*arguments, call=failing)
+            run_stages(request, failing)
     assert calls == ["build", "verify", "train", "train"]
 
 
 def test_a_foreign_ledger_is_refused(tmp_path):
     (tmp_path / "run.json").write_text('{"stages": 3}')
     with pytest.raises(DatasetError, match="not the ledger of a run"):
-        stages.run_stages("binpack-synthetic-v1", tmp_path, TINY)
+        run_stages(run.Request("binpack-synthetic-v1", str(tmp_path), TINY))
 
 
 def test_the_commands_one_by_one(tmp_path, capsys):
@@ -142,7 +144,7 @@ def test_two_checkpoints_of_one_seed_are_told_apart(done, tiny_recipe, tmp_path)
 
     first = done / "agents" / "trajectory_preference-seed0"
     second = tmp_path / "more"
-    steps.train(done / "dataset", "trajectory_preference", second, steps=3, seed=0)
+    train.run(train.Request(str(done / "dataset"), "trajectory_preference", str(second), steps=3))
     found = candidates(tiny_recipe, [str(first), "tetris", str(second), "tetris"])
     names = [c.behaviour.name for c in found]
     assert len(set(names)) == len(names) == 3

@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from flows import cli, stages
+from flows import cli
+from flows.commands import run
 from pipeline.errors import RecipeError
 from pipeline.recipes.loading import load_recipe
 
@@ -82,7 +83,8 @@ def test_a_run_may_record_learn_imitate_and_play(tmp_path):
         "train.steps=5",
         "online.imitate_steps=5",
     ]
-    found = stages.run_stages("slots-deeprm-online", tmp_path / "run", overrides)["stages"]
+    request = run.Request("slots-deeprm-online", str(tmp_path / "run"), tuple(overrides))
+    found = run.run(request)["stages"]
     assert list(found) == [
         "build", "verify", "train behaviour_cloning-seed0", "train reinforce-seed0", "evaluate",
         "report",

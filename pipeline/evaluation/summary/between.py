@@ -1,6 +1,6 @@
 """One agent of several evaluations against itself: what its settings are worth.
 
-    python -m pipeline.evaluation.summary.between EVALUATION EVALUATION ... --policy score_ppo-best
+    hindcast report EVALUATION EVALUATION ... --between score_ppo-best
 
     difference   evaluation - other of the policy's mean, paired over the same windows, with its
                  95 % interval over windows and over the training seeds of either
@@ -10,8 +10,6 @@
 trained, and in nothing that was played: rules that all evaluations hold must have the same values.
 """
 
-import argparse
-import sys
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
@@ -22,10 +20,8 @@ import polars as pl
 
 from pipeline.errors import DatasetError, unknown_name
 from pipeline.evaluation.summary.pairing import Pairing, PolicyRuns, read_settings
-from pipeline.evaluation.summary.printing import print_csv
 from pipeline.simulation.seeds import generator
 from pipeline.statistics.intervals import paired_difference
-from pipeline.storage.location import location
 
 COLUMNS: Final = (
     "evaluation", "other", "metric", "windows", "mean", "other_mean", "difference", "low", "high",
@@ -84,20 +80,3 @@ def _require_same(name: str, one: Pairing, other_name: str, other: Pairing) -> N
         raise DatasetError(
             f"{name} and {other_name} have no rule in common, by which the same windows are known"
         )
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Print the rows as CSV; 2 for bad input."""
-    parser = argparse.ArgumentParser(
-        prog="python -m pipeline.evaluation.summary.between",
-        description="One agent of several evaluations against itself, on the same windows.",
-    )
-    parser.add_argument("evaluations", type=location, nargs="+", metavar="EVALUATION")
-    parser.add_argument("--policy", required=True, help="its name without the seed")
-    parser.add_argument("--metric", help="by default the headline")
-    given = parser.parse_args(arguments)
-    return print_csv(lambda: differences(given.evaluations, given.policy, given.metric))
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

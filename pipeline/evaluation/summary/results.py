@@ -8,7 +8,6 @@ difference is policy - baseline on the same windows; wins are windows on which t
 Other metrics than the headline are there where they were asked for (`hindcast report --metrics`).
 """
 
-import sys
 import zlib
 from collections.abc import Sequence
 from io import BytesIO
@@ -32,7 +31,6 @@ from pipeline.statistics.intervals import (
 )
 from pipeline.statistics.numbers import decimals_for, write_interval, write_number
 from pipeline.storage.files import write_atomically, write_text
-from pipeline.storage.location import location
 
 _DIGITS: Final = 6  # significant ones of a written number
 _NUMBERS: Final = (
@@ -239,14 +237,3 @@ def _against(row: dict[str, Any], decimals: int) -> list[str]:
         plain_text(row["policy"]), difference, write_interval(*ends, decimals, signed=True),
         f"{row['wins']} / {row['ties']} / {row['losses']}",
     ]  # fmt: skip
-
-
-def main(paths: Sequence[str]) -> None:
-    """Write the page beside each results CSV: docs/results/offline.csv gives offline.md."""
-    for name in paths:
-        path = location(name)
-        write_text(path.with_suffix(".md"), results_markdown(path.read_bytes(), path.name))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

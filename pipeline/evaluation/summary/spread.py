@@ -1,6 +1,6 @@
 """How far others are from a policy, window by window: counts and the numbers of a box plot.
 
-    python -m pipeline.evaluation.summary.spread EVALUATION --against first_fit tetris_reference
+    hindcast report EVALUATION --spread first_fit tetris_reference
 
     difference   other - policy, of the headline metric: above 0 the policy is lower
     row          policy, other, windows, below (differences < 0), equal, above, mean, deviation,
@@ -10,8 +10,6 @@ Every training seed of an agent has a row of its own, and their mean one under t
 paper on DeepJS states its results so (Li & Hu, ICBDC 2019, Figures 6 and 7, Table 2).
 """
 
-import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -21,10 +19,8 @@ import polars as pl
 
 from pipeline.errors import unknown_name
 from pipeline.evaluation.summary.pairing import read_settings
-from pipeline.evaluation.summary.printing import print_csv
 from pipeline.evaluation.summary.rows import tie_tolerance
 from pipeline.statistics.intervals import Array
-from pipeline.storage.location import location
 
 _QUARTILES: Final = ("lowest", "quartile_1", "median", "quartile_3", "highest")
 COLUMNS: Final = (
@@ -68,19 +64,3 @@ def spreads(folder: Path, against: Sequence[str]) -> pl.DataFrame:
                     if name != policy.name
                 ]
     return pl.DataFrame(rows, infer_schema_length=None).sort("mean", descending=True)
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Print the rows of an evaluation folder as CSV; 2 for bad input."""
-    parser = argparse.ArgumentParser(
-        prog="python -m pipeline.evaluation.summary.spread",
-        description="Counts and quartiles of what others need more than a policy, over windows.",
-    )
-    parser.add_argument("evaluation", type=location, help="folder that hindcast evaluate wrote")
-    parser.add_argument("--against", nargs="+", required=True, metavar="POLICY")
-    given = parser.parse_args(arguments)
-    return print_csv(lambda: spreads(given.evaluation, given.against))
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

@@ -1,6 +1,6 @@
 """How alike two trained scorers judge: correlation of their scores over the same candidates.
 
-    python -m policies.papers.deepjs.fitness_correlation A B --recipe binpack-deepjs
+    hindcast calibrate fitness-correlation A B --recipe binpack-deepjs
 
 The decisions are those of greedy episodes of A; every feasible candidate of them is scored by both.
 
@@ -14,26 +14,20 @@ Agents that were trained on other machines or windows can be compared as long as
 the same. Source: Li & Hu, "DeepJS", ICBDC 2019, section 4.3.
 """
 
-import argparse
-import json
-import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import HindcastError, InputError
+from pipeline.errors import InputError
 from pipeline.estimators.selection import ranks
-from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.problem import make_instance
 from pipeline.recipes.recipe import Recipe
 from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
-from pipeline.storage.location import location
-from policies.networks.checkpoint import load_policy
 from policies.networks.policy import LearnedPolicy
 from policies.rollouts.trajectories import looked_at, sample_trajectory
 
@@ -118,35 +112,3 @@ def compare(
         context = np.zeros((len(starts) - 1, len(spec.context)))
     x, y = (p.batch_scores(context, candidates, starts) for p in (first, second))
     return alike(x, y, starts)
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Print the comparison of two checkpoint folders as JSON; 2 for bad input."""
-    parser = argparse.ArgumentParser(
-        prog="python -m policies.papers.deepjs.fitness_correlation",
-        description="Correlation of two agents' scores over the same candidates.",
-    )
-    parser.add_argument("first", type=location, help="checkpoint folder; its episodes are used")
-    parser.add_argument("second", type=location, help="checkpoint folder")
-    parser.add_argument("--recipe", required=True, help="recipe.toml or id: where they play")
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
-    parser.add_argument("--split", default="test", help="windows to play (default test)")
-    parser.add_argument("--windows", type=int, default=20, help="at most, evenly spaced")
-    given = parser.parse_args(arguments)
-    try:
-        recipe = load_recipe(given.recipe, given.set)
-        windows = recipe.windows(given.split)
-        if given.windows < 1:
-            raise InputError(f"--windows is {given.windows}, expected at least 1")
-        some = windows[:: -(-len(windows) // given.windows)]
-        found = compare(load_policy(given.first), load_policy(given.second), recipe, some)
-    except HindcastError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
-    numbers = {k: None if v != v else v for k, v in asdict(found).items()}  # noqa: PLR0124 - NaN
-    sys.stdout.write(json.dumps({**numbers, "windows": some}) + "\n")
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

@@ -1,7 +1,6 @@
 """An agent that slides over windows: what each of them cost before it was learned from.
 
-    python -m policies.papers.deepjs.sliding RUN --recipe binpack-deepjs --policy first_fit --last
-    99
+    hindcast calibrate sliding RUN --recipe binpack-deepjs --policy first_fit --last 99
 
     window            0          1            2        ...       each is trained on for `stay`
     checkpoint    the start   step stay   step 2 stay  ...       iterations, after it was played
@@ -12,8 +11,6 @@ greedily and, under the name <agent>@1, draws its choices as in training; the ru
 same windows. Source: Li & Hu, "DeepJS", ICBDC 2019, section 4.2 and Figure 4.
 """
 
-import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +20,6 @@ import numpy as np
 import polars as pl
 
 from pipeline.errors import DatasetError, RecipeError
-from pipeline.evaluation.summary.printing import print_csv
-from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.problem import make_instance
 from pipeline.recipes.recipe import Recipe
 from pipeline.recipes.settings import read_settings
@@ -35,11 +30,9 @@ from pipeline.simulation.rollout import Planner, run_episode
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.seeds import generator
 from pipeline.simulation.spec import Spec
-from pipeline.storage.location import location
 from policies.networks.checkpoint import load_policy, read_description
 from policies.networks.policy import LearnedPolicy
 from policies.online.problem import Sampling
-from policies.registry import resolve
 from policies.rollouts.trajectories import sample_trajectory
 
 _DRAWS: Final = 12
@@ -97,19 +90,17 @@ def _trained(run: Path) -> tuple[Sampling, int]:
 def slide(
     run: Path,
     recipe: Recipe,
-    policies: Sequence[str] = (),
+    rules: Sequence[Behaviour] = (),
     *,
     last: int | None = None,
     draws: int = _DRAWS,
 ) -> pl.DataFrame:
     """COLUMNS of the agent, greedy and drawing, and of rules, on every window after the first.
 
-    Values that were drawn are means over `draws` episodes. Raises as `stretches` does, UnknownName
-    for a rule.
+    Values that were drawn are means over `draws` episodes. Raises as `stretches` does.
     """
     scenario, workload = load_scenario(recipe.scenario), load_source(recipe)
     spec = scenario.spec(recipe.config, recipe.objective)
-    rules = [resolve(name, recipe.scenario, spec) for name in policies]
     rows: list[tuple[int, int, str, int, float]] = []
     for one in stretches(run, recipe, last):
         instance = make_instance(recipe, scenario, workload, one.window)
@@ -142,26 +133,3 @@ def _played(
     policy: LearnedPolicy = behaviour.policy
     played = sample_trajectory(scenario, spec, instance, policy, rng, behaviour.temperature)
     return float(played.episode.outcomes[0])
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Print the rows as CSV; 2 for bad input."""
-    parser = argparse.ArgumentParser(
-        prog="python -m policies.papers.deepjs.sliding",
-        description="What each window cost an agent before it was trained on it.",
-    )
-    parser.add_argument("run", type=location, help="folder of hindcast train-online")
-    parser.add_argument("--recipe", required=True, help="recipe.toml or id that was trained on")
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
-    parser.add_argument("--policy", nargs="+", default=[], help="rules to play beside it")
-    parser.add_argument("--last", type=int, help="last window (default: all that were played)")
-    given = parser.parse_args(arguments)
-    return print_csv(
-        lambda: slide(
-            given.run, load_recipe(given.recipe, given.set), given.policy, last=given.last
-        )
-    )
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

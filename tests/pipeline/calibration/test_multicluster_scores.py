@@ -5,7 +5,8 @@ import json
 import polars as pl
 import pytest
 
-from pipeline.calibration.multicluster_scores import COLUMNS, comparisons, main
+from flows import cli
+from pipeline.calibration.multicluster_scores import COLUMNS, comparisons
 
 # policy -> group, kind, TMDL and AJDR on four windows
 SCORES = {
@@ -49,16 +50,21 @@ def test_means_ratios_and_scores_by_hand(tmp_path):
     assert [row[f"score_{k}"] for k in "abcd"] == [50, 75, 100, 75]
 
 
+def scores(folder, *policies):
+    """The exit code of the command."""
+    return cli.main(["calibrate", "multicluster-scores", str(folder), "--policy", *policies])
+
+
 def test_the_command_prints_csv(tmp_path, capsys):
-    assert main([str(write(tmp_path)), "--against", "rule"]) == 0
+    assert scores(write(tmp_path), "rule") == 0
     assert capsys.readouterr().out.startswith("policy,other,windows,tmdl,")
 
 
 def test_an_unknown_policy_is_named(tmp_path, capsys):
-    assert main([str(write(tmp_path)), "--against", "rules"]) == 2
+    assert scores(write(tmp_path), "rules") == 2
     assert "did you mean 'rule'" in capsys.readouterr().err
 
 
 def test_an_evaluation_of_another_scenario_is_refused(tmp_path, capsys):
-    assert main([str(write(tmp_path, ("makespan_s", "energy_kwh"))), "--against", "rule"]) == 2
+    assert scores(write(tmp_path, ("makespan_s", "energy_kwh")), "rule") == 2
     assert "expected an evaluation of multicluster" in capsys.readouterr().err

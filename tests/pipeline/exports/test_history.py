@@ -17,12 +17,10 @@ def all_blocks(dataset):
 
 def test_it_is_the_history_of_all_blocks(thermal, tmp_path):
     """Written episode by episode or at once: the same bytes."""
-    config = thermal.dataset.recipe.config
-    for name, leaky in (("history", None), ("history-leaky", config)):
-        result = export(thermal.folder, name, tmp_path / name)
-        write_history(tmp_path / "once", to_history(all_blocks(thermal.dataset), leaky=leaky))
-        assert (tmp_path / name).read_bytes() == (tmp_path / "once").read_bytes()
-        assert bool(result.notes) == (leaky is not None)
+    result = export(thermal.folder, "history", tmp_path / "history")
+    write_history(tmp_path / "once", to_history(all_blocks(thermal.dataset)))
+    assert (tmp_path / "history").read_bytes() == (tmp_path / "once").read_bytes()
+    assert not result.notes
 
 
 def test_values_are_those_of_the_dataset(thermal, tmp_path):

@@ -27,6 +27,7 @@ from pipeline.scenarios.thermal.instances import Jobs, draw_jobs, make_instance
 from pipeline.simulation.policy import Behaviour
 from pipeline.verification.verify import verify
 from policies.heuristics import heuristics
+from tests.pipeline.history.leaky import leaky_history
 
 SCENARIO = load_scenario("thermal")
 CONFIG = settled(ThermalConfig(jobs=40, steps=60))
@@ -67,10 +68,10 @@ def records(folder) -> list[dict]:
     return json.loads(json.dumps(history_json(to_history(some_blocks(folder)))))
 
 
-def test_leaky_export_is_the_sample_of_the_report(tmp_path):
+def test_states_after_the_placement_are_the_sample_of_the_report(tmp_path):
     """Always server 5, preset paper: every number that Figure 4 shows."""
     blocks = blocks_of(tmp_path, "max_distance", [figure_4_jobs()], PAPER)
-    first = history_json(to_history(blocks, leaky=PAPER))[0]
+    first = history_json(leaky_history(blocks, PAPER))[0]
     assert first["TIME"] == 0
     assert first["ACTION"] == 5
     assert first["REWARD"]["REWARD"] == 27.00000047999997
@@ -131,9 +132,9 @@ def test_a_dataset_written_and_read_again_is_the_same(tmp_path):
 def test_a_file_read_and_written_again_is_the_same(tmp_path):
     """Through a dataset folder too: every value in float64, the leaky ones with their finish."""
     blocks = blocks_of(tmp_path, "max_distance", [figure_4_jobs()] * 2, PAPER)
-    for name, leaky in (("plain", None), ("leaky", PAPER)):
+    for name, history in (("plain", to_history(blocks)), ("leaky", leaky_history(blocks, PAPER))):
         path = tmp_path / f"{name}.json"
-        write_history(path, to_history(blocks, leaky=leaky))
+        write_history(path, history)
         ingest_history(path, tmp_path / name)
         again = tmp_path / f"{name}-again.json"
         write_history(again, read_table(tmp_path / name / RECORDED))
@@ -280,20 +281,18 @@ def test_the_card_of_a_history_claims_no_probabilities(tmp_path):
 
 def test_a_history_that_reveals_the_decision_is_marked(tmp_path):
     blocks = blocks_of(tmp_path, "max_distance", [figure_4_jobs()], PAPER)
-    write_history(tmp_path / "h.json", to_history(blocks, leaky=PAPER))
+    write_history(tmp_path / "h.json", leaky_history(blocks, PAPER))
     ingest_history(tmp_path / "h.json", tmp_path / "out")
     notes = ds.open(tmp_path / "out").manifest.provenance["notes"]
     assert any("reveal it" in note for note in notes)
 
 
-def test_what_has_no_calendar_cannot_be_written_leaky(tmp_path):
+def test_what_was_read_from_a_file_is_written_again(tmp_path):
     path = tmp_path / "history.json"
     path.write_text(json.dumps(records(tmp_path)))
     ingest_history(path, tmp_path / "out")
     blocks = list(ds.open(tmp_path / "out").blocks(0))
     assert to_history(blocks).equal(read_history(path))
-    with pytest.raises(DatasetError, match="does not tell when jobs started"):
-        to_history(blocks, leaky=CONFIG)
     with pytest.raises(DatasetError, match="no decisions"):
         to_history([])
 

@@ -89,7 +89,7 @@ def test_a_wrong_value_in_a_checkpoint_is_found(checkpoint):
 
 def test_a_hostile_ledger_is_harmless(tmp_path):
     """run.json with anything in it: refused, or its stages are run again."""
-    from flows.ledger import Ledger
+    from flows.runs.ledger import Ledger
     from pipeline.recipes.loading import load_recipe
 
     recipe = load_recipe("binpack-synthetic-v1")

@@ -6,7 +6,8 @@ import shutil
 import polars as pl
 import pytest
 
-from flows.stages import run_stages
+from flows.commands.run import Request
+from flows.runs.stages import run_stages
 from pipeline import dataset as ds
 from pipeline.errors import DatasetError
 from pipeline.inspection.list import aligned, entry_of, find, listing, recipes, size
@@ -20,7 +21,7 @@ from tests.conftest import TINY
 def run(tmp_path_factory):
     """A whole run: a dataset, a checkpoint, an evaluation."""
     folder = tmp_path_factory.mktemp("listed") / "run"
-    run_stages("binpack-synthetic-v1", folder, TINY)
+    run_stages(Request("binpack-synthetic-v1", str(folder), TINY))
     return folder
 
 

@@ -64,7 +64,7 @@ def test_plain_paths_load_no_store(tmp_path):
     """The command line pays for a client only where a URL is given."""
     script = (
         "import sys; from pipeline.storage.location import location; location('a'); "
-        "from flows.arguments import parse; parse(['verify', 'a']); "
+        "from flows.parser import parse; parse(['verify', 'a']); "
         "assert not {'fsspec', 'upath', 's3fs'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

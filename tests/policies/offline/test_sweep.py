@@ -6,7 +6,8 @@ import tomllib
 import polars as pl
 import pytest
 
-from flows.sweep_runs import run_sweep
+from flows.commands import directly
+from flows.runs.sweep import Request, run
 from pipeline.errors import DatasetError, InputError, RecipeError
 from policies.offline import read_config
 from policies.offline.sweep import load_sweep, plan
@@ -124,16 +125,17 @@ def test_a_sweep_is_tabulated_and_goes_on_where_it_was_interrupted(tiny_dataset,
     }  # fmt: skip
     calls = []
 
-    def call(step, **arguments):
-        calls.append(arguments["out"])
+    def call(step):
+        calls.append(step.out)
         if len(calls) == 4:
             raise KeyboardInterrupt
-        return step(**arguments)
+        return directly(step)
 
+    request = Request(str(tiny_dataset), table, str(tmp_path / "s"))
     with pytest.raises(KeyboardInterrupt):
-        run_sweep(tiny_dataset, table, tmp_path / "s", call=call)
+        run(request, call)
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("weights.safetensors")}
-    result = run_sweep(tiny_dataset, table, tmp_path / "s")
+    result = run(request)
     assert result["runs"] == 6
     assert not result["failed"]
     assert {p: p.stat().st_mtime_ns for p in before} == before
@@ -150,15 +152,16 @@ def test_a_sweep_is_tabulated_and_goes_on_where_it_was_interrupted(tiny_dataset,
 def test_a_run_that_fails_has_its_reason_in_the_table(tiny_dataset, tmp_path):
     """The others go on; where all fail, so does the sweep."""
 
-    def call(step, **arguments):
-        if arguments["seed"] == 0:
+    def call(step):
+        if step.seed == 0:
             raise DatasetError("diverged")
-        return step(**arguments)
+        return directly(step)
 
     table = {"agents": ["behaviour_cloning"], "seeds": [0, 1], "steps": 2}
-    result = run_sweep(tiny_dataset, table, tmp_path / "s", call=call)
+    request = Request(str(tiny_dataset), table, str(tmp_path / "s"))
+    result = run(request, call)
     assert result["failed"] == {"behaviour_cloning-default-seed0": "diverged"}
     rows = pl.read_parquet(tmp_path / "s" / "sweep.parquet")
     assert rows.sort("seed")["error"].to_list() == ["diverged", None]
     with pytest.raises(DatasetError, match="diverged"):
-        run_sweep(tiny_dataset, {**table, "seeds": [0]}, tmp_path / "t", call=call)
+        run(dataclasses.replace(request, sweep={**table, "seeds": [0]}, out=str(tmp_path)), call)

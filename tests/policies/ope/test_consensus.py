@@ -6,10 +6,11 @@ import math
 import polars as pl
 import pytest
 
-from flows.estimates import text_of
+from flows import cli
+from flows.commands import ope
 from pipeline.errors import DatasetError
 from policies.ope.consensus import consensus_scores, describe_consensus, members_of
-from policies.ope.selection_table import main, selection_markdown, selection_table
+from policies.ope.selection_table import selection_markdown, selection_table
 
 TRUTH = {"a": 3.0, "b": 2.0, "c": 1.0, "d": 0.0}
 VALUES = {
@@ -74,7 +75,7 @@ def test_a_person_reads_the_order(tmp_path):
              "logged_return": 0.0, "epsilon": 0.1, "temperature": 0.0, "estimators": [],
              "notes": [], "out": None, "reference": "c",
              "consensus": describe_consensus(estimates(), 0.5, "c")}  # fmt: skip
-    lines = text_of({"about": about, "rows": []})
+    lines = ope.show({"about": about, "rows": []}).lines
     assert any(line.endswith("best first: a, b, c, d") for line in lines)
     assert lines[-1].startswith("consensus")
 
@@ -94,15 +95,17 @@ def test_the_table_has_a_row_per_estimator_and_the_consensus(tmp_path):
     assert "| toy | 4 | **0.949 / 0.866** | **0.8 / 0.5** | -1 / -1 | **1 / 1** |" in page
 
 
-def test_the_command_writes_the_table_and_its_page(tmp_path):
+def test_the_command_writes_the_table_and_its_page(tmp_path, capsys):
     table = tmp_path / "ope.csv"
-    main([str(table), str(folder_of(tmp_path / "x"))])
+    folder = str(folder_of(tmp_path / "x"))
+    assert cli.main(["report", folder, "--ranking", str(table)]) == 0
+    assert capsys.readouterr().out == f"{table.with_suffix('.md')}\n"
     assert table.read_text() == selection_table([tmp_path / "x"]).write_csv()
     page = table.with_suffix(".md")
     written = page.read_bytes()
     assert written == selection_markdown(table.read_bytes(), "ope.csv").encode()
     page.unlink()
-    main([str(table)])
+    assert cli.main(["report", str(table), "--pages"]) == 0
     assert page.read_bytes() == written
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from flows import steps
 from flows.cli import main
+from flows.commands import report
 from pipeline import dataset as datasets
 from pipeline.building.build import build
 from pipeline.errors import DatasetError, InputError, StorageError, UnknownName
@@ -344,7 +344,7 @@ def test_a_report_of_estimates_alone_shows_their_truth_too(result, tmp_path):
     assert "How well estimators pick" in html
     assert "snpdis" in html
     first = html
-    steps.report([out / "truth"], page, estimates=[out])
+    report.run(report.Request((str(out / "truth"),), str(page), estimates=(str(out),)))
     assert (page / "report.html").read_text() == first
 
 

@@ -13,13 +13,13 @@ from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.recipe import OnlineRecipe
 from pipeline.scenarios import load_scenario
 from pipeline.scenarios.binpack.config import BinpackConfig
+from pipeline.scenarios.binpack.features import ROW
 from pipeline.scenarios.binpack.layout import FIRST_START_AT
 from pipeline.simulation.batched import run_lockstep
 from pipeline.simulation.kernel import SCORE
 from pipeline.simulation.policy import Behaviour, Heuristic
 from pipeline.simulation.rollout import Planner, run_episode
 from policies.entrants import candidates
-from pipeline.scenarios.binpack.features import ROW
 from policies.heuristics.binpack import HEURISTICS
 from policies.networks.features import unscaled_map
 from policies.networks.policy import LearnedPolicy

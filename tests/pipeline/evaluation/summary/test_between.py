@@ -6,8 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from flows import cli
 from pipeline.errors import DatasetError, UnknownName
-from pipeline.evaluation.summary.between import COLUMNS, differences, main
+from pipeline.evaluation.summary.between import COLUMNS, differences
 
 RULE = (4.0, 2.0, 1.0, 16.0)
 
@@ -86,7 +87,24 @@ def test_what_is_not_compared(evaluation):
 
 def test_the_command(evaluation, capsys):
     a, b = evaluation("a", [(1, 2, 3, 8)]), evaluation("b", [(2, 3, 4, 9)])
-    assert main([str(a), str(b), "--policy", "agent"]) == 0
+    report = ["report", str(a), str(b), "--between"]
+    assert cli.main([*report, "agent"]) == 0
     assert "a,b,makespan_s,4,3.500,4.500,-1.000,-1.000,-1.000" in capsys.readouterr().out
-    assert main([str(a), str(b), "--policy", "nobody"]) == 2
+    assert cli.main([*report, "agent", "--json", "--metrics", "makespan_s"]) == 0
+    assert json.loads(capsys.readouterr().out)["difference"] == -1.0
+    assert cli.main([*report, "nobody"]) == 2
     assert "unknown policy 'nobody'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--spread", "rule"], "give one of --between, --spread"),
+        (["--out", "x"], "--out is for the page"),
+        (["--metrics", "a", "b"], "several metrics are for the page"),
+    ],
+)
+def test_options_of_the_page_are_not_for_a_table(more, said, evaluation, capsys):
+    a, b = evaluation("a", [(1, 2, 3, 8)]), evaluation("b", [(2, 3, 4, 9)])
+    assert cli.main(["report", str(a), str(b), "--between", "agent", *more]) == 2
+    assert said in capsys.readouterr().err

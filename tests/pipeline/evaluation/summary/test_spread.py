@@ -6,8 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from flows import cli
 from pipeline.errors import UnknownName
-from pipeline.evaluation.summary.spread import COLUMNS, main, spread, spreads
+from pipeline.evaluation.summary.spread import COLUMNS, spread, spreads
 
 # policy -> group, kind, makespans on five windows
 SCORES = {
@@ -59,9 +60,9 @@ def test_an_agent_and_each_of_its_seeds(evaluation):
 
 
 def test_the_command_prints_csv_and_names_the_nearest_policy(evaluation, capsys):
-    assert main([str(evaluation), "--against", "rule"]) == 0
+    assert cli.main(["report", str(evaluation), "--spread", "rule"]) == 0
     assert capsys.readouterr().out.splitlines()[1].startswith("agent-seed1,rule,5,1,2,2,2.200")
-    assert main([str(evaluation), "--against", "rul"]) == 2
+    assert cli.main(["report", str(evaluation), "--spread", "rul"]) == 2
     assert "did you mean 'rule'" in capsys.readouterr().err
     with pytest.raises(UnknownName):
         spreads(evaluation, ["nobody"])

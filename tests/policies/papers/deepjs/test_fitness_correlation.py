@@ -6,12 +6,13 @@ import json
 import numpy as np
 import pytest
 
+from flows import cli
 from pipeline.errors import DatasetError, InputError
 from pipeline.recipes.recipe import OnlineRecipe
 from policies.networks.checkpoint import load_policy
 from policies.networks.policy import LearnedPolicy
 from policies.online.training import train_online
-from policies.papers.deepjs.fitness_correlation import alike, compare, main, pearson
+from policies.papers.deepjs.fitness_correlation import alike, compare, pearson
 
 SAMPLING = {"trajectories": 2, "windows": 1, "stay": 1}
 
@@ -79,13 +80,14 @@ def test_the_command_compares_agents_and_refuses_what_is_none(agents, tmp_path, 
                'split.validation="2..2"', 'split.test="3..5"')  # fmt: skip
     overrides = [part for one in changed for part in ("--set", one)]
     arguments = ["--recipe", "binpack-synthetic-v1", *overrides]
-    assert main([first, second, *arguments, "--windows", "2"]) == 0
+    command = ["calibrate", "fitness-correlation", first]
+    assert cli.main([*command, second, *arguments, "--windows", "2", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["windows"] == [3, 5]
     assert -1.0 <= found["pearson"] <= 1.0
-    assert main([first, str(tmp_path), *arguments]) == 2
+    assert cli.main([*command, str(tmp_path), *arguments]) == 2
     assert "not a checkpoint" in capsys.readouterr().err
-    assert main([first, second, *arguments, "--windows", "0"]) == 2
+    assert cli.main([*command, second, *arguments, "--windows", "0"]) == 2
     assert "at least 1" in capsys.readouterr().err
 
 

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from flows import cli
 from pipeline.errors import DatasetError, RecipeError
 from pipeline.recipes.problem import make_instance
 from pipeline.recipes.recipe import OnlineRecipe
@@ -15,7 +16,7 @@ from pipeline.simulation.rollout import run_episode
 from policies.heuristics import heuristics
 from policies.networks.checkpoint import load_policy
 from policies.online.training import train_online
-from policies.papers.deepjs.sliding import main, slide, stretches
+from policies.papers.deepjs.sliding import slide, stretches
 from policies.rollouts.trajectories import sample_trajectory
 
 
@@ -39,7 +40,8 @@ def test_every_window_after_the_first_with_the_checkpoint_before_it(run, tiny_re
 
 
 def test_the_agent_plays_greedily_and_drawing_and_the_rule_plays_the_same_window(run, tiny_recipe):
-    table = slide(run, tiny_recipe, ["first_fit"], draws=3)
+    rules = [Behaviour("first_fit", heuristics("binpack")["first_fit"])]
+    table = slide(run, tiny_recipe, rules, draws=3)
     assert table["policy"].to_list() == 3 * ["reinforce", "reinforce@1", "first_fit"]
     assert table["draws"].to_list() == 3 * [1, 3, 1]
     scenario = load_scenario("binpack")
@@ -70,11 +72,12 @@ def test_the_command_prints_csv(run, capsys):
                "config.jobs_per_window=5", "config.machines=2", 'split.train="0..5"',
                'split.validation="6..7"', 'split.test="8..11"')  # fmt: skip
     overrides = [part for one in changed for part in ("--set", one)]
-    assert main([str(run), "--recipe", "binpack-synthetic-v1", *overrides, "--last", "1"]) == 0
+    command = ["calibrate", "sliding", str(run), "--recipe"]
+    assert cli.main([*command, "binpack-synthetic-v1", *overrides, "--last", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "window,step,policy,draws,value"
     assert [line.rsplit(",", 1)[0] for line in lines[1:]] == [
         "1,2,reinforce,1", "1,2,reinforce@1,12",
     ]  # fmt: skip
-    assert main([str(run), "--recipe", "no-such-recipe"]) == 2
+    assert cli.main([*command, "no-such-recipe"]) == 2
     assert "no-such-recipe" in capsys.readouterr().err

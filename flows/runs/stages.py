@@ -8,12 +8,11 @@ OUT/report.html                  with summary.parquet, summary.md, results.csv a
 OUT/run.json                     the ledger: what is done need not be done again
 """
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-from flows import steps
-from flows.ledger import Ledger
+from flows.commands import Call, build, directly, evaluate, report, train, train_online, verify
+from flows.runs.ledger import Ledger
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.recipe import Recipe
 from pipeline.storage.files import sha256_file
@@ -22,83 +21,77 @@ from policies.entrants import BEHAVIOUR
 from policies.offline import agent as find_agent
 from policies.offline import agents_for
 
-Step: TypeAlias = Callable[..., dict[str, Any]]
-Call: TypeAlias = Callable[..., dict[str, Any]]  # call(step, **arguments) runs a step
 
+def run_stages(request: Any, call: Call = directly) -> dict[str, Any]:
+    """Run all stages of a request of `hindcast run`, each through `call`.
 
-def directly(step: Step, **arguments: Any) -> dict[str, Any]:
-    """Run a step here and now."""
-    return step(**arguments)
-
-
-def run_stages(
-    recipe: str,
-    out: Path | str,
-    overrides: Sequence[str] = (),
-    workers: int = 1,
-    command: str = "",
-    call: Call = directly,
-) -> dict[str, Any]:
-    """Run all stages, each through `call`; results by stage, and the path of the report.
-
-    Raises DatasetError where `out` holds a run of another recipe.
+    Returns results by stage, and the path of the report. Raises DatasetError where `out` holds a
+    run of another recipe.
     """
-    loaded, out = load_recipe(recipe, overrides), location(out)
+    recipe, overrides, workers = request.recipe, request.overrides, request.workers
+    loaded, out = load_recipe(recipe, overrides), location(request.out)
     ledger = Ledger(out, loaded)
     results: dict[str, Any] = {}
     manifest = out / "dataset" / "manifest.json"
+    dataset = str(manifest.parent)
 
-    def stage(name: str, output: Path, step: Step, inputs: Any, **arguments: Any) -> None:
-        results[name] = ledger.stage(name, inputs, output, lambda: call(step, **arguments))
+    def stage(name: str, output: Path, inputs: Any, step: Any) -> None:
+        results[name] = ledger.stage(name, inputs, output, lambda: call(step))
 
     data = {}
     if loaded.behaviours or not loaded.online.agent:  # else there is nothing to record, or to log
-        stage(
-            "build", manifest, steps.build, {"recipe": loaded.digest},
-            recipe=recipe, out=manifest.parent, overrides=list(overrides), workers=workers,
-        )  # fmt: skip
+        recorded = build.Request(recipe, dataset, overrides, workers)
+        stage("build", manifest, {"recipe": loaded.digest}, recorded)
         data = {"dataset": sha256_file(manifest)}
-        stage("verify", manifest, steps.verify, data, dataset=manifest.parent)
+        stage("verify", manifest, data, verify.Request(dataset))
     checkpoints = []
     for agent, seed in _runs(loaded):
         folder = out / "agents" / f"{agent}-seed{seed}"
-        arguments = {"agent": agent, "steps": loaded.train.steps_of(agent), "seed": seed}
+        arguments: dict[str, Any] = {
+            "agent": agent,
+            "steps": loaded.train.steps_of(agent),
+            "seed": seed,
+        }
         if settings := loaded.train.settings_of(agent):
             arguments["settings"] = settings
         stage(
-            f"train {folder.name}", folder / "checkpoint.json", steps.train, {**data, **arguments},
-            dataset=manifest.parent, out=folder, **arguments,
+            f"train {folder.name}", folder / "checkpoint.json", {**data, **arguments},
+            train.Request(dataset, out=str(folder), **arguments),
         )  # fmt: skip
         checkpoints.append(folder)
     for seed in loaded.online.seeds if loaded.online.agent else ():
         folder = out / "agents" / f"{loaded.online.agent}-seed{seed}"
         inputs = {"recipe": loaded.digest, "seed": seed}
-        more: dict[str, Any] = {}
+        imitate = None
         if loaded.online.imitate_steps:
-            inputs, more = {**inputs, **data}, {"imitate": manifest.parent}
+            inputs, imitate = {**inputs, **data}, dataset
         stage(
-            f"train {folder.name}", folder / "checkpoint.json", steps.train_online, inputs,
-            recipe=recipe, out=folder, overrides=list(overrides), seed=seed, workers=workers,
-            **more,
+            f"train {folder.name}", folder / "checkpoint.json", inputs,
+            train_online.Request(
+                recipe, str(folder), overrides, seed=seed, workers=workers, imitate=imitate
+            ),
         )  # fmt: skip
         checkpoints.append(folder)
     evaluation = out / "evaluation" / "evaluation.json"
     # Last and selected checkpoints are both reported; nothing is selected on the test split.
     selected = [f / "best" for f in checkpoints if (f / "best" / "checkpoint.json").is_file()]
     learned = [*checkpoints, *selected]
-    recorded = [BEHAVIOUR] if loaded.behaviours else []
-    policies = [*loaded.evaluate.policies, *recorded, *map(str, learned)]
+    logged = [BEHAVIOUR] if loaded.behaviours else []
+    policies = (*loaded.evaluate.policies, *logged, *map(str, learned))
     trained = {str(f.relative_to(out)): sha256_file(f / "checkpoint.json") for f in learned}
     stage(
-        "evaluate", evaluation, steps.evaluate, {"recipe": loaded.digest, "agents": trained},
-        recipe=recipe, out=evaluation.parent, policies=policies, split="test",
-        overrides=list(overrides), workers=workers, command=command,
+        "evaluate", evaluation, {"recipe": loaded.digest, "agents": trained},
+        evaluate.Request(
+            recipe, str(evaluation.parent), policies, "test", overrides, workers, request.command
+        ),
     )  # fmt: skip
-    scored = {"evaluation": sha256_file(evaluation), "agents": trained, **data}
     stage(
-        "report", out / "report.html", steps.report, scored,
-        evaluations=[evaluation.parent], out=out, training=checkpoints,
-        datasets=[manifest.parent] if data else [], metrics=list(loaded.evaluate.metrics),
+        "report", out / "report.html",
+        {"evaluation": sha256_file(evaluation), "agents": trained, **data},
+        report.Request(
+            (str(evaluation.parent),), str(out), training=tuple(map(str, checkpoints)),
+            datasets=(dataset,) if data else (), metrics=tuple(loaded.evaluate.metrics),
+        ),
     )  # fmt: skip
     return {"stages": results, "report": str(out / "report.html")}
 

@@ -1,0 +1,74 @@
+"""The commands, one file each: what it takes, what is refused, what it does, what it prints.
+
+    Request           frozen dataclass: every option once, with type, default, limits, texts
+    check(request)    raises an InputError for what can be refused before anything starts
+    run(request)      does it, by a call into pipeline/ or policies/; returns small JSON values
+    show(result)      what is printed: lines for people, or JSON
+    COMMANDS          name on the command line -> help, and the request that it makes
+
+Libraries are imported where they are used, so that a command loads no more than it needs.
+"""
+
+import importlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+NAMES: Final = (
+    "traces", "ingest", "build", "verify", "train", "train-online", "evaluate", "report", "ope",
+    "calibrate", "export", "list", "show", "diff", "study", "run",
+)  # fmt: skip
+_MODULES: Final = {"list": "inspect", "show": "inspect", "diff": "inspect"}  # where not the same
+
+Call: TypeAlias = Callable[[Any], dict[str, Any]]  # call(request) runs the command of a request
+
+
+@dataclass(frozen=True)
+class Command:
+    """A subcommand: its help, the request that is made of its arguments, and how."""
+
+    summary: str
+    example: str
+    request: type
+    details: str = ""
+    recorded: bool = False  # by Prefect, unless --direct is given
+    more: type | None = None  # a dataclass of arguments that are no fields of the request
+    read: Callable[[Any], Any] | None = None  # namespace -> request, where fields are not enough
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The output of a command: lines for people, JSON objects (one a line), and an exit code.
+
+    `rows` is None where the result is the one object.
+    """
+
+    lines: list[str]
+    rows: list[dict[str, Any]] | None = None
+    code: int = 0
+
+
+def find(name: str) -> Any:
+    """Return the module of the command of that name."""
+    return importlib.import_module(f"{__name__}.{_MODULES.get(name, name.replace('-', '_'))}")
+
+
+def module_of(request: Any) -> Any:
+    """Return the module whose `check`, `run` and `show` are for this request."""
+    return sys.modules[type(request).__module__]
+
+
+def name_of(request: Any) -> str:
+    """Return the name of a request's task and flow, which is that of its module."""
+    return type(request).__module__.rpartition(".")[2]
+
+
+def directly(request: Any) -> dict[str, Any]:
+    """Run the command of a request here and now."""
+    result: dict[str, Any] = module_of(request).run(request)
+    return result
+
+
+def refuse_nothing(_request: Any) -> None:
+    """Check nothing: what is wrong is found at once when the command runs."""

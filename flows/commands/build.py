@@ -1,0 +1,86 @@
+"""`hindcast build`: a recipe becomes a dataset."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from flows import parser as p
+from flows.commands import Command, Shown
+from flows.progress import progress
+from pipeline.storage.location import location
+
+
+@dataclass(frozen=True)
+class Request:
+    """A recipe and the folder for its dataset."""
+
+    recipe: p.Name = p.recipe()
+    out: p.Folder = p.option(
+        "folder for the dataset",
+        form="Folder that the dataset is written to; where it was built before, nothing is done.",
+    )  # fmt: skip
+    overrides: tuple[p.Override, ...] = p.overrides()
+    workers: p.Workers = p.workers("Threads that record; the dataset is the same for any number.")
+    append: bool = p.option(
+        "add the recipe's episodes to the finished dataset in DIR, as new parts", default=False,
+        form="Add the recipe's episodes to the finished dataset that is there, as new parts.",
+    )  # fmt: skip
+
+
+def check(request: Request) -> None:
+    """Raise for a recipe that is not valid, or policies that do not exist, or does not fit."""
+    from pipeline.recipes.loading import load_recipe
+    from policies.registry import behaviours
+
+    loaded = load_recipe(request.recipe, request.overrides)
+    behaviours(loaded)
+    if request.append:
+        from pipeline.dataset.append_history import check_fits
+        from pipeline.dataset.manifest import read_manifest
+
+        check_fits(read_manifest(location(request.out)).recipes, loaded, request.out)
+
+
+def run(request: Request) -> dict[str, Any]:
+    """Build the dataset of a recipe, or add to it; finish what was interrupted."""
+    from pipeline.building.append import append
+    from pipeline.building.build import build
+    from pipeline.recipes.loading import load_recipe
+    from policies.registry import behaviours
+
+    loaded = load_recipe(request.recipe, request.overrides)
+    make, title = (append, "append") if request.append else (build, "build")
+    known, out = behaviours(loaded), location(request.out)
+    with progress(f"{title} {loaded.id}") as tell:
+        return result_of(make(loaded, known, out, workers=request.workers, progress=tell))
+
+
+def result_of(dataset: Any) -> dict[str, Any]:
+    """Return the result of a command that wrote this dataset."""
+    return {
+        "dataset": str(dataset.folder),
+        "episodes": dataset.episodes,
+        "decisions": dataset.decisions,
+        "bytes": dataset.bytes,
+        "digest": dataset.digest,
+    }
+
+
+def show(result: Mapping[str, Any]) -> Shown:
+    """Return the size of the dataset, and its digest."""
+    line = (
+        f"{result['dataset']}: {result['episodes']:,} episodes, {result['decisions']:,} decisions, "
+        f"{result['bytes'] / 1e6:,.1f} MB, digest {result['digest'][:12]}"
+    )
+    return Shown([line])
+
+
+COMMANDS: Final = {"build": Command(
+    "build the dataset of a recipe",
+    "hindcast build binpack-synthetic-v1 --out datasets/demo --workers 2",
+    Request,
+    "An interrupted build goes on where it stopped and ends in the same bytes. With --append\n"
+    "the recipe may have other behaviours, episodes and windows than what is there, but must\n"
+    "be of the same problem; what is there is not touched.",
+    recorded=True,
+)}  # fmt: skip

@@ -1,0 +1,142 @@
+"""`hindcast calibrate`: tables of papers, made of our simulators and agents."""
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final
+
+from flows import parser as p
+from flows.commands import Command, Shown
+from flows.commands.report import rows_of
+from flows.progress import progress
+from pipeline.calibration import CALIBRATIONS
+from pipeline.errors import InputError, unknown_name
+from pipeline.storage.location import location
+
+# Table -> how many folders it is made of, and the options that it reads.
+_TABLES: Final[Mapping[str, tuple[int, tuple[str, ...]]]] = {
+    **dict.fromkeys(CALIBRATIONS, (0, ("episodes", "seed"))),
+    "multicluster-scores": (1, ("policies",)),
+    "sliding": (1, ("recipe", "overrides", "policies", "last")),
+    "fitness-correlation": (2, ("recipe", "overrides", "split", "windows")),
+}
+_NEEDED: Final = {
+    "multicluster-scores": "policies", "sliding": "recipe", "fitness-correlation": "recipe",
+}  # fmt: skip
+_FLAGS: Final = {"overrides": "--set", "policies": "--policy"}  # where not the field's name
+
+
+@dataclass(frozen=True)
+class Request:
+    """A table, and what it is made of."""
+
+    table: p.Name = p.argument(
+        "deferrable or multicluster, or one of those above", metavar="SCENARIO"
+    )
+    folders: tuple[p.Folder, ...] = p.argument(
+        "folders that one of those above is made of", default=()
+    )
+    episodes: p.Count | None = p.option("episodes per row (default: the spec's)", default=None)
+    seed: p.Seed = p.option("of all draws (default 0)", default=0)
+    recipe: p.Name = p.option("recipe.toml or id: where agents play", default="", metavar="RECIPE")
+    overrides: tuple[p.Override, ...] = p.overrides()
+    policies: tuple[p.Name, ...] = p.option(
+        "policies to compare with", default=(), flag="--policy", metavar="POLICY"
+    )
+    split: p.Name = p.option("windows to play (default test)", default="test")
+    windows: p.Count = p.option("windows at most, evenly spaced (default 20)", default=20)
+    last: p.Seed | None = p.option(
+        "last window (default: all that were played)", default=None, metavar="WINDOW"
+    )
+
+
+def check(request: Request) -> None:
+    """Raise for an unknown table, and for options that are not those of the table."""
+    if request.table not in _TABLES:
+        raise unknown_name("calibration", request.table, _TABLES)
+    count, reads = _TABLES[request.table]
+    if len(request.folders) != count:
+        raise InputError(
+            f"calibrate: {request.table} is made of {count} folders, not of {len(request.folders)}"
+        )
+    for field in fields(request)[2:]:
+        flag, given = _FLAGS.get(field.name, f"--{field.name}"), getattr(request, field.name)
+        if field.name not in reads and given != field.default:
+            raise InputError(f"calibrate: {flag} is not for {request.table}")
+        if field.name == _NEEDED.get(request.table) and not given:
+            raise InputError(f"calibrate: {request.table} needs {flag}")
+
+
+def run(request: Request) -> dict[str, Any]:
+    """Make the table."""
+    folders = [location(folder) for folder in request.folders]
+    if request.table == "multicluster-scores":
+        from pipeline.calibration.multicluster_scores import comparisons
+
+        return rows_of(comparisons(folders[0], request.policies))
+    if request.table in CALIBRATIONS:
+        return _calibration(request)
+    from pipeline.recipes.loading import load_recipe
+
+    recipe = load_recipe(request.recipe, request.overrides)
+    if request.table == "sliding":
+        from pipeline.scenarios import load_scenario
+        from policies.papers.deepjs.sliding import slide
+        from policies.registry import resolve
+
+        spec = load_scenario(recipe.scenario).spec(recipe.config, recipe.objective)
+        rules = [resolve(name, recipe.scenario, spec) for name in request.policies]
+        return rows_of(slide(folders[0], recipe, rules, last=request.last))
+    from policies.networks.checkpoint import load_policy
+    from policies.papers.deepjs.fitness_correlation import compare
+
+    windows = recipe.windows(request.split)
+    some = windows[:: -(-len(windows) // request.windows)]
+    first, second = (load_policy(folder) for folder in folders)
+    found = asdict(compare(first, second, recipe, some))
+    row = {k: None if v != v else v for k, v in found.items()} | {"windows": some}  # noqa: PLR0124
+    return {"lines": [f"{name:<12}{value}" for name, value in row.items()], "rows": [row]}
+
+
+def _calibration(request: Request) -> dict[str, Any]:
+    """Return the spec's calibration table of a scenario, beside the paper's rows."""
+    from pipeline.inspection.list import aligned
+    from policies.heuristics import heuristics
+
+    module = importlib.import_module(CALIBRATIONS[request.table])
+    sized = {} if request.episodes is None else {"episodes": request.episodes}
+    with progress(f"calibrate {request.table}") as tell:
+        table = module.calibrate(
+            heuristics(request.table), seed=request.seed, progress=tell, **sized
+        )
+    rows: list[dict[str, Any]] = table.to_dicts()
+    columns = list(rows[0])
+    cells = [columns, *([_cell(row[c]) for c in columns] for row in rows)]
+    return {"lines": aligned(cells), "rows": rows}
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+def show(result: Mapping[str, Any]) -> Shown:
+    """Return the table."""
+    return Shown(**result)
+
+
+COMMANDS: Final = {"calibrate": Command(
+    "print a scenario's calibration table beside the paper's numbers",
+    "hindcast calibrate multicluster --episodes 50",
+    Request,
+    "Where a published system's settings are not told, ours were fitted; this shows how well.\n"
+    "\n"
+    "Other tables of papers, made of what was evaluated or trained:\n"
+    "  multicluster-scores EVALUATION --policy P...   Liu et al., Tables II and III: missed\n"
+    "      deadlines, delay, Score-A to Score-D of every policy against each P\n"
+    "  sliding RUN --recipe R                         DeepJS, Figure 4: what each window cost\n"
+    "      an agent before it was trained on it (train-online --checkpoint-every)\n"
+    "  fitness-correlation A B --recipe R             DeepJS, Figure 5: how alike two agents\n"
+    "      score the same candidates, those of episodes of the first",
+)}  # fmt: skip

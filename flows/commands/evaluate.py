@@ -1,0 +1,84 @@
+"""`hindcast evaluate`: policies and checkpoints are scored on windows of a recipe."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from flows import parser as p
+from flows.commands import Command, Shown
+from flows.progress import progress
+from pipeline.storage.location import location
+
+
+@dataclass(frozen=True)
+class Request:
+    """A recipe, the policies to score, and the folder for their scores."""
+
+    recipe: p.Name = p.recipe()
+    out: p.Folder = p.option(
+        "folder for scores.parquet and evaluation.json",
+        form="Folder that scores.parquet and evaluation.json are written to.")  # fmt: skip
+    policies: tuple[p.Name, ...] = p.option(
+        "names of policies or folders of checkpoints (FOLDER@1 draws its choices, as in training; "
+        "on multicluster FOLDER@RULE leaves the choice of the application to a rule, on binpack "
+        "FOLDER@rollout looks ahead, as does rollout with the rules); may be repeated; by default "
+        "the policies that the recipe names", default=(), flag="--policy", action="extend",
+        metavar="POLICY",
+        form="Names of policies or folders of checkpoints; the recipe's policies if empty.",
+    )  # fmt: skip
+    split: p.Name = p.option(
+        "train, validation, test or all (default test)", default="test",
+        form='Name of a split of the recipe, or "all".')  # fmt: skip
+    overrides: tuple[p.Override, ...] = p.overrides()
+    workers: p.Workers = p.workers(
+        "Threads that run episodes; the scores are the same for any number."
+    )
+    command: str = p.hidden("The command line that asked for it, kept in evaluation.json.", "")
+
+
+def check(request: Request) -> None:
+    """Raise for a recipe that is not valid, or policies, checkpoints or a split it has not."""
+    from pipeline.recipes.loading import load_recipe
+    from policies.entrants import candidates
+
+    loaded = load_recipe(request.recipe, request.overrides)
+    loaded.windows(request.split)
+    candidates(loaded, request.policies or loaded.evaluate.policies)
+
+
+def run(request: Request) -> dict[str, Any]:
+    """Score policies on a split of a recipe; by default the policies that the recipe names."""
+    from pipeline.evaluation import evaluate as evaluation
+    from pipeline.recipes.loading import load_recipe
+    from policies.entrants import candidates
+
+    loaded = load_recipe(request.recipe, request.overrides)
+    scored = candidates(loaded, request.policies or loaded.evaluate.policies)
+    with progress(f"evaluate on {request.split}") as tell:
+        result = evaluation.evaluate(
+            loaded, scored, split=request.split, out=location(request.out),
+            workers=request.workers, command=request.command, progress=tell,
+        )  # fmt: skip
+    return {
+        "evaluation": str(result.folder),
+        "split": request.split,
+        "scores": result.rows,
+        "means": dict(result.means),
+    }
+
+
+def show(result: Mapping[str, Any]) -> Shown:
+    """Return the mean of every policy."""
+    means: Mapping[str, float] = result["means"]
+    width = max(map(len, means), default=0)
+    scores = [f"  {name:<{width}}  {mean:12,.2f}" for name, mean in means.items()]
+    head = f"{result['evaluation']}: means on {result['split']}"
+    return Shown([head, *scores])
+
+
+COMMANDS: Final = {"evaluate": Command(
+    "score policies and checkpoints on windows of a recipe",
+    "hindcast evaluate binpack-synthetic-v1 --policy tetris agents/tp --out evaluations/demo",
+    Request,
+    recorded=True,
+)}  # fmt: skip

@@ -1,0 +1,68 @@
+"""`hindcast export`: a dataset in the format of another tool."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from flows import parser as p
+from flows.commands import Command, Shown
+from flows.progress import progress
+from pipeline.exports import EXPORTS
+from pipeline.storage.location import location
+
+
+@dataclass(frozen=True)
+class Request:
+    """A dataset, the format to write, and where."""
+
+    dataset: p.Folder = p.argument("folder of a dataset")
+    to: p.Name = p.option("one of the formats above", metavar="FORMAT")
+    out: p.Folder = p.option(
+        "the new folder, or the new file where the format is one", metavar="PATH"
+    )
+    candidates: p.Count | None = p.option(
+        "candidates of every decision, for formats that pad (default: as many as the largest has); "
+        "of more, the chosen one and K - 1 drawn at random are kept", default=None, metavar="K",
+    )  # fmt: skip
+
+
+def check(request: Request) -> None:
+    """Raise for an unknown format."""
+    from pipeline.exports import known_export
+
+    known_export(request.to)
+
+
+def run(request: Request) -> dict[str, Any]:
+    """Write a dataset in the format of another tool, with what that format cannot hold."""
+    from pipeline import exports
+
+    with progress(f"export to {request.to}") as tell:
+        result = exports.export(
+            location(request.dataset), request.to, location(request.out),
+            candidates=request.candidates, progress=tell,
+        )  # fmt: skip
+    return {
+        "export": str(result.path),
+        "format": request.to,
+        "files": result.files,
+        "bytes": result.bytes,
+        "notes": list(result.notes),
+        "lost": EXPORTS[request.to].lost,
+    }
+
+
+def show(result: Mapping[str, Any]) -> Shown:
+    """Return what was written, and what the format has no place for."""
+    many = "1 file" if result["files"] == 1 else f"{result['files']} files"
+    head = f"{result['export']}: {result['format']}, {many}, {result['bytes'] / 1e6:,.1f} MB"
+    notes = [f"  {note}" for note in result["notes"]]
+    return Shown([head, *notes, f"  not in it: {result['lost']}"])
+
+
+COMMANDS: Final = {"export": Command(
+    "write a dataset in the format of another tool",
+    "hindcast export demo/dataset --to huggingface --out demo/huggingface",
+    Request,
+    "formats:\n" + "\n".join(f"  {e.name:<14}{e.description}" for e in EXPORTS.values()),
+)}  # fmt: skip

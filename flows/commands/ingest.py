@@ -1,0 +1,76 @@
+"""`hindcast ingest`: a raw trace becomes a workload, recorded decisions become a dataset."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from flows import parser as p
+from flows.commands import Command, Shown, build
+from flows.progress import progress
+from pipeline.storage.location import location
+
+
+@dataclass(frozen=True)
+class Request:
+    """A raw trace, its format, and the folder for what becomes of it."""
+
+    trace_format: p.Name = p.argument(
+        "a format that `traces` lists", metavar="FORMAT",
+        form="Name of the raw format, see `hindcast traces`.")  # fmt: skip
+    path: p.Folder = p.argument("file or folder of the raw trace", metavar="PATH")
+    out: p.Folder = p.option(
+        "folder for the workload (Parquet and manifest.json)",
+        form="Folder that the workload is written to.")  # fmt: skip
+
+
+def check(request: Request) -> None:
+    """Raise for an unknown format, or a trace that is not there."""
+    from pipeline.errors import TraceError, unknown_name
+    from pipeline.traces import FORMATS
+
+    if request.trace_format not in FORMATS:
+        raise unknown_name("trace format", request.trace_format, FORMATS)
+    if not location(request.path).exists():
+        expected = FORMATS[request.trace_format].path
+        raise TraceError(f"{request.path}: no such file or folder; expected {expected}")
+
+
+def run(request: Request) -> dict[str, Any]:
+    """Read a raw trace and write a workload, or recorded decisions and write a dataset."""
+    from pipeline.history.importing import ingest_history
+    from pipeline.traces import FORMATS
+    from pipeline.traces import ingest as ingestion
+
+    name, path, out = request.trace_format, location(request.path), location(request.out)
+    if name in FORMATS and FORMATS[name].read is None:
+        return build.result_of(ingest_history(path, out))
+    with progress("ingest") as tell:
+        result = ingestion.ingest(name, path, out, progress=tell)
+    provenance = result.workload.provenance
+    return {
+        "workload": str(result.folder),
+        "tasks": result.workload.tasks.height,
+        "counts": dict(provenance.counts),
+        "left_out": dict(provenance.left_out),
+        "quarantined": result.quarantined,
+    }
+
+
+def show(result: Mapping[str, Any]) -> Shown:
+    """Return what was read, and what was left out."""
+    if "dataset" in result:
+        return build.show(result)
+    lines = [f"{result['workload']}: {result['tasks']:,} tasks"]
+    lines += [f"  {name}: {count:,}" for name, count in result["counts"].items()]
+    lines += [f"  left out, {name}: {count:,}" for name, count in result["left_out"].items()]
+    if result["quarantined"]:
+        lines.append(f"  quarantined with file, line and reason: {result['quarantined']:,} rows")
+    return Shown(lines)
+
+
+COMMANDS: Final = {"ingest": Command(
+    "turn a raw trace into a workload, and count what was left out",
+    "hindcast ingest alibaba2017 traces/batch_task.csv --out workloads/alibaba",
+    Request,
+    recorded=True,
+)}  # fmt: skip

@@ -1,0 +1,99 @@
+"""`hindcast list`, `show` and `diff`: what is there, one folder in detail, what differs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from flows import parser as p
+from flows.commands import Command, Shown, refuse_nothing
+from pipeline.storage.location import location
+
+check: Final = refuse_nothing
+
+
+@dataclass(frozen=True)
+class List:
+    """Folders to look through, or the recipes."""
+
+    folders: tuple[p.Folder, ...] = p.argument(
+        "folders to look through (default: this one)", default=(".",)
+    )
+    recipes: bool = p.option("list the recipes that come with Hindcast instead", default=False)
+
+
+@dataclass(frozen=True)
+class Show:
+    """One folder."""
+
+    folder: p.Folder = p.argument("folder that `list` lists")
+
+
+@dataclass(frozen=True)
+class Diff:
+    """Two datasets."""
+
+    a: p.Folder = p.argument("folder of a dataset", metavar="A")
+    b: p.Folder = p.argument("folder of another", metavar="B")
+
+
+def run(request: List | Show | Diff) -> dict[str, Any]:
+    """Return the lines and rows that are printed, and the exit code."""
+    if isinstance(request, List):
+        return _list(request)
+    if isinstance(request, Show):
+        from pipeline.inspection.show import details
+
+        found = details(location(request.folder))
+        return {"lines": found.lines, "rows": [found.facts]}
+    from pipeline.inspection.diff import compare, report
+
+    differences = compare(location(request.a), location(request.b))
+    same = {"a": request.a, "b": request.b, "same": not differences}
+    return {
+        "lines": report(differences),
+        "rows": [same, *(d.to_json() for d in differences)],
+        "code": int(bool(differences)),
+    }
+
+
+def _list(request: List) -> dict[str, Any]:
+    from pipeline.inspection import list as catalogue
+
+    if request.recipes:
+        found = catalogue.recipes()
+        rows = [("recipe", "scenario", "level", "episodes", "description")]
+        rows += [
+            (r["name"], r["scenario"], r["level"] or "-", f"{r['episodes']:,}", r["description"])
+            for r in found
+        ]
+        return {"lines": catalogue.aligned(rows, right=(3,)), "rows": found}
+    entries = list(catalogue.find([*map(location, request.folders)]))
+    if not entries:
+        return {"lines": [f"nothing of Hindcast's below {', '.join(request.folders)}"], "rows": []}
+    return {"lines": catalogue.listing(entries), "rows": [e.to_json() for e in entries]}
+
+
+def show(result: Mapping[str, Any]) -> Shown:
+    """Return what `run` found."""
+    return Shown(**result)
+
+
+COMMANDS: Final = {
+    "list": Command(
+        "list the datasets, evaluations, checkpoints and runs below folders",
+        "hindcast list demo",
+        List,
+        "Sizes, digests and levels; what is damaged is listed with the reason.",
+    ),
+    "show": Command(
+        "show a dataset, or what else `list` lists, in detail",
+        "hindcast show demo/dataset",
+        Show,
+    ),
+    "diff": Command(
+        "say what differs between two datasets, from the recipe to the bytes",
+        "hindcast diff demo/dataset other/dataset",
+        Diff,
+        "Exits with 1 where anything differs.",
+    ),
+}

@@ -1,0 +1,152 @@
+"""`hindcast ope`: what policies would earn is estimated from a dataset."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final, Literal
+
+from flows import parser as p
+from flows.commands import Command, Shown, refuse_nothing
+from flows.progress import progress
+from pipeline.storage.location import location
+
+check: Final = refuse_nothing
+
+
+@dataclass(frozen=True)
+class Request:
+    """A dataset, the policies to estimate, and how."""
+
+    dataset: p.Folder = p.argument("folder of a dataset")
+    out: p.Folder | None = p.option("folder for estimates.parquet and ope.json", default=None)
+    policies: tuple[p.Name, ...] = p.option(
+        "names of policies or folders of checkpoints (default: the recipe's policies)", default=(),
+        flag="--policy", action="extend", metavar="POLICY")  # fmt: skip
+    split: p.Name = p.option(
+        "whose episodes are weighted (default validation)", default="validation"
+    )
+    epsilon: float | None = p.option(
+        "exploration of the evaluated policies (default: the log's own rules')", default=None,
+        metavar="E")  # fmt: skip
+    temperature: float = p.option(
+        "softmax temperature of their scores (default 0: the best score)", default=0.0, metavar="T"
+    )
+    estimators: tuple[p.Name, ...] = p.option(
+        "some of those above (default: all)", default=(), metavar="NAME"
+    )
+    propensities: Literal["mixture", "logged"] = p.option(
+        "of the mixture of a window's behaviours (default), or of the one that decided",
+        default="mixture")  # fmt: skip
+    limit: p.Count = p.option(
+        "decisions to read of a split, whole windows (default 100000)", default=100_000
+    )
+    fqe_steps: p.Count = p.option(
+        "gradient steps of fitted Q evaluation per policy (default 1500)", default=1500
+    )
+    seed: p.Seed = p.option("of all draws", default=0)
+    truth: bool = p.option("do not simulate the policies", default=True, flag="--no-truth")
+    command: str = p.hidden("The command line that asked for it.", "")
+
+
+def run(request: Request) -> dict[str, Any]:
+    """Estimate from a dataset what policies would earn, beside what they earn in the simulator."""
+    from policies.ope.ope import OPESettings, evaluate_offline
+
+    names = "split", "epsilon", "temperature", "propensities", "limit", "fqe_steps", "seed"
+    settings = {name: getattr(request, name) for name in names}
+    if request.estimators:
+        settings["estimators"] = request.estimators
+    if not request.truth:
+        settings["truth_seeds"] = 0
+    with progress("estimate") as tell:
+        found = evaluate_offline(
+            location(request.dataset), request.policies, OPESettings(**settings),
+            out=None if request.out is None else location(request.out),
+            command=request.command, progress=tell,
+        )  # fmt: skip
+    return {"about": {**found.description, "out": request.out}, "rows": found.rows.to_dicts()}
+
+
+def show(result: Mapping[str, Any]) -> Shown:
+    """Return a block per policy, estimates beside the truth, then how well estimators rank."""
+    about, rows = result["about"], result["rows"]
+    read = f"{about['episodes']:,} episodes of {about['windows']:,} {about['split']} windows"
+    lines = [
+        f"{about['dataset']}: {read}, mean logged return {_number(about['logged_return'])}",
+        f"policies explore with epsilon {about['epsilon']:g}, temperature {about['temperature']:g}",
+    ]
+    for policy, own in groupby(rows, key=lambda row: row["policy"]):
+        lines += _policy(policy, list(own))
+    lines += _selection(about)
+    lines += [f"note: {note}" for note in about["notes"]]
+    if about["out"]:
+        lines.append(about["out"])
+    return Shown(lines, [about, *rows])
+
+
+def _policy(policy: str, rows: list[Mapping[str, Any]]) -> Iterator[str]:
+    first = rows[0]
+    own = ", a behaviour of the log" if first["logged"] else ""
+    truth = "not known"
+    if first["truth"] is not None:
+        truth = _interval(first, "truth", "truth_low", "truth_high")
+    covered = "" if first["coverage"] is None else f", coverage {first['coverage']:.1%}"
+    yield f"{policy}: true return {truth}{covered}{own}"
+    warnings: dict[str, list[str]] = {}
+    for row in rows:
+        mark = "!" if row["warnings"] else " "
+        size = "" if row["ess"] is None else f"  ess {row['ess']:,.1f} of {row['episodes']:,}"
+        shown = f"{_interval(row, 'value', 'low', 'high'):<32}"
+        paired = _interval(row, "difference", "difference_low", "difference_high")
+        yield f"  {row['estimator']:<12}{mark} {shown} to the log {paired:<28}{size}".rstrip()
+        for warning in row["warnings"]:
+            warnings.setdefault(warning, []).append(row["estimator"])
+    for warning, names in warnings.items():
+        yield f"  ! {', '.join(names)}: {warning}"
+
+
+def _selection(about: Mapping[str, Any]) -> Iterator[str]:
+    consensus = about.get("consensus")
+    if consensus is not None:
+        yield f"consensus, {consensus['description']}, best first: {', '.join(consensus['order'])}"
+    found = [*about["estimators"], *([] if consensus is None else [consensus])]
+    known = [e for e in found if "rank_correlation" in e]
+    if not known:
+        return
+    yield (
+        "estimator    rank correlation   of new policies   regret@1   SharpeRatio@3   error I"
+        "   error II   "
+        f"(against {about['reference'] or 'no heuristic'})"
+    )
+    unknown = -2.0
+    for e in sorted(known, key=lambda e: -(e["rank_correlation"] or unknown)):
+        numbers = [
+            (e["rank_correlation"], 16), (e["rank_correlation_new"], 17),
+            (e["regret"].get("1"), 10), (e["sharpe"].get("3"), 15),
+            (e["type_1"], 9), (e["type_2"], 10),
+        ]  # fmt: skip
+        cells = " ".join(f"{_number(value):>{width}}" for value, width in numbers)
+        yield f"{e['name']:<12} {cells}"
+
+
+def _interval(row: Mapping[str, Any], value: str, low: str, high: str) -> str:
+    text = _number(row[value])
+    if row[low] is None or row[high] is None:
+        return text
+    return f"{text} [{_number(row[low])}, {_number(row[high])}]"
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "n/a"
+    return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:.3g}"
+
+
+COMMANDS: Final = {"ope": Command(
+    "estimate from a dataset what policies would earn, beside what they earn in the simulator",
+    "hindcast ope demo/dataset --policy tetris agents/tp --out demo/ope",
+    Request,
+    "estimators: is snis pdis snpdis (importance sampling), dm (fitted Q), dr wdr (both),\n"
+    "mwl (marginal weights), paired_is paired_snis tempered (inside a window).\n"
+    "Estimates with a ! come with warnings; with --out a call goes on where it stopped.",
+)}  # fmt: skip

@@ -1,0 +1,214 @@
+"""`hindcast report`: one HTML page about evaluations, or a table of them."""
+
+import argparse
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from flows import parser as p
+from flows.commands import Command, Shown
+from pipeline.errors import InputError
+from pipeline.storage.location import location
+
+PAGE: Final = "report.html"
+_TABLES: Final = ("between", "spread", "ranking", "pages")  # of Table
+
+
+@dataclass(frozen=True)
+class Request:
+    """Evaluations and what else stands on their page, and the folder for it."""
+
+    evaluations: tuple[p.Folder, ...] = p.hidden("Folders that `evaluate` wrote.")
+    out: p.Folder = p.option(
+        "the page, named report.html, or its folder; summary files are written beside it",
+        metavar="REPORT.HTML", required=False,
+        form="Folder that report.html and the summary files are written to.")  # fmt: skip
+    training: tuple[p.Folder, ...] = p.hidden(
+        "Folders of checkpoints, for their training curves.", ()
+    )
+    datasets: tuple[p.Folder, ...] = p.hidden("Folders of datasets to describe.", ())
+    estimates: tuple[p.Folder, ...] = p.hidden("Folders that `hindcast ope` wrote.", ())
+    studies: tuple[p.Folder, ...] = p.hidden("Folders that `hindcast study` wrote.", ())
+    metrics: tuple[p.Name, ...] = p.option(
+        "outcomes that stand in results.csv beside the headline; all are in the report", default=(),
+        metavar="OUTCOME",
+        form="Outcomes that stand in results.csv beside the headline.")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Table:
+    """Folders or files, and which table is made of them in place of the page."""
+
+    folders: tuple[p.Folder, ...] = p.argument(
+        "folders of evaluations, or of runs; their datasets and training curves are shown too"
+    )
+    between: p.Name | None = p.option(
+        "print how far this policy of each evaluation is from that of the others, on the same "
+        "windows (name it without its seed)", default=None, metavar="POLICY")  # fmt: skip
+    spread: tuple[p.Name, ...] = p.option(
+        "print how far every policy is from these, window by window: counts and quartiles",
+        default=(), metavar="POLICY")  # fmt: skip
+    ranking: p.Folder | None = p.option(
+        "write how well estimators rank policies, over folders of `hindcast ope`, and its page",
+        default=None, metavar="TABLE.CSV")  # fmt: skip
+    pages: bool = p.option(
+        "write the Markdown page of each DIR, a table that report, study or --ranking wrote, "
+        "beside it", default=False)  # fmt: skip
+    metrics: tuple[p.Name, ...] = p.hidden("As of Request.", ())
+
+
+def _read(arguments: argparse.Namespace) -> Any:
+    """Return the request of a page, or that of a table."""
+    table: Table = p.read_request(Table, arguments, metrics=getattr(arguments, "metrics", ()))
+    if any(getattr(table, name) for name in _TABLES):
+        if hasattr(arguments, "out"):
+            raise InputError("report: --out is for the page, not for a table")
+        arguments.direct = True  # there is nothing to record
+        return table
+    if not hasattr(arguments, "out"):
+        raise InputError(
+            "the following arguments are required: --out (see `hindcast report --help`)"
+        )
+    out = location(arguments.out)
+    if out.suffix == ".html" and out.name != PAGE:
+        raise InputError(
+            f"--out {out}: the page is always named {PAGE}, since summary files stand beside it; "
+            f"try --out {out.with_suffix('') / PAGE}"
+        )
+    estimates, folders = _estimates([location(folder) for folder in table.folders])
+    sources = [_sources(folder) for folder in folders]
+    return Request(
+        evaluations=_texts(evaluation for evaluation, _, _ in sources),
+        out=str(out.parent if out.name == PAGE else out),
+        training=_texts(folder for _, trained, _ in sources for folder in trained),
+        datasets=_texts(folder for _, _, datasets in sources for folder in datasets),
+        estimates=_texts(estimates),
+        studies=_texts(f for f in folders if (f / "study.json").exists()),
+        metrics=tuple(table.metrics),
+    )
+
+
+def _texts(places: Iterable[Path]) -> tuple[str, ...]:
+    return tuple(map(str, places))
+
+
+def _estimates(folders: list[Path]) -> tuple[tuple[Path, ...], list[Path]]:
+    """Return the folders of `hindcast ope`, among those given or in a run, and the others.
+
+    Where there are no others, the simulator's evaluation inside each of them is reported.
+    """
+    ours = [f for f in folders if (f / "ope.json").exists()]
+    others = [f for f in folders if f not in ours]
+    in_runs = [f / "ope" for f in others if (f / "ope" / "ope.json").exists()]
+    truths = [f / "truth" for f in ours if (f / "truth" / "evaluation.json").exists()]
+    return (*ours, *in_runs), others or truths
+
+
+def _sources(folder: Path) -> tuple[Path, list[Path], list[Path]]:
+    """Return the evaluation, checkpoints and datasets of a folder, of a whole run say."""
+    if (folder / "study.json").exists():
+        from pipeline.studies.study import study_points
+
+        return _sources(study_points(folder)[-1])  # of the others it shows what the study says
+    if (folder / "evaluation.json").exists() or not (folder / "run.json").exists():
+        return folder, [], []
+    trained = sorted(p.parent for p in folder.glob("agents/*/metrics.parquet"))
+    dataset = folder / "dataset"
+    return folder / "evaluation", trained, [dataset] if dataset.is_dir() else []
+
+
+def check(request: Request | Table) -> None:
+    """Raise for folders that are no evaluations, and options that do not go together."""
+    if isinstance(request, Request):
+        from pipeline.evaluation.summary.evaluations import read_evaluation
+
+        for folder in request.evaluations:
+            read_evaluation(location(folder))
+        return
+    given = [f"--{name}" for name in _TABLES if getattr(request, name)]
+    if len(given) > 1:
+        raise InputError(f"report: give one of {', '.join(given)}")
+    if len(request.metrics) > (1 if request.between else 0):
+        several = "several metrics are" if request.between else "--metrics is"
+        raise InputError(f"report: {several} for the page, not with {given[0]}")
+    if request.spread and len(request.folders) > 1:
+        raise InputError("report: --spread is for one evaluation")
+
+
+def run(request: Request | Table) -> dict[str, Any]:
+    """Write the page, with summary.parquet and summary.md beside it; or make a table."""
+    if isinstance(request, Table):
+        return _table(request)
+    from pipeline.report.page import write_report
+
+    places: dict[str, Any] = {
+        name: [location(folder) for folder in getattr(request, name)]
+        for name in ("training", "datasets", "estimates", "studies")
+    }
+    evaluations = [location(folder) for folder in request.evaluations]
+    page = write_report(evaluations, location(request.out), metrics=request.metrics, **places)
+    return {"report": str(page)}
+
+
+def _table(request: Table) -> dict[str, Any]:
+    folders = [location(folder) for folder in request.folders]
+    if request.between:
+        from pipeline.evaluation.summary.between import differences
+
+        return rows_of(differences(folders, request.between, *request.metrics))
+    if request.spread:
+        from pipeline.evaluation.summary.spread import spreads
+
+        return rows_of(spreads(folders[0], request.spread))
+    from pipeline.storage.files import write_text
+
+    if request.ranking:
+        from policies.ope.selection_table import selection_table
+
+        table = location(request.ranking)
+        write_text(table, selection_table(folders).write_csv())
+        folders = [table]
+    pages = []
+    for path in folders:
+        content = path.read_bytes()
+        pages.append(path.with_suffix(".md"))
+        write_text(pages[-1], _page_of(content)(content, path.name))
+    return {"lines": [*map(str, pages)], "rows": [{"page": str(page)} for page in pages]}
+
+
+def _page_of(content: bytes) -> Callable[[bytes, str], str]:
+    """Return the function that makes the page of a table, which its columns tell."""
+    from pipeline.evaluation.summary.results import results_markdown
+    from pipeline.studies.page import study_markdown
+    from pipeline.studies.study import COLUMNS
+    from policies.ope import selection_table
+
+    head = content.split(b"\n", 1)[0].decode(errors="replace").strip().split(",")
+    if head == list(selection_table.COLUMNS):
+        return selection_table.selection_markdown
+    return study_markdown if head == list(COLUMNS) else results_markdown
+
+
+def rows_of(table: Any) -> dict[str, Any]:
+    """Return a polars table as the lines of a CSV, and as rows."""
+    return {"lines": table.write_csv(float_precision=3).splitlines(), "rows": table.to_dicts()}
+
+
+def show(result: Mapping[str, Any]) -> Shown:
+    """Return the path of the page, or the table."""
+    return Shown(**result) if "lines" in result else Shown([result["report"]])
+
+
+COMMANDS: Final = {"report": Command(
+    "write one HTML page about evaluations",
+    "hindcast report evaluations/demo --out report.html",
+    Request,
+    "The last line of the output is the path of the page.\n\n"
+    "--between compares an agent with itself, over evaluations of recipes that differ only in\n"
+    "how it was trained:\n"
+    "  hindcast report A/evaluation B/evaluation --between score_ppo-best",
+    recorded=True,
+    more=Table,
+    read=_read,
+)}  # fmt: skip

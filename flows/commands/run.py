@@ -1,0 +1,117 @@
+"""`hindcast run`: build, verify, train, evaluate and report, each stage done once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from flows import parser as p
+from flows.commands import Command, Shown, build, evaluate, train, verify
+from pipeline.errors import RecipeError, did_you_mean, unknown_name
+
+if TYPE_CHECKING:
+    from pipeline.recipes.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Request:
+    """A recipe, and the folder for all that comes of it."""
+
+    recipe: p.Name = p.recipe()
+    out: p.Folder = p.option(
+        "folder for dataset/, agents/, evaluation/ and report.html",
+        form="Folder of the run: dataset/, agents/, evaluation/ and report.html.")  # fmt: skip
+    overrides: tuple[p.Override, ...] = p.overrides()
+    workers: p.Workers = p.workers("Threads that record and run episodes; they change no result.")
+    command: str = p.hidden("The command line that asked for it, kept in evaluation.json.", "")
+
+
+def check(request: Request) -> None:
+    """Raise for a recipe that is not valid, or policies, agents or metrics that do not exist."""
+    from pipeline.evaluation.evaluate import COMMON
+    from pipeline.recipes.loading import load_recipe
+    from pipeline.scenarios import load_scenario
+
+    loaded = load_recipe(request.recipe, request.overrides)
+    build.check(build.Request(request.recipe, request.out, request.overrides))
+    if loaded.train.agents and not loaded.behaviours:
+        raise RecipeError(
+            f"{loaded.id}: train.agents, but without [[behaviours]] there is no dataset to learn "
+            "from"
+        )
+    evaluate.check(evaluate.Request(request.recipe, request.out, overrides=request.overrides))
+    _check_training(loaded)
+    if loaded.online.agent:
+        _check_online(loaded)
+    spec = load_scenario(loaded.scenario).spec(loaded.config, loaded.objective)
+    known = [o.name for o in (*spec.outcomes, *COMMON)]
+    for metric in loaded.evaluate.metrics:
+        if metric not in known:
+            raise unknown_name("metric", metric, known)
+
+
+def _check_training(recipe: "Recipe") -> None:
+    """Raise for agents of [train] that do not exist, and settings that they do not have."""
+    from policies.offline import agent as find_agent
+    from policies.offline import agents_for, read_config
+
+    agents = agents_for(recipe.train.agents, recipe.scenario)
+    for agent in (*agents, *recipe.train.settings):
+        find_agent(agent)
+    for agent in agents:
+        recipe.train.steps_of(agent)
+    for agent in recipe.train.settings:
+        if agent not in agents:
+            raise RecipeError(
+                f"{recipe.id}: train.settings.{agent}, but train.agents names no {agent!r}; "
+                f"{did_you_mean(agent, agents)}"
+            )
+        read_config(agent, recipe.train.settings_of(agent))
+
+
+def _check_online(recipe: "Recipe") -> None:
+    """Raise for an [online] that a run cannot train."""
+    from policies.online.training import settings_of
+
+    settings_of(recipe)
+    seeds = recipe.online.seeds
+    if not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds):
+        raise RecipeError(
+            f"{recipe.id}: online.seeds is {list(seeds)}, expected one or more, none twice or "
+            "below 0"
+        )
+    if recipe.online.imitate_steps and not recipe.behaviours:
+        raise RecipeError(
+            f"{recipe.id}: online.imitate_steps is {recipe.online.imitate_steps}, but without "
+            "[[behaviours]] there is no dataset to imitate"
+        )
+
+
+def run(request: Request) -> dict[str, Any]:
+    """Run all stages that are not done yet."""
+    from flows.runs.stages import run_stages
+
+    return run_stages(request)
+
+
+def show(result: Mapping[str, Any]) -> Shown:
+    """Return what each stage shows, and last the path of the report."""
+    stages: Mapping[str, dict[str, Any]] = result["stages"]
+    shows = {"build": build.show, "verify": verify.show, "train": train.show,
+             "evaluate": evaluate.show}  # fmt: skip
+    lines = [
+        line
+        for name, stage in stages.items()
+        if name != "report"
+        for line in shows[name.partition(" ")[0]](stage).lines
+    ]
+    rows = [{"stage": name, **stage} for name, stage in stages.items()]
+    return Shown([*lines, result["report"]], rows)
+
+
+COMMANDS: Final = {"run": Command(
+    "do all of it: build, verify, train, evaluate, report",
+    "hindcast run binpack-synthetic-v1 --out demo --workers 2",
+    Request,
+    "Given again it goes on where it stopped. The last line is the path of the report.",
+    recorded=True,
+)}  # fmt: skip

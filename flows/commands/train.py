@@ -1,0 +1,169 @@
+"""`hindcast train`: a dataset becomes a checkpoint, or many with --seeds and --sweep."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from flows import parser as p
+from flows.commands import Command, Shown
+from flows.progress import progress
+from pipeline.errors import InputError
+from pipeline.storage.location import location
+from policies.offline import AGENTS
+
+_OF_ONE_TRAINING: Final = ("seed", "checkpoint_every", "tensorboard")
+_IN_A_SWEEP: Final = (*_OF_ONE_TRAINING, "agent", "steps", "seeds", "settings")
+
+
+def settings_of(pairs: Sequence[str]) -> dict[str, Any]:
+    """Return an agent's settings from key=value; values are TOML, else text."""
+    import tomllib
+
+    settings: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key.strip():
+            raise InputError(f"--set {pair!r}: expected key=value")
+        try:
+            settings[key.strip()] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            settings[key.strip()] = text
+    return settings
+
+
+@dataclass(frozen=True)
+class Request:
+    """A dataset, the agent to train on it, and the folder for its checkpoint."""
+
+    dataset: p.Folder = p.argument(
+        "folder of a dataset", form="Folder of a dataset that `build` wrote."
+    )
+    agent: p.Name = p.option(
+        "one of the agents above", metavar="NAME", required=False,
+        form="Name of the agent, see `hindcast train --help`.")  # fmt: skip
+    out: p.Folder = p.option(
+        "folder for the checkpoint; the best one on validation is in its best/",
+        form="Folder that the checkpoint is written to.")  # fmt: skip
+    steps: p.Count = p.option("gradient steps (default 2000)", default=2000, form="Gradient steps.")
+    seed: p.Seed = p.option(
+        "of all draws (default 0)", default=0,
+        form="Every random draw of the training descends from it.")  # fmt: skip
+    settings: dict[str, Any] | None = p.option(
+        "replace a setting of the agent (TOML), network.hidden=[64] say; may be repeated",
+        default=None, flag="--set", action="append", read=settings_of, metavar="KEY=VALUE",
+        form="Settings of the agent to replace, by name.")  # fmt: skip
+    device: p.Device = p.option(
+        "auto (default) is a GPU where there is one", default="auto",
+        form="auto, cpu or cuda; auto is a GPU where there is one.")  # fmt: skip
+    checkpoint_every: p.Count | None = p.option(
+        "keep a checkpoint every N steps below DIR/checkpoints", default=None,
+        form="Steps between two checkpoints that are kept below `out`.")  # fmt: skip
+    tensorboard: str | None = p.option(
+        "write curves for TensorBoard there, too", default=None, metavar="DIR",
+        form="Folder for the event files of TensorBoard, which must be installed.")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Many:
+    """Options of the command line that make it several trainings: a sweep, see flows.runs.sweep."""
+
+    seeds: tuple[p.Seed, ...] = p.option(
+        "train once with each of these seeds, into DIR/runs", default=()
+    )
+    sweep: p.Folder | None = p.option(
+        "a sweep.toml: agents, seeds, and settings to try; every training that is finished in "
+        "DIR/runs is left as it is", default=None, metavar="FILE")  # fmt: skip
+
+
+def _read(arguments: argparse.Namespace) -> Any:
+    """Return the request of one training, or that of a sweep."""
+    from flows.runs import sweep
+
+    given = vars(arguments)
+    if "sweep" not in given and "seeds" not in given:
+        if "agent" not in given:
+            raise InputError("train: give --agent NAME, or --sweep FILE")
+        return p.read_request(Request, arguments)
+    refused: tuple[str, ...]
+    if "sweep" in given:
+        from policies.offline.sweep import load_sweep
+
+        refused, by = _IN_A_SWEEP, "--sweep, which says it in its file"
+        table, where = load_sweep(location(arguments.sweep)), arguments.sweep
+    else:
+        if "agent" not in given:
+            raise InputError("train: --seeds needs --agent NAME")
+        refused, by, where = _OF_ONE_TRAINING, "--seeds", "--seeds"
+        settings = {k: [v] for k, v in settings_of(given.get("settings", ())).items()}
+        table = {"agents": [arguments.agent], "seeds": arguments.seeds,
+                 "steps": given.get("steps", Request.steps), "settings": settings}  # fmt: skip
+    for name in refused:
+        if name in given:
+            flag = "--set" if name == "settings" else f"--{name.replace('_', '-')}"
+            raise InputError(f"train: {flag} is for a single training, not with {by}")
+    return sweep.Request(
+        arguments.dataset, table, arguments.out, given.get("device", Request.device), where
+    )
+
+
+def check(request: Request) -> None:
+    """Raise for an unknown agent or device, or a folder that is no dataset."""
+    from pipeline.dataset.manifest import read_manifest
+    from policies.offline import agent as find_agent
+
+    find_agent(request.agent)
+    read_manifest(location(request.dataset))
+    if request.device != "auto" or request.tensorboard is not None:  # else torch is not needed yet
+        from policies.training.devices import find_device
+        from policies.training.tensorboard import check_board
+
+        find_device(request.device)
+        check_board(request.tensorboard)
+
+
+def run(request: Request) -> dict[str, Any]:
+    """Train one offline agent on a dataset and write its checkpoint, or finish that."""
+    from policies.offline import training
+
+    board = request.tensorboard
+    with progress(f"train {request.agent}, seed {request.seed}") as tell:
+        folder = training.train(
+            location(request.dataset), request.agent, steps=request.steps, seed=request.seed,
+            out=location(request.out), settings=request.settings or {}, device=request.device,
+            checkpoint_every=request.checkpoint_every,
+            tensorboard=None if board is None else Path(board), progress=tell,
+        )  # fmt: skip
+    return result_of(folder, request.agent, request.steps, request.seed)
+
+
+def result_of(folder: Path, agent: str, steps: int | None, seed: int) -> dict[str, Any]:
+    """Return the result of a command that wrote the checkpoint in this folder."""
+    from policies.training.run_folder import BEST
+
+    best = folder / BEST
+    return {
+        "checkpoint": str(folder),
+        "best": str(best) if best.is_dir() else None,
+        "agent": agent,
+        "steps": steps,
+        "seed": seed,
+    }
+
+
+def show(result: Mapping[str, Any]) -> Shown:
+    """Return where the checkpoint is."""
+    line = f"{result['checkpoint']}: {result['agent']}, {result['steps']:,} steps"
+    return Shown([line])
+
+
+COMMANDS: Final = {"train": Command(
+    "train an offline agent on a dataset",
+    "hindcast train datasets/demo --agent trajectory_preference --steps 1500 --out agents/tp",
+    Request,
+    "agents:\n" + "\n".join(f"  {a.name:<22}{a.description}" for a in AGENTS.values()),
+    recorded=True,
+    more=Many,
+    read=_read,
+)}  # fmt: skip

@@ -1,0 +1,127 @@
+"""`hindcast train-online`: a recipe becomes a checkpoint, by playing its train windows."""
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from flows import parser as p
+from flows.commands import Command, Shown, train
+from flows.progress import progress
+from pipeline.errors import InputError
+from pipeline.storage.location import location
+from policies.online import ONLINE_AGENTS
+
+
+@dataclass(frozen=True)
+class Request:
+    """A recipe, the agent that plays it, and the folder for its checkpoint."""
+
+    recipe: p.Name = p.recipe()
+    out: p.Folder = p.option(
+        "folder for the checkpoint; the best one on validation is in its best/",
+        form="Folder that the checkpoint is written to.")  # fmt: skip
+    overrides: tuple[p.Override, ...] = p.overrides()
+    agent: p.Name | None = p.option(
+        "one of the agents above (default: the recipe's)", default=None, metavar="NAME",
+        form="Name of the agent, by default that of the recipe's [online].")  # fmt: skip
+    iterations: p.Count | None = p.option(
+        "batches of trajectories (default: the recipe's)", default=None,
+        form="Batches of trajectories, by default those of the recipe's [online].")  # fmt: skip
+    seed: p.Seed = p.option(
+        "of all draws (default 0)", default=0,
+        form="Every random draw of the training descends from it.")  # fmt: skip
+    seeds: tuple[p.Seed, ...] = p.option(
+        "train once with each of these seeds, into DIR/runs", default=(),
+        form="Where given, the agent is trained with each of them, below runs/ of `out`.",
+    )  # fmt: skip
+    start: p.Folder | None = p.option(
+        "folder of a checkpoint to go on from, of behaviour_cloning or of the same agent, say",
+        default=None, flag="--from", metavar="CHECKPOINT",
+        form="Folder of a checkpoint to go on from.")  # fmt: skip
+    imitate: p.Folder | None = p.option(
+        "folder of a dataset whose best behaviours the agent imitates before it plays",
+        default=None, metavar="DATASET",
+        form="Folder of a dataset whose best behaviours are imitated before the first play.",
+    )  # fmt: skip
+    imitate_steps: p.Count | None = p.option(
+        "gradient steps, or generations, of that (default: the recipe's, or 2000)", default=None,
+        form="Gradient steps of that, by default the recipe's, or 2000.")  # fmt: skip
+    device: p.Device = p.option(
+        "auto (default) is a GPU where there is one; episodes are played on the CPU",
+        default="auto",
+        form="auto, cpu or cuda; auto is a GPU where there is one.")  # fmt: skip
+    workers: p.Workers = p.workers("Threads that play episodes; they change no result.")
+    checkpoint_every: p.Count | None = p.option(
+        "keep a checkpoint every N iterations below DIR/checkpoints", default=None,
+        form="Iterations between two checkpoints that are kept below `out`.")  # fmt: skip
+
+
+def _read(arguments: argparse.Namespace) -> Request:
+    if hasattr(arguments, "seeds") and hasattr(arguments, "seed"):
+        raise InputError("train-online: give --seed or --seeds")
+    request: Request = p.read_request(Request, arguments)
+    return request
+
+
+def check(request: Request) -> None:
+    """Raise for a recipe or settings that are not valid, an unknown agent or device, no start."""
+    from pipeline.dataset.manifest import read_manifest
+    from pipeline.recipes.loading import load_recipe
+    from policies.networks.checkpoint import read_description
+    from policies.online.training import settings_of
+    from policies.training.devices import find_device
+
+    settings_of(load_recipe(request.recipe, request.overrides), request.agent)
+    find_device(request.device)
+    if request.start is not None and request.imitate is not None:
+        raise InputError("train-online: give --from or --imitate")
+    if request.start is not None:
+        read_description(location(request.start))
+    if request.imitate is not None:
+        read_manifest(location(request.imitate))
+
+
+def run(request: Request) -> dict[str, Any]:
+    """Train one online agent on a recipe's train windows, with one seed or several."""
+    if request.seeds:
+        from flows.runs.seeds import train_seeds
+
+        return train_seeds(request)
+    from pipeline.recipes.loading import load_recipe
+    from policies.online import training
+    from policies.online.imitation import Imitation
+
+    loaded = load_recipe(request.recipe, request.overrides)
+    name = request.agent or loaded.online.agent
+    imitation = None
+    if request.imitate is not None:
+        steps = request.imitate_steps or loaded.online.imitate_steps or Imitation.steps
+        imitation = Imitation(location(request.imitate), steps)
+    with progress(f"train {name} on {loaded.id}, seed {request.seed}") as tell:
+        folder = training.train_online(
+            loaded, out=location(request.out), agent=request.agent, iterations=request.iterations,
+            seed=request.seed, start=None if request.start is None else location(request.start),
+            imitation=imitation, device=request.device, workers=request.workers,
+            checkpoint_every=request.checkpoint_every, progress=tell,
+        )  # fmt: skip
+    steps = request.iterations or loaded.online.iterations
+    return train.result_of(folder, name, steps, request.seed)
+
+
+def show(result: Mapping[str, Any]) -> Shown:
+    """Return where the checkpoint of each seed is."""
+    runs = result.get("runs", [result])
+    return Shown([line for run in runs for line in train.show(run).lines], runs)
+
+
+COMMANDS: Final = {"train-online": Command(
+    "train an online agent: it plays the train windows of a recipe",
+    "hindcast train-online slots-deeprm-online --out agents/deeprm --workers 2",
+    Request,
+    "Its settings are those of the recipe's [online.settings]; replace one with\n"
+    "--set online.settings.sampling.trajectories=20, say.\n\n"
+    "agents:\n" + "\n".join(f"  {a.name:<22}{a.description}" for a in ONLINE_AGENTS.values()),
+    recorded=True,
+    read=_read,
+)}  # fmt: skip

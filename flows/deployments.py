@@ -1,0 +1,122 @@
+"""All Prefect flows: one per command whose runs Prefect records, and one for sweeps.
+
+The parameters of a flow are the fields of its command's request: their types, limits and texts are
+what the server checks and shows, so that an option is written in the command's file alone.
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from prefect import flow
+from prefect.logging import get_run_logger
+
+from flows.commands.build import Request as Build
+from flows.commands.evaluate import Request as Evaluate
+from flows.commands.ingest import Request as Ingest
+from flows.commands.report import Request as Report
+from flows.commands.run import Request as Run
+from flows.commands.study import Request as Study
+from flows.commands.train import Request as Train
+from flows.commands.train_online import Request as TrainOnline
+from flows.progress import Lines, showing
+from flows.runs.seeds import train_seeds
+from flows.runs.stages import run_stages
+from flows.runs.study import run_study
+from flows.runs.sweep import Request as Sweep
+from flows.runs.sweep import run as run_sweep
+from flows.tasks import RECORDED, call_as_task
+
+Result: TypeAlias = dict[str, Any]
+
+
+def _takes(request: type) -> Callable[[Callable[[Any], Result]], Callable[..., Result]]:
+    """Return a decorator: a function of a request becomes one of the request's fields."""
+    fields = dataclasses.fields(request)
+    signature = inspect.signature(request)  # of its __init__: the same names, types and defaults
+
+    def decorate(body: Callable[[Any], Result]) -> Callable[..., Result]:
+        def flat(*args: Any, **parameters: Any) -> Result:
+            return body(request(*args, **parameters))
+
+        lines = [f"    {field.name}: {_described(field)}" for field in fields]
+        flat.__doc__ = "\n".join([inspect.getdoc(body) or "", "", "Args:", *lines])
+        flat.__name__, flat.__qualname__ = body.__name__, body.__qualname__
+        flat.__module__ = body.__module__
+        vars(flat)["__signature__"] = signature
+        return flat
+
+    return decorate
+
+
+def _described(field: dataclasses.Field[Any]) -> str:
+    """Return what the server's form shows beside a parameter: `form`, or its help as a sentence."""
+    if field.metadata["form"]:
+        return str(field.metadata["form"])
+    text: str = field.metadata["argument"][1]["help"]
+    return f"{text[0].upper()}{text[1:]}."
+
+
+@flow(name="ingest", flow_run_name="ingest {trace_format}", **RECORDED)
+@_takes(Ingest)
+def ingest(request: Ingest) -> Result:
+    """Read a raw trace and write a workload folder."""
+    return call_as_task(request)
+
+
+@flow(name="build", flow_run_name="build {recipe}", **RECORDED)
+@_takes(Build)
+def build(request: Build) -> Result:
+    """Build the dataset of a recipe, or finish a build that was interrupted."""
+    return call_as_task(request)
+
+
+@flow(name="train", flow_run_name="train {agent}, seed {seed}", **RECORDED)
+@_takes(Train)
+def train(request: Train) -> Result:
+    """Train one offline agent on a dataset and write its checkpoint."""
+    return call_as_task(request)
+
+
+@flow(name="sweep", flow_run_name="sweep into {out}", **RECORDED)
+@_takes(Sweep)
+def sweep(request: Sweep) -> Result:
+    """Train agents with several settings and seeds, one task each, and compare them."""
+    return run_sweep(request, call_as_task)
+
+
+@flow(name="train_online", flow_run_name="train online on {recipe}, seed {seed}", **RECORDED)
+@_takes(TrainOnline)
+def train_online(request: TrainOnline) -> Result:
+    """Train one online agent on a recipe's train windows, with one seed or several."""
+    return train_seeds(request, call_as_task)
+
+
+@flow(name="evaluate", flow_run_name="evaluate {recipe} on {split}", **RECORDED)
+@_takes(Evaluate)
+def evaluate(request: Evaluate) -> Result:
+    """Score policies on the windows of a split, all on the same ones."""
+    return call_as_task(request)
+
+
+@flow(name="report", **RECORDED)
+@_takes(Report)
+def report(request: Report) -> Result:
+    """Write one HTML page about evaluations, with its numbers as Parquet and Markdown."""
+    return call_as_task(request)
+
+
+@flow(name="run", flow_run_name="run {recipe}", **RECORDED)
+@_takes(Run)
+def run(request: Run) -> Result:
+    """Build, verify, train, evaluate and report; what was done before is not done again."""
+    with showing(Lines(get_run_logger().info)):
+        return run_stages(request, call_as_task)
+
+
+@flow(name="study", flow_run_name="study {vary} of {recipe}", **RECORDED)
+@_takes(Study)
+def study(request: Study) -> Result:
+    """Train the same agents on several logs of one problem, and score them on the same windows."""
+    return run_study(request, call_as_task)

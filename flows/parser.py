@@ -1,0 +1,251 @@
+"""The command line as argparse sees it, made of the fields of request dataclasses.
+
+    dataset: Folder = argument("folder of a dataset")   a positional argument
+    steps: Count = option("gradient steps", default=1)  --steps N
+    command: str = hidden("The command line.", "")      no argument, a parameter of Prefect's flow
+
+The type of a field says how a word becomes a value, and within which limits. `form` is what
+Prefect's server shows beside a parameter. Imports nothing heavy: --help must be instant.
+"""
+
+import argparse
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, Field, field, fields
+from functools import partial
+from pathlib import PurePath
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Literal, NoReturn, TypeAlias, Union, get_args, get_origin
+
+from flows import commands
+from pipeline.errors import InputError, did_you_mean, unknown_name
+from pipeline.storage.location import location
+
+DESCRIPTION: Final = """\
+Learn cluster schedulers from history: from a trace to a dataset of decisions, to trained agents,
+to a report that says whether they beat the rules that you have."""
+
+EPILOG: Final = """\
+example:
+  hindcast run binpack-synthetic-v1 --out demo
+
+Folders may be URLs: s3://bucket/demo, gs://, az://. Every command goes on where it was interrupted
+when it is given again. Results go to stdout,
+progress to stderr. Exit codes: 0 done, 1 a check failed, 2 unusable input, 130 interrupted."""
+
+_WORDS: Final = "argument"  # key of a field's metadata: flags and settings of add_argument
+
+
+class Limits:
+    """Limits of a value, by the names that pydantic has for them, which Prefect checks."""
+
+    def __init__(self, metavar: str | None = None, *, place: bool = False, **limits: Any) -> None:
+        self.metavar = metavar
+        self.place = place
+        self.limits = limits
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        """Return pydantic's schema of the annotated type, within the limits."""
+        schema = {**handler(source), **self.limits}
+        if not self.place:
+            return schema
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_before_validator_function(_as_text, schema)
+
+
+# A folder or a file is text: a path, or a URL, which pathlib would take apart.
+Folder: TypeAlias = Annotated[str, Limits("DIR", place=True, min_length=1)]
+Name: TypeAlias = Annotated[str, Limits(min_length=1)]
+Override: TypeAlias = Annotated[str, Limits("SECTION.KEY=VALUE", pattern=r"^[^=\s][^=]*=")]
+Count: TypeAlias = Annotated[int, Limits("N", ge=1)]
+Seed: TypeAlias = Annotated[int, Limits("S", ge=0)]
+Workers: TypeAlias = Annotated[int, Limits("N", ge=1, le=1024)]
+Device: TypeAlias = Literal["auto", "cpu", "cuda"]
+
+
+def argument(text: str, *, form: str = "", default: Any = MISSING, **settings: Any) -> Any:
+    """Return a field that is a positional argument; `settings` are those of add_argument."""
+    metadata = {_WORDS: ((), {"help": text, **settings}), "form": form, "read": _value}
+    return field(default=default, metadata=metadata)
+
+
+def option(
+    text: str, *, form: str = "", default: Any = MISSING, flag: str = "",
+    read: Callable[[Any], Any] | None = None, **settings: Any,
+) -> Any:  # fmt: skip
+    """Return a field that is an option: --NAME, or `flag`.
+
+    `read` makes the value out of the words where the type alone does not say how.
+    """
+    words = ((flag,), {"help": text, **settings})
+    return field(default=default, metadata={_WORDS: words, "form": form, "read": read or _value})
+
+
+def hidden(form: str, default: Any = MISSING) -> Any:
+    """Return a field that is a parameter of Prefect's flow, but no argument of the command line."""
+    return field(default=default, metadata={_WORDS: None, "form": form})
+
+
+def recipe() -> Any:
+    """Return the field `recipe`."""
+    return argument("path of a recipe.toml, or id of a known recipe", metavar="RECIPE",
+        form="Path of a recipe.toml, or the id of a recipe that comes with Hindcast.")  # fmt: skip
+
+
+def overrides(
+    form: str = "Values of the recipe to replace, as section.key=value; they enter its digest.",
+) -> Any:
+    """Return the field `overrides`."""
+    text = "replace a value of the recipe (TOML); may be repeated; enters the recipe's digest"
+    return option(text, form=form, default=(), flag="--set", action="append")
+
+
+def workers(form: str) -> Any:
+    """Return the field `workers`."""
+    text = "threads that run episodes (default 1); results do not depend on it"
+    return option(text, form=form, default=1)
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser whose errors are InputErrors, and which wants options in full."""
+
+    def __init__(self, **settings: Any) -> None:
+        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(allow_abbrev=False, **settings)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what argparse would print with a usage."""
+        raise InputError(f"{message} (see `{self.prog} --help`)")
+
+
+def read_request(request: type, arguments: argparse.Namespace, **others: Any) -> Any:
+    """Return the request that the arguments ask for; `others` are fields that they do not hold."""
+    values = dict(others)
+    for each in fields(request):
+        if each.name == "command":
+            values[each.name] = arguments.line
+        elif each.metadata[_WORDS] is not None and hasattr(arguments, each.name):
+            values[each.name] = each.metadata["read"](getattr(arguments, each.name))
+    return request(**values)
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Return the arguments of a command line; InputError where it is not valid.
+
+    `command` of the namespace is the name of the command or None, `line` the command line as text;
+    `read` makes the command's request of the namespace.
+    """
+    at = next((i for i, word in enumerate(argv) if not word.startswith("-")), len(argv))
+    arguments = argparse.Namespace(
+        version=False, command=None, line=shlex.join(["hindcast", *argv])
+    )
+    if at:
+        _parser().parse_args(argv[:at], arguments)
+    if at == len(argv) or arguments.version:
+        return arguments
+    name = argv[at]
+    if name not in commands.NAMES:
+        raise unknown_name("command", name, commands.NAMES)
+    arguments.command = name
+    parser = _command_parser(name)
+    _, unknown = parser.parse_known_args(argv[at + 1 :], arguments)
+    if unknown:
+        options = [o for action in parser._actions for o in action.option_strings]  # noqa: SLF001
+        hint = f"; {did_you_mean(unknown[0], options)}" if unknown[0].startswith("-") else ""
+        raise InputError(f"{name}: unexpected argument {unknown[0]!r}{hint}")
+    return arguments
+
+
+def print_help() -> str:
+    """Return the help text of `hindcast`."""
+    return _parser().format_help()
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="hindcast", description=DESCRIPTION, epilog=EPILOG)
+    parser.add_argument("--version", action="store_true", help="show the version and exit")
+    listed = parser.add_subparsers(metavar="COMMAND", title="commands")
+    for name in commands.NAMES:
+        listed.add_parser(name, help=commands.find(name).COMMANDS[name].summary)
+    return parser
+
+
+def _command_parser(name: str) -> Parser:
+    command = commands.find(name).COMMANDS[name]
+    description = f"{command.summary[0].upper()}{command.summary[1:]}"
+    description += "" if description.endswith("?") else "."
+    if command.details:
+        description += f"\n\n{command.details}"
+    epilog = f"example:\n  {command.example}"
+    parser = Parser(prog=f"hindcast {name}", description=description, epilog=epilog)
+    for request in filter(None, (command.more, command.request)):
+        for each in fields(request):
+            if each.metadata[_WORDS] is not None:
+                _add_field(parser, each)
+    if command.recorded:
+        parser.add_argument(
+            "--direct", action="store_true",
+            help="do the same without Prefect: starts seconds sooner, keeps no run history",
+        )  # fmt: skip
+    parser.add_argument(
+        "--json", action="store_true", help="print results as JSON lines instead of text"
+    )
+    parser.set_defaults(read=command.read or partial(read_request, command.request))
+    return parser
+
+
+def _add_field(parser: Parser, of: Field[Any]) -> None:
+    flags, settings = of.metadata[_WORDS]
+    kind, many = _item(of.type)
+    required = of.default is MISSING
+    settings = {"default": argparse.SUPPRESS, **_words(kind, of.default), **settings}
+    if get_origin(kind) is Annotated:
+        settings.setdefault("metavar", kind.__metadata__[0].metavar)
+    if many and settings.get("action") != "append":
+        settings.setdefault("nargs", "+" if required or flags else "*")
+    if not flags:
+        parser.add_argument(of.name, **settings)
+        return
+    flag = flags[0] or f"--{of.name.replace('_', '-')}"
+    parser.add_argument(flag, **{"dest": of.name, "required": required, **settings})
+
+
+def _item(kind: Any) -> tuple[Any, bool]:
+    """Return the type of one value of a field, and whether the field holds many of them."""
+    if get_origin(kind) in {Union, UnionType}:
+        kind = next(part for part in get_args(kind) if part is not NoneType)
+    return (get_args(kind)[0], True) if get_origin(kind) is tuple else (kind, False)
+
+
+def _words(kind: Any, default: Any) -> dict[str, Any]:
+    """Return the settings of add_argument that say how words become a value of this type."""
+    if kind is bool:
+        return {"action": "store_false" if default is True else "store_true"}
+    if get_origin(kind) is Literal:
+        return {"choices": get_args(kind)}
+    if get_origin(kind) is Annotated:
+        kind, limits = get_args(kind)
+        if limits.place:
+            return {"type": lambda text: str(location(text))}
+        if kind is int:
+            return {"type": partial(_whole, **limits.limits)}
+    return {"type": kind} if kind in {int, float} else {}
+
+
+def _whole(text: str, ge: int, le: int | None = None) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < ge:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least {ge}: {text!r}")
+    if le is not None and int(text) > le:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at most {le}: {text!r}")
+    return int(text)
+
+
+def _value(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _as_text(value: Any) -> Any:
+    """Return a path or URL as text, anything else as it is."""
+    is_path = isinstance(value, PurePath) or hasattr(value, "joinuri")
+    return str(value) if is_path else value

@@ -1,0 +1,85 @@
+"""The trainings of a sweep, each a step of its own, and the table that compares them.
+
+OUT/runs/<agent>-<digest of settings>-seed<seed>    a training, see policies.offline.training
+OUT/sweep.parquet                                   one row per training, the best first
+
+`hindcast train` asks for one with --sweep or --seeds.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flows import parser as p
+from flows.commands import Call, Shown, directly, find
+from flows.progress import note
+from pipeline.errors import DatasetError
+from pipeline.storage.files import write_atomically
+from pipeline.storage.location import location
+
+
+@dataclass(frozen=True)
+class Request:
+    """A dataset, the trainings to compare on it, and the folder for them."""
+
+    dataset: p.Folder = p.hidden("Folder of a dataset that `build` wrote.")
+    sweep: dict[str, Any] = p.hidden(
+        "What a sweep.toml holds: agents, seeds, steps, search, draws, seed, settings."
+    )
+    out: p.Folder = p.hidden(
+        "Folder of the runs and of sweep.parquet; finished runs there are not done again."
+    )
+    device: p.Device = p.hidden("auto, cpu or cuda.", "auto")
+    where: str = p.hidden("Name of the sweep in error messages.", "sweep")
+
+
+def check(request: Request) -> None:
+    """Raise for a sweep that is not valid, an unknown device, or a folder that is no dataset."""
+    from pipeline.dataset.manifest import read_manifest
+    from policies.offline.sweep import plan
+    from policies.training.devices import find_device
+
+    plan(request.sweep, request.where)
+    read_manifest(location(request.dataset))
+    find_device(request.device)
+
+
+def run(request: Request, call: Call = directly) -> dict[str, Any]:
+    """Run every training through `call`; those that are finished are not done again.
+
+    A training that fails on its data or diverges gets a row that says so, and the others go on;
+    where all fail, the first failure is raised. Raises RecipeError for a sweep that is not valid.
+    """
+    from policies.offline.sweep import plan
+    from policies.offline.sweep_table import NAME, summary, tabulate
+
+    training = find("train").Request  # by name, since that command imports this module
+    place, runs = location(request.out), plan(request.sweep, request.where)
+    folders = [place / "runs" / run.name for run in runs]
+    errors: dict[str, str] = {}
+    for number, (one, folder) in enumerate(zip(runs, folders, strict=True), start=1):
+        note(f"training {number} of {len(runs)}: {one.name}")
+        try:
+            call(
+                training(
+                    dataset=request.dataset, agent=one.agent, out=str(folder), steps=one.steps,
+                    seed=one.seed, settings=dict(one.settings), device=request.device,
+                )
+            )  # fmt: skip
+        except DatasetError as error:
+            errors[one.name] = str(error)
+            if len(errors) == len(runs):
+                raise
+    table = tabulate(runs, folders, errors)
+    write_atomically(place / NAME, table.write_parquet)
+    return {
+        "sweep": str(place / NAME),
+        "runs": len(runs),
+        "failed": errors,
+        "lines": summary(table),
+    }
+
+
+def show(result: Mapping[str, Any]) -> Shown:
+    """Return the trainings, best first, and where their table is."""
+    return Shown([*result["lines"], result["sweep"]])

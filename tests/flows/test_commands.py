@@ -1,0 +1,80 @@
+"""Every file of flows/commands has the same shape, and every command is found."""
+
+import dataclasses
+import inspect
+from pathlib import Path
+
+import pytest
+
+from flows import commands, parser
+
+FILES = sorted(p.stem for p in Path(commands.__file__).parent.glob("*.py") if p.stem != "__init__")
+RECORDED = ("ingest", "build", "train", "train-online", "evaluate", "report", "study", "run")
+
+
+def module(name):
+    """The module of a file, found by one of its commands."""
+    found = {commands.find(n).__name__.rpartition(".")[2]: commands.find(n) for n in commands.NAMES}
+    return found[name]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_command_is_requests_check_run_and_show(name):
+    """One required parameter each: a request, or the result of `run`."""
+    found = module(name)
+    for function in (found.check, found.run, found.show):
+        first, *others = inspect.signature(function).parameters.values()
+        assert first.default is inspect.Parameter.empty
+        assert all(other.default is not inspect.Parameter.empty for other in others)
+        assert function.__doc__
+    assert set(found.COMMANDS) <= set(commands.NAMES)
+    for command in found.COMMANDS.values():
+        assert command.request.__module__ == found.__name__
+        assert command.example.startswith("hindcast ")
+
+
+@pytest.mark.parametrize("name", commands.NAMES)
+def test_an_option_is_written_once_with_its_type_and_texts(name):
+    """A request is frozen; what is no argument has a text for the server's form."""
+    command = commands.find(name).COMMANDS[name]
+    for request in filter(None, (command.request, command.more)):
+        assert request.__dataclass_params__.frozen
+        for field in dataclasses.fields(request):
+            words = field.metadata[parser._WORDS]
+            assert field.metadata["form"] if words is None else words[1]["help"]
+    assert command.recorded == (name in RECORDED)
+
+
+@pytest.mark.parametrize("name", commands.NAMES)
+def test_what_is_left_out_has_the_defaults_of_the_request(name):
+    """The examples give some options; of the others nothing is said twice."""
+    example = commands.find(name).COMMANDS[name].example.split()[1:]
+    arguments = parser.parse(example)
+    request = arguments.read(arguments)
+    given = vars(arguments)
+    for field in dataclasses.fields(request):
+        if field.name not in given and field.default is not dataclasses.MISSING:
+            default = arguments.line if field.name == "command" else field.default
+            assert getattr(request, field.name) == default, field.name
+    assert commands.module_of(request) is commands.find(name)
+
+
+def test_the_words_of_a_command_line_become_values_of_the_types_of_the_fields():
+    arguments = parser.parse(
+        ["train-online", "r", "--out", "a/", "--seeds", "3", "1", "--set", "a.b=1",
+         "--set", "c.d=2", "--from", "memory://x/y", "--device", "cpu"]
+    )  # fmt: skip
+    request = arguments.read(arguments)
+    assert (request.out, request.start) == ("a", "memory://x/y")
+    assert (request.seeds, request.overrides) == ((3, 1), ("a.b=1", "c.d=2"))
+    assert (request.seed, request.workers, request.device) == (0, 1, "cpu")
+
+
+def test_the_command_line_is_the_only_entry_point():
+    """Whatever can be run is a command with --help, --json and exit codes."""
+    root = Path(commands.__file__).parents[2]
+    files = [
+        p for package in ("pipeline", "policies", "flows") for p in root.glob(f"{package}/**/*.py")
+    ]
+    found = [p.relative_to(root).as_posix() for p in files if "__main__" in p.read_text("utf-8")]
+    assert found == ["flows/cli.py"]
