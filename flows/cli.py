@@ -59,7 +59,9 @@ def _run(argv: list[str]) -> int:
     except SystemExit as ended:  # --help
         return int(ended.code or 0)
     if arguments.version:
-        print(_version())
+        from pipeline.version import version
+
+        print(f"hindcast {version()}")
         return 0
     if arguments.command is None:
         print(print_help(), end="", file=sys.stderr)
@@ -89,15 +91,6 @@ def _execute(arguments: argparse.Namespace) -> tuple[dict[str, Any], Shown]:
 
         result = run_flow(request)
     return result, command.show(result)
-
-
-def _version() -> str:
-    from importlib import metadata
-
-    try:
-        return f"hindcast {metadata.version('hindcast')}"
-    except metadata.PackageNotFoundError:
-        return "hindcast, run from a checkout"
 
 
 def _fail(code: int, reason: Any) -> int:

@@ -19,7 +19,7 @@ FORBIDDEN = {
 }
 # Folders from the ground up; one may import those of lower rows, at any depth.
 FLOORS = (
-    ("pipeline.errors",),
+    ("pipeline.errors", "pipeline.version"),
     ("pipeline.statistics", "pipeline.storage"),
     ("pipeline.workloads",),
     ("pipeline.traces", "pipeline.simulation"),

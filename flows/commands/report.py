@@ -10,6 +10,7 @@ from flows import parser as p
 from flows.commands import Command, Shown
 from pipeline.errors import InputError
 from pipeline.storage.location import location
+from pipeline.storage.run_files import CURVES, LEDGER
 
 PAGE: Final = "report.html"
 _TABLES: Final = ("between", "spread", "ranking", "pages")  # of Table
@@ -111,9 +112,9 @@ def _sources(folder: Path) -> tuple[Path, list[Path], list[Path]]:
         from pipeline.studies.study import study_points
 
         return _sources(study_points(folder)[-1])  # of the others it shows what the study says
-    if (folder / "evaluation.json").exists() or not (folder / "run.json").exists():
+    if (folder / "evaluation.json").exists() or not (folder / LEDGER).exists():
         return folder, [], []
-    trained = sorted(p.parent for p in folder.glob("agents/*/metrics.parquet"))
+    trained = sorted(p.parent for p in folder.glob(f"agents/*/{CURVES}"))
     dataset = folder / "dataset"
     return folder / "evaluation", trained, [dataset] if dataset.is_dir() else []
 

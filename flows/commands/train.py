@@ -140,7 +140,7 @@ def run(request: Request) -> dict[str, Any]:
 
 def result_of(folder: Path, agent: str, steps: int | None, seed: int) -> dict[str, Any]:
     """Return the result of a command that wrote the checkpoint in this folder."""
-    from policies.training.run_folder import BEST
+    from pipeline.storage.run_files import BEST
 
     best = folder / BEST
     return {

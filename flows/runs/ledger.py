@@ -17,8 +17,8 @@ from flows.progress import note
 from pipeline.errors import DatasetError
 from pipeline.recipes.recipe import Recipe
 from pipeline.storage.files import make_folder, read_json, sha256_file, write_json
+from pipeline.storage.run_files import LEDGER
 
-NAME: Final = "run.json"
 _NUMBER: Final = (int, float)
 _RESULTS: Final[Mapping[str, Mapping[str, type | tuple[type, ...]]]] = {
     "build": {"dataset": str, "episodes": int, "decisions": int, "bytes": int, "digest": str},
@@ -34,7 +34,7 @@ class Ledger:
 
     def __init__(self, folder: Path, recipe: Recipe) -> None:
         self._folder = folder
-        self._path = folder / NAME
+        self._path = folder / LEDGER
         self._header = {"kind": "run", "recipe": recipe.id, "digest": recipe.digest}
         self._stages: dict[str, Any] = {}
         if self._path.exists():

@@ -17,6 +17,7 @@ from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.recipe import Recipe
 from pipeline.storage.files import sha256_file
 from pipeline.storage.location import location
+from pipeline.storage.run_files import BEST, DESCRIPTION
 from policies.entrants import BEHAVIOUR
 from policies.offline import agent as find_agent
 from policies.offline import agents_for
@@ -55,7 +56,7 @@ def run_stages(request: Any, call: Call = directly) -> dict[str, Any]:
         if settings := loaded.train.settings_of(agent):
             arguments["settings"] = settings
         stage(
-            f"train {folder.name}", folder / "checkpoint.json", {**data, **arguments},
+            f"train {folder.name}", folder / DESCRIPTION, {**data, **arguments},
             train.Request(dataset, out=str(folder), **arguments),
         )  # fmt: skip
         checkpoints.append(folder)
@@ -66,7 +67,7 @@ def run_stages(request: Any, call: Call = directly) -> dict[str, Any]:
         if loaded.online.imitate_steps:
             inputs, imitate = {**inputs, **data}, dataset
         stage(
-            f"train {folder.name}", folder / "checkpoint.json", inputs,
+            f"train {folder.name}", folder / DESCRIPTION, inputs,
             train_online.Request(
                 recipe, str(folder), overrides, seed=seed, workers=workers, imitate=imitate
             ),
@@ -74,11 +75,11 @@ def run_stages(request: Any, call: Call = directly) -> dict[str, Any]:
         checkpoints.append(folder)
     evaluation = out / "evaluation" / "evaluation.json"
     # Last and selected checkpoints are both reported; nothing is selected on the test split.
-    selected = [f / "best" for f in checkpoints if (f / "best" / "checkpoint.json").is_file()]
+    selected = [f / BEST for f in checkpoints if (f / BEST / DESCRIPTION).is_file()]
     learned = [*checkpoints, *selected]
     logged = [BEHAVIOUR] if loaded.behaviours else []
     policies = (*loaded.evaluate.policies, *logged, *map(str, learned))
-    trained = {str(f.relative_to(out)): sha256_file(f / "checkpoint.json") for f in learned}
+    trained = {str(f.relative_to(out)): sha256_file(f / DESCRIPTION) for f in learned}
     stage(
         "evaluate", evaluation, {"recipe": loaded.digest, "agents": trained},
         evaluate.Request(

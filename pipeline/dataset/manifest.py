@@ -1,6 +1,5 @@
 """The manifest of a dataset: its lineage and the claims that `verify` recomputes."""
 
-import importlib.metadata
 import itertools
 import json
 import math
@@ -27,6 +26,7 @@ from pipeline.storage.guards import (
     a_text,
     require_file,
 )
+from pipeline.version import package_versions, version
 
 KIND: Final = "dataset"
 VERSION: Final = 1
@@ -34,7 +34,7 @@ NAME: Final = "manifest.json"
 EPISODES: Final = "episodes.parquet"
 WORKLOAD: Final = "workload"
 CARD: Final = "README.md"
-_PACKAGES: Final = ("hindcast", "numpy", "numba", "polars", "pyarrow")
+_PACKAGES: Final = ("numpy", "numba", "polars", "pyarrow")
 _PART: Final = re.compile(r"data/part-[0-9]{5,}\.parquet")
 _EPISODES: Final = re.compile(r"episodes(-[0-9]{5,})?\.parquet")
 _MOST_FEATURES: Final = 4096  # of context or candidates, reward terms or outcomes
@@ -104,13 +104,8 @@ def is_episodes(name: str) -> bool:
 
 def versions() -> dict[str, str]:
     """Python and the packages that the bytes depend on."""
-    found = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+    python = {"python": platform.python_version(), "hindcast": version()}
+    return {**python, **package_versions(_PACKAGES)}
 
 
 def to_json(manifest: Manifest) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from numba import types
 from numpy.typing import NDArray
 
 from pipeline.dataset import Dataset
@@ -16,24 +15,9 @@ from pipeline.dataset.decisions import Decisions, make_columns
 from pipeline.dataset.padding import Padded, pad
 from pipeline.dataset.part import Block
 from pipeline.errors import DatasetError
-from pipeline.simulation.kernel import compiled
+from pipeline.statistics.returns import discounted_sums, step_discounts
 
 _READERS: Final = 2  # parts read at once; more only costs memory
-_FLOATS = types.Array(types.float64, 1, "C", readonly=True)
-
-
-@compiled(types.float64[::1](types.Array(types.int64, 1, "C", readonly=True), _FLOATS, _FLOATS))
-def discounted_sums(episode: Any, reward: Any, share: Any) -> Any:
-    """Discounted rewards from each row to the end of its episode, (D,).
-
-    Rows of an episode are consecutive, in order and all there; share (D,) is what the discount
-    leaves of everything after a row: sum = reward + share * next sum.
-    """
-    found = np.empty(len(reward))
-    for i in range(len(reward) - 1, -1, -1):
-        goes_on = i + 1 < len(reward) and episode[i + 1] == episode[i]
-        found[i] = reward[i] + (share[i] * found[i + 1] if goes_on else 0.0)
-    return found
 
 
 def sample_decisions(
@@ -88,9 +72,9 @@ def sample_decisions(
         gather = _Gather(dataset.part(part), found, at, end, position, wanted, own)
         for block in dataset.blocks(part, without):
             gather.add(block)
-            if "discounted" in found:
-                elapsed = block.elapsed_s if per_second else np.ones(len(block))
-                gather.remember(block, np.float64(discount) ** elapsed)
+            if discount is not None and discount < 1.0:
+                shares = step_discounts(block.elapsed_s, discount, per_second=per_second)
+                gather.remember(block, shares)
             del block  # before the next one is read
         if gather.at != end:
             raise gather.unlike()
@@ -190,8 +174,7 @@ class _Gather:
             return np.zeros(0)
         columns = zip(*self._past, strict=True)
         episode, reward, share = (np.concatenate(column) for column in columns)
-        sums = discounted_sums(episode.astype(np.int64), reward.astype(np.float64), share)
-        return np.asarray(sums)[np.concatenate(self._taken)]
+        return discounted_sums(episode, reward, share)[np.concatenate(self._taken)]
 
     def unlike(self) -> DatasetError:
         """The error for a part with other decisions than it should have."""

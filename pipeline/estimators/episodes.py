@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import InputError
+from pipeline.statistics.returns import step_discounts
 
 Array = NDArray[np.float64]
 
@@ -88,10 +89,10 @@ class LoggedEpisodes:
     @cached_property
     def step_discount(self) -> Array:
         """What a unit after the decision is worth at the decision, (D,)."""
-        if self.discount_per == "second":
-            assert self.elapsed_s is not None
-            return np.asarray(self.discount**self.elapsed_s, np.float64)
-        return np.full(len(self.reward), self.discount)
+        if self.elapsed_s is None:  # only needed to discount per second
+            return np.full(len(self.reward), self.discount)
+        per_second = self.discount_per == "second"
+        return step_discounts(self.elapsed_s, self.discount, per_second=per_second)
 
     @cached_property
     def discounts(self) -> Array:

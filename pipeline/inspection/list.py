@@ -16,10 +16,9 @@ from pipeline.evaluation.evaluate import EVALUATING, EVALUATION, SCORES
 from pipeline.evaluation.summary.evaluations import read_evaluation
 from pipeline.recipes.loading import known_recipes, load_recipe
 from pipeline.storage.files import read_json
+from pipeline.storage.run_files import DESCRIPTION, LEDGER, WEIGHTS
 from pipeline.workloads import folder as ingest
 
-CHECKPOINT: Final = "checkpoint.json"
-RUN: Final = "run.json"
 _DEEPEST: Final = 32  # folders below one another; a loop of mounts has no end
 
 
@@ -251,13 +250,12 @@ def _evaluation(folder: Path) -> Entry:
 
 
 def _checkpoint(folder: Path) -> Entry:
-    value = _object(folder / CHECKPOINT)
+    value = _object(folder / DESCRIPTION)
     weights, training = value.get("weights"), value.get("training")
     if not isinstance(weights, dict) or not isinstance(training, dict):
-        raise DatasetError(f"{CHECKPOINT}: says nothing of its weights or its training")
+        raise DatasetError(f"{DESCRIPTION}: says nothing of its weights or its training")
     claimed = weights.get("bytes")
     known = claimed if isinstance(claimed, int) else None
-    name = "weights.safetensors"
     return Entry(
         folder,
         "checkpoint",
@@ -270,15 +268,15 @@ def _checkpoint(folder: Path) -> Entry:
             "steps": training.get("steps"),
             "seed": training.get("seed"),
         },
-        damage=_missing(folder, [(name, known)] if known is not None else []),
+        damage=_missing(folder, [(WEIGHTS, known)] if known is not None else []),
     )
 
 
 def _run(folder: Path) -> Entry:
-    value = _object(folder / RUN)
+    value = _object(folder / LEDGER)
     stages = value.get("stages")
     if not isinstance(stages, dict):
-        raise DatasetError(f"{RUN}: is not the ledger of a run")
+        raise DatasetError(f"{LEDGER}: is not the ledger of a run")
     facts = {"stages": list(stages), "reported": (folder / "report.html").is_file()}
     return Entry(
         folder, "run", str(value.get("recipe", "")), None, str(value.get("digest", "")), facts
@@ -311,13 +309,13 @@ def _missing(folder: Path, files: Iterable[tuple[str, int | None]]) -> str:
 _READERS: Final[Mapping[str, Callable[[Path], Entry]]] = {
     mf.NAME: _manifest,
     EVALUATION: _evaluation,
-    CHECKPOINT: _checkpoint,
-    RUN: _run,
+    DESCRIPTION: _checkpoint,
+    LEDGER: _run,
     BUILDING: _unfinished("dataset"),
     EVALUATING: _unfinished("evaluation"),
 }
 _KINDS: Final[Mapping[str, str]] = {
     EVALUATION: "evaluation",
-    CHECKPOINT: "checkpoint",
-    RUN: "run",
+    DESCRIPTION: "checkpoint",
+    LEDGER: "run",
 }

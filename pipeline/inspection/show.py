@@ -18,6 +18,7 @@ from pipeline.inspection import list as catalogue
 from pipeline.statistics.intervals import Interval
 from pipeline.statistics.numbers import decimals_for
 from pipeline.storage.files import read_json
+from pipeline.storage.run_files import DESCRIPTION, LEDGER
 from pipeline.workloads.folder import load_workload
 
 
@@ -220,7 +221,7 @@ def _evaluation(folder: Path) -> Details:
 
 
 def _checkpoint(folder: Path) -> Details:
-    value = read_json(folder / catalogue.CHECKPOINT)
+    value = read_json(folder / DESCRIPTION)
     training = dict(value["training"])
     metrics = training.pop("metrics", [])
     last = {m["metric"]: m["value"] for m in metrics if isinstance(m, dict) and "metric" in m}
@@ -240,7 +241,7 @@ def _plain(value: Any) -> str:
 def _run(folder: Path) -> Details:
     inside = [e for e in catalogue.find([folder]) if e.folder != folder]
     facts = {"holds": [e.to_json() for e in inside]}
-    stages = read_json(folder / catalogue.RUN)["stages"]
+    stages = read_json(folder / LEDGER)["stages"]
     lines = [f"  stages    {', '.join(stages)}"]
     lines += [f"  {e.kind:<11} {e.folder}{f': {e.damage}' if e.damage else ''}" for e in inside]
     return Details(facts, lines)

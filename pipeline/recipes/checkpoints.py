@@ -13,21 +13,19 @@ policies.networks.checkpoint alone, where nothing is ever unpickled.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.errors import DatasetError, InputError, RecipeError, did_you_mean
-from pipeline.storage.files import make_folder, read_json, sha256_file, write_atomically
+from pipeline.storage.files import make_folder, read_json, sha256_file, write_bytes
 from pipeline.storage.guards import require_file
 from pipeline.storage.location import location
+from pipeline.storage.run_files import DESCRIPTION, WEIGHTS
 
 if TYPE_CHECKING:  # which asks this module for its checkpoints
     from pipeline.recipes.recipe import Recipe
 
 FOLDER: Final = "policies"
-DESCRIPTION: Final = "checkpoint.json"
-WEIGHTS: Final = "weights.safetensors"
 _LARGEST: Final = 4 << 30  # bytes of weights
 _PINNED: Final = re.compile(rf"{FOLDER}/[A-Za-z0-9_-]{{1,200}}")
 _AGENT: Final = re.compile(r"[A-Za-z0-9_-]{1,100}")
@@ -193,11 +191,7 @@ def copy_policies(recipe: "Recipe", out: Path) -> None:
             )
         make_folder(target)
         for name in (WEIGHTS, DESCRIPTION):
-            write_atomically(target / name, partial(_write, (source / name).read_bytes()))
-
-
-def _write(content: bytes, path: Path) -> None:
-    path.write_bytes(content)
+            write_bytes(target / name, (source / name).read_bytes())
 
 
 def _is_whole(folder: Path, sha256: str) -> bool:

@@ -2,10 +2,31 @@
 
 import dataclasses
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from pipeline.errors import RecipeError, did_you_mean
+
+_RANGES: Final[Mapping[str, Callable[[float], bool]]] = {
+    "above 0": lambda v: v > 0,
+    "at least 0": lambda v: v >= 0,
+    "at least 1": lambda v: v >= 1,
+    "from 0 to 1": lambda v: 0 <= v <= 1,
+    "from 0 to below 1": lambda v: 0 <= v < 1,
+    "above 0, at most 1": lambda v: 0 < v <= 1,
+}
+
+
+def require_numbers(settings: Any, expected: str, *names: str, table: str = "") -> None:
+    """Raise RecipeError where a number of settings is not as expected, a key of _RANGES.
+
+    `table` is what the settings are called in a recipe, for the message.
+    """
+    for name in names:
+        value = getattr(settings, name)
+        if not _RANGES[expected](value):
+            where = f"{table}.{name}" if table else name
+            raise RecipeError(f"{where} is {value}, expected {expected}")
 
 
 def read_settings(settings: type[Any], value: Any, where: str) -> Any:

@@ -19,6 +19,7 @@ from pipeline.report.plots import curves_plot
 from pipeline.statistics.intervals import Array
 from pipeline.statistics.numbers import count_of
 from pipeline.storage.files import read_parquet
+from pipeline.storage.run_files import CURVES
 
 _PANELS: Final = 12
 _AGENTS: Final = 12
@@ -50,7 +51,7 @@ def training_runs(folders: Sequence[Path]) -> list[Path]:
         for folder in folders
         for inside in ("training", "runs")
         for run in (folder, *sorted((folder / inside).glob("*")))
-        if (run / "metrics.parquet").is_file()
+        if (run / CURVES).is_file()
     ]
     return list(dict.fromkeys(found))
 
@@ -101,7 +102,7 @@ def by_agent(runs: Sequence[Path]) -> dict[str, list[Path]]:
 
 def agent_curves(folders: Sequence[Path]) -> dict[str, Curve]:
     """The curves of the seeds of one agent, by metric, in the order of their first appearance."""
-    runs = [_curves(folder / "metrics.parquet") for folder in folders]
+    runs = [_curves(folder / CURVES) for folder in folders]
     metrics = dict.fromkeys(metric for run in runs for metric in run)
     found = {m: over_seeds([run[m] for run in runs if m in run]) for m in metrics}
     return {metric: curve for metric, curve in found.items() if curve.steps.size}

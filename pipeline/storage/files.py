@@ -236,13 +236,14 @@ def scan_parquet(paths: Sequence[Path]) -> "pl.LazyFrame":
     return pl.scan_pyarrow_dataset(pads.dataset(**arrow_files(paths), format="parquet"))
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write bytes atomically."""
+    write_atomically(path, lambda temporary: temporary.write_bytes(content))
+
+
 def write_text(path: Path, text: str) -> None:
     """Write UTF-8 text atomically."""
-    write_atomically(path, lambda temporary: _write_bytes(temporary, text.encode()))
-
-
-def _write_bytes(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
+    write_bytes(path, text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:

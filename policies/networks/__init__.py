@@ -1,8 +1,8 @@
 """Networks that act: the candidate scorer, and those that one paper's agent needs for itself.
 
 A candidate scorer (policies.networks.policy) suits any scenario. A network of another form has a
-file of its own with a frozen dataclass like `Network`, the policy that acts with it and a function
-that reads it from a checkpoint, and its Architecture, and a line in ARCHITECTURES.
+file of its own with its settings and shapes (policies.networks.fixed), the policy that acts with it
+and its Architecture, and a line in ARCHITECTURES.
 """
 
 import importlib
@@ -58,13 +58,15 @@ Features = tuple[Feature, ...]
 class Architecture:
     """A form of network besides the candidate scorer.
 
-    policy   (name, network, weights, context, candidates) -> the policy that acts with it
-    read     (settings as in the checkpoint, context, candidates) -> the network, unscaled; raises
-             TypeError, ValueError or DatasetError for another thing
+    policy     (name, network, weights, context, candidates) -> the policy that acts with it
+    settings   frozen dataclass, with the `kind` that names the architecture
+    network    (settings, context, candidates) -> the network, unscaled; DatasetError for features
+               that it cannot read
     """
 
     policy: Callable[[str, Any, Weights, Features, Features], LearnedPolicy]
-    read: Callable[[Mapping[str, Any], Features, Features], Any]
+    settings: type[Any]
+    network: Callable[[Any, Features, Features], Any]
 
 
 # The module of each architecture, by the `kind` of its settings; loaded when named.

@@ -16,7 +16,7 @@ computes the same without torch.
 """
 
 import math
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import torch
@@ -74,7 +74,25 @@ def _some_rows(decisions: Decisions) -> NDArray[np.float32]:
     return decisions.candidates[::stride][decisions.mask[::stride]]
 
 
-class CandidateScorer(nn.Module):
+class WeightedModule(nn.Module):
+    """A module whose parameters are called as the weights of a checkpoint, with `dot` for dots."""
+
+    dot: ClassVar[str] = "_"
+
+    def weights(self) -> Weights:
+        """Copies of the weights as float32 arrays, by their checkpoint names."""
+        return {
+            name.replace(self.dot, "."): value.detach().cpu().numpy().copy()
+            for name, value in self.named_parameters()
+        }
+
+    def set_weights(self, weights: Weights) -> None:
+        """Copy these weights, by their checkpoint names, into the parameters."""
+        given = {name.replace(".", self.dot): value for name, value in weights.items()}
+        self.load_state_dict({name: torch.from_numpy(np.array(v)) for name, v in given.items()})
+
+
+class CandidateScorer(WeightedModule):
     """A linear score or a small network per candidate; weights named as in `layer_shapes`.
 
     A linear score starts at zero (its losses are convex or nearly so), anything else uniformly in
@@ -192,13 +210,6 @@ class CandidateScorer(nn.Module):
 
     def _layer(self, name: str) -> tuple[Tensor, Tensor]:
         return getattr(self, f"{name}_weight"), getattr(self, f"{name}_bias")
-
-    def weights(self) -> Weights:
-        """Copies of the weights as float32 arrays, by their checkpoint names."""
-        return {
-            name.replace("_", "."): value.detach().cpu().numpy().copy()
-            for name, value in self.named_parameters()
-        }
 
 
 def pad_ragged(rows: Tensor, row: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -11,7 +11,6 @@ of all of it as JSON on one line)
 """
 
 import dataclasses
-import importlib.metadata
 import json
 import math
 from collections.abc import Mapping
@@ -34,10 +33,12 @@ from pipeline.storage.files import (
     read_json,
     sha256_file,
     sha256_text,
-    write_atomically,
+    write_bytes,
     write_json,
 )
 from pipeline.storage.guards import require_file
+from pipeline.storage.run_files import DESCRIPTION, WEIGHTS
+from pipeline.version import package_versions, version
 from policies.networks import ARCHITECTURES, AnyNetwork, acting, load_architecture
 from policies.networks.features import FeatureMap, unscaled_map
 from policies.networks.policy import LearnedPolicy
@@ -45,9 +46,7 @@ from policies.networks.settings import Network, NetworkSettings, Weights, candid
 
 FORMAT: Final = "hindcast-checkpoint"
 VERSION: Final = 1
-WEIGHTS: Final = "weights.safetensors"
-DESCRIPTION: Final = "checkpoint.json"
-_PACKAGES: Final = ("hindcast", "numpy", "torch", "d3rlpy", "safetensors")
+_PACKAGES: Final = ("numpy", "torch", "d3rlpy", "safetensors")
 _PICKLES: Final = ("*.pt", "*.pth", "*.d3", "*.pkl", "*.pickle", "*.bin", "*.ckpt")
 _WIDEST: Final = 4096
 _DEEPEST: Final = 8
@@ -118,8 +117,7 @@ def save(trained: Trained, folder: Path, provenance: Mapping[str, Any] | None = 
     (folder / DESCRIPTION).unlink(missing_ok=True)
     weights = {k: np.ascontiguousarray(v, np.float32) for k, v in trained.weights.items()}
     # Not save_file: it has a temporary file of its own, which a kill would leave behind.
-    content = safetensors.numpy.save(weights)
-    write_atomically(folder / WEIGHTS, lambda path: _write(path, content))
+    write_bytes(folder / WEIGHTS, safetensors.numpy.save(weights))
     description = _describe(trained, folder / WEIGHTS, provenance or {})
     write_json(folder / DESCRIPTION, _sealed(description))
     return folder
@@ -148,7 +146,7 @@ def _describe(trained: Trained, weights: Path, provenance: Mapping[str, Any]) ->
             "steps": trained.steps,
             "seed": trained.seed,
             "config": trained.config,
-            "packages": _versions(),
+            "packages": {"hindcast": version(), **package_versions(_PACKAGES)},
             "metrics": [dataclasses.asdict(m) for m in trained.metrics if math.isfinite(m.value)],
         },
     }
@@ -163,16 +161,6 @@ def _constants(feature_map: FeatureMap) -> dict[str, list[float]]:
     return {"mean": feature_map.mean.tolist(), "inverse": feature_map.inverse.tolist()}
 
 
-def _versions() -> dict[str, str]:
-    found = {}
-    for package in _PACKAGES:
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue  # run from a checkout
-    return found
-
-
 def load_policy(folder: Path) -> LearnedPolicy:
     """The policy in a checkpoint folder; DatasetError for anything that is not a checkpoint.
 
@@ -184,7 +172,7 @@ def load_policy(folder: Path) -> LearnedPolicy:
         features = description["features"]
         context = _read_features(features["context"])
         candidates = _read_features(features["candidates"])
-        network = _read_any(description, context, candidates, f"{where}: network")
+        network = _read_any(description, context, candidates, "network")
         weights = _read_weights(folder, network, description["weights"])
         agent, training = description["agent"], description["training"]
         seed, steps = training["seed"], training["steps"]
@@ -212,7 +200,8 @@ def _read_any(
     """The network of a description: a candidate scorer, or one of the other kinds."""
     value, constants = description["network"], description["normalisation"]
     if isinstance(value, dict) and value.get("kind") in ARCHITECTURES:
-        plain = load_architecture(value["kind"]).read(value, context, candidates)
+        form = load_architecture(value["kind"])
+        plain = form.network(read_settings(form.settings, value, where), context, candidates)
         scaled: AnyNetwork = dataclasses.replace(
             plain,
             candidates=_with_constants(plain.candidates, constants["candidates"], "candidates"),
@@ -222,10 +211,6 @@ def _read_any(
     settings = read_settings(NetworkSettings, value, where)
     network = _read_network(settings, context, candidates, constants)
     return _with_acting(network, description.get("acting", {}))
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
 
 
 def _sealed(description: dict[str, Any]) -> dict[str, Any]:

@@ -121,17 +121,6 @@ def expanded_size(
     return n + heavy + quadratic * n * (n + 1) // 2
 
 
-def expanded_names(
-    features: Sequence[Feature], columns: Sequence[int], quadratic: bool
-) -> tuple[str, ...]:
-    """Names of the expanded columns, in their order: "cores", "log duration_s", "a * b"."""
-    used = [features[c] for c in columns]
-    base = [f"log {f.name}" if f.heavy_tailed else f.name for f in used]
-    logs = [name for name, f in zip(base, used, strict=True) if f.heavy_tailed]
-    products = [f"{a} * {b}" for i, a in enumerate(base) for b in base[i:]] if quadratic else []
-    return (*(f.name for f in used), *logs, *products)
-
-
 def columns_of(features: Sequence[Feature], names: Sequence[str]) -> list[int]:
     """Where the features of these names stand; DatasetError, naming it, where one is missing."""
     known = [f.name for f in features]
@@ -159,15 +148,15 @@ def fit_map(
     features: Sequence[Feature],
     columns: Sequence[int],
     quadratic: bool,
-    rows: NDArray[np.floating],
+    rows: NDArray[np.floating] | None,
     logs: bool = True,
 ) -> FeatureMap:
-    """The map with mean and deviation of raw training rows (M, F).
+    """The map with mean and deviation of raw training rows (M, F); unscaled without any.
 
     Of more than 2^18 rows, evenly spaced ones are used.
     """
     plain = unscaled_map(features, columns, quadratic, logs)
-    if len(rows) == 0 or plain.size == 0:
+    if rows is None or len(rows) == 0 or plain.size == 0:
         return plain
     expanded = plain.expand(rows[:: -(-len(rows) // _FITTED_ROWS)]).astype(np.float64)
     mean, deviation = expanded.mean(axis=0), expanded.std(axis=0)

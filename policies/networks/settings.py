@@ -90,6 +90,11 @@ class NetworkSettings:
             )
 
 
+def dense(name: str, outputs: int, inputs: int) -> dict[str, tuple[int, ...]]:
+    """Name and shape of the two weights of a dense layer."""
+    return {f"{name}.weight": (outputs, inputs), f"{name}.bias": (outputs,)}
+
+
 def layer_shapes(
     settings: NetworkSettings, inputs: int, pixels: int = 0, outputs: int = 1
 ) -> dict[str, tuple[int, ...]]:
@@ -99,24 +104,18 @@ def layer_shapes(
     query, key, value, output, layer1, ..., as far as the settings have them.
     """
     shapes: dict[str, tuple[int, ...]] = {}
-
-    def add(name: str, after: int, before: int) -> None:
-        shapes[f"{name}.weight"] = (after, before)
-        shapes[f"{name}.bias"] = (after,)
-
     if settings.image:
-        add("image", settings.image, pixels)
+        shapes |= dense("image", settings.image, pixels)
     if settings.places:
-        add("layer0", settings.places, inputs)
-        return shapes
+        return shapes | dense("layer0", settings.places, inputs)
     for i, (before, after) in enumerate(pairwise((inputs, *settings.hidden, outputs))):
         pooled = 3 if i == 1 and settings.kind == "deepsets" else 1
-        add(f"layer{i}", after, pooled * before)
+        shapes |= dense(f"layer{i}", after, pooled * before)
         if i == 0 and settings.kind == "attention":
             if settings.norm:
                 shapes["norm.weight"] = shapes["norm.bias"] = (after,)
             for part in ("query", "key", "value", "output"):
-                add(part, after, after)
+                shapes |= dense(part, after, after)
     return shapes
 
 
@@ -154,8 +153,6 @@ def candidate_map(
     columns = read_columns(candidates, settings)
     if settings.places:  # a number of its own, not a quantity
         return unscaled_map(candidates, columns, quadratic=False, logs=False)
-    if rows is None:
-        return unscaled_map(candidates, columns, settings.quadratic, settings.logs)
     return fit_map(candidates, columns, settings.quadratic, rows, settings.logs)
 
 

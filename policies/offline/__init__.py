@@ -19,8 +19,9 @@ ALL: Final = "all"  # in a recipe: every agent that is for its scenario
 class Agent:
     """An offline learner and the decisions that it wants.
 
-    module        has Config, a frozen dataclass, and learner(task, config), see
-                  policies.training.learner
+    module        where its implementation is; loaded when the agent is used
+    attribute     name of the implementation in the module; "": the module itself. It has Config,
+                  a frozen dataclass, and learner(task, config), see policies.training.learner
     transitions   whether it needs what followed each decision (Decisions.next_*)
     per_episode   decisions to draw of every episode, None for all
     candidates    K, to which candidate sets are cut
@@ -33,57 +34,53 @@ class Agent:
     name: str
     module: str
     transitions: bool
-    per_episode: int | None
-    candidates: int
     description: str
+    per_episode: int | None = 60
+    candidates: int = 32
     scenarios: tuple[str, ...] = ()
     probabilities: bool = False
     whole: bool = False
+    attribute: str = ""
+
+    def implementation(self) -> Any:
+        """Return the object that has the agent's `Config` and `learner`; loads its module."""
+        module = importlib.import_module(self.module)
+        return getattr(module, self.attribute) if self.attribute else module
 
 
 AGENTS: Final[Mapping[str, Agent]] = {
     "behaviour_cloning": Agent(
         "behaviour_cloning", "policies.offline.cloning.behaviour_cloning", transitions=False,
-        per_episode=60, candidates=32,
         description="imitates the log: cross-entropy of the logged choices",
     ),
     "trajectory_preference": Agent(
         "trajectory_preference",
         "policies.offline.preference.trajectory_preference",
         transitions=False,
-        per_episode=60, candidates=32,
         description="prefers the choices of the better of two episodes of one window",
     ),
     "dqn": Agent(
-        "dqn", "policies.offline.q_learning.dqn", transitions=True,
-        per_episode=60, candidates=32,
+        "dqn", "policies.offline.q_learning.agents", transitions=True, attribute="DQN",
         description="Q-learning towards a target network, over masked candidates (d3rlpy)",
     ),
     "nfq": Agent(
-        "nfq", "policies.offline.q_learning.nfq", transitions=True,
-        per_episode=60, candidates=32,
+        "nfq", "policies.offline.q_learning.agents", transitions=True, attribute="NFQ",
         description="Q-learning without a target network, over masked candidates (d3rlpy)",
     ),
     "qr_dqn": Agent(
-        "qr_dqn", "policies.offline.q_learning.qr_dqn", transitions=True,
-        per_episode=60, candidates=32,
+        "qr_dqn", "policies.offline.q_learning.agents", transitions=True, attribute="QR_DQN",
         description="Q-learning of the quantiles of the return, over masked candidates (d3rlpy)",
     ),
     "qr_dqn_cql": Agent(
-        "qr_dqn_cql", "policies.offline.q_learning.qr_dqn_cql", transitions=True,
-        per_episode=60, candidates=32,
+        "qr_dqn_cql", "policies.offline.q_learning.agents", transitions=True,
+        attribute="QR_DQN_CQL",
         description="QR-DQN that keeps the values of unlogged choices low (d3rlpy)",
-    ),
-    "episode_regression": Agent(
-        "episode_regression", "policies.offline.regression.episode_regression", transitions=False,
-        per_episode=60, candidates=32,
-        description="regresses how well episodes went on what was chosen in them, in closed form",
     ),
     "advantage_regression": Agent(
         "advantage_regression",
         "policies.offline.regression.advantage_regression",
         transitions=False,
-        per_episode=60, candidates=32, probabilities=True, whole=True,
+        probabilities=True, whole=True,
         description="first choice by advantages over what the log's behaviours would have done",
     ),
     "advantage_cloning": Agent(
@@ -93,67 +90,52 @@ AGENTS: Final[Mapping[str, Agent]] = {
     ),
     "preference_ensemble": Agent(
         "preference_ensemble", "policies.offline.preference.preference_ensemble", transitions=False,
-        per_episode=60, candidates=32,
         description="trajectory preference, averaged over scorers on resampled windows",
     ),
     "report_dqn": Agent(
         "report_dqn", "policies.papers.thermal_report.agent", transitions=True,
-        per_episode=60, candidates=32, scenarios=("thermal",),
+        scenarios=("thermal",),
         description="the DQN of a 2018 data-centre report, mended; for thermal only",
     ),
     "double_dqn": Agent(
-        "double_dqn", "policies.offline.q_learning.double_dqn", transitions=True,
-        per_episode=60, candidates=32,
+        "double_dqn", "policies.offline.q_learning.agents", transitions=True,
+        attribute="DOUBLE_DQN",
         description="Q-learning with decoupled targets over masked candidates (d3rlpy)",
     ),
     "cql": Agent(
-        "cql", "policies.offline.q_learning.cql", transitions=True,
-        per_episode=60, candidates=32,
+        "cql", "policies.offline.q_learning.agents", transitions=True, attribute="CQL",
         description="double DQN that keeps the values of unlogged choices low (d3rlpy)",
     ),
     "filtered_cloning": Agent(
         "filtered_cloning", "policies.offline.cloning.filtered_cloning", transitions=False,
-        per_episode=60, candidates=32,
         description="imitates the best episodes of every window only",
     ),
     "return_conditioned": Agent(
         "return_conditioned", "policies.offline.cloning.return_conditioned", transitions=False,
-        per_episode=60, candidates=32,
         description="imitates, knowing how well episodes went, and asks for well",
-    ),
-    "tick_preference": Agent(
-        "tick_preference", "policies.offline.preference.tick_preference", transitions=False,
-        per_episode=60, candidates=32,
-        description="trajectory preference of whole episodes and of stretches of them",
     ),
     "bcq": Agent(
         "bcq", "policies.offline.actor_critic.bcq", transitions=True,
-        per_episode=60, candidates=32,
         description="Q-learning over the candidates that the behaviour might have chosen",
     ),
     "iql": Agent(
         "iql", "policies.offline.actor_critic.iql", transitions=True,
-        per_episode=60, candidates=32,
         description="values of the best logged choices, and imitation weighted by them",
     ),
     "crr": Agent(
         "crr", "policies.offline.actor_critic.crr", transitions=True,
-        per_episode=60, candidates=32,
         description="imitates the logged choices that a critic finds above average",
     ),
     "awac": Agent(
         "awac", "policies.offline.actor_critic.awac", transitions=True,
-        per_episode=60, candidates=32,
         description="imitates the logged choices, weighted by advantages over the policy itself",
     ),
     "discrete_sac_cql": Agent(
         "discrete_sac_cql", "policies.offline.actor_critic.discrete_sac_cql", transitions=True,
-        per_episode=60, candidates=32,
         description="soft actor-critic with conservative values",
     ),
     "cdqac": Agent(
         "cdqac", "policies.offline.actor_critic.cdqac", transitions=True,
-        per_episode=60, candidates=32,
         description="actor-critic with conservative quantiles of the return",
     ),
 }  # fmt: skip
@@ -183,7 +165,7 @@ def read_config(agent: str, settings: Mapping[str, Any] | None = None) -> Any:
     """
     from pipeline.recipes.settings import read_settings
 
-    config = importlib.import_module(_find(agent).module).Config
+    config = _find(agent).implementation().Config
     return read_settings(config, _nested(config(), settings or {}), f"settings of {agent}")
 
 

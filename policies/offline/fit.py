@@ -1,7 +1,6 @@
 """From decisions in memory to trained weights: checks, the loop, what looks on."""
 
 import dataclasses
-import importlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -28,35 +27,15 @@ def train_agent(
     decisions: Decisions,
     spec: Spec,
     *,
-    steps: int,
-    seed: int,
     settings: Mapping[str, Any] | None = None,
-    validation: Decisions | None = None,
-    device: str = "cpu",
-    progress: Progress | None = None,
-    point: Point | None = None,
-    checkpoint_every: int | None = None,
-    keep: Callable[[Trained], None] | None = None,
-    select: tuple[str, Select] | None = None,
-    resume: tuple[Path, str] | None = None,
+    **more: Any,
 ) -> Trained:
-    """Train the agent of that name for `steps` gradient steps.
+    """Train the agent of that name, with `more` arguments as `train_decisions` takes them.
 
-    The same decisions, settings and seed give the same weights, bit for bit, whatever else is
-    asked for. `validation` adds points to the curves and tells the best checkpoint; `device` is
-    cpu, cuda or auto; `progress(done, steps)` and `point(step, metrics)` are called about fifty
-    times; `keep(trained)` is given a checkpoint every `checkpoint_every` steps;
-    `select`, a name and a function, chooses the best checkpoint instead of the agent's criterion;
-    `resume`, a folder and a key, is where the state is left for a later call with the same key.
-
-    Raises UnknownName, RecipeError for settings the agent does not have, DatasetError for
-    decisions it cannot learn from, InputError for a device that is not there.
+    Raises UnknownName, RecipeError for settings the agent does not have, and what that raises.
     """
-    return train_decisions(
-        find_agent(agent), decisions, spec, read_config(agent, settings), steps=steps, seed=seed,
-        validation=validation, device=device, progress=progress, point=point,
-        checkpoint_every=checkpoint_every, keep=keep, select=select, resume=resume,
-    )  # fmt: skip
+    config = read_config(agent, settings)
+    return train_decisions(find_agent(agent), decisions, spec, config, **more)
 
 
 def train_decisions(
@@ -78,9 +57,18 @@ def train_decisions(
     resume_s: float = _RESUME_S,
     logs: Logs | None = None,
 ) -> Trained:
-    """Train with an agent's Config; see `train_agent`.
+    """Train an agent with its Config for `steps` gradient steps.
 
+    The same decisions, settings and seed give the same weights, bit for bit, whatever else is
+    asked for. `validation` adds points to the curves and tells the best checkpoint; `device` is
+    cpu, cuda or auto; `progress(done, steps)` and `point(step, metrics)` are called about fifty
+    times; `keep(trained)` is given a checkpoint every `checkpoint_every` steps;
+    `select`, a name and a function, chooses the best checkpoint instead of the agent's criterion;
+    `resume`, a folder and a key, is where the state is left for a later call with the same key;
     `logs` is what an agent that goes through whole logs reads in place of the decisions.
+
+    Raises DatasetError for decisions it cannot learn from, InputError for a device that is not
+    there.
     """
     _check(agent, decisions, spec, steps)
     place = find_device(device)
@@ -88,7 +76,7 @@ def train_decisions(
     seen = watch(decisions, SEEN)
     with repeatable(place):
         task = Task(decisions, spec, steps, seed, validation, place, logs)
-        learner: Learner = importlib.import_module(agent.module).learner(task, config)
+        learner: Learner = agent.implementation().learner(task, config)
         taken = min(steps, learner.most_steps or steps)
         settings = dataclasses.asdict(config)
         made = Trained(agent.name, spec, learner.network, {}, settings, taken, seed)

@@ -19,7 +19,6 @@ seed: what is finished there is not done again.
 """
 
 import dataclasses
-import importlib
 import itertools
 import json
 import math
@@ -142,7 +141,7 @@ def _by_agent(sweep: Sweep, where: str) -> dict[str, dict[str, Any]]:
 
 def _settings_of(name: str) -> set[str]:
     """Dotted names of an agent's settings, tables of settings included."""
-    config = importlib.import_module(agent(name).module).Config()
+    config = agent(name).implementation().Config()
     names = set()
     for f in dataclasses.fields(config):
         names.add(f.name)

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import polars as pl
 
+from pipeline.storage.run_files import CURVES
 from policies.networks.checkpoint import read_description
 from policies.offline.sweep import Run
-from policies.training.run_folder import CURVES
 
 NAME: Final = "sweep.parquet"
 _PREFERENCE: Final = "validation_preference"

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from pipeline import dataset as ds
 from pipeline.storage.files import make_folder, remove_partials
+from pipeline.storage.run_files import BEST, CURVES, step_folder
 from policies.networks.checkpoint import Trained, save
 from policies.offline import agent as find_agent
 from policies.offline import read_config
@@ -17,7 +18,7 @@ from policies.training.episode_stream import Logs, log_of_dataset
 from policies.training.fingerprint import finished, training_key
 from policies.training.loop import Progress, Select
 from policies.training.resume import ResumeFile
-from policies.training.run_folder import BEST, CHECKPOINTS, CURVES, clear, write_curves
+from policies.training.run_folder import clear, write_curves
 from policies.training.tensorboard import board
 
 MEMORY: Final = 512 << 20  # bytes of decisions; of the real packing workload half a million
@@ -61,7 +62,7 @@ def train(
         "episodes_sha256": opened.manifest.episodes.sha256,
     }
     selected_by = "" if select is None else select[0]
-    key = training_key(agent, config, steps, seed, data, place.type, selected_by)
+    key = training_key(agent, wanted.module, config, steps, seed, data, place.type, selected_by)
     if finished(out, key, checkpoint_every):
         return out
     make_folder(out)
@@ -78,7 +79,7 @@ def train(
 
     def keep(trained: Trained) -> None:
         on_the_way = {**provenance, "of_steps": steps}
-        save(trained, out / CHECKPOINTS / f"step-{trained.steps:06}", on_the_way)
+        save(trained, step_folder(out, trained.steps), on_the_way)
 
     try:
         trained = train_decisions(

@@ -24,24 +24,13 @@ from numpy.typing import NDArray
 
 from pipeline.errors import HindcastError
 from pipeline.simulation.kernel import compiled
+from pipeline.statistics.returns import returns_to_go
 
 Baseline = Literal["decision", "time", "none"]
 Floats = NDArray[np.float64]
 
 _GIVEN = types.Array(types.float64, 1, "C", readonly=True)
 _WRITTEN = types.Array(types.float64, 1, "C")
-
-
-def returns_to_go(reward: Floats, discount: float = 1.0) -> Floats:
-    """Discounted sum of the rewards of every decision and those after it, (T,)."""
-    if discount == 1.0:
-        return np.cumsum(reward[::-1])[::-1].copy()
-    found = np.empty(len(reward))
-    running = 0.0
-    for t in range(len(reward) - 1, -1, -1):
-        running = reward[t] + discount * running
-        found[t] = running
-    return found
 
 
 def advantages(
@@ -140,10 +129,3 @@ def gae(
         np.ascontiguousarray(discounts), lam, last_value, advantage,
     )  # fmt: skip
     return advantage
-
-
-def step_discounts(elapsed_s: Floats, discount: float, *, per_second: bool) -> Floats:
-    """Discount (T,) of every step: one number, or that number per second that passed."""
-    if per_second:
-        return np.asarray(discount**elapsed_s, np.float64)
-    return np.full(len(elapsed_s), discount)

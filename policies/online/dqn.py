@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pipeline.errors import RecipeError
+from pipeline.recipes.settings import require_numbers
 from pipeline.simulation.seeds import generator
 from policies.networks.settings import Network, NetworkSettings, Weights
 from policies.online.dqn_replay import Replay
@@ -75,19 +75,14 @@ class Config:
     target_update_interval: int = 100
 
     def __post_init__(self) -> None:
-        for name in (
-            "gradient_steps", "minibatch", "replay", "epsilon_iterations", "n_steps",
-            "target_update_interval",
-        ):  # fmt: skip
-            if getattr(self, name) < 1:
-                raise RecipeError(f"{name} is {getattr(self, name)}, expected at least 1")
-        for name in ("epsilon", "epsilon_last", "monte_carlo"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise RecipeError(f"{name} is {getattr(self, name)}, expected from 0 to 1")
-        if self.discount is not None and not 0.0 < self.discount <= 1.0:
-            raise RecipeError(f"discount is {self.discount}, expected above 0, at most 1")
-        if not self.learning_rate > 0.0:
-            raise RecipeError(f"learning_rate is {self.learning_rate}, expected above 0")
+        require_numbers(
+            self, "at least 1", "gradient_steps", "minibatch", "replay", "epsilon_iterations",
+            "n_steps", "target_update_interval",
+        )  # fmt: skip
+        require_numbers(self, "from 0 to 1", "epsilon", "epsilon_last", "monte_carlo")
+        require_numbers(self, "above 0", "learning_rate")
+        if self.discount is not None:
+            require_numbers(self, "above 0, at most 1", "discount")
 
     def exploring(self, iteration: int) -> float:
         """Epsilon of an iteration, counted from 1."""
@@ -136,8 +131,7 @@ def learner(
     ).impl  # fmt: skip
     scorer = impl.q_function[0].encoder.scorer
     if weights is not None:
-        given = {key.replace(".", "_"): torch.from_numpy(w.copy()) for key, w in weights.items()}
-        scorer.load_state_dict(given)
+        scorer.set_weights(weights)
         impl.update_target()
     replay, scale = Replay(config.replay, k, spec, network), _Scale(config.reward_scale)
 
@@ -199,5 +193,9 @@ def _scale(played: Sequence[Trajectory], discount: float) -> float:
 def _told(problem: Problem, played: Sequence[Trajectory], epsilon: float) -> Mapping[str, Tensor]:
     """Curves of what was played, exploring."""
     decisions = float(sum(len(one.choices) for one in played))
-    numbers = {**problem.summary(played), "epsilon": epsilon, "decisions": decisions}
+    numbers = {
+        **problem.summary(one.episode for one in played),
+        "epsilon": epsilon,
+        "decisions": decisions,
+    }
     return {name: torch.tensor(value) for name, value in numbers.items()}

@@ -17,6 +17,7 @@ from torch import nn
 
 from pipeline.errors import RecipeError
 from pipeline.simulation.spec import Spec
+from pipeline.statistics.returns import discounted_sums
 from policies.networks.candidate_scorer import expand_moment
 from policies.networks.settings import Network
 from policies.rollouts.trajectories import Looked
@@ -194,9 +195,4 @@ def n_step(
         gain[inside] += left[inside] * reward[k:]
         left[inside] *= share[k:]
         interval[inside] += passed[k:]
-    to_go = np.empty(total)
-    running = 0.0
-    for t in range(total - 1, -1, -1):
-        running = reward[t] + share[t] * running
-        to_go[t] = running
-    return gain, to_go, interval
+    return gain, discounted_sums(np.zeros(total, np.int64), reward, share), interval

@@ -29,6 +29,7 @@ from torch import nn
 
 from pipeline.errors import RecipeError
 from pipeline.estimators.selection import ranks
+from pipeline.recipes.settings import require_numbers
 from pipeline.simulation.seeds import generator
 from policies.networks import AnyNetwork
 from policies.networks.settings import Network, NetworkSettings, Weights
@@ -63,8 +64,7 @@ class Config:
     order: Literal["given", "drawn"] = "given"
 
     def __post_init__(self) -> None:
-        if not self.step > 0.0:
-            raise RecipeError(f"step is {self.step}, expected above 0")
+        require_numbers(self, "above 0", "step")
         if self.sampling.trajectories < 4:
             raise RecipeError(
                 f"sampling.trajectories is {self.sampling.trajectories}, expected at least 4 "
@@ -198,7 +198,7 @@ def learner(
         drawn_from.move(y[order[: len(drawn_from.share)]])
         everything = [t for some in played for t in some]
         numbers = {
-            **problem.summary(everything),
+            **problem.summary(one.episode for one in everything),
             "best_return": float(means.max()),
             "step": float(drawn_from.step),
             "decisions": float(sum(len(t.choices) for t in everything)),

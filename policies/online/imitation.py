@@ -12,11 +12,13 @@ An agent whose network is no candidate scorer has in its module
     imitator(task, config, network, shown, held_out) -> Learner
 
 with `task` of policies.training.learner, `shown` the distributions (D, K) to imitate and `held_out`
-those of task.validation, or None; the learner gives weights by the names of network.shapes.
+those of task.validation, or None; the learner gives weights by the names of network.shapes. Those
+of networks with a gradient are made by `cloning`.
 Decisions come with 32 of their feasible candidates, or with all there were, feasible or not, where
 the agent needs whole observations. OUT/imitation is the checkpoint that comes of it.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
@@ -26,6 +28,7 @@ import numpy as np
 import polars as pl
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from pipeline import dataset as ds
 from pipeline.dataset.decisions import Decisions, decision_bytes
@@ -39,12 +42,10 @@ from policies.networks.candidate_scorer import CandidateScorer
 from policies.networks.checkpoint import Trained, load_policy, save
 from policies.networks.settings import Network, Weights
 from policies.online import online_agent
-from policies.online.imitation_learner import Loss, Steps, cloning
 from policies.training.fingerprint import finished, training_key
-from policies.training.learner import Info, Learner, Task
+from policies.training.learner import Learner, Task, descent
 from policies.training.loop import Watching, fit
-from policies.training.losses import tilted_loss
-from policies.training.minibatches import Batches
+from policies.training.losses import LossAt, drawn_loss, imitation_loss, spaced_loss
 from policies.training.resume import ResumeFile
 from policies.training.returns import best_behaviours, of_behaviours
 
@@ -102,8 +103,9 @@ def imitate(imitation: Imitation, imitator: Imitator, out: Path, resume_s: float
     """
     i, told = imitator, imitation.told()
     key = training_key(
-        f"{i.agent} {FOLDER}", i.config, imitation.steps, i.seed, told, i.device.type
-    )
+        f"{i.agent} {FOLDER}", online_agent(i.agent).module, i.config, imitation.steps, i.seed,
+        told, i.device.type,
+    )  # fmt: skip
     if not finished(out, key, None):
         make_folder(out)
         remove_partials(out)
@@ -196,16 +198,43 @@ def scorer_imitator(
     """Imitation by a candidate scorer of this shape; `held_out` are those of task.validation."""
     scorer = CandidateScorer(network, generator(task.seed, "imitation weights")).to(task.device)
 
-    def loss_of(decisions: Decisions, targets: NDArray[np.float32]) -> Loss:
-        batches = Batches(decisions, network, task.device)
-        wanted = torch.from_numpy(targets).to(task.device)
-
-        def loss(rows: NDArray[np.int64]) -> tuple[torch.Tensor, Info]:
-            batch = batches.at(rows)
-            scores = scorer.packed(batch.candidates, batch.context, batch.mask)
-            return tilted_loss(scores, batch.mask, wanted[torch.from_numpy(rows).to(task.device)])
-
-        return loss
+    def loss_of(decisions: Decisions, targets: NDArray[np.float32]) -> LossAt:
+        return imitation_loss(scorer, network, decisions, targets, task.device)
 
     steps = Steps(imitation.minibatch, imitation.learning_rate)
     return cloning(task, network, scorer, scorer.weights, loss_of, shown, held_out, steps)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How a network with a gradient imitates; `validated` is how many decisions validation has."""
+
+    minibatch: int
+    learning_rate: float
+    validated: int = 4096
+
+
+def cloning(
+    task: Task,
+    network: AnyNetwork,
+    scorer: nn.Module,
+    weights: Callable[[], Weights],
+    loss_of: Callable[[Decisions, NDArray[np.float32]], LossAt],
+    shown: NDArray[np.float32],
+    held_out: NDArray[np.float32] | None,
+    steps: Steps,
+) -> Learner:
+    """The learner of an imitation by `scorer`, whose `weights` are those of `network`, with Adam.
+
+    loss_of    decisions and their distributions (D, K) -> the loss of some of them, with
+               `agreement` and what else is to be told
+    held_out   distributions of task.validation; None without
+    """
+    rng = generator(task.seed, "imitation")
+    optimiser = torch.optim.Adam(scorer.parameters(), lr=steps.learning_rate)
+    count, validated = len(task.decisions), None
+    loss = drawn_loss(loss_of(task.decisions, shown), count, steps.minibatch, rng)
+    if task.validation is not None and held_out is not None and len(held_out):
+        others = loss_of(task.validation, held_out)
+        validated = spaced_loss(others, len(held_out), steps.validated)
+    return descent(network, scorer, weights, optimiser, rng, loss, validated)

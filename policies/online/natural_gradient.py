@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from pipeline.errors import RecipeError
+from pipeline.recipes.settings import require_numbers
 from pipeline.simulation.seeds import generator
 from policies.networks.candidate_scorer import CandidateScorer
 from policies.networks.settings import Network, NetworkSettings, Weights
@@ -56,9 +56,7 @@ class Config:
     fisher_decisions: int = 2048
 
     def __post_init__(self) -> None:
-        for name in ("max_kl", "damping", "cg_steps", "fisher_decisions"):
-            if not getattr(self, name) > 0:
-                raise RecipeError(f"{name} is {getattr(self, name)}, expected above 0")
+        require_numbers(self, "above 0", "max_kl", "damping", "cg_steps", "fisher_decisions")
 
 
 def learner(

@@ -30,11 +30,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
-from pipeline.errors import RecipeError
+from pipeline.recipes.settings import require_numbers
 from pipeline.simulation.seeds import generator
+from pipeline.statistics.returns import step_discounts
 from policies.networks.candidate_scorer import CandidateScorer
 from policies.networks.settings import Network, NetworkSettings, Weights
-from policies.online.advantages import against_group, gae, step_discounts
+from policies.online.advantages import against_group, gae
 from policies.online.choices import Asked, ask, entropy, log_softmax
 from policies.online.decisions import Numbers, gathered, subset
 from policies.online.problem import Drawn, Problem, Sampling, make_scorer
@@ -91,16 +92,12 @@ class Config:
     value_hidden: tuple[int, ...] = (64, 64)
 
     def __post_init__(self) -> None:
-        above = ("learning_rate", "value_learning_rate", "clip", "epochs", "minibatch",
-                 "decisions", "clip_gradient")  # fmt: skip
-        for name in above:
-            if not getattr(self, name) > 0:
-                raise RecipeError(f"{name} is {getattr(self, name)}, expected above 0")
-        for name in ("entropy", "max_kl"):
-            if not getattr(self, name) >= 0.0:
-                raise RecipeError(f"{name} is {getattr(self, name)}, expected at least 0")
-        if not 0.0 <= self.lam <= 1.0:
-            raise RecipeError(f"lam is {self.lam}, expected from 0 to 1")
+        require_numbers(
+            self, "above 0", "learning_rate", "value_learning_rate", "clip", "epochs", "minibatch",
+            "decisions", "clip_gradient",
+        )  # fmt: skip
+        require_numbers(self, "at least 0", "entropy", "max_kl")
+        require_numbers(self, "from 0 to 1", "lam")
 
 
 def learner(

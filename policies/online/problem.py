@@ -7,16 +7,16 @@ DeepJS slides over its chunks, one at a time and ten iterations on each; DeepRM 
 sets in every iteration. A trajectory's draws depend on the seed, the iteration and its number only.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from pipeline.errors import RecipeError
+from pipeline.recipes.settings import require_numbers
 from pipeline.simulation.rollout import Episode
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.seeds import generator
@@ -60,19 +60,8 @@ class Sampling:
     discount: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("trajectories", "windows", "stay"):
-            if getattr(self, name) < 1:
-                raise RecipeError(f"sampling.{name} is {getattr(self, name)}, expected at least 1")
-        if not 0.0 < self.discount <= 1.0:
-            raise RecipeError(f"sampling.discount is {self.discount}, expected above 0, at most 1")
-
-
-class Finished(Protocol):
-    """Whatever knows what its episode came to: a trajectory, say."""
-
-    @property
-    def episode(self) -> Episode:
-        """The episode, over."""
+        require_numbers(self, "at least 1", "trajectories", "windows", "stay", table="sampling")
+        require_numbers(self, "above 0, at most 1", "discount", table="sampling")
 
 
 @dataclass(frozen=True)
@@ -188,14 +177,17 @@ class Problem:
             self.acting(network, weights), [generator(self.seed, "greedy", w) for w in windows],
             temperature=0.0, workers=self.workers,
         )  # fmt: skip
-        return {f"validation_{k}": v for k, v in self.summary(played).items()}
+        return {f"validation_{k}": v for k, v in self.summary(t.episode for t in played).items()}
 
-    def summary(self, played: Sequence[Finished]) -> dict[str, float]:
-        """Means over episodes: return, the headline outcome, how many were cut off."""
-        episodes = [t.episode for t in played]
+    def summary(self, played: Iterable[Episode], outcomes: Sequence[str] = ()) -> dict[str, float]:
+        """Means over episodes: return, outcomes (by default the headline one), share cut off."""
+        episodes, known = list(played), [o.name for o in self.spec.outcomes]
         return {
             "return": float(np.mean([e.total for e in episodes])),
-            self.spec.outcomes[0].name: float(np.mean([e.outcomes[0] for e in episodes])),
+            **{
+                name: float(np.mean([e.outcomes[known.index(name)] for e in episodes]))
+                for name in outcomes or known[:1]
+            },
             "truncated": float(np.mean([e.truncated for e in episodes])),
         }
 
@@ -243,6 +235,5 @@ def make_scorer(
     """A scorer with these weights, or with ones drawn anew."""
     scorer = CandidateScorer(network, rng)
     if weights is not None:
-        given = {k.replace(".", "_"): torch.from_numpy(v.copy()) for k, v in weights.items()}
-        scorer.load_state_dict(given)
+        scorer.set_weights(weights)
     return scorer.to(device)

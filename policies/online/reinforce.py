@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline.errors import RecipeError
+from pipeline.recipes.settings import require_numbers
 from pipeline.simulation.seeds import generator
 from policies.networks.settings import Network, NetworkSettings, Weights
 from policies.online.choices import entropy, log_softmax, policy_gain
@@ -49,8 +49,7 @@ class Config:
     entropy: float = 0.0
 
     def __post_init__(self) -> None:
-        if not self.learning_rate > 0.0:
-            raise RecipeError(f"learning_rate is {self.learning_rate}, expected above 0")
+        require_numbers(self, "above 0", "learning_rate")
 
 
 def learner(
@@ -107,7 +106,7 @@ def told(problem: Problem, drawn: Sequence[Drawn]) -> Mapping[str, Tensor]:
     played = [one.trajectory for one in drawn]
     chances = np.concatenate([t.log_probability for t in played])
     numbers = {
-        **problem.summary(played),
+        **problem.summary(one.episode for one in played),
         "surprise": float(-chances.mean()),
         "decisions": float(len(chances)),
     }

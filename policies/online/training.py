@@ -13,6 +13,7 @@ from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
 from pipeline.simulation.spec import Spec
 from pipeline.storage.files import make_folder, remove_partials
+from pipeline.storage.run_files import BEST, CURVES, step_folder
 from policies.networks import AnyNetwork
 from policies.networks.checkpoint import (
     Metric,
@@ -33,7 +34,7 @@ from policies.training.fingerprint import finished, training_key
 from policies.training.learner import Learner
 from policies.training.loop import Progress, Watching, fit
 from policies.training.resume import ResumeFile
-from policies.training.run_folder import BEST, CHECKPOINTS, CURVES, clear, write_curves
+from policies.training.run_folder import clear, write_curves
 
 _RESUME_S: Final = 15.0
 
@@ -88,7 +89,8 @@ def train_online(
     }
     if imitation is not None:
         data |= {"imitated": imitation.told()}
-    key = training_key(name, config, iterations, seed, data, place.type)
+    own = online_agent(name).module
+    key = training_key(name, own, config, iterations, seed, data, place.type)
     if finished(out, key, checkpoint_every):
         return out
     make_folder(out)
@@ -97,7 +99,7 @@ def train_online(
     if not resume.waits():
         clear(out)
     with repeatable(place):
-        module = import_module(online_agent(name).module)
+        module = import_module(own)
         shape = getattr(module, "fit", fit_network)
         network: AnyNetwork = first.network if first else shape(problem, config.network)
         weights: Weights | None = first.weights if first else None
@@ -110,8 +112,7 @@ def train_online(
 
         def keep(step: int, weights: Weights, metrics: tuple[Metric, ...]) -> None:
             reached = replace(made, steps=step, weights=weights, metrics=metrics)
-            save(reached, out / CHECKPOINTS / f"step-{step:06}",
-                 {**provenance, "of_steps": iterations})  # fmt: skip
+            save(reached, step_folder(out, step), {**provenance, "of_steps": iterations})
 
         fitted = fit(
             learner,

@@ -25,6 +25,7 @@ from torch import Tensor
 from pipeline.errors import InputError
 from pipeline.estimators import LoggedEpisodes
 from pipeline.simulation.spec import Spec
+from pipeline.statistics.returns import discounted_sums, step_discounts
 from policies.networks.candidate_scorer import CandidateScorer
 from policies.networks.features import fit_map
 from policies.networks.policy import LearnedPolicy
@@ -116,22 +117,10 @@ class WarmStart:
     weights: tuple[Weights, ...]
 
 
-def step_discount(log: WholeEpisodes, settings: FQESettings) -> Array:
-    """What a unit after each decision is worth at it, (D,)."""
-    if settings.discount_per == "second":
-        return np.asarray(settings.discount**log.elapsed_s, np.float64)
-    return np.full(log.decisions, settings.discount)
-
-
-def returns_to_go(log: WholeEpisodes, discounts: Array) -> Array:
-    """Discounted rewards from each decision to its episode's end, (D,)."""
-    found = log.reward.astype(np.float64).copy()
-    lengths = np.diff(log.offsets)
-    # Backwards over steps, all episodes at once.
-    for back in range(1, int(lengths.max())):
-        long = log.offsets[1:][lengths > back] - 1 - back
-        found[long] += discounts[long] * found[long + 1]
-    return found
+def _discounts(log: WholeEpisodes, settings: FQESettings) -> Array:
+    """Discount of the step after each decision, (D,)."""
+    per_second = settings.discount_per == "second"
+    return step_discounts(log.elapsed_s, settings.discount, per_second=per_second)
 
 
 def warm_start(
@@ -153,7 +142,8 @@ def warm_start(
         fit_map(spec.context, tuple(context), quadratic=False, rows=log.context[rows],
                 logs=settings.network.logs),
     )  # fmt: skip
-    earned = returns_to_go(log, step_discount(log, settings))
+    episode = np.repeat(np.arange(len(log)), np.diff(log.offsets))
+    earned = discounted_sums(episode, log.reward, _discounts(log, settings))
     middle, scale, weight = _standard(earned, settings)
     target = torch.from_numpy(((earned - middle) / scale).astype(np.float32))
     found = []
@@ -194,14 +184,14 @@ def fit_fqe(
 
     The same log, probabilities, settings and seed give the same values, bit for bit.
     """
-    discounts = step_discount(log, settings)
+    discounts = _discounts(log, settings)
     policies = []
     for own, begun in enumerate(start.weights):
         rng = np.random.default_rng([seed, own, 1])
         with _one_thread():
             scorer, target = (CandidateScorer(start.network, rng) for _ in range(2))
-            _load(scorer, begun)
-            _load(target, begun)
+            scorer.set_weights(begun)
+            target.set_weights(begun)
             goal = _Bootstrapped(log, probabilities, discounts, start, target)
             _minimise(
                 scorer,
@@ -290,12 +280,6 @@ def _minimise(
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
-
-
-def _load(scorer: CandidateScorer, weights: Weights) -> None:
-    with torch.no_grad():
-        for name, value in scorer.named_parameters():
-            value.copy_(torch.from_numpy(weights[name.replace("_", ".")]))
 
 
 class _one_thread:  # noqa: N801 - a context, used like a function

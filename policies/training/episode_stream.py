@@ -10,7 +10,7 @@ however large the log is. Infeasible candidates are left out.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -150,12 +150,3 @@ def _stretch(pieces: Iterable[dict[str, NDArray[Any]]]) -> Stretch:
     offsets = np.concatenate([[0], np.cumsum(whole.pop("sizes"))])
     whole["chosen"] = offsets[:-1] + whole["chosen"]
     return Stretch(offsets=offsets, **whole)
-
-
-def discounts(
-    stretch: Stretch, discount: float, per: Literal["decision", "second"]
-) -> NDArray[np.float64]:
-    """What a unit after each decision is worth at it, (D,)."""
-    if per == "second":
-        return np.asarray(discount**stretch.elapsed_s, np.float64)
-    return np.full(len(stretch), discount)

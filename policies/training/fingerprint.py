@@ -1,26 +1,30 @@
 """Which training a folder holds: a key of everything that its weights depend on.
 
 A run goes on from a state, or is left alone as finished, only where the key is the same: agent,
-settings, steps, seed, data, kind of device, versions of the libraries, and the source code of
-`policies`.
+settings, steps, seed, data, kind of device, versions of this package and of its libraries, and the
+source code of the agent. Code that agents share is covered by the version of the package.
 """
 
 import dataclasses
-import importlib.metadata
+import importlib.util
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pipeline.errors import DatasetError
 from pipeline.storage.files import sha256_text
+from pipeline.storage.run_files import DESCRIPTION, step_folder
+from pipeline.version import package_versions, version
 from policies.networks.checkpoint import load_policy, read_description
 
-_LIBRARIES = ("torch", "numpy", "d3rlpy")
+_LIBRARIES: Final = ("torch", "numpy", "d3rlpy")
+_PAPERS: Final = "policies.papers."  # a folder per paper, of which its agent is one module
 
 
 def training_key(
     agent: str,
+    module: str,
     config: Any,
     steps: int,
     seed: int,
@@ -28,7 +32,10 @@ def training_key(
     device: str,
     selected_by: str = "",
 ) -> str:
-    """SHA-256 over all of it; `data` says which dataset, by digests."""
+    """SHA-256 over all of it.
+
+    `module` is where the agent is implemented; `data` says which dataset, by digests.
+    """
     parts = {
         "agent": agent,
         "config": dataclasses.asdict(config),
@@ -37,18 +44,30 @@ def training_key(
         "data": dict(data),
         "device": device,
         "selected_by": selected_by,
-        "libraries": {name: importlib.metadata.version(name) for name in _LIBRARIES},
-        "code": _code(),
+        "version": version(),
+        "libraries": package_versions(_LIBRARIES),
+        "code": code_digest(agent_sources(module)),
     }
     return sha256_text(json.dumps(parts, sort_keys=True))
 
 
-def _code() -> str:
-    """SHA-256 over the sources of the package `policies`, by path."""
-    root = Path(__file__).resolve().parents[1]
-    sources = sorted(root.rglob("*.py"))
-    text = "\n".join(f"{p.relative_to(root)}\n{p.read_text(encoding='utf-8')}" for p in sources)
-    return sha256_text(text)
+def agent_sources(module: str) -> list[Path]:
+    """Return the source files of an agent: its module, or all of its own folder.
+
+    A folder is an agent's own where the agent is a package, and for agents of one paper.
+    """
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        return []  # defined in an interactive session
+    path = Path(spec.origin)
+    if spec.submodule_search_locations is None and not module.startswith(_PAPERS):
+        return [path]
+    return list(path.parent.glob("*.py"))
+
+
+def code_digest(sources: list[Path]) -> str:
+    """SHA-256 over the content of source files, wherever they lie and whatever they are called."""
+    return sha256_text("\n".join(sorted(sha256_text(p.read_text("utf-8")) for p in sources)))
 
 
 def finished(folder: Path, key: str, checkpoint_every: int | None) -> bool:
@@ -67,4 +86,4 @@ def finished(folder: Path, key: str, checkpoint_every: int | None) -> bool:
         return True
     steps = range(checkpoint_every, training["steps"] + 1, checkpoint_every)
     wanted = {*steps, training["steps"]}
-    return all((folder / "checkpoints" / f"step-{n:06}/checkpoint.json").is_file() for n in wanted)
+    return all((step_folder(folder, n) / DESCRIPTION).is_file() for n in wanted)

@@ -25,6 +25,7 @@ from policies.networks.settings import Weights
 from policies.training.episode_stream import Logs
 
 Info = Mapping[str, Tensor]
+Loss = Callable[[], tuple[Tensor, Info]]  # of some decisions, with `agreement` and more
 CPU: Final = torch.device("cpu")
 
 
@@ -58,6 +59,9 @@ class Criterion:
 
     metric: str = "validation_preference"
     better: Literal["lower", "higher"] = "higher"
+
+
+LOWEST_LOSS: Final = Criterion("validation_loss", "lower")
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,51 @@ def descend(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
 def means(found: Sequence[Info]) -> Info:
     """Means over several steps of what each came to; nothing of none."""
     return {name: torch.stack([one[name] for one in found]).mean() for name in (found or [{}])[0]}
+
+
+def descent(
+    network: AnyNetwork,
+    scorer: nn.Module,
+    weights: Callable[[], Weights],
+    optimiser: torch.optim.Optimizer,
+    rng: np.random.Generator,
+    loss: Loss,
+    held_out: Loss | None,
+) -> Learner:
+    """Return the learner that descends the loss of minibatches, as those of imitators do.
+
+    `loss` is of decisions that it draws with `rng`, `held_out` of the same validation decisions
+    every time; the best checkpoint has the lowest `held_out`.
+    """
+
+    def step(_number: int) -> Info:
+        found, info = loss()
+        descend(optimiser, found)
+        return {"loss": found.detach(), **info}
+
+    return Learner(
+        network=network,
+        weights=weights,
+        modules={"scorer": scorer},
+        optimisers={"scorer": optimiser},
+        rng=rng,
+        step=step,
+        validate=validation_of(held_out),
+        criterion=LOWEST_LOSS,
+    )
+
+
+def validation_of(held_out: Loss | None) -> Callable[[], Mapping[str, float]]:
+    """Return `validate` of a learner whose loss on validation decisions is `held_out`."""
+    if held_out is None:
+        return nothing_to_validate
+
+    @torch.no_grad()
+    def validate() -> Mapping[str, float]:
+        loss, info = held_out()
+        return {"validation_loss": float(loss), "validation_agreement": float(info["agreement"])}
+
+    return validate
 
 
 def nothing_to_validate() -> Mapping[str, float]:

@@ -25,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 
 from pipeline.errors import DatasetError
-from pipeline.storage.files import write_atomically
+from pipeline.storage.files import write_bytes
 from policies.networks.checkpoint import Selected
 from policies.training.curves import Curves
 from policies.training.learner import Learner
@@ -67,8 +67,7 @@ class ResumeFile:
             tensors |= {f"best/{name}": np.array(value) for name, value in best.weights.items()}
         metadata = {"state": json.dumps(described)}
         # Not save_file: it has a temporary file of its own, which a kill would leave behind.
-        content = safetensors.numpy.save(tensors, metadata)
-        write_atomically(self.path, lambda path: _write(path, content))
+        write_bytes(self.path, safetensors.numpy.save(tensors, metadata))
         self._last = self._clock()
 
     def restore(self, learner: Learner, curves: Curves) -> tuple[int, Selected | None]:
@@ -107,10 +106,6 @@ class ResumeFile:
     def remove(self) -> None:
         """The run is finished."""
         self.path.unlink(missing_ok=True)
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
 
 
 def _tensors(learner: Learner) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:

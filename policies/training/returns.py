@@ -11,8 +11,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from pipeline.dataset.decisions import Decisions
-from pipeline.dataset.sampling import discounted_sums
 from pipeline.errors import DatasetError
+from pipeline.statistics.returns import discounted_sums
 
 _PARTS: Final = 10  # of an episode, by the number of its decision
 _BINS: Final = 20  # of a window's longest episode, between which its potential is interpolated
@@ -26,7 +26,7 @@ def windows_of(decisions: Decisions) -> NDArray[np.int64]:
     return np.zeros_like(window) if (np.bincount(window) < 2).all() else window
 
 
-def returns_to_go(decisions: Decisions) -> NDArray[np.float64]:
+def undiscounted_to_go(decisions: Decisions) -> NDArray[np.float64]:
     """Rewards from each decision to the end of its episode, (D,).
 
     Raises DatasetError where it is not given and decisions are missing to sum it from.
@@ -54,7 +54,7 @@ def discounted_to_go(decisions: Decisions, share: NDArray[np.float64]) -> NDArra
     """
     d = decisions
     if (share == 1.0).all():
-        return returns_to_go(d)
+        return undiscounted_to_go(d)
     if d.discounted is not None:
         return d.discounted
     if (np.bincount(d.episode, minlength=len(d.episodes)) != d.episodes["steps"].to_numpy()).any():
@@ -62,7 +62,7 @@ def discounted_to_go(decisions: Decisions, share: NDArray[np.float64]) -> NDArra
             "discounted returns are not known: only some decisions of an episode are here; load "
             "with the discount"
         )
-    return np.asarray(discounted_sums(d.episode, d.reward.astype(np.float64), share))
+    return discounted_sums(d.episode, d.reward, share)
 
 
 def against_window(
@@ -108,7 +108,7 @@ def standardised_to_go(decisions: Decisions) -> NDArray[np.float32]:
     decisions there are.
     """
     d = decisions
-    to_go = returns_to_go(d)
+    to_go = undiscounted_to_go(d)
     steps = np.maximum(d.episodes["steps"].to_numpy(), 1)
     part = np.minimum(d.step * _PARTS // steps[d.episode], _PARTS - 1)
     own = np.unique(d.episode * _PARTS + part, return_inverse=True)[1]  # tenth of an episode

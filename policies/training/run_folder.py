@@ -1,16 +1,12 @@
-"""The folder of a training run: names of its parts, and its curves."""
+"""The folder of a training run: what a new run clears, and its curves."""
 
 from pathlib import Path
-from typing import Final
 
 import polars as pl
 
 from pipeline.storage.files import write_atomically
-from policies.networks.checkpoint import DESCRIPTION, WEIGHTS, Metric
-
-CURVES: Final = "metrics.parquet"
-CHECKPOINTS: Final = "checkpoints"
-BEST: Final = "best"
+from pipeline.storage.run_files import BEST, CHECKPOINTS, DESCRIPTION, WEIGHTS
+from policies.networks.checkpoint import Metric
 
 
 def clear(out: Path) -> None:

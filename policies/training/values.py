@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from pipeline.dataset.decisions import Decisions
-from pipeline.errors import RecipeError
+from pipeline.recipes.settings import require_numbers
 from pipeline.simulation.spec import Spec
+from pipeline.statistics.returns import step_discounts
 from policies.networks.settings import NetworkSettings
 from policies.training.minibatches import Transitions
 from policies.training.returns import against_window, discounted_to_go
@@ -67,8 +68,7 @@ class ValueUnit:
         """The decisions with `reward` and `to_go` as targets take them; untouched where they do."""
         if not (self.baseline or self.monte_carlo):
             return decisions
-        passed = decisions.elapsed_s if self.per_second else np.ones(len(decisions))
-        share = np.float64(self.discount) ** passed
+        share = step_discounts(decisions.elapsed_s, self.discount, per_second=self.per_second)
         reward, to_go = decisions.reward, discounted_to_go(decisions, share)
         if self.baseline:
             reward, to_go = against_window(decisions, to_go, share)
@@ -99,8 +99,7 @@ class ValueUnit:
 
 def value_unit(decisions: Decisions, spec: Spec, settings: ValueSettings) -> ValueUnit:
     """The unit of a training: from its settings, or where they leave it open, from the log."""
-    if not 0.0 <= settings.monte_carlo <= 1.0:
-        raise RecipeError(f"monte_carlo is {settings.monte_carlo}, expected from 0 to 1")
+    require_numbers(settings, "from 0 to 1", "monte_carlo")
     discount = spec.discount if settings.discount is None else settings.discount
     baseline = settings.baseline == "window"
     scale = settings.reward_scale or (1.0 if baseline else reward_scale(decisions, discount))

@@ -8,7 +8,6 @@ take turns and medians over the rounds are compared, so that a machine that is b
 so for all of them alike. An agent that is solved in its first step has no steps per second.
 """
 
-import importlib
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -58,8 +57,8 @@ def _agent(name: str, decisions: Decisions, steps: int, device: Any) -> Callable
     from policies.offline import AGENTS
     from policies.training.learner import Task
 
-    module = importlib.import_module(AGENTS[name].module)
-    learner = module.learner(Task(decisions, SPEC, 10**6, 0, device=device), module.Config())
+    agent = AGENTS[name].implementation()
+    learner = agent.learner(Task(decisions, SPEC, 10**6, 0, device=device), agent.Config())
     if learner.most_steps is not None:
         return None
     done = 0
@@ -75,12 +74,12 @@ def _agent(name: str, decisions: Decisions, steps: int, device: Any) -> Callable
 
 def _fit(decisions: Decisions, steps: int) -> Callable[[], None]:
     from policies.networks.candidate_scorer import fit_network
-    from policies.offline.q_learning.double_dqn import Config
+    from policies.offline.q_learning.agents import DqnConfig
     from policies.offline.q_learning.masked_q import create
 
     from d3rlpy.algos import DoubleDQNConfig  # isort: skip
 
-    network = fit_network(decisions, SPEC, Config().network)
+    network = fit_network(decisions, SPEC, DqnConfig().network)
     algorithm = create(
         lambda **parts: DoubleDQNConfig(batch_size=MINIBATCH, learning_rate=1e-3, **parts),
         network, CANDIDATES, seed=0,

@@ -96,7 +96,7 @@ def compare(rounds: int = 15, steps: int = 30) -> Measured:
     import torch
 
     from policies.networks.candidate_scorer import fit_network
-    from policies.offline.q_learning.double_dqn import Config
+    from policies.offline.q_learning.agents import DqnConfig
     from policies.offline.q_learning.masked_q import create, d3rlpy_batch, update
     from policies.training.devices import repeatable
     from policies.training.minibatches import Batches, draw_rows
@@ -106,7 +106,7 @@ def compare(rounds: int = 15, steps: int = 30) -> Measured:
 
     rng = np.random.default_rng(0)
     decisions = made_up(rng)
-    network = fit_network(decisions, SPEC, Config().network)
+    network = fit_network(decisions, SPEC, DqnConfig().network)
 
     def algorithm() -> Any:
         return create(

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import smooth_l1_loss
 
-from pipeline.errors import RecipeError
+from pipeline.recipes.settings import require_numbers
 from policies.networks.candidate_scorer import FILL, CandidateScorer, fit_network, log_probabilities
 from policies.networks.settings import Weights
 from policies.offline.actor_critic.critics import chosen, follow, logged_value
@@ -45,8 +45,7 @@ class Config(ValueSettings):
 
 def learner(task: Task, config: Config) -> Learner:
     """One training run, see `policies.training.learner`."""
-    if not 0.0 < config.threshold <= 1.0:
-        raise RecipeError(f"threshold is {config.threshold}, expected above 0 and at most 1")
+    require_numbers(config, "above 0, at most 1", "threshold")
     check_mergeable(config.network)
     weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
     unit = value_unit(task.decisions, task.spec, config)

@@ -15,7 +15,7 @@ targets leave the entropy out: over thousands of decisions it would drown the re
 values are divided by size(Q), how much they differ among the candidates of a decision, so that one
 alpha serves rewards of any size: one that is too small at the beginning leaves a policy that is
 sure before the values are, and its gradient is gone. Targets follow slowly; the weight of the
-conservative term suits values of order one (see `policies.offline.q_learning.cql`); entropy_share
+conservative term suits values of order one (`policies.offline.q_learning.agents`); entropy_share
 is lower, since the greedy choice is what acts; no dropout.
 """
 

@@ -7,7 +7,6 @@ tables for what imitation alone is worth. Source: Pomerleau, "Efficient Training
 Neural Networks for Autonomous Navigation", Neural Computation 1991.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,10 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pipeline.dataset.decisions import Decisions
 from policies.networks.candidate_scorer import CandidateScorer, fit_network, log_probabilities
 from policies.networks.settings import NetworkSettings
-from policies.training.learner import Criterion, Info, Learner, Task, descend, nothing_to_validate
-from policies.training.minibatches import Batches, Minibatch, draw_rows, spaced_rows
+from policies.training.learner import Info, Learner, Task, descent
+from policies.training.losses import LossAt, drawn_loss, spaced_loss
+from policies.training.minibatches import Batches, Minibatch
 
 _VALIDATED: Final = 4096  # decisions
 
@@ -54,35 +55,13 @@ def learner(task: Task, config: Config) -> Learner:
     optimiser = torch.optim.AdamW(
         scorer.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
     )
-    batches = Batches(task.decisions, network, task.device)
 
-    def step(_number: int) -> Info:
-        batch = batches.at(draw_rows(len(task.decisions), config.minibatch, rng))
-        loss, info = cloning_loss(scorer, batch)
-        descend(optimiser, loss)
-        return {"loss": loss.detach(), **info}
+    def loss_of(decisions: Decisions) -> LossAt:
+        batches = Batches(decisions, network, task.device)
+        return lambda rows: cloning_loss(scorer, batches.at(rows))
 
-    validate = nothing_to_validate
-    if task.validation is not None and len(task.validation):
-        held_out = Batches(task.validation, network, task.device)
-        some = spaced_rows(len(task.validation), _VALIDATED)
-
-        def validate() -> Mapping[str, float]:
-            """Loss and agreement on evenly spaced validation decisions."""
-            batch = held_out.at(some)
-            loss, info = cloning_loss(scorer, batch)
-            return {
-                "validation_loss": float(loss),
-                "validation_agreement": float(info["agreement"]),
-            }
-
-    return Learner(
-        network=network,
-        weights=scorer.weights,
-        modules={"scorer": scorer},
-        optimisers={"scorer": optimiser},
-        rng=rng,
-        step=step,
-        validate=validate,
-        criterion=Criterion("validation_loss", "lower"),
-    )
+    decisions, validation, held_out = task.decisions, task.validation, None
+    loss = drawn_loss(loss_of(decisions), len(decisions), config.minibatch, rng)
+    if validation is not None and len(validation):
+        held_out = spaced_loss(loss_of(validation), len(validation), _VALIDATED)
+    return descent(network, scorer, scorer.weights, optimiser, rng, loss, held_out)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.dataset.decisions import Decisions
-from pipeline.errors import RecipeError
+from pipeline.recipes.settings import require_numbers
 from policies.offline.cloning import behaviour_cloning
 from policies.training.learner import Learner, Task
 from policies.training.returns import windows_of
@@ -46,8 +46,7 @@ def best_episodes(decisions: Decisions, share: float) -> NDArray[np.bool_]:
 
 def learner(task: Task, config: Config) -> Learner:
     """One training run, see `policies.training.learner`."""
-    if not 0.0 < config.share <= 1.0:
-        raise RecipeError(f"share is {config.share}, expected above 0 and at most 1")
+    require_numbers(config, "above 0, at most 1", "share")
 
     def filtered(of: Decisions) -> Decisions:
         return of.take(np.flatnonzero(best_episodes(of, config.share)[of.episode]))

@@ -14,7 +14,6 @@ scorer; quantile stands in its config.
 """
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,11 +24,13 @@ from torch import Tensor
 
 from pipeline.dataset.decisions import Decisions
 from pipeline.errors import RecipeError
+from pipeline.recipes.settings import require_numbers
 from policies.networks.candidate_scorer import CandidateScorer, fit_network
 from policies.networks.settings import Network, Weights
 from policies.offline.cloning import behaviour_cloning
-from policies.training.learner import Criterion, Info, Learner, Task, descend, nothing_to_validate
-from policies.training.minibatches import Batches, Minibatch, draw_rows, spaced_rows
+from policies.training.learner import Learner, Task, descent
+from policies.training.losses import LossAt, drawn_loss, spaced_loss
+from policies.training.minibatches import Batches, Minibatch
 from policies.training.returns import standardised_to_go
 
 _VALIDATED: Final = 4096  # decisions
@@ -75,8 +76,7 @@ def fold(network: Network, weights: Weights, target: float) -> Weights:
 
 def learner(task: Task, config: Config) -> Learner:
     """One training run, see `policies.training.learner`."""
-    if not 0.0 <= config.quantile <= 1.0:
-        raise RecipeError(f"quantile is {config.quantile}, expected 0 to 1")
+    require_numbers(config, "from 0 to 1", "quantile")
     if not config.network.hidden:
         raise RecipeError(
             "network: hidden is [], but a linear score adds the return that is asked for to every "
@@ -90,37 +90,20 @@ def learner(task: Task, config: Config) -> Learner:
     )
     to_go = standardised_to_go(task.decisions)
     target = float(np.quantile(to_go, config.quantile))
-    batches = _Conditioned(task.decisions, network, to_go, task.device)
 
-    def step(_number: int) -> Info:
-        batch = batches.at(draw_rows(len(task.decisions), config.minibatch, rng))
-        loss, info = behaviour_cloning.cloning_loss(scorer, batch)
-        descend(optimiser, loss)
-        return {"loss": loss.detach(), **info}
+    def loss_of(decisions: Decisions, z: NDArray[np.float32]) -> LossAt:
+        batches = _Conditioned(decisions, network, z, task.device)
+        return lambda rows: behaviour_cloning.cloning_loss(scorer, batches.at(rows))
 
-    validate = nothing_to_validate
-    if task.validation is not None and len(task.validation):
-        others = _Conditioned(
-            task.validation, network, standardised_to_go(task.validation), task.device
-        )
-        held_out = others.at(spaced_rows(len(task.validation), _VALIDATED))
-
-        @torch.no_grad()
-        def validate() -> Mapping[str, float]:
-            loss, info = behaviour_cloning.cloning_loss(scorer, held_out)
-            agreement = float(info["agreement"])
-            return {"validation_loss": float(loss), "validation_agreement": agreement}
-
-    return Learner(
-        network=network,
-        weights=lambda: fold(network, scorer.weights(), target),
-        modules={"scorer": scorer},
-        optimisers={"scorer": optimiser},
-        rng=rng,
-        step=step,
-        validate=validate,
-        criterion=Criterion("validation_loss", "lower"),
-    )
+    decisions, validation, held_out = task.decisions, task.validation, None
+    loss = drawn_loss(loss_of(decisions, to_go), len(decisions), config.minibatch, rng)
+    if validation is not None and len(validation):
+        others = loss_of(validation, standardised_to_go(validation))
+        held_out = spaced_loss(others, len(validation), _VALIDATED)
+    return descent(
+        network, scorer, lambda: fold(network, scorer.weights(), target), optimiser, rng, loss,
+        held_out,
+    )  # fmt: skip
 
 
 class _Conditioned:

@@ -11,7 +11,6 @@ Predictors", Machine Learning 1996; for the mean over steps see
 `policies.offline.preference.weight_averaging`.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,14 +27,18 @@ from policies.offline.preference.trajectory_preference import (
     draw_pairs,
     pair_loss,
     rank,
-    try_rank,
+    validation_loss,
 )
 from policies.offline.preference.weight_averaging import TailAverage, mean_weights
-from policies.training.learner import Criterion, Info, Learner, Task, descend, nothing_to_validate
+from policies.training.learner import (
+    LOWEST_LOSS,
+    Info,
+    Learner,
+    Task,
+    descend,
+    validation_of,
+)
 from policies.training.minibatches import Batches
-
-_VALIDATED = 256  # pairs
-_VALIDATION_SEED = 0  # the same pairs at every point of a curve
 
 
 @dataclass(frozen=True)
@@ -97,24 +100,13 @@ def learner(task: Task, config: Config) -> Learner:
     def weights() -> Weights:
         return mean_weights([a.weights(s) for a, s in zip(averages, scorers, strict=True)])
 
-    validate = nothing_to_validate
-    held_out = try_rank(task.validation, task.spec, config.outcome)
-    if task.validation is not None and held_out is not None:
-        others = Batches(task.validation, network, task.device)
-        acting = CandidateScorer(network, np.random.default_rng(_VALIDATION_SEED)).to(task.device)
+    averaged = CandidateScorer(network, np.random.default_rng(0)).to(task.device)
 
-        def validate() -> Mapping[str, float]:
-            """Loss and agreement of the averaged scorer, on the same pairs every time."""
-            now = {name.replace(".", "_"): torch.from_numpy(w) for name, w in weights().items()}
-            acting.load_state_dict(now)
-            own = np.random.default_rng(_VALIDATION_SEED)
-            pairs = draw_pairs(held_out, _VALIDATED, own)
-            loss, info = pair_loss(acting, others, held_out, config, pairs, own)
-            return {
-                "validation_loss": float(loss),
-                "validation_agreement": float(info["agreement"]),
-            }
+    def acting() -> CandidateScorer:
+        averaged.set_weights(weights())
+        return averaged
 
+    held_out = validation_loss(task, config, network, acting)
     return Learner(
         network=network,
         weights=weights,
@@ -122,6 +114,6 @@ def learner(task: Task, config: Config) -> Learner:
         optimisers={"scorers": optimiser},
         rng=rng,
         step=step,
-        validate=validate,
-        criterion=Criterion("validation_loss", "lower"),
+        validate=validation_of(held_out),
+        criterion=LOWEST_LOSS,
     )

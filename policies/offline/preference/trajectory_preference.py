@@ -13,7 +13,7 @@ ICLR 2024), with the mean instead of the sum, since episodes differ in length, a
 much better one episode was.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,8 +27,8 @@ from pipeline.dataset.decisions import Decisions
 from pipeline.errors import DatasetError, RecipeError, did_you_mean
 from pipeline.simulation.spec import Spec
 from policies.networks.candidate_scorer import CandidateScorer, fit_network, log_probabilities
-from policies.networks.settings import NetworkSettings
-from policies.training.learner import Criterion, Info, Learner, Task, descend, nothing_to_validate
+from policies.networks.settings import Network, NetworkSettings
+from policies.training.learner import Info, Learner, Loss, Task, descent
 from policies.training.minibatches import Batches
 
 _VALIDATED: Final = 256  # pairs
@@ -167,44 +167,32 @@ def learner(task: Task, config: Config) -> Learner:
     )
     batches = Batches(task.decisions, network, task.device)
 
-    def step(_number: int) -> Info:
+    def loss() -> tuple[Tensor, Info]:
         pairs = draw_pairs(ranking, config.pairs, rng)
-        loss, info = pair_loss(scorer, batches, ranking, config, pairs, rng)
-        descend(optimiser, loss)
-        return {"loss": loss.detach(), **info}
+        return pair_loss(scorer, batches, ranking, config, pairs, rng)
 
-    validate = nothing_to_validate
-    held_out = try_rank(task.validation, task.spec, config.outcome)
-    if task.validation is not None and held_out is not None:
-        others = Batches(task.validation, network, task.device)
-
-        def validate() -> Mapping[str, float]:
-            """Loss and agreement on the same pairs every time."""
-            own = np.random.default_rng(_VALIDATION_SEED)
-            pairs = draw_pairs(held_out, _VALIDATED, own)
-            loss, info = pair_loss(scorer, others, held_out, config, pairs, own)
-            return {
-                "validation_loss": float(loss),
-                "validation_agreement": float(info["agreement"]),
-            }
-
-    return Learner(
-        network=network,
-        weights=scorer.weights,
-        modules={"scorer": scorer},
-        optimisers={"scorer": optimiser},
-        rng=rng,
-        step=step,
-        validate=validate,
-        criterion=Criterion("validation_loss", "lower"),
-    )
+    held_out = validation_loss(task, config, network, lambda: scorer)
+    return descent(network, scorer, scorer.weights, optimiser, rng, loss, held_out)
 
 
-def try_rank(validation: Decisions | None, spec: Spec, outcome: str) -> Ranking | None:
-    """Validation without comparable episodes adds no points to the curves; it is no error."""
-    if validation is None:
+def validation_loss(
+    task: Task, config: Config, network: Network, acting: Callable[[], CandidateScorer]
+) -> Loss | None:
+    """Return the loss of a scorer on the same validation pairs every time.
+
+    None where no validation episodes can be compared, which is no error.
+    """
+    if task.validation is None:
         return None
     try:
-        return rank(validation, spec, outcome)
+        ranking = rank(task.validation, task.spec, config.outcome)
     except DatasetError:
         return None
+    batches = Batches(task.validation, network, task.device)
+
+    def loss() -> tuple[Tensor, Info]:
+        rng = np.random.default_rng(_VALIDATION_SEED)
+        pairs = draw_pairs(ranking, _VALIDATED, rng)
+        return pair_loss(acting(), batches, ranking, config, pairs, rng)
+
+    return loss

@@ -15,7 +15,6 @@ of Abdolmaleki et al., "Maximum a Posteriori Policy Optimisation", ICLR 2018, wi
 and the prior read from a log with propensities.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,9 +29,8 @@ from policies.networks.candidate_scorer import CandidateScorer, fit_network
 from policies.networks.settings import NetworkSettings
 from policies.offline.regression.advantage_regression import fit_maps, logs_of
 from policies.offline.regression.advantages import AdvantageSettings, Maps, Solution, fit_advantages
-from policies.training.learner import Criterion, Info, Learner, Task, descend, nothing_to_validate
-from policies.training.losses import tilted_loss
-from policies.training.minibatches import Batches, draw_rows, spaced_rows
+from policies.training.learner import Info, Learner, Task, descent
+from policies.training.losses import drawn_loss, imitation_loss, spaced_loss
 from policies.training.returns import best_behaviours, of_behaviours
 
 _VALIDATED: Final = 4096  # decisions
@@ -85,10 +83,9 @@ def improved(
 
 def learner(task: Task, config: Config) -> Learner:
     """One training run, see `policies.training.learner`."""
-    logs = task.logs
     if config.improvement < 0.0:
         raise RecipeError(f"improvement is {config.improvement}, expected 0 or more")
-    logs = logs_of(task.decisions, task.validation, logs)
+    logs = logs_of(task.decisions, task.validation, task.logs)
     names = best_behaviours(logs.train.episodes, config.share)
     maps = fit_maps(task.decisions, task.spec, logs, config.phi)
     kept = of_behaviours(logs.train.episodes, names)
@@ -111,45 +108,18 @@ def learner(task: Task, config: Config) -> Learner:
         scorer.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
     )
 
-    def loss_of(batches: Batches, targets: Tensor, rows: NDArray[np.int64]) -> tuple[Tensor, Info]:
-        batch = batches.at(rows)
-        scores = scorer.packed(batch.candidates, batch.context, batch.mask)
-        return tilted_loss(scores, batch.mask, targets[torch.from_numpy(rows).to(task.device)])
+    r2 = torch.tensor(solution.r2)
+    of_shown = imitation_loss(scorer, network, shown, wanted, task.device)
+    of_some = drawn_loss(of_shown, len(shown), config.minibatch, rng)
 
-    batches, targets = (
-        Batches(shown, network, task.device),
-        torch.from_numpy(wanted).to(task.device),
-    )
+    def loss() -> tuple[Tensor, Info]:
+        found, info = of_some()
+        return found, {"advantage_r2": r2, **info}
 
-    def step(_number: int) -> Info:
-        loss, info = loss_of(batches, targets, draw_rows(len(shown), config.minibatch, rng))
-        descend(optimiser, loss)
-        r2 = torch.tensor(solution.r2)
-        return {"loss": loss.detach(), "advantage_r2": r2, **info}
-
-    validate = nothing_to_validate
+    held_out = None
     if task.validation is not None and len(task.validation):
         others, expected = imitated(task.validation)
         if len(others):
-            held_out = Batches(others, network, task.device)
-            held_targets = torch.from_numpy(expected).to(task.device)
-
-            def validate() -> Mapping[str, float]:
-                """Loss and agreement on evenly spaced validation decisions."""
-                rows = spaced_rows(len(others), _VALIDATED)
-                loss, info = loss_of(held_out, held_targets, rows)
-                return {
-                    "validation_loss": float(loss),
-                    "validation_agreement": float(info["agreement"]),
-                }
-
-    return Learner(
-        network=network,
-        weights=scorer.weights,
-        modules={"scorer": scorer},
-        optimisers={"scorer": optimiser},
-        rng=rng,
-        step=step,
-        validate=validate,
-        criterion=Criterion("validation_loss", "lower"),
-    )
+            of_others = imitation_loss(scorer, network, others, expected, task.device)
+            held_out = spaced_loss(of_others, len(others), _VALIDATED)
+    return descent(network, scorer, scorer.weights, optimiser, rng, loss, held_out)

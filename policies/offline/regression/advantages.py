@@ -26,10 +26,10 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.dataset.sampling import discounted_sums
 from pipeline.errors import DatasetError, RecipeError
+from pipeline.statistics.returns import discounted_sums, step_discounts
 from policies.networks.features import FeatureMap
-from policies.training.episode_stream import Stretch, WholeLog, discounts
+from policies.training.episode_stream import Stretch, WholeLog
 
 Array = NDArray[np.float64]
 
@@ -102,10 +102,11 @@ class Solution:
 
 def to_go(stretch: Stretch, settings: AdvantageSettings, gains: Array | None = None) -> Array:
     """What each decision led to, (D,), with `gains` (D,) of later decisions added back."""
-    factors = discounts(stretch, settings.discount, settings.discount_per)
+    per_second = settings.discount_per == "second"
+    share = step_discounts(stretch.elapsed_s, settings.discount, per_second=per_second)
     if gains is None:
-        return np.asarray(discounted_sums(stretch.episode, stretch.reward, factors))
-    return np.asarray(discounted_sums(stretch.episode, stretch.reward + gains, factors)) - gains
+        return discounted_sums(stretch.episode, stretch.reward, share)
+    return discounted_sums(stretch.episode, stretch.reward + gains, share) - gains
 
 
 def shortfalls(stretch: Stretch, maps: Maps, theta: Array) -> Array:

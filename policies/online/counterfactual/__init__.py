@@ -41,7 +41,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pipeline.errors import RecipeError, unknown_name
+from pipeline.errors import unknown_name
+from pipeline.recipes.settings import require_numbers
 from pipeline.simulation.policy import Heuristic
 from pipeline.simulation.seeds import generator
 from policies.networks.candidate_scorer import CandidateScorer
@@ -92,16 +93,10 @@ class Config:
     average: float = 0.998
 
     def __post_init__(self) -> None:
-        for name in ("keep", "gradient_steps", "minibatch"):
-            if getattr(self, name) < 1:
-                raise RecipeError(f"{name} is {getattr(self, name)}, expected at least 1")
-        for name in ("learning_rate", "clip"):
-            if not getattr(self, name) > 0.0:
-                raise RecipeError(f"{name} is {getattr(self, name)}, expected above 0")
-        if not self.entropy >= 0.0:
-            raise RecipeError(f"entropy is {self.entropy}, expected at least 0")
-        if not 0.0 <= self.average < 1.0:
-            raise RecipeError(f"average is {self.average}, expected from 0 to below 1")
+        require_numbers(self, "at least 1", "keep", "gradient_steps", "minibatch")
+        require_numbers(self, "above 0", "learning_rate", "clip")
+        require_numbers(self, "at least 0", "entropy")
+        require_numbers(self, "from 0 to below 1", "average")
 
 
 def learner(
@@ -199,7 +194,7 @@ def told(
 ) -> Mapping[str, Tensor]:
     """Curves of what was played, and of what its choices missed, in the unit of the rewards."""
     numbers = {
-        **problem.summary(played),
+        **problem.summary(one.episode for one in played),
         "decisions": float(sum(one.episode.steps for one in played)),
         "rolled_out": float(sum(one.rolled_out for one in played)),
         "missed": missed,

@@ -16,7 +16,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import HindcastError, RecipeError
+from pipeline.errors import HindcastError
+from pipeline.recipes.settings import require_numbers
 from pipeline.simulation.environment import ObservationBuffers
 from pipeline.simulation.kernel import INFEASIBLE, RUNNING, TERMS, TRUNCATED
 from pipeline.simulation.rollout import Episode, came_to
@@ -52,18 +53,10 @@ class Rollouts:
     of_certain: float = 0.1
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.share <= 1.0:
-            raise RecipeError(f"rollouts.share is {self.share}, expected above 0, at most 1")
-        if self.most < 1:
-            raise RecipeError(f"rollouts.most is {self.most}, expected at least 1")
-        if not self.horizon_s >= 0.0:
-            raise RecipeError(f"rollouts.horizon_s is {self.horizon_s}, expected at least 0")
-        if not 0.0 <= self.epsilon <= 1.0:
-            raise RecipeError(f"rollouts.epsilon is {self.epsilon}, expected from 0 to 1")
-        if not 0.0 < self.certain <= 1.0:
-            raise RecipeError(f"rollouts.certain is {self.certain}, expected above 0, at most 1")
-        if not 0.0 <= self.of_certain <= 1.0:
-            raise RecipeError(f"rollouts.of_certain is {self.of_certain}, expected from 0 to 1")
+        require_numbers(self, "above 0, at most 1", "share", "certain", table="rollouts")
+        require_numbers(self, "at least 1", "most", table="rollouts")
+        require_numbers(self, "at least 0", "horizon_s", table="rollouts")
+        require_numbers(self, "from 0 to 1", "epsilon", "of_certain", table="rollouts")
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from pipeline.simulation.rollout import Planner, run_episode
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.seeds import generator
 from pipeline.simulation.spec import Spec
+from pipeline.storage.run_files import step_folder
 from policies.networks.checkpoint import load_policy, read_description
 from policies.networks.policy import LearnedPolicy
 from policies.online.problem import Sampling
@@ -64,7 +65,7 @@ def stretches(run: Path, recipe: Recipe, last: int | None = None) -> list[Stretc
             break
         if not number:
             continue
-        folder = run / "checkpoints" / f"step-{step:06}"
+        folder = step_folder(run, step)
         if not folder.exists():
             raise DatasetError(
                 f"{folder}: no such checkpoint; train with --checkpoint-every {sampling.stay}"

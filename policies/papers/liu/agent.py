@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pipeline.errors import RecipeError, unknown_name
+from pipeline.recipes.settings import require_numbers
 from pipeline.scenarios.multicluster.features import MOMENT
 from pipeline.scenarios.multicluster.layout import APPLICATIONS
 from pipeline.simulation.scenario import Instance
@@ -42,7 +43,7 @@ from pipeline.simulation.seeds import generator
 from policies.heuristics.multicluster import HEURISTICS
 from policies.networks.settings import Weights
 from policies.online.problem import Problem
-from policies.papers.liu.imitation import value_imitator
+from policies.papers.liu.imitation import imitator
 from policies.papers.liu.network import (
     ClustersNetwork,
     ClustersPolicy,
@@ -52,7 +53,7 @@ from policies.papers.liu.network import (
 from policies.papers.liu.replay import EpisodeReplay
 from policies.papers.liu.rollouts import GREEDY, GUIDED, RANDOM, Exploring, Valued, play_valued
 from policies.papers.liu.torch_network import make_value_network, weights_of
-from policies.training.learner import Criterion, Info, Learner, Task, descend
+from policies.training.learner import Criterion, Info, Learner, descend
 
 _FITTED_WINDOWS = 16
 _VALIDATED = 50  # windows, at most
@@ -89,14 +90,12 @@ class Config:
     explore_episodes: int = 1900
 
     def __post_init__(self) -> None:
-        for name in ("windows", "batches", "batch", "replay", "learning_rate", "explore_episodes"):
-            if not getattr(self, name) > 0:
-                raise RecipeError(f"{name} is {getattr(self, name)}, expected above 0")
-        for name in ("random_share", "explore_first", "explore_last"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise RecipeError(f"{name} is {getattr(self, name)}, expected 0 to 1")
-        if not 0.0 <= self.momentum < 1.0:
-            raise RecipeError(f"momentum is {self.momentum}, expected 0 to below 1")
+        require_numbers(
+            self, "above 0", "windows", "batches", "batch", "replay", "learning_rate",
+            "explore_episodes",
+        )  # fmt: skip
+        require_numbers(self, "from 0 to 1", "random_share", "explore_first", "explore_last")
+        require_numbers(self, "from 0 to below 1", "momentum")
         if self.guide not in HEURISTICS:
             raise unknown_name("guide", self.guide, HEURISTICS)
 
@@ -212,7 +211,7 @@ def learner(
         greedy = [Exploring(0.0, 0.0, guide)] * len(windows)
         rngs = [generator(problem.seed, "greedy", w) for w in windows]
         played = _play_all(problem, acting(), windows, greedy, rngs, inputs=False)
-        return {f"validation_{name}": value for name, value in summary(problem, played).items()}
+        return {f"validation_{name}": value for name, value in _summary(problem, played).items()}
 
     return Learner(
         network=network,
@@ -227,18 +226,6 @@ def learner(
     )
 
 
-def imitator(
-    task: Task,
-    config: Config,
-    network: ClustersNetwork,
-    shown: NDArray[np.float32],
-    held_out: NDArray[np.float32] | None,
-) -> Learner:
-    """The learner of an imitation before play, see policies.online.imitation."""
-    del config  # its step size is that of values, not of a distribution
-    return value_imitator(task, network, shown, held_out)
-
-
 def fit_target(problem: Problem, config: Config, network: ClustersNetwork) -> Target:
     """Mean and deviation of what exploration is worth; 0 and 1 for raw targets."""
     if config.targets == "raw":
@@ -249,18 +236,9 @@ def fit_target(problem: Problem, config: Config, network: ClustersNetwork) -> Ta
     return Target(logarithm, float(seen.mean()), float(seen.std()) or 1.0)
 
 
-def summary(problem: Problem, played: list[Valued]) -> dict[str, float]:
+def _summary(problem: Problem, played: list[Valued]) -> dict[str, float]:
     """Means over episodes: return, 1 / Eval, TMDL, AJDR, how many were cut off."""
-    episodes = [one.episode for one in played]
-    named = {o.name: k for k, o in enumerate(problem.spec.outcomes)}
-    return {
-        "return": float(np.mean([e.total for e in episodes])),
-        **{
-            name: float(np.mean([e.outcomes[named[name]] for e in episodes]))
-            for name in ("eval_cost", "tmdl", "ajdr_percent")
-        },
-        "truncated": float(np.mean([e.truncated for e in episodes])),
-    }
+    return problem.summary((v.episode for v in played), ("eval_cost", "tmdl", "ajdr_percent"))
 
 
 def _told(problem: Problem, played: list[Valued]) -> dict[str, Tensor]:
@@ -268,7 +246,7 @@ def _told(problem: Problem, played: list[Valued]) -> dict[str, Tensor]:
     source = np.concatenate([one.source for one in played])
     values = np.concatenate([one.values for one in played])
     numbers = {
-        **summary(problem, played),
+        **_summary(problem, played),
         "value": float(values.mean()),
         **{
             name: float(np.mean(source == kind))
@@ -321,3 +299,6 @@ def _room(instance: Instance) -> int:
 def _logarithm(values: NDArray[np.floating]) -> NDArray[np.floating]:
     logarithm: NDArray[np.floating] = np.sign(values) * np.log1p(np.abs(values) / 0.1)
     return logarithm
+
+
+__all__ = ["Config", "Target", "explore_at", "fit", "fit_target", "imitator", "learner"]

@@ -26,7 +26,6 @@ _COMPILE: Final[dict[str, Any]] = {
     "error_model": "numpy",
     "fastmath": {"contract"},  # fused multiply-add; nothing is reordered
 }
-_SCRATCH: Final = types.Array(types.float64, 1, "C")
 _SCORES: Final = types.Array(types.float64, 1, "C")
 MAP: Final = (COLUMNS, FLAGS, types.boolean, CONSTANTS, CONSTANTS)
 

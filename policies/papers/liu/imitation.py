@@ -6,6 +6,8 @@ The values that come of it order choices as the log does; what they are worth is
 An application's rows stand together, so that it is computed once for all its clusters.
 """
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -14,27 +16,28 @@ from torch import Tensor
 from pipeline.dataset.decisions import Decisions
 from pipeline.simulation.seeds import generator
 from policies.networks.candidate_scorer import FILL
-from policies.online.imitation_learner import Loss, Steps, cloning
+from policies.online.imitation import Steps, cloning
 from policies.papers.liu.network import CLUSTER, ClustersNetwork
 from policies.papers.liu.torch_network import make_value_network, weights_of
 from policies.training.learner import Info, Learner, Task
-from policies.training.losses import tilted_loss
+from policies.training.losses import LossAt, tilted_loss
 
 _STEPS = Steps(minibatch=128, learning_rate=1e-3, validated=1024)
 
 
-def value_imitator(
+def imitator(
     task: Task,
+    _config: Any,
     network: ClustersNetwork,
     shown: NDArray[np.float32],
     held_out: NDArray[np.float32] | None,
 ) -> Learner:
-    """The learner of an imitation of `shown` (D, K); `held_out` are those of task.validation."""
+    """The learner of an imitation before play, see policies.online.imitation."""
     drawn = generator(task.seed, "imitation weights")
     scorer = make_value_network(network, None, drawn).to(task.device)
     place = [f.name for f in task.spec.candidates].index(CLUSTER)
 
-    def loss_of(decisions: Decisions, targets: NDArray[np.float32]) -> Loss:
+    def loss_of(decisions: Decisions, targets: NDArray[np.float32]) -> LossAt:
         def loss(rows: NDArray[np.int64]) -> tuple[Tensor, Info]:
             inputs, index, clusters = asked(decisions, rows, network, place)
             values = scorer(torch.from_numpy(inputs).to(task.device))

@@ -16,7 +16,6 @@ Source: Liu, Zhang, Rao, Wang, "A Reinforcement Learning Based Resource Manageme
 Time-critical Workloads in Distributed Computing Environment", section IV-B and Table I.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -28,11 +27,11 @@ from numpy.typing import NDArray
 from pipeline.errors import DatasetError, HindcastError
 from pipeline.simulation.environment import Observation
 from pipeline.simulation.policy import Heuristic, Reading
-from pipeline.simulation.spec import Feature
-from policies.networks import Architecture
-from policies.networks.features import FeatureMap, columns_of, fit_map, unscaled_map
+from policies.networks import Architecture, Features
+from policies.networks.features import columns_of, fit_map
+from policies.networks.fixed import FixedNetwork, FixedSettings
 from policies.networks.policy import LearnedPolicy
-from policies.networks.settings import Weights
+from policies.networks.settings import Weights, dense
 from policies.papers.liu.forward import score_pairs
 
 APPLICATION: Final = (
@@ -43,11 +42,10 @@ _WAITING: Final = (*APPLICATION, "tasks", "age")  # what applications of a pool 
 _OTHERS: Final = -1e9  # below every value
 _WIDEST: Final = 4096
 _DEEPEST: Final = 8
-_KEYS: Final = {"clusters", "hidden", "kind"}
 
 
 @dataclass(frozen=True)
-class ClustersSettings:
+class ClustersSettings(FixedSettings):
     """The shape of the network: how many clusters, widths of the hidden layers."""
 
     clusters: int = 5
@@ -65,30 +63,14 @@ class ClustersSettings:
                 f"1 to {_WIDEST}"
             )
 
-    @property
-    def context(self) -> bool:
-        """Whether the context is read: the clusters stand there."""
-        return True
-
-    @property
-    def image(self) -> int:
-        """Width of what an image becomes: none is read."""
-        return 0
-
 
 @dataclass(frozen=True)
-class ClustersNetwork:
+class ClustersNetwork(FixedNetwork[ClustersSettings]):
     """The network without its weights, in the terms of policies.networks.settings.Network.
 
     candidates   the map of the 14 features of an application
     context      the map of the moment
     """
-
-    settings: ClustersSettings
-    candidates: FeatureMap
-    context: FeatureMap
-    pixels: int = 0
-    threshold: float = 0.0
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -101,15 +83,14 @@ class ClustersNetwork:
         """Name and shape of every weight; layer 0 reads the application before the moment."""
         shapes: dict[str, tuple[int, ...]] = {}
         for i, (before, after) in enumerate(pairwise(self.widths)):
-            shapes[f"layer{i}.weight"] = (after, before)
-            shapes[f"layer{i}.bias"] = (after,)
+            shapes |= dense(f"layer{i}", after, before)
         return shapes
 
 
 def clusters_network(
     settings: ClustersSettings,
-    context: tuple[Feature, ...],
-    candidates: tuple[Feature, ...],
+    context: Features,
+    candidates: Features,
     rows: tuple[NDArray[np.floating], NDArray[np.floating]] | None = None,
 ) -> ClustersNetwork:
     """The network over these features, standardised on `rows` (contexts, candidates) if given.
@@ -117,47 +98,30 @@ def clusters_network(
     Raises DatasetError for a feature that is missing.
     """
     own, moment = columns_of(candidates, (*APPLICATION, CLUSTER))[:-1], tuple(range(len(context)))
-    if rows is None:
-        return ClustersNetwork(
-            settings,
-            unscaled_map(candidates, own, quadratic=False),
-            unscaled_map(context, moment, quadratic=False),
-        )
+    moments, pairs = rows or (None, None)
     return ClustersNetwork(
         settings,
-        fit_map(candidates, own, quadratic=False, rows=rows[1]),
-        fit_map(context, moment, quadratic=False, rows=rows[0]),
+        fit_map(candidates, own, quadratic=False, rows=pairs),
+        fit_map(context, moment, quadratic=False, rows=moments),
     )
-
-
-def read_clusters_network(
-    value: Mapping[str, Any], context: tuple[Feature, ...], candidates: tuple[Feature, ...]
-) -> ClustersNetwork:
-    """The network of a checkpoint's description; TypeError or DatasetError for another thing."""
-    hidden = value.get("hidden")
-    whole = isinstance(hidden, list) and all(type(width) is int for width in hidden)
-    if set(value) != _KEYS or type(value["clusters"]) is not int or not whole:
-        raise TypeError(
-            f"network is {dict(value)!r}, expected kind, a number of clusters and hidden widths"
-        )
-    settings = ClustersSettings(value["clusters"], tuple(value["hidden"]))
-    return clusters_network(settings, context, candidates)
 
 
 class ClustersPolicy(LearnedPolicy):
     """The network with weights, as a BatchPolicy; about .2 ms a decision."""
+
+    network: ClustersNetwork  # type: ignore[assignment]
+    reads: tuple[Reading, ...] = ()
 
     def __init__(
         self,
         name: str,
         network: ClustersNetwork,
         weights: Weights,
-        features_context: tuple[Feature, ...],
-        features_candidates: tuple[Feature, ...],
+        features_context: Features,
+        features_candidates: Features,
         rule: Heuristic | None = None,
     ) -> None:
         super().__init__(name, network, weights, features_context, features_candidates)
-        self.values = network
         self._number = columns_of(features_candidates, (CLUSTER,))[0]
         self.rule = rule
         self._own = columns_of(features_candidates, _WAITING)
@@ -165,26 +129,21 @@ class ClustersPolicy(LearnedPolicy):
     def led_by(self, rule: Heuristic) -> "ClustersPolicy":
         """The same network, where `rule` takes the application and it the cluster."""
         return ClustersPolicy(
-            self.name, self.values, self.weights, self.features_context, self.features_candidates,
+            self.name, self.network, self.weights, self.features_context, self.features_candidates,
             rule,
         )  # fmt: skip
-
-    @property
-    def reads(self) -> tuple[Reading, ...]:
-        """What it needs besides context and candidates."""
-        return ()
 
     @cached_property
     def arrays(self) -> tuple[Any, ...]:
         """What `score_pairs` takes between offsets and scores."""
-        widths = np.array(self.values.widths[1:])
+        widths = np.array(self.network.widths[1:])
         flat = [
             self.weights[f"layer{i}.{part}"].T.ravel()
             for i in range(len(widths))
             for part in ("bias", "weight")
         ]
         return (
-            *self.values.context.arrays, *self.values.candidates.arrays, self._number, widths,
+            *self.network.context.arrays, *self.network.candidates.arrays, self._number, widths,
             np.concatenate(flat),
         )  # fmt: skip
 
@@ -207,7 +166,7 @@ class ClustersPolicy(LearnedPolicy):
             (int(offsets[-1]), len(self.features_candidates)),
         )
         number = candidates[:, self._number] if given == expected else np.zeros(0)
-        clusters = self.values.settings.clusters
+        clusters = self.network.settings.clusters
         # Compiled code reads where it is told to.
         if given != expected or not ((number >= 0) & (number < clusters)).all():
             raise HindcastError(
@@ -254,4 +213,4 @@ class ClustersPolicy(LearnedPolicy):
         return taken
 
 
-ARCHITECTURE: Final = Architecture(ClustersPolicy, read_clusters_network)
+ARCHITECTURE: Final = Architecture(ClustersPolicy, ClustersSettings, clusters_network)

@@ -179,7 +179,7 @@ def play_valued(
     booked = np.zeros(TERMS + len(spec.reward_terms))
     totals = np.zeros_like(booked)
     choices, source, clusters = (np.zeros(room, np.int64) for _ in range(3))
-    read = np.zeros((room if inputs else 0, policy.values.widths[0]), np.float32)
+    read = np.zeros((room if inputs else 0, policy.network.widths[0]), np.float32)
     known = 0 if given is None else len(given)
     if given is not None:
         choices[:known] = given

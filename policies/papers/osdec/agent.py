@@ -24,23 +24,23 @@ from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from pipeline.errors import RecipeError
+from pipeline.recipes.settings import require_numbers
 from pipeline.scenarios.deferrable.slotwise import Slots
-from pipeline.simulation.rollout import Episode
 from pipeline.simulation.seeds import generator
+from pipeline.statistics.returns import returns_to_go
 from policies.networks.features import fit_map
 from policies.networks.settings import Weights
-from policies.online.advantages import advantages, gae, returns_to_go
+from policies.online.advantages import advantages, gae
 from policies.online.ppo import clipped_gain, divergence
 from policies.online.problem import Problem, Sampling
-from policies.papers.osdec.imitation import slot_imitator
+from policies.papers.osdec.imitation import imitator
 from policies.papers.osdec.network import SlotScoresNetwork, SlotScoresSettings, slot_scores_network
 from policies.papers.osdec.rollouts import Floats, Played, play_greedily, play_slots
 from policies.papers.osdec.torch_network import Seen, SlotNetwork
-from policies.training.learner import Criterion, Info, Learner, Task
+from policies.training.learner import Criterion, Info, Learner
 
 _FITTED_WINDOWS = 16
 _VALIDATED = 50
@@ -77,15 +77,11 @@ class Config:
     value_weight: float = 0.5
 
     def __post_init__(self) -> None:
-        for name in (
-            "epochs", "minibatch", "clip",
-            "learning_rate", "value_learning_rate", "auxiliary_learning_rate",
-        ):  # fmt: skip
-            if not getattr(self, name) > 0:
-                raise RecipeError(f"{name} is {getattr(self, name)}, expected above 0")
-        for name in ("lam", "floor"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise RecipeError(f"{name} is {getattr(self, name)}, expected 0 to 1")
+        require_numbers(
+            self, "above 0", "epochs", "minibatch", "clip", "learning_rate", "value_learning_rate",
+            "auxiliary_learning_rate",
+        )  # fmt: skip
+        require_numbers(self, "from 0 to 1", "lam", "floor")
         alone = self.sampling.trajectories == 1 and self.sampling.baseline != "none"
         if self.algorithm == "reinforce" and alone:
             raise RecipeError(
@@ -185,7 +181,7 @@ def learner(
             torch.from_numpy(advantage.astype(np.float32)).to(device),
             torch.from_numpy(target.astype(np.float32)).to(device), rng,
         )  # fmt: skip
-        told = _summary(problem, played.episodes)
+        told = problem.summary(played.episodes)
         told["surprise"] = -float(played.log_probability.mean())
         return {**{k: torch.tensor(v) for k, v in told.items()}, **moved}
 
@@ -195,7 +191,7 @@ def learner(
         windows = problem.validation[:: -(-len(problem.validation) // _VALIDATED)]
         instances = [problem.instance_of(w) for w in windows]
         episodes = play_greedily(net, network, problem.spec, instances, device)
-        return {f"validation_{k}": v for k, v in _summary(problem, episodes).items()}
+        return {f"validation_{k}": v for k, v in problem.summary(episodes).items()}
 
     return Learner(
         network=network,
@@ -209,18 +205,6 @@ def learner(
         floor=config.floor,
         criterion=Criterion("validation_return"),
     )
-
-
-def imitator(
-    task: Task,
-    config: Config,
-    network: SlotScoresNetwork,
-    shown: NDArray[np.float32],
-    held_out: NDArray[np.float32] | None,
-) -> Learner:
-    """The learner of an imitation before play, see policies.papers.osdec.imitation."""
-    del config  # its step sizes are those of a policy gradient
-    return slot_imitator(task, network, shown, held_out)
 
 
 def worth(played: Played, config: Config, units: Units) -> tuple[Floats, Floats]:
@@ -308,15 +292,6 @@ def _prediction_error(net: SlotNetwork, played: Played, which: Tensor) -> Tensor
     predicted = net.auxiliary(played.history.index_select(0, which))[1]
     known = ~target.isnan()
     return (predicted - target.nan_to_num()).square()[known].mean()
-
-
-def _summary(problem: Problem, episodes: list[Episode]) -> dict[str, float]:
-    """Means over episodes, as policies.online.problem has them."""
-    return {
-        "return": float(np.mean([e.total for e in episodes])),
-        problem.spec.outcomes[0].name: float(np.mean([e.outcomes[0] for e in episodes])),
-        "truncated": float(np.mean([e.truncated for e in episodes])),
-    }
 
 
 __all__ = ["Config", "Seen", "Units", "fit", "imitator", "learner", "worth"]

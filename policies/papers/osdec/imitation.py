@@ -26,7 +26,7 @@ Sources: Luce, "Individual Choice Behavior", 1959; Plackett, "The Analysis of Pe
 """
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -39,25 +39,26 @@ from pipeline.scenarios.deferrable.features import ROW
 from pipeline.scenarios.deferrable.slotwise import begun_slots, waiting_jobs
 from pipeline.simulation.seeds import generator
 from policies.networks.candidate_scorer import FILL
-from policies.online.imitation_learner import Loss, Steps, cloning
+from policies.online.imitation import Steps, cloning
 from policies.papers.osdec.network import SlotScoresNetwork
 from policies.papers.osdec.rollouts import look
 from policies.papers.osdec.torch_network import SlotNetwork
 from policies.training.learner import Info, Learner, Task
-from policies.training.losses import tilted_loss
+from policies.training.losses import LossAt, tilted_loss
 
 TEMPERATURE: Final = 0.2
 _STEPS: Final = Steps(minibatch=128, learning_rate=5e-3, validated=1024)
 _Mask = NDArray[np.bool_]
 
 
-def slot_imitator(
+def imitator(
     task: Task,
+    _config: Any,
     network: SlotScoresNetwork,
     shown: NDArray[np.float32],
     held_out: NDArray[np.float32] | None,
 ) -> Learner:
-    """The learner of an imitation of `shown` (D, K); `held_out` are those of task.validation.
+    """The learner of an imitation before play, see policies.online.imitation.
 
     Decisions are whole observations. Raises DatasetError where no scores could choose as they do.
     """
@@ -75,7 +76,7 @@ def slot_imitator(
     if validation is not None and held_out is not None:
         validation, others = representable(validation, held_out)
 
-    def loss_of(decisions: Decisions, targets: NDArray[np.float32]) -> Loss:
+    def loss_of(decisions: Decisions, targets: NDArray[np.float32]) -> LossAt:
         def loss(rows: NDArray[np.int64]) -> tuple[Tensor, Info]:
             some = decisions.take(rows)
             fits, refused, close = (torch.from_numpy(m).to(task.device) for m in kinds(some))

@@ -22,19 +22,19 @@ optimiser of their own they would change nothing, and inputs ten times as large 
 learning slower here, so that they are 1.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import DatasetError, RecipeError
-from pipeline.recipes.settings import read_settings
 from pipeline.scenarios.deferrable import features as deferrable
 from pipeline.scenarios.deferrable.layout import HISTORY
-from pipeline.simulation.spec import Feature
-from policies.networks.features import FeatureMap, unscaled_map
+from policies.networks import Features
+from policies.networks.features import unscaled_map
+from policies.networks.fixed import FixedNetwork, FixedSettings
+from policies.networks.settings import dense
 
 ROW: Final = (
     "cores", "duration", "until_earliest", "until_latest", "since_submission", "remaining",
@@ -53,7 +53,7 @@ _Row = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class SlotScoresSettings:
+class SlotScoresSettings(FixedSettings):
     """The shape of the network. Raises RecipeError for settings that make none.
 
     encoder            what reads the jobs
@@ -84,16 +84,6 @@ class SlotScoresSettings:
                 raise RecipeError(f"network.{name} is {getattr(self, name)}, expected above 0")
 
     @property
-    def context(self) -> bool:
-        """Whether the context is read."""
-        return True
-
-    @property
-    def image(self) -> int:
-        """Width of what an image becomes: none is read."""
-        return 0
-
-    @property
     def information(self) -> int:
         """Numbers that the auxiliary module adds to a row."""
         return LOW * (self.auxiliary in {"low", "both"}) + HIGH * (
@@ -102,14 +92,8 @@ class SlotScoresSettings:
 
 
 @dataclass(frozen=True)
-class SlotScoresNetwork:
+class SlotScoresNetwork(FixedNetwork[SlotScoresSettings]):
     """The network without its weights, in the terms of policies.networks.settings.Network."""
-
-    settings: SlotScoresSettings
-    candidates: FeatureMap
-    context: FeatureMap
-    pixels: int = 0
-    threshold: float = 0.0
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -118,8 +102,7 @@ class SlotScoresNetwork:
         shapes: dict[str, tuple[int, ...]] = {}
 
         def linear(name: str, after: int, before: int) -> None:
-            shapes[f"{name}.weight"] = (after, before)
-            shapes[f"{name}.bias"] = (after,)
+            shapes.update(dense(name, after, before))
 
         def recurrent(name: str, width: int, before: int) -> None:
             linear(f"{name}.input", 3 * width, before)
@@ -170,8 +153,8 @@ class SlotScoresNetwork:
 
 def slot_scores_network(
     settings: SlotScoresSettings,
-    context: tuple[Feature, ...],
-    candidates: tuple[Feature, ...],
+    context: Features,
+    candidates: Features,
 ) -> SlotScoresNetwork:
     """The network over these features, unscaled; DatasetError where one is missing or elsewhere."""
     check_deferrable(context, candidates)
@@ -183,15 +166,7 @@ def slot_scores_network(
     return SlotScoresNetwork(settings, of_job, of_moment)
 
 
-def read_slot_scores_network(
-    value: Mapping[str, Any], context: tuple[Feature, ...], candidates: tuple[Feature, ...]
-) -> SlotScoresNetwork:
-    """The network of a checkpoint's description; RecipeError, DatasetError for another thing."""
-    settings = read_settings(SlotScoresSettings, value, "network")
-    return slot_scores_network(settings, context, candidates)
-
-
-def check_deferrable(context: tuple[Feature, ...], candidates: tuple[Feature, ...]) -> None:
+def check_deferrable(context: Features, candidates: Features) -> None:
     """DatasetError unless these are the features of the scenario, in its order."""
     names = tuple(f.name for f in candidates), tuple(f.name for f in context)
     if (

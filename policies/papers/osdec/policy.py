@@ -15,15 +15,15 @@ from pipeline.scenarios.deferrable.features import MOMENT, ROW
 from pipeline.scenarios.deferrable.layout import HISTORY, LAGS
 from pipeline.simulation.kernel import Compiled
 from pipeline.simulation.policy import Reading
-from pipeline.simulation.spec import Feature
-from policies.networks import Architecture
+from policies.networks import Architecture, Features
 from policies.networks.policy import LearnedPolicy
 from policies.networks.settings import Weights
 from policies.papers.osdec.network import (
     BEYOND,
     NORM_EPSILON,
     SlotScoresNetwork,
-    read_slot_scores_network,
+    SlotScoresSettings,
+    slot_scores_network,
 )
 
 _Row = NDArray[np.float32]
@@ -32,13 +32,16 @@ _Row = NDArray[np.float32]
 class SlotScoresPolicy(LearnedPolicy):
     """The network with weights, as a BatchPolicy; it acts with the mean scores."""
 
+    network: SlotScoresNetwork  # type: ignore[assignment]
+    reads: tuple[Reading, ...] = ("feasible",)
+
     def __init__(
         self,
         name: str,
         network: SlotScoresNetwork,
         weights: Weights,
-        features_context: tuple[Feature, ...],
-        features_candidates: tuple[Feature, ...],
+        features_context: Features,
+        features_candidates: Features,
     ) -> None:
         # Compiled when there is something to act with, not when checkpoints are looked into.
         from pipeline.scenarios.deferrable.slotwise import begin_of_slot, waiting_jobs
@@ -48,15 +51,9 @@ class SlotScoresPolicy(LearnedPolicy):
         self._begin: Compiled = begin_of_slot
         self._waiting = waiting_jobs
         super().__init__(name, network, weights, features_context, features_candidates)
-        self.slots = network
         # Scores of the slots of the last call: most of its observations are asked for again, with
         # one more job started. What is found here is what would be computed.
         self._known: dict[bytes, NDArray[np.float64]] = {}
-
-    @property
-    def reads(self) -> tuple[Reading, ...]:
-        """What it needs besides context and candidates."""
-        return ("feasible",)
 
     def batch_scores(
         self,
@@ -128,21 +125,21 @@ class SlotScoresPolicy(LearnedPolicy):
         moment (C,), rows (J, F), history (LAGS + 1, HISTORY) as the slot began. One slot at a time:
         sums of BLAS depend on how many rows it is given at once, and a score must not.
         """
-        settings = self.slots.settings
+        settings = self.network.settings
         means = np.full(startable, np.float32(BEYOND))
         startable = min(startable, settings.rows)
         if startable == 0:
             return means
-        seen = self.slots.candidates.expand(rows[: settings.rows])
-        more = self.slots.context.expand(moment[None])[0]
-        more = np.concatenate([more, self._information(self.slots.history(history))])
+        seen = self.network.candidates.expand(rows[: settings.rows])
+        more = self.network.context.expand(moment[None])[0]
+        more = np.concatenate([more, self._information(self.network.history(history))])
         hidden = self._encoded(seen, more, startable)
         means[:startable] = np.tanh(self._linear(hidden, "mean")).ravel()[:startable]
         return means
 
     def _encoded(self, rows: _Row, more: _Row, startable: int) -> _Row:
         """What the head of the means reads: of each startable job, or of all rows at once."""
-        settings = self.slots.settings
+        settings = self.network.settings
         if settings.encoder == "mlp":
             read = np.zeros((settings.rows, rows.shape[1]), np.float32)
             read[: len(rows)] = rows
@@ -164,7 +161,7 @@ class SlotScoresPolicy(LearnedPolicy):
 
     def _information(self, history: _Row) -> _Row:
         """What the auxiliary module says, (I,)."""
-        settings = self.slots.settings
+        settings = self.network.settings
         if settings.auxiliary == "none":
             return np.zeros(0, np.float32)
         low = np.tanh(self._linear(self._recurrent(history, "past")[-1], "shared"))
@@ -214,4 +211,4 @@ class SlotScoresPolicy(LearnedPolicy):
         return y
 
 
-ARCHITECTURE: Final = Architecture(SlotScoresPolicy, read_slot_scores_network)
+ARCHITECTURE: Final = Architecture(SlotScoresPolicy, SlotScoresSettings, slot_scores_network)

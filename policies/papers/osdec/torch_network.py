@@ -1,17 +1,15 @@
 """The OSDEC networks in torch: normal scores of the jobs of a slot, and the value of the slot."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm, linear, pad, softplus
 
-from policies.networks.candidate_scorer import FILL
-from policies.networks.settings import Weights
+from policies.networks.candidate_scorer import FILL, WeightedModule
 from policies.papers.osdec.network import BEYOND, NORM_EPSILON, SlotScoresNetwork
 
 LEAST_DEVIATION: Final = 1e-2  # added to the softplus: densities stay finite
@@ -67,8 +65,10 @@ class Scored:
         return torch.where(self.present, each, 0.0).sum(dim=1)
 
 
-class SlotNetwork(nn.Module):
+class SlotNetwork(WeightedModule):
     """The network with its heads; parameters are drawn from `rng`, +-1/sqrt(inputs)."""
+
+    dot: ClassVar[str] = "__"
 
     def __init__(self, network: SlotScoresNetwork, rng: np.random.Generator) -> None:
         super().__init__()
@@ -82,21 +82,6 @@ class SlotNetwork(nn.Module):
                 start = rng.uniform(-bound, bound, shape).astype(np.float32)
             parameter = nn.Parameter(torch.from_numpy(start))
             self.register_parameter(name.replace(".", "__"), parameter)
-
-    def weights(self) -> Weights:
-        """Copies of the weights as float32 arrays, by their checkpoint names."""
-        return {
-            name.replace("__", "."): value.detach().cpu().numpy().copy()
-            for name, value in self.named_parameters()
-        }
-
-    def set_weights(self, weights: Weights) -> None:
-        """Take these weights over."""
-        given: Mapping[str, Tensor] = {
-            name.replace(".", "__"): torch.from_numpy(np.array(value))
-            for name, value in weights.items()
-        }
-        self.load_state_dict(given)
 
     def mute_auxiliary(self) -> None:
         """Give weight 0 to what the auxiliary module says, wherever rows are read with it."""

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from pipeline.errors import RecipeError
+from pipeline.recipes.settings import require_numbers
 from pipeline.simulation.policy import Behaviour, Heuristic
 from pipeline.simulation.rollout import Episode, run_episode
 from pipeline.simulation.seeds import generator
@@ -27,9 +27,9 @@ from policies.networks.settings import Weights
 from policies.online.evolution import Distribution, Vector, as_weights
 from policies.online.problem import Problem, Sampling
 from policies.papers.prices.forward import score_by_prices
-from policies.papers.prices.imitation import price_imitator
+from policies.papers.prices.imitation import imitator
 from policies.papers.prices.network import PricesNetwork, PricesSettings, prices_network
-from policies.training.learner import Criterion, Info, Learner, Task
+from policies.training.learner import Criterion, Info, Learner
 
 _FITTED = 16  # windows, at most
 _VALIDATED = 50
@@ -49,8 +49,7 @@ class Config:
     step: float = 0.5
 
     def __post_init__(self) -> None:
-        if not self.step > 0.0:
-            raise RecipeError(f"step is {self.step}, expected above 0")
+        require_numbers(self, "above 0", "step")
         if self.sampling.trajectories < 4:
             raise RecipeError(
                 f"sampling.trajectories is {self.sampling.trajectories}, expected at least 4 "
@@ -61,7 +60,7 @@ class Config:
 def fit(problem: Problem, settings: PricesSettings) -> PricesNetwork:
     """The network; its level is the mean capacity of the train windows."""
     spec = problem.spec
-    plain = replace(prices_network(spec.context, spec.candidates), settings=settings)
+    plain = prices_network(settings, spec.context, spec.candidates)
     at = [o.name for o in spec.outcomes].index("capacity")
     windows = problem.train[:: -(-len(problem.train) // _FITTED)]
     played = play(problem, plain, np.zeros(_size(plain)), windows)
@@ -96,7 +95,7 @@ def learner(
         order = np.argsort(-fitness, kind="stable")
         drawn_from.move(y[order[: len(drawn_from.share)]])
         numbers = {
-            **_summary(problem, [e for some in played for e in some]),
+            **problem.summary(e for some in played for e in some),
             "best_return": float(fitness.max()),
             "step": float(drawn_from.step),
         }
@@ -107,7 +106,7 @@ def learner(
             return {}
         windows = problem.validation[:: -(-len(problem.validation) // _VALIDATED)]
         episodes = play(problem, network, drawn_from.mean.numpy(), windows)
-        return {f"validation_{k}": v for k, v in _summary(problem, episodes).items()}
+        return {f"validation_{k}": v for k, v in problem.summary(episodes).items()}
 
     return Learner(
         network=network,
@@ -120,18 +119,6 @@ def learner(
         decays=False,
         criterion=Criterion("validation_return"),
     )
-
-
-def imitator(
-    task: Task,
-    config: Config,
-    network: PricesNetwork,
-    shown: NDArray[np.float32],
-    held_out: NDArray[np.float32] | None,
-) -> Learner:
-    """The learner of an imitation before play, see policies.papers.prices.imitation."""
-    del config  # its individuals play
-    return price_imitator(task, network, shown, held_out)
 
 
 def play(
@@ -157,9 +144,4 @@ def _size(network: PricesNetwork) -> int:
     return sum(int(np.prod(shape)) for shape in network.shapes.values())
 
 
-def _summary(problem: Problem, episodes: Sequence[Episode]) -> dict[str, float]:
-    return {
-        "return": float(np.mean([e.total for e in episodes])),
-        problem.spec.outcomes[0].name: float(np.mean([e.outcomes[0] for e in episodes])),
-        "truncated": float(np.mean([e.truncated for e in episodes])),
-    }
+__all__ = ["Config", "fit", "imitator", "learner", "play"]

@@ -18,7 +18,7 @@ says something is not driven farther, where play could not move it any more.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -43,13 +43,14 @@ _VALIDATED: Final = 2048  # decisions
 Agreement = Callable[[NDArray[np.int64]], Callable[[Vector], float]]
 
 
-def price_imitator(
+def imitator(
     task: Task,
+    _config: Any,
     network: PricesNetwork,
     shown: NDArray[np.float32],
     held_out: NDArray[np.float32] | None,
 ) -> Learner:
-    """The learner of an imitation of `shown` (D, K); `held_out` are those of task.validation.
+    """The learner of an imitation before play, see policies.online.imitation.
 
     Decisions are whole observations; a step is a generation.
     """

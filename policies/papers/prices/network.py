@@ -18,53 +18,36 @@ share is 1/2, nearly the rule knapsack_patient.
 is not in any of the papers.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from functools import cached_property
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import HindcastError
-from pipeline.simulation.kernel import Compiled
 from pipeline.simulation.policy import Reading
-from pipeline.simulation.spec import Feature
-from policies.networks import Architecture
-from policies.networks.features import FeatureMap, unscaled_map
+from policies.networks import Architecture, Features
+from policies.networks.features import unscaled_map
+from policies.networks.fixed import FixedNetwork, FixedSettings
 from policies.networks.policy import LearnedPolicy
 from policies.networks.settings import Weights
 from policies.papers.osdec.network import check_deferrable
-from policies.papers.prices.forward import PRICE_INPUTS
+from policies.papers.prices.forward import PRICE_INPUTS, score_by_prices
 
 WAIT_INPUTS: Final = 5
 
 
 @dataclass(frozen=True)
-class PricesSettings:
+class PricesSettings(FixedSettings):
     """The form of the network: there is one."""
 
     kind: Literal["prices"] = "prices"
 
-    @property
-    def context(self) -> bool:
-        """Whether the context is read."""
-        return True
-
-    @property
-    def image(self) -> int:
-        """Width of what an image becomes: none is read."""
-        return 0
-
 
 @dataclass(frozen=True)
-class PricesNetwork:
+class PricesNetwork(FixedNetwork[PricesSettings]):
     """The network without its weights; `context` knows the mean capacity, which amounts are in."""
-
-    settings: PricesSettings
-    candidates: FeatureMap
-    context: FeatureMap
-    pixels: int = 0
-    threshold: float = 0.0
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -83,47 +66,28 @@ class PricesNetwork:
         return np.concatenate(flat).astype(np.float64)
 
 
-def prices_network(context: tuple[Feature, ...], candidates: tuple[Feature, ...]) -> PricesNetwork:
+def prices_network(
+    settings: PricesSettings, context: Features, candidates: Features
+) -> PricesNetwork:
     """The network over these features, unscaled; DatasetError where they are not deferrable's."""
     check_deferrable(context, candidates)
     return PricesNetwork(
-        PricesSettings(),
+        settings,
         unscaled_map(candidates, (), quadratic=False),
         unscaled_map(context, (0,), quadratic=False),
     )
 
 
-def read_prices_network(
-    value: Mapping[str, Any], context: tuple[Feature, ...], candidates: tuple[Feature, ...]
-) -> PricesNetwork:
-    """The network of a checkpoint's description; TypeError or DatasetError for another thing."""
-    if set(value) != {"kind"}:
-        raise TypeError(f"network is {dict(value)!r}, expected its kind only")
-    return prices_network(context, candidates)
-
-
 class PricesPolicy(LearnedPolicy):
     """The network with weights, as a BatchPolicy."""
 
-    def __init__(
-        self,
-        name: str,
-        network: PricesNetwork,
-        weights: Weights,
-        features_context: tuple[Feature, ...],
-        features_candidates: tuple[Feature, ...],
-    ) -> None:
-        # Compiled when there is something to act with, not when checkpoints are looked into.
-        from policies.papers.prices.forward import score_by_prices
+    network: PricesNetwork  # type: ignore[assignment]
+    reads: tuple[Reading, ...] = ("feasible",)
 
-        self.score: Compiled = score_by_prices
-        super().__init__(name, network, weights, features_context, features_candidates)
-        self.parameters = network.parameters(self.weights)
-
-    @property
-    def reads(self) -> tuple[Reading, ...]:
-        """What it needs besides context and candidates."""
-        return ("feasible",)
+    @cached_property
+    def parameters(self) -> NDArray[np.float64]:
+        """What the compiled rule reads."""
+        return self.network.parameters(self.weights)
 
     def batch_scores(
         self,
@@ -152,11 +116,11 @@ class PricesPolicy(LearnedPolicy):
         scores = np.empty(len(candidates))
         for b in range(len(context)):
             own = slice(offsets[b], offsets[b + 1])
-            self.score(
+            score_by_prices(
                 np.array(context[b], np.float64), np.array(candidates[own], np.float64),
                 np.array(feasible[own]), self.parameters, scores[own],
             )  # fmt: skip
         return scores
 
 
-ARCHITECTURE: Final = Architecture(PricesPolicy, read_prices_network)
+ARCHITECTURE: Final = Architecture(PricesPolicy, PricesSettings, prices_network)

@@ -27,9 +27,14 @@ from torch.nn.functional import leaky_relu, linear
 
 from pipeline.dataset.decisions import Decisions
 from pipeline.errors import DatasetError
-from policies.networks.candidate_scorer import FILL
-from policies.networks.settings import Weights
-from policies.papers.thermal_report.network import LEAK, NUMBER, ServersNetwork, servers_network
+from policies.networks.candidate_scorer import FILL, WeightedModule
+from policies.papers.thermal_report.network import (
+    LEAK,
+    NUMBER,
+    ServersNetwork,
+    ServersSettings,
+    servers_network,
+)
 from policies.training.learner import Info, Learner, Task, descend, nothing_to_validate
 from policies.training.minibatches import draw_rows, spaced_rows
 from policies.training.values import reward_scale
@@ -56,7 +61,7 @@ class Config:
     reward_scale: float = 0.0
 
 
-class ServersScorer(nn.Module):
+class ServersScorer(WeightedModule):
     """The network in torch: servers (B, n, 7) and job (B, 5) -> values (B, n)."""
 
     def __init__(self, network: ServersNetwork, rng: np.random.Generator) -> None:
@@ -77,13 +82,6 @@ class ServersScorer(nn.Module):
     def _layer(self, x: Tensor, name: str) -> Tensor:
         weight, bias = getattr(self, f"{name}_weight"), getattr(self, f"{name}_bias")
         return leaky_relu(linear(x, weight, bias), LEAK)
-
-    def weights(self) -> Weights:
-        """Copies of the weights as float32 arrays, by their checkpoint names."""
-        return {
-            name.replace("_", "."): value.detach().cpu().numpy().copy()
-            for name, value in self.named_parameters()
-        }
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,10 @@ def learner(task: Task, config: Config) -> Learner:
     count = int(task.decisions.candidates[..., number].max()) + 1
     shown = task.decisions.candidates[:, :count].reshape(-1, len(task.spec.candidates))
     network = servers_network(
-        count, task.spec.context, task.spec.candidates, (task.decisions.context, shown)
+        ServersSettings(count),
+        task.spec.context,
+        task.spec.candidates,
+        (task.decisions.context, shown),
     )
     scale = config.reward_scale or reward_scale(task.decisions, config.discount)
     log = _load(task.decisions, network, number, scale, task.device)

@@ -11,21 +11,20 @@ many as in training. Source: L. Dong, "Solution on Data Center Job Scheduling Pr
 section III and Figure 6.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import DatasetError, HindcastError
 from pipeline.simulation.policy import Reading
-from pipeline.simulation.spec import Feature
-from policies.networks import Architecture
-from policies.networks.features import FeatureMap, columns_of, fit_map, unscaled_map
+from policies.networks import Architecture, Features
+from policies.networks.features import columns_of, fit_map
+from policies.networks.fixed import FixedNetwork, FixedSettings
 from policies.networks.policy import LearnedPolicy
-from policies.networks.settings import Weights
+from policies.networks.settings import dense
 
 SERVER: Final = ("capacity", "x", "y", "usage", "energy", "heat")
 JOB: Final = ("submit", "deadline", "process", "resources", "total_heat")
@@ -37,32 +36,20 @@ _JOINT: Final = (20, 10)
 
 
 @dataclass(frozen=True)
-class ServersSettings:
+class ServersSettings(FixedSettings):
     """The shape of the network: how many servers."""
 
     servers: int
     kind: Literal["servers"] = "servers"
 
-    @property
-    def context(self) -> bool:
-        """Whether the context is read: the job stands there."""
-        return True
-
-    @property
-    def image(self) -> int:
-        """Width of what an image becomes: none is read."""
-        return 0
+    def __post_init__(self) -> None:
+        if not 1 <= self.servers <= _MOST:
+            raise DatasetError(f"network: servers is {self.servers}, expected 1 to {_MOST}")
 
 
 @dataclass(frozen=True)
-class ServersNetwork:
+class ServersNetwork(FixedNetwork[ServersSettings]):
     """The network without its weights, in the terms of policies.networks.settings.Network."""
-
-    settings: ServersSettings
-    candidates: FeatureMap
-    context: FeatureMap
-    pixels: int = 0
-    threshold: float = 0.0
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -75,63 +62,34 @@ class ServersNetwork:
         shapes: dict[str, tuple[int, ...]] = {}
         for part, sizes in widths.items():
             for i, (before, after) in enumerate(pairwise(sizes)):
-                shapes[f"{part}{i}.weight"] = (after, before)
-                shapes[f"{part}{i}.bias"] = (after,)
+                shapes |= dense(f"{part}{i}", after, before)
         return shapes
 
 
 def servers_network(
-    servers: int,
-    context: tuple[Feature, ...],
-    candidates: tuple[Feature, ...],
+    settings: ServersSettings,
+    context: Features,
+    candidates: Features,
     rows: tuple[NDArray[np.floating], NDArray[np.floating]] | None = None,
 ) -> ServersNetwork:
     """The network over these features, standardised on `rows` (contexts, candidates) if given.
 
-    Raises DatasetError for a feature that is missing, or a number of servers that cannot be.
+    Raises DatasetError for a feature that is missing.
     """
-    if not 1 <= servers <= _MOST:
-        raise DatasetError(f"network: servers is {servers}, expected 1 to {_MOST}")
     seen, moment = columns_of(candidates, (*SERVER, NUMBER))[:-1], columns_of(context, JOB)
-    if rows is None:
-        of_server = unscaled_map(candidates, seen, quadratic=False)
-        of_job = unscaled_map(context, moment, quadratic=False)
-    else:
-        of_server = fit_map(candidates, seen, quadratic=False, rows=rows[1])
-        of_job = fit_map(context, moment, quadratic=False, rows=rows[0])
+    moments, servers = rows or (None, None)
+    of_server = fit_map(candidates, seen, quadratic=False, rows=servers)
+    of_job = fit_map(context, moment, quadratic=False, rows=moments)
     if (of_server.size, of_job.size) != (len(SERVER), len(JOB)):
         raise DatasetError("network: a feature of the servers or the job is heavy-tailed")
-    return ServersNetwork(ServersSettings(servers), of_server, of_job)
-
-
-def read_servers_network(
-    value: Mapping[str, Any], context: tuple[Feature, ...], candidates: tuple[Feature, ...]
-) -> ServersNetwork:
-    """The network of a checkpoint's description; TypeError or DatasetError for another thing."""
-    if set(value) != {"servers", "kind"} or type(value["servers"]) is not int:
-        raise TypeError(f"network is {dict(value)!r}, expected kind and a number of servers")
-    return servers_network(value["servers"], context, candidates)
+    return ServersNetwork(settings, of_server, of_job)
 
 
 class ServersPolicy(LearnedPolicy):
     """The network with weights, as a BatchPolicy; a few microseconds a decision."""
 
-    def __init__(
-        self,
-        name: str,
-        network: ServersNetwork,
-        weights: Weights,
-        features_context: tuple[Feature, ...],
-        features_candidates: tuple[Feature, ...],
-    ) -> None:
-        super().__init__(name, network, weights, features_context, features_candidates)
-        self.servers = network
-        self._number = columns_of(features_candidates, (NUMBER,))[0]
-
-    @property
-    def reads(self) -> tuple[Reading, ...]:
-        """What it needs besides context and candidates."""
-        return ("feasible",)
+    network: ServersNetwork  # type: ignore[assignment]
+    reads: tuple[Reading, ...] = ("feasible",)
 
     def batch_scores(
         self,
@@ -143,17 +101,17 @@ class ServersPolicy(LearnedPolicy):
         image: NDArray[np.uint8] | None = None,  # noqa: ARG002 - the protocol's
     ) -> NDArray[np.float64]:
         """Values (sum of N,) of B observations; HindcastError where one has other servers."""
-        n, count = self.servers.settings.servers, len(offsets) - 1
+        n, count = self.network.settings.servers, len(offsets) - 1
         if (np.diff(offsets) != n).any() or len(candidates) != n * count or len(context) != count:
             raise HindcastError(
                 f"{self.name}: knows {n} servers, and every observation must show all of them"
             )
-        number = candidates[:, self._number].reshape(count, n)
+        number = candidates[:, columns_of(self.features_candidates, (NUMBER,))[0]].reshape(count, n)
         order = number.argsort(axis=1, kind="stable") + offsets[:-1, None]
-        rows = self.servers.candidates.expand(candidates).reshape(count * n, -1)
+        rows = self.network.candidates.expand(candidates).reshape(count * n, -1)
         flags = np.ones(len(rows), np.float32) if feasible is None else feasible
         servers = np.concatenate([rows, flags.astype(np.float32)[:, None]], axis=1)[order]
-        values = self._values(servers, self.servers.context.expand(context))
+        values = self._values(servers, self.network.context.expand(context))
         scores = np.empty(len(candidates))
         scores[order.ravel()] = values.ravel()
         return scores
@@ -181,4 +139,4 @@ def _leaky(x: NDArray[np.float32]) -> NDArray[np.float32]:
     return activated
 
 
-ARCHITECTURE: Final = Architecture(ServersPolicy, read_servers_network)
+ARCHITECTURE: Final = Architecture(ServersPolicy, ServersSettings, servers_network)

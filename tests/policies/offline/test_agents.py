@@ -31,8 +31,8 @@ FAST = {
     },
 }
 FLAT = {"quadratic": False}
-LINEAR = {"advantage_regression", "episode_regression", "preference_ensemble"}
-AT_ONCE = {"episode_regression", "advantage_regression"}  # solved in the first step, without a draw
+LINEAR = {"advantage_regression", "preference_ensemble"}
+AT_ONCE = {"advantage_regression"}  # solved in the first step, without a draw
 Q_AGENTS = ["dqn", "nfq", "double_dqn", "cql", "qr_dqn", "qr_dqn_cql"]
 
 

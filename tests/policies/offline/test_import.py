@@ -22,7 +22,7 @@ def test_d3rlpy_is_loaded_quietly_and_structlog_stays_as_it_was():
     code = (
         "import structlog, torch, random;"
         "state = torch.get_rng_state();"
-        "import policies.offline.q_learning.masked_q, policies.offline.q_learning.cql;"
+        "import policies.offline.q_learning.masked_q, policies.offline.q_learning.agents;"
         "assert not structlog.is_configured();"
         "assert torch.equal(state, torch.get_rng_state())"
     )

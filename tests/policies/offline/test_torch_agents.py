@@ -15,8 +15,6 @@ from policies.networks.settings import Network, NetworkSettings
 from policies.offline.actor_critic.advantage_weighting import standardised_weights
 from policies.offline.cloning.return_conditioned import conditioned, fold, insert
 from policies.offline.fit import train_agent
-from policies.offline.preference.tick_preference import stretch_rows
-from policies.offline.preference.trajectory_preference import Ranking
 from tests.policies.logs import SPEC, Log, some_candidates, some_context
 
 SMALL = {"hidden": (16,), "quadratic": False, "context": True}
@@ -56,19 +54,6 @@ def test_imitating_the_best_episodes_beats_imitating_all(name, noisy_episodes, s
     assert share_of_best(_train(name, noisy_episodes).policy()) > max(0.7, all_of_them + 0.2)
 
 
-@pytest.mark.parametrize("tick", [0.0, 0.5, 1.0])
-def test_tick_preference_finds_what_made_episodes_better(tick, noisy_episodes, share_of_best):
-    settings = {"learning_rate": 1e-2, "tick": tick}
-    decisions = noisy_episodes.build()
-    trained = train_agent(
-        "tick_preference", decisions, SPEC, steps=150, seed=1, settings=settings,
-        validation=decisions,
-    )  # fmt: skip
-    assert share_of_best(trained.policy()) > 0.85
-    last = {m.metric: m.value for m in trained.metrics}
-    assert last["validation_stretch_agreement"] > 0.55
-
-
 def test_what_is_asked_for_is_folded_into_the_first_layer():
     """The same scores as with z in the context, for networks that see others and images too."""
     rng = np.random.default_rng(0)
@@ -103,23 +88,6 @@ def test_asking_for_bad_returns_gives_a_bad_policy(noisy_episodes, share_of_best
         _train("return_conditioned", noisy_episodes, steps=1, **linear)
     with pytest.raises(RecipeError, match=r"quantile is 1\.5"):
         _train("return_conditioned", noisy_episodes, steps=1, quantile=1.5)
-
-
-def test_stretches_are_the_same_part_of_both_episodes():
-    """Two episodes of 8 and 3 decisions in four stretches; a short one has stretches of one."""
-    none = np.zeros(2)
-    ranking = Ranking(
-        episode=np.array([0, 1]), z=none, first=np.array([0, 8]), count=np.array([8, 3]),
-        start=np.array([0]), size=np.array([2]),
-    )  # fmt: skip
-    pairs = np.tile([[0], [1]], 50)
-    rows = stretch_rows(ranking, pairs, 4, 20, np.random.default_rng(0))
-    assert rows.shape == (2, 50, 20)
-    part = rows[0] // 2
-    assert (part == part[:, :1]).all()
-    assert set(part[:, 0]) == {0, 1, 2, 3}
-    expected = np.array([0, 0, 1, 2])[part[:, 0]]  # where a quarter of three decisions begins
-    assert (rows[1] - 8 == expected[:, None]).all()
 
 
 def test_weights_of_advantages_know_no_unit():
@@ -176,7 +144,7 @@ def test_what_depends_on_the_other_candidates_needs_a_network_that_sees_them(kin
     assert bool(np.mean(right) > 0.8) is solves
 
 
-@pytest.mark.parametrize("name", ["iql", "double_dqn", "tick_preference"])
+@pytest.mark.parametrize("name", ["iql", "double_dqn", "trajectory_preference"])
 def test_an_image_is_read_where_the_network_asks_for_it(name, tmp_path):
     """Whether a gain pays or costs is only to be seen in the image."""
     rng = np.random.default_rng(12)
@@ -188,8 +156,8 @@ def test_an_image_is_read_where_the_network_asks_for_it(name, tmp_path):
     plain = log.build()
     decisions = dataclasses.replace(plain, image=images, next_image=np.zeros_like(images))
     settings = {"learning_rate": 1e-2, "network": network}
-    if name == "tick_preference":
-        settings |= {"pairs": 64, "decisions": 1, "tick": 0.0}
+    if name == "trajectory_preference":
+        settings |= {"pairs": 64, "decisions": 1}
     with pytest.raises(DatasetError, match="no image"):
         train_agent(name, plain, spec, steps=1, seed=1, settings=settings)
     trained = train_agent(name, decisions, spec, steps=200, seed=1, settings=settings)

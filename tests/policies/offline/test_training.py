@@ -84,11 +84,9 @@ def test_an_unknown_setting_is_named_and_nothing_is_written(tiny_dataset, tmp_pa
 KILLED = """
 import sys
 from pathlib import Path
-from policies.offline import in_memory
+from policies.offline import fit
 from policies.offline.training import train
-in_memory._RESUME_S = 0.0
-train_decisions = in_memory.train_decisions
-train_decisions.__kwdefaults__["resume_s"] = 0.0
+fit.train_decisions.__kwdefaults__["resume_s"] = 0.0
 train(Path(sys.argv[1]), "trajectory_preference", steps=150, seed=4, out=Path(sys.argv[2]),
       checkpoint_every=40)
 """

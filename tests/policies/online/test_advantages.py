@@ -3,16 +3,11 @@
 import numpy as np
 import pytest
 
-from policies.online.advantages import advantages, returns_to_go
+from policies.online.advantages import advantages
 
 # Two trajectories; time stands still between the first two decisions of the second one.
 REWARDS = [np.array([-1.0, -2.0]), np.array([0.0, -1.0, -4.0])]
 TIMES = [np.array([0.0, 1.0]), np.array([0.0, 0.0, 2.0])]
-
-
-def test_returns_to_go():
-    assert returns_to_go(np.array([1.0, 2.0, 4.0])).tolist() == [7.0, 6.0, 4.0]
-    assert returns_to_go(np.array([1.0, 2.0, 4.0]), 0.5).tolist() == [3.0, 4.0, 4.0]
 
 
 def test_a_baseline_by_decision_counts_trajectories_that_are_over_as_zero():

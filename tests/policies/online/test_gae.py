@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from pipeline.errors import HindcastError
-from policies.online.advantages import gae, returns_to_go, step_discounts
+from pipeline.statistics.returns import returns_to_go, step_discounts
+from policies.online.advantages import gae
 from policies.online.ppo import clipped_gain, divergence
 
 

@@ -17,10 +17,10 @@ from pipeline.recipes.recipe import OnlineRecipe
 from policies.networks.checkpoint import load_policy, read_description
 from policies.networks.settings import NetworkSettings
 from policies.online import ONLINE_AGENTS
-from policies.online import imitation_learner as module
 from policies.online.imitation import Imitation, distributions
 from policies.online.training import train_online
 from policies.registry import behaviours
+from policies.training import losses as module
 
 SETTINGS = {
     "sampling": {"trajectories": 6, "windows": 6, "stay": 1},

@@ -139,19 +139,6 @@ def test_same_seed_same_values_and_seeds_are_averaged():
     assert not np.array_equal(values(2, seed=1)[1], first)
 
 
-def test_returns_to_go_of_ragged_episodes():
-    """Episodes of 1, 3 and 2 decisions, discounted by one half."""
-    log = WholeEpisodes(
-        offsets=np.array([0, 1, 4, 6]), rows=np.arange(7), context=np.zeros((6, 0), np.float32),
-        candidates=np.zeros((6, 1), np.float32), feasible=np.ones(6, bool),
-        probabilities=np.ones(6, np.float32), choice=np.zeros(6, int), propensity=np.ones(6),
-        reward=np.array([5.0, 1.0, 2.0, 4.0, -1.0, 8.0]), elapsed_s=np.ones(6),
-        table=pl.DataFrame({"window": [0, 1, 2]}),
-    )  # fmt: skip
-    expected = [5.0, 1.0 + 1.0 + 1.0, 4.0, 4.0, 3.0, 8.0]
-    assert fqe.returns_to_go(log, np.full(6, 0.5)).tolist() == expected
-
-
 def tabular(log, probabilities):
     """LoggedEpisodes with one indicator per (stage, behind, choice)."""
     n = log.decisions

@@ -8,7 +8,7 @@ import pytest
 from pipeline.errors import DatasetError, RecipeError
 from policies.offline.cloning.filtered_cloning import best_episodes
 from policies.offline.fit import train_agent
-from policies.training.returns import returns_to_go, standardised_to_go, windows_of
+from policies.training.returns import standardised_to_go, undiscounted_to_go, windows_of
 from tests.policies.logs import Log, some_candidates, some_context
 
 
@@ -27,11 +27,11 @@ def _log(windows, rewards):
 
 def test_returns_to_go_by_hand():
     decisions = _log([0, 0], [[1.0, 2.0, 4.0], [0.0, 1.0]])
-    assert returns_to_go(decisions).tolist() == [7.0, 6.0, 4.0, 1.0, 1.0]
+    assert undiscounted_to_go(decisions).tolist() == [7.0, 6.0, 4.0, 1.0, 1.0]
     given = dataclasses.replace(decisions, to_go=np.zeros(5))
-    assert returns_to_go(given).tolist() == [0.0] * 5
+    assert undiscounted_to_go(given).tolist() == [0.0] * 5
     with pytest.raises(DatasetError, match="only some decisions"):
-        returns_to_go(decisions.take(np.array([0, 2, 3, 4])))
+        undiscounted_to_go(decisions.take(np.array([0, 2, 3, 4])))
 
 
 def test_z_compares_the_same_part_of_episodes_of_one_window():

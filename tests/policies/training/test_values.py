@@ -7,12 +7,13 @@ import pytest
 import torch
 
 import pipeline.dataset
-from pipeline.dataset.sampling import discounted_sums, sample_decisions
+from pipeline.dataset.sampling import sample_decisions
 from pipeline.errors import DatasetError, RecipeError
+from pipeline.statistics.returns import discounted_sums
 from policies.networks.candidate_scorer import fit_network
 from policies.offline import read_config
 from policies.training.minibatches import Batches
-from policies.training.returns import against_window, discounted_to_go, returns_to_go
+from policies.training.returns import against_window, discounted_to_go, undiscounted_to_go
 from policies.training.values import ValueSettings, ValueUnit, value_unit
 from tests.policies.logs import SPEC, Log, some_candidates, some_context
 
@@ -71,7 +72,7 @@ def test_discounted_returns_are_the_direct_sums():
             discounted_to_go(decisions, share), _direct(decisions, share), rtol=1e-12
         )
     ones = np.ones(len(decisions))
-    assert (discounted_to_go(decisions, ones) == returns_to_go(decisions)).all()
+    assert (discounted_to_go(decisions, ones) == undiscounted_to_go(decisions)).all()
 
 
 def test_discounted_returns_of_half_an_episode_are_refused():
@@ -152,7 +153,7 @@ def test_windows_are_standardised():
     for scale in ((1.0, 1.0, 1.0), (2.0, 1.0, 1.5)):
         decisions = _random_log(scale)
         share = np.ones(len(decisions))
-        reward, to_go = against_window(decisions, returns_to_go(decisions), share)
+        reward, to_go = against_window(decisions, undiscounted_to_go(decisions), share)
         window = decisions.episodes["window"].to_numpy()[decisions.episode]
         for w in range(3):
             assert np.sqrt(np.square(to_go[window == w]).mean()) == pytest.approx(1.0)
@@ -163,7 +164,7 @@ def test_windows_are_standardised():
 def test_by_hand_against_the_window():
     """Two episodes of two decisions, to go (3, 1) and (1, 1): means 2 and 1."""
     decisions = _log([0, 0], [[2.0, 1.0], [0.0, 1.0]])
-    reward, to_go = against_window(decisions, returns_to_go(decisions), np.ones(4))
+    reward, to_go = against_window(decisions, undiscounted_to_go(decisions), np.ones(4))
     unit = np.sqrt(0.5)
     np.testing.assert_allclose(to_go * unit, [1.0, 0.0, -1.0, 0.0], atol=1e-12)
     np.testing.assert_allclose(reward * unit, [1.0, 0.0, -1.0, 0.0], atol=1e-12)
@@ -173,17 +174,19 @@ def test_a_window_on_which_nothing_matters_is_not_blown_up():
     """Noise of a millionth stays small; where all is equal everything is 0."""
     noise = [[1.0 + 1e-6, 1.0], [1.0, 1.0]]
     decisions = _log([0, 0, 1, 1], [[2.0, 1.0], [0.0, 1.0], *noise])
-    _, to_go = against_window(decisions, returns_to_go(decisions), np.ones(8))
+    _, to_go = against_window(decisions, undiscounted_to_go(decisions), np.ones(8))
     assert np.abs(to_go[4:]).max() < 1e-4
     equal = _log([0, 0], [[1.0, 1.0], [1.0, 1.0]])
-    assert (np.abs(against_window(equal, returns_to_go(equal), np.ones(4))[0]) < 1e-12).all()
+    assert (np.abs(against_window(equal, undiscounted_to_go(equal), np.ones(4))[0]) < 1e-12).all()
 
 
 def test_a_truncated_episode_leaves_the_next_value_to_be_learned():
     """The potential goes on after a cut, and stops at an end."""
     decisions = _log([0, 0], [[2.0, 1.0], [0.0, 1.0]])
     cut = dataclasses.replace(decisions, terminated=np.zeros(4, bool))
-    ended, open_ = (against_window(d, returns_to_go(d), np.ones(4))[0] for d in (decisions, cut))
+    ended, open_ = (
+        against_window(d, undiscounted_to_go(d), np.ones(4))[0] for d in (decisions, cut)
+    )
     assert (open_ - ended)[[1, 3]] == pytest.approx(1.0 / np.sqrt(0.5))
     assert (open_ == ended)[[0, 2]].all()
 

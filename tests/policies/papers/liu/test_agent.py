@@ -247,8 +247,8 @@ def test_it_learns_to_tell_clusters_apart(tmp_path):
     ("settings", "error", "match"),
     [
         ({"guide": "sf_ee"}, UnknownName, "did you mean 'sf_e'"),
-        ({"momentum": 1.0}, RecipeError, "momentum is 1.0, expected 0 to below 1"),
-        ({"random_share": 1.5}, RecipeError, "random_share is 1.5, expected 0 to 1"),
+        ({"momentum": 1.0}, RecipeError, "momentum is 1.0, expected from 0 to below 1"),
+        ({"random_share": 1.5}, RecipeError, "random_share is 1.5, expected from 0 to 1"),
         ({"batch": 0}, RecipeError, "batch is 0, expected above 0"),
         ({"network": {"clusters": 4}}, RecipeError, "network.clusters is 4, but the context"),
     ],

@@ -16,7 +16,6 @@ from policies.papers.liu.network import (
     ClustersPolicy,
     ClustersSettings,
     clusters_network,
-    read_clusters_network,
 )
 from policies.registry import resolve
 
@@ -70,7 +69,7 @@ def test_the_decomposed_forward_pass_is_the_plain_one(moments):
     spec, seen = moments
     policy = policy_of(spec, seen)
     context, candidates, offsets = batch(seen)
-    network, w = policy.values, policy.weights
+    network, w = policy.network, policy.weights
     moment = np.repeat(network.context.expand(context), np.diff(offsets), axis=0)
     x = np.concatenate([network.candidates.expand(candidates), moment], axis=1).astype(np.float64)
     for i in range(3):
@@ -121,7 +120,7 @@ def test_a_rule_takes_the_application_and_the_network_its_cluster(moments, rule)
 def test_a_checkpoint_is_led_by_a_rule_by_its_name(moments, tmp_path):
     spec, seen = moments
     policy = policy_of(spec, seen)
-    save(Trained("monte_carlo_value", spec, policy.values, policy.weights, {}, 3, 0), tmp_path)
+    save(Trained("monte_carlo_value", spec, policy.network, policy.weights, {}, 3, 0), tmp_path)
     found = resolve(f"{tmp_path}@urgent_first", "multicluster", spec)
     expected = policy.led_by(HEURISTICS["urgent_first"]).batch_scores(*batch(seen))
     assert found.policy.batch_scores(*batch(seen)).tobytes() == expected.tobytes()
@@ -157,9 +156,10 @@ def test_a_missing_feature_is_named(moments):
 def test_a_checkpoint_gives_the_same_scores(moments, tmp_path):
     spec, seen = moments
     policy = policy_of(spec, seen)
-    save(Trained("monte_carlo_value", spec, policy.values, policy.weights, {}, 3, 0), tmp_path)
+    save(Trained("monte_carlo_value", spec, policy.network, policy.weights, {}, 3, 0), tmp_path)
     loaded = load_policy(tmp_path)
     assert isinstance(loaded, ClustersPolicy)
+    assert loaded.network.settings == policy.network.settings
     assert (
         loaded.batch_scores(*batch(seen)).tobytes() == policy.batch_scores(*batch(seen)).tobytes()
     )
@@ -169,26 +169,19 @@ def test_a_checkpoint_gives_the_same_scores(moments, tmp_path):
     ("change", "match"),
     [
         ({"hidden": [5000]}, "hidden is"),
-        ({"hidden": "wide"}, "expected kind, a number of clusters"),
+        ({"hidden": "wide"}, "hidden is 'wide', expected a list"),
         ({"clusters": 0}, "clusters is 0"),
-        ({"depth": 3}, "expected kind, a number of clusters"),
+        ({"depth": 3}, "unknown key 'depth'"),
     ],
     ids=["too wide", "not widths", "no clusters", "another key"],
 )
 def test_a_damaged_description_is_refused(moments, tmp_path, change, match):
     spec, seen = moments
     policy = policy_of(spec, seen)
-    save(Trained("monte_carlo_value", spec, policy.values, policy.weights, {}, 3, 0), tmp_path)
+    save(Trained("monte_carlo_value", spec, policy.network, policy.weights, {}, 3, 0), tmp_path)
     path = tmp_path / "checkpoint.json"
     described = json.loads(path.read_text())
     described["network"] |= change
     path.write_text(json.dumps(described))
     with pytest.raises(DatasetError, match=match):
         load_policy(tmp_path)
-
-
-def test_settings_come_back_from_their_description(moments):
-    spec, _seen = moments
-    value = {"clusters": 5, "hidden": [8, 4], "kind": "clusters"}
-    network = read_clusters_network(value, spec.context, spec.candidates)
-    assert network.settings == ClustersSettings(5, (8, 4))

@@ -11,8 +11,8 @@ from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.recipe import OnlineRecipe
 from pipeline.simulation.batched import run_lockstep
 from pipeline.simulation.policy import Behaviour
+from pipeline.statistics.returns import returns_to_go
 from policies.networks.checkpoint import load_policy
-from policies.online.advantages import returns_to_go
 from policies.online.training import train_online
 from policies.papers.osdec.agent import Config, Units, fit, learner, worth
 from policies.papers.osdec.network import SlotScoresSettings
@@ -214,7 +214,7 @@ def test_it_learns_to_start_the_jobs_that_pay(play_problem):
         ({"network": {"encoder": "atention"}}, "did you mean 'attention'"),
         ({"network": {"width": 0}}, "width is 0"),
         ({"algorithm": "reinforce", "sampling": {"trajectories": 1}}, "at least 2"),
-        ({"lam": 2.0}, "expected 0 to 1"),
+        ({"lam": 2.0}, "expected from 0 to 1"),
         ({"clip": 0.0}, "expected above 0"),
     ],
     ids=["encoder", "width", "alone", "lam", "clip"],

@@ -17,13 +17,13 @@ from pipeline.recipes.recipe import OnlineRecipe
 from pipeline.simulation.seeds import generator
 from policies.networks.candidate_scorer import FILL
 from policies.networks.checkpoint import Trained, load_policy, read_description
-from policies.online import imitation_learner as module
 from policies.online.imitation import Imitation, distributions
 from policies.online.training import train_online
-from policies.papers.osdec.imitation import log_chances, representable, slot_imitator
+from policies.papers.osdec.imitation import imitator, log_chances, representable
 from policies.papers.osdec.policy import SlotScoresPolicy
 from policies.papers.osdec.torch_network import SlotNetwork
 from policies.registry import behaviours
+from policies.training import losses as module
 from policies.training.learner import Task
 from policies.training.monitoring import measure, watch
 
@@ -113,7 +113,7 @@ def test_what_the_auxiliary_module_says_is_not_listened_to(encoder, fifo, slot_n
     """Its weights can become any others in play: the scores stay."""
     decisions, spec = whole_decisions(fifo, "train")
     _, network, _ = slot_net(encoder=encoder, auxiliary="both")
-    learner = slot_imitator(Task(decisions, spec, 2, 0), network, distributions(decisions), None)
+    learner = imitator(Task(decisions, spec, 2, 0), None, network, distributions(decisions), None)
     for number in (1, 2):
         learner.step(number)
     weights = dict(learner.weights())
@@ -237,4 +237,4 @@ def test_a_log_that_only_closes_is_refused(slot_net, slot_problem):
     _, network, _ = slot_net()
     decisions, shown = crafted(["ffc"], [[0.0, 0.0, 1.0]])
     with pytest.raises(DatasetError, match="only ever close slots"):
-        slot_imitator(Task(decisions, slot_problem.spec, 1, 0), network, shown, None)
+        imitator(Task(decisions, slot_problem.spec, 1, 0), None, network, shown, None)

@@ -82,7 +82,7 @@ def test_scores_do_not_depend_on_what_else_is_asked(name, slot_net, slot_problem
     for b in range(len(context)):
         rows = slice(offsets[b], offsets[b + 1])
         fresh = SlotScoresPolicy(
-            "t", policy.slots, policy.weights, policy.features_context, policy.features_candidates
+            "t", policy.network, policy.weights, policy.features_context, policy.features_candidates
         )
         alone = fresh.batch_scores(
             context[b : b + 1], candidates[rows], np.array([0, offsets[b + 1] - offsets[b]])

@@ -151,7 +151,7 @@ def test_what_is_no_observation_of_deferrable_is_refused(problem, network):
     with pytest.raises(HindcastError, match="not observations of deferrable"):
         policy.batch_scores(np.zeros((1, 24)), np.zeros((3, 11)), np.array([0, 3]))
     with pytest.raises(DatasetError, match="not the features of deferrable"):
-        prices_network(problem.spec.candidates, problem.spec.context)
+        prices_network(PricesSettings(), problem.spec.candidates, problem.spec.context)
 
 
 @pytest.mark.parametrize(

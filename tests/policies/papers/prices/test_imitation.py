@@ -17,7 +17,7 @@ from policies.online.imitation import Imitation, distributions
 from policies.online.training import train_online
 from policies.papers.prices import imitation as module
 from policies.papers.prices.forward import shared
-from policies.papers.prices.imitation import agreement_of, price_imitator
+from policies.papers.prices.imitation import agreement_of, imitator
 from policies.papers.prices.network import PricesPolicy
 from policies.registry import behaviours
 from policies.training.learner import Task
@@ -102,7 +102,7 @@ def test_the_choices_of_other_weights_are_found(knapsack, imitated):
     shown = np.zeros(decisions.mask.shape, np.float32)
     for b, (first, last) in enumerate(zip(w.offsets[:-1], w.offsets[1:], strict=True)):
         shown[b, np.where(w.feasible[first:last], scores[first:last], -9.0).argmax()] = 1.0
-    learner = price_imitator(Task(decisions, spec, 20, 0), network, shown, None)
+    learner = imitator(Task(decisions, spec, 20, 0), None, network, shown, None)
     for number in range(1, 21):
         learner.step(number)
     at = agreement_of(decisions, shown, network)(np.arange(len(decisions)))

@@ -16,7 +16,7 @@ from pipeline.scenarios.thermal.features import spec as thermal_spec
 from policies.networks.checkpoint import load_policy, save
 from policies.offline.fit import train_agent, train_decisions
 from policies.papers.thermal_report.agent import ServersScorer
-from policies.papers.thermal_report.network import ServersPolicy, servers_network
+from policies.papers.thermal_report.network import ServersPolicy, ServersSettings, servers_network
 from policies.registry import behaviours
 
 SPEC = thermal_spec(ThermalConfig(), "level")
@@ -205,7 +205,7 @@ def test_other_scenarios_and_other_servers_are_refused_by_name():
         train_agent("report_dqn", dataclasses.replace(decisions, candidates=odd), SPEC,
                     steps=1, seed=0)  # fmt: skip
     with pytest.raises(DatasetError, match="needs the feature 'usage'"):
-        servers_network(6, SPEC.context, SPEC.candidates[:5])
+        servers_network(ServersSettings(6), SPEC.context, SPEC.candidates[:5])
     policy = _train(decisions, steps=1).policy()
     with pytest.raises(HindcastError, match="knows 6 servers"):
         policy.batch_scores(np.ones((1, 8)), np.ones((4, len(SPEC.candidates))), np.array([0, 4]))

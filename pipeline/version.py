@@ -1,0 +1,32 @@
+"""Versions of this package and of others, as datasets, checkpoints and training keys have them."""
+
+import importlib.metadata
+import tomllib
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+DISTRIBUTION: Final = "hindcast-scheduling"
+_CHECKOUT: Final = Path(__file__).resolve().parent.parent / "pyproject.toml"
+
+
+@cache
+def version() -> str:
+    """Return the version of the code that runs: of its checkout, else of the installed package."""
+    if _CHECKOUT.is_file():
+        project = tomllib.loads(_CHECKOUT.read_text(encoding="utf-8")).get("project", {})
+        if str(project.get("name", "")).startswith("hindcast"):
+            return str(project["version"])
+    return package_versions([DISTRIBUTION]).get(DISTRIBUTION, "unknown")
+
+
+def package_versions(names: Iterable[str]) -> dict[str, str]:
+    """Return the versions of those of these packages that are installed."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,110 @@
+"""Six agents that learn values with d3rlpy's algorithms over masked candidates.
+
+    y    = r + gamma * V(s')
+    loss = mean huber(Q(s, choice) - y)
+
+    dqn          V(s') = max_c Q_target(s', c)                    over the candidates c of s'
+    double_dqn   V(s') = Q_target(s', argmax_c Q(s', c))
+    nfq          V(s') = max_c Q(s', c)       Q as it was before this step, not differentiated
+    cql          double_dqn; the loss has alpha * mean (logsumexp_c Q(s, c) - Q(s, choice)) too
+    qr_dqn       dqn with quantiles theta_i of the return, i = 1 .. N, whose mean is Q:
+                 y_j  = r + gamma * theta_j of Z_target(s', argmax_c Q_target(s', c))
+                 loss = mean over j, sum over i of |tau_i - 1[y_j < theta_i]| * huber(y_j - theta_i)
+                 at tau_i = (2 i - 1) / 2 N
+    qr_dqn_cql   qr_dqn whose targets choose as double_dqn does, with the added term of cql
+
+Q_target is a copy of Q, taken every `target_update_interval` steps. The paper of NFQ fits a network
+to the end between two rounds of targets; here a round is one gradient step. qr_dqn_cql is the first
+of the two agents that Offline-LD trains on logs of job-shop scheduling, there over a graph network.
+What a mask means for quantiles stands in `policies.offline.q_learning.masked_q`.
+
+Sources: Mnih et al., "Human-level control through deep reinforcement learning", Nature 2015 (dqn);
+van Hasselt, Guez & Silver, "Deep Reinforcement Learning with Double Q-Learning", AAAI 2016;
+Riedmiller, "Neural Fitted Q Iteration", ECML 2005; Kumar, Zhou, Tucker & Levine, "Conservative
+Q-Learning for Offline Reinforcement Learning", NeurIPS 2020, the variant CQL(H); Dabney, Rowland,
+Bellemare & Munos, "Distributional Reinforcement Learning with Quantile Regression", AAAI 2018
+(qr_dqn); van Remmerden, Bukhsh & Zhang, "Offline reinforcement learning for learning to dispatch
+for job shop scheduling", Machine Learning 2025 (qr_dqn_cql).
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from policies.training.learner import Learner, Task
+from policies.training.values import ValueSettings
+
+
+@dataclass(frozen=True)
+class DqnConfig(ValueSettings):
+    """Settings of DQN and double DQN.
+
+    target_update_interval   steps between two copies of Q into Q_target
+    """
+
+    target_update_interval: int = 100
+
+
+@dataclass(frozen=True)
+class CqlConfig(DqnConfig):
+    """Settings of CQL.
+
+    alpha   weight of the conservative term. Rewards are scaled so that values are of order one, and
+            candidates of one decision then differ by about one over the length of an episode; a
+            weight that is not of that order turns CQL into cloning
+    """
+
+    alpha: float = 1e-3
+
+
+@dataclass(frozen=True)
+class QuantileConfig(DqnConfig):
+    """Settings of QR-DQN.
+
+    quantiles   N
+    """
+
+    quantiles: int = 32
+
+
+@dataclass(frozen=True)
+class QuantileCqlConfig(QuantileConfig):
+    """Settings of QR-DQN with conservative values.
+
+    alpha   weight of the conservative term, see CqlConfig; the quantile loss is a sum over
+            quantiles, so that the same weight counts for less
+    """
+
+    alpha: float = 1e-2
+
+
+@dataclass(frozen=True)
+class QLearning:
+    """An agent of this module: its settings, and the name of d3rlpy's config of its algorithm.
+
+    It has `Config` and `learner`, as the module of any other agent.
+    """
+
+    Config: type[ValueSettings]
+    algorithm: str
+
+    def learner(self, task: Task, config: Any) -> Learner:
+        """One training run, see `policies.training.learner`."""
+        from policies.offline.q_learning.masked_q import q_learner  # it keeps d3rlpy's import quiet
+
+        from d3rlpy import algos  # isort: skip
+
+        make = getattr(algos, self.algorithm)
+        if isinstance(config, CqlConfig | QuantileCqlConfig):
+            make = partial(make, alpha=config.alpha)
+        interval = config.target_update_interval if isinstance(config, DqnConfig) else 1
+        quantiles = config.quantiles if isinstance(config, QuantileConfig) else 0
+        return q_learner(make, task, config, interval=interval, quantiles=quantiles)
+
+
+DQN: Final = QLearning(DqnConfig, "DQNConfig")
+DOUBLE_DQN: Final = QLearning(DqnConfig, "DoubleDQNConfig")
+NFQ: Final = QLearning(ValueSettings, "NFQConfig")
+CQL: Final = QLearning(CqlConfig, "DiscreteCQLConfig")
+QR_DQN: Final = QLearning(QuantileConfig, "DQNConfig")
+QR_DQN_CQL: Final = QLearning(QuantileCqlConfig, "DiscreteCQLConfig")
