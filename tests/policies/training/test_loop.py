@@ -154,16 +154,16 @@ def test_the_default_selection_is_the_agents_criterion(noisy_episodes, spec):
 
 def test_the_step_size_falls_to_zero_for_agents_that_ask_for_it(noisy_episodes, spec, monkeypatch):
     """Linearly, from the first step's full size."""
-    from policies.offline.cloning import behaviour_cloning
+    from policies.training import learner
 
     sizes = []
-    descend = behaviour_cloning.descend
+    descend = learner.descend
 
     def spy(optimiser, loss):
         sizes.append(optimiser.param_groups[0]["lr"])
         descend(optimiser, loss)
 
-    monkeypatch.setattr(behaviour_cloning, "descend", spy)
+    monkeypatch.setattr(learner, "descend", spy)
     train_agent("behaviour_cloning", noisy_episodes.build(), spec, steps=4, seed=3,
                 settings={"learning_rate": 0.1})  # fmt: skip
     np.testing.assert_allclose(sizes, [0.1, 0.075, 0.05, 0.025])
