@@ -59,7 +59,7 @@ def _run(argv: list[str]) -> int:
     except SystemExit as ended:  # --help
         return int(ended.code or 0)
     if arguments.version:
-        from pipeline.version import version
+        from pipeline.storage.versions import version
 
         print(f"hindcast {version()}")
         return 0

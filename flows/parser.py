@@ -175,8 +175,9 @@ def _command_parser(name: str) -> Parser:
     command = commands.find(name).COMMANDS[name]
     description = f"{command.summary[0].upper()}{command.summary[1:]}"
     description += "" if description.endswith("?") else "."
-    if command.details:
-        description += f"\n\n{command.details}"
+    details = command.details if isinstance(command.details, str) else command.details()
+    if details:
+        description += f"\n\n{details}"
     epilog = f"example:\n  {command.example}"
     parser = Parser(prog=f"hindcast {name}", description=description, epilog=epilog)
     for request in filter(None, (command.more, command.request)):

@@ -1,9 +1,12 @@
 """Names to policies: what a recipe, a command line or a checkpoint folder means."""
 
+import contextlib
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pipeline.dataset.manifest import read_manifest
 from pipeline.errors import DatasetError, InputError, UnknownName, did_you_mean
 from pipeline.recipes.checkpoints import check_checkpoint
 from pipeline.recipes.recipe import BehaviourRecipe, Recipe
@@ -148,6 +151,19 @@ def behaviours(recipe: Recipe) -> dict[str, Behaviour]:
         b.name: _checkpoint(b, recipe) if b.sha256 else _behaviour(b, known, recipe)
         for b in recipe.behaviours
     }
+
+
+def recorded_behaviours(dataset: Path) -> dict[str, Behaviour]:
+    """Return the behaviours of a dataset's recipes by name, as far as they are known here.
+
+    A broken manifest is for the verification to name; probabilities of rules that are not here are
+    verified as they stand.
+    """
+    known: dict[str, Behaviour] = {}
+    with contextlib.suppress(InputError):
+        for recipe in read_manifest(dataset).recipes:
+            known |= behaviours(recipe)
+    return known
 
 
 def _checkpoint(behaviour: BehaviourRecipe, recipe: Recipe) -> Behaviour:

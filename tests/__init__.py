@@ -1,1 +1,1 @@
-"""Tests mirror the packages; `conformance` is what every scenario must pass."""
+"""Tests mirror the packages; what every scenario must pass is in `pipeline.testing`."""

@@ -11,7 +11,7 @@ Libraries are imported where they are used, so that a command loads no more than
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -31,7 +31,7 @@ class Command:
     summary: str
     example: str
     request: type
-    details: str = ""
+    details: str | Callable[[], str] = ""  # a function where plug-ins may add lines
     recorded: bool = False  # by Prefect, unless --direct is given
     more: type | None = None  # a dataclass of arguments that are no fields of the request
     read: Callable[[Any], Any] | None = None  # namespace -> request, where fields are not enough
@@ -47,6 +47,12 @@ class Shown:
     lines: list[str]
     rows: list[dict[str, Any]] | None = None
     code: int = 0
+
+
+def listed(title: str, things: Mapping[str, Any], width: int = 22) -> str:
+    """Return what a registry knows, one thing a line."""
+    rows = (f"  {thing.name:<{width}}{thing.description}" for thing in things.values())
+    return "\n".join([f"{title}:", *rows])
 
 
 def find(name: str) -> Any:

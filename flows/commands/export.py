@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from flows import parser as p
-from flows.commands import Command, Shown
+from flows.commands import Command, Shown, listed
 from flows.progress import progress
 from pipeline.exports import EXPORTS
 from pipeline.storage.location import location
@@ -64,5 +64,5 @@ COMMANDS: Final = {"export": Command(
     "write a dataset in the format of another tool",
     "hindcast export demo/dataset --to huggingface --out demo/huggingface",
     Request,
-    "formats:\n" + "\n".join(f"  {e.name:<14}{e.description}" for e in EXPORTS.values()),
+    lambda: listed("formats", EXPORTS, 14),
 )}  # fmt: skip

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from flows import parser as p
-from flows.commands import Command, Shown
+from flows.commands import Command, Shown, listed
 from flows.progress import progress
 from pipeline.errors import InputError
 from pipeline.storage.location import location
@@ -162,7 +162,7 @@ COMMANDS: Final = {"train": Command(
     "train an offline agent on a dataset",
     "hindcast train datasets/demo --agent trajectory_preference --steps 1500 --out agents/tp",
     Request,
-    "agents:\n" + "\n".join(f"  {a.name:<22}{a.description}" for a in AGENTS.values()),
+    lambda: listed("agents", AGENTS),
     recorded=True,
     more=Many,
     read=_read,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from flows import parser as p
-from flows.commands import Command, Shown, train
+from flows.commands import Command, Shown, listed, train
 from flows.progress import progress
 from pipeline.errors import InputError
 from pipeline.storage.location import location
@@ -119,9 +119,10 @@ COMMANDS: Final = {"train-online": Command(
     "train an online agent: it plays the train windows of a recipe",
     "hindcast train-online slots-deeprm-online --out agents/deeprm --workers 2",
     Request,
-    "Its settings are those of the recipe's [online.settings]; replace one with\n"
-    "--set online.settings.sampling.trajectories=20, say.\n\n"
-    "agents:\n" + "\n".join(f"  {a.name:<22}{a.description}" for a in ONLINE_AGENTS.values()),
+    lambda: (
+        "Its settings are those of the recipe's [online.settings]; replace one with\n"
+        "--set online.settings.sampling.trajectories=20, say.\n\n" + listed("agents", ONLINE_AGENTS)
+    ),
     recorded=True,
     read=_read,
 )}  # fmt: skip

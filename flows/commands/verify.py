@@ -21,23 +21,12 @@ class Request:
 
 def run(request: Request) -> dict[str, Any]:
     """Recompute every claim of a dataset; raises VerificationFailed for the first that fails."""
-    from pipeline.dataset.manifest import read_manifest
-    from pipeline.errors import InputError
-    from pipeline.simulation.policy import Behaviour
     from pipeline.verification import verify as verification
-    from policies.registry import behaviours
+    from policies.registry import recorded_behaviours
 
     dataset = location(request.dataset)
-    known: dict[str, Behaviour] = {}
-    try:
-        for recipe in read_manifest(dataset).recipes:
-            known |= behaviours(recipe)
-    except InputError:
-        # A broken manifest is for the verification to name; probabilities of rules that are not
-        # here are checked as they stand.
-        pass
     with progress("verify") as tell:
-        result = verification.verify(dataset, known, progress=tell)
+        result = verification.verify(dataset, recorded_behaviours(dataset), progress=tell)
     return {
         "dataset": str(dataset),
         "checks": [{"check": name, "detail": detail} for name, detail in result.checks],

@@ -132,6 +132,11 @@ def _make_plan(
         first_episode=manifest.counts["episodes"],
         taken=repetitions(manifest.recipes),
     )
+    if plan.spec != manifest.spec:
+        raise DatasetError(
+            f"{out}: the scenario has other outcomes or features than when this was built; build "
+            "it again to append to it"
+        )
     new = {f"{DATA}/{plan.part_path(part).name}" for part in range(len(plan.parts))}
     if taken := new.intersection(entry.path for entry in manifest.parts):
         raise DatasetError(f"{out / mf.NAME}: {min(taken)} is not where its number says")

@@ -26,7 +26,7 @@ from pipeline.storage.guards import (
     a_text,
     require_file,
 )
-from pipeline.version import package_versions, version
+from pipeline.storage.versions import package_versions, version
 
 KIND: Final = "dataset"
 VERSION: Final = 1

@@ -9,12 +9,13 @@ whole. Memory is bounded by a row group of a part, whatever the size of the data
 """
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from pipeline.errors import InputError, StorageError, unknown_name
+from pipeline.plugins import Registry
 
 Progress: TypeAlias = Callable[[int, int], None]  # (parts done, parts in all)
 
@@ -47,7 +48,7 @@ class ExportResult:
 
 _PADDED_LOSS: Final = "lists of different lengths (padded to K)"
 
-EXPORTS: Final[Mapping[str, Export]] = {
+EXPORTS: Final = Registry("exports", {
     "huggingface": Export(
         "huggingface",
         "pipeline.exports.huggingface",
@@ -95,7 +96,7 @@ EXPORTS: Final[Mapping[str, Export]] = {
         "episodes.csv, decisions.csv, candidates.csv (one row per candidate)",
         "images, column types, NaN apart from null in some readers",
     ),
-}
+})  # fmt: skip
 
 
 def export(

@@ -15,7 +15,7 @@ def load_h5py() -> Any:
         import h5py
     except ImportError as error:
         raise InputError(
-            "this format needs h5py, which is not installed: pip install 'hindcast[export]'"
+            "this format needs h5py, which is not installed: pip install '.[export]'"
         ) from error
     return h5py
 

@@ -2,7 +2,7 @@
 
 from collections import namedtuple
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 MOST_PIXELS: Final = 1 << 20  # of an image
@@ -82,3 +82,12 @@ class Spec:
             if outcome.name == name:
                 return outcome
         raise KeyError(name)
+
+
+def added_outcomes(older: Spec, newer: Spec) -> tuple[str, ...] | None:
+    """Return the names of outcomes that only `newer` has; None where anything else differs."""
+    names = {o.name for o in older.outcomes}
+    kept = tuple(o for o in newer.outcomes if o.name in names)
+    if replace(newer, outcomes=kept) != older or newer.outcomes[0] not in older.outcomes[:1]:
+        return None
+    return tuple(o.name for o in newer.outcomes if o.name not in names)

@@ -1,9 +1,9 @@
 """Where folders and files are: a path of this machine, or a URL of an object store.
 
     demo/dataset, file:///data/demo    pathlib.Path
-    s3://bucket/demo                   Amazon S3 and what speaks its protocol   extra hindcast[s3]
-    gs://bucket/demo                   Google Cloud Storage                     extra hindcast[gs]
-    az://container/demo                Azure Blob Storage                       extra hindcast[az]
+    s3://bucket/demo                   Amazon S3 and what speaks its protocol   extra s3
+    gs://bucket/demo                   Google Cloud Storage                     extra gs
+    az://container/demo                Azure Blob Storage                       extra az
     memory://name                      this process's memory, for tests
 
 Credentials and endpoints are never part of a URL: each store's client reads its usual environment
@@ -82,5 +82,5 @@ def _check(text: str, scheme: str, rest: str) -> None:
     needs = SCHEMES[scheme]
     if needs is not None and importlib.util.find_spec(needs[0]) is None:
         raise InputError(
-            f"{text}: {scheme}:// needs the package {needs[0]}; pip install 'hindcast[{needs[1]}]'"
+            f"{text}: {scheme}:// needs the package {needs[0]}; pip install '.[{needs[1]}]'"
         )

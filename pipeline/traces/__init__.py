@@ -7,6 +7,7 @@ from typing import Final
 
 import polars as pl
 
+from pipeline.plugins import Registry
 from pipeline.traces import alibaba2017, azure2020, swf
 from pipeline.workloads.schema import Workload
 
@@ -31,7 +32,7 @@ class TraceFormat:
     licence: str = "other"
 
 
-FORMATS: Final[dict[str, TraceFormat]] = {
+FORMATS: Final = Registry("trace_formats", {
     "alibaba2017": TraceFormat(
         name="alibaba2017",
         description="Alibaba cluster-trace-v2017: batch jobs of 12 hours on 1,313 machines",
@@ -89,4 +90,4 @@ FORMATS: Final[dict[str, TraceFormat]] = {
         citation="L. Dong, Solution on Data Center Job Scheduling Problem, 2018",
         read=None,
     ),
-}
+})  # fmt: skip

@@ -1,6 +1,7 @@
 """Verification: every claim of a dataset recomputed, down to each decision in the simulator.
 
-- manifest: readable, its recipe has the digest that it claims, its spec is the scenario's;
+- manifest: readable, its recipe has the digest that it claims, its spec is the scenario's, but for
+  outcomes that the scenario has had since: those are named, and the others verified;
 - files: all there, none too many in data/, sizes and SHA-256 as claimed;
 - workload: its own manifest and SHA-256;
 - episodes: counts; every episode once, in order, in the parts that it claims;
@@ -46,7 +47,7 @@ from pipeline.simulation.players import Player, player
 from pipeline.simulation.policy import Behaviour, Heuristic, no_score
 from pipeline.simulation.rollout import values_of
 from pipeline.simulation.scenario import Instance, Scenario
-from pipeline.simulation.spec import Spec
+from pipeline.simulation.spec import Spec, added_outcomes
 from pipeline.storage.files import sha256_file
 from pipeline.verification.documents import check_documents
 from pipeline.verification.files import check_files
@@ -76,7 +77,7 @@ def verify(
     Raises DatasetError where the folder is no dataset at all.
     """
     manifest = mf.read_manifest(folder)
-    checks = [_check_manifest(folder, manifest), check_files(folder, manifest)]
+    checks = [*_check_manifest(folder, manifest), check_files(folder, manifest)]
     try:
         dataset = ds.open(folder)
         workload = load_workload(folder / mf.WORKLOAD)
@@ -99,7 +100,7 @@ def verify(
     return VerifyResult(checks)
 
 
-def _check_manifest(folder: Path, manifest: mf.Manifest) -> tuple[str, str]:
+def _check_manifest(folder: Path, manifest: mf.Manifest) -> list[tuple[str, str]]:
     recipe = manifest.recipe
     if (digest := mf.digest_of(manifest.recipes)) != manifest.digest:
         raise VerificationFailed(
@@ -111,9 +112,14 @@ def _check_manifest(folder: Path, manifest: mf.Manifest) -> tuple[str, str]:
     except DatasetError as error:
         raise VerificationFailed(str(error)) from error
     spec = _spec_of(recipe, folder / mf.NAME)
-    if spec != manifest.spec:
+    added = added_outcomes(manifest.spec, spec)
+    if added is None:
         raise VerificationFailed(f"{folder / mf.NAME}: spec is not that of its scenario")
-    return "manifest", f"recipe {recipe.id}, digest {manifest.digest[:12]}"
+    checks = [("manifest", f"recipe {recipe.id}, digest {manifest.digest[:12]}")]
+    if added:
+        newer = ", ".join(added)
+        checks.append(("outcomes", f"not in it, since the dataset is older than they: {newer}"))
+    return checks
 
 
 def _spec_of(recipe: Recipe, path: Path) -> Spec:
@@ -213,6 +219,8 @@ class _PartCheck:
     ) -> None:
         self._dataset, self._scenario, self._workload = dataset, scenario, workload
         self._behaviours, self._part = behaviours, part
+        recipe = dataset.recipe
+        self._outcomes = scenario.spec(recipe.config, recipe.objective).outcomes
         self._entry = dataset.manifest.parts[part]
         self._path = dataset.folder / self._entry.path
         episodes = dataset.episodes()
@@ -370,8 +378,9 @@ class _PartCheck:
     def _end(self, row: dict[str, Any]) -> None:
         """Compare what the episode came to with episodes.parquet."""
         spec = self._dataset.spec
-        outcomes = np.zeros(len(spec.outcomes))
+        outcomes = np.zeros(len(self._outcomes))  # of the scenario, which writes all of them
         self._scenario.outcome(self._ints, self._floats, outcomes)
+        booked = {o.name: float(v) for o, v in zip(self._outcomes, outcomes, strict=True)}
         claims: dict[str, Any] = {
             "steps": self._step - 1,
             "return": self._total,
@@ -379,7 +388,7 @@ class _PartCheck:
             "first_part": self._part,
             "last_part": self._part,
             "truncated": self._status == TRUNCATED,
-            **{o.name: float(v) for o, v in zip(spec.outcomes, outcomes, strict=True)},
+            **{o.name: booked[o.name] for o in spec.outcomes},
         }
         if self._status not in {TERMINATED, TRUNCATED}:
             raise VerificationFailed(f"{self._path}: episode {row['episode']} ends too early")

@@ -4,22 +4,26 @@ import importlib
 from collections.abc import Mapping
 from typing import Final
 
+from pipeline.scenarios import SCENARIOS, module_of
 from pipeline.simulation.policy import Heuristic
 
-# Where the rules of each scenario are; loaded when named, since that compiles.
-HEURISTICS: Final[Mapping[str, str]] = {
-    "binpack": "policies.heuristics.binpack",
-    "deferrable": "policies.heuristics.deferrable",
-    "multicluster": "policies.heuristics.multicluster",
-    "slots": "policies.heuristics.slots",
-    "thermal": "policies.heuristics.thermal",
-}
+_HERE: Final = "policies.heuristics."
+_THERE: Final = "pipeline.scenarios."
 
 
 def heuristics(scenario: str) -> dict[str, Heuristic]:
-    """Every rule that a scenario knows, by name."""
+    """Every rule that a scenario knows, by name.
+
+    Rules of pipeline.scenarios.NAME are in policies.heuristics.NAME, those of a scenario from
+    outside this repository beside it. Raises UnknownName for the scenario.
+    """
     from policies.heuristics.generic import INDIFFERENT
     from policies.heuristics.linear import RANDOM_LINEAR
 
-    own: Mapping[str, Heuristic] = importlib.import_module(HEURISTICS[scenario]).HEURISTICS
+    held = SCENARIOS.get(scenario)
+    if isinstance(held, str) and held.startswith(_THERE):
+        module = importlib.import_module(held.replace(_THERE, _HERE))
+    else:
+        module = module_of(scenario)
+    own: Mapping[str, Heuristic] = getattr(module, "HEURISTICS", {})
     return {"random": INDIFFERENT, "random_linear": RANDOM_LINEAR, **own}

@@ -38,7 +38,7 @@ from pipeline.storage.files import (
 )
 from pipeline.storage.guards import require_file
 from pipeline.storage.run_files import DESCRIPTION, WEIGHTS
-from pipeline.version import package_versions, version
+from pipeline.storage.versions import package_versions, version
 from policies.networks import ARCHITECTURES, AnyNetwork, acting, load_architecture
 from policies.networks.features import FeatureMap, unscaled_map
 from policies.networks.policy import LearnedPolicy

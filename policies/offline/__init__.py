@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pipeline.errors import unknown_name
+from pipeline.plugins import Registry
 
 ALL: Final = "all"  # in a recipe: every agent that is for its scenario
 
@@ -48,7 +49,7 @@ class Agent:
         return getattr(module, self.attribute) if self.attribute else module
 
 
-AGENTS: Final[Mapping[str, Agent]] = {
+AGENTS: Final = Registry[Agent]("agents", {
     "behaviour_cloning": Agent(
         "behaviour_cloning", "policies.offline.cloning.behaviour_cloning", transitions=False,
         description="imitates the log: cross-entropy of the logged choices",
@@ -138,7 +139,7 @@ AGENTS: Final[Mapping[str, Agent]] = {
         "cdqac", "policies.offline.actor_critic.cdqac", transitions=True,
         description="actor-critic with conservative quantiles of the return",
     ),
-}  # fmt: skip
+})  # fmt: skip
 
 
 def agent(name: str) -> Agent:

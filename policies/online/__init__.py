@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pipeline.errors import unknown_name
+from pipeline.plugins import Registry
 
 __all__ = ["ONLINE_AGENTS", "OnlineAgent", "online_agent", "read_online_config"]
 
@@ -35,7 +36,7 @@ class OnlineAgent:
     whole: bool = False
 
 
-ONLINE_AGENTS: Final[Mapping[str, OnlineAgent]] = {
+ONLINE_AGENTS: Final = Registry[OnlineAgent]("online_agents", {
     "reinforce": OnlineAgent(
         "reinforce", "policies.online.reinforce",
         "policy gradient with a baseline over trajectories (DeepJS, DeepRM)",
@@ -77,7 +78,7 @@ ONLINE_AGENTS: Final[Mapping[str, OnlineAgent]] = {
         scenarios=("deferrable",),
         whole=True,
     ),
-}  # fmt: skip
+})  # fmt: skip
 
 
 def online_agent(name: str) -> OnlineAgent:

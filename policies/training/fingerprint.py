@@ -15,7 +15,7 @@ from typing import Any, Final
 from pipeline.errors import DatasetError
 from pipeline.storage.files import sha256_text
 from pipeline.storage.run_files import DESCRIPTION, step_folder
-from pipeline.version import package_versions, version
+from pipeline.storage.versions import package_versions, version
 from policies.networks.checkpoint import load_policy, read_description
 
 _LIBRARIES: Final = ("torch", "numpy", "d3rlpy")

@@ -33,7 +33,7 @@ def board(folder: Path | None, run: str) -> tuple[Point | None, Callable[[], Non
 def check_board(folder: Path | str | None) -> None:
     """Raise InputError where a folder is given and TensorBoard is not installed."""
     if folder is not None and importlib.util.find_spec("tensorboard") is None:
-        raise InputError("--tensorboard needs TensorBoard: pip install 'hindcast[tensorboard]'")
+        raise InputError("--tensorboard needs TensorBoard: pip install '.[tensorboard]'")
 
 
 def _nothing() -> None:

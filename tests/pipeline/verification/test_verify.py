@@ -1,9 +1,11 @@
 """Verification finds every change that matters, even where the checksums were mended."""
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,10 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import dataset as ds
+from pipeline.building.append import append
 from pipeline.errors import DatasetError, VerificationFailed
+from pipeline.recipes.loading import load_recipe
+from pipeline.scenarios import load_scenario
+from pipeline.simulation.spec import Outcome
 from pipeline.storage.files import sha256_file
 from pipeline.verification.verify import verify
 from policies.registry import behaviours
+from tests.conftest import TINY
 
 
 @pytest.fixture
@@ -52,6 +59,82 @@ def test_a_sound_dataset_passes(tiny_dataset, tiny_recipe):
     decisions = ds.open(tiny_dataset).manifest.counts["decisions"]
     assert named["behaviours"] == f"probabilities of {decisions:,} decisions recomputed"
     assert set(named) >= {"manifest", "files", "workload", "episodes", "decisions", "returns"}
+
+
+@pytest.fixture
+def later(monkeypatch):
+    """Give `binpack` a later version's spec, and an `outcome` that fills two more numbers."""
+
+    def give(new_spec, order):
+        known = load_scenario("binpack")
+
+        def outcome(ints, floats, outcomes):
+            numbers = np.full(len(outcomes), -7.0)
+            found = np.zeros(len(outcomes) - order.count(None))
+            known.outcome(ints, floats, found)
+            for at, source in enumerate(order):
+                numbers[at] = -7.0 if source is None else found[source]
+            outcomes[:] = numbers
+
+        changed = dataclasses.replace(
+            known, outcome=outcome, spec=lambda config, objective: new_spec(
+                known.spec(config, objective)
+            ),
+        )  # fmt: skip
+        monkeypatch.setattr("pipeline.scenarios.binpack.SCENARIO", changed)
+
+    return give
+
+
+def test_a_dataset_older_than_an_outcome_is_verified_in_all_it_has(later, tiny_dataset):
+    """Wherever among the others the scenario books the new one, and whatever it is."""
+    count = len(ds.open(tiny_dataset).spec.outcomes)
+    order = [0, None, *range(1, count), None]
+
+    def longer(spec):
+        first, *others = spec.outcomes
+        one, two = Outcome("one", "1", "new"), Outcome("two", "1", "new")
+        return dataclasses.replace(spec, outcomes=(first, one, *others, two))
+
+    later(longer, order)
+    named = dict(verify(tiny_dataset).checks)
+    assert named["outcomes"] == "not in it, since the dataset is older than they: one, two"
+    assert "returns" in named
+    with pytest.raises(DatasetError, match="build it again to append to it"):
+        append(load_recipe("binpack-synthetic-v1", TINY), {}, tiny_dataset)
+
+
+def test_an_older_dataset_whose_own_outcomes_differ_fails(later, tiny_dataset):
+    """A value that is not the simulator's is found beside a new outcome, too."""
+    count = len(ds.open(tiny_dataset).spec.outcomes)
+    order = [1, 0, *range(2, count), None]  # the first two the wrong way round
+    later(lambda spec: dataclasses.replace(
+        spec, outcomes=(*spec.outcomes, Outcome("new", "1", "new"))), order)  # fmt: skip
+    with pytest.raises(VerificationFailed, match="the simulator gives"):
+        verify(tiny_dataset)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda spec: dataclasses.replace(spec, outcomes=spec.outcomes[:-1]),
+        lambda spec: dataclasses.replace(spec, outcomes=spec.outcomes[::-1]),
+        lambda spec: dataclasses.replace(
+            spec, outcomes=(Outcome("new", "1", "a new headline"), *spec.outcomes)
+        ),
+        lambda spec: dataclasses.replace(
+            spec, outcomes=(dataclasses.replace(spec.outcomes[0], unit="h"), *spec.outcomes[1:])
+        ),
+        lambda spec: dataclasses.replace(
+            spec, discount=0.5, outcomes=(*spec.outcomes, Outcome("new", "1", "new"))
+        ),
+    ],
+    ids=["one less", "reversed", "another headline", "another unit", "another discount"],
+)
+def test_a_spec_that_differs_otherwise_fails(later, tiny_dataset, other):
+    later(other, [])
+    with pytest.raises(VerificationFailed, match="spec is not that of its scenario"):
+        verify(tiny_dataset)
 
 
 @pytest.mark.parametrize("name", ["data/part-00000.parquet", "episodes.parquet"])

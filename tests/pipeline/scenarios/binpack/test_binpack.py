@@ -12,9 +12,9 @@ from pipeline.scenarios.binpack.config import BinpackConfig
 from pipeline.simulation.environment import CompiledEnvironment
 from pipeline.simulation.policy import Behaviour
 from pipeline.simulation.rollout import run_episode
+from pipeline.testing import check_scenario, uniform
 from pipeline.workloads.schema import Provenance, Workload
 from policies.heuristics.binpack import HEURISTICS
-from tests.conformance import check_scenario, uniform
 
 SCENARIO = load_scenario("binpack")
 

@@ -19,9 +19,9 @@ from pipeline.simulation.environment import CompiledEnvironment
 from pipeline.simulation.policy import Behaviour
 from pipeline.simulation.rollout import run_episode
 from pipeline.simulation.scenario import Instance
+from pipeline.testing import check_scenario
 from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 from policies.heuristics.deferrable import HEURISTICS
-from tests.conformance import check_scenario
 
 SCENARIO = load_scenario("deferrable")
 SPEC = SCENARIO.spec(DeferrableConfig(), "revenue")

@@ -10,8 +10,8 @@ from pipeline.scenarios import load_scenario
 from pipeline.scenarios.deferrable import layout as m
 from pipeline.scenarios.deferrable.config import DeferrableConfig
 from pipeline.simulation.environment import CompiledEnvironment
+from pipeline.testing import uniform
 from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
-from tests.conformance import uniform
 
 SCENARIO = load_scenario("deferrable")
 NOTHING = Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance("generated"))

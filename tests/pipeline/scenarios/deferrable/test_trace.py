@@ -10,9 +10,9 @@ from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
 from pipeline.scenarios.deferrable import layout as m
 from pipeline.scenarios.deferrable.config import DeferrableConfig
+from pipeline.testing import check_scenario
 from pipeline.workloads.schema import Provenance, Workload
 from policies.heuristics.deferrable import HEURISTICS
-from tests.conformance import check_scenario
 
 SCENARIO = load_scenario("deferrable")
 TRACE = traces_folder() / "azure_packing2020" / "derived_14d_under60s.csv"

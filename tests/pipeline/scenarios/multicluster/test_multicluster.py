@@ -16,9 +16,9 @@ from pipeline.simulation.environment import CompiledEnvironment
 from pipeline.simulation.policy import Behaviour
 from pipeline.simulation.rollout import run_episode
 from pipeline.simulation.scenario import Instance
+from pipeline.testing import check_scenario
 from pipeline.workloads.schema import Provenance, Workload
 from policies.heuristics.multicluster import HEURISTICS
-from tests.conformance import check_scenario
 
 SCENARIO = load_scenario("multicluster")
 NOTHING = Workload(pl.DataFrame(), Provenance("generated"))

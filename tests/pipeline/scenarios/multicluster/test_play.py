@@ -18,10 +18,10 @@ from pipeline.scenarios.multicluster.paper_scores import score_a
 from pipeline.simulation.environment import CompiledEnvironment
 from pipeline.simulation.policy import Behaviour
 from pipeline.simulation.rollout import run_episode
+from pipeline.testing import uniform
 from pipeline.workloads.schema import Provenance, Workload
 from policies.heuristics.generic import INDIFFERENT
 from policies.heuristics.multicluster import HEURISTICS
-from tests.conformance import uniform
 from tests.pipeline.scenarios.multicluster.reference import play as play_reference
 
 SCENARIO = load_scenario("multicluster")

@@ -13,9 +13,9 @@ from pipeline.scenarios.slots.instances import Jobs, draw_jobs
 from pipeline.simulation.environment import CompiledEnvironment
 from pipeline.simulation.policy import Behaviour
 from pipeline.simulation.rollout import run_episode
+from pipeline.testing import check_scenario, uniform
 from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 from policies.heuristics.slots import HEURISTICS
-from tests.conformance import check_scenario, uniform
 from tests.pipeline.scenarios.slots.reference import Plain
 
 SCENARIO = load_scenario("slots")

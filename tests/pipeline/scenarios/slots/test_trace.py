@@ -14,9 +14,9 @@ from pipeline.scenarios.slots.config import SlotsConfig
 from pipeline.simulation.environment import CompiledEnvironment
 from pipeline.simulation.policy import Behaviour
 from pipeline.simulation.rollout import run_episode
+from pipeline.testing import check_scenario
 from pipeline.workloads.schema import MACHINE_COLUMNS, TASK_COLUMNS, Provenance, Workload
 from policies.heuristics.slots import HEURISTICS
-from tests.conformance import check_scenario
 
 SCENARIO = load_scenario("slots")
 CONFIG = SlotsConfig(

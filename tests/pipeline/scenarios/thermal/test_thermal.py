@@ -23,9 +23,9 @@ from pipeline.scenarios.thermal.instances import (
 from pipeline.simulation.environment import CompiledEnvironment
 from pipeline.simulation.policy import Behaviour
 from pipeline.simulation.rollout import run_episode
+from pipeline.testing import check_scenario, uniform
 from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 from policies.heuristics import heuristics
-from tests.conformance import check_scenario, uniform
 
 SCENARIO = load_scenario("thermal")
 NOTHING = Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance("generated"))

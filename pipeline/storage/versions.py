@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-DISTRIBUTION: Final = "hindcast-scheduling"
-_CHECKOUT: Final = Path(__file__).resolve().parent.parent / "pyproject.toml"
+DISTRIBUTION: Final = "hindcast-scheduling"  # on package indexes, `hindcast` is a stranger's
+_CHECKOUT: Final = Path(__file__).resolve().parents[2] / "pyproject.toml"
 
 
 @cache

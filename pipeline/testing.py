@@ -1,0 +1,444 @@
+"""Checks for what is added to Hindcast: a call in a test gives a new thing the whole suite.
+
+    check_scenario        a scenario, on a few of its instances, with its rules
+    check_policy          whatever scores candidates, on windows of a recipe
+    check_dataset         a dataset folder: verified, and read in every way
+    check_trace_format    a reader of raw traces, on a trace file
+    check_export          an export, of a dataset that it can hold
+
+Each raises an AssertionError, or the error of what it calls, for the first thing that does not
+hold. They need no test framework:
+
+    def test_my_scenario():
+        def instance(number):
+            rng = np.random.default_rng(number)
+            return SCENARIO.instance(config, "cost", NOTHING, number, rng)
+
+        config = MyConfig(jobs=5)
+        check_scenario(SCENARIO, config, "cost", instance, RULES)
+"""
+
+import dataclasses
+import hashlib
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from pipeline import dataset as ds
+from pipeline.building.recorder import L_CHOICE, L_OFFSET, N_REWARD, Recording, make_log
+from pipeline.dataset.columns import NO_CHOICE, episodes_schema
+from pipeline.errors import InfeasibleChoice, InputError, StorageError
+from pipeline.exports import export
+from pipeline.recipes.problem import make_instance
+from pipeline.recipes.recipe import Recipe
+from pipeline.recipes.workload_source import load_source
+from pipeline.scenarios import load_scenario
+from pipeline.simulation.batched import run_lockstep
+from pipeline.simulation.environment import CompiledEnvironment, Observation
+from pipeline.simulation.kernel import FRESH
+from pipeline.simulation.policy import (
+    BatchPolicy,
+    Behaviour,
+    Heuristic,
+    Policy,
+    choose,
+    readings,
+)
+from pipeline.simulation.rollout import run_episode
+from pipeline.simulation.scenario import Instance, Scenario
+from pipeline.simulation.spec import Spec
+from pipeline.traces import TraceFormat
+from pipeline.verification.verify import verify
+from pipeline.workloads.folder import load_workload, save_workload
+from pipeline.workloads.schema import (
+    QUARANTINE_COLUMNS,
+    TASK_COLUMNS,
+    Provenance,
+    Workload,
+    damage,
+)
+
+NOTHING: Final = Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance("generated"))
+
+
+def uniform(observation: Observation, rng: np.random.Generator) -> int:
+    """Return a uniform choice among the feasible."""
+    return int(rng.choice(np.flatnonzero(observation.feasible)))
+
+
+def check_scenario(
+    scenario: Scenario,
+    config: Any,
+    objective: str,
+    instances: Callable[[int], Instance],
+    heuristics: Mapping[str, Heuristic],
+    *,
+    episodes: int = 3,
+) -> None:
+    """Check a scenario: its spec, its compiled functions, and every way to run an episode.
+
+    - Names in the spec are unique, features have units and ranges, and observations keep them.
+    - The same seed gives the same episode; clocks never go back; rewards are finite.
+    - What `observe` updates in place equals what it writes into empty buffers.
+    - A choice that is not feasible is refused and changes nothing.
+    - The compiled episode loop, the recorder, the batch of environments and a loop in Python play
+      the same episode with every rule, greedy and exploring.
+
+    Args:
+        scenario: The scenario.
+        config: Its settings; small ones make the check fast.
+        objective: One of `scenario.objectives`.
+        instances: Problem instances by number, called with 0, 1, ...
+        heuristics: Its rules by name.
+        episodes: How many instances are played.
+    """
+    spec = scenario.spec(config, objective)
+    check_spec(spec)
+    for number in range(episodes):
+        instance = instances(number)
+        check_random_play(scenario, config, objective, instance, number)
+        check_refusals(scenario, config, objective, instance)
+        for heuristic in heuristics.values():
+            for epsilon, temperature in ((0.0, 0.0), (0.3, 0.0), (0.1, 0.5)):
+                behaviour = Behaviour(heuristic.name, heuristic, epsilon, temperature)
+                check_callers_agree(scenario, spec, instance, behaviour, number)
+
+
+def check_spec(spec: Spec) -> None:
+    """Check that names are unique and explained, and that the headline outcome has a direction."""
+    for features in (spec.context, spec.candidates):
+        names = [f.name for f in features]
+        assert len(set(names)) == len(names)
+        assert all(f.description and f.unit and f.scale > 0 for f in features)
+        assert all(f.low <= f.high for f in features)
+    assert spec.context, "a spec has at least one feature of the moment"
+    assert spec.reward_terms, "a spec has at least one reward term: Parquet has no empty columns"
+    names = [o.name for o in spec.outcomes]
+    assert len(set(names)) == len(names)
+    assert not set(names) & (set(episodes_schema(dataclasses.replace(spec, outcomes=()))))
+    assert spec.outcomes[0].better in {"lower", "higher"}
+    assert spec.learned_candidates
+
+
+def check_observation(observation: Observation, spec: Spec) -> None:
+    """Check shapes and ranges of an observation, and that its arrays are read-only."""
+    n = len(observation.feasible)
+    assert observation.candidates.shape == (n, len(spec.candidates))
+    assert observation.context.shape == (len(spec.context),)
+    assert observation.feasible.dtype == np.bool_
+    assert not observation.candidates.flags.writeable
+    slack = 1e-9
+    for array, features in (
+        (observation.context[None, :], spec.context),
+        (observation.candidates, spec.candidates),
+    ):
+        assert np.isfinite(array).all()
+        for column, feature in enumerate(features):
+            values = array[:, column]
+            assert (values >= feature.low - slack).all(), feature.name
+            assert (values <= feature.high + slack).all(), feature.name
+    if spec.image_shape:
+        assert observation.image is not None
+        assert observation.image.shape == spec.image_shape
+
+
+def check_random_play(
+    scenario: Scenario, config: Any, objective: str, instance: Instance, seed: int
+) -> None:
+    """Check clocks, ranges, rewards and in-place observation along an episode of random choices."""
+    spec = scenario.spec(config, objective)
+    first = _play(scenario, spec, instance, np.random.default_rng(seed))
+    again = _play(scenario, spec, instance, np.random.default_rng(seed))
+    assert first == again
+    assert all(np.isfinite(list(first[1].values())))
+
+
+def _play(
+    scenario: Scenario, spec: Spec, instance: Instance, rng: np.random.Generator
+) -> tuple[list[tuple[int, float, float]], dict[str, float]]:
+    environment = _environment(scenario, spec)
+    observation = environment.begin(instance)
+    time_s = observation.time_s
+    log = []
+    while True:
+        check_observation(observation, spec)
+        assert observation.feasible.any()
+        _check_fresh(environment, observation)
+        choice = uniform(observation, rng)
+        step = environment.step(choice)
+        assert step.elapsed_s >= 0
+        assert step.observation.time_s >= time_s
+        assert not (step.terminated and step.truncated)
+        assert np.isfinite(step.reward)
+        log.append((choice, step.reward, step.elapsed_s))
+        observation, time_s = step.observation, step.observation.time_s
+        if step.terminated or step.truncated:
+            check_observation(observation, spec)
+            return log, environment.outcome()
+
+
+def _environment(scenario: Scenario, spec: Spec) -> CompiledEnvironment:
+    environment = CompiledEnvironment.__new__(CompiledEnvironment)
+    environment.spec = spec
+    environment._scenario = scenario
+    environment._observation = None
+    environment._over = False
+    return environment
+
+
+def _check_fresh(environment: CompiledEnvironment, observation: Observation) -> None:
+    """The observation equals one written into empty buffers."""
+    ints, floats = environment._ints.copy(), environment._floats.copy()
+    ints[FRESH] = 0
+    buffers = [np.zeros_like(a) for a in environment._buffers.arrays]
+    n = environment._scenario.observe(ints, floats, *buffers)
+    assert n == len(observation.feasible)
+    np.testing.assert_array_equal(buffers[0], observation.context)
+    np.testing.assert_array_equal(buffers[2][:n], observation.candidates)
+    np.testing.assert_array_equal(buffers[3][:n], observation.feasible)
+    if observation.image is not None:
+        np.testing.assert_array_equal(buffers[1], observation.image.reshape(-1))
+
+
+def check_refusals(scenario: Scenario, config: Any, objective: str, instance: Instance) -> None:
+    """Check that an infeasible choice is refused and changes nothing."""
+    environment = _environment(scenario, scenario.spec(config, objective))
+    observation = environment.begin(instance)
+    before = environment._ints.copy(), environment._floats.copy()
+    wrong = [-1, len(observation.feasible), *np.flatnonzero(~observation.feasible)[:3]]
+    for choice in wrong:
+        try:
+            environment.step(int(choice))
+        except InfeasibleChoice:
+            np.testing.assert_array_equal(environment._ints, before[0])
+            np.testing.assert_array_equal(environment._floats, before[1])
+        else:
+            raise AssertionError(f"choice {choice} was accepted")
+
+
+def check_callers_agree(
+    scenario: Scenario, spec: Spec, instance: Instance, behaviour: Behaviour, seed: int
+) -> None:
+    """Check that the compiled loop, the recorder, the batch and Python play one same episode."""
+    compiled = run_episode(scenario, spec, instance, behaviour, np.random.default_rng(seed))
+
+    log = make_log(spec, compiled.steps + 2, (compiled.steps + 2) * instance.capacity)
+    recording = Recording(
+        scenario, spec, instance, behaviour, np.random.default_rng(seed), episode=7
+    )
+    assert recording.go_on(log)
+    recorded = recording.episode()
+    assert log.rows == compiled.steps + 1
+    assert log.labels[L_CHOICE, log.rows - 1] == NO_CHOICE
+    np.testing.assert_allclose(log.numbers[N_REWARD, : log.rows].sum(), compiled.total, rtol=1e-9)
+    offsets = log.labels[L_OFFSET]
+    sums = np.add.reduceat(
+        log.probabilities[: offsets[compiled.steps]].astype(np.float64), offsets[: compiled.steps]
+    )
+    np.testing.assert_allclose(sums, 1.0, atol=1e-5)
+    _assert_same(compiled, recorded)
+
+    drawn = behaviour.policy.draw is not None
+    if drawn:  # its parameters are drawn by the compiled callers only
+        return
+    [together, _other] = run_lockstep(
+        scenario,
+        spec,
+        [instance, instance],
+        behaviour,
+        [np.random.default_rng(seed), np.random.default_rng(seed + 1)],
+    )
+    _assert_same(compiled, together)
+
+    environment = _environment(scenario, spec)
+    observation = environment.begin(instance)
+    rng = np.random.default_rng(seed)
+    total = 0.0
+    for _ in range(compiled.steps):
+        scores = behaviour.policy.scores(observation)
+        choice, propensity = (
+            choose(scores, observation.feasible, rng, behaviour.temperature, behaviour.epsilon)
+            if behaviour.stochastic
+            else (int(_greedy(scores, observation.feasible)), 1.0)
+        )
+        assert 0 < propensity <= 1 + 1e-12
+        step = environment.step(choice)
+        total += step.reward
+        observation = step.observation
+    assert step.terminated or step.truncated
+    assert total == compiled.total
+
+
+def _greedy(scores: NDArray[np.float64], feasible: NDArray[np.bool_]) -> int:
+    return int(np.argmax(np.where(feasible, scores, -np.inf)))
+
+
+def _assert_same(one: Any, other: Any) -> None:
+    assert one.steps == other.steps
+    assert one.total == other.total
+    assert one.truncated == other.truncated
+    np.testing.assert_array_equal(one.terms, other.terms)
+    np.testing.assert_array_equal(one.outcomes, other.outcomes)
+
+
+def check_policy(policy: Policy, recipe: Recipe, *, windows: int = 2) -> None:
+    """Check a policy on the first windows of a recipe, along episodes of random choices.
+
+    It gives one score per candidate, a number for every feasible one, the same when asked again;
+    a BatchPolicy gives the same scores for a batch as for its observations one by one.
+
+    Args:
+        policy: A rule, a network, or anything else that has `name` and `scores`.
+        recipe: The recipe of the problem.
+        windows: How many windows are played.
+    """
+    scenario, workload = load_scenario(recipe.scenario), load_source(recipe)
+    spec = scenario.spec(recipe.config, recipe.objective)
+    assert policy.name
+    for window in recipe.windows("all")[:windows]:
+        environment = _environment(scenario, spec)
+        observation = environment.begin(make_instance(recipe, scenario, workload, window))
+        rng, seen, given = np.random.default_rng(window), [], []
+        while True:
+            scores = policy.scores(observation)
+            assert scores.shape == observation.feasible.shape
+            assert not np.isnan(scores[observation.feasible]).any()
+            np.testing.assert_array_equal(policy.scores(observation), scores)
+            seen.append(observation)
+            given.append(scores)
+            step = environment.step(uniform(observation, rng))
+            observation = step.observation
+            if step.terminated or step.truncated:
+                break
+        if isinstance(policy, BatchPolicy):
+            np.testing.assert_allclose(_of_batch(policy, seen), np.concatenate(given), rtol=1e-6)
+
+
+def _of_batch(policy: BatchPolicy, seen: list[Observation]) -> NDArray[np.float64]:
+    """The scores of observations that are given together."""
+    offsets = np.cumsum([0, *(len(o.feasible) for o in seen)])
+    columns: dict[str, NDArray[Any]] = {}
+    if "feasible" in readings(policy):
+        columns["feasible"] = np.concatenate([o.feasible for o in seen])
+    if "image" in readings(policy):
+        columns["image"] = np.array([o.image for o in seen]).reshape(len(seen), -1)
+    context, candidates = [o.context for o in seen], [o.candidates for o in seen]
+    return policy.batch_scores(np.array(context), np.concatenate(candidates), offsets, **columns)
+
+
+def check_dataset(folder: Path | str, behaviours: Mapping[str, Behaviour] | None = None) -> None:
+    """Check a dataset: every claim of its manifest, and that all ways to read it agree.
+
+    Args:
+        folder: The folder of the dataset, or its URL.
+        behaviours: Its behaviours by the names of the recipe, so that the logged probabilities
+            are computed again too.
+    """
+    dataset = ds.open(folder)
+    verify(dataset.folder, behaviours)
+    episodes = dataset.episodes()
+    returns = {}
+    for episode in dataset.iter_episodes():
+        number = int(episode.about["episode"])
+        assert len(episode) == episode.about["steps"]
+        returns[number] = float(np.cumsum([0.0, *episode.reward])[-1])
+    assert [*returns] == episodes["episode"].to_list()
+    np.testing.assert_allclose([*returns.values()], episodes["return"], rtol=1e-9)
+    table = dataset.transitions().select("episode", "step", "reward").collect()
+    assert table.height == episodes["steps"].sum()
+    for split in episodes["split"].unique(maintain_order=True):
+        own = episodes.filter(split=split)["episode"].implode()
+        met = [
+            (int(b.episodes["episode"][int(e)]), int(s))
+            for b in dataset.batches(1000, np.random.default_rng(0), split=split)
+            for e, s in zip(b.episode, b.step, strict=True)
+        ]
+        expected = table.filter(pl.col("episode").is_in(own)).select("episode", "step").rows()
+        assert sorted(met) == expected  # every decision once
+
+
+def check_trace_format(form: TraceFormat, path: Path) -> None:
+    """Check a reader of raw traces on a trace that has tasks.
+
+    It says where traces come from and on which terms; reading twice gives the same sound tables,
+    which come back from a workload folder; what is no trace of this format is refused.
+
+    Args:
+        form: The format.
+        path: A file or folder of it, a small one.
+    """
+    assert all((form.name, form.description, form.path, form.source, form.terms, form.citation))
+    assert form.read is not None
+    workload, quarantine = form.read(path)
+    again, quarantined = form.read(path)
+    assert workload.tasks.equals(again.tasks)
+    assert quarantine.equals(quarantined)
+    assert list(workload.tasks.schema.items())[: len(TASK_COLUMNS)] == list(TASK_COLUMNS.items())
+    assert workload.tasks.height > 0
+    assert damage(workload.tasks, workload.machines) is None
+    assert dict(quarantine.schema) == dict(QUARANTINE_COLUMNS)
+    told = workload.provenance
+    assert told.format == form.name
+    assert told.files
+    assert told.counts["tasks"] == workload.tasks.height
+    with tempfile.TemporaryDirectory() as scratch:
+        save_workload(workload, Path(scratch) / "workload", quarantine)
+        kept = load_workload(Path(scratch) / "workload")
+        assert kept.tasks.equals(workload.tasks)
+        assert kept.provenance == told
+        other = Path(scratch) / "other"
+        other.write_bytes(b"\x00 no trace")
+        for wrong in (other, Path(scratch) / "missing"):
+            _refused(partial(form.read, wrong), InputError)
+
+
+def check_export(name: str, dataset: Path | str) -> None:
+    """Check an export: the same bytes twice, counted; nothing in part; nothing replaced.
+
+    Args:
+        name: The name of the format, which is registered.
+        dataset: A dataset that the format can hold.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        folders = [Path(scratch) / folder for folder in ("one", "two", "stopped", "taken")]
+        for folder in folders:
+            folder.mkdir()
+        one, two, stopped, taken = (folder / "x" for folder in folders)
+        result = export(dataset, name, one)
+        export(dataset, name, two)
+        assert _digests(one.parent) == _digests(two.parent)
+        sizes = [p.stat().st_size for p in one.parent.rglob("*") if p.is_file()]
+        assert (result.files, result.bytes) == (len(sizes), sum(sizes))
+
+        def stop(_done: int, _total: int) -> None:
+            raise KeyboardInterrupt
+
+        _refused(partial(export, dataset, name, stopped, progress=stop), KeyboardInterrupt)
+        assert not [*stopped.parent.iterdir()]
+        taken.mkdir()
+        (taken / "mine.txt").write_text("mine")
+        for out in (taken, taken / "mine.txt"):
+            _refused(partial(export, dataset, name, out), StorageError)
+        assert [*taken.parent.rglob("*")] == [taken, taken / "mine.txt"]
+        assert (taken / "mine.txt").read_text() == "mine"
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file below a folder."""
+    files = sorted(p for p in folder.rglob("*") if p.is_file())
+    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
+
+
+def _refused(call: Callable[[], object], error: type[BaseException]) -> None:
+    """Check that a call raises this error."""
+    try:
+        call()
+    except error:
+        return
+    raise AssertionError(f"expected {error.__name__}")

@@ -1,0 +1,187 @@
+"""Names from outside this repository: registered, of HINDCAST_PLUGINS, of entry points."""
+
+import subprocess
+import sys
+
+import pytest
+
+from pipeline import plugins
+from pipeline.errors import InputError, UnknownName
+from pipeline.exports import EXPORTS
+from pipeline.plugins import Registry
+from pipeline.recipes.loading import load_recipe
+from pipeline.scenarios import SCENARIOS, load_scenario, register_scenario
+from pipeline.traces import FORMATS
+from policies.heuristics import heuristics
+from policies.offline import AGENTS, Agent
+from policies.offline import agent as find_agent
+from policies.online import ONLINE_AGENTS
+
+PLUGIN = """
+from pipeline.exports import EXPORTS, Export
+EXPORTS.register("{name}", Export("{name}", __name__, "a format from outside", "everything"))
+"""
+REGISTRIES = (SCENARIOS, AGENTS, ONLINE_AGENTS, FORMATS, EXPORTS)
+
+
+@pytest.fixture(autouse=True)
+def outside(tmp_path, monkeypatch):
+    """A folder on the path for modules of plug-ins; what a test registers is forgotten."""
+    modules, known = dict(sys.modules), [dict(registry._known) for registry in REGISTRIES]
+    monkeypatch.syspath_prepend(tmp_path)
+    plugins._entry_points.cache_clear()
+    yield tmp_path
+    plugins._entry_points.cache_clear()
+    for registry, before in zip(REGISTRIES, known, strict=True):
+        registry._known = before
+    for name in set(sys.modules) - set(modules):
+        if getattr(sys.modules[name], "__file__", None) and str(tmp_path) in (
+            sys.modules[name].__file__
+        ):
+            del sys.modules[name]
+
+
+def install(folder, group, **entries):
+    """Make the folder hold an installed package with these entry points."""
+    about = folder / "outside-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.0\n")
+    lines = [f"{name} = {value}" for name, value in entries.items()]
+    (about / "entry_points.txt").write_text("\n".join([f"[{group}]", *lines, ""]))
+
+
+def test_a_registered_name_is_found_listed_and_suggested():
+    AGENTS.register("ours", Agent(
+        "ours", "nowhere", transitions=False, per_episode=60, candidates=32, description="outside",
+    ))  # fmt: skip
+    assert find_agent("ours").module == "nowhere"
+    assert "ours" in list(AGENTS)
+    with pytest.raises(UnknownName, match="did you mean 'ours'"):
+        find_agent("oursy")
+
+
+@pytest.mark.parametrize("registry", REGISTRIES, ids=lambda r: r._group)
+def test_a_name_is_taken_once(registry):
+    """A name that comes with Hindcast cannot be replaced, nor one that was registered."""
+    with pytest.raises(InputError, match="is there already"):
+        registry.register(next(iter(registry)), None)
+    registry.register("mine", "first")
+    with pytest.raises(InputError, match=f"{registry._group}: 'mine' is there already"):
+        registry.register("mine", "second")
+    assert registry["mine"] == "first"
+
+
+@pytest.mark.parametrize("form", ["module", "path"])
+def test_modules_of_the_environment_variable(outside, monkeypatch, form):
+    file = outside / "plugin_of_ours.py"
+    file.write_text(PLUGIN.format(name="mine"))
+    monkeypatch.setenv(
+        plugins.VARIABLE, f" {file.stem if form == 'module' else file} ,,plugin_of_ours"
+    )
+    assert len(EXPORTS) == len(list(EXPORTS))
+    assert EXPORTS["csv"].module == "pipeline.exports.csv"
+    assert EXPORTS["mine"].module == "plugin_of_ours"
+    assert "mine" in list(EXPORTS)
+
+
+def test_known_names_import_no_plugin(outside, monkeypatch):
+    (outside / "broken_plugin.py").write_text("raise RuntimeError('imported')")
+    monkeypatch.setenv(plugins.VARIABLE, "broken_plugin")
+    assert EXPORTS["csv"].name == "csv"
+    assert "csv" in EXPORTS
+    with pytest.raises(InputError, match="HINDCAST_PLUGINS: broken_plugin: cannot be imported"):
+        EXPORTS.get("cvs")
+
+
+@pytest.mark.parametrize(
+    ("plugin", "says"),
+    [
+        ("no_such_module", "no_such_module: cannot be imported .ModuleNotFoundError"),
+        ("no/such/file.py", "no/such/file.py: cannot be imported .FileNotFoundError"),
+        ("{outside}/json.py", "another module is called 'json'; rename it"),
+        ("{outside}/clash.py", "hindcast.exports: 'csv' is there already"),
+    ],
+)
+def test_what_is_no_plugin(outside, monkeypatch, plugin, says):
+    (outside / "json.py").write_text("")
+    (outside / "clash.py").write_text(PLUGIN.format(name="csv"))
+    monkeypatch.setenv(plugins.VARIABLE, plugin.format(outside=outside))
+    for _ in range(2):  # not only the first time
+        with pytest.raises(InputError, match=says):
+            EXPORTS.get("mine")
+    assert "clash" not in sys.modules
+
+
+def test_entry_points_are_imported_when_they_are_named(outside):
+    """Not for another name, and not for a list of names."""
+    (outside / "mine_outside.py").write_text(PLUGIN.format(name="mine"))
+    install(outside, "hindcast.exports", mine="mine_outside", other="no_such_module", lies="json")
+    assert EXPORTS.get("nothing") is None
+    assert {"mine", "other", "lies"} < set(EXPORTS)
+    assert "mine_outside" not in sys.modules
+    assert EXPORTS["mine"].module == "mine_outside"
+    with pytest.raises(InputError, match=r"other = 'no_such_module' of hindcast\.exports: cannot"):
+        EXPORTS.get("other")
+    with pytest.raises(InputError, match="the module registers no 'lies'"):
+        EXPORTS.get("lies")
+    assert "mine" not in FORMATS  # another group
+
+
+def test_a_name_of_a_stranger_imports_nothing(outside, tiny_recipe, tmp_path):
+    """A recipe's words are compared with names; modules are named by the user and by packages."""
+    for scenario in ("stranger", "stranger:SCENARIO", "pipeline.scenarios.binpack", "../stranger"):
+        (outside / "stranger.py").write_text("raise SystemExit('imported')")
+        recipe = tmp_path / "recipe.toml"
+        recipe.write_text(
+            f'id = "x"\nscenario = "{scenario}"\n[trace]\nformat = "stranger"\n[split]\n'
+            'train = "0..1"\n'
+        )
+        with pytest.raises(UnknownName, match="unknown scenario"):
+            load_recipe(recipe)
+        with pytest.raises(UnknownName, match="unknown scenario"):
+            heuristics(scenario)
+    assert "stranger" not in sys.modules
+
+
+def test_a_registered_scenario_has_its_rules():
+    """As objects; and as the name of a module, which is not imported before it is used."""
+    rules = {"one": heuristics("binpack")["tetris"]}
+    import dataclasses
+
+    again = dataclasses.replace(load_scenario("binpack"), name="again")
+    register_scenario("again", again, rules)
+    assert load_scenario("again") is again
+    assert set(heuristics("again")) == {"random", "random_linear", "one"}
+    register_scenario("later", "no_such_module")
+    assert "later" in SCENARIOS
+    with pytest.raises(ModuleNotFoundError):
+        load_scenario("later")
+    with pytest.raises(InputError, match="rules of the module no_such_module are its HEURISTICS"):
+        register_scenario("both", "no_such_module", rules)
+    register_scenario("misnamed", again)
+    with pytest.raises(InputError, match="is no Scenario of that name"):
+        load_scenario("misnamed")
+
+
+def test_registering_loads_nothing_heavy():
+    """Names and registrations need neither numba nor torch."""
+    script = """
+import sys
+from pipeline.exports import EXPORTS, Export
+from pipeline.scenarios import register_scenario
+from policies.offline import AGENTS, Agent
+from policies.online import ONLINE_AGENTS, OnlineAgent
+register_scenario("mine", "somewhere")
+AGENTS.register("mine", Agent("mine", "somewhere", False, 60, 32, "mine"))
+ONLINE_AGENTS.register("mine", OnlineAgent("mine", "somewhere", "mine"))
+EXPORTS.register("mine", Export("mine", "somewhere", "mine", "nothing"))
+heavy = {"numba", "polars", "torch", "d3rlpy", "prefect", "importlib.metadata"} & set(sys.modules)
+assert not heavy, heavy
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_a_registry_of_its_own():
+    registry = Registry("things", {"one": 1})
+    registry.register("two", 2)
+    assert dict(registry) == {"one": 1, "two": 2}

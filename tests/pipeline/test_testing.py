@@ -1,0 +1,162 @@
+"""The public checks: they pass what is sound, and find what is not."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from pipeline.errors import TraceError, VerificationFailed
+from pipeline.exports import EXPORTS, Export
+from pipeline.exports import csv as csv_export
+from pipeline.recipes.problem import make_instance
+from pipeline.recipes.recipe import OnlineRecipe
+from pipeline.recipes.workload_source import load_source
+from pipeline.scenarios import load_scenario
+from pipeline.simulation.kernel import ELAPSED, REWARD
+from pipeline.testing import (
+    check_dataset,
+    check_export,
+    check_policy,
+    check_scenario,
+    check_trace_format,
+)
+from pipeline.traces import FORMATS
+from policies.heuristics import heuristics
+from policies.networks.checkpoint import load_policy
+from policies.online.training import train_online
+from policies.registry import behaviours
+
+SAMPLES = {
+    "alibaba2017": (
+        "jobs.csv",
+        (
+            ",submit_time,duration,cpu,memory,job_id,task_id,instances_num,disk\n"
+            "0,539,116.38,1.0,0.0054,7,3,283,0\n1,540,bad,1.0,0.0054,8,1,1,0\n"
+        ),
+    ),
+    "azure2020": ("vms.csv", "1,2,0.1,0,1000,0\n2,4,0.2,0,2000,500\n"),
+    "swf": ("log.swf", "; MaxProcs: 64\n1 10 5 100 8 -1 -1 8 600 -1 1 7 1 -1 0 -1 -1 -1\n"),
+}
+
+
+@pytest.mark.parametrize("name", [name for name, form in FORMATS.items() if form.read])
+def test_every_reader_passes(name, tmp_path):
+    file, text = SAMPLES[name]
+    (tmp_path / file).write_text(text)
+    check_trace_format(FORMATS[name], tmp_path / file)
+
+
+def test_readers_that_do_not_pass(tmp_path):
+    """One that loses the order of jobs, one that answers twice differently, one that reads all."""
+    file, text = SAMPLES["swf"]
+    (tmp_path / file).write_text(text + text.splitlines()[-1].replace("1 10", "2 20", 1) + "\n")
+    form, calls = FORMATS["swf"], []
+
+    def backwards(path):
+        load, quarantine = form.read(path)
+        return dataclasses.replace(load, tasks=load.tasks.reverse()), quarantine
+
+    def unsteady(path):
+        calls.append(path)
+        load, quarantine = form.read(path)
+        return dataclasses.replace(load, tasks=load.tasks.head(len(calls))), quarantine
+
+    def anything(path):
+        try:
+            return form.read(path)
+        except TraceError:
+            return form.read(tmp_path / file)
+
+    for read in (backwards, unsteady, anything):
+        with pytest.raises(AssertionError):
+            check_trace_format(dataclasses.replace(form, read=read), tmp_path / file)
+
+
+def test_a_dataset_passes_and_a_changed_one_does_not(tiny_dataset, tiny_recipe, tmp_path):
+    check_dataset(tiny_dataset, behaviours(tiny_recipe))
+    other = behaviours(tiny_recipe)
+    first, second, *_ = other
+    other[first] = dataclasses.replace(other[second], name=first)
+    with pytest.raises(VerificationFailed):
+        check_dataset(tiny_dataset, other)
+
+
+def test_rules_and_networks_pass_as_policies(tiny_recipe, tmp_path):
+    for rule in heuristics("binpack").values():
+        if rule.draw is None:
+            check_policy(rule, tiny_recipe)
+    recipe = dataclasses.replace(
+        tiny_recipe,
+        online=OnlineRecipe("reinforce", 1, {"sampling": {"trajectories": 2, "windows": 1}}),
+    )
+    check_policy(load_policy(train_online(recipe, out=tmp_path / "agent")), tiny_recipe)
+
+
+class Fickle:
+    """Scores that are drawn."""
+
+    name = "fickle"
+    rng = np.random.default_rng(0)
+
+    def scores(self, observation):
+        return self.rng.random(len(observation.feasible))
+
+
+class Short(Fickle):
+    """One score too few."""
+
+    def scores(self, observation):
+        return np.zeros(len(observation.feasible) - 1)
+
+
+@pytest.mark.parametrize("policy", [Fickle(), Short()], ids=["fickle", "short"])
+def test_policies_that_do_not_pass(policy, tiny_recipe):
+    with pytest.raises(AssertionError):
+        check_policy(policy, tiny_recipe)
+
+
+@pytest.mark.parametrize(("number", "value"), [(REWARD, np.nan), (ELAPSED, -1.0)])
+def test_a_scenario_that_does_not_pass(number, value, tiny_recipe):
+    """Rewards are numbers, and clocks do not go back."""
+    known, workload = load_scenario("binpack"), load_source(tiny_recipe)
+
+    def step(ints, floats, choice, booked):
+        status = known.step(ints, floats, choice, booked)
+        booked[number] = value
+        return status
+
+    with pytest.raises(AssertionError):
+        check_scenario(
+            dataclasses.replace(known, step=step), tiny_recipe.config, tiny_recipe.objective,
+            lambda n: make_instance(tiny_recipe, known, workload, n), {}, episodes=1,
+        )  # fmt: skip
+
+
+def test_exports_that_do_not_pass(tiny_dataset, monkeypatch):
+    """One whose bytes differ, and one that writes in place."""
+    count = []
+
+    def different(dataset, out, candidates, tell):
+        count.append(out)
+        with csv_export.new_folder(out) as folder:
+            tell(1, 1)
+            (folder / "a.csv").write_text("a" * len(count))
+        return csv_export.result(out)
+
+    def in_place(dataset, out, candidates, tell):
+        out.mkdir(exist_ok=True)
+        (out / "a.csv").write_text("a")
+        tell(1, 1)
+        return csv_export.result(out)
+
+    monkeypatch.setattr(csv_export, "different", different, raising=False)
+    monkeypatch.setattr(csv_export, "in_place", in_place, raising=False)
+    known = dict(EXPORTS._known)
+    try:
+        for name in ("different", "in_place"):
+            EXPORTS.register(name, Export(name, csv_export.__name__, "x", "x", function=name))
+            with pytest.raises(AssertionError):
+                check_export(name, tiny_dataset)
+    finally:
+        EXPORTS._known = known
+    check_export("csv", tiny_dataset)

@@ -1,0 +1,180 @@
+"""`import hindcast`: its names, what they cost, and a whole pass through them."""
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hindcast
+from pipeline.dataset import Dataset
+from tests.conftest import TINY
+
+ROOT = Path(__file__).resolve().parent.parent
+HEAVY = ("numba", "polars", "pyarrow", "torch", "d3rlpy", "prefect", "pipeline", "policies")
+FUNCTIONS = [name for name in hindcast.__all__ if inspect.isfunction(getattr(hindcast, name))]
+
+
+@pytest.mark.parametrize("name", hindcast.__all__)
+def test_every_name_is_there_and_explained(name):
+    """In its docstring, and in the README, where it is used or listed."""
+    found = getattr(hindcast, name)
+    assert found is not None
+    assert found is getattr(hindcast, name) or name == "__version__"
+    readme = (ROOT / "README.md").read_text()
+    section = readme[readme.index("### As a library") : readme.index("## Scenarios")]
+    assert re.search(rf"\bhindcast\.{name}\b|`{name}`", section)
+    if name != "__version__":
+        assert found.__doc__
+        assert not found.__doc__.startswith(f"{name}(")  # what a dataclass makes up
+
+
+def test_nothing_else_is_public():
+    """What the module holds besides is private, for typing, or a library."""
+    assert hindcast.__all__ == sorted(hindcast.__all__)
+    assert dir(hindcast) == sorted(hindcast.__all__)
+    own = {
+        name for name, value in vars(hindcast).items()
+        if inspect.isfunction(value) and value.__module__ == "hindcast"
+        and not name.startswith("_")
+    }  # fmt: skip
+    assert own <= set(hindcast.__all__)
+    with pytest.raises(AttributeError, match="module 'hindcast' has no attribute 'biuld'"):
+        _ = hindcast.biuld
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_argument_of_a_function_is_explained(name):
+    function = getattr(hindcast, name)
+    told = inspect.getdoc(function)
+    for argument in inspect.signature(function).parameters:
+        assert re.search(rf"^    {argument}: \S", told, re.MULTILINE), argument
+    assert "Raises:\n" in told
+
+
+def test_what_type_checkers_see_is_what_is_there():
+    """The names under TYPE_CHECKING come from the places that __getattr__ knows."""
+    source = (ROOT / "hindcast.py").read_text()
+    for name, place in hindcast._PLACES.items():
+        module, _, attribute = place.partition(":")
+        parent, _, last = module.rpartition(".")
+        package = module if attribute else parent
+        assert name in {attribute, last}
+        assert re.search(rf"    from {re.escape(package)} import .*\b{name}\b", source), name
+
+
+def test_importing_it_loads_nothing():
+    script = f"""
+import sys
+import hindcast
+loaded = {HEAVY!r}
+assert not set(loaded) & set(sys.modules), set(loaded) & set(sys.modules)
+hindcast.errors, hindcast.register_scenario, hindcast.register_agent, hindcast.Agent
+hindcast.register_scenario("mine", "nowhere")
+hindcast.register_agent(hindcast.Agent("mine", "nowhere", False, None, 1, "mine"))
+heavy = {{"numba", "polars", "torch", "d3rlpy", "prefect"}} & set(sys.modules)
+assert not heavy, heavy
+hindcast.Dataset, hindcast.kernel, hindcast.TraceFormat
+assert not {{"torch", "d3rlpy", "prefect"}} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT)
+
+
+def test_a_whole_pass(tmp_path):
+    """Build, append, verify, train, evaluate, export, play: nothing but the face."""
+    recipe = hindcast.load_recipe("binpack-synthetic-v1", TINY)
+    dataset = hindcast.build(recipe, tmp_path / "dataset", workers=2)
+    assert isinstance(dataset, Dataset)
+    again = hindcast.build("binpack-synthetic-v1", str(tmp_path / "dataset"), overrides=TINY)
+    assert again.manifest == dataset.manifest
+    named = dict(hindcast.verify(dataset).checks)
+    decisions = dataset.manifest.counts["decisions"]
+    assert named["behaviours"] == f"probabilities of {decisions:,} decisions recomputed"
+
+    agent = hindcast.train(
+        dataset, "behaviour_cloning", out=tmp_path / "agent", steps=5,
+        settings={"network.hidden": [8]}, device="cpu",
+    )  # fmt: skip
+    policy = hindcast.load_policy(str(agent))
+    assert policy.network.settings.hidden == (8,)
+
+    class Last:
+        """A policy in plain Python."""
+
+        name = "last"
+
+        def scores(self, observation):
+            return observation.candidates[:, 0] * 0.0 + range(len(observation.feasible))
+
+    assert isinstance(Last(), hindcast.Policy)
+    result = hindcast.evaluate(
+        recipe, ["tetris", agent, Last()], out=tmp_path / "evaluation", workers=2
+    )
+    assert set(result.means) == {"tetris", "behaviour_cloning-seed0", "last"}
+    assert (tmp_path / "evaluation" / "evaluation.json").is_file()
+
+    exported = hindcast.export(tmp_path / "dataset", "csv", tmp_path / "csv")
+    assert exported.files == len(list((tmp_path / "csv").iterdir()))
+
+    more = hindcast.append(recipe, tmp_path / "dataset")
+    assert more.manifest.counts["episodes"] == 2 * dataset.manifest.counts["episodes"]
+    assert hindcast.open_dataset(tmp_path / "dataset").manifest == more.manifest
+
+    env = hindcast.make_env(recipe, split="validation", candidates=8)
+    _, info = env.reset(seed=0)
+    assert info["window"] in recipe.windows("validation")
+    with pytest.raises(hindcast.errors.InputError, match="still to be loaded"):
+        hindcast.make_env(recipe, overrides=["seed=2"])
+
+
+def test_what_is_registered_is_what_the_registries_know():
+    from pipeline.exports import EXPORTS
+    from pipeline.traces import FORMATS
+    from policies.offline import AGENTS
+    from policies.online import ONLINE_AGENTS
+
+    known = [dict(r._known) for r in (EXPORTS, FORMATS, AGENTS, ONLINE_AGENTS)]
+    form = hindcast.TraceFormat("mine", "d", "p", "s", "t", "c", None)
+    try:
+        hindcast.register_export(hindcast.Export("mine", "nowhere", "d", "l"))
+        hindcast.register_trace_format(form)
+        hindcast.register_agent(hindcast.OnlineAgent("mine", "nowhere", "d"))
+        assert EXPORTS["mine"].module == ONLINE_AGENTS["mine"].module == "nowhere"
+        assert FORMATS["mine"] is form
+        assert "mine" not in AGENTS
+        with pytest.raises(hindcast.errors.InputError, match="'mine' is there already"):
+            hindcast.register_trace_format(form)
+    finally:
+        for registry, before in zip((EXPORTS, FORMATS, AGENTS, ONLINE_AGENTS), known, strict=True):
+            registry._known = before
+
+
+def test_the_version_is_that_of_the_project():
+    """Of the distribution, whose name is not that of the import; "hindcast" is a stranger's."""
+    import tomllib
+    from importlib import metadata
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["name"] == "hindcast-scheduling"
+    try:
+        installed = metadata.version(project["name"])
+    except metadata.PackageNotFoundError:
+        installed = "not installed"
+    assert hindcast.__version__ == installed
+    assert installed in {project["version"], "not installed"}
+
+
+def test_nobody_is_told_to_install_a_strangers_package():
+    said = re.compile(r"pip install\s+['\"]?hindcast\b(?!-)|hindcast\[")
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.split()
+    names = [name for name in tracked if name.endswith((".py", ".md", ".toml", ".yaml"))]
+    found = [
+        name for name in names
+        if (ROOT / name).is_file() and name != "tests/test_face.py"
+        and said.search((ROOT / name).read_text(encoding="utf-8"))
+    ]  # fmt: skip
+    assert not found
