@@ -2,20 +2,30 @@
 PYTHON ?= python3
 DEMO ?= demo
 BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-.PHONY: demo test lint types unit bench clean
+.PHONY: demo test check lint types kernels unit quick bench clean
 
+# Files are compiled by all processors; pip would compile one after the other.
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or newer is needed"'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m compileall -qq -j 0 .venv/lib || true
 	touch $@
 
 demo: .venv/installed
 	$(BIN)/hindcast run binpack-synthetic-v1 --workers 2 --out $(DEMO)
 
-test: lint types unit
+# All that must hold. Types are checked while kernels are compiled.
+test: lint
+	$(MAKE) --jobs=2 types kernels
+	$(MAKE) unit
+
+# The same but for tests that are marked slow; for between two edits.
+check: lint
+	$(MAKE) --jobs=2 types quick
 
 lint: .venv/installed
 	$(BIN)/ruff check .
@@ -24,8 +34,14 @@ lint: .venv/installed
 types: .venv/installed
 	$(BIN)/mypy
 
+kernels: .venv/installed
+	$(BIN)/python -m tests.compile_kernels
+
 unit: .venv/installed
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal tests
+	$(PYTEST) tests
+
+quick: .venv/installed
+	$(PYTEST) -m "not slow" tests
 
 bench: .venv/installed
 	$(BIN)/python -m tests.benchmarks

@@ -21,7 +21,7 @@ hold. They need no test framework:
 import dataclasses
 import hashlib
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -50,7 +50,7 @@ from pipeline.simulation.policy import (
     choose,
     readings,
 )
-from pipeline.simulation.rollout import run_episode
+from pipeline.simulation.rollout import Episode, run_episode
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.spec import Spec
 from pipeline.traces import TraceFormat
@@ -100,14 +100,14 @@ def check_scenario(
     """
     spec = scenario.spec(config, objective)
     check_spec(spec)
-    for number in range(episodes):
-        instance = instances(number)
+    made = [instances(number) for number in range(episodes)]
+    for number, instance in enumerate(made):
         check_random_play(scenario, config, objective, instance, number)
         check_refusals(scenario, config, objective, instance)
-        for heuristic in heuristics.values():
-            for epsilon, temperature in ((0.0, 0.0), (0.3, 0.0), (0.1, 0.5)):
-                behaviour = Behaviour(heuristic.name, heuristic, epsilon, temperature)
-                check_callers_agree(scenario, spec, instance, behaviour, number)
+    for heuristic in heuristics.values():
+        for epsilon, temperature in ((0.0, 0.0), (0.3, 0.0), (0.1, 0.5)):
+            behaviour = Behaviour(heuristic.name, heuristic, epsilon, temperature)
+            check_callers_agree(scenario, spec, made, behaviour)
 
 
 def check_spec(spec: Spec) -> None:
@@ -223,9 +223,33 @@ def check_refusals(scenario: Scenario, config: Any, objective: str, instance: In
 
 
 def check_callers_agree(
-    scenario: Scenario, spec: Spec, instance: Instance, behaviour: Behaviour, seed: int
+    scenario: Scenario, spec: Spec, instances: Sequence[Instance], behaviour: Behaviour
 ) -> None:
-    """Check that the compiled loop, the recorder, the batch and Python play one same episode."""
+    """Check that the compiled loop, the recorder, the batch and Python play the same episodes.
+
+    The batch holds each instance twice, the second time with another seed.
+    """
+    alone = [
+        check_episode(scenario, spec, instance, behaviour, seed)
+        for seed, instance in enumerate(instances)
+    ]
+    if behaviour.policy.draw is not None:  # its parameters are drawn by the compiled callers only
+        return
+    seeds = (*range(len(alone)), *range(1, len(alone) + 1))
+    together = run_lockstep(
+        scenario, spec, [*instances, *instances], behaviour, [*map(np.random.default_rng, seeds)]
+    )
+    for one, other in zip(alone, together[: len(alone)], strict=True):
+        _assert_same(one, other)
+
+
+def check_episode(
+    scenario: Scenario, spec: Spec, instance: Instance, behaviour: Behaviour, seed: int
+) -> Episode:
+    """Return the compiled episode, after checking that the recorder and Python play it too.
+
+    Python plays it where the behaviour draws no parameters.
+    """
     compiled = run_episode(scenario, spec, instance, behaviour, np.random.default_rng(seed))
 
     log = make_log(spec, compiled.steps + 2, (compiled.steps + 2) * instance.capacity)
@@ -244,18 +268,8 @@ def check_callers_agree(
     np.testing.assert_allclose(sums, 1.0, atol=1e-5)
     _assert_same(compiled, recorded)
 
-    drawn = behaviour.policy.draw is not None
-    if drawn:  # its parameters are drawn by the compiled callers only
-        return
-    [together, _other] = run_lockstep(
-        scenario,
-        spec,
-        [instance, instance],
-        behaviour,
-        [np.random.default_rng(seed), np.random.default_rng(seed + 1)],
-    )
-    _assert_same(compiled, together)
-
+    if behaviour.policy.draw is not None:
+        return compiled
     environment = _environment(scenario, spec)
     observation = environment.begin(instance)
     rng = np.random.default_rng(seed)
@@ -273,6 +287,7 @@ def check_callers_agree(
         observation = step.observation
     assert step.terminated or step.truncated
     assert total == compiled.total
+    return compiled
 
 
 def _greedy(scores: NDArray[np.float64], feasible: NDArray[np.bool_]) -> int:

@@ -14,6 +14,7 @@ def test_every_benchmark_measures(name):
     assert callable(importlib.import_module(f"tests.benchmarks.{name}").measure)
 
 
+@pytest.mark.slow
 def test_every_agent_learns_from_the_made_up_decisions():
     """All that any agent asks of a log is there: a new wish breaks this, not `make bench`."""
     names = [name for name, agent in AGENTS.items() if not agent.scenarios]
@@ -23,5 +24,6 @@ def test_every_agent_learns_from_the_made_up_decisions():
     assert all(rate > 0.0 for rate in found.values())
 
 
+@pytest.mark.slow
 def test_the_whole_loop_runs():
     assert training.whole_loop(steps=2, rows=2000) > 0.0

@@ -109,6 +109,7 @@ def test_an_unknown_level_is_refused_with_the_nearest():
         load_recipe("slots-deeprm-v1", ['level="mediun"'])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", RECORDING, indirect=True)
 def test_it_records_what_verification_confirms(recipe, tmp_path):
     known = behaviours(recipe)
@@ -122,6 +123,7 @@ def test_it_records_what_verification_confirms(recipe, tmp_path):
     assert read_manifest(tmp_path / "d") == dataset.manifest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", SETTINGS, indirect=True)
 def test_every_policy_it_names_can_be_evaluated(recipe, tmp_path):
     scored = candidates(recipe, recipe.evaluate.policies)
@@ -132,12 +134,14 @@ def test_every_policy_it_names_can_be_evaluated(recipe, tmp_path):
     assert "random" in described["references"] or not recipe.behaviours
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", SETTINGS, indirect=True)
 def test_gymnasium_accepts_it(recipe):
     window = recipe.windows("all")[0]
     check_env(SchedulingEnv(recipe, windows=[window]), skip_render_check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL_RUNS)
 def test_a_whole_run_with_all_agents(name, tmp_path):
     """Build, verify, train the four agents, evaluate, report: nothing is scenario-specific."""

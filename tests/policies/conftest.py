@@ -1,4 +1,12 @@
-"""Fixtures for all tests of policies: small logs to learn from, small problems to play."""
+"""Fixtures for all tests of policies: small logs to learn from, small problems to play.
+
+Torch uses one thread in all of them.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
 
 from tests.policies.logs import (
     bandit,
@@ -21,3 +29,16 @@ __all__ = [
     "bandit", "imitated", "noisy_episodes", "play_problem", "policy_of", "share_of_best",
     "slot_net", "slot_problem", "slot_rollout", "spec", "toy", "two_stages",
 ]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Tests drive learners step by step with the one thread that training gives them.
+
+    With more, threads of workers that run side by side wait for each other: networks are so small
+    that waiting takes several times as long as the steps.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

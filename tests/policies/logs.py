@@ -1,4 +1,7 @@
-"""Tiny scheduling problems whose best policy is known, as logged decisions."""
+"""Tiny scheduling problems whose best policy is known, as logged decisions.
+
+Logs are drawn once a session; tests build arrays of their own from them.
+"""
 
 from dataclasses import dataclass, field
 
@@ -105,7 +108,7 @@ def spec():
     return SPEC
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def bandit():
     """Episodes of one decision; the reward is the gain of what was chosen at random."""
     rng = np.random.default_rng(5)
@@ -121,7 +124,7 @@ def bandit():
     return log
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def imitated():
     """Decisions of somebody who takes the largest gain, but for one in five."""
     rng = np.random.default_rng(6)
@@ -138,7 +141,7 @@ def imitated():
     return log
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def two_stages():
     """Gain now, or the door to more gain later: taking the gain is wrong.
 
@@ -165,7 +168,7 @@ def two_stages():
     return log
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def noisy_episodes():
     """Episodes of ten choices by priorities drawn per episode; the return is noisy."""
     rng = np.random.default_rng(8)

@@ -173,6 +173,7 @@ def killed_at(number: int) -> Iterator[Callable[[], int]]:
         patch.undo()
 
 
+@pytest.mark.slow
 def test_killed_at_any_operation_it_is_the_old_or_the_new_one(old, tmp_path):
     """It opens and verifies as one of the two, the old one unchanged; then it is finished."""
     small = recipe(FIRST, 'split.train="0..0"')

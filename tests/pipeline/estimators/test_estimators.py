@@ -64,6 +64,7 @@ def test_paired_is_stays_unbiased(process):
     assert total == pytest.approx(v[0, 0], abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["snis", "snpdis", "wdr", "is", "pdis", "dr"])
 def test_consistent(process, name):
     """With every trajectory as frequent as it is likely the ratio estimators are exact too."""
@@ -349,6 +350,7 @@ def test_unknown_estimator_names_the_nearest(five):
         estimate("pdiss", logged(five), QUICK)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(ESTIMATORS))
 def test_same_input_same_estimate(process, name):
     q, _v = process.values()

@@ -37,6 +37,7 @@ def test_bootstrap_of_one_unit_is_unknown():
     assert np.isnan([low, high]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["is", "snis"])
 def test_bootstrap_holds_the_truth_about_as_often_as_it_says(name):
     """95 % of 400 samples of 100 episodes, within three standard errors and the known shortfall."""

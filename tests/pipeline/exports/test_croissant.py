@@ -70,6 +70,7 @@ def short(request, sources):
     return sources(request.param)
 
 
+@pytest.mark.slow
 def test_it_is_valid_and_all_records_are_equal(short, tmp_path):
     export(short.folder, "croissant", tmp_path / "x")
     dataset = load(tmp_path / "x" / NAME)
@@ -82,6 +83,7 @@ def test_it_is_valid_and_all_records_are_equal(short, tmp_path):
     assert without_nan(found).equals(without_nan(short.episodes))
 
 
+@pytest.mark.slow
 def test_a_long_episode_is_whole(long, tmp_path):
     """Some of the fields: mlcroissant takes a millisecond for all fields of a record."""
     export(long.folder, "croissant", tmp_path / "x")
@@ -124,6 +126,7 @@ def test_every_column_is_described(short):
     assert metadata["url"]
 
 
+@pytest.mark.slow
 def test_every_dataset_has_it(short, tmp_path):
     """A built one, one read from a history file, and the export are alike."""
     inside = (short.folder / NAME).read_bytes()

@@ -208,6 +208,7 @@ def test_the_command_refuses_in_one_line(thermal, tmp_path, capsys):
     assert not listed(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PADDING)
 def test_the_size_of_the_pieces_changes_nothing(name, long, tmp_path, monkeypatch):
     """Rows are padded a bounded number at a time; draws do not depend on how many."""

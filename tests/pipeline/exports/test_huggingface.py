@@ -62,6 +62,7 @@ def same(found: pl.DataFrame, expected: pl.DataFrame) -> None:
     assert found.equals(expected)
 
 
+@pytest.mark.slow
 def test_every_split_loads_with_equal_values(source, tmp_path, datasets):
     export(source.folder, "huggingface", tmp_path / "x")
     loaded = datasets.load_dataset(str(tmp_path / "x"))
@@ -73,6 +74,7 @@ def test_every_split_loads_with_equal_values(source, tmp_path, datasets):
         same(frame(episodes[split]), source.episodes.filter(split=split))
 
 
+@pytest.mark.slow
 def test_streaming_gives_equal_values(source, tmp_path, datasets):
     export(source.folder, "huggingface", tmp_path / "x")
     for split in source.episodes["split"].unique():

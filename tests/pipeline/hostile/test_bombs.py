@@ -152,6 +152,7 @@ def inflated(table: pa.Table, path: Path, rows: int) -> None:
     pq.write_table(row, path, compression="zstd")
 
 
+@pytest.mark.slow
 def test_what_decodes_to_gigabytes_is_not_decoded(tiny_dataset, tmp_path):
     """Long lists and long tables, all zeros: a few kilobytes that decode to 150 MB and more.
 
@@ -180,6 +181,7 @@ def test_what_decodes_to_gigabytes_is_not_decoded(tiny_dataset, tmp_path):
     assert int(done.stdout.split("grown")[1]) < 60, done.stdout  # MiB
 
 
+@pytest.mark.slow
 @settings(derandomize=True, max_examples=300, deadline=None)
 @given(content=st.binary(max_size=80), values=st.integers(0, 2**40))
 def test_bytes_in_the_place_of_pages_are_no_more_than_damage(content, values):

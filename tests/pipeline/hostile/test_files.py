@@ -28,6 +28,7 @@ from tests.pipeline.hostile.tampering import (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["fifo", "folder"])
 @pytest.mark.parametrize(
     "name",
@@ -88,6 +89,7 @@ def test_json_that_is_none_is_refused(folder, content, capsys, tmp_path):
     assert_commands_refuse(folder, capsys, tmp_path / "out")
 
 
+@pytest.mark.slow
 @settings(derandomize=True, max_examples=300, deadline=None)
 @given(content=st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
 def test_any_bytes_as_json_are_a_value_or_an_error_of_ours(tmp_path_factory, content):
@@ -108,6 +110,7 @@ def test_text_for_a_terminal_is_printed_as_text(folder, capsys):
     assert "\x07" not in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "content"),
     [

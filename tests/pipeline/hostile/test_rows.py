@@ -32,6 +32,7 @@ NULLS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NULLS)
 def test_a_null_where_a_value_belongs_is_no_zero(folder, name):
     """A reward of null would else be one of 0, and be right where the simulator gives 0."""
@@ -43,6 +44,7 @@ def test_a_null_where_a_value_belongs_is_no_zero(folder, name):
         refused(lambda: learn(folder))  # which reads the other columns only
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "change"),
     [
@@ -130,6 +132,7 @@ def test_compiled_code_is_not_led_outside():
             pad(**given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("column", "value"),
     [
@@ -179,6 +182,7 @@ def test_a_hostile_workload_is_refused(folder, column, value):
     assert "tasks.parquet" in refused(lambda: verify(folder))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content",
     [b"", b"PAR1", b"PAR1" * 3, b"PAR1" + bytes(64) + b"PAR1", b"PARE" + bytes(64) + b"PARE",

@@ -26,18 +26,21 @@ from tests.pipeline.hostile.tampering import (
 )
 
 
+@pytest.mark.slow
 def test_a_wrong_value_anywhere_in_a_manifest_is_found(folder):
     found = tried(folder / "manifest.json", [lambda: verify(folder)], each=3)
     assert found["cases"] > 1000
     assert found["accepted"] == 0
 
 
+@pytest.mark.slow
 def test_a_wrong_value_in_a_manifest_harms_no_reader(folder):
     """Nothing is verified here: what can be used is used, and what cannot is refused."""
     found = tried(folder / "manifest.json", [lambda: ds.open(folder)], each=2)
     assert 0 < found["accepted"] < found["cases"]
 
 
+@pytest.mark.slow
 def test_a_wrong_value_in_a_workload_manifest_is_found(folder):
     found = tried(folder / "workload" / "manifest.json", [lambda: verify(folder)], each=len(VALUES))
     assert found["accepted"] == 0
@@ -47,6 +50,7 @@ def test_a_wrong_value_in_a_workload_manifest_is_found(folder):
     assert found["cases"] > 100
 
 
+@pytest.mark.slow
 def test_a_wrong_value_in_a_recipe_with_its_digest_mended_is_harmless(folder):
     """Behind a digest that fits: the settings themselves must not exhaust or crash anything."""
     text, rng = (folder / "manifest.json").read_text(), np.random.default_rng(9)
@@ -81,6 +85,7 @@ def test_a_wrong_value_in_an_evaluation_is_harmless(tiny_recipe, tmp_path, capsy
     assert (code, said.count("\n")) == (2, 1)
 
 
+@pytest.mark.slow
 def test_a_wrong_value_in_a_checkpoint_is_found(checkpoint):
     found = tried(checkpoint / "checkpoint.json", [lambda: load_policy(checkpoint)], each=2)
     assert found["cases"] > 100

@@ -234,6 +234,7 @@ def test_the_page_can_be_read_aloud(tmp_path):
     assert ("html", {"lang": "en"}) in tags
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</style>$\\frac{1}$&amp;"],
@@ -258,6 +259,7 @@ def test_names_are_text_wherever_they_stand(tmp_path, name):
     assert not [a for _, a in page.tags if any(key.startswith("on") for key in a)]
 
 
+@pytest.mark.slow
 def test_the_same_input_gives_the_same_bytes(tmp_path):
     folder = write(tmp_path / "evaluation", 9.0, 10.0)
     write_training(folder / "training" / "agent-0")

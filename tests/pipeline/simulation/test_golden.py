@@ -47,6 +47,7 @@ def play(config, workload, window, policy, seed=0, epsilon=0.0):
     return run_episode(SCENARIO, spec, instance, behaviour, rng)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("policy", "column"),
     [
@@ -81,6 +82,7 @@ def makespans(workload) -> dict[str, np.ndarray]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("policy", "mean"),
     [
@@ -124,6 +126,7 @@ def test_win_tie_loss_counts_are_those_of_the_spec(
             assert tuple(int(n) for n in found) == counts
 
 
+@pytest.mark.slow
 def test_random_beats_both_published_baselines(workload, makespans):
     """Spec: 1181.3 over five seeds, about 206 wins against first-fit."""
     seeds = np.array(

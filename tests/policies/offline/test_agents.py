@@ -126,6 +126,7 @@ def test_padded_and_infeasible_rows_do_not_enter_the_loss(name, noisy_episodes, 
     assert _same(*runs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n, known in AGENTS.items() if not known.scenarios])
 def test_what_is_learned_does_not_depend_on_k(name, noisy_episodes, spec):
     """Padding to twice as many candidates changes preferences by no more than rounding."""
@@ -140,6 +141,7 @@ def test_what_is_learned_does_not_depend_on_k(name, noisy_episodes, spec):
     np.testing.assert_allclose(*scores, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n, known in AGENTS.items() if not known.scenarios])
 def test_identifiers_are_not_learned_from(name, noisy_episodes, spec):
     """Renumbering the rows changes nothing."""
@@ -154,6 +156,7 @@ def test_identifiers_are_not_learned_from(name, noisy_episodes, spec):
     assert _same(*runs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n, known in AGENTS.items() if not known.scenarios])
 def test_validation_and_progress_are_reported(name, noisy_episodes, spec):
     seen = []
@@ -170,6 +173,7 @@ def test_validation_and_progress_are_reported(name, noisy_episodes, spec):
     assert _same(trained, without)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n, known in AGENTS.items() if not known.scenarios])
 def test_a_constant_feature_gets_no_say(name, noisy_episodes, spec):
     """A column that never varied in training cannot act on new data through untrained weights."""

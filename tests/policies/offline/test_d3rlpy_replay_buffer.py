@@ -23,15 +23,6 @@ KINDS = {
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of d3rlpy's libraries
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Networks this small wait longer for threads than they compute."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     """The folder of an export by kind, and the dataset that it was made from."""
@@ -53,6 +44,7 @@ def vectors(rows) -> np.ndarray:
     return np.concatenate([rows["context"], flat, rows["mask"].astype(np.float32)], axis=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_arrays_are_those_of_the_dataset(kind, exported):
     folder, dataset = exported(kind)

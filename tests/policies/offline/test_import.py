@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 
 def _run(code):
     return subprocess.run(
@@ -10,6 +12,7 @@ def _run(code):
     )
 
 
+@pytest.mark.slow
 def test_the_registry_loads_no_heavy_library():
     code = (
         "import sys, policies.offline, policies.networks.checkpoint, policies.networks.policy;"
@@ -18,6 +21,7 @@ def test_the_registry_loads_no_heavy_library():
     assert _run(code).stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_d3rlpy_is_loaded_quietly_and_structlog_stays_as_it_was():
     code = (
         "import structlog, torch, random;"

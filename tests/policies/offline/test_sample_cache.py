@@ -31,6 +31,7 @@ def test_one_sample_is_held_and_another_want_is_another_sample(tiny_dataset):
     assert (drawn(tiny_dataset, "cql", 3).choice == first.choice).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(n for n, a in AGENTS.items() if not a.scenarios))
 def test_no_agent_changes_what_it_learns_from(name, tiny_dataset, tmp_path):
     sampled._HELD.clear()

@@ -28,11 +28,13 @@ def _train(name, log, steps=200, **settings):
     return train_agent(name, log.build(), SPEC, steps=steps, seed=1, settings={**FAST, **settings})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VALUES)
 def test_the_largest_gain_is_taken_from_a_random_log(name, bandit, share_of_best):
     assert share_of_best(_train(name, bandit).policy()) > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VALUES)
 @pytest.mark.parametrize(("discount", "opens"), [(0.0, False), (1.0, True)])
 def test_they_look_ahead_as_far_as_the_discount(name, discount, opens, two_stages):
@@ -42,11 +44,13 @@ def test_they_look_ahead_as_far_as_the_discount(name, discount, opens, two_stage
     assert bool(scores[1] > scores[0]) is opens
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{"weight": "binary"}, {"weight": "exp", "temperature": 1.0}])
 def test_crr_imitates_what_is_above_average_by_either_weight(settings, bandit, share_of_best):
     assert share_of_best(_train("crr", bandit, **settings).policy()) > 0.85
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["filtered_cloning", "return_conditioned"])
 def test_imitating_the_best_episodes_beats_imitating_all(name, noisy_episodes, share_of_best):
     """The log chooses by random priorities; its returns are noisy sums of gains."""
@@ -77,6 +81,7 @@ def test_what_is_asked_for_is_folded_into_the_first_layer():
         torch.testing.assert_close(plain.ragged(rows, context, row), expected)
 
 
+@pytest.mark.slow
 def test_asking_for_bad_returns_gives_a_bad_policy(noisy_episodes, share_of_best):
     good, bad = (
         share_of_best(_train("return_conditioned", noisy_episodes, quantile=q).policy())
@@ -125,6 +130,7 @@ def _gains(rng, image):
     return candidates, candidates[:, 1] * (2 * bright - 1), bright
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "solves"), [("mlp", False), ("deepsets", True), ("attention", True)]
 )
@@ -144,6 +150,7 @@ def test_what_depends_on_the_other_candidates_needs_a_network_that_sees_them(kin
     assert bool(np.mean(right) > 0.8) is solves
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["iql", "double_dqn", "trajectory_preference"])
 def test_an_image_is_read_where_the_network_asks_for_it(name, tmp_path):
     """Whether a gain pays or costs is only to be seen in the image."""
@@ -177,6 +184,7 @@ def test_an_image_is_read_where_the_network_asks_for_it(name, tmp_path):
     assert np.mean(right) > 0.85
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["deepsets", "attention"])
 @pytest.mark.parametrize("name", ["iql", "cdqac", "cql", "trajectory_preference"])
 def test_padding_changes_nothing_also_where_candidates_see_each_other(name, kind, noisy_episodes):

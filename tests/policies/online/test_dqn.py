@@ -61,6 +61,7 @@ def toy_problem():
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_steps", [1, 2])
 def test_the_way_that_pays_late_is_found(n_steps, monkeypatch):
     """Values are those of the best choices afterwards, in the unit of the first returns."""

@@ -83,6 +83,7 @@ def test_a_baseline_over_two_trajectories_keeps_the_direction_and_half_the_lengt
     assert torch.allclose(estimate, slope / 2, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_baseline_lowers_the_variance(toy, exact):
     """Over pairs of trajectories that were drawn: what a baseline is for."""
     chances = exact[1]

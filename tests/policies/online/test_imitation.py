@@ -63,6 +63,7 @@ def first(folder: Path, metric: str) -> float:
     return float(curves.sort("step")["value"][0])
 
 
+@pytest.mark.slow
 def test_the_first_episodes_are_better_than_those_of_random_weights(imitated, rules, tmp_path):
     """The same network, windows and seeds; only the weights are others."""
     beginner = train_online(small(rules), out=tmp_path / "b", iterations=1)
@@ -82,6 +83,7 @@ class Interrupted(Exception):
     """Stands for a kill."""
 
 
+@pytest.mark.slow
 def test_interrupted_while_imitating_and_while_playing_it_ends_in_the_same_bytes(
     imitated, rules, logged, tmp_path, monkeypatch
 ):

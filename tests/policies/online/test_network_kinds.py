@@ -68,6 +68,7 @@ def picture(play_problem):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", IMAGES)
 @pytest.mark.parametrize("agent", AGENTS)
 def test_an_agent_learns_from_images(agent, kind, picture):

@@ -165,6 +165,7 @@ def test_every_epoch_has_every_decision_once():
     assert not list(passes(0, config, np.random.default_rng(0)))
 
 
+@pytest.mark.slow
 def test_values_follow_their_targets_whatever_the_scale():
     """Of a thousand and of a thousandth; a new scale leaves every value as it was."""
     rng = np.random.default_rng(0)

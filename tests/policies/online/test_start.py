@@ -56,6 +56,7 @@ def trained(tmp_path_factory):
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "agent", ["score_ppo", "price_evolution", "monte_carlo_value", "evolution"]
 )

@@ -38,6 +38,7 @@ def trained(request, tiny_recipe, tmp_path_factory):
     return recipe, train_online(recipe, out=tmp_path_factory.mktemp("online") / "a")
 
 
+@pytest.mark.slow
 def test_the_same_bytes_for_any_number_of_threads(trained, tmp_path):
     recipe, folder = trained
     again = train_online(recipe, out=tmp_path / "b", workers=3)
@@ -49,6 +50,7 @@ class Interrupted(Exception):
     """Stands for a kill."""
 
 
+@pytest.mark.slow
 def test_an_interrupted_training_ends_in_the_same_bytes(trained, tmp_path):
     recipe, folder = trained
 
@@ -73,6 +75,7 @@ def test_a_finished_training_is_left_as_it_is(trained):
     assert not seen
 
 
+@pytest.mark.slow
 def test_another_seed_gives_other_weights(trained, tmp_path):
     recipe, folder = trained
     other = train_online(recipe, out=tmp_path / "d", seed=1)
@@ -104,6 +107,7 @@ def test_checkpoints_on_the_way(tiny_recipe, tmp_path):
 ELSEWHERE = {"dqn_online", "evolution", "counterfactual"}  # on slots in files of their own
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", [name for name in ANYWHERE if name not in ELSEWHERE])
 def test_an_agent_learns_slots(agent, tmp_path):
     """From worse than shortest-job-first (4.8) to far below it, in a few iterations."""

@@ -44,6 +44,7 @@ def _kill_after(step):
     return progress
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n, known in AGENTS.items() if not known.scenarios])
 def test_a_killed_run_ends_in_the_same_weights_and_curves(name, noisy_episodes, spec, tmp_path):
     """Killed after steps 1, 5 and 11: everything an agent carries from step to step is kept."""

@@ -202,6 +202,7 @@ def test_a_task_that_fits_nowhere_is_refused():
         run(SMALL, workload((0, 0, 1.0, 2.0, 0.5, 1)), "first_fit")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compat", ["", "cloudsimpy"])
 @pytest.mark.parametrize("allow_wait", [False, True])
 @pytest.mark.parametrize("features", ["paper", "extended"])

@@ -256,6 +256,7 @@ def test_an_episode_without_jobs_is_closes_alone():
     assert (episode.steps, episode.total, named["upper_bound"]) == (20, 0.0, 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", ["deferrable", "realtime"])
 @pytest.mark.parametrize("objective", SCENARIO.objectives)
 def test_conformance(setting, objective):

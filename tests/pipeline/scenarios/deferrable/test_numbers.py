@@ -39,6 +39,7 @@ def number(
     return table.filter(setting=setting, policy=policy, metric=metric)[column].item()
 
 
+@pytest.mark.slow
 def test_every_number_of_the_prototype_is_met_within_five_percent_or_its_errors(table):
     """The prototype's 100 trajectories have an error, too: four of ours at 30 cover both."""
     checked = 0

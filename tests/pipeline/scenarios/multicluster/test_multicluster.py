@@ -220,6 +220,7 @@ def test_a_limit_truncates_and_counts_what_is_unfinished():
     assert step.reward == pytest.approx(-1 - 0.1 * (2 + 4) / (2 * 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arrivals", ["bernoulli", "uniform", "beta"])
 def test_conformance(arrivals):
     config = dataclasses.replace(TINY, arrivals=arrivals, own_misses_after=arrivals == "beta")

@@ -202,6 +202,7 @@ TABLE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", TABLE, ids="-".join)
 def test_rules_agree_with_the_spec_and_beat_each_other_as_it_says(setting):
     """Within four standard errors of a difference; most_free_now beats SF-E 50 of 50 times."""

@@ -83,6 +83,7 @@ WINDOWS = 200
 REPORT = {"preset": "report", "arrival": "all_at_once", "arrival_rate": 1.0, "steps": 47}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "policy", "slowdown"),
     [

@@ -170,6 +170,7 @@ def test_an_unfinished_job_counts_until_the_end():
     assert env.outcome()["mean_slowdown"] == 3 / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compat", ["", "deeprm"])
 @pytest.mark.parametrize("seed", range(12))
 def test_random_play_equals_the_plain_rules(seed, compat):
@@ -215,6 +216,7 @@ def test_random_play_equals_the_plain_rules(seed, compat):
     assert outcome["unfinished"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "quiet"), [("backfill", 0), ("hold_5_backfill", 5)])
 def test_backfill_starts_long_jobs_that_move_no_short_one(name, quiet):
     """Choice by choice as the plain rule, which lays every long job out to see what moves."""
@@ -269,6 +271,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("observation", ["compact", "image"])
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_conformance(setting, observation):

@@ -101,6 +101,7 @@ def test_conformance(arrival):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (traces_folder() / "swf").is_dir(), reason="no traces: set HINDCAST_TRACES")
 def test_every_window_of_the_kth_recipe_can_be_run():
     """All jobs fit the grid and finish; the windows are as many as the splits name."""

@@ -256,6 +256,7 @@ def test_presets_draw_what_they_say():
     assert settled(ThermalConfig(preset="paper", k=2.0)).k == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
 def test_conformance(name):
     for objective in SCENARIO.objectives:

@@ -86,6 +86,7 @@ def _train_bcq(log, **settings):
     return train_agent("bcq", log.build(), SPEC, steps=200, seed=1, settings=given)
 
 
+@pytest.mark.slow
 def test_bcq_only_chooses_what_the_behaviour_might(tmp_path):
     """The behaviour takes the largest gain, the reward is its opposite: the threshold decides."""
     rng = np.random.default_rng(3)

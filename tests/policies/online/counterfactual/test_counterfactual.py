@@ -64,6 +64,7 @@ def asked_by_hand(policy, first):
     return Counterfactuals(SimpleNamespace(steps=2), one, np.array([*follows, *PAYS[first]]), 0)
 
 
+@pytest.mark.slow
 def test_the_way_that_pays_late_is_found(monkeypatch):
     """The first step pays nothing where the second pays most.
 
@@ -137,6 +138,7 @@ def recipe_of(iterations, **settings):
     return type(recipe)(**{**vars(recipe), "online": online})
 
 
+@pytest.mark.slow
 def test_it_learns_slots(tmp_path):
     """From a network that knows nothing to far below shortest-job-first (4.8), in a few seconds."""
     settings = {"gradient_steps": 150, "average": 0.98, "learning_rate": 5e-3, "entropy": 0.05}

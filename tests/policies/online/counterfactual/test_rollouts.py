@@ -104,6 +104,7 @@ def compare(recipe, problem, decider, rollouts):
     return len(looked.decision)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", RECIPES)
 @pytest.mark.parametrize("guided", [False, True], ids=["network", "rule"])
 def test_values_are_those_of_the_environment(scenario, guided, play_problem, policy_of):
@@ -117,6 +118,7 @@ def test_values_are_those_of_the_environment(scenario, guided, play_problem, pol
     assert asked >= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", NETWORKS)
 @pytest.mark.parametrize("horizon_s", [0.0, 6.0])
 def test_every_kind_of_network_plays_on_to_the_end_or_to_the_horizon(
@@ -129,6 +131,7 @@ def test_every_kind_of_network_plays_on_to_the_end_or_to_the_horizon(
     assert compare(recipe, problem, Decider(policy), rollouts) >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_what_is_learned_from_is_what_the_network_saw(kind, play_problem, policy_of):
     """In any order of the decisions, however many candidates others have.
@@ -250,6 +253,7 @@ def test_the_last_iterations_are_kept_and_restored(toy):
     assert np.array_equal(again.all()[1], worth[0])
 
 
+@pytest.mark.slow
 def test_what_a_network_is_sure_of_is_hardly_asked(play_problem, policy_of):
     """Decisions above the probability are left out, but for a share; a rule is never sure."""
     problem = play_problem(load_recipe("slots-deeprm-online"))

@@ -266,6 +266,7 @@ def test_settings_of_a_recipe_replace_the_paper_s():
     assert config.batch == 1000
 
 
+@pytest.mark.slow
 def test_it_begins_as_a_rule_that_it_imitates(tmp_path):
     """Imitating most_free_now its choices agree with the log's far more often than before."""
     recipe = load_recipe("multicluster-uniform-v1", SMALL)

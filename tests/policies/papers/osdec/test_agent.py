@@ -124,6 +124,7 @@ def test_the_auxiliary_module_is_asked_for_the_next_slot(slot_net, slot_rollout)
     assert targets[0, 4, 1] == pytest.approx(float(rows[0, 5, :count, 0].mean()), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_the_auxiliary_module_learns_only_from_its_predictions(slot_net, slot_rollout):
     """What it says is an input: the gain moves nothing in it."""
     net, network, _ = slot_net(auxiliary="both")
@@ -153,6 +154,7 @@ def content(folder):
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_variant_trains_and_its_checkpoint_acts(name, tmp_path, slot_problem):
     folder = train_online(variant(name), out=tmp_path / "a")
@@ -173,6 +175,7 @@ class Interrupted(Exception):
     """Stands for a kill."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["osdec", "reinforce"])
 def test_an_interrupted_training_ends_in_the_same_bytes(name, tmp_path):
     recipe = variant(name)
@@ -189,6 +192,7 @@ def test_an_interrupted_training_ends_in_the_same_bytes(name, tmp_path):
     assert content(again) == content(whole)
 
 
+@pytest.mark.slow
 def test_it_learns_to_start_the_jobs_that_pay(play_problem):
     """Where waiting costs more than most jobs pay: from a loss to a gain, on unseen windows."""
     sets = (

@@ -84,6 +84,7 @@ def untrained(network, spec):
     return SlotScoresPolicy("u", network, weights, spec.context, spec.candidates)
 
 
+@pytest.mark.slow
 def test_it_agrees_with_the_rule_that_it_imitates(imitated, fifo):
     """On windows that it has not seen; what is left are ties and the twentieth that explores."""
     decisions, spec = whole_decisions(fifo, "validation")
@@ -108,6 +109,7 @@ def test_play_begins_at_its_weights(imitated):
         assert (taught[f"mean.{part}"] != drawn[f"mean.{part}"]).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoder", ["mlp", "attention"])
 def test_what_the_auxiliary_module_says_is_not_listened_to(encoder, fifo, slot_net):
     """Its weights can become any others in play: the scores stay."""
@@ -137,6 +139,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
+@pytest.mark.slow
 def test_interrupted_while_imitating_it_ends_in_the_same_bytes(fifo, tmp_path, monkeypatch):
     draw, asked = module.draw_rows, []
 

@@ -38,6 +38,7 @@ def test_the_density_of_a_score_vector_is_scipys():
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VARIANTS)
 def test_the_densities_of_a_rollout_are_those_of_its_batch(name, slot_net, slot_rollout):
     """What was drawn slot by slot is as likely when it is asked for again, in another padding."""
@@ -56,6 +57,7 @@ def test_the_densities_of_a_rollout_are_those_of_its_batch(name, slot_net, slot_
         assert float(now[b].detach()) == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mlp", "pointer", "osdec"])
 def test_the_policy_starts_decision_by_decision_what_the_slot_means(name, slot_net, slot_problem):
     """Without torch and without memory: the same episodes as those played slot by slot."""
@@ -115,6 +117,7 @@ def test_the_order_of_the_jobs_changes_nothing(name, slot_net, slot_problem):
     assert len(set(plain)) > 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pointer", "attention", "mlp"])
 def test_padding_changes_nothing(name, slot_net, slot_rollout):
     """More empty rows, whatever stands in them: the same means, deviations and values."""
@@ -140,6 +143,7 @@ def scored(found: Scored):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pointer", "attention"])
 def test_the_network_is_equivariant(name, slot_net, slot_rollout):
     """Attention by itself, the pointer given the order of time: jobs of one kind trade places."""
@@ -162,6 +166,7 @@ def test_the_network_is_equivariant(name, slot_net, slot_rollout):
         assert not np.allclose(turned.mean.detach()[0], plain.mean.detach()[0, order])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mlp", "pointer", "osdec"])
 def test_jobs_that_are_not_read_come_last(name, slot_net, slot_rollout, slot_problem):
     net, network, policy = slot_net(**{**VARIANTS[name], "rows": 3})
@@ -176,6 +181,7 @@ def test_jobs_that_are_not_read_come_last(name, slot_net, slot_rollout, slot_pro
     assert (scores == BEYOND).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mlp", "pointer", "osdec"])
 def test_means_without_torch_are_those_of_torch(name, slot_net, slot_problem):
     net, network, policy = slot_net(**VARIANTS[name])

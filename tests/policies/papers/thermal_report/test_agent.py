@@ -76,6 +76,7 @@ def _train(decisions, steps=900, **more):
     )
 
 
+@pytest.mark.slow
 def test_it_finds_the_best_feasible_server_from_a_random_log():
     """Choosing pays at once: the optimum is the feasible server with the largest reward."""
     policy = _train(_log(np.random.default_rng(0), reward=_usage_reward)).policy()
