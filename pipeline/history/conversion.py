@@ -35,6 +35,7 @@ from pipeline.dataset.columns import NO_CHOICE
 from pipeline.history import records as h
 from pipeline.history.records import History, States
 from pipeline.scenarios.thermal.config import ThermalConfig
+from pipeline.scenarios.thermal.features import MOMENT, ROW
 from pipeline.simulation.kernel import RUNNING, TRUNCATED
 from pipeline.simulation.spec import Spec
 
@@ -103,8 +104,12 @@ def _context(states: States, config: ThermalConfig) -> NDArray[np.float64]:
     """Features (C, R) in the order of `thermal`."""
     submit, deadline, process, resources = states.job[:, : h.FINISH_TIME].T
     slack = np.where(process > 0, deadline - submit - process + 1, 0.0)
-    weights = np.full(len(submit), config.alpha), np.full(len(submit), config.beta)
-    return np.stack([submit, process, resources, deadline, slack, states.total_heat, *weights])
+    moment = MOMENT._replace(
+        submit=submit, process=process, resources=resources, deadline=deadline, slack=slack,
+        total_heat=states.total_heat, alpha=np.full(len(submit), config.alpha),
+        beta=np.full(len(submit), config.beta),
+    )  # fmt: skip
+    return np.stack(moment)
 
 
 def _candidates(states: States, columns: int) -> NDArray[np.float64]:
@@ -112,8 +117,9 @@ def _candidates(states: States, columns: int) -> NDArray[np.float64]:
     servers = states.servers.reshape(-1, len(h.SERVER_KEYS)).T
     x, y = servers[h.X], servers[h.Y]
     values = np.full((columns, servers.shape[1]), np.nan)
-    values[0] = np.tile(np.arange(h.SERVERS), len(states.servers))
-    values[1:4] = servers[h.RESOURCE], x, y
-    values[4] = np.sqrt(x * x + y * y)
-    values[5:8] = servers[h.USAGE], servers[h.ENERGY], servers[h.HEAT]
+    values[ROW.server] = np.tile(np.arange(h.SERVERS), len(states.servers))
+    values[ROW.capacity], values[ROW.x], values[ROW.y] = servers[h.RESOURCE], x, y
+    values[ROW.distance] = np.sqrt(x * x + y * y)
+    values[ROW.usage], values[ROW.energy] = servers[h.USAGE], servers[h.ENERGY]
+    values[ROW.heat] = servers[h.HEAT]
     return values

@@ -19,8 +19,10 @@ from pipeline.dataset.part import Block
 from pipeline.errors import DatasetError
 from pipeline.history import records as h
 from pipeline.history.records import History, States
+from pipeline.scenarios.thermal.features import MOMENT, ROW
 
-_COLUMNS: Final = 9  # of a candidate
+_SERVER: Final = [ROW.capacity, ROW.x, ROW.y, ROW.usage, ROW.energy, ROW.heat]
+_JOB: Final = [MOMENT.submit, MOMENT.deadline, MOMENT.process, MOMENT.resources]
 
 
 def to_history(blocks: Iterable[Block]) -> History:
@@ -44,7 +46,7 @@ class _Rows:
 
     def __init__(self, block: Block) -> None:
         n = len(block)
-        if block.candidates.shape[1] < _COLUMNS or not np.array_equal(
+        if block.candidates.shape[1] <= ROW.delay or not np.array_equal(
             block.offsets, np.arange(n + 1) * h.SERVERS
         ):
             raise DatasetError(
@@ -53,12 +55,11 @@ class _Rows:
             )
         candidates = _widened(block.candidates).reshape(n, h.SERVERS, -1)
         context = _widened(block.context)
-        submit, process, resources, deadline, _slack, heat = context[:, :6].T
         valid = block.feasible.reshape(n, h.SERVERS, 1)
         self.states = States(
-            np.concatenate([candidates[:, :, [1, 2, 3, 5, 6, 7]], valid], axis=2),
-            np.stack([submit, deadline, process, resources, np.full(n, np.nan)], axis=1),
-            heat,
+            np.concatenate([candidates[:, :, _SERVER], valid], axis=2),
+            np.column_stack([context[:, _JOB], np.full(n, np.nan)]),
+            context[:, MOMENT.total_heat],
         )
         self.time, self.choice, self.reward = block.time_s, block.choice, block.reward
 

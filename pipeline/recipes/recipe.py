@@ -177,13 +177,12 @@ class Recipe:
     description: str = ""
     level: Level = ""
     dataset_splits: tuple[str, ...] = ("train", "validation")
-    places: Mapping[str, Path] = field(
-        default_factory=dict, compare=False, repr=False, metadata=LEFT_OUT_WHEN_DEFAULT
-    )
+    places: Mapping[str, Path] = field(default_factory=dict, compare=False, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, defaults included unless a field says otherwise."""
         value: dict[str, Any] = _plain(dataclasses.replace(self, places={}))
+        del value["places"]
         value["split"] = {name: f"{r.start}..{r.stop - 1}" for name, r in self.split.items()}
         return value
 
@@ -206,10 +205,7 @@ class Recipe:
 
 
 def _plain(value: Any) -> Any:
-    """Return settings as a table, without the fields LEFT_OUT_WHEN_DEFAULT that have their default.
-
-    Recipes from before there were such fields keep their digests.
-    """
+    """Return settings as a table, without fields LEFT_OUT_WHEN_DEFAULT that have their default."""
     if isinstance(value, tuple):
         return tuple(map(_plain, value))
     if not dataclasses.is_dataclass(value):

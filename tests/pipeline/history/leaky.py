@@ -16,9 +16,9 @@ from pipeline.history import records as h
 from pipeline.history.exporting import _joined, _Rows
 from pipeline.history.records import History, States
 from pipeline.scenarios.thermal.config import settled
+from pipeline.scenarios.thermal.features import ROW
 from pipeline.scenarios.thermal.instances import energy, full_heat
 
-_DELAY = 8  # column of a candidate
 _FILE_ALPHA = 5.0
 _FILE_BETA = 1000.0
 _FILE_EPSILON = 1e-7
@@ -28,7 +28,7 @@ def leaky_history(blocks, config):
     """The decisions of a `thermal` dataset of this setting as the report's leaky records."""
     rows = _joined([_Rows(block) for block in blocks])
     here = np.flatnonzero(rows.choice != NO_CHOICE)
-    delays = np.concatenate([b.candidates[:, _DELAY].reshape(-1, h.SERVERS) for b in blocks])
+    delays = np.concatenate([b.candidates[:, ROW.delay].reshape(-1, h.SERVERS) for b in blocks])
     states, reward = _after_placement(rows, delays, settled(config))
     return History(
         rows.time[here].astype(np.int64), rows.choice[here], reward[here],
