@@ -9,6 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import TraceError
+from pipeline.testing import check_trace_format
+from pipeline.traces import FORMATS
 from pipeline.traces.alibaba2017 import read
 from pipeline.workloads.schema import MACHINE_COLUMNS, TASK_COLUMNS
 
@@ -26,6 +28,11 @@ def written(folder: Path, name: str, text: str) -> Path:
 
 def jobs(folder: Path, *rows: str) -> Path:
     return written(folder, "jobs.csv", HEADER + "".join(f"{row}\n" for row in rows))
+
+
+def test_the_reader_passes_the_checks(tmp_path: Path) -> None:
+    path = jobs(tmp_path, "0,539,116.38,1.0,0.0054,7,3,283,0", "1,540,bad,1.0,0.0054,8,1,1,0")
+    check_trace_format(FORMATS["alibaba2017"], path)
 
 
 def test_a_jobs_row_becomes_a_task(tmp_path: Path) -> None:

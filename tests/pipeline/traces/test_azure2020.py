@@ -10,6 +10,7 @@ import pytest
 
 from pipeline.errors import TraceError
 from pipeline.recipes.loading import traces_folder
+from pipeline.testing import check_trace_format
 from pipeline.traces import FORMATS
 from pipeline.traces.ingest import ingest
 from pipeline.workloads.folder import load_workload
@@ -43,6 +44,10 @@ def database(path: Path, *vms: tuple, types=TYPES, create=(VM, VM_TYPE)) -> Path
         if VM_TYPE in create:
             connection.executemany("INSERT INTO vmType VALUES (?, ?, ?, ?, ?, ?, ?, ?)", types)
     return path
+
+
+def test_the_reader_passes_the_checks(tmp_path):
+    check_trace_format(FORMATS["azure2020"], database(tmp_path / "vms.sqlite", (7, 1, 2, 0, 0, 1)))
 
 
 def test_a_vm_is_one_job_measured_on_one_machine(tmp_path):

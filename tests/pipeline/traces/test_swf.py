@@ -7,6 +7,7 @@ import pytest
 
 from pipeline.errors import TraceError
 from pipeline.recipes.loading import traces_folder
+from pipeline.testing import check_trace_format
 from pipeline.traces import FORMATS
 from pipeline.traces.ingest import ingest
 from pipeline.traces.swf import read
@@ -35,6 +36,10 @@ def log(tmp_path, *rows: str, header: str = HEADER, name: str = "log.swf"):
     path = tmp_path / name
     path.write_text(header + "\n".join(rows) + "\n")
     return path
+
+
+def test_the_reader_passes_the_checks(tmp_path):
+    check_trace_format(FORMATS["swf"], log(tmp_path, row(1), row(2), "3 4 5"))
 
 
 def test_a_sound_log_becomes_canonical_tasks_with_more_columns(tmp_path):
