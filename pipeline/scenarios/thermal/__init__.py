@@ -74,8 +74,7 @@ SCENARIO: Final = Scenario(
     differences=(
         (
             "The state never contains the decision. The report's generator logged usage, energy "
-            "and heat AFTER the placement, and the finish time, which reveal the action; "
-            "pipeline.history.exporting writes such a file only when told to."
+            "and heat AFTER the placement, and the finish time, which reveal the action."
         ),
         (
             "Eq 6 as printed multiplies heat and energy and has no k; its Figure 4 fixes the form "
