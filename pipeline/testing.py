@@ -196,7 +196,7 @@ def _check_fresh(environment: CompiledEnvironment, observation: Observation) -> 
     """The observation equals one written into empty buffers."""
     ints, floats = environment._ints.copy(), environment._floats.copy()
     ints[FRESH] = 0
-    buffers = [np.zeros_like(a) for a in environment._buffers.arrays]
+    buffers = [np.zeros_like(a) for a in environment._arrays[2:]]
     n = environment._scenario.observe(ints, floats, *buffers)
     assert n == len(observation.feasible)
     np.testing.assert_array_equal(buffers[0], observation.context)

@@ -1,7 +1,6 @@
 """Recorded episodes: the compiled loop that also writes every decision into column buffers."""
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numba import types
@@ -9,11 +8,10 @@ from numpy.typing import NDArray
 
 from pipeline.dataset.columns import NO_CHOICE
 from pipeline.errors import HindcastError
-from pipeline.simulation.environment import ObservationBuffers
+from pipeline.simulation.arrays import EPISODE, STEPS, begin_episode, make_step_arrays, named
 from pipeline.simulation.kernel import (
     ELAPSED,
     FLOATS,
-    IMAGE,
     INFEASIBLE,
     INTS,
     MASK,
@@ -42,10 +40,8 @@ from pipeline.simulation.rollout import Episode, came_to
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.spec import Spec
 
-_FLOAT32_COLUMNS: Final = types.Array(types.float32, 2, "C")
-_FLOAT64_COLUMNS: Final = types.Array(types.float64, 2, "C")
 _FLOAT32: Final = types.Array(types.float32, 1, "C")
-_BYTES: Final = types.Array(types.uint8, 2, "C")
+_FLOAT32_COLUMNS: Final = types.Array(types.float32, 2, "C")
 # rows of Log.numbers
 N_TIME: Final = 0
 N_REWARD: Final = 1
@@ -64,8 +60,7 @@ C_STEP: Final = 2  # of the running episode
 C_PLAYED: Final = 3  # probabilities read of an episode that was played before
 
 
-@dataclass
-class Log:
+class Log(NamedTuple):
     """Columns that are being filled: R rows (decisions and closing rows), V candidates.
 
     numbers        (3 + K, R) float64: time_s, reward, elapsed_s, reward terms
@@ -101,6 +96,12 @@ class Log:
         self.cursor[:C_STEP] = 0
 
 
+_LOG: Final = named(
+    Log, ROWS, types.Array(types.int64, 2, "C"), _FLOAT32_COLUMNS,
+    types.Array(types.uint8, 2, "C"), _FLOAT32, _FLOAT32_COLUMNS, MASK, _FLOAT32, FLOATS, INTS,
+)  # fmt: skip
+
+
 def make_log(spec: Spec, rows: int, candidates: int) -> Log:
     """Empty columns for that many rows and candidates."""
     pixels = int(np.prod(spec.image_shape)) if spec.image_shape else 0
@@ -121,22 +122,23 @@ def make_log(spec: Spec, rows: int, candidates: int) -> Log:
 @compiled(
     types.int64(
         types.FunctionType(OBSERVE), types.FunctionType(STEP), types.FunctionType(SCORE),
-        INTS, FLOATS, FLOATS, types.float64, types.float64, GENERATOR,
-        FLOATS, IMAGE, ROWS, MASK, FLOATS, FLOATS, FLOATS, FLOATS, types.int64,
-        _FLOAT64_COLUMNS, types.Array(types.int64, 2, "C"), _FLOAT32_COLUMNS, _BYTES, _FLOAT32,
-        _FLOAT32_COLUMNS, MASK, _FLOAT32, INTS, INTS, _FLOAT32,
+        EPISODE, STEPS, FLOATS, types.float64, types.float64, GENERATOR,
+        types.int64, _LOG, INTS, _FLOAT32,
     ))  # fmt: skip
 def _record(  # type: ignore[no-untyped-def]
-    observe, step, score, ints, floats, parameters, temperature, epsilon, rng,
-    context, image, candidates, feasible, scores, probabilities, booked, totals, episode,
-    numbers, labels, log_context, log_image, propensity,
-    log_candidates, log_feasible, log_probabilities, cursor, choices, chances,
+    observe, step, score, memory, arrays, parameters, temperature, epsilon, rng,
+    episode, log, choices, chances,
 ):  # fmt: skip
     """Record decisions until the episode ends (its status) or the log is full (RUNNING).
 
-    Where `choices` of the episode are given, with the `chances` of all candidates, nothing is
-    scored or drawn.
+    `episode` is its number. Where `choices` of the episode are given, with the `chances` of all
+    candidates, nothing is scored or drawn.
     """
+    ints, floats, context, image, candidates, feasible = memory
+    scores, probabilities, booked, totals = arrays
+    numbers, labels, propensity, cursor = log.numbers, log.labels, log.propensity, log.cursor
+    log_context, log_image, log_candidates = log.context, log.image, log.candidates
+    log_feasible, log_probabilities = log.feasible, log.probabilities
     capacity = len(scores)
     row, value = cursor[0], cursor[1]
     status = RUNNING
@@ -146,7 +148,7 @@ def _record(  # type: ignore[no-untyped-def]
         if not over and (row + 2 > len(propensity) or value + 2 * capacity > len(log_feasible)):
             break
         numbers[N_TIME, row] = floats[TIME]
-        n = observe(ints, floats, context, image, candidates, feasible)
+        n = observe(*memory)
         labels[L_EPISODE, row] = episode
         labels[L_STEP, row] = cursor[2]
         labels[L_OFFSET, row] = value
@@ -222,12 +224,8 @@ class Recording:
             raise HindcastError(f"{behaviour.name} is no compiled rule: play its episode first")
         self._scenario, self._spec, self._behaviour, self._rng = scenario, spec, behaviour, rng
         self._episode, self._values = episode, values
-        self._ints, self._floats = instance.ints.copy(), instance.floats.copy()
-        self._buffers = ObservationBuffers(spec, instance.capacity)
-        self._scores = np.empty(instance.capacity)
-        self._probabilities = np.empty(instance.capacity)
-        self._booked = np.zeros(TERMS + len(spec.reward_terms))
-        self._totals = np.zeros_like(self._booked)
+        self._memory = begin_episode(spec, instance)
+        self._arrays = make_step_arrays(spec, instance)
         self.parameters = NO_PARAMETERS if rule is None else rule.parameters(spec, rng)
         self._score = no_score if rule is None else rule.score
         self._choices = np.zeros(0, np.int64) if played is None else played.choices
@@ -247,13 +245,9 @@ class Recording:
             self._begun = True
         first_row, first_step = log.rows, int(log.cursor[C_STEP])
         self._status = _record(
-            self._scenario.observe, self._scenario.step, self._score,
-            self._ints, self._floats, self.parameters,
-            self._behaviour.temperature, self._behaviour.epsilon, self._rng,
-            *self._buffers.arrays, self._scores, self._probabilities, self._booked, self._totals,
-            self._episode, log.numbers, log.labels, log.context, log.image, log.propensity,
-            log.candidates, log.feasible, log.probabilities, log.cursor,
-            self._choices, self._chances,
+            self._scenario.observe, self._scenario.step, self._score, self._memory, self._arrays,
+            self.parameters, self._behaviour.temperature, self._behaviour.epsilon, self._rng,
+            self._episode, log, self._choices, self._chances,
         )  # fmt: skip
         if self._status == INFEASIBLE:
             raise HindcastError(f"{self._behaviour.name}: infeasible choice")
@@ -267,6 +261,6 @@ class Recording:
     def episode(self) -> Episode:
         """What the finished episode came to."""
         return came_to(
-            self._scenario.outcome, self._spec, self._ints, self._floats, self._totals,
-            self._steps, truncated=self._status == TRUNCATED,
+            self._scenario.outcome, self._spec, self._memory.ints, self._memory.floats,
+            self._arrays.totals, self._steps, truncated=self._status == TRUNCATED,
         )  # fmt: skip

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import InfeasibleChoice
+from pipeline.simulation.arrays import begin_episode
 from pipeline.simulation.kernel import (
     ELAPSED,
     INFEASIBLE,
@@ -86,8 +87,8 @@ class CompiledEnvironment:
 
     def begin(self, instance: Instance) -> Observation:
         """Begin an episode on an instance made before."""
-        self._ints, self._floats = instance.ints.copy(), instance.floats.copy()
-        self._buffers = ObservationBuffers(self.spec, instance.capacity)
+        self._arrays = begin_episode(self.spec, instance)
+        self._ints, self._floats = self._arrays[:2]
         self._booked = np.zeros(TERMS + len(self.spec.reward_terms))
         self._over = False
         return self._observe()
@@ -121,33 +122,18 @@ class CompiledEnvironment:
         return {o.name: float(v) for o, v in zip(self.spec.outcomes, values, strict=True)}
 
     def _observe(self) -> Observation:
-        buffers = self._buffers
-        n = self._scenario.observe(self._ints, self._floats, *buffers.arrays)
+        arrays = self._arrays
+        n = self._scenario.observe(*arrays)
         self._observation = Observation(
             time_s=float(self._floats[TIME]),
-            context=_frozen(buffers.context),
-            candidates=_frozen(buffers.candidates[:n]),
-            feasible=_frozen(buffers.feasible[:n]),
-            image=_frozen(buffers.image).reshape(self.spec.image_shape)
+            context=_frozen(arrays.context),
+            candidates=_frozen(arrays.candidates[:n]),
+            feasible=_frozen(arrays.feasible[:n]),
+            image=_frozen(arrays.image).reshape(self.spec.image_shape)
             if self.spec.image_shape
             else None,
         )
         return self._observation
-
-
-class ObservationBuffers:
-    """Arrays that `observe` fills: context (C,), image, candidates (capacity, F), feasible."""
-
-    def __init__(self, spec: Spec, capacity: int) -> None:
-        self.context = np.zeros(len(spec.context))
-        self.image = np.zeros(int(np.prod(spec.image_shape)) if spec.image_shape else 0, np.uint8)
-        self.candidates = np.zeros((capacity, len(spec.candidates)))
-        self.feasible = np.zeros(capacity, np.bool_)
-
-    @property
-    def arrays(self) -> tuple[NDArray[Any], ...]:
-        """In the order of the compiled `observe`."""
-        return self.context, self.image, self.candidates, self.feasible
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

@@ -63,9 +63,19 @@ SCORE = types.void(FLOATS, ROWS, MASK, FLOATS, FLOATS)
 Compiled = Any  # a numba dispatcher
 
 
-def compiled(signature: Any) -> Callable[[Any], Compiled]:
-    """Decorator that compiles a function for one signature, kept on disk; it frees the GIL."""
-    decorator: Callable[[Any], Compiled] = njit(
-        signature, cache=True, nogil=True, error_model="numpy"
-    )
-    return decorator
+def compiled(signature: Any, **options: Any) -> Callable[[Any], Compiled]:
+    """Decorator that compiles a function for one signature, kept on disk; it frees the GIL.
+
+    numba reads what it kept before it looks whether the source has changed, and fails on a named
+    tuple that has been renamed or removed since: then the function is compiled again.
+    """
+    kept = {"cache": True, "nogil": True, "error_model": "numpy", **options}
+
+    def decorate(function: Any) -> Compiled:
+        try:
+            return njit(signature, **kept)(function)
+        except (AttributeError, ImportError):
+            njit(**kept)(function)._cache.flush()  # noqa: SLF001 - numba offers no other way
+            return njit(signature, **kept)(function)
+
+    return decorate

@@ -8,17 +8,19 @@ from numba import types
 from numpy.typing import NDArray
 
 from pipeline.errors import HindcastError
-from pipeline.simulation.environment import ObservationBuffers
+from pipeline.simulation.arrays import (
+    EPISODE,
+    STEPS,
+    EpisodeArrays,
+    begin_episode,
+    make_step_arrays,
+)
 from pipeline.simulation.kernel import (
     ELAPSED,
     FLOATS,
-    IMAGE,
     INFEASIBLE,
-    INTS,
-    MASK,
     OBSERVE,
     REWARD,
-    ROWS,
     RUNNING,
     SCORE,
     STEP,
@@ -91,17 +93,15 @@ class Planner(Protocol):
 @compiled(
     types.int64(
         types.FunctionType(OBSERVE), types.FunctionType(STEP), types.FunctionType(SCORE),
-        INTS, FLOATS, FLOATS, types.float64, types.float64, GENERATOR,
-        FLOATS, IMAGE, ROWS, MASK, FLOATS, FLOATS, FLOATS, FLOATS,
+        EPISODE, STEPS, FLOATS, types.float64, types.float64, GENERATOR,
     ))  # fmt: skip
-def _run(  # type: ignore[no-untyped-def]
-    observe, step, score, ints, floats, parameters, temperature, epsilon, rng,
-    context, image, candidates, feasible, scores, probabilities, booked, totals,
-):  # fmt: skip
-    """One episode to its end; totals += booked; returns 2 * steps + truncated, or INFEASIBLE."""
+def _run(observe, step, score, episode, arrays, parameters, temperature, epsilon, rng):  # type: ignore[no-untyped-def]
+    """Play an episode to its end; totals += booked. Return 2 * steps + truncated, or INFEASIBLE."""
+    ints, floats, context, _image, candidates, feasible = episode
+    scores, probabilities, booked, totals = arrays
     steps = 0
     while True:
-        n = observe(ints, floats, context, image, candidates, feasible)
+        n = observe(*episode)
         shown = scores[:n]
         score(context, candidates, feasible, parameters, shown)
         choice = draw_choice(shown, feasible, temperature, epsilon, rng, probabilities)
@@ -144,8 +144,8 @@ def decision_values(
     """
     if not spec.valued:
         return None
-    episode, ints, floats = _to_the_end(scenario, spec, instance, behaviour, rng)
-    return values_of(scenario, ints, floats, episode.steps)
+    episode, arrays = _to_the_end(scenario, spec, instance, behaviour, rng)
+    return values_of(scenario, arrays.ints, arrays.floats, episode.steps)
 
 
 def values_of(
@@ -164,25 +164,21 @@ def _to_the_end(
     instance: Instance,
     behaviour: Behaviour,
     rng: np.random.Generator,
-) -> tuple[Episode, NDArray[np.int64], NDArray[np.float64]]:
-    """An episode and the memory in which it ended."""
+) -> tuple[Episode, EpisodeArrays]:
+    """Return an episode and the memory in which it ended."""
     if not isinstance(behaviour.policy, Heuristic):
         raise HindcastError(
             f"{behaviour.name} is not a compiled rule; use pipeline.simulation.batched"
         )
-    ints, floats = instance.ints.copy(), instance.floats.copy()
-    buffers = ObservationBuffers(spec, instance.capacity)
-    parameters = behaviour.policy.parameters(spec, rng)
-    booked = np.zeros(TERMS + len(spec.reward_terms))
-    totals = np.zeros_like(booked)
+    memory, arrays = begin_episode(spec, instance), make_step_arrays(spec, instance)
     code = _run(
-        scenario.observe, scenario.step, behaviour.policy.score, ints, floats, parameters,
-        behaviour.temperature, behaviour.epsilon, rng, *buffers.arrays,
-        np.empty(instance.capacity), np.empty(instance.capacity), booked, totals,
+        scenario.observe, scenario.step, behaviour.policy.score, memory, arrays,
+        behaviour.policy.parameters(spec, rng), behaviour.temperature, behaviour.epsilon, rng,
     )  # fmt: skip
     if code == INFEASIBLE:
         raise HindcastError(f"{behaviour.name}: infeasible choice in {scenario.name}")
     episode = came_to(
-        scenario.outcome, spec, ints, floats, totals, int(code) // 2, truncated=bool(code % 2)
-    )
-    return episode, ints, floats
+        scenario.outcome, spec, memory.ints, memory.floats, arrays.totals, int(code) // 2,
+        truncated=bool(code % 2),
+    )  # fmt: skip
+    return episode, memory

@@ -1,14 +1,15 @@
 """Compiled replay of recorded choices: the first row that is not what the simulator gives."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numba import types
+from numpy.typing import NDArray
 
+from pipeline.simulation.arrays import EPISODE, STEPS, named
 from pipeline.simulation.kernel import (
     ELAPSED,
     FLOATS,
-    IMAGE,
     INFEASIBLE,
     INTS,
     MASK,
@@ -50,35 +51,58 @@ TOLERANCE: Final = 1e-5  # of probabilities, stored as float32
 
 _FLOATS32: Final = types.Array(types.float32, 1, "C")
 _ROWS32: Final = types.Array(types.float32, 2, "C")
-_ROWS64: Final = types.Array(types.float64, 2, "C")
-_BYTES2: Final = types.Array(types.uint8, 2, "C")
+
+
+class LoggedColumns(NamedTuple):
+    """The columns of a Block (pipeline.dataset.part) that a replay compares with the simulator."""
+
+    offsets: NDArray[np.int64]
+    candidates: NDArray[np.float32]
+    feasible: NDArray[np.bool_]
+    probabilities: NDArray[np.float32]
+    context: NDArray[np.float32]
+    time_s: NDArray[np.float64]
+    choice: NDArray[np.int64]
+    propensity: NDArray[np.float32]
+    reward: NDArray[np.float64]
+    elapsed_s: NDArray[np.float64]
+    terms: NDArray[np.float64]
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+    image: NDArray[np.uint8]
+
+
+_COLUMNS: Final = named(
+    LoggedColumns, INTS, _ROWS32, MASK, _FLOATS32, _ROWS32, FLOATS, INTS, _FLOATS32, FLOATS, FLOATS,
+    ROWS, MASK, MASK, types.Array(types.uint8, 2, "C"),
+)  # fmt: skip
 
 
 @compiled(
     types.UniTuple(types.int64, 2)(  # type: ignore[no-untyped-call]
         types.FunctionType(OBSERVE), types.FunctionType(STEP), types.FunctionType(SCORE),
-        INTS, FLOATS, FLOATS, types.float64, types.float64, types.boolean,
-        FLOATS, IMAGE, ROWS, MASK, FLOATS, FLOATS, FLOATS, FLOATS, types.int64, types.int64,
-        INTS, _ROWS32, MASK, _FLOATS32, _ROWS32, FLOATS, INTS, _FLOATS32, FLOATS, FLOATS,
-        _ROWS64, MASK, MASK, _BYTES2,
+        EPISODE, STEPS, FLOATS, types.float64, types.float64, types.boolean,
+        _COLUMNS, FLOATS, types.int64, types.int64,
     ))  # fmt: skip
 def replay(  # type: ignore[no-untyped-def]
-    observe, step, score, ints, floats, parameters, temperature, epsilon, scored,
-    context, image, candidates, feasible, scores, probabilities, booked, state, first, stop,
-    offsets, log_candidates, log_feasible, log_probabilities, log_context,
-    log_time, choice, propensity, reward, elapsed, terms, terminated, truncated, log_image,
+    observe, step, score, episode, arrays, parameters, temperature, epsilon, scored,
+    log, state, first, stop,
 ):  # fmt: skip
     """Replay rows first..stop-1 of one episode; (fault, row), fault 0 where all is well.
 
     `state` is [status, sum of rewards] and goes from block to block of a long episode.
     """
+    ints, floats, context, image, candidates, feasible = episode
+    scores, probabilities, booked, _totals = arrays
+    offsets, choice, propensity = log.offsets, log.choice, log.propensity
+    log_candidates, log_probabilities = log.candidates, log.probabilities
     status = int(state[0])
     for row in range(first, stop):
         closing = choice[row] < 0
         if closing == (status == RUNNING):
             return 14, row
         time_s = floats[TIME]
-        n = observe(ints, floats, context, image, candidates, feasible)
+        n = observe(*episode)
         start = offsets[row]
         if offsets[row + 1] - start != n:
             return 1, row
@@ -86,15 +110,15 @@ def replay(  # type: ignore[no-untyped-def]
             for f in range(log_candidates.shape[1]):
                 if np.float32(candidates[i, f]) != log_candidates[start + i, f]:
                     return 2, row
-            if feasible[i] != log_feasible[start + i]:
+            if feasible[i] != log.feasible[start + i]:
                 return 3, row
         for c in range(len(context)):
-            if np.float32(context[c]) != log_context[row, c]:
+            if np.float32(context[c]) != log.context[row, c]:
                 return 4, row
         for p in range(len(image)):
-            if image[p] != log_image[row, p]:
+            if image[p] != log.image[row, p]:
                 return 15, row
-        if time_s != log_time[row]:
+        if time_s != log.time_s[row]:
             return 5, row
         if closing:
             continue
@@ -120,14 +144,16 @@ def replay(  # type: ignore[no-untyped-def]
         status = step(ints, floats, chosen, booked)
         if status == INFEASIBLE:
             return 6, row
-        if booked[REWARD] != reward[row]:
+        if booked[REWARD] != log.reward[row]:
             return 7, row
-        if booked[ELAPSED] != elapsed[row]:
+        if booked[ELAPSED] != log.elapsed_s[row]:
             return 8, row
-        for k in range(terms.shape[1]):
-            if booked[TERMS + k] != terms[row, k]:
+        for k in range(log.terms.shape[1]):
+            if booked[TERMS + k] != log.terms[row, k]:
                 return 9, row
-        if (status == TERMINATED) != terminated[row] or (status == TRUNCATED) != truncated[row]:
+        if (status == TERMINATED) != log.terminated[row]:
+            return 10, row
+        if (status == TRUNCATED) != log.truncated[row]:
             return 10, row
         state[1] += booked[REWARD]
     state[0] = status

@@ -41,8 +41,8 @@ from pipeline.history.importing import ELSEWHERE, check_recorded
 from pipeline.recipes.problem import make_instance
 from pipeline.recipes.recipe import Recipe
 from pipeline.scenarios import load_scenario
-from pipeline.simulation.environment import ObservationBuffers
-from pipeline.simulation.kernel import RUNNING, TERMINATED, TERMS, TRUNCATED
+from pipeline.simulation.arrays import begin_episode, make_step_arrays
+from pipeline.simulation.kernel import RUNNING, TERMINATED, TRUNCATED
 from pipeline.simulation.players import Player, player
 from pipeline.simulation.policy import Behaviour, Heuristic, no_score
 from pipeline.simulation.rollout import values_of
@@ -51,7 +51,7 @@ from pipeline.simulation.spec import Spec, added_outcomes
 from pipeline.storage.files import sha256_file
 from pipeline.verification.documents import check_documents
 from pipeline.verification.files import check_files
-from pipeline.verification.replay import CHANCES, FAULTS, FINE, TOLERANCE, replay
+from pipeline.verification.replay import CHANCES, FAULTS, FINE, TOLERANCE, LoggedColumns, replay
 from pipeline.workloads.folder import load_workload
 from pipeline.workloads.schema import Workload
 
@@ -266,10 +266,8 @@ class _PartCheck:
             self._instance = (window, self._make_instance(window))
         instance = self._instance[1]
         spec = self._dataset.spec
-        self._ints, self._floats = instance.ints.copy(), instance.floats.copy()
-        self._buffers = ObservationBuffers(spec, instance.capacity)
-        self._scratch = np.empty(instance.capacity), np.empty(instance.capacity)
-        self._booked = np.zeros(TERMS + len(spec.reward_terms))
+        self._memory = begin_episode(spec, instance)
+        self._arrays = make_step_arrays(spec, instance)
         self._step = 0
         self._values: list[NDArray[np.float64]] = []
         self._total = self._elapsed_s = 0.0
@@ -317,16 +315,15 @@ class _PartCheck:
             stop += 1
         self._check_order(block, at, stop, row["episode"])
         state = np.array([float(self._status), self._total])
+        log = LoggedColumns(*(getattr(block, name) for name in LoggedColumns._fields))
+        if block.image is None:
+            log = log._replace(image=np.zeros((len(block), 0), np.uint8))
         fault, bad = replay(
-            self._scenario.observe, self._scenario.step, score, self._ints, self._floats,
+            self._scenario.observe, self._scenario.step, score, self._memory, self._arrays,
             self._parameters(row),
             behaviour.temperature if compiled else 0.0,  # type: ignore[union-attr]
             behaviour.epsilon if compiled else 0.0,  # type: ignore[union-attr]
-            compiled, *self._buffers.arrays, *self._scratch, self._booked, state, at, stop,
-            block.offsets, block.candidates, block.feasible, block.probabilities, block.context,
-            block.time_s, block.choice, block.propensity, block.reward, block.elapsed_s,
-            block.terms, block.terminated, block.truncated,
-            block.image if block.image is not None else np.zeros((len(block), 0), np.uint8),
+            compiled, log, state, at, stop,
         )  # fmt: skip
         if fault != FINE:
             raise VerificationFailed(
@@ -369,7 +366,7 @@ class _PartCheck:
         """Monte-Carlo values are those of the episode's end."""
         if not self._dataset.spec.valued:
             return
-        values = values_of(self._scenario, self._ints, self._floats, self._step - 1)
+        values = values_of(self._scenario, self._memory.ints, self._memory.floats, self._step - 1)
         if not np.array_equal(np.concatenate(self._values), values):
             raise VerificationFailed(
                 f"{self._path}: episode {episode}: a monte_carlo_value differs from the simulator's"
@@ -379,7 +376,7 @@ class _PartCheck:
         """Compare what the episode came to with episodes.parquet."""
         spec = self._dataset.spec
         outcomes = np.zeros(len(self._outcomes))  # of the scenario, which writes all of them
-        self._scenario.outcome(self._ints, self._floats, outcomes)
+        self._scenario.outcome(self._memory.ints, self._memory.floats, outcomes)
         booked = {o.name: float(v) for o, v in zip(self._outcomes, outcomes, strict=True)}
         claims: dict[str, Any] = {
             "steps": self._step - 1,

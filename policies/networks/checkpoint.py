@@ -301,7 +301,7 @@ def _with_acting(network: Network, acting: Any) -> Network:
 def _with_constants(plain: FeatureMap, constants: Any, which: str) -> FeatureMap:
     mean = _numbers(constants["mean"], plain.size, f"{which}.mean")
     inverse = _numbers(constants["inverse"], plain.size, f"{which}.inverse")
-    return dataclasses.replace(plain, mean=mean, inverse=inverse)
+    return plain._replace(mean=mean, inverse=inverse)
 
 
 def _numbers(value: Any, length: int, which: str) -> NDArray[np.float64]:

@@ -13,34 +13,62 @@ data and travel with the checkpoint. Training and acting share the one compiled 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
 from pipeline.errors import DatasetError
-from pipeline.simulation.kernel import compiled
+from pipeline.simulation.arrays import named
+from pipeline.simulation.kernel import FLOATS, INTS, MASK, compiled
 from pipeline.simulation.spec import Feature
 
 _FITTED_ROWS: Final = 1 << 18  # enough for two digits more than training can notice
 _CONSTANT: Final = 1e-6  # deviation over size below which a column counts as constant
 
 COLUMNS = types.Array(types.int64, 1, "C", readonly=True)
-FLAGS = types.Array(types.boolean, 1, "C", readonly=True)
-CONSTANTS = types.Array(types.float64, 1, "C", readonly=True)
 ROWS = types.Array(types.float64, 2, "C", readonly=True)
 INPUTS = types.Array(types.float32, 1, "C")
-_MAP: Final = (COLUMNS, FLAGS, types.boolean, CONSTANTS, CONSTANTS)
-_BASE: Final = types.Array(types.float64, 1, "C")
 
+
+class FeatureMap(NamedTuple):
+    """The map from raw rows to network inputs, with its constants, as compiled code takes it.
+
+    columns   (n,) raw columns it reads
+    heavy     (n,) which of them are heavy-tailed
+    mean      (E,) float64, subtracted
+    inverse   (E,) float64, one over the standard deviation; 0 where training never saw the
+              column vary, so that an untrained weight cannot act on it later
+    """
+
+    columns: NDArray[np.int64]
+    heavy: NDArray[np.bool_]
+    quadratic: bool
+    mean: NDArray[np.float64]
+    inverse: NDArray[np.float64]
+
+    @property
+    def size(self) -> int:
+        """E, the length of an expanded row."""
+        return len(self.mean)
+
+    def expand(self, rows: NDArray[np.floating]) -> NDArray[np.float32]:
+        """Network inputs (M, E) of raw rows (M, F), float32 or float64."""
+        kind = np.float32 if rows.dtype == np.float32 else np.float64
+        out = np.empty((len(rows), self.size), np.float32)
+        _expand(np.ascontiguousarray(rows, kind), self, out)
+        return out
+
+
+MAP_MEMBERS: Final = (INTS, MASK, types.boolean, FLOATS, FLOATS)
+_MAP: Final = named(FeatureMap, *MAP_MEMBERS)
 _ROW_SIGNATURES: Final = [
-    types.void(types.Array(dtype, 1, "C", readonly=True), *_MAP, _BASE, INPUTS)
+    types.void(types.Array(dtype, 1, "C", readonly=True), *MAP_MEMBERS, FLOATS, INPUTS)
     for dtype in (types.float32, types.float64)
 ]
 _SIGNATURES: Final = [
-    types.void(types.Array(dtype, 2, "C", readonly=True), *_MAP, types.Array(types.float32, 2, "C"))
+    types.void(types.Array(dtype, 2, "C", readonly=True), _MAP, types.Array(types.float32, 2, "C"))
     for dtype in (types.float32, types.float64)
 ]
 
@@ -68,48 +96,12 @@ def expand_row(
 
 
 @compiled(_SIGNATURES)
-def _expand(
-    rows: Any, columns: Any, heavy: Any, quadratic: Any, mean: Any, inverse: Any, out: Any
-) -> None:
+def _expand(rows: Any, feature_map: Any, out: Any) -> None:
     """Fill out (M, E) from rows (M, F)."""
+    columns, heavy, quadratic, mean, inverse = feature_map
     base = np.empty(len(columns))
     for i in range(len(rows)):
         expand_row(rows[i], columns, heavy, quadratic, mean, inverse, base, out[i])
-
-
-@dataclass(frozen=True)
-class FeatureMap:
-    """The map from raw rows to network inputs, with its constants.
-
-    columns   (n,) raw columns it reads
-    heavy     (n,) which of them are heavy-tailed
-    mean      (E,) float64, subtracted
-    inverse   (E,) float64, one over the standard deviation; 0 where training never saw the
-              column vary, so that an untrained weight cannot act on it later
-    """
-
-    columns: NDArray[np.int64]
-    heavy: NDArray[np.bool_]
-    quadratic: bool
-    mean: NDArray[np.float64]
-    inverse: NDArray[np.float64]
-
-    @property
-    def arrays(self) -> tuple[Any, ...]:
-        """In the order of the compiled functions."""
-        return self.columns, self.heavy, self.quadratic, self.mean, self.inverse
-
-    @property
-    def size(self) -> int:
-        """E, the length of an expanded row."""
-        return len(self.mean)
-
-    def expand(self, rows: NDArray[np.floating]) -> NDArray[np.float32]:
-        """Network inputs (M, E) of raw rows (M, F), float32 or float64."""
-        kind = np.float32 if rows.dtype == np.float32 else np.float64
-        out = np.empty((len(rows), self.size), np.float32)
-        _expand(np.ascontiguousarray(rows, kind), *self.arrays, out)
-        return out
 
 
 def expanded_size(

@@ -11,29 +11,15 @@ from numba import types
 from numpy.typing import NDArray
 
 from pipeline.errors import HindcastError
-from pipeline.simulation.environment import ObservationBuffers
-from pipeline.simulation.kernel import (
-    FLOATS,
-    IMAGE,
-    INFEASIBLE,
-    INTS,
-    MASK,
-    OBSERVE,
-    ROWS,
-    RUNNING,
-    STEP,
-    TERMS,
-    compiled,
-)
+from pipeline.simulation.arrays import EPISODE, STEPS, begin_episode, make_step_arrays
+from pipeline.simulation.kernel import INFEASIBLE, INTS, OBSERVE, RUNNING, STEP, compiled
 from pipeline.simulation.players import Chances, Played, values_at_end
 from pipeline.simulation.policy import GENERATOR, draw_choice, fill_probabilities
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.spec import Spec
-from policies.networks.features import COLUMNS, CONSTANTS, FLAGS, INPUTS
-from policies.networks.forward import score_sets
+from policies.networks.forward import NETWORK, NetworkArrays, score_sets
 
 _FIRST_ROOM: Final = 2048  # decisions; doubled where an episode is longer
-_MAP: Final = (COLUMNS, FLAGS, types.boolean, CONSTANTS, CONSTANTS)
 _CHANCES: Final = types.Array(types.float32, 1, "C")
 
 # what has been written, and how the episode stands
@@ -44,37 +30,34 @@ _STATUS: Final = 2
 
 @compiled(
     types.boolean(
-        types.FunctionType(OBSERVE), types.FunctionType(STEP), INTS, FLOATS,
-        *_MAP, *_MAP, COLUMNS, types.boolean, types.int64, types.int64, types.boolean,
-        types.int64, types.float64, INPUTS,
-        types.float64, types.float64, types.boolean, GENERATOR,
-        FLOATS, IMAGE, ROWS, MASK, FLOATS, FLOATS, FLOATS, INTS, _CHANCES, INTS,
+        types.FunctionType(OBSERVE), types.FunctionType(STEP), EPISODE, STEPS, NETWORK,
+        types.float64, types.float64, types.boolean, GENERATOR, INTS, _CHANCES, INTS,
     ))  # fmt: skip
 def _decide(
-    observe: Any, step: Any, ints: Any, floats: Any,
-    c_columns: Any, c_heavy: Any, c_quadratic: Any, c_mean: Any, c_inverse: Any,
-    columns: Any, heavy: Any, quadratic: Any, mean: Any, inverse: Any,
-    widths: Any, tanh: Any, kind: Any, heads: Any, norm: Any, seen: Any, threshold: Any, flat: Any,
-    temperature: Any, epsilon: Any, given: Any, rng: Any,
-    context: Any, image: Any, candidates: Any, feasible: Any,
-    scores: Any, probabilities: Any, booked: Any, choices: Any, chances: Any, cursor: Any,
+    observe: Any, step: Any, episode: Any, arrays: Any, network: Any, temperature: Any,
+    epsilon: Any, given: Any, rng: Any, choices: Any, chances: Any, cursor: Any,
 ) -> Any:  # fmt: skip
     """Play on until the episode is over or the arrays are full; False for a forbidden choice.
 
     Choices are drawn, or where `given` read from `choices`.
     """
+    (
+        c_columns, c_heavy, c_quadratic, c_mean, c_inverse,
+        columns, heavy, quadratic, mean, inverse, widths, form, flat,
+    ) = network  # fmt: skip
+    ints, floats, context, image, candidates, feasible = episode
+    scores, probabilities, booked, _totals = arrays
     moment, picture = context.reshape((1, len(context))), image.reshape((1, len(image)))
     span = np.zeros(2, np.int64)
     at, value, status = cursor[_DECISIONS], cursor[_CANDIDATES], cursor[_STATUS]
     while status == RUNNING and at < len(choices) and value + len(scores) <= len(chances):
-        n = observe(ints, floats, context, image, candidates, feasible)
+        n = observe(*episode)
         shown, allowed = scores[:n], feasible[:n]
         span[1] = n
         score_sets(
             moment, candidates[:n], allowed, picture, span,
             c_columns, c_heavy, c_quadratic, c_mean, c_inverse,
-            columns, heavy, quadratic, mean, inverse, widths, tanh, kind, heads, norm, seen,
-            threshold, flat, shown,
+            columns, heavy, quadratic, mean, inverse, widths, form, flat, shown,
         )  # fmt: skip
         if given:
             choice = choices[at]
@@ -101,21 +84,19 @@ class NetworkPlayer:
     def __init__(
         self,
         name: str,
-        arrays: tuple[Any, ...],
+        network: NetworkArrays,
         scenario: Scenario,
         spec: Spec,
         instance: Instance,
         temperature: float,
         epsilon: float,
     ) -> None:
-        self._name, self._arrays = name, arrays
+        self._name, self._network = name, network
         self._scenario, self._spec = scenario, spec
         self._drawing = (temperature, epsilon)
         self._capacity = instance.capacity
-        self._ints, self._floats = instance.ints.copy(), instance.floats.copy()
-        self._buffers = ObservationBuffers(spec, instance.capacity)
-        self._scores, self._probabilities = np.empty((2, instance.capacity))
-        self._booked = np.zeros(TERMS + len(spec.reward_terms))
+        self._memory = begin_episode(spec, instance)
+        self._arrays = make_step_arrays(spec, instance)
         self._cursor = np.zeros(3, np.int64)
         self._cursor[_STATUS] = RUNNING
 
@@ -129,7 +110,7 @@ class NetworkPlayer:
             if self._cursor[_CANDIDATES] + self._capacity > len(chances):
                 chances = np.concatenate([chances, np.empty_like(chances)])
         steps, candidates = self._cursor[:2]
-        values = values_at_end(self._scenario, self._spec, self._ints, self._floats, int(steps))
+        values = values_at_end(self._scenario, self._spec, *self._memory[:2], int(steps))
         return Played(choices[:steps].copy(), chances[:candidates].copy(), values)
 
     def follow(self, choices: NDArray[np.int64]) -> Chances:
@@ -150,9 +131,8 @@ class NetworkPlayer:
     ) -> bool:
         """Whether the episode goes on."""
         if not _decide(
-            self._scenario.observe, self._scenario.step, self._ints, self._floats, *self._arrays,
-            *self._drawing, given, rng, *self._buffers.arrays, self._scores, self._probabilities,
-            self._booked, choices, chances, self._cursor,
+            self._scenario.observe, self._scenario.step, self._memory, self._arrays, self._network,
+            *self._drawing, given, rng, choices, chances, self._cursor,
         ):  # fmt: skip
             raise HindcastError(f"{self._name}: infeasible choice in {self._scenario.name}")
         return bool(self._cursor[_STATUS] == RUNNING)

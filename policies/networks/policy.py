@@ -12,7 +12,7 @@ from pipeline.simulation.players import Player
 from pipeline.simulation.policy import Reading
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.spec import Feature, Spec
-from policies.networks.forward import PLACES, score_rows, score_sets
+from policies.networks.forward import PLACES, Form, NetworkArrays, score_rows, score_sets
 from policies.networks.settings import KINDS, Network, NetworkSettings, Weights, read_columns
 
 _FEASIBLE: Final[tuple[Reading, ...]] = ("feasible",)
@@ -45,19 +45,25 @@ class LearnedPolicy:
         return (*image, *_FEASIBLE) if self.network.sees_others else image
 
     @cached_property
-    def arrays(self) -> tuple[Any, ...]:
-        """What `score_sets` takes between offsets and scores."""
+    def arrays(self) -> NetworkArrays:
+        """The network and its weights, as compiled code takes them."""
         network, settings = self.network, self.network.settings
         layers = dict.fromkeys(key.split(".")[0] for key in network.shapes)
         flat = [
             self.weights[f"{i}.{part}"].T.ravel() for i in layers for part in ("bias", "weight")
         ]
-        return (
-            *network.context.arrays, *network.candidates.arrays,
-            np.array([*settings.hidden, settings.places or network.outputs]),
-            settings.activation == "tanh", PLACES if settings.places else KINDS[settings.kind],
-            settings.heads, settings.norm, settings.image, network.threshold, np.concatenate(flat),
-        )  # fmt: skip
+        form = Form(
+            tanh=settings.activation == "tanh",
+            kind=PLACES if settings.places else KINDS[settings.kind],
+            heads=settings.heads,
+            norm=settings.norm,
+            seen=settings.image,
+            threshold=float(network.threshold),
+        )
+        widths = np.array([*settings.hidden, settings.places or network.outputs])
+        return NetworkArrays(
+            *network.context, *network.candidates, widths, form, np.concatenate(flat)
+        )
 
     def check(self, spec: Spec) -> None:
         """Raise DatasetError where `spec` has other features, RecipeError where other places."""
@@ -125,12 +131,10 @@ class LearnedPolicy:
         rows = np.ascontiguousarray(candidates, np.float64)
         moments = np.ascontiguousarray(context, np.float64)
         places = np.ascontiguousarray(offsets, np.int64)
-        if not self.reads:  # of `arrays` it takes the maps, widths and activation, and the weights
-            score_rows(  # type: ignore[call-arg]
-                moments, rows, places, *self.arrays[:12], self.arrays[-1], scores
-            )
+        if not self.reads:
+            score_rows(moments, rows, places, self.arrays, scores)
             return scores
-        score_sets(  # type: ignore[call-arg]
+        score_sets(
             moments, rows, self._feasible(feasible, len(rows)), self._image(image, len(moments)),
             places, *self.arrays, scores,
         )  # fmt: skip

@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 from numba import types
 
+from pipeline.simulation.arrays import EPISODE, STEPS
 from pipeline.simulation.kernel import (
     FLOATS,
     FRESH,
@@ -34,15 +35,10 @@ from pipeline.simulation.kernel import (
 )
 from pipeline.simulation.policy import GENERATOR, best_feasible
 from policies.networks.features import COLUMNS
-from policies.rollouts.play_on import BUFFERS, DECIDER, RULE, play_on, score_decision
+from policies.rollouts.compiled import C_CANDIDATES, C_DECISIONS, C_ROWS, DECIDER, LOOKED
+from policies.rollouts.play_on import RULE, play_on, score_decision
 
-# what `branch` has written: decisions, candidates, unique rows; and decisions of its rollouts
-C_DECISIONS: Final = 0
-C_CANDIDATES: Final = 1
-C_ROWS: Final = 2
-C_PLAYED: Final = 3
-
-_IMAGES: Final = types.Array(types.uint8, 2, "C")
+C_PLAYED: Final = 3  # of the cursor, beside those of `gather`: decisions of the rollouts
 
 
 @compiled(types.int64(ROWS, types.int64, types.int64, ROWS, types.int64, COLUMNS))
@@ -71,52 +67,44 @@ def _chance(scores: Any, feasible: Any, n: Any, chosen: Any) -> Any:
 
 @compiled(
     types.float64(
-        types.FunctionType(OBSERVE), types.FunctionType(STEP), RULE, DECIDER, INTS, FLOATS,
-        INTS, FLOATS, BUFFERS, FLOATS, FLOATS, GENERATOR, FLOATS, FLOATS,
-        types.int64, types.float64, INTS,
+        types.FunctionType(OBSERVE), types.FunctionType(STEP), RULE, DECIDER, EPISODE, EPISODE,
+        STEPS, GENERATOR, types.int64, types.float64, INTS,
     ))  # fmt: skip
 def _try(
-    observe: Any, step: Any, rule: Any, decider: Any, ints: Any, floats: Any,
-    own_ints: Any, own_floats: Any, own_buffers: Any,
-    scores: Any, probabilities: Any, rng: Any, booked: Any, totals: Any,
+    observe: Any, step: Any, rule: Any, decider: Any, episode: Any, own: Any, arrays: Any, rng: Any,
     candidate: Any, until: Any, cursor: Any,
 ) -> Any:  # fmt: skip
     """Sum of the rewards of a candidate and of what follows it; NaN where a choice is forbidden."""
-    own_ints[:] = ints
-    own_floats[:] = floats
-    own_ints[FRESH] = 0  # the rollouts' buffers show another episode
-    status = step(own_ints, own_floats, candidate, booked)
+    own.ints[:] = episode.ints
+    own.floats[:] = episode.floats
+    own.ints[FRESH] = 0  # the rollouts' buffers show another episode
+    status = step(own.ints, own.floats, candidate, arrays.booked)
     if status == INFEASIBLE:
         return np.nan
-    value = booked[REWARD]
+    value = arrays.booked[REWARD]
     cursor[C_PLAYED] += 1
     if status == RUNNING:
-        totals[:] = 0.0
+        arrays.totals[:] = 0.0
         code = play_on(
-            observe, step, rule, decider, own_ints, own_floats, own_buffers,
-            scores, probabilities, rng, booked, totals, 0.0, until, np.empty(0, np.int64), 0,
-        )  # fmt: skip
+            observe, step, rule, decider, own, arrays, rng, 0.0, until, np.empty(0, np.int64), 0
+        )
         if code == INFEASIBLE:
             return np.nan
-        value += totals[REWARD]
+        value += arrays.totals[REWARD]
         cursor[C_PLAYED] += code // 4
     return value
 
 
 @compiled(
     types.boolean(
-        types.FunctionType(OBSERVE), types.FunctionType(STEP), RULE, DECIDER, INTS, FLOATS, BUFFERS,
-        INTS, FLOATS, BUFFERS, FLOATS, FLOATS, GENERATOR, FLOATS, FLOATS, INTS, INTS, types.float64,
-        types.float64, types.float64, ROWS, INTS, ROWS, _IMAGES, INTS, INTS, INTS, INTS, FLOATS,
+        types.FunctionType(OBSERVE), types.FunctionType(STEP), RULE, DECIDER, EPISODE, EPISODE,
+        STEPS, GENERATOR, INTS, INTS, types.float64, types.float64, types.float64, LOOKED, FLOATS,
         INTS,
     ))  # fmt: skip
 def branch(
-    observe: Any, step: Any, rule: Any, decider: Any, ints: Any, floats: Any, buffers: Any,
-    own_ints: Any, own_floats: Any, own_buffers: Any,
-    scores: Any, probabilities: Any, rng: Any, booked: Any, totals: Any,
+    observe: Any, step: Any, rule: Any, decider: Any, episode: Any, own: Any, arrays: Any, rng: Any,
     choices: Any, asked: Any, horizon_s: Any, certain: Any, of_certain: Any,
-    rows: Any, row_of: Any, contexts: Any, images: Any,
-    index: Any, starts: Any, chosen: Any, which: Any, value: Any, cursor: Any,
+    looked: Any, value: Any, cursor: Any,
 ) -> Any:  # fmt: skip
     """Play the choices again; at the decisions `asked`, ascending, try every feasible candidate.
 
@@ -125,21 +113,22 @@ def branch(
     but for a share `of_certain` drawn from `rng`, those in which a softmax over the scores gives
     the greedy choice more than `certain`; a rule's scores say nothing of the kind. Layout in
     `policies.rollouts.trajectories.Looked`, `chosen` being the greedy choice; False where a choice
-    is forbidden. `own_` is the memory of the rollouts.
+    is forbidden. The rollouts play in `own`.
     """
-    columns = decider[3][5]
-    context, image, candidates, feasible = buffers
+    columns, scores = decider.network.columns, arrays.scores
+    ints, floats, context, image, candidates, feasible = episode
+    rows, row_of, contexts, images, index, starts, chosen, which = looked
     speaks = np.empty(len(feasible), np.int64)  # candidate that is tried for a unique row
     t = m = u = next_asked = 0
     for at in range(asked[-1] + 1 if len(asked) > 0 else 0):
-        n = observe(ints, floats, context, image, candidates, feasible)
+        n = observe(*episode)
         if at == asked[next_asked]:
             next_asked += 1
-            score_decision(rule, decider, n, buffers, scores)
+            score_decision(rule, decider, n, episode, scores)
             best = best_feasible(scores[:n], feasible[:n])
             stop, last = u, m
             passed_over = False
-            if certain < 1.0 and not decider[0]:
+            if certain < 1.0 and not decider.guided:
                 likely = _chance(scores, feasible, n, best)
                 passed_over = likely > certain and rng.random() >= of_certain
             for i in range(n):
@@ -159,8 +148,7 @@ def branch(
                 until = floats[TIME] + horizon_s
                 for row in range(u, stop):
                     value[row] = _try(
-                        observe, step, rule, decider, ints, floats, own_ints, own_floats,
-                        own_buffers, scores, probabilities, rng, booked, totals,
+                        observe, step, rule, decider, episode, own, arrays, rng,
                         speaks[row - u], until, cursor,
                     )  # fmt: skip
                     if np.isnan(value[row]):
@@ -169,7 +157,7 @@ def branch(
                 images[t] = image[: images.shape[1]]
                 starts[t], which[t] = m, at
                 t, m, u = t + 1, last, stop
-        if step(ints, floats, choices[at], booked) == INFEASIBLE:
+        if step(ints, floats, choices[at], arrays.booked) == INFEASIBLE:
             return False
     starts[t] = m
     cursor[C_DECISIONS], cursor[C_CANDIDATES], cursor[C_ROWS] = t, m, u

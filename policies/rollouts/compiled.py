@@ -7,21 +7,19 @@ whose gradient is taken. No Python runs between two decisions, and the GIL is fr
 A network that looks at every candidate on its own is asked once about equal rows: from one decision
 to the next most of them stay (of 27 pairs a decision of the packing workload 10 are new). Both
 functions remember rows in a table of fixed size, where a row that falls on the place of another
-takes it:
-
-    keys (S, n) uint64   bits of the row's n columns that are read
-    held (S,)            -1: free; `gather`: which unique row it is
+takes it.
 """
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numba import types
+from numpy.typing import NDArray
 
+from pipeline.simulation.arrays import EPISODE, STEPS, named
 from pipeline.simulation.kernel import (
     ELAPSED,
     FLOATS,
-    IMAGE,
     INFEASIBLE,
     INTS,
     MASK,
@@ -34,10 +32,11 @@ from pipeline.simulation.kernel import (
     compiled,
 )
 from pipeline.simulation.policy import GENERATOR, draw_choice
-from policies.networks.features import COLUMNS, CONSTANTS, FLAGS, INPUTS, expand_row
-from policies.networks.forward import add_product, score_sets
+from policies.networks.features import COLUMNS, INPUTS, expand_row
+from policies.networks.forward import NETWORK, NetworkArrays, add_product, score_sets
+from policies.networks.settings import Network
 
-TABLE: Final = 1 << 12  # places of the table of rows; 230 kB with seven columns
+PLACES: Final = 1 << 12  # places of the table of rows; 230 kB with seven columns
 _SHIFT: Final = np.uint64(64 - 12)
 _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
 _FOLD: Final = np.uint64(29)
@@ -55,18 +54,62 @@ C_CANDIDATES: Final = 1
 C_ROWS: Final = 2
 C_NEXT: Final = 3
 
-_MAP: Final = (COLUMNS, FLAGS, types.boolean, CONSTANTS, CONSTANTS)
-NETWORK: Final = (  # LearnedPolicy.arrays
-    *_MAP, *_MAP, COLUMNS, types.boolean, types.int64, types.int64, types.boolean,
-    types.int64, types.float64, INPUTS,
-)  # fmt: skip
-KEYS: Final = types.Array(types.uint64, 2, "C")
-_NUMBERS: Final = types.Array(types.float64, 2, "C")
-_IMAGES: Final = types.Array(types.uint8, 2, "C")
-SCRATCH: Final = (types.Array(types.float64, 1, "C"), INPUTS, INPUTS)
+_KEYS: Final = types.Array(types.uint64, 2, "C")
 
 
-@compiled(types.int64(KEYS, types.int64, COLUMNS))
+class Table(NamedTuple):
+    """Rows that were scored, in S places, and what a network scores a row in."""
+
+    keys: NDArray[np.uint64]  # (S, n) bits of the row's n columns that are read
+    held: NDArray[np.int64]  # (S,) -1: free; `gather`: which unique row it is
+    scores: NDArray[np.float64]  # (S,)
+    base: NDArray[np.float64]
+    x: NDArray[np.float32]
+    h: NDArray[np.float32]
+
+
+class DeciderArrays(NamedTuple):
+    """A network that decides, or where `guided` a rule with these parameters in its place."""
+
+    guided: bool
+    parameters: NDArray[np.float64]
+    alone: bool  # whether a score depends on its row only; else the table is not used
+    network: NetworkArrays
+    table: Table
+
+
+class LookedArrays(NamedTuple):
+    """The arrays of a `policies.rollouts.trajectories.Looked`, with room for more."""
+
+    rows: NDArray[np.float64]
+    row_of: NDArray[np.int64]
+    context: NDArray[np.float64]
+    image: NDArray[np.uint8]
+    row_numbers: NDArray[np.int64]  # `index` there
+    starts: NDArray[np.int64]
+    chosen: NDArray[np.int64]
+    decision: NDArray[np.int64]
+
+
+TABLE: Final = named(Table, _KEYS, INTS, FLOATS, FLOATS, INPUTS, INPUTS)
+DECIDER: Final = named(DeciderArrays, types.boolean, FLOATS, types.boolean, NETWORK, TABLE)
+LOOKED: Final = named(
+    LookedArrays, ROWS, INTS, ROWS, types.Array(types.uint8, 2, "C"), INTS, INTS, INTS, INTS
+)
+
+
+def make_table(network: Network, columns: int, *, used: bool) -> Table:
+    """Return an empty table for rows of so many columns; of one place where it is not used."""
+    places = PLACES if used else 1
+    widest = max(*network.settings.hidden, network.outputs, network.candidates.size)
+    return Table(
+        np.empty((places, columns), np.uint64), np.full(places, -1, np.int64), np.empty(places),
+        np.empty(max(len(network.candidates.columns), 1)),
+        np.empty(widest, np.float32), np.empty(widest, np.float32),
+    )  # fmt: skip
+
+
+@compiled(types.int64(_KEYS, types.int64, COLUMNS))
 def _place(cells: Any, row: Any, columns: Any) -> Any:
     """Where in the table a row belongs."""
     h = np.uint64(0)
@@ -76,7 +119,7 @@ def _place(cells: Any, row: Any, columns: Any) -> Any:
     return np.int64((h * _SPREAD) >> _SHIFT)
 
 
-@compiled(types.boolean(KEYS, INTS, KEYS, types.int64, types.int64, COLUMNS))
+@compiled(types.boolean(_KEYS, INTS, _KEYS, types.int64, types.int64, COLUMNS))
 def _there(keys: Any, held: Any, cells: Any, row: Any, place: Any, columns: Any) -> Any:
     """Whether the table has the row; where not, it has now (and `held` is for the caller)."""
     same = held[place] >= 0
@@ -93,8 +136,8 @@ def _there(keys: Any, held: Any, cells: Any, row: Any, place: Any, columns: Any)
 
 @compiled(
     types.float64(
-        ROWS, types.int64, COLUMNS, FLAGS, types.boolean, CONSTANTS, CONSTANTS, COLUMNS,
-        types.boolean, INPUTS, *SCRATCH,
+        ROWS, types.int64, INTS, MASK, types.boolean, FLOATS, FLOATS, INTS, types.boolean, INPUTS,
+        FLOATS, INPUTS, INPUTS,
     ))  # fmt: skip
 def _score(
     candidates: Any, row: Any,
@@ -117,18 +160,10 @@ def _score(
     return h[0]
 
 
-@compiled(types.Tuple(SCRATCH)(COLUMNS, CONSTANTS, COLUMNS))  # type: ignore[no-untyped-call]
-def make_scratch(columns: Any, mean: Any, widths: Any) -> Any:
-    """What `score_alone` works in."""
-    widest = max(widths.max(), len(mean))
-    base = np.empty(max(len(columns), 1))
-    return base, np.empty(widest, np.float32), np.empty(widest, np.float32)
-
-
 @compiled(
     types.void(
-        ROWS, KEYS, MASK, COLUMNS, FLAGS, types.boolean, CONSTANTS, CONSTANTS, COLUMNS,
-        types.boolean, INPUTS, KEYS, INTS, FLOATS, *SCRATCH, FLOATS,
+        ROWS, _KEYS, MASK, INTS, MASK, types.boolean, FLOATS, FLOATS, INTS, types.boolean, INPUTS,
+        _KEYS, INTS, FLOATS, FLOATS, INPUTS, INPUTS, FLOATS,
     ))  # fmt: skip
 def score_alone(
     candidates: Any, cells: Any, allowed: Any,
@@ -139,6 +174,9 @@ def score_alone(
     """Fill the scores of the feasible candidates, of rows in the table from there.
 
     `cells` are the bits of `candidates`; the lengths of `allowed` and `shown` are their number.
+    The 18 parameters are a FeatureMap, parts of NetworkArrays and a Table, one by one: a member
+    that is taken out of a named tuple counts a reference, which cost .25 us a decision here (of
+    1.8), and 40 % of an episode in `_score`, which is called for every row.
     """
     for i in range(len(shown)):
         if not allowed[i]:
@@ -156,49 +194,47 @@ def score_alone(
 
 @compiled(
     types.int64(
-        types.FunctionType(OBSERVE), types.FunctionType(STEP), INTS, FLOATS, types.boolean,
-        *NETWORK, types.float64, types.float64, GENERATOR,
-        FLOATS, IMAGE, ROWS, MASK, FLOATS, FLOATS, KEYS, INTS, FLOATS, FLOATS, FLOATS, INTS,
-        _NUMBERS, types.int64,
+        types.FunctionType(OBSERVE), types.FunctionType(STEP), EPISODE, STEPS, DECIDER,
+        types.float64, types.float64, GENERATOR, INTS, ROWS, types.int64,
     ))  # fmt: skip
 def sample(
-    observe: Any, step: Any, ints: Any, floats: Any, alone: Any,
-    c_columns: Any, c_heavy: Any, c_quadratic: Any, c_mean: Any, c_inverse: Any,
-    columns: Any, heavy: Any, quadratic: Any, mean: Any, inverse: Any,
-    widths: Any, tanh: Any, kind: Any, heads: Any, norm: Any, seen: Any, threshold: Any, flat: Any,
-    temperature: Any, epsilon: Any, rng: Any,
-    context: Any, image: Any, candidates: Any, feasible: Any, scores: Any, probabilities: Any,
-    keys: Any, held: Any, held_scores: Any,
-    booked: Any, totals: Any, choices: Any, numbers: Any, first: Any,
+    observe: Any, step: Any, episode: Any, arrays: Any, decider: Any,
+    temperature: Any, epsilon: Any, rng: Any, choices: Any, numbers: Any, first: Any,
 ) -> Any:  # fmt: skip
     """Play from decision `first` until the episode is over or the arrays are full.
 
-    `alone` says that a score depends on its own row only; else the table is not used. Choices are
-    drawn from softmax(scores / temperature), or are the best ones at temperature 0, and uniform
-    with probability `epsilon`. Returns 4 * decisions + status; the status is RUNNING where the
-    arrays are full, and the result INFEASIBLE where a choice is forbidden.
+    The network of the decider draws from softmax(scores / temperature), or takes the best choice at
+    temperature 0, and is uniform with probability `epsilon`. Returns 4 * decisions + status; the
+    status is RUNNING where the arrays are full, and the result INFEASIBLE where a choice is
+    forbidden.
     """
+    ints, floats, context, image, candidates, feasible = episode
+    scores, probabilities, booked, totals = arrays
+    _guided, _parameters, alone, network, table = decider
+    (
+        c_columns, c_heavy, c_quadratic, c_mean, c_inverse,
+        columns, heavy, quadratic, mean, inverse, widths, form, flat,
+    ) = network  # fmt: skip
+    keys, held, held_scores, base, x, h = table
     cells = candidates.view(np.uint64)
     moment, picture = context.reshape((1, len(context))), image.reshape((1, len(image)))
     span = np.zeros(2, np.int64)
-    base, x, h = make_scratch(columns, mean, widths)
     at, status = first, RUNNING
     while status == RUNNING and at < len(choices):
         numbers[N_TIME, at] = floats[TIME]
-        n = observe(ints, floats, context, image, candidates, feasible)
+        n = observe(*episode)
         shown, allowed = scores[:n], feasible[:n]
         if alone:
             score_alone(
                 candidates, cells, allowed, columns, heavy, quadratic, mean, inverse,
-                widths, tanh, flat, keys, held, held_scores, base, x, h, shown,
+                widths, form.tanh, flat, keys, held, held_scores, base, x, h, shown,
             )  # fmt: skip
         else:
             span[1] = n
             score_sets(
                 moment, candidates[:n], allowed, picture, span,
                 c_columns, c_heavy, c_quadratic, c_mean, c_inverse,
-                columns, heavy, quadratic, mean, inverse, widths, tanh, kind, heads, norm, seen,
-                threshold, flat, shown,
+                columns, heavy, quadratic, mean, inverse, widths, form, flat, shown,
             )  # fmt: skip
         choice = draw_choice(shown, allowed, temperature, epsilon, rng, probabilities)
         if choice < 0:
@@ -220,23 +256,21 @@ def sample(
 
 @compiled(
     types.int64(
-        types.FunctionType(OBSERVE), types.FunctionType(STEP), INTS, FLOATS, types.boolean,
-        COLUMNS, FLOATS, IMAGE, ROWS, MASK, KEYS, INTS, FLOATS, INTS, types.int64, types.int64,
-        ROWS, INTS, ROWS, _IMAGES, INTS, INTS, INTS, INTS, INTS,
+        types.FunctionType(OBSERVE), types.FunctionType(STEP), EPISODE, STEPS, types.boolean,
+        COLUMNS, TABLE, INTS, types.int64, types.int64, LOOKED, INTS,
     ))  # fmt: skip
 def gather(
-    observe: Any, step: Any, ints: Any, floats: Any, alone: Any, columns: Any,
-    context: Any, image: Any, candidates: Any, feasible: Any, keys: Any, held: Any, booked: Any,
-    choices: Any, every: Any, offset: Any,
-    rows: Any, row_of: Any, contexts: Any, images: Any,
-    index: Any, starts: Any, chosen: Any, which: Any, cursor: Any,
+    observe: Any, step: Any, episode: Any, arrays: Any, alone: Any, columns: Any, table: Any,
+    choices: Any, every: Any, offset: Any, looked: Any, cursor: Any,
 ) -> Any:  # fmt: skip
     """Play the choices again and write down decisions offset, offset + every, ...
 
     Stops where the next decision might not fit: 0 then, 1 when all choices were made, INFEASIBLE
     where one is forbidden. Layout in `policies.rollouts.trajectories.Looked`.
     """
-    cells = candidates.view(np.uint64)
+    ints, floats, context, image, candidates, feasible = episode
+    rows, row_of, contexts, images, index, starts, chosen, which = looked
+    keys, held, cells = table.keys, table.held, candidates.view(np.uint64)
     capacity = len(feasible)
     t, m, u = cursor[C_DECISIONS], cursor[C_CANDIDATES], cursor[C_ROWS]
     at, code = cursor[C_NEXT], 1
@@ -244,7 +278,7 @@ def gather(
         if t == len(chosen) or m + capacity > len(index) or u + capacity > len(rows):
             code = 0
             break
-        n = observe(ints, floats, context, image, candidates, feasible)
+        n = observe(*episode)
         choice = choices[at]
         if at % every == offset:
             starts[t] = m
@@ -268,7 +302,7 @@ def gather(
                 index[m] = held[place]
                 m += 1
             t += 1
-        if step(ints, floats, choice, booked) == INFEASIBLE:
+        if step(ints, floats, choice, arrays.booked) == INFEASIBLE:
             return INFEASIBLE
         at += 1
     starts[t] = m

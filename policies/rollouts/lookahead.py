@@ -22,8 +22,8 @@ from typing import Any, Final
 import numpy as np
 
 from pipeline.errors import HindcastError, InputError
-from pipeline.simulation.environment import ObservationBuffers
-from pipeline.simulation.kernel import FRESH, INFEASIBLE, REWARD, RUNNING, TERMS, TRUNCATED
+from pipeline.simulation.arrays import EpisodeArrays, StepArrays, begin_episode, make_step_arrays
+from pipeline.simulation.kernel import FRESH, INFEASIBLE, REWARD, RUNNING, TRUNCATED
 from pipeline.simulation.policy import Heuristic
 from pipeline.simulation.rollout import Episode, came_to
 from pipeline.simulation.scenario import Instance, Scenario
@@ -100,44 +100,38 @@ class _Play:
         self.name = policy.name
         self.rng = np.random.default_rng(0)  # for the signature: members draw nothing
         self.deciders = [member.arrays(spec, self.rng) for member in policy.members]
-        self.ints, self.floats = instance.ints.copy(), instance.floats.copy()
-        self.own_ints, self.own_floats = instance.ints.copy(), instance.floats.copy()
-        self.buffers = ObservationBuffers(spec, instance.capacity).arrays
-        self.own_buffers = ObservationBuffers(spec, instance.capacity).arrays
-        self.scores, self.probabilities = np.empty((2, instance.capacity))
-        self.booked = np.zeros(TERMS + len(spec.reward_terms))
+        self.memory, self.own_memory = (begin_episode(spec, instance) for _ in range(2))
+        self.arrays, self.own_arrays = (make_step_arrays(spec, instance) for _ in range(2))
 
     def play(self) -> Episode:
         """Play it to its end."""
-        totals, own = np.zeros((2, len(self.booked)))
+        memory, own, totals = self.memory, self.own_memory, self.own_arrays.totals
         steps, status = 0, RUNNING
         while status == RUNNING:
             best, highest, until = 0, -np.inf, np.inf
             for number, decider in enumerate(self.deciders):
-                self.own_ints[:] = self.ints
-                self.own_floats[:] = self.floats
-                self.own_ints[FRESH] = 0  # the buffers show another episode
-                until = self.forget(self.own_ints, self.own_floats)
-                own[:] = 0.0
-                memory = (self.own_ints, self.own_floats, self.own_buffers)
-                self._play_on(decider, memory, own, np.inf)
-                if own[REWARD] > highest:
-                    best, highest = number, own[REWARD]
-            memory = (self.ints, self.floats, self.buffers)
-            played, status = self._play_on(self.deciders[best], memory, totals, until)
+                own.ints[:] = memory.ints
+                own.floats[:] = memory.floats
+                own.ints[FRESH] = 0  # the buffers show another episode
+                until = self.forget(own.ints, own.floats)
+                totals[:] = 0.0
+                self._play_on(decider, own, self.own_arrays, np.inf)
+                if totals[REWARD] > highest:
+                    best, highest = number, totals[REWARD]
+            played, status = self._play_on(self.deciders[best], memory, self.arrays, until)
             steps += played
         return came_to(
-            self.scenario.outcome, self.spec, self.ints, self.floats, totals, steps,
+            self.scenario.outcome, self.spec, memory.ints, memory.floats, self.arrays.totals, steps,
             truncated=status == TRUNCATED,
         )  # fmt: skip
 
     def _play_on(
-        self, decider: tuple[Any, ...], memory: tuple[Any, ...], totals: Any, until: float
+        self, decider: tuple[Any, ...], memory: EpisodeArrays, arrays: StepArrays, until: float
     ) -> tuple[int, int]:
         """Decisions and status; totals += what was booked."""
         code = play_on(
-            self.scenario.observe, self.scenario.step, *decider, *memory, self.scores,
-            self.probabilities, self.rng, self.booked, totals, 0.0, until, _NONE_KEPT, 0,
+            self.scenario.observe, self.scenario.step, *decider, memory, arrays, self.rng,
+            0.0, until, _NONE_KEPT, 0,
         )  # fmt: skip
         if code == INFEASIBLE:
             raise HindcastError(f"{self.name}: infeasible choice in {self.scenario.name}")

@@ -11,67 +11,54 @@ from typing import Any, Final
 import numpy as np
 from numba import types
 
+from pipeline.simulation.arrays import EPISODE, STEPS
 from pipeline.simulation.kernel import (
     FLOATS,
-    IMAGE,
     INFEASIBLE,
     INTS,
-    MASK,
     OBSERVE,
-    ROWS,
     RUNNING,
     SCORE,
     STEP,
     TIME,
+    Compiled,
     compiled,
 )
 from pipeline.simulation.policy import GENERATOR, NO_PARAMETERS, Heuristic, draw_choice, no_score
 from pipeline.simulation.spec import Spec
-from policies.networks.forward import score_sets
+from policies.networks.forward import score_observation
 from policies.networks.policy import LearnedPolicy
-from policies.rollouts import compiled as play
-from policies.rollouts.compiled import KEYS, NETWORK, SCRATCH, score_alone
+from policies.rollouts.compiled import DECIDER, DeciderArrays, make_table, score_alone
 from policies.rollouts.trajectories import looks_alone
 
 RULE: Final = types.FunctionType(SCORE)
-# whether the rule decides, its parameters; whether a score is of its row alone, the network, its
-# table and scratch of `policies.rollouts.compiled`
-_tuple: Final[Any] = types.Tuple
-DECIDER: Final = _tuple((
-    types.boolean, FLOATS, types.boolean, _tuple(NETWORK), _tuple((KEYS, INTS, FLOATS, *SCRATCH)),
-))  # fmt: skip
-BUFFERS: Final = _tuple((FLOATS, IMAGE, ROWS, MASK))
 
 
-@compiled(types.void(RULE, DECIDER, types.int64, BUFFERS, FLOATS))
-def score_decision(rule: Any, decider: Any, n: Any, buffers: Any, scores: Any) -> None:
-    """Fill scores[:n] of the observation in the buffers."""
+@compiled(types.void(RULE, DECIDER, types.int64, EPISODE, FLOATS))
+def score_decision(rule: Any, decider: Any, n: Any, episode: Any, scores: Any) -> None:
+    """Fill scores[:n] of the last observation of an episode, which has n candidates."""
     guided, parameters, alone, network, table = decider
-    context, image, candidates, feasible = buffers
-    shown, allowed = scores[:n], feasible[:n]
+    candidates, feasible = episode.candidates, episode.feasible
     if guided:
-        rule(context, candidates, feasible, parameters, shown)
+        rule(episode.context, candidates, feasible, parameters, scores[:n])
     elif alone:
+        keys, held, held_scores, base, x, h = table
         score_alone(
-            candidates, candidates.view(np.uint64), allowed, *network[5:12], network[17], *table,
-            shown,
+            candidates, candidates.view(np.uint64), feasible[:n], network.columns, network.heavy,
+            network.quadratic, network.mean, network.inverse, network.widths, network.form.tanh,
+            network.flat, keys, held, held_scores, base, x, h, scores[:n],
         )  # fmt: skip
     else:
-        span = np.array([0, n])
-        moment, picture = context.reshape((1, len(context))), image.reshape((1, len(image)))
-        score_sets(  # type: ignore[call-arg]
-            moment, candidates[:n], allowed, picture, span, *network, shown
-        )
+        score_observation(network, n, episode, scores)
 
 
 @compiled(
     types.int64(
-        types.FunctionType(OBSERVE), types.FunctionType(STEP), RULE, DECIDER, INTS, FLOATS, BUFFERS,
-        FLOATS, FLOATS, GENERATOR, FLOATS, FLOATS, types.float64, types.float64, INTS, types.int64,
+        types.FunctionType(OBSERVE), types.FunctionType(STEP), RULE, DECIDER, EPISODE, STEPS,
+        GENERATOR, types.float64, types.float64, INTS, types.int64,
     ))  # fmt: skip
 def play_on(
-    observe: Any, step: Any, rule: Any, decider: Any, ints: Any, floats: Any, buffers: Any,
-    scores: Any, probabilities: Any, rng: Any, booked: Any, totals: Any,
+    observe: Any, step: Any, rule: Any, decider: Any, episode: Any, arrays: Any, rng: Any,
     epsilon: Any, until: Any, choices: Any, first: Any,
 ) -> Any:  # fmt: skip
     """Play until the episode is over, or its time is `until`, or `choices` are full.
@@ -80,11 +67,13 @@ def play_on(
     `first` on; an empty array keeps none. totals += booked. Returns 4 * decisions + status, RUNNING
     where the episode goes on, or INFEASIBLE where a choice is forbidden.
     """
+    ints, floats = episode.ints, episode.floats
+    scores, probabilities, booked, totals = arrays
     at, status, kept = first, RUNNING, len(choices)
     while status == RUNNING and floats[TIME] < until and (kept == 0 or at < kept):
-        n = observe(ints, floats, *buffers)
-        score_decision(rule, decider, n, buffers, scores)
-        choice = draw_choice(scores[:n], buffers[3][:n], 0.0, epsilon, rng, probabilities)
+        n = observe(*episode)
+        score_decision(rule, decider, n, episode, scores)
+        choice = draw_choice(scores[:n], episode.feasible[:n], 0.0, epsilon, rng, probabilities)
         if choice < 0:
             return INFEASIBLE
         status = step(ints, floats, choice, booked)
@@ -105,14 +94,11 @@ class Decider:
     policy: LearnedPolicy
     rule: Heuristic | None = None
 
-    def arrays(self, spec: Spec, rng: np.random.Generator) -> tuple[Any, ...]:
+    def arrays(self, spec: Spec, rng: np.random.Generator) -> tuple[Compiled, DeciderArrays]:
         """Rule and decider of `play_on`, for one episode."""
-        alone, network = looks_alone(self.policy.network), self.policy.arrays
-        places = play.TABLE if alone and self.rule is None else 1  # a rule looks nothing up
-        table = (
-            np.empty((places, len(spec.candidates)), np.uint64), np.full(places, -1, np.int64),
-            np.empty(places), *play.make_scratch(network[5], network[8], network[10]),
-        )  # fmt: skip
-        if self.rule is None:
-            return no_score, (False, NO_PARAMETERS, alone, network, table)
-        return self.rule.score, (True, self.rule.parameters(spec, rng), alone, network, table)
+        alone, rule = looks_alone(self.policy.network), self.rule
+        used = alone and rule is None  # a rule looks nothing up
+        table = make_table(self.policy.network, len(spec.candidates), used=used)
+        parameters = NO_PARAMETERS if rule is None else rule.parameters(spec, rng)
+        decider = DeciderArrays(rule is not None, parameters, alone, self.policy.arrays, table)
+        return no_score if rule is None else rule.score, decider

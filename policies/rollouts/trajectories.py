@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import HindcastError
-from pipeline.simulation.environment import ObservationBuffers
-from pipeline.simulation.kernel import INFEASIBLE, RUNNING, TERMS, TRUNCATED
+from pipeline.simulation.arrays import begin_episode, make_step_arrays
+from pipeline.simulation.kernel import INFEASIBLE, RUNNING, TRUNCATED
+from pipeline.simulation.policy import NO_PARAMETERS
 from pipeline.simulation.rollout import Episode, came_to
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.spec import Spec
@@ -72,6 +73,30 @@ class Looked:
     decision: NDArray[np.int64]
 
 
+def make_looked_arrays(
+    spec: Spec, network: Network, decisions: int, most: int
+) -> play.LookedArrays:
+    """Return room for what a network is asked in so many decisions, at most `most` candidates."""
+    contexts = len(spec.context) if network.settings.context else 0
+    index, row_of = np.empty((2, most), np.int64)
+    chosen, decision = np.empty((2, decisions), np.int64)
+    return play.LookedArrays(
+        np.empty((most, len(spec.candidates))), row_of, np.empty((decisions, contexts)),
+        np.empty((decisions, network.pixels), np.uint8), index, np.empty(decisions + 1, np.int64),
+        chosen, decision,
+    )  # fmt: skip
+
+
+def looked_of(arrays: play.LookedArrays, cursor: NDArray[np.int64]) -> Looked:
+    """Return the decisions, candidates and rows that were written."""
+    t, m, u = cursor[play.C_DECISIONS], cursor[play.C_CANDIDATES], cursor[play.C_ROWS]
+    return Looked(
+        arrays.rows[:u].copy(), arrays.row_of[:u].copy(), arrays.context[:t], arrays.image[:t],
+        arrays.row_numbers[:m].copy(), arrays.starts[: t + 1], arrays.chosen[:t],
+        arrays.decision[:t],
+    )  # fmt: skip
+
+
 def looks_alone(network: Network) -> bool:
     """Whether a score depends on nothing but its candidate's row."""
     return not (network.sees_others or network.context.size or network.settings.image)
@@ -90,19 +115,19 @@ def sample_trajectory(
 
     With probability `epsilon` a choice is uniform. Raises HindcastError for an infeasible choice.
     """
-    memory = _Memory(spec, instance, policy.network)
-    totals = np.zeros_like(memory.booked)
-    scores, probabilities = np.empty(instance.capacity), np.empty(instance.capacity)
-    held_scores = np.empty(len(memory.held))
+    memory, arrays = begin_episode(spec, instance), make_step_arrays(spec, instance)
+    alone = looks_alone(policy.network)
+    table = play.make_table(policy.network, len(spec.candidates), used=alone)
+    decider = play.DeciderArrays(
+        guided=False, parameters=NO_PARAMETERS, alone=alone, network=policy.arrays, table=table
+    )
     choices = np.empty(_FIRST_ROOM, np.int64)
     numbers = np.empty((play.NUMBERS, _FIRST_ROOM))
     at, status = 0, RUNNING
     while status == RUNNING:
         code = play.sample(
-            scenario.observe, scenario.step, memory.ints, memory.floats, memory.alone,
-            *policy.arrays, temperature, epsilon, rng, *memory.buffers.arrays, scores,
-            probabilities, memory.keys, memory.held, held_scores, memory.booked, totals,
-            choices, numbers, at,
+            scenario.observe, scenario.step, memory, arrays, decider,
+            temperature, epsilon, rng, choices, numbers, at,
         )  # fmt: skip
         if code == INFEASIBLE:
             raise HindcastError(f"{policy.name}: infeasible choice in {scenario.name}")
@@ -111,7 +136,7 @@ def sample_trajectory(
             choices = np.concatenate([choices, np.empty_like(choices)])
             numbers = np.concatenate([numbers, np.empty_like(numbers)], axis=1)
     episode = came_to(
-        scenario.outcome, spec, memory.ints, memory.floats, totals, at,
+        scenario.outcome, spec, memory.ints, memory.floats, arrays.totals, at,
         truncated=status == TRUNCATED,
     )  # fmt: skip
     kept = numbers[:, :at].copy()
@@ -160,45 +185,23 @@ def looked_at(
     In pieces of at most `piece` candidates (but always of one decision), in order. The trajectory
     is played again. Raises HindcastError where it cannot be.
     """
-    memory = _Memory(spec, trajectory.instance, network)
-    capacity = trajectory.instance.capacity
+    memory = begin_episode(spec, trajectory.instance)
+    steps = make_step_arrays(spec, trajectory.instance)
+    alone, capacity = looks_alone(network), trajectory.instance.capacity
+    table = play.make_table(network, len(spec.candidates), used=alone)
     decisions = min(len(trajectory.choices), max(piece // 4, 1))
     most = max(capacity, min(piece, decisions * capacity))
-    contexts = len(spec.context) if network.settings.context else 0
-    pixels = network.pixels
     cursor = np.zeros(4, np.int64)
     done = 0
     while not done:
-        rows = np.empty((most, len(spec.candidates)))
-        row_of, index = np.empty(most, np.int64), np.empty(most, np.int64)
-        context, image = np.empty((decisions, contexts)), np.empty((decisions, pixels), np.uint8)
-        starts, chosen, which = (np.empty(decisions + extra, np.int64) for extra in (1, 0, 0))
+        looked = make_looked_arrays(spec, network, decisions, most)
         cursor[: play.C_NEXT] = 0
-        memory.held[:] = -1  # rows of an earlier piece are not in this one
+        table.held[:] = -1  # rows of an earlier piece are not in this one
         done = play.gather(
-            scenario.observe, scenario.step, memory.ints, memory.floats, memory.alone,
-            network.candidates.columns, *memory.buffers.arrays, memory.keys, memory.held,
-            memory.booked, trajectory.choices, every, offset,
-            rows, row_of, context, image, index, starts, chosen, which, cursor,
+            scenario.observe, scenario.step, memory, steps, alone, network.candidates.columns,
+            table, trajectory.choices, every, offset, looked, cursor,
         )  # fmt: skip
         if done == INFEASIBLE:
             raise HindcastError(f"{scenario.name}: a trajectory cannot be played again")
-        t, m, u = cursor[play.C_DECISIONS], cursor[play.C_CANDIDATES], cursor[play.C_ROWS]
-        if t:
-            yield Looked(
-                rows[:u].copy(), row_of[:u].copy(), context[:t], image[:t], index[:m].copy(),
-                starts[: t + 1], chosen[:t], which[:t],
-            )  # fmt: skip
-
-
-class _Memory:
-    """The memory of an episode, its observation, and the table of rows."""
-
-    def __init__(self, spec: Spec, instance: Instance, network: Network) -> None:
-        self.ints, self.floats = instance.ints.copy(), instance.floats.copy()
-        self.buffers = ObservationBuffers(spec, instance.capacity)
-        self.booked = np.zeros(TERMS + len(spec.reward_terms))
-        self.alone = looks_alone(network)
-        places = play.TABLE if self.alone else 1
-        self.keys = np.empty((places, len(spec.candidates)), np.uint64)
-        self.held = np.full(places, -1, np.int64)
+        if cursor[play.C_DECISIONS]:
+            yield looked_of(looked, cursor)

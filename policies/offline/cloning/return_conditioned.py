@@ -49,8 +49,7 @@ class Config(behaviour_cloning.Config):
 def conditioned(network: Network) -> Network:
     """The network with one more column of context, z, which is the last of them."""
     zero, one = np.zeros(1), np.ones(1)
-    context = dataclasses.replace(
-        network.context,
+    context = network.context._replace(
         mean=np.concatenate([network.context.mean, zero]),
         inverse=np.concatenate([network.context.inverse, one]),
     )

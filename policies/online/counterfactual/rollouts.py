@@ -11,15 +11,15 @@ Heuristics 1997.
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import HindcastError
 from pipeline.recipes.settings import require_numbers
-from pipeline.simulation.environment import ObservationBuffers
-from pipeline.simulation.kernel import INFEASIBLE, RUNNING, TERMS, TRUNCATED
+from pipeline.simulation.arrays import EpisodeArrays, begin_episode, make_step_arrays
+from pipeline.simulation.kernel import INFEASIBLE, RUNNING, TRUNCATED
 from pipeline.simulation.rollout import Episode, came_to
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.seeds import generator
@@ -27,7 +27,7 @@ from pipeline.simulation.spec import Spec
 from policies.online.problem import Problem, Sampling
 from policies.rollouts.branches import C_PLAYED, branch
 from policies.rollouts.play_on import Decider, play_on
-from policies.rollouts.trajectories import Looked
+from policies.rollouts.trajectories import Looked, looked_of, make_looked_arrays
 
 _FIRST_ROOM: Final = 2048  # decisions; doubled where an episode is longer
 
@@ -128,27 +128,21 @@ class _Memory:
         self.network = decider.policy.network
         rule, arrays = decider.arrays(spec, rng)
         self.compiled = (scenario.observe, scenario.step, rule, arrays)
-        self.scores, self.probabilities = np.empty((2, instance.capacity))
-        self.booked = np.zeros(TERMS + len(spec.reward_terms))
 
     def play(self, epsilon: float) -> tuple[NDArray[np.int64], Episode]:
         """The choices of an episode, and what it came to."""
-        ints, floats, buffers = self._begin()
-        totals = np.zeros_like(self.booked)
+        memory, arrays = self._begin(), make_step_arrays(self.spec, self.instance)
         choices = np.empty(_FIRST_ROOM, np.int64)
         at, status = 0, RUNNING
         while True:
-            code = play_on(
-                *self.compiled, ints, floats, buffers, self.scores, self.probabilities, self.rng,
-                self.booked, totals, epsilon, np.inf, choices, at,
-            )  # fmt: skip
+            code = play_on(*self.compiled, memory, arrays, self.rng, epsilon, np.inf, choices, at)
             self._require(code != INFEASIBLE)
             at, status = divmod(int(code), 4)
             if status != RUNNING:
                 break
             choices = np.concatenate([choices, np.empty_like(choices)])
         episode = came_to(
-            self.scenario.outcome, self.spec, ints, floats, totals, at,
+            self.scenario.outcome, self.spec, memory.ints, memory.floats, arrays.totals, at,
             truncated=status == TRUNCATED,
         )  # fmt: skip
         return choices[:at].copy(), episode
@@ -157,32 +151,21 @@ class _Memory:
         self, choices: NDArray[np.int64], numbers: NDArray[np.int64], rollouts: Rollouts
     ) -> tuple[Looked, NDArray[np.float64], int]:
         """What is looked at in the decisions `numbers` of an episode, and values (M,)."""
-        decisions, capacity = len(numbers), self.instance.capacity
-        most = decisions * capacity
-        contexts = len(self.spec.context) if self.network.settings.context else 0
-        rows, row_of = np.empty((most, len(self.spec.candidates))), np.empty(most, np.int64)
-        context = np.empty((decisions, contexts))
-        image = np.empty((decisions, self.network.pixels), np.uint8)
-        index, starts = np.empty(most, np.int64), np.empty(decisions + 1, np.int64)
-        chosen, which = np.empty((2, decisions), np.int64)
+        most = len(numbers) * self.instance.capacity
+        arrays = make_looked_arrays(self.spec, self.network, len(numbers), most)
         value, cursor = np.empty(most), np.zeros(4, np.int64)
         self._require(branch(
-            *self.compiled, *self._begin(), *self._begin(), self.scores, self.probabilities,
-            self.rng, self.booked, np.empty_like(self.booked), choices, numbers,
+            *self.compiled, self._begin(), self._begin(),
+            make_step_arrays(self.spec, self.instance), self.rng, choices, numbers,
             rollouts.horizon_s or np.inf, rollouts.certain, rollouts.of_certain,
-            rows, row_of, context, image, index, starts, chosen, which, value, cursor,
+            arrays, value, cursor,
         ))  # fmt: skip
-        t, m, u = cursor[:C_PLAYED]
-        looked = Looked(
-            rows[:u].copy(), row_of[:u].copy(), context[:t], image[:t], index[:m].copy(),
-            starts[: t + 1], chosen[:t], which[:t],
-        )  # fmt: skip
+        looked = looked_of(arrays, cursor)
         return looked, value[looked.index], int(cursor[C_PLAYED])
 
-    def _begin(self) -> tuple[Any, ...]:
-        """The memory before the first decision, and buffers of its own."""
-        buffers = ObservationBuffers(self.spec, self.instance.capacity)
-        return self.instance.ints.copy(), self.instance.floats.copy(), buffers.arrays
+    def _begin(self) -> EpisodeArrays:
+        """Return the memory before the first decision."""
+        return begin_episode(self.spec, self.instance)
 
     def _require(self, feasible: bool) -> None:
         if not feasible:

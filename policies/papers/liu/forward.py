@@ -11,28 +11,44 @@ out. `flat` is laid out as in `policies.networks.forward`: each bias (out,) befo
 out), in layer 0 the application before the moment.
 """
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numba import njit, types
+from numba import types
+from numpy.typing import NDArray
 
-from pipeline.simulation.kernel import INTS
-from policies.networks.features import COLUMNS, CONSTANTS, FLAGS, INPUTS, ROWS, expand_row
+from pipeline.simulation.arrays import named
+from pipeline.simulation.kernel import FLOATS, INTS, compiled
+from policies.networks.features import COLUMNS, INPUTS, MAP_MEMBERS, ROWS, expand_row
 from policies.networks.forward import add_product
 
-_COMPILE: Final[dict[str, Any]] = {
-    "cache": True,
-    "nogil": True,
-    "error_model": "numpy",
-    "fastmath": {"contract"},  # fused multiply-add; nothing is reordered
-}
-_SCORES: Final = types.Array(types.float64, 1, "C")
-MAP: Final = (COLUMNS, FLAGS, types.boolean, CONSTANTS, CONSTANTS)
+_FUSED: Final = {"contract"}  # fused multiply-add; nothing is reordered
 
 
-@njit(
+class ClustersArrays(NamedTuple):
+    """The network with its weights, as compiled code takes it; `place` is the cluster's column."""
+
+    c_columns: NDArray[np.int64]
+    c_heavy: NDArray[np.bool_]
+    c_quadratic: bool
+    c_mean: NDArray[np.float64]
+    c_inverse: NDArray[np.float64]
+    columns: NDArray[np.int64]
+    heavy: NDArray[np.bool_]
+    quadratic: bool
+    mean: NDArray[np.float64]
+    inverse: NDArray[np.float64]
+    place: int
+    widths: NDArray[np.int64]
+    flat: NDArray[np.float32]
+
+
+CLUSTERS: Final = named(ClustersArrays, *MAP_MEMBERS, *MAP_MEMBERS, types.int64, INTS, INPUTS)
+
+
+@compiled(
     types.void(INPUTS, types.int64, INPUTS, types.int64, INPUTS, types.int64, INTS),
-    **_COMPILE,
+    fastmath=_FUSED,
 )
 def _add_active(x: Any, n: Any, flat: Any, at: Any, out: Any, width: Any, active: Any) -> None:
     """out[:width] += max(x[:n], 0) @ flat[at:] as (n, width); `active` (n,) is scratch."""
@@ -58,20 +74,15 @@ def _add_active(x: Any, n: Any, flat: Any, at: Any, out: Any, width: Any, active
             out[k] += x0 * flat[i0 + k]
 
 
-@njit(
-    types.void(
-        ROWS, ROWS, COLUMNS, *MAP, *MAP, types.int64, COLUMNS, INPUTS, _SCORES,
-    ),
-    **_COMPILE,
-)  # fmt: skip
-def score_pairs(
-    context: Any, candidates: Any, offsets: Any,
-    c_columns: Any, c_heavy: Any, c_quadratic: Any, c_mean: Any, c_inverse: Any,
-    columns: Any, heavy: Any, quadratic: Any, mean: Any, inverse: Any,
-    place: Any, widths: Any, flat: Any, scores: Any,
-) -> None:  # fmt: skip
+@compiled(types.void(ROWS, ROWS, COLUMNS, CLUSTERS, FLOATS), fastmath=_FUSED)
+def score_pairs(context: Any, candidates: Any, offsets: Any, network: Any, scores: Any) -> None:
     """Fill scores (M,): the value of every row's application at the cluster in column `place`."""
-    n, g, first, last = len(mean), len(c_mean), widths[0], len(widths) - 1
+    (
+        c_columns, c_heavy, c_quadratic, c_mean, c_inverse,
+        columns, heavy, quadratic, mean, inverse, place, widths, flat,
+    ) = network  # fmt: skip
+    n, g = len(mean), len(c_mean)
+    first, last = widths[0], len(widths) - 1
     widest = max(widths.max(), n, g)
     x, h = np.empty(widest, np.float32), np.empty(widest, np.float32)
     start = np.empty(first, np.float32)  # of layer 0: bias and the moment's part

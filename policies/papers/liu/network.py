@@ -19,7 +19,7 @@ Time-critical Workloads in Distributed Computing Environment", section IV-B and 
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from policies.networks.features import columns_of, fit_map
 from policies.networks.fixed import FixedNetwork, FixedSettings
 from policies.networks.policy import LearnedPolicy
 from policies.networks.settings import Weights, dense
-from policies.papers.liu.forward import score_pairs
+from policies.papers.liu.forward import ClustersArrays, score_pairs
 
 APPLICATION: Final = (
     "category", *(f"profile_{b}" for b in range(10)), "execution", "deadline", "duration",
@@ -134,16 +134,16 @@ class ClustersPolicy(LearnedPolicy):
         )  # fmt: skip
 
     @cached_property
-    def arrays(self) -> tuple[Any, ...]:
-        """What `score_pairs` takes between offsets and scores."""
+    def arrays(self) -> ClustersArrays:  # type: ignore[override]
+        """The network and its weights, as `score_pairs` takes them."""
         widths = np.array(self.network.widths[1:])
         flat = [
             self.weights[f"layer{i}.{part}"].T.ravel()
             for i in range(len(widths))
             for part in ("bias", "weight")
         ]
-        return (
-            *self.network.context.arrays, *self.network.candidates.arrays, self._number, widths,
+        return ClustersArrays(
+            *self.network.context, *self.network.candidates, self._number, widths,
             np.concatenate(flat),
         )  # fmt: skip
 
@@ -198,8 +198,8 @@ class ClustersPolicy(LearnedPolicy):
         scores: NDArray[np.float64],
     ) -> None:
         """Fill scores with the values of rows that fit."""
-        score_pairs(  # type: ignore[call-arg]
-            context, candidates, np.ascontiguousarray(offsets, np.int64), *self.arrays, scores
+        score_pairs(
+            context, candidates, np.ascontiguousarray(offsets, np.int64), self.arrays, scores
         )
 
     def _taken(

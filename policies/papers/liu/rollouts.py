@@ -18,19 +18,15 @@ from numba import types
 from numpy.typing import NDArray
 
 from pipeline.errors import HindcastError
-from pipeline.simulation.environment import ObservationBuffers
+from pipeline.simulation.arrays import EPISODE, STEPS, begin_episode, make_step_arrays
 from pipeline.simulation.kernel import (
     FLOATS,
-    IMAGE,
     INFEASIBLE,
     INTS,
-    MASK,
     OBSERVE,
-    ROWS,
     RUNNING,
     SCORE,
     STEP,
-    TERMS,
     TRUNCATED,
     compiled,
 )
@@ -38,8 +34,8 @@ from pipeline.simulation.policy import GENERATOR, Heuristic, best_feasible
 from pipeline.simulation.rollout import Episode, came_to, values_of
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.spec import Spec
-from policies.networks.features import COLUMNS, INPUTS, expand_row
-from policies.papers.liu.forward import MAP, score_pairs
+from policies.networks.features import expand_row
+from policies.papers.liu.forward import CLUSTERS, score_pairs
 from policies.papers.liu.network import ClustersPolicy
 
 GREEDY: Final = 0  # how a choice came about
@@ -82,24 +78,25 @@ class Valued:
 @compiled(
     types.int64(
         types.FunctionType(OBSERVE), types.FunctionType(STEP), types.FunctionType(SCORE),
-        INTS, FLOATS, *MAP, *MAP, types.int64, COLUMNS, INPUTS,
-        FLOATS, types.float64, types.float64, types.int64, GENERATOR,
-        FLOATS, IMAGE, ROWS, MASK, FLOATS, FLOATS, FLOATS, INTS, INTS, _INPUTS, INTS,
+        EPISODE, STEPS, CLUSTERS, FLOATS, types.float64, types.float64, GENERATOR, types.int64,
+        INTS, INTS, _INPUTS, INTS,
     ))  # fmt: skip
 def _play(
-    observe: Any, step: Any, guide: Any, ints: Any, floats: Any,
-    c_columns: Any, c_heavy: Any, c_quadratic: Any, c_mean: Any, c_inverse: Any,
-    columns: Any, heavy: Any, quadratic: Any, mean: Any, inverse: Any,
-    place: Any, widths: Any, flat: Any,
-    parameters: Any, explore: Any, random_share: Any, given: Any, rng: Any,
-    context: Any, image: Any, candidates: Any, feasible: Any, scores: Any,
-    booked: Any, totals: Any, choices: Any, source: Any, inputs: Any, clusters: Any,
+    observe: Any, step: Any, guide: Any, episode: Any, arrays: Any, network: Any, parameters: Any,
+    explore: Any, random_share: Any, rng: Any, given: Any,
+    choices: Any, source: Any, inputs: Any, clusters: Any,
 ) -> Any:  # fmt: skip
     """One episode, its first `given` choices as they stand in `choices`.
 
     Returns 2 * decisions + truncated, or INFEASIBLE where a choice is forbidden or there are more
     decisions than room for them.
     """
+    ints, floats, context, _image, candidates, feasible = episode
+    scores, _probabilities, booked, totals = arrays
+    (
+        c_columns, c_heavy, c_quadratic, c_mean, c_inverse,
+        columns, heavy, quadratic, mean, inverse, place, _widths, _flat,
+    ) = network  # fmt: skip
     n, g = len(mean), len(c_mean)
     moment = context.reshape((1, len(context)))
     span = np.zeros(2, np.int64)
@@ -109,7 +106,7 @@ def _play(
     while status == RUNNING:
         if at == len(choices):
             return INFEASIBLE
-        span[1] = observe(ints, floats, context, image, candidates, feasible)
+        span[1] = observe(*episode)
         shown, allowed = scores[: span[1]], feasible[: span[1]]
         if at < given:
             source[at] = GIVEN
@@ -134,11 +131,7 @@ def _play(
             guide(context, candidates[: span[1]], allowed, parameters, shown)
             choice = best_feasible(shown, allowed)
         else:
-            score_pairs(
-                moment, candidates[: span[1]], span,
-                c_columns, c_heavy, c_quadratic, c_mean, c_inverse,
-                columns, heavy, quadratic, mean, inverse, place, widths, flat, shown,
-            )  # fmt: skip
+            score_pairs(moment, candidates[: span[1]], span, network, shown)
             choice = best_feasible(shown, allowed)
         if choice < 0 or choice >= span[1]:
             return INFEASIBLE
@@ -174,10 +167,7 @@ def play_valued(
 
     Raises HindcastError where a choice is infeasible or the episode is longer.
     """
-    ints, floats = instance.ints.copy(), instance.floats.copy()
-    buffers = ObservationBuffers(spec, instance.capacity)
-    booked = np.zeros(TERMS + len(spec.reward_terms))
-    totals = np.zeros_like(booked)
+    memory, arrays = begin_episode(spec, instance), make_step_arrays(spec, instance)
     choices, source, clusters = (np.zeros(room, np.int64) for _ in range(3))
     read = np.zeros((room if inputs else 0, policy.network.widths[0]), np.float32)
     known = 0 if given is None else len(given)
@@ -185,10 +175,9 @@ def play_valued(
         choices[:known] = given
     guide = exploring.guide
     code = _play(
-        scenario.observe, scenario.step, guide.score, ints, floats, *policy.arrays,
-        guide.parameters(spec, rng), exploring.explore, exploring.random_share, known, rng,
-        *buffers.arrays, np.empty(instance.capacity), booked, totals, choices, source, read,
-        clusters,
+        scenario.observe, scenario.step, guide.score, memory, arrays, policy.arrays,
+        guide.parameters(spec, rng), exploring.explore, exploring.random_share, rng, known,
+        choices, source, read, clusters,
     )  # fmt: skip
     if code == INFEASIBLE:
         raise HindcastError(
@@ -196,8 +185,11 @@ def play_valued(
             f"{room} decisions"
         )
     steps = int(code) // 2
-    episode = came_to(scenario.outcome, spec, ints, floats, totals, steps, truncated=bool(code % 2))
+    episode = came_to(
+        scenario.outcome, spec, memory.ints, memory.floats, arrays.totals, steps,
+        truncated=bool(code % 2),
+    )  # fmt: skip
     return Valued(
         episode, choices[:steps], source[:steps], read[:steps], clusters[:steps],
-        values_of(scenario, ints, floats, steps),
+        values_of(scenario, memory.ints, memory.floats, steps),
     )  # fmt: skip

@@ -24,7 +24,7 @@ from pipeline.scenarios.deferrable.slotwise import (
     play_slot,
 )
 from pipeline.scenarios.deferrable.slotwise_action import prefix, stop_at_misfit
-from pipeline.simulation.environment import ObservationBuffers
+from pipeline.simulation.arrays import begin_episode
 from pipeline.simulation.kernel import TERMS
 
 RECIPE = load_recipe("deferrable-base-v1", ["config.horizon=30"])
@@ -40,13 +40,13 @@ class Watched:
     """An episode with its observation."""
 
     def __init__(self, instance):
-        self.ints, self.floats = instance.ints.copy(), instance.floats.copy()
-        self.buffers = ObservationBuffers(SPEC, instance.capacity)
+        self.arrays = begin_episode(SPEC, instance)
+        self.ints, self.floats = self.arrays[:2]
         self.booked = np.zeros(TERMS + len(SPEC.reward_terms))
 
     def observe(self):
-        n = observe(self.ints, self.floats, *self.buffers.arrays)
-        context, _image, candidates, feasible = self.buffers.arrays
+        n = observe(*self.arrays)
+        context, _image, candidates, feasible = self.arrays[2:]
         return context, candidates[:n], feasible[:n]
 
     def begin(self):

@@ -1,0 +1,72 @@
+"""The arrays that compiled episode loops take as arguments, grouped into named tuples.
+
+    EpisodeArrays   an episode in progress: its memory and its last observation
+    StepArrays      the arrays of one decision: scores, probabilities, and what the step booked
+
+numba keeps a loop over named tuples in its on-disk cache where the signature names their types
+(`named`) and every array has exactly the declared type: inside a named tuple a read-only array is
+not taken for a writable one, nor the other way round. A tuple of six arrays costs about 1 us per
+call. A generator inside a tuple costs 10 us more and compiled functions inside one are refused, so
+both are separate parameters.
+"""
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from pipeline.simulation.kernel import FLOATS, IMAGE, INTS, MASK, ROWS, TERMS
+from pipeline.simulation.scenario import Instance
+from pipeline.simulation.spec import Spec
+
+
+class EpisodeArrays(NamedTuple):
+    """An episode in progress, in the order of the compiled `observe`: `observe(*episode)`."""
+
+    ints: NDArray[np.int64]  # memory, see pipeline.simulation.kernel
+    floats: NDArray[np.float64]  # memory
+    context: NDArray[np.float64]  # (C,)
+    image: NDArray[np.uint8]  # (P,)
+    candidates: NDArray[np.float64]  # (capacity, F)
+    feasible: NDArray[np.bool_]  # (capacity,)
+
+
+class StepArrays(NamedTuple):
+    """The arrays of one decision; `totals` sums up `booked` over an episode."""
+
+    scores: NDArray[np.float64]  # (capacity,)
+    probabilities: NDArray[np.float64]  # (capacity,)
+    booked: NDArray[np.float64]  # (2 + K,) as `step` fills it, see pipeline.simulation.kernel
+    totals: NDArray[np.float64]  # (2 + K,)
+
+
+def named(group: type[Any], *members: Any) -> Any:
+    """Return the compiled type of a named tuple whose members have these compiled types."""
+    if len(set(members)) == 1:
+        return types.NamedUniTuple(members[0], len(members), group)  # type: ignore[no-untyped-call]
+    return types.NamedTuple(members, group)  # type: ignore[no-untyped-call]
+
+
+EPISODE: Final = named(EpisodeArrays, INTS, FLOATS, FLOATS, IMAGE, ROWS, MASK)
+STEPS: Final = named(StepArrays, FLOATS, FLOATS, FLOATS, FLOATS)
+
+
+def begin_episode(spec: Spec, instance: Instance) -> EpisodeArrays:
+    """Return a copy of the memory of an instance, with buffers for its observations."""
+    capacity = instance.capacity
+    return EpisodeArrays(
+        ints=instance.ints.copy(),
+        floats=instance.floats.copy(),
+        context=np.zeros(len(spec.context)),
+        image=np.zeros(int(np.prod(spec.image_shape)) if spec.image_shape else 0, np.uint8),
+        candidates=np.zeros((capacity, len(spec.candidates))),
+        feasible=np.zeros(capacity, np.bool_),
+    )
+
+
+def make_step_arrays(spec: Spec, instance: Instance) -> StepArrays:
+    """Return arrays for the decisions of an instance, with totals of zero."""
+    scores, probabilities = np.empty((2, instance.capacity))
+    booked, totals = np.zeros((2, TERMS + len(spec.reward_terms)))
+    return StepArrays(scores, probabilities, booked, totals)

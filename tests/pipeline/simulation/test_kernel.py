@@ -1,0 +1,44 @@
+"""Compiled functions are kept on disk, and what is kept never stops a program."""
+
+import os
+import subprocess
+import sys
+
+MODULE = """
+from typing import NamedTuple
+
+from numba import types
+
+from pipeline.simulation.arrays import named
+from pipeline.simulation.kernel import compiled
+
+
+class NAME(NamedTuple):
+    count: int
+    share: float
+
+
+@compiled(types.float64(named(NAME, types.int64, types.float64)))
+def product(group):
+    return group.count * group.share
+
+
+print(product(NAME(2, 1.5)), sum(product.stats.cache_hits.values()))
+"""
+
+
+def run(folder, name):
+    """What the module prints: a product, and whether it was kept."""
+    (folder / "grouped.py").write_text(MODULE.replace("NAME", name))
+    path = os.pathsep.join([str(folder), *filter(None, sys.path)])
+    environment = {**os.environ, "PYTHONPATH": path}
+    command = [sys.executable, "-c", "import grouped"]
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True
+    ).stdout.split()
+
+
+def test_a_named_tuple_is_kept_and_one_that_was_renamed_is_compiled_again(tmp_path):
+    assert [run(tmp_path, name) for name in ("Pair", "Pair", "Couple", "Couple")] == [
+        ["3.0", "0"], ["3.0", "1"], ["3.0", "0"], ["3.0", "1"],
+    ]  # fmt: skip
