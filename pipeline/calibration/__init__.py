@@ -1,28 +1,10 @@
 """Calibrations: where a paper leaves settings open, ours beside its numbers; by scenario."""
 
 from collections.abc import Mapping
-from typing import Final, TypeAlias
-
-import polars as pl
+from typing import Final
 
 # A module each, with calibrate(rules, episodes=..., seed=0, progress=None) -> polars.DataFrame.
 CALIBRATIONS: Final[Mapping[str, str]] = {
     "deferrable": "pipeline.calibration.deferrable",
     "multicluster": "pipeline.calibration.multicluster",
 }
-
-# ours with its standard error, the spec's prototype, ours from it in percent, the paper's number
-COLUMNS: Final[Mapping[str, type[pl.DataType]]] = {
-    "setting": pl.String,
-    "policy": pl.String,
-    "metric": pl.String,
-    "ours": pl.Float64,
-    "standard_error": pl.Float64,
-    "spec": pl.Float64,
-    "difference_percent": pl.Float64,
-    "paper": pl.Float64,
-}
-
-Row: TypeAlias = tuple[
-    str, str, str, float | None, float | None, float | None, float | None, float | None
-]

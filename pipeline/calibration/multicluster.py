@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from pipeline.calibration import COLUMNS, Row
+from pipeline.calibration.table import COLUMNS, Row
 from pipeline.errors import InputError
 from pipeline.recipes.workload_source import GENERATED
 from pipeline.scenarios.multicluster import SCENARIO
