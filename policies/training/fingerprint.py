@@ -8,6 +8,7 @@ source code of the agent. Code that agents share is covered by the version of th
 import dataclasses
 import importlib.util
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +20,7 @@ from pipeline.storage.versions import package_versions, version
 from policies.networks.checkpoint import load_policy, read_description
 
 _LIBRARIES: Final = ("torch", "numpy", "d3rlpy")
+_SCRIPT: Final = "__main__"  # an agent that is trained by the script which registers it
 _PAPERS: Final = "policies.papers."  # a folder per paper, of which its agent is one module
 
 
@@ -56,6 +58,9 @@ def agent_sources(module: str) -> list[Path]:
 
     A folder is an agent's own where the agent is a package, and for agents of one paper.
     """
+    if module == _SCRIPT:  # which has no spec
+        file = getattr(sys.modules[module], "__file__", None)
+        return [] if file is None else [Path(file)]
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
         return []  # defined in an interactive session

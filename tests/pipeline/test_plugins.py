@@ -140,6 +140,7 @@ def test_a_name_of_a_stranger_imports_nothing(outside, tiny_recipe, tmp_path):
             load_recipe(recipe)
         with pytest.raises(UnknownName, match="unknown scenario"):
             heuristics(scenario)
+        assert not any(scenario in registry for registry in REGISTRIES)
     assert "stranger" not in sys.modules
 
 
