@@ -148,7 +148,7 @@ def _record(  # type: ignore[no-untyped-def]
         if not over and (row + 2 > len(propensity) or value + 2 * capacity > len(log_feasible)):
             break
         numbers[N_TIME, row] = floats[TIME]
-        n = observe(*memory)
+        n = observe(ints, floats, context, image, candidates, feasible)
         labels[L_EPISODE, row] = episode
         labels[L_STEP, row] = cursor[2]
         labels[L_OFFSET, row] = value

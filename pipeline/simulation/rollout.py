@@ -97,11 +97,11 @@ class Planner(Protocol):
     ))  # fmt: skip
 def _run(observe, step, score, episode, arrays, parameters, temperature, epsilon, rng):  # type: ignore[no-untyped-def]
     """Play an episode to its end; totals += booked. Return 2 * steps + truncated, or INFEASIBLE."""
-    ints, floats, context, _image, candidates, feasible = episode
+    ints, floats, context, image, candidates, feasible = episode
     scores, probabilities, booked, totals = arrays
     steps = 0
     while True:
-        n = observe(*episode)
+        n = observe(ints, floats, context, image, candidates, feasible)
         shown = scores[:n]
         score(context, candidates, feasible, parameters, shown)
         choice = draw_choice(shown, feasible, temperature, epsilon, rng, probabilities)

@@ -102,7 +102,7 @@ def replay(  # type: ignore[no-untyped-def]
         if closing == (status == RUNNING):
             return 14, row
         time_s = floats[TIME]
-        n = observe(*episode)
+        n = observe(ints, floats, context, image, candidates, feasible)
         start = offsets[row]
         if offsets[row + 1] - start != n:
             return 1, row

@@ -15,7 +15,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from pipeline.simulation.arrays import EPISODE, named
+from pipeline.simulation.arrays import named
 from pipeline.simulation.kernel import FLOATS, INTS, compiled
 from policies.networks.features import COLUMNS, INPUTS, MAP_MEMBERS, ROWS, expand_row
 
@@ -347,19 +347,3 @@ def score_sets(
             for i in range(count):
                 if likelihood[i] - likeliest < np.log(threshold):
                     scores[position[i]] = FILL
-
-
-@compiled(types.void(NETWORK, types.int64, EPISODE, FLOATS))
-def score_observation(network: Any, n: Any, episode: Any, scores: Any) -> None:
-    """Fill scores[:n] of the last observation of an episode, which has n candidates."""
-    (
-        c_columns, c_heavy, c_quadratic, c_mean, c_inverse,
-        columns, heavy, quadratic, mean, inverse, widths, form, flat,
-    ) = network  # fmt: skip
-    context, image = episode.context, episode.image
-    score_sets(
-        context.reshape((1, len(context))), episode.candidates[:n], episode.feasible[:n],
-        image.reshape((1, len(image))), np.array([0, n]),
-        c_columns, c_heavy, c_quadratic, c_mean, c_inverse,
-        columns, heavy, quadratic, mean, inverse, widths, form, flat, scores[:n],
-    )  # fmt: skip

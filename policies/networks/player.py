@@ -51,7 +51,7 @@ def _decide(
     span = np.zeros(2, np.int64)
     at, value, status = cursor[_DECISIONS], cursor[_CANDIDATES], cursor[_STATUS]
     while status == RUNNING and at < len(choices) and value + len(scores) <= len(chances):
-        n = observe(*episode)
+        n = observe(ints, floats, context, image, candidates, feasible)
         shown, allowed = scores[:n], feasible[:n]
         span[1] = n
         score_sets(

@@ -121,7 +121,7 @@ def branch(
     speaks = np.empty(len(feasible), np.int64)  # candidate that is tried for a unique row
     t = m = u = next_asked = 0
     for at in range(asked[-1] + 1 if len(asked) > 0 else 0):
-        n = observe(*episode)
+        n = observe(ints, floats, context, image, candidates, feasible)
         if at == asked[next_asked]:
             next_asked += 1
             score_decision(rule, decider, n, episode, scores)

@@ -222,7 +222,7 @@ def sample(
     at, status = first, RUNNING
     while status == RUNNING and at < len(choices):
         numbers[N_TIME, at] = floats[TIME]
-        n = observe(*episode)
+        n = observe(ints, floats, context, image, candidates, feasible)
         shown, allowed = scores[:n], feasible[:n]
         if alone:
             score_alone(
@@ -278,7 +278,7 @@ def gather(
         if t == len(chosen) or m + capacity > len(index) or u + capacity > len(rows):
             code = 0
             break
-        n = observe(*episode)
+        n = observe(ints, floats, context, image, candidates, feasible)
         choice = choices[at]
         if at % every == offset:
             starts[t] = m

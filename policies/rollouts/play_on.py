@@ -26,7 +26,7 @@ from pipeline.simulation.kernel import (
 )
 from pipeline.simulation.policy import GENERATOR, NO_PARAMETERS, Heuristic, draw_choice, no_score
 from pipeline.simulation.spec import Spec
-from policies.networks.forward import score_observation
+from policies.networks.forward import score_sets
 from policies.networks.policy import LearnedPolicy
 from policies.rollouts.compiled import DECIDER, DeciderArrays, make_table, score_alone
 from policies.rollouts.trajectories import looks_alone
@@ -38,18 +38,28 @@ RULE: Final = types.FunctionType(SCORE)
 def score_decision(rule: Any, decider: Any, n: Any, episode: Any, scores: Any) -> None:
     """Fill scores[:n] of the last observation of an episode, which has n candidates."""
     guided, parameters, alone, network, table = decider
-    candidates, feasible = episode.candidates, episode.feasible
+    _ints, _floats, context, image, candidates, feasible = episode
+    shown, allowed = scores[:n], feasible[:n]
     if guided:
-        rule(episode.context, candidates, feasible, parameters, scores[:n])
+        rule(context, candidates, feasible, parameters, shown)
     elif alone:
         keys, held, held_scores, base, x, h = table
         score_alone(
-            candidates, candidates.view(np.uint64), feasible[:n], network.columns, network.heavy,
+            candidates, candidates.view(np.uint64), allowed, network.columns, network.heavy,
             network.quadratic, network.mean, network.inverse, network.widths, network.form.tanh,
-            network.flat, keys, held, held_scores, base, x, h, scores[:n],
+            network.flat, keys, held, held_scores, base, x, h, shown,
         )  # fmt: skip
     else:
-        score_observation(network, n, episode, scores)
+        (
+            c_columns, c_heavy, c_quadratic, c_mean, c_inverse,
+            columns, heavy, quadratic, mean, inverse, widths, form, flat,
+        ) = network  # fmt: skip
+        moment, picture = context.reshape((1, len(context))), image.reshape((1, len(image)))
+        score_sets(
+            moment, candidates[:n], allowed, picture, np.array([0, n]),
+            c_columns, c_heavy, c_quadratic, c_mean, c_inverse,
+            columns, heavy, quadratic, mean, inverse, widths, form, flat, shown,
+        )  # fmt: skip
 
 
 @compiled(
@@ -67,13 +77,13 @@ def play_on(
     `first` on; an empty array keeps none. totals += booked. Returns 4 * decisions + status, RUNNING
     where the episode goes on, or INFEASIBLE where a choice is forbidden.
     """
-    ints, floats = episode.ints, episode.floats
+    ints, floats, context, image, candidates, feasible = episode
     scores, probabilities, booked, totals = arrays
     at, status, kept = first, RUNNING, len(choices)
     while status == RUNNING and floats[TIME] < until and (kept == 0 or at < kept):
-        n = observe(*episode)
+        n = observe(ints, floats, context, image, candidates, feasible)
         score_decision(rule, decider, n, episode, scores)
-        choice = draw_choice(scores[:n], episode.feasible[:n], 0.0, epsilon, rng, probabilities)
+        choice = draw_choice(scores[:n], feasible[:n], 0.0, epsilon, rng, probabilities)
         if choice < 0:
             return INFEASIBLE
         status = step(ints, floats, choice, booked)

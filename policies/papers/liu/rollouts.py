@@ -91,7 +91,7 @@ def _play(
     Returns 2 * decisions + truncated, or INFEASIBLE where a choice is forbidden or there are more
     decisions than room for them.
     """
-    ints, floats, context, _image, candidates, feasible = episode
+    ints, floats, context, image, candidates, feasible = episode
     scores, _probabilities, booked, totals = arrays
     (
         c_columns, c_heavy, c_quadratic, c_mean, c_inverse,
@@ -106,7 +106,7 @@ def _play(
     while status == RUNNING:
         if at == len(choices):
             return INFEASIBLE
-        span[1] = observe(*episode)
+        span[1] = observe(ints, floats, context, image, candidates, feasible)
         shown, allowed = scores[: span[1]], feasible[: span[1]]
         if at < given:
             source[at] = GIVEN
