@@ -255,18 +255,18 @@ def evaluate(
     Raises:
         InputError: A policy, the split or the recipe does not exist, or does not fit.
     """
-    from pipeline.evaluation.evaluate import Candidate
+    from pipeline.evaluation.evaluate import Entrant
     from pipeline.evaluation.evaluate import evaluate as score
     from pipeline.simulation.policy import Behaviour
     from pipeline.storage.location import location
-    from policies.entrants import candidates
+    from policies.entrants import entrants
 
     loaded, found = _loaded(recipe, overrides), []
     for policy in policies or loaded.evaluate.policies:
         if isinstance(policy, str) or not hasattr(policy, "scores"):
-            found += candidates(loaded, [str(policy)])
+            found += entrants(loaded, [str(policy)])
         else:
-            found.append(Candidate(Behaviour(policy.name, policy), "heuristic", policy.name))
+            found.append(Entrant(Behaviour(policy.name, policy), "heuristic", policy.name))
     return score(loaded, found, split=split, out=location(out), workers=workers)
 
 

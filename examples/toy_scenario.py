@@ -60,7 +60,7 @@ def observe(ints, floats, context, image, candidates, feasible):
 
 
 @k.compiled(k.STEP)
-def step(ints, floats, choice, booked):
+def step(ints, floats, choice, step_outputs):
     """Run a job to its end; the reward is minus its weighted completion time."""
     if not 0 <= choice < ints[LEFT]:
         return k.INFEASIBLE
@@ -68,7 +68,11 @@ def step(ints, floats, choice, booked):
     floats[k.TIME] += floats[SIZES + job]
     cost = floats[SIZES + len(ints) - JOBS + job] * floats[k.TIME]
     floats[COST] += cost
-    booked[k.ELAPSED], booked[k.REWARD], booked[k.TERMS] = floats[SIZES + job], -cost, cost
+    step_outputs[k.ELAPSED], step_outputs[k.REWARD], step_outputs[k.TERMS] = (
+        floats[SIZES + job],
+        -cost,
+        cost,
+    )
     ints[LEFT] -= 1
     for row in range(choice, ints[LEFT]):
         ints[JOBS + row] = ints[JOBS + row + 1]

@@ -39,7 +39,7 @@ from pipeline.recipes.problem import make_instance
 from pipeline.recipes.recipe import Recipe
 from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
-from pipeline.simulation.batched import run_lockstep
+from pipeline.simulation.batched import run_batched
 from pipeline.simulation.environment import CompiledEnvironment, Observation
 from pipeline.simulation.kernel import FRESH
 from pipeline.simulation.policy import (
@@ -236,7 +236,7 @@ def check_callers_agree(
     if behaviour.policy.draw is not None:  # its parameters are drawn by the compiled callers only
         return
     seeds = (*range(len(alone)), *range(1, len(alone) + 1))
-    together = run_lockstep(
+    together = run_batched(
         scenario, spec, [*instances, *instances], behaviour, [*map(np.random.default_rng, seeds)]
     )
     for one, other in zip(alone, together[: len(alone)], strict=True):

@@ -5,19 +5,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from pipeline.evaluation.evaluate import Candidate
+from pipeline.evaluation.evaluate import Entrant
 from pipeline.recipes.recipe import Recipe
 from pipeline.scenarios import load_scenario
 from pipeline.simulation.spec import Spec
 from pipeline.storage.location import location
 from policies.heuristics import heuristics
 from policies.networks.checkpoint import read_description
-from policies.registry import ROLLOUT, asked_of, behaviours, resolve
+from policies.registry import ROLLOUT, behaviours, resolve, split_checkpoint_name
 
 BEHAVIOUR: Final = "behaviour"  # the log itself: every recorded behaviour, exploring as it did
 
 
-def candidates(recipe: Recipe, names: Sequence[str]) -> list[Candidate]:
+def entrants(recipe: Recipe, names: Sequence[str]) -> list[Entrant]:
     """The policies of `names`, in that order and each once, with names that tell them apart.
 
     A checkpoint is called <agent>-seed<seed>, as `hindcast run` calls its folder, one on the way
@@ -30,21 +30,21 @@ def candidates(recipe: Recipe, names: Sequence[str]) -> list[Candidate]:
     scenario = load_scenario(recipe.scenario)
     spec = scenario.spec(recipe.config, recipe.objective)
     found = [
-        candidate
+        entrant
         for name in dict.fromkeys(names)
-        for candidate in (
-            _recorded(recipe) if name == BEHAVIOUR else [_candidate(name, recipe.scenario, spec)]
+        for entrant in (
+            _recorded(recipe) if name == BEHAVIOUR else [_entrant(name, recipe.scenario, spec)]
         )
     ]
     count = Counter(c.behaviour.name for c in found)
     return [_distinct(c) if count[c.behaviour.name] > 1 else c for c in found]
 
 
-def _recorded(recipe: Recipe) -> list[Candidate]:
+def _recorded(recipe: Recipe) -> list[Entrant]:
     """The behaviours of a recipe; their names say so, since a rule may be called the same."""
     known, episodes = behaviours(recipe), {b.name: b.episodes for b in recipe.behaviours}
     return [
-        Candidate(
+        Entrant(
             replace(known[name], name=f"{BEHAVIOUR}:{name}"), "mixture", BEHAVIOUR,
             episodes=episodes[name],
         )
@@ -52,12 +52,12 @@ def _recorded(recipe: Recipe) -> list[Candidate]:
     ]  # fmt: skip
 
 
-def _candidate(name: str, scenario: str, spec: Spec) -> Candidate:
+def _entrant(name: str, scenario: str, spec: Spec) -> Entrant:
     behaviour = resolve(name, scenario, spec)
     if name == ROLLOUT or name in heuristics(scenario):
         kind = "random" if behaviour.stochastic else "heuristic"
-        return Candidate(behaviour, kind, behaviour.name)
-    path, asked = asked_of(name)
+        return Entrant(behaviour, kind, behaviour.name)
+    path, asked = split_checkpoint_name(name)
     folder = location(path)
     description = read_description(folder)
     training = description.get("training")
@@ -70,11 +70,11 @@ def _candidate(name: str, scenario: str, spec: Spec) -> Candidate:
         group += f"@{asked}" if isinstance(asked, str) else f"@{asked:g}"
     named = replace(behaviour, name=group if seed is None else f"{group}-seed{seed}")
     digest = description["weights"]["sha256"]
-    return Candidate(named, "learned", group, str(folder), digest)
+    return Entrant(named, "learned", group, str(folder), digest)
 
 
-def _distinct(candidate: Candidate) -> Candidate:
-    if candidate.digest is None:
-        return candidate
-    name = f"{candidate.behaviour.name}-{candidate.digest[:8]}"
-    return replace(candidate, behaviour=replace(candidate.behaviour, name=name))
+def _distinct(entrant: Entrant) -> Entrant:
+    if entrant.digest is None:
+        return entrant
+    name = f"{entrant.behaviour.name}-{entrant.digest[:8]}"
+    return replace(entrant, behaviour=replace(entrant.behaviour, name=name))

@@ -32,7 +32,7 @@ _EXPLORING: Final[Mapping[str, tuple[float, float]]] = {
 }
 
 
-def asked_of(name: str) -> tuple[str, float | str]:
+def split_checkpoint_name(name: str) -> tuple[str, float | str]:
     """A checkpoint's folder, and the temperature or the rule behind its @; 0.0 without one.
 
     FOLDER takes the best candidate; FOLDER@1 draws from softmax(scores / 1), as an agent that
@@ -54,7 +54,7 @@ def asked_of(name: str) -> tuple[str, float | str]:
 
 
 def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
-    """The policy of a name, or of a checkpoint folder, as it is evaluated; see `asked_of`.
+    """Return the behaviour that a name stands for: of a rule, or of a checkpoint's folder.
 
     FOLDER@RULE is the network led by a rule, where a candidate is a pair of things and the network
     can leave the first one to the rule (policies.papers.liu.network). FOLDER@rollout looks ahead
@@ -71,7 +71,7 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
         return Behaviour(name, known[name], epsilon, temperature)
     if name == ROLLOUT:
         return Behaviour(name, _rollouts_of_rules(scenario, spec, known))
-    path, asked = asked_of(name)
+    path, asked = split_checkpoint_name(name)
     folder = location(path)
     if folder.exists():
         from policies.networks.checkpoint import load_policy

@@ -19,7 +19,7 @@ from pipeline.recipes.loading import known_recipes, load_recipe, recipe_folder
 from pipeline.recipes.recipe import Recipe
 from pipeline.scenarios import SCENARIOS
 from pipeline.verification.verify import verify
-from policies.entrants import candidates
+from policies.entrants import entrants
 from policies.registry import behaviours
 
 RECIPES = known_recipes()
@@ -126,7 +126,7 @@ def test_it_records_what_verification_confirms(recipe, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", SETTINGS, indirect=True)
 def test_every_policy_it_names_can_be_evaluated(recipe, tmp_path):
-    scored = candidates(recipe, recipe.evaluate.policies)
+    scored = entrants(recipe, recipe.evaluate.policies)
     result = evaluate(recipe, scored, split="test", out=tmp_path / "e", seeds=1)
     assert set(result.means) == {c.behaviour.name for c in scored}
     assert set(recipe.evaluate.references) <= set(result.means)

@@ -39,21 +39,21 @@ class Request:
 def check(request: Request) -> None:
     """Raise for a recipe that is not valid, or policies, checkpoints or a split it has not."""
     from pipeline.recipes.loading import load_recipe
-    from policies.entrants import candidates
+    from policies.entrants import entrants
 
     loaded = load_recipe(request.recipe, request.overrides)
     loaded.windows(request.split)
-    candidates(loaded, request.policies or loaded.evaluate.policies)
+    entrants(loaded, request.policies or loaded.evaluate.policies)
 
 
 def run(request: Request) -> dict[str, Any]:
     """Score policies on a split of a recipe; by default the policies that the recipe names."""
     from pipeline.evaluation import evaluate as evaluation
     from pipeline.recipes.loading import load_recipe
-    from policies.entrants import candidates
+    from policies.entrants import entrants
 
     loaded = load_recipe(request.recipe, request.overrides)
-    scored = candidates(loaded, request.policies or loaded.evaluate.policies)
+    scored = entrants(loaded, request.policies or loaded.evaluate.policies)
     with progress(f"evaluate on {request.split}") as tell:
         result = evaluation.evaluate(
             loaded, scored, split=request.split, out=location(request.out),

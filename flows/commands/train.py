@@ -117,10 +117,10 @@ def check(request: Request) -> None:
     read_manifest(location(request.dataset))
     if request.device != "auto" or request.tensorboard is not None:  # else torch is not needed yet
         from policies.training.devices import find_device
-        from policies.training.tensorboard import check_board
+        from policies.training.tensorboard import check_tensorboard
 
         find_device(request.device)
-        check_board(request.tensorboard)
+        check_tensorboard(request.tensorboard)
 
 
 def run(request: Request) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from pipeline.recipes.checkpoints import copy_policies
 from pipeline.recipes.problem import make_instance
 from pipeline.recipes.recipe import Recipe
 from pipeline.scenarios import load_scenario
-from pipeline.simulation.players import player
+from pipeline.simulation.players import episode_runner
 from pipeline.simulation.policy import Behaviour, Heuristic
 from pipeline.simulation.rollout import decision_values
 from pipeline.simulation.scenario import Instance, Scenario
@@ -212,7 +212,7 @@ def _record_episode(
         again = generator(seed, name, window, repetition)
         played, values = None, decision_values(*problem, behaviour, again)
     else:
-        played = player(*problem, behaviour).play(rng)
+        played = episode_runner(*problem, behaviour).play(rng)
         values = played.values
     recording = Recording(*problem, behaviour, rng, episode, values, played)
     while not recording.go_on(log):

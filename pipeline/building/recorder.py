@@ -26,7 +26,7 @@ from pipeline.simulation.kernel import (
     TRUNCATED,
     compiled,
 )
-from pipeline.simulation.players import Played
+from pipeline.simulation.players import EpisodeTrace
 from pipeline.simulation.policy import (
     GENERATOR,
     NO_PARAMETERS,
@@ -36,7 +36,7 @@ from pipeline.simulation.policy import (
     fill_probabilities,
     no_score,
 )
-from pipeline.simulation.rollout import Episode, came_to
+from pipeline.simulation.rollout import Episode, finished_episode
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.spec import Spec
 
@@ -127,15 +127,15 @@ def make_log(spec: Spec, rows: int, candidates: int) -> Log:
     ))  # fmt: skip
 def _record(  # type: ignore[no-untyped-def]
     observe, step, score, memory, arrays, parameters, temperature, epsilon, rng,
-    episode, log, choices, chances,
+    episode, log, choices, trace_probabilities,
 ):  # fmt: skip
     """Record decisions until the episode ends (its status) or the log is full (RUNNING).
 
-    `episode` is its number. Where `choices` of the episode are given, with the `chances` of all
-    candidates, nothing is scored or drawn.
+    `episode` is its number. Where `choices` of the episode are given, with the
+    `trace_probabilities` of all candidates, nothing is scored or drawn.
     """
     ints, floats, context, image, candidates, feasible = memory
-    scores, probabilities, booked, totals = arrays
+    scores, probabilities, step_outputs, totals = arrays
     numbers, labels, propensity, cursor = log.numbers, log.labels, log.propensity, log.cursor
     log_context, log_image, log_candidates = log.context, log.image, log.candidates
     log_feasible, log_probabilities = log.feasible, log.probabilities
@@ -175,7 +175,7 @@ def _record(  # type: ignore[no-untyped-def]
         if len(choices) > 0:
             choice = choices[cursor[2]]
             for i in range(n):
-                log_probabilities[value + i] = chances[cursor[3] + i]
+                log_probabilities[value + i] = trace_probabilities[cursor[3] + i]
             cursor[3] += n
         else:
             shown = scores[:n]
@@ -185,17 +185,17 @@ def _record(  # type: ignore[no-untyped-def]
             for i in range(n):
                 log_probabilities[value + i] = probabilities[i]
         propensity[row] = log_probabilities[value + choice]
-        status = step(ints, floats, choice, booked)
+        status = step(ints, floats, choice, step_outputs)
         if status == INFEASIBLE:
             return INFEASIBLE
         labels[L_CHOICE, row] = choice
         labels[L_STATUS, row] = status
-        numbers[N_REWARD, row] = booked[REWARD]
-        numbers[N_ELAPSED, row] = booked[ELAPSED]
-        for k in range(TERMS, len(booked)):
-            numbers[N_TERMS + k - TERMS, row] = booked[k]
-        for k in range(len(booked)):
-            totals[k] += booked[k]
+        numbers[N_REWARD, row] = step_outputs[REWARD]
+        numbers[N_ELAPSED, row] = step_outputs[ELAPSED]
+        for k in range(TERMS, len(step_outputs)):
+            numbers[N_TERMS + k - TERMS, row] = step_outputs[k]
+        for k in range(len(step_outputs)):
+            totals[k] += step_outputs[k]
         cursor[2] += 1
         row += 1
         value += n
@@ -217,7 +217,7 @@ class Recording:
         rng: np.random.Generator,
         episode: int,
         values: NDArray[np.float64] | None = None,
-        played: Played | None = None,
+        played: EpisodeTrace | None = None,
     ) -> None:
         rule = behaviour.policy if isinstance(behaviour.policy, Heuristic) else None
         if rule is None and played is None:
@@ -229,7 +229,7 @@ class Recording:
         self.parameters = NO_PARAMETERS if rule is None else rule.parameters(spec, rng)
         self._score = no_score if rule is None else rule.score
         self._choices = np.zeros(0, np.int64) if played is None else played.choices
-        self._chances = np.zeros(0, np.float32) if played is None else played.chances
+        self._probabilities = np.zeros(0, np.float32) if played is None else played.probabilities
         self._begun = False
         self._steps = 0
         self._status = RUNNING
@@ -247,7 +247,7 @@ class Recording:
         self._status = _record(
             self._scenario.observe, self._scenario.step, self._score, self._memory, self._arrays,
             self.parameters, self._behaviour.temperature, self._behaviour.epsilon, self._rng,
-            self._episode, log, self._choices, self._chances,
+            self._episode, log, self._choices, self._probabilities,
         )  # fmt: skip
         if self._status == INFEASIBLE:
             raise HindcastError(f"{self._behaviour.name}: infeasible choice")
@@ -260,7 +260,7 @@ class Recording:
 
     def episode(self) -> Episode:
         """What the finished episode came to."""
-        return came_to(
+        return finished_episode(
             self._scenario.outcome, self._spec, self._memory.ints, self._memory.floats,
             self._arrays.totals, self._steps, truncated=self._status == TRUNCATED,
         )  # fmt: skip

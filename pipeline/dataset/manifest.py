@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pipeline.errors import DatasetError
-from pipeline.recipes.checkpoints import inside
+from pipeline.recipes.checkpoints import checkpoint_places
 from pipeline.recipes.loading import parse_recipe
 from pipeline.recipes.recipe import Recipe
 from pipeline.recipes.settings import read_settings
@@ -287,7 +287,7 @@ def _check_files(manifest: Manifest, folder: Path) -> None:
 def _recipe(value: Any, path: Path, key: str) -> Recipe:
     """A recipe of the manifest, its checkpoints those of the dataset."""
     recipe = parse_recipe(a_table(value), f"{path}: {key}")
-    return replace(recipe, places=inside(recipe, path.parent))
+    return replace(recipe, places=checkpoint_places(recipe, path.parent))
 
 
 def _segment(value: Any, path: Path) -> Segment:

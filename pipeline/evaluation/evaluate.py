@@ -22,7 +22,7 @@ from pipeline.recipes.problem import make_instance
 from pipeline.recipes.recipe import Recipe
 from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
-from pipeline.simulation.batched import run_lockstep
+from pipeline.simulation.batched import run_batched
 from pipeline.simulation.policy import Behaviour, Heuristic
 from pipeline.simulation.rollout import Episode, Planner, run_episode
 from pipeline.simulation.scenario import Instance, Scenario
@@ -59,7 +59,7 @@ COMMON: Final = (
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Entrant:
     """A policy to be scored, and what the report has to know of it.
 
     kind         "heuristic", "random", "learned" or "mixture"
@@ -87,7 +87,7 @@ class EvaluateResult:
 
 def evaluate(
     recipe: Recipe,
-    policies: Sequence[Candidate],
+    policies: Sequence[Entrant],
     *,
     split: str,
     out: Path,
@@ -186,7 +186,7 @@ def _begin(job: _Job, split: str) -> None:
     write_json(plan, claim)
 
 
-def _scores(job: _Job, policy: Candidate, progress: Callable[[int, int], None]) -> pl.DataFrame:
+def _scores(job: _Job, policy: Entrant, progress: Callable[[int, int], None]) -> pl.DataFrame:
     """The rows of one policy, from an earlier call where it was finished then."""
     behaviour = policy.behaviour
     identity = f"{behaviour.name}|{behaviour.epsilon}|{behaviour.temperature}|{policy.digest}"
@@ -260,7 +260,7 @@ def _batched(
         def tell(finished: int, _total: int, done: int = done) -> None:
             progress((done + finished) * len(job.windows) // len(runs), len(job.windows))
 
-        found += run_lockstep(job.scenario, job.spec, instances, behaviour, rngs, tell)
+        found += run_batched(job.scenario, job.spec, instances, behaviour, rngs, tell)
     return found
 
 
@@ -275,7 +275,7 @@ def _metrics(spec: Spec, episode: Episode) -> dict[str, float]:
 
 
 def _describe(
-    job: _Job, policies: Sequence[Candidate], split: str, references: list[str], command: str
+    job: _Job, policies: Sequence[Entrant], split: str, references: list[str], command: str
 ) -> dict[str, Any]:
     spec = job.spec
     notes = [f"policies that draw were run {job.seeds} times on every window"]

@@ -66,7 +66,7 @@ def built_from(folder: Path) -> dict[str, Any] | None:
     return recipe
 
 
-def pinned(
+def pin_checkpoints(
     table: Mapping[str, Any], base: Path, where: str
 ) -> tuple[dict[str, Any], dict[str, Path]]:
     """A recipe's table with its checkpoints named by content, and where each of them is.
@@ -162,7 +162,7 @@ def _pin(policy: str, claimed: Any, base: Path, where: str) -> tuple[str, Path, 
     return f"{FOLDER}/{agent}-seed{seed}-step{steps}-{digest[:8]}", folder, digest
 
 
-def inside(recipe: "Recipe", folder: Path) -> dict[str, Path]:
+def checkpoint_places(recipe: "Recipe", folder: Path) -> dict[str, Path]:
     """The places of a recipe's checkpoints in its dataset; DatasetError for a symbolic link."""
     places = {b.policy: folder / b.policy for b in recipe.behaviours if b.sha256}
     for place in places.values():
@@ -227,7 +227,7 @@ def check_policies(recipes: Sequence["Recipe"], folder: Path, *, more: bool) -> 
     """
     known: dict[str, str] = {}
     for recipe in recipes:
-        for policy, place in inside(recipe, folder).items():
+        for policy, place in checkpoint_places(recipe, folder).items():
             known[place.name] = policy
             (digest,) = {b.sha256 for b in recipe.behaviours if b.policy == policy}
             check_checkpoint(place, digest)

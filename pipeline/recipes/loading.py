@@ -63,9 +63,9 @@ def load_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
 def _found(table: Mapping[str, Any], base: Path, where: str) -> Recipe:
     """The recipe of a table, with its checkpoints found."""
-    from pipeline.recipes.checkpoints import pinned
+    from pipeline.recipes.checkpoints import pin_checkpoints
 
-    found, places = pinned(table, base, where)
+    found, places = pin_checkpoints(table, base, where)
     return dataclasses.replace(parse_recipe(found, where), places=places)
 
 

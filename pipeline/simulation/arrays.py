@@ -33,11 +33,11 @@ class EpisodeArrays(NamedTuple):
 
 
 class StepArrays(NamedTuple):
-    """The arrays of one decision; `totals` sums up `booked` over an episode."""
+    """The arrays of one decision; `totals` sums up `step_outputs` over an episode."""
 
     scores: NDArray[np.float64]  # (capacity,)
     probabilities: NDArray[np.float64]  # (capacity,)
-    booked: NDArray[np.float64]  # (2 + K,) as `step` fills it, see pipeline.simulation.kernel
+    step_outputs: NDArray[np.float64]  # (2 + K,) as `step` fills it, see pipeline.simulation.kernel
     totals: NDArray[np.float64]  # (2 + K,)
 
 
@@ -68,5 +68,5 @@ def begin_episode(spec: Spec, instance: Instance) -> EpisodeArrays:
 def make_step_arrays(spec: Spec, instance: Instance) -> StepArrays:
     """Return arrays for the decisions of an instance, with totals of zero."""
     scores, probabilities = np.empty((2, instance.capacity))
-    booked, totals = np.zeros((2, TERMS + len(spec.reward_terms)))
-    return StepArrays(scores, probabilities, booked, totals)
+    step_outputs, totals = np.zeros((2, TERMS + len(spec.reward_terms)))
+    return StepArrays(scores, probabilities, step_outputs, totals)

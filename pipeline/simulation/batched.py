@@ -25,7 +25,7 @@ from pipeline.simulation.kernel import (
     compiled,
 )
 from pipeline.simulation.policy import BatchPolicy, Behaviour, choose_with, readings
-from pipeline.simulation.rollout import Episode, came_to
+from pipeline.simulation.rollout import Episode, finished_episode
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.spec import Spec
 
@@ -92,16 +92,16 @@ def _observe_all(  # type: ignore[no-untyped-def]
         types.FunctionType(STEP), _INTS2, _FLOATS2, INTS, INTS, _FLOATS2, INTS, INTS, _FLOATS2
     )
 )
-def _step_all(step, ints, floats, live, choices, booked, status, steps, totals):  # type: ignore[no-untyped-def]
+def _step_all(step, ints, floats, live, choices, step_outputs, status, steps, totals):  # type: ignore[no-untyped-def]
     """Step every live episode; the index of the first infeasible one, or -1."""
     for b in range(len(live)):
         e = live[b]
-        status[e] = step(ints[e], floats[e], choices[b], booked[e])
+        status[e] = step(ints[e], floats[e], choices[b], step_outputs[e])
         if status[e] == INFEASIBLE:
             return e
         steps[e] += 1
-        for k in range(booked.shape[1]):
-            totals[e, k] += booked[e, k]
+        for k in range(step_outputs.shape[1]):
+            totals[e, k] += step_outputs[e, k]
     return -1
 
 
@@ -116,7 +116,7 @@ def _choose_all(scores, feasible, offsets, temperature, epsilon, uniform, buffer
         )  # fmt: skip
 
 
-class LockStep:
+class BatchedEpisodes:
     """Episodes that are stepped together until each is over.
 
     Their memories are rows of two matrices, padded to the largest instance.
@@ -141,8 +141,8 @@ class LockStep:
         rows = sum(i.capacity for i in instances)
         self._packed = np.zeros((rows, len(spec.candidates)))
         self._packed_feasible = np.zeros(rows, np.bool_)
-        self.booked = np.zeros((n, TERMS + len(spec.reward_terms)))
-        self.totals = np.zeros_like(self.booked)
+        self.step_outputs = np.zeros((n, TERMS + len(spec.reward_terms)))
+        self.totals = np.zeros_like(self.step_outputs)
         self.status = np.full(n, RUNNING, np.int64)
         self.steps = np.zeros(n, np.int64)
         self.live = np.arange(n)
@@ -167,12 +167,12 @@ class LockStep:
     def step(self, choices: NDArray[np.int64]) -> None:
         """Apply one choice per live episode and drop those that are over from `live`.
 
-        Rewards of the step are in `booked`, sums in `totals`. Raises InfeasibleChoice.
+        Rewards of the step are in `step_outputs`, sums in `totals`. Raises InfeasibleChoice.
         """
         bad = _step_all(
             self._scenario.step, self._ints, self._floats, self.live,
             np.ascontiguousarray(choices, np.int64),
-            self.booked, self.status, self.steps, self.totals,
+            self.step_outputs, self.status, self.steps, self.totals,
         )  # fmt: skip
         if bad >= 0:
             raise InfeasibleChoice(f"episode {bad} of the batch: infeasible choice")
@@ -185,7 +185,7 @@ class LockStep:
     def episodes(self) -> list[Episode]:
         """What the episodes have come to."""
         return [
-            came_to(
+            finished_episode(
                 self._scenario.outcome, self._spec, *self.memory(e), self.totals[e],
                 int(self.steps[e]), truncated=bool(self.status[e] == TRUNCATED),
             )
@@ -193,7 +193,7 @@ class LockStep:
         ]  # fmt: skip
 
 
-def run_lockstep(
+def run_batched(
     scenario: Scenario,
     spec: Spec,
     instances: Sequence[Instance],
@@ -205,7 +205,7 @@ def run_lockstep(
 
     Raises HindcastError where the policy gives scores that are not numbers.
     """
-    batch = LockStep(scenario, spec, instances)
+    batch = BatchedEpisodes(scenario, spec, instances)
     draws = behaviour.epsilon > 0 or behaviour.temperature > 0
     while len(batch.live):
         seen = batch.observe()

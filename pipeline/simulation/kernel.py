@@ -12,7 +12,7 @@ one lock-step batch serve them all; a copy of the two arrays is a copy of the ep
 is two matrices. A scenario gives four compiled functions over it (signatures below):
 
     observe(ints, floats, context, image, candidates, feasible) -> N     fills the buffers
-    step(ints, floats, choice, booked) -> status                         applies one choice
+    step(ints, floats, choice, step_outputs) -> status                   applies one choice
     outcome(ints, floats, outcomes) -> None                              fills the outcomes
     score(context, candidates, feasible, parameters, scores) -> None     a policy; no memory: it
                                                                          cannot peek at hidden state
@@ -26,8 +26,8 @@ A scenario may give a fifth, for policies that look ahead in a copy of the memor
 same buffers untouched, or clear ints[FRESH] first. `step` refers to the rows of the last
 observation. The buffers may be longer than N; the length of `scores` is N.
 
-`booked` is [elapsed_s, reward, term, term, ...] in the order of Spec.reward_terms. Functions are
-declared with explicit signatures and passed as first-class functions: only then does numba's
+`step_outputs` is [elapsed_s, reward, term, term, ...] in the order of Spec.reward_terms. Functions
+are declared with explicit signatures and passed as first-class functions: only then does numba's
 on-disk cache serve a loop that takes functions as arguments.
 """
 
@@ -39,9 +39,9 @@ from numba import njit, types
 FRESH: Final = 0  # ints[FRESH]: 1 where the buffers hold the last observation of this episode
 TIME: Final = 0  # floats[TIME]: seconds since the start of the episode
 
-ELAPSED: Final = 0  # booked[ELAPSED]: seconds that passed in this step
-REWARD: Final = 1  # booked[REWARD]
-TERMS: Final = 2  # booked[TERMS:]: reward terms
+ELAPSED: Final = 0  # step_outputs[ELAPSED]: seconds that passed in this step
+REWARD: Final = 1  # step_outputs[REWARD]
+TERMS: Final = 2  # step_outputs[TERMS:]: reward terms
 
 RUNNING: Final = 0
 TERMINATED: Final = 1

@@ -52,7 +52,7 @@ class Episode:
     outcomes: NDArray[np.float64]
 
 
-def came_to(
+def finished_episode(
     outcome: Compiled,
     spec: Spec,
     ints: NDArray[np.int64],
@@ -96,21 +96,21 @@ class Planner(Protocol):
         EPISODE, STEPS, FLOATS, types.float64, types.float64, GENERATOR,
     ))  # fmt: skip
 def _run(observe, step, score, episode, arrays, parameters, temperature, epsilon, rng):  # type: ignore[no-untyped-def]
-    """Play an episode to its end; totals += booked. Return 2 * steps + truncated, or INFEASIBLE."""
+    """Play an episode to its end, adding to totals; 2 * steps + truncated, or INFEASIBLE."""
     ints, floats, context, image, candidates, feasible = episode
-    scores, probabilities, booked, totals = arrays
+    scores, probabilities, step_outputs, totals = arrays
     steps = 0
     while True:
         n = observe(ints, floats, context, image, candidates, feasible)
         shown = scores[:n]
         score(context, candidates, feasible, parameters, shown)
         choice = draw_choice(shown, feasible, temperature, epsilon, rng, probabilities)
-        status = step(ints, floats, choice, booked)
+        status = step(ints, floats, choice, step_outputs)
         if status == INFEASIBLE:
             return INFEASIBLE
         steps += 1
-        for i in range(len(booked)):
-            totals[i] += booked[i]
+        for i in range(len(step_outputs)):
+            totals[i] += step_outputs[i]
         if status != RUNNING:
             return 2 * steps + (status == TRUNCATED)
 
@@ -177,7 +177,7 @@ def _to_the_end(
     )  # fmt: skip
     if code == INFEASIBLE:
         raise HindcastError(f"{behaviour.name}: infeasible choice in {scenario.name}")
-    episode = came_to(
+    episode = finished_episode(
         scenario.outcome, spec, memory.ints, memory.floats, arrays.totals, int(code) // 2,
         truncated=bool(code % 2),
     )  # fmt: skip

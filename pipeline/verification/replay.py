@@ -46,7 +46,7 @@ FAULTS: Final = (
     "there are decisions after the episode's end, or none before its closing row",
     "the image differs from the simulator's",
 )
-CHANCES: Final = 13  # the fault of probabilities that are another policy's
+PROBABILITIES: Final = 13  # the fault of probabilities that are another policy's
 TOLERANCE: Final = 1e-5  # of probabilities, stored as float32
 
 _FLOATS32: Final = types.Array(types.float32, 1, "C")
@@ -93,7 +93,7 @@ def replay(  # type: ignore[no-untyped-def]
     `state` is [status, sum of rewards] and goes from block to block of a long episode.
     """
     ints, floats, context, image, candidates, feasible = episode
-    scores, probabilities, booked, _totals = arrays
+    scores, probabilities, step_outputs, _totals = arrays
     offsets, choice, propensity = log.offsets, log.choice, log.propensity
     log_candidates, log_probabilities = log.candidates, log.probabilities
     status = int(state[0])
@@ -141,20 +141,20 @@ def replay(  # type: ignore[no-untyped-def]
             for i in range(n):
                 if abs(probabilities[i] - log_probabilities[start + i]) > TOLERANCE:
                     return 13, row
-        status = step(ints, floats, chosen, booked)
+        status = step(ints, floats, chosen, step_outputs)
         if status == INFEASIBLE:
             return 6, row
-        if booked[REWARD] != log.reward[row]:
+        if step_outputs[REWARD] != log.reward[row]:
             return 7, row
-        if booked[ELAPSED] != log.elapsed_s[row]:
+        if step_outputs[ELAPSED] != log.elapsed_s[row]:
             return 8, row
         for k in range(log.terms.shape[1]):
-            if booked[TERMS + k] != log.terms[row, k]:
+            if step_outputs[TERMS + k] != log.terms[row, k]:
                 return 9, row
         if (status == TERMINATED) != log.terminated[row]:
             return 10, row
         if (status == TRUNCATED) != log.truncated[row]:
             return 10, row
-        state[1] += booked[REWARD]
+        state[1] += step_outputs[REWARD]
     state[0] = status
     return FINE, stop

@@ -43,7 +43,7 @@ from pipeline.recipes.recipe import Recipe
 from pipeline.scenarios import load_scenario
 from pipeline.simulation.arrays import begin_episode, make_step_arrays
 from pipeline.simulation.kernel import RUNNING, TERMINATED, TRUNCATED
-from pipeline.simulation.players import Player, player
+from pipeline.simulation.players import EpisodeRunner, episode_runner
 from pipeline.simulation.policy import Behaviour, Heuristic, no_score
 from pipeline.simulation.rollout import values_of
 from pipeline.simulation.scenario import Instance, Scenario
@@ -51,7 +51,14 @@ from pipeline.simulation.spec import Spec, added_outcomes
 from pipeline.storage.files import sha256_file
 from pipeline.verification.documents import check_documents
 from pipeline.verification.files import check_files
-from pipeline.verification.replay import CHANCES, FAULTS, FINE, TOLERANCE, LoggedColumns, replay
+from pipeline.verification.replay import (
+    FAULTS,
+    FINE,
+    PROBABILITIES,
+    TOLERANCE,
+    LoggedColumns,
+    replay,
+)
 from pipeline.workloads.folder import load_workload
 from pipeline.workloads.schema import Workload
 
@@ -272,10 +279,10 @@ class _PartCheck:
         self._values: list[NDArray[np.float64]] = []
         self._total = self._elapsed_s = 0.0
         self._status = RUNNING
-        self._player: Player | None = None
+        self._runner: EpisodeRunner | None = None
         behaviour = self._behaviours.get(self._row["behaviour"])
         if behaviour is not None and not isinstance(behaviour.policy, Heuristic):
-            self._player = player(self._scenario, spec, instance, behaviour)
+            self._runner = episode_runner(self._scenario, spec, instance, behaviour)
 
     def _make_instance(self, window: int) -> Instance:
         """The problem instance of a window; VerificationFailed where the recipe gives none."""
@@ -334,9 +341,9 @@ class _PartCheck:
         self._step += stop - at
         if block.value is not None:
             self._values.append(block.value[at:stop][block.choice[at:stop] != NO_CHOICE])
-        if self._player is not None:
-            self._check_chances(self._player, block, at, stop)
-        if compiled or self._player is not None:
+        if self._runner is not None:
+            self._check_probabilities(self._runner, block, at, stop)
+        if compiled or self._runner is not None:
             self._recomputed += int((block.choice[at:stop] != NO_CHOICE).sum())
         if block.choice[stop - 1] == NO_CHOICE:
             self._end(row)
@@ -344,14 +351,16 @@ class _PartCheck:
             self._row = None
         return stop
 
-    def _check_chances(self, network: Player, block: Block, at: int, stop: int) -> None:
+    def _check_probabilities(
+        self, network: EpisodeRunner, block: Block, at: int, stop: int
+    ) -> None:
         """The probabilities of decisions that were replayed are those of the network."""
         made = at + int((block.choice[at:stop] != NO_CHOICE).sum())
         expected = network.follow(block.choice[at:made].astype(np.int64))
         logged = block.probabilities[block.offsets[at] : block.offsets[made]]
         if not (np.abs(expected - logged) <= TOLERANCE).all():
             episode = int(block.episode[at])
-            raise VerificationFailed(f"{self._path}: episode {episode}: {FAULTS[CHANCES]}")
+            raise VerificationFailed(f"{self._path}: episode {episode}: {FAULTS[PROBABILITIES]}")
 
     def _check_order(self, block: Block, at: int, stop: int, episode: int) -> None:
         """Steps count up; only the last row of an episode is a closing row."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pipeline.errors import HindcastError
 from pipeline.simulation.arrays import EPISODE, STEPS, begin_episode, make_step_arrays
 from pipeline.simulation.kernel import INFEASIBLE, INTS, OBSERVE, RUNNING, STEP, compiled
-from pipeline.simulation.players import Chances, Played, values_at_end
+from pipeline.simulation.players import EpisodeTrace, Probabilities, values_at_end
 from pipeline.simulation.policy import GENERATOR, draw_choice, fill_probabilities
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.spec import Spec
@@ -35,7 +35,7 @@ _STATUS: Final = 2
     ))  # fmt: skip
 def _decide(
     observe: Any, step: Any, episode: Any, arrays: Any, network: Any, temperature: Any,
-    epsilon: Any, given: Any, rng: Any, choices: Any, chances: Any, cursor: Any,
+    epsilon: Any, given: Any, rng: Any, choices: Any, trace_probabilities: Any, cursor: Any,
 ) -> Any:  # fmt: skip
     """Play on until the episode is over or the arrays are full; False for a forbidden choice.
 
@@ -46,11 +46,13 @@ def _decide(
         columns, heavy, quadratic, mean, inverse, widths, form, flat,
     ) = network  # fmt: skip
     ints, floats, context, image, candidates, feasible = episode
-    scores, probabilities, booked, _totals = arrays
+    scores, probabilities, step_outputs, _totals = arrays
     moment, picture = context.reshape((1, len(context))), image.reshape((1, len(image)))
     span = np.zeros(2, np.int64)
     at, value, status = cursor[_DECISIONS], cursor[_CANDIDATES], cursor[_STATUS]
-    while status == RUNNING and at < len(choices) and value + len(scores) <= len(chances):
+    while (
+        status == RUNNING and at < len(choices) and value + len(scores) <= len(trace_probabilities)
+    ):
         n = observe(ints, floats, context, image, candidates, feasible)
         shown, allowed = scores[:n], feasible[:n]
         span[1] = n
@@ -67,8 +69,8 @@ def _decide(
             return False
         fill_probabilities(shown, allowed, temperature, epsilon, probabilities)
         for i in range(n):
-            chances[value + i] = probabilities[i]
-        status = step(ints, floats, choice, booked)
+            trace_probabilities[value + i] = probabilities[i]
+        status = step(ints, floats, choice, step_outputs)
         if status == INFEASIBLE:
             return False
         choices[at] = choice
@@ -78,8 +80,8 @@ def _decide(
     return True
 
 
-class NetworkPlayer:
-    """The Player (pipeline.simulation.players) of a candidate scorer."""
+class NetworkRunner:
+    """The EpisodeRunner (pipeline.simulation.players) of a candidate scorer."""
 
     def __init__(
         self,
@@ -100,39 +102,41 @@ class NetworkPlayer:
         self._cursor = np.zeros(3, np.int64)
         self._cursor[_STATUS] = RUNNING
 
-    def play(self, rng: np.random.Generator) -> Played:
+    def play(self, rng: np.random.Generator) -> EpisodeTrace:
         """Play it to its end; HindcastError for a forbidden choice."""
         choices = np.empty(_FIRST_ROOM, np.int64)
-        chances = np.empty(max(_FIRST_ROOM * 16, self._capacity), np.float32)
-        while self._run(rng, choices, chances, given=False):
+        trace_probabilities = np.empty(max(_FIRST_ROOM * 16, self._capacity), np.float32)
+        while self._run(rng, choices, trace_probabilities, given=False):
             if self._cursor[_DECISIONS] == len(choices):
                 choices = np.concatenate([choices, np.empty_like(choices)])
-            if self._cursor[_CANDIDATES] + self._capacity > len(chances):
-                chances = np.concatenate([chances, np.empty_like(chances)])
+            if self._cursor[_CANDIDATES] + self._capacity > len(trace_probabilities):
+                trace_probabilities = np.concatenate(
+                    [trace_probabilities, np.empty_like(trace_probabilities)]
+                )
         steps, candidates = self._cursor[:2]
         values = values_at_end(self._scenario, self._spec, *self._memory[:2], int(steps))
-        return Played(choices[:steps].copy(), chances[:candidates].copy(), values)
+        return EpisodeTrace(choices[:steps].copy(), trace_probabilities[:candidates].copy(), values)
 
-    def follow(self, choices: NDArray[np.int64]) -> Chances:
+    def follow(self, choices: NDArray[np.int64]) -> Probabilities:
         """The policy's probabilities at each of the next choices."""
         self._cursor[:2] = 0
         own = choices.astype(np.int64)
-        chances = np.empty(max(len(own), 1) * self._capacity, np.float32)
-        self._run(np.random.default_rng(0), own, chances, given=True)
-        return chances[: self._cursor[_CANDIDATES]]
+        trace_probabilities = np.empty(max(len(own), 1) * self._capacity, np.float32)
+        self._run(np.random.default_rng(0), own, trace_probabilities, given=True)
+        return trace_probabilities[: self._cursor[_CANDIDATES]]
 
     def _run(
         self,
         rng: np.random.Generator,
         choices: NDArray[np.int64],
-        chances: Chances,
+        trace_probabilities: Probabilities,
         *,
         given: bool,
     ) -> bool:
         """Whether the episode goes on."""
         if not _decide(
             self._scenario.observe, self._scenario.step, self._memory, self._arrays, self._network,
-            *self._drawing, given, rng, choices, chances, self._cursor,
+            *self._drawing, given, rng, choices, trace_probabilities, self._cursor,
         ):  # fmt: skip
             raise HindcastError(f"{self._name}: infeasible choice in {self._scenario.name}")
         return bool(self._cursor[_STATUS] == RUNNING)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pipeline.errors import DatasetError, HindcastError
 from pipeline.simulation.environment import Observation
-from pipeline.simulation.players import Player
+from pipeline.simulation.players import EpisodeRunner
 from pipeline.simulation.policy import Reading
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.spec import Feature, Spec
@@ -79,16 +79,16 @@ class LearnedPolicy:
                 f"setting has {pixels}; use the settings it was trained with"
             )
 
-    def player(
+    def episode_runner(
         self, scenario: Scenario, spec: Spec, instance: Instance, temperature: float, epsilon: float
-    ) -> Player | None:
+    ) -> EpisodeRunner | None:
         """An episode in compiled code; None for a network of another form."""
-        from policies.networks.player import NetworkPlayer
+        from policies.networks.player import NetworkRunner
 
         if type(self) is not LearnedPolicy:
             return None
         self.check(spec)
-        return NetworkPlayer(self.name, self.arrays, scenario, spec, instance, temperature, epsilon)
+        return NetworkRunner(self.name, self.arrays, scenario, spec, instance, temperature, epsilon)
 
     def scores(self, observation: Observation) -> NDArray[np.float64]:
         """One score per candidate, (N,)."""

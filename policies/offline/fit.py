@@ -15,8 +15,8 @@ from policies.offline import agent as find_agent
 from policies.training.devices import find_device, repeatable
 from policies.training.episode_stream import Logs
 from policies.training.learner import Learner, Task
-from policies.training.loop import Point, Progress, Select, Watching, fit
-from policies.training.monitoring import SEEN, measure, watch
+from policies.training.loop import Callbacks, Point, Progress, Select, fit
+from policies.training.monitoring import SEEN, make_probe_set, measure
 from policies.training.resume import ResumeFile
 
 _RESUME_S: Final = 15.0  # between two states; more often than that costs more than it saves
@@ -72,8 +72,8 @@ def train_decisions(
     """
     _check(agent, decisions, spec, steps)
     place = find_device(device)
-    held_out = None if validation is None or len(validation) == 0 else watch(validation)
-    seen = watch(decisions, SEEN)
+    held_out = None if validation is None or len(validation) == 0 else make_probe_set(validation)
+    seen = make_probe_set(decisions, SEEN)
     with repeatable(place):
         task = Task(decisions, spec, steps, seed, validation, place, logs)
         learner: Learner = agent.implementation().learner(task, config)
@@ -95,7 +95,7 @@ def train_decisions(
         fitted = fit(
             learner,
             taken,
-            Watching(
+            Callbacks(
                 measure=look,
                 progress=progress or _silent,
                 point=point,

@@ -19,7 +19,7 @@ from policies.training.fingerprint import finished, training_key
 from policies.training.loop import Progress, Select
 from policies.training.resume import ResumeFile
 from policies.training.run_folder import clear, write_curves
-from policies.training.tensorboard import board
+from policies.training.tensorboard import open_tensorboard
 
 MEMORY: Final = 512 << 20  # bytes of decisions; of the real packing workload half a million
 
@@ -69,7 +69,7 @@ def train(
     remove_partials(out)
     if not ResumeFile(out, key).waits():
         clear(out)
-    draw_point, close = board(tensorboard, f"{agent}-seed{seed}")
+    draw_point, close = open_tensorboard(tensorboard, f"{agent}-seed{seed}")
     decisions = sample(opened, wanted, config, seed, "train", MEMORY)
     validation = None
     if (opened.episodes()["split"] == "validation").any():

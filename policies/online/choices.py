@@ -13,12 +13,12 @@ from torch import Tensor
 
 from policies.networks.candidate_scorer import CandidateScorer, expand_moment
 from policies.networks.settings import Network
-from policies.rollouts.trajectories import Looked
+from policies.rollouts.trajectories import NetworkInputs
 
 
 @dataclass(frozen=True)
-class Asked:
-    """`Looked` of T decisions as a scorer takes it.
+class PolicyBatch:
+    """`NetworkInputs` of T decisions as a scorer takes it.
 
     rows (U, E), context (T, G + P), row_of (U,), index (M,), decision (M,) of every candidate,
     chosen (T,) place of the choice among the M, advantage (T,), or (M,) where every candidate has
@@ -37,9 +37,9 @@ class Asked:
         return len(self.chosen)
 
 
-def ask(
-    looked: Looked, advantage: NDArray[np.float64], network: Network, device: torch.device
-) -> Asked:
+def policy_batch(
+    looked: NetworkInputs, advantage: NDArray[np.float64], network: Network, device: torch.device
+) -> PolicyBatch:
     """Expand features; `advantage` (T,) is of these decisions, or (M,) of their candidates."""
     count = np.diff(looked.starts)
     images = looked.image if network.pixels else None
@@ -52,14 +52,14 @@ def ask(
         looked.chosen,
         advantage.astype(np.float32),
     )
-    return Asked(*(torch.from_numpy(array).to(device) for array in arrays))
+    return PolicyBatch(*(torch.from_numpy(array).to(device) for array in arrays))
 
 
 def merged(
-    parts: Iterable[tuple[Looked, NDArray[np.float64]]], candidates: int
-) -> Iterator[tuple[Looked, NDArray[np.float64]]]:
+    parts: Iterable[tuple[NetworkInputs, NDArray[np.float64]]], candidates: int
+) -> Iterator[tuple[NetworkInputs, NDArray[np.float64]]]:
     """Small parts joined, so that none but the last has fewer than this many candidates."""
-    waiting: list[tuple[Looked, NDArray[np.float64]]] = []
+    waiting: list[tuple[NetworkInputs, NDArray[np.float64]]] = []
     for part in parts:
         waiting.append(part)
         if sum(len(looked.index) for looked, _ in waiting) >= candidates:
@@ -70,14 +70,14 @@ def merged(
 
 
 def _joined(
-    parts: Sequence[tuple[Looked, NDArray[np.float64]]],
-) -> tuple[Looked, NDArray[np.float64]]:
+    parts: Sequence[tuple[NetworkInputs, NDArray[np.float64]]],
+) -> tuple[NetworkInputs, NDArray[np.float64]]:
     if len(parts) == 1:
         return parts[0]
     return join([one for one, _ in parts]), np.concatenate([advantage for _, advantage in parts])
 
 
-def join(looked: Sequence[Looked]) -> Looked:
+def join(looked: Sequence[NetworkInputs]) -> NetworkInputs:
     """All their decisions, in this order; rows of different parts stay apart."""
     rows, decisions, candidates = (
         np.cumsum([0, *sizes])
@@ -88,7 +88,7 @@ def join(looked: Sequence[Looked]) -> Looked:
         )
     )
     cat = np.concatenate
-    return Looked(
+    return NetworkInputs(
         rows=cat([one.rows for one in looked]),
         row_of=cat([one.row_of + n for one, n in zip(looked, decisions, strict=False)]),
         context=cat([one.context for one in looked]),
@@ -105,7 +105,7 @@ def join(looked: Sequence[Looked]) -> Looked:
     )
 
 
-def log_softmax(scorer: CandidateScorer, asked: Asked) -> Tensor:
+def log_softmax(scorer: CandidateScorer, asked: PolicyBatch) -> Tensor:
     """Log-probability (M,) of every feasible candidate of every decision."""
     scores = scorer.ragged(asked.rows, asked.context, asked.row_of).index_select(0, asked.index)
     count = len(asked)
@@ -117,7 +117,7 @@ def log_softmax(scorer: CandidateScorer, asked: Asked) -> Tensor:
     return scores - total.log().index_select(0, asked.decision)
 
 
-def policy_gain(log_probability: Tensor, asked: Asked) -> Tensor:
+def policy_gain(log_probability: Tensor, asked: PolicyBatch) -> Tensor:
     """Sum over decisions of advantage * log pi(choice): its gradient is the policy gradient."""
     return asked.advantage @ log_probability.index_select(0, asked.chosen)
 

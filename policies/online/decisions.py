@@ -14,24 +14,24 @@ from numpy.typing import NDArray
 from policies.networks.settings import Network
 from policies.online.choices import join
 from policies.online.problem import PIECE, Problem
-from policies.rollouts.trajectories import Looked, Trajectory, looked_at
+from policies.rollouts.trajectories import NetworkInputs, Trajectory, network_inputs
 
 Numbers = NDArray[np.int64]
 
 
 def gathered(
     problem: Problem, played: Sequence[Trajectory], network: Network, every: int
-) -> tuple[Looked, Numbers]:
+) -> tuple[NetworkInputs, Numbers]:
     """What the network is asked in every `every`-th decision, and their numbers (T,).
 
     Decisions are numbered through all trajectories. These begin at different ones, so that none of
     a stretch is never seen.
     """
 
-    def looked(number: int) -> list[Looked]:
+    def looked(number: int) -> list[NetworkInputs]:
         offset = number % every
         return list(
-            looked_at(
+            network_inputs(
                 problem.scenario, problem.spec, played[number], network,
                 every=every, offset=offset, piece=PIECE,
             )
@@ -44,7 +44,7 @@ def gathered(
     return join([part for of in parts for part in of]), np.concatenate(numbers)
 
 
-def places(looked: Looked, which: Numbers) -> Numbers:
+def places(looked: NetworkInputs, which: Numbers) -> Numbers:
     """Where in `index` the candidates of these decisions are, decision by decision."""
     count = looked.starts[which + 1] - looked.starts[which]
     before = looked.starts[which] - (np.cumsum(count) - count)
@@ -52,13 +52,13 @@ def places(looked: Looked, which: Numbers) -> Numbers:
     return found
 
 
-def subset(looked: Looked, which: Numbers) -> Looked:
+def subset(looked: NetworkInputs, which: Numbers) -> NetworkInputs:
     """These decisions, in this order, each with rows of its own."""
     count = looked.starts[which + 1] - looked.starts[which]
     starts = np.concatenate([[0], np.cumsum(count)])
     decision = np.repeat(np.arange(len(which)), count)
     index = looked.index[places(looked, which)]
-    return Looked(
+    return NetworkInputs(
         rows=looked.rows[index],
         row_of=decision,
         context=looked.context[which],

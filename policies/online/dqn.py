@@ -32,7 +32,7 @@ from pipeline.simulation.seeds import generator
 from policies.networks.settings import Network, NetworkSettings, Weights
 from policies.online.dqn_replay import Replay
 from policies.online.problem import Problem, Sampling
-from policies.rollouts.trajectories import Trajectory, looked_at
+from policies.rollouts.trajectories import Trajectory, network_inputs
 from policies.training.learner import Criterion, Info, Learner, means
 from policies.training.values import ValueUnit
 
@@ -137,7 +137,7 @@ def learner(
 
     def keep(one: Trajectory) -> None:
         passed = one.elapsed_s if config.discount_per == "second" else np.ones(len(one.reward))
-        parts = list(looked_at(problem.scenario, spec, one, network))
+        parts = list(network_inputs(problem.scenario, spec, one, network))
         replay.add(
             parts, one.reward, passed, discount, config.n_steps, truncated=one.episode.truncated
         )

@@ -20,7 +20,7 @@ from pipeline.simulation.spec import Spec
 from pipeline.statistics.returns import discounted_sums
 from policies.networks.candidate_scorer import expand_moment
 from policies.networks.settings import Network
-from policies.rollouts.trajectories import Looked
+from policies.rollouts.trajectories import NetworkInputs
 from policies.training.minibatches import Minibatch, Observations, Transitions
 
 _MOST_BYTES = 4 << 30
@@ -79,7 +79,7 @@ class Replay(nn.Module):
 
     def add(
         self,
-        parts: list[Looked],
+        parts: list[NetworkInputs],
         reward: NDArray[np.float64],
         passed: NDArray[np.float64],
         discount: float,
@@ -113,7 +113,7 @@ class Replay(nn.Module):
         self.head.fill_((start + total) % size)
         self.filled.fill_(min(size, len(self) + total))
 
-    def _write(self, part: Looked, rows: NDArray[np.int64], skipped: int) -> None:
+    def _write(self, part: NetworkInputs, rows: NDArray[np.int64], skipped: int) -> None:
         """Observations and choices of one piece, but for the first ones."""
         count = np.diff(part.starts)
         decision = np.repeat(np.arange(len(count)), count)

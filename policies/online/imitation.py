@@ -44,7 +44,7 @@ from policies.networks.settings import Network, Weights
 from policies.online import online_agent
 from policies.training.fingerprint import finished, training_key
 from policies.training.learner import Learner, Task, descent
-from policies.training.loop import Watching, fit
+from policies.training.loop import Callbacks, fit
 from policies.training.losses import LossAt, drawn_loss, imitation_loss, spaced_loss
 from policies.training.resume import ResumeFile
 from policies.training.returns import best_behaviours, of_behaviours
@@ -68,7 +68,7 @@ class Imitation:
     learning_rate: float = 3e-3
     share: float = 0.3
 
-    def told(self) -> dict[str, Any]:
+    def provenance(self) -> dict[str, Any]:
         """The dataset by its digests, and how it is imitated; DatasetError where it is none."""
         if self.steps < 1:
             raise InputError(f"imitation: steps is {self.steps}, expected at least 1")
@@ -101,7 +101,7 @@ def imitate(imitation: Imitation, imitator: Imitator, out: Path, resume_s: float
     dataset of other features than the network's, or without decisions to imitate; InputError for
     an agent that cannot imitate.
     """
-    i, told = imitator, imitation.told()
+    i, told = imitator, imitation.provenance()
     key = training_key(
         f"{i.agent} {FOLDER}", online_agent(i.agent).module, i.config, imitation.steps, i.seed,
         told, i.device.type,
@@ -111,9 +111,9 @@ def imitate(imitation: Imitation, imitator: Imitator, out: Path, resume_s: float
         remove_partials(out)
         resume = ResumeFile(out, key, interval_s=resume_s)
         learner = _learner(imitation, imitator)
-        watching = Watching(lambda _weights: {}, lambda _done, _all: None, resume=resume)
+        callbacks = Callbacks(lambda _weights: {}, lambda _done, _all: None, resume=resume)
         steps = min(imitation.steps, learner.most_steps or imitation.steps)
-        fitted = fit(learner, steps, watching)
+        fitted = fit(learner, steps, callbacks)
         made = Trained(
             f"{i.agent}_{FOLDER}", i.spec, i.network, learner.weights(), asdict(i.config),
             steps, i.seed, fitted.metrics,

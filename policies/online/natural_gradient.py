@@ -25,9 +25,9 @@ from pipeline.recipes.settings import require_numbers
 from pipeline.simulation.seeds import generator
 from policies.networks.candidate_scorer import CandidateScorer
 from policies.networks.settings import Network, NetworkSettings, Weights
-from policies.online.choices import Asked, log_softmax, policy_gain
+from policies.online.choices import PolicyBatch, log_softmax, policy_gain
 from policies.online.problem import Problem, Sampling, make_scorer
-from policies.online.reinforce import told
+from policies.online.reinforce import episode_metrics
 from policies.training.learner import Criterion, Info, Learner
 
 _HALVINGS = 10
@@ -74,10 +74,12 @@ def learner(
         drawn = problem.draw(problem.acting(network, scorer.weights()), iteration, config.sampling)
         decisions = sum(len(one.advantage) for one in drawn)
         every = max(1, decisions // config.fisher_decisions)
-        gradient = policy_gradient(scorer, problem.ask(drawn, network, device), decisions)
-        some = [a for a in problem.ask(drawn, network, device, every) if len(a)]
+        gradient = policy_gradient(
+            scorer, problem.policy_batches(drawn, network, device), decisions
+        )
+        some = [a for a in problem.policy_batches(drawn, network, device, every) if len(a)]
         moved = natural_step(scorer, gradient, some, config)
-        return {**told(problem, drawn), "gradient_norm": gradient.norm(), **moved}
+        return {**episode_metrics(problem, drawn), "gradient_norm": gradient.norm(), **moved}
 
     return Learner(
         network=network,
@@ -92,7 +94,9 @@ def learner(
     )
 
 
-def policy_gradient(scorer: CandidateScorer, pieces: Iterable[Asked], decisions: int) -> Tensor:
+def policy_gradient(
+    scorer: CandidateScorer, pieces: Iterable[PolicyBatch], decisions: int
+) -> Tensor:
     """The gradient of the mean gain per decision, as one vector."""
     parameters = list(scorer.parameters())
     total = torch.zeros_like(parameters_to_vector(parameters))
@@ -103,16 +107,16 @@ def policy_gradient(scorer: CandidateScorer, pieces: Iterable[Asked], decisions:
 
 
 def fisher(
-    scorer: CandidateScorer, pieces: Sequence[Asked], damping: float
+    scorer: CandidateScorer, pieces: Sequence[PolicyBatch], damping: float
 ) -> Callable[[Tensor], Tensor]:
     """The function v -> (F + damping) v at the scorer's weights, over these decisions."""
     parameters = list(scorer.parameters())
     decisions = sum(map(len, pieces))
     slopes = []
     for asked in pieces:
-        chances = log_softmax(scorer, asked)
-        now = chances.detach()
-        divergence = (now.exp() * (now - chances)).sum() / decisions
+        log_pi = log_softmax(scorer, asked)
+        now = log_pi.detach()
+        divergence = (now.exp() * (now - log_pi)).sum() / decisions
         slope = torch.autograd.grad(divergence, parameters, create_graph=True)
         slopes.append(_flat(slope))
 
@@ -146,7 +150,7 @@ def conjugate_gradients(times: Callable[[Tensor], Tensor], right: Tensor, steps:
 
 
 def natural_step(
-    scorer: CandidateScorer, gradient: Tensor, pieces: Sequence[Asked], config: Config
+    scorer: CandidateScorer, gradient: Tensor, pieces: Sequence[PolicyBatch], config: Config
 ) -> Mapping[str, Tensor]:
     """Move the scorer; how far it went: KL, the share of the full step (0 where none helped)."""
     stayed = {"kl": torch.tensor(0.0), "step_share": torch.tensor(0.0)}
@@ -172,7 +176,7 @@ def natural_step(
 
 
 def _change(
-    scorer: CandidateScorer, pieces: Sequence[Asked], before: Sequence[Tensor]
+    scorer: CandidateScorer, pieces: Sequence[PolicyBatch], before: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor]:
     """Mean KL(before || now), and the mean gain in advantage, weighted by importance."""
     decisions = sum(map(len, pieces))

@@ -36,10 +36,10 @@ from pipeline.statistics.returns import step_discounts
 from policies.networks.candidate_scorer import CandidateScorer
 from policies.networks.settings import Network, NetworkSettings, Weights
 from policies.online.advantages import against_group, gae
-from policies.online.choices import Asked, ask, entropy, log_softmax
+from policies.online.choices import PolicyBatch, entropy, log_softmax, policy_batch
 from policies.online.decisions import Numbers, gathered, subset
 from policies.online.problem import Drawn, Problem, Sampling, make_scorer
-from policies.online.reinforce import told
+from policies.online.reinforce import episode_metrics
 from policies.online.state_value import StateValue, summaries, summary_size
 from policies.rollouts.trajectories import Trajectory
 from policies.training.learner import Criterion, Info, Learner
@@ -138,9 +138,9 @@ def learner(
         old = np.concatenate([one.log_probability for one in played])[number[free]]
         gain = standardised(worth[number[free]]) if config.standardise else worth[number[free]]
 
-        def asked(which: Numbers) -> tuple[Asked, Tensor]:
+        def asked(which: Numbers) -> tuple[PolicyBatch, Tensor]:
             then = torch.from_numpy(old[which].astype(np.float32)).to(device)
-            return ask(subset(looked, free[which]), gain[which], network, device), then
+            return policy_batch(subset(looked, free[which]), gain[which], network, device), then
 
         batches = passes(len(free), config, rng)
         info = dict(climb(scorer, optimisers["policy"], map(asked, batches), config))
@@ -153,7 +153,7 @@ def learner(
             pairs = ((seen[at], aim[at]) for at in chosen)
             info |= regress(critic, optimisers["critic"], pairs, config)
             info["explained"] = torch.tensor(explained(value, target))
-        return {**told(problem, [Drawn(one, one.reward) for one in played]), **info}
+        return {**episode_metrics(problem, [Drawn(one, one.reward) for one in played]), **info}
 
     return Learner(
         network=network,
@@ -211,7 +211,7 @@ def passes(count: int, config: Config, rng: np.random.Generator) -> Iterator[Num
 def climb(
     scorer: CandidateScorer,
     optimiser: torch.optim.Optimizer,
-    batches: Iterable[tuple[Asked, Tensor]],
+    batches: Iterable[tuple[PolicyBatch, Tensor]],
     config: Config,
 ) -> Mapping[str, Tensor]:
     """A step per minibatch, until the policy is too far; batches with log-probabilities (T,) then.
@@ -233,14 +233,14 @@ def climb(
 
 
 def surrogate(
-    scorer: CandidateScorer, asked: Asked, old: Tensor, config: Config
+    scorer: CandidateScorer, asked: PolicyBatch, old: Tensor, config: Config
 ) -> tuple[Tensor, Tensor]:
     """Loss of a minibatch, and how far the policy is from the one that played it, mean KL."""
-    chances = log_softmax(scorer, asked)
-    now = chances.index_select(0, asked.chosen)
+    log_pi = log_softmax(scorer, asked)
+    now = log_pi.index_select(0, asked.chosen)
     gain = clipped_gain(now, old, asked.advantage, config.clip).mean()
     if config.entropy:
-        gain = gain + config.entropy * entropy(chances) / len(asked)
+        gain = gain + config.entropy * entropy(log_pi) / len(asked)
     return -gain, divergence(now, old).mean()  # of the minibatch, before the step
 
 

@@ -26,11 +26,11 @@ from policies.networks.features import fit_map, unscaled_map
 from policies.networks.policy import LearnedPolicy
 from policies.networks.settings import Network, NetworkSettings, Weights, candidate_map
 from policies.online.advantages import Baseline, advantages
-from policies.online.choices import Asked, ask, merged
+from policies.online.choices import PolicyBatch, merged, policy_batch
 from policies.rollouts.trajectories import (
-    Looked,
+    NetworkInputs,
     Trajectory,
-    looked_at,
+    network_inputs,
     sample_trajectories,
     sample_trajectory,
 )
@@ -133,25 +133,25 @@ class Problem:
             drawn += [Drawn(t, a) for t, a in zip(group, worth, strict=True)]
         return drawn
 
-    def ask(
+    def policy_batches(
         self, drawn: Sequence[Drawn], network: Network, device: torch.device, every: int = 1
-    ) -> Iterator[Asked]:
+    ) -> Iterator[PolicyBatch]:
         """Every `every`-th decision of trajectories, in pieces; the next one is made meanwhile.
 
         Images are drawn anew as they are needed, as bytes; a piece of them is numbers at a time.
         """
         piece = min(PIECE, 4 * _PIXELS // max(network.pixels, 1))  # most decisions have 4 or more
 
-        def looked(number: int) -> list[tuple[Looked, NDArray[np.float64]]]:
+        def looked(number: int) -> list[tuple[NetworkInputs, NDArray[np.float64]]]:
             one = drawn[number]
             # Trajectories begin at different decisions, so that none of a stretch is never seen.
-            parts = looked_at(
+            parts = network_inputs(
                 self.scenario, self.spec, one.trajectory, network,
                 every=every, offset=number % every, piece=piece,
             )  # fmt: skip
             return [(part, one.advantage[part.decision]) for part in parts]
 
-        def parts() -> Iterator[tuple[Looked, NDArray[np.float64]]]:
+        def parts() -> Iterator[tuple[NetworkInputs, NDArray[np.float64]]]:
             with ThreadPoolExecutor(1) as pool:
                 coming = pool.submit(looked, 0)
                 for number in range(1, len(drawn) + 1):
@@ -161,7 +161,7 @@ class Problem:
                     yield from here
 
         for part, advantage in merged(parts(), piece):
-            yield ask(part, advantage, network, device)
+            yield policy_batch(part, advantage, network, device)
 
     def acting(self, network: Network, weights: Weights) -> LearnedPolicy:
         """The network as it plays now."""
@@ -215,7 +215,7 @@ def fit_network(problem: Problem, settings: NetworkSettings) -> Network:
         instance = problem.instance_of(window)
         played = sample_trajectory(problem.scenario, spec, instance, uniform, rng)
         every = 1 + len(played.choices) * instance.capacity // (_FITTED_ROWS // _FITTED_WINDOWS)
-        for part in looked_at(problem.scenario, spec, played, network, every=every):
+        for part in network_inputs(problem.scenario, spec, played, network, every=every):
             rows.append(part.rows[part.index])
             contexts.append(part.context)
     return Network(

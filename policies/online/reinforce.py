@@ -67,11 +67,11 @@ def learner(
     def ascend(drawn: Sequence[Drawn]) -> Tensor:
         decisions = sum(len(one.advantage) for one in drawn)
         optimiser.zero_grad()
-        for asked in problem.ask(drawn, network, device):
-            chances = log_softmax(scorer, asked)
-            gain = policy_gain(chances, asked)
+        for asked in problem.policy_batches(drawn, network, device):
+            log_pi = log_softmax(scorer, asked)
+            gain = policy_gain(log_pi, asked)
             if config.entropy:
-                gain = gain + config.entropy * entropy(chances)
+                gain = gain + config.entropy * entropy(log_pi)
             (gain / -decisions).backward()  # type: ignore[no-untyped-call]
         slopes = [p.grad.norm() for p in scorer.parameters() if p.grad is not None]
         optimiser.step()
@@ -83,7 +83,7 @@ def learner(
         single = config.updates == "trajectory"
         groups = [[one] for one in drawn] if single else [drawn]
         norms = torch.stack([ascend(group) for group in groups])
-        return {**told(problem, drawn), "gradient_norm": norms.mean()}
+        return {**episode_metrics(problem, drawn), "gradient_norm": norms.mean()}
 
     return Learner(
         network=network,
@@ -98,16 +98,16 @@ def learner(
     )
 
 
-def told(problem: Problem, drawn: Sequence[Drawn]) -> Mapping[str, Tensor]:
+def episode_metrics(problem: Problem, drawn: Sequence[Drawn]) -> Mapping[str, Tensor]:
     """Curves of any agent: what its episodes came to BEFORE they were learned from.
 
     `surprise` is the mean of -log pi(choice), which on average is the entropy.
     """
     played = [one.trajectory for one in drawn]
-    chances = np.concatenate([t.log_probability for t in played])
+    log_pi = np.concatenate([t.log_probability for t in played])
     numbers = {
         **problem.summary(one.episode for one in played),
-        "surprise": float(-chances.mean()),
-        "decisions": float(len(chances)),
+        "surprise": float(-log_pi.mean()),
+        "decisions": float(len(log_pi)),
     }
     return {name: torch.tensor(value) for name, value in numbers.items()}

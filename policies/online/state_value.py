@@ -25,7 +25,7 @@ from pipeline.simulation.spec import Feature
 from policies.networks.features import unscaled_map
 from policies.networks.settings import Network
 from policies.online.problem import PIECE, Problem
-from policies.rollouts.trajectories import Looked, Trajectory, looked_at
+from policies.rollouts.trajectories import NetworkInputs, Trajectory, network_inputs
 
 _FAR = 10.0  # deviations, beyond which inputs are not told apart
 _SMALLEST = 1e-6  # deviation below which a number counts as constant
@@ -129,7 +129,7 @@ def summaries(
     def one(trajectory: Trajectory) -> NDArray[np.float64]:
         parts = [
             _summary(part, columns, spec.candidates, spec.context)
-            for part in looked_at(problem.scenario, spec, trajectory, seeing, piece=PIECE)
+            for part in network_inputs(problem.scenario, spec, trajectory, seeing, piece=PIECE)
         ]
         return np.column_stack([np.concatenate(parts), trajectory.time_s])
 
@@ -138,7 +138,7 @@ def summaries(
 
 
 def _summary(
-    looked: Looked,
+    looked: NetworkInputs,
     columns: Sequence[int],
     candidates: Sequence[Feature],
     context: Sequence[Feature],

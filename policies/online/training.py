@@ -32,7 +32,7 @@ from policies.online.problem import Problem, fit_network
 from policies.training.devices import find_device, repeatable
 from policies.training.fingerprint import finished, training_key
 from policies.training.learner import Learner
-from policies.training.loop import Progress, Watching, fit
+from policies.training.loop import Callbacks, Progress, fit
 from policies.training.resume import ResumeFile
 from policies.training.run_folder import clear, write_curves
 
@@ -88,7 +88,7 @@ def train_online(
         "start": None if start is None else read_description(start)["weights"]["sha256"],
     }
     if imitation is not None:
-        data |= {"imitated": imitation.told()}
+        data |= {"imitated": imitation.provenance()}
     own = online_agent(name).module
     key = training_key(name, own, config, iterations, seed, data, place.type)
     if finished(out, key, checkpoint_every):
@@ -117,7 +117,7 @@ def train_online(
         fitted = fit(
             learner,
             iterations,
-            Watching(
+            Callbacks(
                 measure=lambda _weights: {},
                 progress=progress or (lambda _done, _all: None),
                 every=checkpoint_every,

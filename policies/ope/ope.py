@@ -26,12 +26,12 @@ from pipeline.dataset import Dataset
 from pipeline.errors import InputError, TraceError, unknown_name
 from pipeline.estimators import ESTIMATORS, Estimate, LoggedEpisodes, Settings, estimate
 from pipeline.estimators.selection import Selection, assess, rank_correlation
-from pipeline.evaluation.evaluate import Candidate
+from pipeline.evaluation.evaluate import Entrant
 from pipeline.recipes.recipe import Recipe
 from pipeline.recipes.workload_source import RECORDED
 from pipeline.simulation.policy import Behaviour, Heuristic, readings
 from pipeline.simulation.rollout import Planner
-from policies.entrants import candidates
+from policies.entrants import entrants
 from policies.ope.basis import Basis, fit_basis, linear_features
 from policies.ope.consensus import describe_consensus
 from policies.ope.episodes import WholeEpisodes, read_episodes
@@ -99,7 +99,7 @@ def default_epsilon(recipe: Recipe) -> float:
     return max((b.epsilon for b in recipe.behaviours if 0.0 < b.epsilon < 1.0), default=_EPSILON)
 
 
-def exploring(candidate: Candidate, epsilon: float, temperature: float) -> Candidate:
+def exploring(candidate: Entrant, epsilon: float, temperature: float) -> Entrant:
     """The policy as it is evaluated; one that draws of itself (random) stays as it is."""
     behaviour = candidate.behaviour
     if behaviour.epsilon > 0.0 or behaviour.temperature > 0.0:
@@ -132,9 +132,7 @@ def evaluate_offline(
         usual = 0.0 if settings.temperature > 0.0 else default_epsilon(recipe)
         settings = replace(settings, epsilon=usual)
     assert settings.epsilon is not None
-    wanted = [
-        exploring(c, settings.epsilon, settings.temperature) for c in candidates(recipe, names)
-    ]
+    wanted = [exploring(c, settings.epsilon, settings.temperature) for c in entrants(recipe, names)]
     _refuse_unknown(wanted)
     with Folder.open(out, opened, settings, wanted) as folder:
         return _evaluate(
@@ -144,7 +142,7 @@ def evaluate_offline(
 
 def _evaluate(
     opened: Dataset,
-    wanted: Sequence[Candidate],
+    wanted: Sequence[Entrant],
     settings: OPESettings,
     folder: Folder,
     command: str,
@@ -230,7 +228,7 @@ def _few(opened: Dataset, log: WholeEpisodes, settings: OPESettings) -> str:
     return text + f"they are too narrow; {more}"
 
 
-def _refuse_unknown(wanted: Sequence[Candidate]) -> None:
+def _refuse_unknown(wanted: Sequence[Entrant]) -> None:
     for candidate in wanted:
         policy = candidate.behaviour.policy
         if isinstance(policy, Heuristic) and policy.draw is not None:
@@ -246,7 +244,7 @@ def _refuse_unknown(wanted: Sequence[Candidate]) -> None:
 
 
 def _truth(
-    job: "_Job", wanted: Sequence[Candidate], folder: Folder, command: str
+    job: "_Job", wanted: Sequence[Entrant], folder: Folder, command: str
 ) -> tuple[pl.DataFrame | None, list[str]]:
     settings, recipe = job.settings, job.opened.recipe
     if settings.truth_seeds == 0:

@@ -15,7 +15,7 @@ from pipeline.dataset import Dataset
 from pipeline.dataset.manifest import versions
 from pipeline.errors import DatasetError, StorageError
 from pipeline.estimators import Estimate
-from pipeline.evaluation.evaluate import Candidate
+from pipeline.evaluation.evaluate import Entrant
 from pipeline.storage.files import (
     make_folder,
     read_json,
@@ -49,7 +49,7 @@ SCHEMA: Final[Mapping[str, Any]] = {
 
 
 def rows_of(
-    candidate: Candidate, estimates: Mapping[str, Estimate], truth: Truth | None, *, logged: bool
+    candidate: Entrant, estimates: Mapping[str, Estimate], truth: Truth | None, *, logged: bool
 ) -> pl.DataFrame:
     """One row per estimator; null where a number is not known.
 
@@ -98,7 +98,7 @@ class Folder:
     @staticmethod
     @contextmanager
     def open(
-        out: Path | None, dataset: Dataset, settings: Any, policies: Sequence[Candidate]
+        out: Path | None, dataset: Dataset, settings: Any, policies: Sequence[Entrant]
     ) -> Iterator["Folder"]:
         """The folder, ready to be written; StorageError or DatasetError for another's."""
         if out is None:
@@ -145,17 +145,17 @@ class Folder:
             )
         write_json(plan, claim)
 
-    def _file(self, candidate: Candidate) -> Path:
+    def _file(self, candidate: Entrant) -> Path:
         b = candidate.behaviour
         identity = f"{b.name}|{b.epsilon}|{b.temperature}|{candidate.digest}"
         return self.path / WORKING / f"{sha256_text(identity)[:16]}.parquet"
 
-    def finished(self, candidate: Candidate) -> pl.DataFrame | None:
+    def finished(self, candidate: Entrant) -> pl.DataFrame | None:
         """The rows of a policy that an earlier call finished."""
         path = self._file(candidate)
         return read_parquet(path) if path.exists() else None
 
-    def keep(self, candidate: Candidate, rows: pl.DataFrame) -> None:
+    def keep(self, candidate: Entrant, rows: pl.DataFrame) -> None:
         """Keep the rows of a finished policy."""
         write_atomically(self._file(candidate), rows.write_parquet)
 

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from pipeline.evaluation.evaluate import EVALUATION, SCORES, Candidate, evaluate
+from pipeline.evaluation.evaluate import EVALUATION, SCORES, Entrant, evaluate
 from pipeline.recipes.recipe import Recipe
 from pipeline.statistics.intervals import Interval, bootstrap_interval
 from pipeline.storage.files import read_json, read_parquet
@@ -20,7 +20,7 @@ from pipeline.storage.files import read_json, read_parquet
 
 def simulate(
     recipe: Recipe,
-    policies: Sequence[Candidate],
+    policies: Sequence[Entrant],
     split: str,
     out: Path,
     *,
@@ -40,7 +40,7 @@ def simulate(
     return read_parquet(out / SCORES)
 
 
-def _same(description: object, recipe: Recipe, policies: Sequence[Candidate], split: str) -> bool:
+def _same(description: object, recipe: Recipe, policies: Sequence[Entrant], split: str) -> bool:
     if not isinstance(description, dict):
         return False
     known = [(p.get("name"), p.get("digest")) for p in description.get("policies", [])]

@@ -78,10 +78,10 @@ def _try(
     own.ints[:] = episode.ints
     own.floats[:] = episode.floats
     own.ints[FRESH] = 0  # the rollouts' buffers show another episode
-    status = step(own.ints, own.floats, candidate, arrays.booked)
+    status = step(own.ints, own.floats, candidate, arrays.step_outputs)
     if status == INFEASIBLE:
         return np.nan
-    value = arrays.booked[REWARD]
+    value = arrays.step_outputs[REWARD]
     cursor[C_PLAYED] += 1
     if status == RUNNING:
         arrays.totals[:] = 0.0
@@ -112,8 +112,8 @@ def branch(
     `horizon_s` seconds or to the end. Left out are decisions whose candidates are all alike, and,
     but for a share `of_certain` drawn from `rng`, those in which a softmax over the scores gives
     the greedy choice more than `certain`; a rule's scores say nothing of the kind. Layout in
-    `policies.rollouts.trajectories.Looked`, `chosen` being the greedy choice; False where a choice
-    is forbidden. The rollouts play in `own`.
+    `policies.rollouts.trajectories.NetworkInputs`, `chosen` being the greedy choice; False where a
+    choice is forbidden. The rollouts play in `own`.
     """
     columns, scores = decider.network.columns, arrays.scores
     ints, floats, context, image, candidates, feasible = episode
@@ -157,7 +157,7 @@ def branch(
                 images[t] = image[: images.shape[1]]
                 starts[t], which[t] = m, at
                 t, m, u = t + 1, last, stop
-        if step(ints, floats, choices[at], arrays.booked) == INFEASIBLE:
+        if step(ints, floats, choices[at], arrays.step_outputs) == INFEASIBLE:
             return False
     starts[t] = m
     cursor[C_DECISIONS], cursor[C_CANDIDATES], cursor[C_ROWS] = t, m, u

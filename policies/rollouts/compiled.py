@@ -79,7 +79,7 @@ class DeciderArrays(NamedTuple):
 
 
 class LookedArrays(NamedTuple):
-    """The arrays of a `policies.rollouts.trajectories.Looked`, with room for more."""
+    """The arrays of a `policies.rollouts.trajectories.NetworkInputs`, with room for more."""
 
     rows: NDArray[np.float64]
     row_of: NDArray[np.int64]
@@ -209,7 +209,7 @@ def sample(
     forbidden.
     """
     ints, floats, context, image, candidates, feasible = episode
-    scores, probabilities, booked, totals = arrays
+    scores, probabilities, step_outputs, totals = arrays
     _guided, _parameters, alone, network, table = decider
     (
         c_columns, c_heavy, c_quadratic, c_mean, c_inverse,
@@ -239,17 +239,17 @@ def sample(
         choice = draw_choice(shown, allowed, temperature, epsilon, rng, probabilities)
         if choice < 0:
             return INFEASIBLE
-        status = step(ints, floats, choice, booked)
+        status = step(ints, floats, choice, step_outputs)
         if status == INFEASIBLE:
             return INFEASIBLE
         choices[at] = choice
         drawn = temperature > 0.0 or epsilon > 0.0
         chosen = np.log(probabilities[choice]) if drawn else 0.0
         numbers[N_LOG_PROBABILITY, at] = chosen
-        numbers[N_REWARD, at] = booked[REWARD]
-        numbers[N_ELAPSED, at] = booked[ELAPSED]
-        for k in range(len(booked)):
-            totals[k] += booked[k]
+        numbers[N_REWARD, at] = step_outputs[REWARD]
+        numbers[N_ELAPSED, at] = step_outputs[ELAPSED]
+        for k in range(len(step_outputs)):
+            totals[k] += step_outputs[k]
         at += 1
     return 4 * at + status
 
@@ -266,7 +266,7 @@ def gather(
     """Play the choices again and write down decisions offset, offset + every, ...
 
     Stops where the next decision might not fit: 0 then, 1 when all choices were made, INFEASIBLE
-    where one is forbidden. Layout in `policies.rollouts.trajectories.Looked`.
+    where one is forbidden. Layout in `policies.rollouts.trajectories.NetworkInputs`.
     """
     ints, floats, context, image, candidates, feasible = episode
     rows, row_of, contexts, images, index, starts, chosen, which = looked
@@ -302,7 +302,7 @@ def gather(
                 index[m] = held[place]
                 m += 1
             t += 1
-        if step(ints, floats, choice, arrays.booked) == INFEASIBLE:
+        if step(ints, floats, choice, arrays.step_outputs) == INFEASIBLE:
             return INFEASIBLE
         at += 1
     starts[t] = m

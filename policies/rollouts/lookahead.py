@@ -25,7 +25,7 @@ from pipeline.errors import HindcastError, InputError
 from pipeline.simulation.arrays import EpisodeArrays, StepArrays, begin_episode, make_step_arrays
 from pipeline.simulation.kernel import FRESH, INFEASIBLE, REWARD, RUNNING, TRUNCATED
 from pipeline.simulation.policy import Heuristic
-from pipeline.simulation.rollout import Episode, came_to
+from pipeline.simulation.rollout import Episode, finished_episode
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.seeds import generator
 from pipeline.simulation.spec import Spec
@@ -120,7 +120,7 @@ class _Play:
                     best, highest = number, totals[REWARD]
             played, status = self._play_on(self.deciders[best], memory, self.arrays, until)
             steps += played
-        return came_to(
+        return finished_episode(
             self.scenario.outcome, self.spec, memory.ints, memory.floats, self.arrays.totals, steps,
             truncated=status == TRUNCATED,
         )  # fmt: skip
@@ -128,7 +128,7 @@ class _Play:
     def _play_on(
         self, decider: tuple[Any, ...], memory: EpisodeArrays, arrays: StepArrays, until: float
     ) -> tuple[int, int]:
-        """Decisions and status; totals += what was booked."""
+        """Decisions and status; totals += step_outputs."""
         code = play_on(
             self.scenario.observe, self.scenario.step, *decider, memory, arrays, self.rng,
             0.0, until, _NONE_KEPT, 0,

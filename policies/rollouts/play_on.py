@@ -74,11 +74,11 @@ def play_on(
     """Play until the episode is over, or its time is `until`, or `choices` are full.
 
     The best choices, with probability `epsilon` uniform ones, are written to `choices` from place
-    `first` on; an empty array keeps none. totals += booked. Returns 4 * decisions + status, RUNNING
-    where the episode goes on, or INFEASIBLE where a choice is forbidden.
+    `first` on; an empty array keeps none. totals += step_outputs. Returns 4 * decisions + status,
+    RUNNING where the episode goes on, or INFEASIBLE where a choice is forbidden.
     """
     ints, floats, context, image, candidates, feasible = episode
-    scores, probabilities, booked, totals = arrays
+    scores, probabilities, step_outputs, totals = arrays
     at, status, kept = first, RUNNING, len(choices)
     while status == RUNNING and floats[TIME] < until and (kept == 0 or at < kept):
         n = observe(ints, floats, context, image, candidates, feasible)
@@ -86,13 +86,13 @@ def play_on(
         choice = draw_choice(scores[:n], feasible[:n], 0.0, epsilon, rng, probabilities)
         if choice < 0:
             return INFEASIBLE
-        status = step(ints, floats, choice, booked)
+        status = step(ints, floats, choice, step_outputs)
         if status == INFEASIBLE:
             return INFEASIBLE
         if kept > 0:
             choices[at] = choice
-        for k in range(len(booked)):
-            totals[k] += booked[k]
+        for k in range(len(step_outputs)):
+            totals[k] += step_outputs[k]
         at += 1
     return 4 * at + status
 

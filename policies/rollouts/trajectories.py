@@ -16,7 +16,7 @@ from pipeline.errors import HindcastError
 from pipeline.simulation.arrays import begin_episode, make_step_arrays
 from pipeline.simulation.kernel import INFEASIBLE, RUNNING, TRUNCATED
 from pipeline.simulation.policy import NO_PARAMETERS
-from pipeline.simulation.rollout import Episode, came_to
+from pipeline.simulation.rollout import Episode, finished_episode
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.spec import Spec
 from policies.networks.policy import LearnedPolicy
@@ -48,7 +48,7 @@ class Trajectory:
 
 
 @dataclass(frozen=True)
-class Looked:
+class NetworkInputs:
     """What a network is asked in T decisions of a trajectory, equal questions once.
 
         decision t: its feasible candidates are index[starts[t]:starts[t + 1]], rows of `rows`
@@ -87,10 +87,10 @@ def make_looked_arrays(
     )  # fmt: skip
 
 
-def looked_of(arrays: play.LookedArrays, cursor: NDArray[np.int64]) -> Looked:
+def looked_of(arrays: play.LookedArrays, cursor: NDArray[np.int64]) -> NetworkInputs:
     """Return the decisions, candidates and rows that were written."""
     t, m, u = cursor[play.C_DECISIONS], cursor[play.C_CANDIDATES], cursor[play.C_ROWS]
-    return Looked(
+    return NetworkInputs(
         arrays.rows[:u].copy(), arrays.row_of[:u].copy(), arrays.context[:t], arrays.image[:t],
         arrays.row_numbers[:m].copy(), arrays.starts[: t + 1], arrays.chosen[:t],
         arrays.decision[:t],
@@ -135,7 +135,7 @@ def sample_trajectory(
         if status == RUNNING:
             choices = np.concatenate([choices, np.empty_like(choices)])
             numbers = np.concatenate([numbers, np.empty_like(numbers)], axis=1)
-    episode = came_to(
+    episode = finished_episode(
         scenario.outcome, spec, memory.ints, memory.floats, arrays.totals, at,
         truncated=status == TRUNCATED,
     )  # fmt: skip
@@ -170,7 +170,7 @@ def sample_trajectories(
         return list(pool.map(one, range(len(instances))))
 
 
-def looked_at(
+def network_inputs(
     scenario: Scenario,
     spec: Spec,
     trajectory: Trajectory,
@@ -179,7 +179,7 @@ def looked_at(
     every: int = 1,
     offset: int = 0,
     piece: int = PIECE,
-) -> Iterator[Looked]:
+) -> Iterator[NetworkInputs]:
     """What the network is asked in decisions offset, offset + every, ... of a trajectory.
 
     In pieces of at most `piece` candidates (but always of one decision), in order. The trajectory

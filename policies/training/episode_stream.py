@@ -25,10 +25,10 @@ _DECISIONS: Final = 1 << 14  # of a stretch, at least; one episode may have more
 
 
 @dataclass(frozen=True)
-class Stretch:
+class EpisodeChunk:
     """Whole episodes of D decisions over V feasible candidates.
 
-    episode         (D,) int64, row of WholeLog.episodes;  step (D,) int64
+    episode         (D,) int64, row of EpisodeStream.episodes;  step (D,) int64
     context         (D, C) float32
     offsets         (D + 1,) int64 into candidates
     candidates      (V, F) float32
@@ -53,30 +53,30 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class WholeLog:
+class EpisodeStream:
     """The table of episodes of a split, and a way to go through all of their decisions.
 
     stretches(kept)   one pass over the episodes that `kept` (E,) bool says, in order; all with None
     """
 
     episodes: pl.DataFrame
-    stretches: Callable[[NDArray[np.bool_] | None], Iterator[Stretch]]
+    stretches: Callable[[NDArray[np.bool_] | None], Iterator[EpisodeChunk]]
 
 
 @dataclass(frozen=True)
 class Logs:
     """What an agent that reads whole logs is given: the split it learns from, and validation."""
 
-    train: WholeLog
-    validation: WholeLog | None = None
+    train: EpisodeStream
+    validation: EpisodeStream | None = None
 
 
-def log_of_dataset(dataset: Dataset, split: str) -> WholeLog:
+def log_of_dataset(dataset: Dataset, split: str) -> EpisodeStream:
     """The log of a dataset's split; DatasetError where there is none, or a part is damaged."""
     episodes = dataset.episodes(split)
     row = {episode: i for i, episode in enumerate(episodes["episode"])}
 
-    def stretches(kept: NDArray[np.bool_] | None) -> Iterator[Stretch]:
+    def stretches(kept: NDArray[np.bool_] | None) -> Iterator[EpisodeChunk]:
         held: list[dict[str, NDArray[Any]]] = []
         for trajectory in dataset.iter_episodes(split):
             index = row[trajectory.about["episode"]]
@@ -88,10 +88,10 @@ def log_of_dataset(dataset: Dataset, split: str) -> WholeLog:
         if held:
             yield _stretch(held)
 
-    return WholeLog(episodes, stretches)
+    return EpisodeStream(episodes, stretches)
 
 
-def log_of_decisions(decisions: Decisions) -> WholeLog:
+def log_of_decisions(decisions: Decisions) -> EpisodeStream:
     """The log that is in memory, as one stretch.
 
     Raises DatasetError where decisions of an episode are missing, or what the behaviour would have
@@ -105,14 +105,14 @@ def log_of_decisions(decisions: Decisions) -> WholeLog:
     if (np.bincount(d.episode, minlength=len(steps)) != steps).any():
         raise DatasetError("only some decisions of an episode are here, but all are needed")
 
-    def stretches(kept: NDArray[np.bool_] | None) -> Iterator[Stretch]:
+    def stretches(kept: NDArray[np.bool_] | None) -> Iterator[EpisodeChunk]:
         rows = np.arange(len(d)) if kept is None else np.flatnonzero(kept[d.episode])
         if len(rows) == 0:
             return
         mask, episode = d.mask[rows], d.episode[rows]
         offsets = np.concatenate([[0], np.cumsum(mask.sum(axis=1))])
         within = np.cumsum(mask, axis=1)[np.arange(len(rows)), d.choice[rows]] - 1
-        yield Stretch(
+        yield EpisodeChunk(
             episode=episode,
             step=d.step[rows],
             context=d.context[rows],
@@ -124,7 +124,7 @@ def log_of_decisions(decisions: Decisions) -> WholeLog:
             elapsed_s=d.elapsed_s[rows],
         )
 
-    return WholeLog(d.episodes, stretches)
+    return EpisodeStream(d.episodes, stretches)
 
 
 def _piece(t: Trajectory, episode: int) -> dict[str, NDArray[Any]]:
@@ -145,8 +145,8 @@ def _piece(t: Trajectory, episode: int) -> dict[str, NDArray[Any]]:
     }
 
 
-def _stretch(pieces: Iterable[dict[str, NDArray[Any]]]) -> Stretch:
+def _stretch(pieces: Iterable[dict[str, NDArray[Any]]]) -> EpisodeChunk:
     whole = {name: np.concatenate([p[name] for p in pieces]) for name in next(iter(pieces))}
     offsets = np.concatenate([[0], np.cumsum(whole.pop("sizes"))])
     whole["chosen"] = offsets[:-1] + whole["chosen"]
-    return Stretch(offsets=offsets, **whole)
+    return EpisodeChunk(offsets=offsets, **whole)

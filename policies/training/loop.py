@@ -24,7 +24,7 @@ Keep = Callable[[int, Weights, tuple[Metric, ...]], None]
 
 
 @dataclass(frozen=True)
-class Watching:
+class Callbacks:
     """What looks on; no part of the training.
 
     measure    metrics of the acting scorer with these weights
@@ -55,12 +55,12 @@ class Fitted:
     best: Selected | None
 
 
-def fit(learner: Learner, steps: int, watching: Watching) -> Fitted:
+def fit(learner: Learner, steps: int, callbacks: Callbacks) -> Fitted:
     """Take `steps` steps, or those that an earlier call has left; the learner ends up trained."""
     curves = Curves(steps)
     done, best = 0, None
-    if watching.resume is not None:
-        done, best = watching.resume.restore(learner, curves)
+    if callbacks.resume is not None:
+        done, best = callbacks.resume.restore(learner, curves)
     sizes = [(group, group["lr"]) for o in learner.optimisers.values() for group in o.param_groups]
     for step in range(done + 1, steps + 1):
         for group, size in sizes:
@@ -68,29 +68,29 @@ def fit(learner: Learner, steps: int, watching: Watching) -> Fitted:
             group["lr"] = size * (1.0 - lost)
         curves.add(learner.step(step))
         if curves.due(step):
-            best = _point(learner, curves, step, watching, best)
-            watching.progress(step, steps)
-        if watching.every and watching.keep and (step % watching.every == 0 or step == steps):
-            watching.keep(step, learner.weights(), tuple(curves.rows))
-        if watching.resume is not None and watching.resume.due():
-            watching.resume.save(step, learner, curves, best)
+            best = _point(learner, curves, step, callbacks, best)
+            callbacks.progress(step, steps)
+        if callbacks.every and callbacks.keep and (step % callbacks.every == 0 or step == steps):
+            callbacks.keep(step, learner.weights(), tuple(curves.rows))
+        if callbacks.resume is not None and callbacks.resume.due():
+            callbacks.resume.save(step, learner, curves, best)
     return Fitted(tuple(curves.rows), best)
 
 
 @torch.no_grad()
 def _point(
-    learner: Learner, curves: Curves, step: int, watching: Watching, best: Selected | None
+    learner: Learner, curves: Curves, step: int, callbacks: Callbacks, best: Selected | None
 ) -> Selected | None:
     """Draw a point, and the better of `best` and the checkpoint that the scorer is now."""
     weights = learner.weights()
-    drawn = curves.point(step, {**watching.measure(weights), **learner.validate()})
+    drawn = curves.point(step, {**callbacks.measure(weights), **learner.validate()})
     metrics = {m.metric: m.value for m in drawn}
-    if watching.point is not None:
-        watching.point(step, metrics)
-    if watching.select is None:
+    if callbacks.point is not None:
+        callbacks.point(step, metrics)
+    if callbacks.select is None:
         name, score = learner.criterion.metric, _score(learner.criterion, metrics)
     else:
-        name, score = watching.selected_by, watching.select(weights, metrics)
+        name, score = callbacks.selected_by, callbacks.select(weights, metrics)
     # Not finite: no opinion, and a comparison with it would be false for ever.
     if score is None or not abs(score) < float("inf"):
         return best

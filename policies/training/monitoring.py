@@ -32,7 +32,7 @@ HELD_OUT: Final = 2048  # validation decisions: together a few per cent of an ag
 
 
 @dataclass(frozen=True)
-class Watched:
+class ProbeSet:
     """Evenly spaced decisions of a split, as an acting policy is given them.
 
     context (D, C), image (D, P) or None; candidates (sum of N, F), the infeasible ones too, with
@@ -53,7 +53,7 @@ class Watched:
     z: NDArray[np.float64]
 
 
-def watch(decisions: Decisions, most: int = HELD_OUT) -> Watched:
+def make_probe_set(decisions: Decisions, most: int = HELD_OUT) -> ProbeSet:
     """At most `most` decisions to measure on."""
     d = decisions
     rows = spaced_rows(len(d), most)
@@ -63,7 +63,7 @@ def watch(decisions: Decisions, most: int = HELD_OUT) -> Watched:
     starts = _offsets(mask)
     window, z = _standardised(d)
     before: NDArray[np.int64] = np.cumsum(mask, axis=1)[np.arange(len(rows)), choice] - 1
-    return Watched(
+    return ProbeSet(
         context=d.context[rows].astype(np.float64),
         image=None if d.image is None else d.image[rows],
         candidates=candidates[shown].astype(np.float64),
@@ -95,9 +95,9 @@ def _standardised(decisions: Decisions) -> tuple[NDArray[np.int64], NDArray[np.f
     return window, z
 
 
-def measure(trained: Trained, watched: Watched, prefix: str = "") -> Mapping[str, float]:
+def measure(trained: Trained, probes: ProbeSet, prefix: str = "") -> Mapping[str, float]:
     """The metrics of the module's head; without preference where nothing can be compared."""
-    w = watched
+    w = probes
     scores = trained.policy().batch_scores(
         w.context, w.candidates, w.offsets, feasible=w.feasible, image=w.image
     )[w.feasible]

@@ -9,13 +9,13 @@ from pipeline.errors import InputError
 from policies.training.loop import Point
 
 
-def board(folder: Path | None, run: str) -> tuple[Point | None, Callable[[], None]]:
+def open_tensorboard(folder: Path | None, run: str) -> tuple[Point | None, Callable[[], None]]:
     """What draws a point in the event files of `folder`/`run`, and what closes them.
 
     Raises InputError where TensorBoard is not installed. A run that is gone on with adds to its
     files; TensorBoard shows the later of two points of one step.
     """
-    check_board(folder)
+    check_tensorboard(folder)
     if folder is None:
         return None, _nothing
     from torch.utils.tensorboard import SummaryWriter
@@ -30,7 +30,7 @@ def board(folder: Path | None, run: str) -> tuple[Point | None, Callable[[], Non
     return point, writer.close
 
 
-def check_board(folder: Path | str | None) -> None:
+def check_tensorboard(folder: Path | str | None) -> None:
     """Raise InputError where a folder is given and TensorBoard is not installed."""
     if folder is not None and importlib.util.find_spec("tensorboard") is None:
         raise InputError("--tensorboard needs TensorBoard: pip install '.[tensorboard]'")

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pipeline.recipes.loading import load_recipe
-from pipeline.simulation.batched import run_lockstep
-from pipeline.simulation.players import StepPlayer, player
+from pipeline.simulation.batched import run_batched
+from pipeline.simulation.players import PolicyRunner, episode_runner
 from pipeline.simulation.policy import Behaviour
 from policies.networks.policy import LearnedPolicy
 
@@ -124,17 +124,18 @@ def _packing() -> list[Row]:
         behaviour = Behaviour("drawn", policy, temperature=1.0)
         rngs = [np.random.default_rng(i) for i in range(len(instances))]
         spent = time.process_time()
-        played = run_lockstep(problem.scenario, problem.spec, instances, behaviour, rngs)
+        played = run_batched(problem.scenario, problem.spec, instances, behaviour, rngs)
         locked = sum(e.steps for e in played) / (time.process_time() - spent)
         rows.append(("online, lock-step batch, per CPU second", locked, "decisions/s", "same"))
         spent = time.process_time()
         asked = (problem.scenario, problem.spec, instances[0], behaviour)
-        steps = len(StepPlayer(*asked).play(np.random.default_rng(0)).choices)
+        steps = len(PolicyRunner(*asked).play(np.random.default_rng(0)).choices)
         slow = steps / (time.process_time() - spent)
-        player(*asked).play(np.random.default_rng(0))  # compiles
+        episode_runner(*asked).play(np.random.default_rng(0))  # compiles
         spent = time.process_time()
         steps = sum(
-            len(player(*asked).play(np.random.default_rng(i)).choices) for i in range(TRAJECTORIES)
+            len(episode_runner(*asked).play(np.random.default_rng(i)).choices)
+            for i in range(TRAJECTORIES)
         )
         fast = steps / (time.process_time() - spent)
         beside = "with the distribution of every decision"

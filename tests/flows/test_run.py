@@ -140,12 +140,12 @@ def test_verify_fails_with_1_and_the_reason(done, tmp_path, capsys):
 
 def test_two_checkpoints_of_one_seed_are_told_apart(done, tiny_recipe, tmp_path):
     """Their names carry the beginning of the digest of their weights."""
-    from policies.entrants import candidates
+    from policies.entrants import entrants
 
     first = done / "agents" / "trajectory_preference-seed0"
     second = tmp_path / "more"
     train.run(train.Request(str(done / "dataset"), "trajectory_preference", str(second), steps=3))
-    found = candidates(tiny_recipe, [str(first), "tetris", str(second), "tetris"])
+    found = entrants(tiny_recipe, [str(first), "tetris", str(second), "tetris"])
     names = [c.behaviour.name for c in found]
     assert len(set(names)) == len(names) == 3
     assert {c.group for c in found if c.kind == "learned"} == {"trajectory_preference"}

@@ -5,7 +5,7 @@ import pytest
 
 from pipeline import dataset as ds
 from pipeline.dataset.sampling import sample_decisions
-from pipeline.evaluation.evaluate import Candidate, evaluate
+from pipeline.evaluation.evaluate import Entrant, evaluate
 from pipeline.simulation.policy import Behaviour, readings
 from tests.sample_datasets import build_images
 
@@ -47,7 +47,7 @@ def images(tmp_path_factory):
 
 def test_a_policy_is_given_what_it_reads(images, tmp_path):
     watchers = [Watcher(), Watcher("feasible"), Watcher("image", "feasible"), Old()]
-    policies = [Candidate(Behaviour(f"p{i}", w), "learned", "w") for i, w in enumerate(watchers)]
+    policies = [Entrant(Behaviour(f"p{i}", w), "learned", "w") for i, w in enumerate(watchers)]
     evaluate(images.recipe, policies, split="test", out=tmp_path / "e")
     assert [readings(w) for w in watchers] == [(), ("feasible",), ("image", "feasible"), ()]
     pixels = int(np.prod(images.spec.image_shape))

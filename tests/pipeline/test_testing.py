@@ -106,9 +106,9 @@ def test_a_scenario_that_does_not_pass(number, value, tiny_recipe):
     """Rewards are numbers, and clocks do not go back."""
     known, workload = load_scenario("binpack"), load_source(tiny_recipe)
 
-    def step(ints, floats, choice, booked):
-        status = known.step(ints, floats, choice, booked)
-        booked[number] = value
+    def step(ints, floats, choice, step_outputs):
+        status = known.step(ints, floats, choice, step_outputs)
+        step_outputs[number] = value
         return status
 
     with pytest.raises(AssertionError):

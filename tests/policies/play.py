@@ -21,7 +21,7 @@ from policies.papers.osdec.network import SlotScoresSettings
 from policies.papers.osdec.policy import SlotScoresPolicy
 from policies.papers.osdec.rollouts import play_slots
 from policies.papers.osdec.torch_network import SlotNetwork
-from policies.rollouts.trajectories import Looked
+from policies.rollouts.trajectories import NetworkInputs
 
 SPEC = Spec(
     scenario="toy",
@@ -46,11 +46,11 @@ PAYS = {0: (1.0, -0.3), 1: (3.0, 0.5, -2.0), 2: (0.4, 0.8)}
 ENTERS = (1.0, 0.0, 0.3)
 
 
-def looked(first: int, second: int) -> Looked:
+def looked(first: int, second: int) -> NetworkInputs:
     """What the network is asked on one way through the problem."""
     rows = np.concatenate([FIRST, SECOND[first]])
     n = len(FIRST)
-    return Looked(
+    return NetworkInputs(
         rows=rows,
         row_of=np.repeat([0, 1], [n, len(SECOND[first])]),
         context=np.zeros((2, 0)),

@@ -19,7 +19,7 @@ from pipeline.recipes.problem import make_instance
 from pipeline.recipes.recipe import OnlineRecipe
 from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
-from pipeline.simulation.players import StepPlayer, player
+from pipeline.simulation.players import PolicyRunner, episode_runner
 from pipeline.simulation.policy import Behaviour
 from pipeline.verification.verify import verify
 from policies.networks.checkpoint import load_policy
@@ -226,17 +226,18 @@ def test_compiled_episodes_are_those_of_asking_decision_by_decision(
     spec = scenario.spec(tiny_recipe.config, tiny_recipe.objective)
     instance = make_instance(tiny_recipe, scenario, load_source(tiny_recipe), 0)
     behaviour = Behaviour("b", play_policy(spec, kind), epsilon, temperature)
-    made = player(scenario, spec, instance, behaviour)
-    assert not isinstance(made, StepPlayer)
+    made = episode_runner(scenario, spec, instance, behaviour)
+    assert not isinstance(made, PolicyRunner)
     fast = made.play(np.random.default_rng(3))
-    slow = StepPlayer(scenario, spec, instance, behaviour).play(np.random.default_rng(3))
+    slow = PolicyRunner(scenario, spec, instance, behaviour).play(np.random.default_rng(3))
     assert np.array_equal(fast.choices, slow.choices)
-    assert fast.chances == pytest.approx(slow.chances, abs=1e-6)
+    assert fast.probabilities == pytest.approx(slow.probabilities, abs=1e-6)
     for again in (
-        player(scenario, spec, instance, behaviour), StepPlayer(scenario, spec, instance, behaviour)
+        episode_runner(scenario, spec, instance, behaviour), PolicyRunner(scenario, spec, instance,
+        behaviour)
     ):  # fmt: skip
         parts = [again.follow(fast.choices[:7]), again.follow(fast.choices[7:])]
-        assert np.concatenate(parts) == pytest.approx(fast.chances, abs=1e-6)
+        assert np.concatenate(parts) == pytest.approx(fast.probabilities, abs=1e-6)
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ import pytest
 from pipeline.errors import InputError, UnknownName
 from pipeline.evaluation.evaluate import evaluate
 from pipeline.recipes.recipe import OnlineRecipe
-from policies.entrants import candidates
+from policies.entrants import entrants
 from policies.online.training import train_online
-from policies.registry import asked_of
+from policies.registry import split_checkpoint_name
 
 SAMPLING = {"trajectories": 2, "windows": 1, "stay": 1}
 
@@ -26,35 +26,35 @@ def agent(tiny_recipe, tmp_path_factory):
 
 def test_a_folder_and_a_temperature(agent):
     """The folder's own @ is part of its name."""
-    assert asked_of(str(agent)) == (str(agent), 0.0)
-    assert asked_of(f"{agent}@1") == (str(agent), 1.0)
-    assert asked_of(f"{agent}@0.5") == (str(agent), 0.5)
-    assert asked_of("tetris") == ("tetris", 0.0)
-    assert asked_of("user@host/agent") == ("user@host/agent", 0.0)
+    assert split_checkpoint_name(str(agent)) == (str(agent), 0.0)
+    assert split_checkpoint_name(f"{agent}@1") == (str(agent), 1.0)
+    assert split_checkpoint_name(f"{agent}@0.5") == (str(agent), 0.5)
+    assert split_checkpoint_name("tetris") == ("tetris", 0.0)
+    assert split_checkpoint_name("user@host/agent") == ("user@host/agent", 0.0)
 
 
 @pytest.mark.parametrize("given", ["0", "-1", "nan", "inf"])
 def test_what_is_no_temperature(agent, given):
     with pytest.raises(InputError, match="is no temperature, expected a number above 0"):
-        asked_of(f"{agent}@{given}")
+        split_checkpoint_name(f"{agent}@{given}")
 
 
 @pytest.mark.parametrize("given", ["tetris", "hot"])
 def test_a_rule_behind_a_folder(agent, tiny_recipe, given):
     """It is read as one, and refused by a network that chooses candidates as a whole."""
-    assert asked_of(f"{agent}@{given}") == (str(agent), given)
+    assert split_checkpoint_name(f"{agent}@{given}") == (str(agent), given)
     with pytest.raises(InputError, match="is no temperature, expected a number above 0"):
-        candidates(tiny_recipe, [f"{agent}@{given}"])
+        entrants(tiny_recipe, [f"{agent}@{given}"])
 
 
 def test_a_rule_does_not_draw(tiny_recipe):
     with pytest.raises(UnknownName, match="did you mean 'tetris'"):
-        candidates(tiny_recipe, ["tetris@1"])
+        entrants(tiny_recipe, ["tetris@1"])
 
 
 def test_a_checkpoint_is_evaluated_both_ways(agent, tiny_recipe, tmp_path):
     """Once for its best choices, as often as the recipe says for those it draws."""
-    found = candidates(tiny_recipe, [str(agent), f"{agent}@1"])
+    found = entrants(tiny_recipe, [str(agent), f"{agent}@1"])
     assert [c.behaviour.name for c in found] == ["reinforce-seed0", "reinforce@1-seed0"]
     assert [c.group for c in found] == ["reinforce", "reinforce@1"]
     assert [c.behaviour.temperature for c in found] == [0.0, 1.0]

@@ -122,7 +122,7 @@ def _place(ints, floats, pair):  # type: ignore[no-untyped-def]
 
 
 @compiled(STEP)
-def step(ints, floats, choice, booked):  # type: ignore[no-untyped-def]
+def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
     """Place the pair in row `choice` of the last observation, or wait; time passes if it must."""
     pairs = ints[m.PAIRS]
     waits = choice == pairs and ints[m.WAIT_ROW] == 1 and pairs > 0
@@ -130,9 +130,9 @@ def step(ints, floats, choice, booked):  # type: ignore[no-untyped-def]
         return k.INFEASIBLE
     if waits and ints[m.RUNNING_TASKS] == 0 and ints[m.ARRIVED] == ints[m.TASKS]:
         return k.INFEASIBLE
-    booked[k.ELAPSED] = floats[m.CARRIED]
+    step_outputs[k.ELAPSED] = floats[m.CARRIED]
     for term in range(len(TERM)):
-        booked[k.TERMS + term] = floats[m.CARRIED + term]
+        step_outputs[k.TERMS + term] = floats[m.CARRIED + term]
         floats[m.CARRIED + term] = 0.0
     status = k.RUNNING
     ints[m.PLACED] = -1
@@ -141,12 +141,12 @@ def step(ints, floats, choice, booked):  # type: ignore[no-untyped-def]
         _place(ints, floats, ints[m.PLACED])
     if waits or not anything_fits(ints, floats):
         ints[m.PLACED] = -1
-        passed = booked[k.TERMS : k.TERMS + len(TERM)]
+        passed = step_outputs[k.TERMS : k.TERMS + len(TERM)]
         status = advance(ints, floats, passed)
-        booked[k.ELAPSED] = passed[TERM.makespan]
+        step_outputs[k.ELAPSED] = passed[TERM.makespan]
     for term in range(k.TERMS, k.TERMS + len(TERM)):
-        booked[term] = 0.0 - booked[term]  # not -x: a zero stays +0.0
-    booked[k.REWARD] = booked[k.TERMS + ints[m.OBJECTIVE]]
+        step_outputs[term] = 0.0 - step_outputs[term]  # not -x: a zero stays +0.0
+    step_outputs[k.REWARD] = step_outputs[k.TERMS + ints[m.OBJECTIVE]]
     return status
 
 

@@ -137,7 +137,7 @@ def _close(ints, floats):  # type: ignore[no-untyped-def]
 
 
 @compiled(STEP)
-def step(ints, floats, choice, booked):  # type: ignore[no-untyped-def]
+def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
     """Start the job in row `choice` of the last observation, or close the slot (the last row)."""
     place = choice - ints[m.RUNNING_JOBS]
     close = place == ints[m.STARTABLE_JOBS] + ints[m.FUTURE_JOBS]
@@ -154,24 +154,24 @@ def step(ints, floats, choice, booked):  # type: ignore[no-untyped-def]
             return k.INFEASIBLE
     work, delay, violation = ints[m.WORK], ints[m.DELAY], ints[m.VIOLATION]
     status = k.RUNNING
-    booked[k.ELAPSED] = 0.0
+    step_outputs[k.ELAPSED] = 0.0
     if close:
         status = _close(ints, floats)
-        booked[k.ELAPSED] = floats[m.SLOT_S]
+        step_outputs[k.ELAPSED] = floats[m.SLOT_S]
     else:
         _start(ints, U(place))
     # 0.0 - x: a zero stays +0.0
-    booked[k.TERMS + TERM.utilisation] = ints[m.WORK] - work
-    booked[k.TERMS + TERM.delay] = 0.0 - floats[m.DELAY_WEIGHT] * (ints[m.DELAY] - delay)
-    booked[k.TERMS + TERM.violation] = 0.0 - floats[m.VIOLATION_WEIGHT] * (
+    step_outputs[k.TERMS + TERM.utilisation] = ints[m.WORK] - work
+    step_outputs[k.TERMS + TERM.delay] = 0.0 - floats[m.DELAY_WEIGHT] * (ints[m.DELAY] - delay)
+    step_outputs[k.TERMS + TERM.violation] = 0.0 - floats[m.VIOLATION_WEIGHT] * (
         ints[m.VIOLATION] - violation
     )
-    booked[k.TERMS + TERM.revenue] = (
-        booked[k.TERMS + TERM.utilisation]
-        + booked[k.TERMS + TERM.delay]
-        + booked[k.TERMS + TERM.violation]
+    step_outputs[k.TERMS + TERM.revenue] = (
+        step_outputs[k.TERMS + TERM.utilisation]
+        + step_outputs[k.TERMS + TERM.delay]
+        + step_outputs[k.TERMS + TERM.violation]
     )
-    booked[k.REWARD] = booked[k.TERMS + ints[m.OBJECTIVE]]
+    step_outputs[k.REWARD] = step_outputs[k.TERMS + ints[m.OBJECTIVE]]
     return status
 
 

@@ -29,7 +29,7 @@ from pipeline.scenarios.deferrable.features import MOMENT, ROW, TERM
 from pipeline.scenarios.deferrable.observation import observe
 from pipeline.simulation import kernel as k
 from pipeline.simulation.kernel import FLOATS, INTS, MASK, ROWS, compiled
-from pipeline.simulation.rollout import Episode, came_to
+from pipeline.simulation.rollout import Episode, finished_episode
 from pipeline.simulation.scenario import Instance
 from pipeline.simulation.spec import Spec
 
@@ -181,11 +181,12 @@ def _begin_all(context, candidates, moment, rows, history, counts):  # type: ign
 
 
 @compiled(types.int64(INTS, FLOATS, _READ1, FLOATS, FLOATS))
-def play_slot(ints, floats, scores, booked, totals):  # type: ignore[no-untyped-def]
+def play_slot(ints, floats, scores, step_outputs, totals):  # type: ignore[no-untyped-def]
     """Start the longest prefix by score that fits, close the slot; decisions taken.
 
     scores (K,) of the startable jobs of a slot that has just begun, ascending by job; ties go to
-    the lower one. totals += booked of every decision. Negative: 1 - decisions of the last slot.
+    the lower one. totals += step_outputs of every decision. Negative: 1 - decisions of the last
+    slot.
     """
     n = ints[m.STARTABLE_JOBS]
     waits = np.ones(n, np.bool_)
@@ -202,17 +203,17 @@ def play_slot(ints, floats, scores, booked, totals):  # type: ignore[no-untyped-
         if best < 0:
             break
         # What does not fit is refused, and changes nothing.
-        if step(ints, floats, ints[m.RUNNING_JOBS] + place, booked) == k.INFEASIBLE:
+        if step(ints, floats, ints[m.RUNNING_JOBS] + place, step_outputs) == k.INFEASIBLE:
             break
         waits[best] = False
         decisions += 1
-        for i in range(len(booked)):
-            totals[i] += booked[i]
+        for i in range(len(step_outputs)):
+            totals[i] += step_outputs[i]
     close = ints[m.RUNNING_JOBS] + ints[m.STARTABLE_JOBS] + ints[m.FUTURE_JOBS]
-    status = step(ints, floats, close, booked)
+    status = step(ints, floats, close, step_outputs)
     decisions += 1
-    for i in range(len(booked)):
-        totals[i] += booked[i]
+    for i in range(len(step_outputs)):
+        totals[i] += step_outputs[i]
     return decisions if status == k.RUNNING else -decisions
 
 
@@ -233,18 +234,18 @@ def _see_all(  # type: ignore[no-untyped-def]
 
 
 @compiled(types.int64(_INTS2, _FLOATS2, _READ2, _FLOATS2, INTS, _FLOATS2, FLOATS, INTS))
-def _play_all(ints, floats, scores, totals, decisions, booked, paid, started):  # type: ignore[no-untyped-def]
+def _play_all(ints, floats, scores, totals, decisions, step_outputs, paid, started):  # type: ignore[no-untyped-def]
     """Play the slot of every episode; how many episodes are over then."""
     over = 0
-    slot = np.zeros(booked.shape[1])
+    slot = np.zeros(step_outputs.shape[1])
     for e in range(len(ints)):
         slot[:] = 0.0
         before = ints[e, m.STARTED]
-        taken = play_slot(ints[e], floats[e], scores[e], booked[e], slot)
+        taken = play_slot(ints[e], floats[e], scores[e], step_outputs[e], slot)
         over += taken < 0
         decisions[e] += abs(taken)
         started[e] = ints[e, m.STARTED] - before
-        booked[e] = slot
+        step_outputs[e] = slot
         paid[e] = slot[k.REWARD]
         for i in range(len(slot)):
             totals[e, i] += slot[i]
@@ -279,8 +280,8 @@ class Slots:
         self.rows = np.zeros((n, longest, len(ROW)))
         self.history = np.zeros((n, LAGS + 1, HISTORY))
         self.counts = np.zeros((n, 3), np.int64)
-        self.booked = np.zeros((n, k.TERMS + len(spec.reward_terms)))
-        self.totals = np.zeros_like(self.booked)
+        self.step_outputs = np.zeros((n, k.TERMS + len(spec.reward_terms)))
+        self.totals = np.zeros_like(self.step_outputs)
         self.paid = np.zeros(n)
         self.started = np.zeros(n, np.int64)
         self._decisions = np.zeros(n, np.int64)
@@ -295,7 +296,7 @@ class Slots:
     def play(self, scores: NDArray[np.float64]) -> bool:
         """Play the slot with scores (E, K or more) of its startable jobs; whether that was all."""
         over = _play_all(
-            self._ints, self._floats, scores, self.totals, self._decisions, self.booked,
+            self._ints, self._floats, scores, self.totals, self._decisions, self.step_outputs,
             self.paid, self.started,
         )  # fmt: skip
         return bool(over)
@@ -303,12 +304,12 @@ class Slots:
     @property
     def violation(self) -> NDArray[np.float64]:
         """The violation term of the slot that was played, (E,): zero or below."""
-        return self.booked[:, _VIOLATION]
+        return self.step_outputs[:, _VIOLATION]
 
     def episodes(self) -> list[Episode]:
         """What the episodes have come to."""
         return [
-            came_to(
+            finished_episode(
                 outcome, self._spec, self._ints[e], self._floats[e], self.totals[e],
                 int(self._decisions[e]), truncated=False,
             )

@@ -202,7 +202,7 @@ def _deploy(ints, position, cluster):  # type: ignore[no-untyped-def]
 
 
 @compiled(STEP)
-def step(ints, floats, choice, booked):  # type: ignore[no-untyped-def]
+def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
     """Deploy the pair in row `choice` of the last observation; time passes to the next decision."""
     clusters = ints[m.CLUSTERS]
     if choice < 0 or choice >= ints[m.POOL] * clusters:
@@ -210,14 +210,14 @@ def step(ints, floats, choice, booked):  # type: ignore[no-untyped-def]
     before = ints[m.NOW]
     position = choice // clusters
     _deploy(ints, position, choice - position * clusters)
-    terms = booked[k.TERMS : k.TERMS + len(TERM)]
+    terms = step_outputs[k.TERMS : k.TERMS + len(TERM)]
     terms[:] = 0.0
     status = advance(ints, floats, terms)
-    booked[k.ELAPSED] = floats[m.CARRIED] + (ints[m.NOW] - before)
+    step_outputs[k.ELAPSED] = floats[m.CARRIED] + (ints[m.NOW] - before)
     floats[m.CARRIED] = 0.0
     for term in range(len(TERM)):
         terms[term] = 0.0 - terms[term]  # not -x: a zero stays +0.0
-    booked[k.REWARD] = terms[ints[m.OBJECTIVE]]
+    step_outputs[k.REWARD] = terms[ints[m.OBJECTIVE]]
     return status
 
 

@@ -156,7 +156,7 @@ def in_system(ints):  # type: ignore[no-untyped-def]
 
 
 @compiled(types.int64(INTS, FLOATS, FLOATS))
-def _move_on(ints, floats, booked):  # type: ignore[no-untyped-def]
+def _move_on(ints, floats, step_outputs):  # type: ignore[no-untyped-def]
     """One time step; books it and gives the status."""
     used = (2.0 * ints[m.SLOTS] - floats[m.GRID] - floats[m.GRID + 1]) / floats[m.CAPACITY]
     floats[m.USED] += used
@@ -173,10 +173,10 @@ def _move_on(ints, floats, booked):  # type: ignore[no-untyped-def]
     jobs = in_system(ints)
     if jobs == 0:
         floats[m.OPEN_RATE] = 0.0  # without what rounding left of it
-    booked[k.ELAPSED] = floats[m.STEP_S]
-    booked[k.TERMS + TERM.slowdown] = 0.0 - (floats[m.CARRIED_RATE] + floats[m.OPEN_RATE])
-    booked[k.TERMS + TERM.completion] = 0.0 - (floats[m.CARRIED_JOBS] + jobs)
-    booked[k.TERMS + TERM.utilisation] = used
+    step_outputs[k.ELAPSED] = floats[m.STEP_S]
+    step_outputs[k.TERMS + TERM.slowdown] = 0.0 - (floats[m.CARRIED_RATE] + floats[m.OPEN_RATE])
+    step_outputs[k.TERMS + TERM.completion] = 0.0 - (floats[m.CARRIED_JOBS] + jobs)
+    step_outputs[k.TERMS + TERM.utilisation] = used
     floats[m.CARRIED_RATE] = floats[m.CARRIED_JOBS] = 0.0
     if over:
         return k.TERMINATED
@@ -184,7 +184,7 @@ def _move_on(ints, floats, booked):  # type: ignore[no-untyped-def]
 
 
 @compiled(STEP)
-def step(ints, floats, choice, booked):  # type: ignore[no-untyped-def]
+def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
     """Place the job in slot `choice`, or move on (the last row): one time step passes."""
     queue = ints[m.QUEUE]
     if choice < 0 or choice > queue:
@@ -196,10 +196,10 @@ def step(ints, floats, choice, booked):  # type: ignore[no-untyped-def]
     status = k.RUNNING
     if choice < queue:
         _place(ints, floats, choice)
-        booked[:] = 0.0
+        step_outputs[:] = 0.0
     else:
-        status = _move_on(ints, floats, booked)
-    booked[k.REWARD] = booked[k.TERMS + ints[m.OBJECTIVE]]
+        status = _move_on(ints, floats, step_outputs)
+    step_outputs[k.REWARD] = step_outputs[k.TERMS + ints[m.OBJECTIVE]]
     return status
 
 

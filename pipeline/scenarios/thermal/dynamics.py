@@ -107,22 +107,24 @@ def _place(ints, server):  # type: ignore[no-untyped-def]
 
 
 @compiled(types.void(INTS, FLOATS, FLOATS))
-def _book(ints, floats, booked):  # type: ignore[no-untyped-def]
+def _book(ints, floats, step_outputs):  # type: ignore[no-untyped-def]
     """Fill booked with everything since the last time, and begin anew."""
     passed = float(ints[m.NOW] - ints[m.BOOKED_NOW])
     inefficiency, heat, energy = floats[m.PASSED], floats[m.PASSED + 1], floats[m.PASSED + 2]
     efficiency = ints[m.SERVERS] * passed - inefficiency
     change = floats[m.BOOKED_HEAT] - floats[m.HEAT]
-    booked[k.ELAPSED] = passed
-    booked[k.TERMS + TERM.level] = 0.0 - floats[m.ALPHA] * inefficiency - floats[m.BETA] * heat
-    booked[k.TERMS + TERM.difference] = floats[m.ALPHA] * efficiency + floats[m.BETA] * change
-    booked[k.TERMS + TERM.inefficiency] = inefficiency
-    booked[k.TERMS + TERM.efficiency] = efficiency
-    booked[k.TERMS + TERM.heat] = heat
-    booked[k.TERMS + TERM.heat_change] = change
-    booked[k.TERMS + TERM.energy] = energy
-    booked[k.TERMS + TERM.rejected] = ints[m.REJECTED] - ints[m.BOOKED_REJECTED]
-    booked[k.REWARD] = booked[k.TERMS + ints[m.OBJECTIVE]]
+    step_outputs[k.ELAPSED] = passed
+    step_outputs[k.TERMS + TERM.level] = (
+        0.0 - floats[m.ALPHA] * inefficiency - floats[m.BETA] * heat
+    )
+    step_outputs[k.TERMS + TERM.difference] = floats[m.ALPHA] * efficiency + floats[m.BETA] * change
+    step_outputs[k.TERMS + TERM.inefficiency] = inefficiency
+    step_outputs[k.TERMS + TERM.efficiency] = efficiency
+    step_outputs[k.TERMS + TERM.heat] = heat
+    step_outputs[k.TERMS + TERM.heat_change] = change
+    step_outputs[k.TERMS + TERM.energy] = energy
+    step_outputs[k.TERMS + TERM.rejected] = ints[m.REJECTED] - ints[m.BOOKED_REJECTED]
+    step_outputs[k.REWARD] = step_outputs[k.TERMS + ints[m.OBJECTIVE]]
     ints[m.BOOKED_NOW] = ints[m.NOW]
     ints[m.BOOKED_REJECTED] = ints[m.REJECTED]
     floats[m.BOOKED_HEAT] = floats[m.HEAT]
@@ -132,7 +134,7 @@ def _book(ints, floats, booked):  # type: ignore[no-untyped-def]
 
 
 @compiled(STEP)
-def step(ints, floats, choice, booked):  # type: ignore[no-untyped-def]
+def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
     """Give the job that is due to server `choice`; steps pass until the next decision."""
     now = ints[m.NOW]
     if choice < 0 or choice >= ints[m.SERVERS] or now >= ints[m.JOBS]:
@@ -144,7 +146,7 @@ def step(ints, floats, choice, booked):  # type: ignore[no-untyped-def]
     _place(ints, U(choice))
     _pass_step(ints, floats)
     status = advance(ints, floats)
-    _book(ints, floats, booked)
+    _book(ints, floats, step_outputs)
     return status
 
 

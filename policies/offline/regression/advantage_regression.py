@@ -31,7 +31,7 @@ from policies.offline.regression.advantages import (
     explained,
     fit_advantages,
 )
-from policies.training.episode_stream import Logs, WholeLog, log_of_decisions
+from policies.training.episode_stream import EpisodeStream, Logs, log_of_decisions
 from policies.training.learner import Criterion, Info, Learner, Task, nothing_to_validate
 from policies.training.returns import best_behaviours, of_behaviours
 
@@ -63,7 +63,7 @@ def logs_of(decisions: Decisions, validation: Decisions | None, logs: Logs | Non
     """The logs that were given, or else what is in memory; validation only where it is whole."""
     if logs is not None:
         return logs
-    held_out: WholeLog | None = None
+    held_out: EpisodeStream | None = None
     if validation is not None and len(validation):
         try:
             held_out = log_of_decisions(validation)

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from pipeline.errors import DatasetError, RecipeError
 from pipeline.statistics.returns import discounted_sums, step_discounts
 from policies.networks.features import FeatureMap
-from policies.training.episode_stream import Stretch, WholeLog
+from policies.training.episode_stream import EpisodeChunk, EpisodeStream
 
 Array = NDArray[np.float64]
 
@@ -72,14 +72,14 @@ class Maps:
     context: FeatureMap
     longest: int
 
-    def contrasts(self, stretch: Stretch) -> NDArray[np.float32]:
+    def contrasts(self, stretch: EpisodeChunk) -> NDArray[np.float32]:
         """The z_t, (D, E)."""
         phi = self.candidates.expand(stretch.candidates)
         expected = np.add.reduceat(stretch.probabilities[:, None] * phi, stretch.offsets[:-1])
         contrasts: NDArray[np.float32] = phi[stretch.chosen] - expected
         return contrasts
 
-    def baseline(self, stretch: Stretch) -> NDArray[np.float32]:
+    def baseline(self, stretch: EpisodeChunk) -> NDArray[np.float32]:
         """The x_t, (D, C + 3)."""
         gone = (stretch.step / max(self.longest, 1)).astype(np.float32)
         moment = self.context.expand(stretch.context)
@@ -100,7 +100,7 @@ class Solution:
     r2: float
 
 
-def to_go(stretch: Stretch, settings: AdvantageSettings, gains: Array | None = None) -> Array:
+def to_go(stretch: EpisodeChunk, settings: AdvantageSettings, gains: Array | None = None) -> Array:
     """What each decision led to, (D,), with `gains` (D,) of later decisions added back."""
     per_second = settings.discount_per == "second"
     share = step_discounts(stretch.elapsed_s, settings.discount, per_second=per_second)
@@ -109,7 +109,7 @@ def to_go(stretch: Stretch, settings: AdvantageSettings, gains: Array | None = N
     return discounted_sums(stretch.episode, stretch.reward + gains, share) - gains
 
 
-def shortfalls(stretch: Stretch, maps: Maps, theta: Array) -> Array:
+def shortfalls(stretch: EpisodeChunk, maps: Maps, theta: Array) -> Array:
     """How much less f is for the logged choice than for the best candidate, (D,)."""
     f = maps.candidates.expand(stretch.candidates) @ theta.astype(np.float32)
     best = np.maximum.reduceat(f, stretch.offsets[:-1])
@@ -117,7 +117,7 @@ def shortfalls(stretch: Stretch, maps: Maps, theta: Array) -> Array:
 
 
 def fit_advantages(
-    log: WholeLog,
+    log: EpisodeStream,
     kept: NDArray[np.bool_],
     maps: Maps,
     settings: AdvantageSettings,
@@ -150,7 +150,7 @@ def fit_advantages(
 
 
 def explained(
-    log: WholeLog,
+    log: EpisodeStream,
     kept: NDArray[np.bool_],
     maps: Maps,
     settings: AdvantageSettings,

@@ -47,8 +47,8 @@ from pipeline.simulation.policy import Heuristic
 from pipeline.simulation.seeds import generator
 from policies.networks.candidate_scorer import CandidateScorer
 from policies.networks.settings import Network, NetworkSettings, Weights
-from policies.online.choices import Asked, ask, entropy, join, log_softmax
-from policies.online.counterfactual.recent_buffer import Recent
+from policies.online.choices import PolicyBatch, entropy, join, log_softmax, policy_batch
+from policies.online.counterfactual.recent_buffer import RecentBuffer
 from policies.online.counterfactual.rollouts import Counterfactuals, Rollouts, ask_episodes
 from policies.online.decisions import places, subset
 from policies.online.problem import Problem, Sampling, make_scorer
@@ -114,7 +114,7 @@ def learner(
     scorer = make_scorer(network, weights, rng, device)
     average = make_scorer(network, scorer.weights(), rng, device)
     optimiser = torch.optim.Adam(scorer.parameters(), lr=config.learning_rate)
-    recent = Recent(config.keep)
+    recent = RecentBuffer(config.keep)
     guide = find_guide(problem.spec.scenario, config.guide) if weights is None else None
 
     def step(iteration: int) -> Info:
@@ -132,10 +132,10 @@ def learner(
         for n in range(config.gradient_steps if len(looked.chosen) else 0):
             which = rng.integers(0, len(looked.chosen), config.minibatch)
             gain = worth[places(looked, which)]
-            asked = ask(subset(looked, which), gain, network, device)
+            asked = policy_batch(subset(looked, which), gain, network, device)
             found.append(improve(scorer, optimiser, asked, config.entropy * left))
             follow(average, scorer, (iteration - 1) * config.gradient_steps + n, config.average)
-        return {**told(problem, played, missed), **means(found)}
+        return {**episode_metrics(problem, played, missed), **means(found)}
 
     return Learner(
         network=network,
@@ -171,12 +171,12 @@ def missing(played: Sequence[Counterfactuals]) -> float:
 
 
 def improve(
-    scorer: CandidateScorer, optimiser: torch.optim.Optimizer, asked: Asked, weight: float
+    scorer: CandidateScorer, optimiser: torch.optim.Optimizer, asked: PolicyBatch, weight: float
 ) -> Mapping[str, Tensor]:
     """One step on decisions with an advantage (M,) of every candidate; what it was taken on."""
-    chances = log_softmax(scorer, asked)
-    gain = (chances.exp() @ asked.advantage) / len(asked)
-    spread = entropy(chances) / len(asked)
+    log_pi = log_softmax(scorer, asked)
+    gain = (log_pi.exp() @ asked.advantage) / len(asked)
+    spread = entropy(log_pi) / len(asked)
     descend(optimiser, -gain - weight * spread)
     return {"gain": gain.detach(), "entropy": spread.detach()}
 
@@ -189,7 +189,7 @@ def follow(average: CandidateScorer, scorer: CandidateScorer, steps: int, share:
         mean.mul_(kept).add_(value, alpha=1.0 - kept)
 
 
-def told(
+def episode_metrics(
     problem: Problem, played: Sequence[Counterfactuals], missed: float
 ) -> Mapping[str, Tensor]:
     """Curves of what was played, and of what its choices missed, in the unit of the rewards."""

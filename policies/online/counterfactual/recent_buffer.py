@@ -16,31 +16,31 @@ from numpy.typing import NDArray
 from torch import nn
 
 from policies.online.choices import join
-from policies.rollouts.trajectories import Looked
+from policies.rollouts.trajectories import NetworkInputs
 
 Floats = NDArray[np.float64]
 
-_FIELDS = tuple(field.name for field in dataclasses.fields(Looked))
+_FIELDS = tuple(field.name for field in dataclasses.fields(NetworkInputs))
 
 
-class Recent(nn.Module):
+class RecentBuffer(nn.Module):
     """What the last `keep` iterations asked."""
 
     def __init__(self, keep: int) -> None:
         super().__init__()
         self.slots = nn.ModuleList(_Slot() for _ in range(keep))
 
-    def add(self, iteration: int, looked: Looked, advantage: Floats) -> None:
+    def add(self, iteration: int, looked: NetworkInputs, advantage: Floats) -> None:
         """Keep the decisions of an iteration, advantage (M,), in place of the oldest."""
         slot = self.slots[(iteration - 1) % len(self.slots)]
         assert isinstance(slot, _Slot)
         slot.hold({name: getattr(looked, name) for name in _FIELDS} | {"advantage": advantage})
 
-    def all(self) -> tuple[Looked, Floats]:
+    def all(self) -> tuple[NetworkInputs, Floats]:
         """Everything that is kept, advantages (M,) in its order."""
         held = [dict(slot.named_buffers()) for slot in self.slots]
         arrays = [{name: value.numpy() for name, value in one.items()} for one in held if one]
-        looked = join([Looked(**{name: one[name] for name in _FIELDS}) for one in arrays])
+        looked = join([NetworkInputs(**{name: one[name] for name in _FIELDS}) for one in arrays])
         return looked, np.concatenate([one["advantage"] for one in arrays])
 
 

@@ -20,14 +20,14 @@ from pipeline.errors import HindcastError
 from pipeline.recipes.settings import require_numbers
 from pipeline.simulation.arrays import EpisodeArrays, begin_episode, make_step_arrays
 from pipeline.simulation.kernel import INFEASIBLE, RUNNING, TRUNCATED
-from pipeline.simulation.rollout import Episode, came_to
+from pipeline.simulation.rollout import Episode, finished_episode
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.seeds import generator
 from pipeline.simulation.spec import Spec
 from policies.online.problem import Problem, Sampling
 from policies.rollouts.branches import C_PLAYED, branch
 from policies.rollouts.play_on import Decider, play_on
-from policies.rollouts.trajectories import Looked, looked_of, make_looked_arrays
+from policies.rollouts.trajectories import NetworkInputs, looked_of, make_looked_arrays
 
 _FIRST_ROOM: Final = 2048  # decisions; doubled where an episode is longer
 
@@ -69,7 +69,7 @@ class Counterfactuals:
     """
 
     episode: Episode
-    looked: Looked
+    looked: NetworkInputs
     value: NDArray[np.float64]
     rolled_out: int
 
@@ -110,7 +110,7 @@ def ask_episode(
     choices, episode = memory.play(rollouts.epsilon)
     count = min(rng.binomial(len(choices), rollouts.share), rollouts.most)
     numbers = np.sort(rng.choice(len(choices), count, replace=False))
-    return Counterfactuals(episode, *memory.ask(choices, numbers, rollouts))
+    return Counterfactuals(episode, *memory.evaluate_decisions(choices, numbers, rollouts))
 
 
 class _Memory:
@@ -141,15 +141,15 @@ class _Memory:
             if status != RUNNING:
                 break
             choices = np.concatenate([choices, np.empty_like(choices)])
-        episode = came_to(
+        episode = finished_episode(
             self.scenario.outcome, self.spec, memory.ints, memory.floats, arrays.totals, at,
             truncated=status == TRUNCATED,
         )  # fmt: skip
         return choices[:at].copy(), episode
 
-    def ask(
+    def policy_batches(
         self, choices: NDArray[np.int64], numbers: NDArray[np.int64], rollouts: Rollouts
-    ) -> tuple[Looked, NDArray[np.float64], int]:
+    ) -> tuple[NetworkInputs, NDArray[np.float64], int]:
         """What is looked at in the decisions `numbers` of an episode, and values (M,)."""
         most = len(numbers) * self.instance.capacity
         arrays = make_looked_arrays(self.spec, self.network, len(numbers), most)

@@ -29,7 +29,7 @@ from pipeline.recipes.recipe import Recipe
 from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
 from policies.networks.policy import LearnedPolicy
-from policies.rollouts.trajectories import looked_at, sample_trajectory
+from policies.rollouts.trajectories import network_inputs, sample_trajectory
 
 Floats = NDArray[np.float64]
 _DECISIONS: Final = 200  # of a window, evenly spaced
@@ -101,7 +101,7 @@ def compare(
         idle = np.random.default_rng(0)  # nothing is drawn at temperature 0
         played = sample_trajectory(scenario, spec, instance, first, idle, temperature=0.0)
         every = max(1, len(played.choices) // decisions)
-        for seen in looked_at(scenario, spec, played, reader, every=every):
+        for seen in network_inputs(scenario, spec, played, reader, every=every):
             rows.append(seen.rows[seen.index])
             contexts.append(seen.context)
             sizes.append(np.diff(seen.starts))

@@ -31,7 +31,7 @@ from pipeline.simulation.kernel import (
     compiled,
 )
 from pipeline.simulation.policy import GENERATOR, Heuristic, best_feasible
-from pipeline.simulation.rollout import Episode, came_to, values_of
+from pipeline.simulation.rollout import Episode, finished_episode, values_of
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.spec import Spec
 from policies.networks.features import expand_row
@@ -92,7 +92,7 @@ def _play(
     decisions than room for them.
     """
     ints, floats, context, image, candidates, feasible = episode
-    scores, _probabilities, booked, totals = arrays
+    scores, _probabilities, step_outputs, totals = arrays
     (
         c_columns, c_heavy, c_quadratic, c_mean, c_inverse,
         columns, heavy, quadratic, mean, inverse, place, _widths, _flat,
@@ -142,11 +142,11 @@ def _play(
             inputs[at, n:] = seen[:g]
         clusters[at] = np.int64(candidates[choice, place])
         choices[at] = choice
-        status = step(ints, floats, choice, booked)
+        status = step(ints, floats, choice, step_outputs)
         if status == INFEASIBLE:
             return INFEASIBLE
-        for k in range(len(booked)):
-            totals[k] += booked[k]
+        for k in range(len(step_outputs)):
+            totals[k] += step_outputs[k]
         at += 1
     return 2 * at + (status == TRUNCATED)
 
@@ -185,7 +185,7 @@ def play_valued(
             f"{room} decisions"
         )
     steps = int(code) // 2
-    episode = came_to(
+    episode = finished_episode(
         scenario.outcome, spec, memory.ints, memory.floats, arrays.totals, steps,
         truncated=bool(code % 2),
     )  # fmt: skip

@@ -38,7 +38,7 @@ from policies.online.ppo import clipped_gain, divergence
 from policies.online.problem import Problem, Sampling
 from policies.papers.osdec.imitation import imitator
 from policies.papers.osdec.network import SlotScoresNetwork, SlotScoresSettings, slot_scores_network
-from policies.papers.osdec.rollouts import Floats, Played, play_greedily, play_slots
+from policies.papers.osdec.rollouts import Floats, SlotTraces, play_greedily, play_slots
 from policies.papers.osdec.torch_network import Seen, SlotNetwork
 from policies.training.learner import Criterion, Info, Learner
 
@@ -101,7 +101,7 @@ class Units(nn.Module):
         self.register_buffer("steady", torch.tensor(0.0, dtype=torch.float64))
         self.register_buffer("size", torch.tensor(0.0, dtype=torch.float64))
 
-    def fit(self, played: Played, discount: float) -> None:
+    def fit(self, played: SlotTraces, discount: float) -> None:
         """Keep those of this batch, unless there are some."""
         if float(self.size) > 0.0:
             return
@@ -207,7 +207,7 @@ def learner(
     )
 
 
-def worth(played: Played, config: Config, units: Units) -> tuple[Floats, Floats]:
+def worth(played: SlotTraces, config: Config, units: Units) -> tuple[Floats, Floats]:
     """Normalised advantages (E * T,) of the slots, and targets (E * T,) of the value."""
     discount, sampling = config.sampling.discount, config.sampling
     expected = units.expected(played.left, discount)
@@ -241,7 +241,7 @@ def _learn(
     net: SlotNetwork,
     optimisers: Mapping[str, torch.optim.Optimizer],
     config: Config,
-    played: Played,
+    played: SlotTraces,
     advantage: Tensor,
     target: Tensor,
     rng: np.random.Generator,
@@ -284,7 +284,7 @@ def _learn(
     return {name: torch.stack([m[name] for m in metrics]).mean() for name in metrics[0]}
 
 
-def _prediction_error(net: SlotNetwork, played: Played, which: Tensor) -> Tensor:
+def _prediction_error(net: SlotNetwork, played: SlotTraces, which: Tensor) -> Tensor:
     """Mean squared error of the auxiliary module; 0 without one."""
     if net.settings.auxiliary == "none":
         return played.history.new_zeros(())

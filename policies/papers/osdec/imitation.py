@@ -82,8 +82,8 @@ def imitator(
             fits, refused, close = (torch.from_numpy(m).to(task.device) for m in kinds(some))
             scores = _scores(net, network, some, task.device)
             own = torch.from_numpy(targets[rows]).to(task.device)
-            chances = log_chances(scores / TEMPERATURE, fits, refused, close)
-            loss, _ = tilted_loss(chances, chances > FILL, own)
+            trace_probabilities = log_probabilities_of(scores / TEMPERATURE, fits, refused, close)
+            loss, _ = tilted_loss(trace_probabilities, trace_probabilities > FILL, own)
             best = torch.where(fits | refused, scores, FILL).argmax(dim=1, keepdim=True)
             chosen = torch.where(fits.gather(1, best), best, close.int().argmax(1, keepdim=True))
             agreement = (chosen[:, 0] == own.argmax(dim=1)).float().mean()
@@ -113,12 +113,12 @@ def representable(
     return decisions.take(rows), kept[rows] / share[rows, None]
 
 
-def log_chances(scores: Tensor, fits: Tensor, refused: Tensor, close: Tensor) -> Tensor:
+def log_probabilities_of(scores: Tensor, fits: Tensor, refused: Tensor, close: Tensor) -> Tensor:
     """Logarithms of p (B, K), FILL where it is 0; all (B, K), and some job waits in every row."""
     every = torch.where(fits | refused, scores, FILL).logsumexp(dim=1, keepdim=True)
     ends = torch.where(refused, scores, FILL).logsumexp(dim=1, keepdim=True)
-    chances = torch.where(fits, scores - every, FILL)
-    return torch.where(close & refused.any(dim=1, keepdim=True), ends - every, chances)
+    trace_probabilities = torch.where(fits, scores - every, FILL)
+    return torch.where(close & refused.any(dim=1, keepdim=True), ends - every, trace_probabilities)
 
 
 def _scores(

@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Played:
+class SlotTraces:
     """E episodes of T slots; what they came to, and what the network was shown and said.
 
     seen             E * T slots, an episode's one after the other
@@ -93,7 +93,7 @@ def play_slots(
     instances: Sequence[Instance],
     rngs: Sequence[np.random.Generator],
     device: torch.device,
-) -> Played:
+) -> SlotTraces:
     """Episodes whose scores are drawn, once a slot."""
     slots = Slots(spec, instances)
     parts: list[tuple[Seen, torch.Tensor, torch.Tensor, torch.Tensor]] = []
@@ -114,7 +114,7 @@ def play_slots(
         reward.append(slots.paid.copy())
         told.append(_told(network, spec, slots))
     e, t = len(instances), slots.horizon
-    return Played(
+    return SlotTraces(
         episodes=slots.episodes(),
         seen=Seen(
             _stacked([p[0].rows for p in parts]),

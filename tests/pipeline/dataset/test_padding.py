@@ -11,7 +11,7 @@ DRAWS = 4000
 
 @pytest.fixture
 def sets():
-    """Candidate sets of 1 to 40, with a feasible choice each."""
+    """Entrant sets of 1 to 40, with a feasible choice each."""
     rng = np.random.default_rng(0)
     sizes = rng.integers(1, 41, 60)
     offsets = np.cumsum([0, *sizes])

@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 from pipeline.errors import DatasetError, RecipeError, StorageError, UnknownName
-from pipeline.evaluation.evaluate import Candidate, evaluate
+from pipeline.evaluation.evaluate import Entrant, evaluate
 from pipeline.simulation.policy import Behaviour
-from policies.entrants import candidates
+from policies.entrants import entrants
 
 
 class LongestFirst:
@@ -28,8 +28,8 @@ class LongestFirst:
 
 def test_all_policies_meet_the_same_windows(tiny_recipe, tmp_path):
     names = ["random", "first_fit", "longest_first", "longest_spread"]
-    policies = candidates(tiny_recipe, names)
-    policies.append(Candidate(Behaviour("python", LongestFirst()), "learned", "python"))
+    policies = entrants(tiny_recipe, names)
+    policies.append(Entrant(Behaviour("python", LongestFirst()), "learned", "python"))
     result = evaluate(tiny_recipe, policies, split="test", out=tmp_path / "e", workers=2)
     scores = pl.read_parquet(tmp_path / "e" / "scores.parquet")
     assert scores.columns == ["policy", "scenario", "window", "seed", "metric", "value"]
@@ -53,7 +53,7 @@ def test_all_policies_meet_the_same_windows(tiny_recipe, tmp_path):
 
 def test_workers_and_order_do_not_change_scores(tiny_recipe, tmp_path):
     names = ["random", "tetris", "random_reference"]
-    one = candidates(tiny_recipe, names)
+    one = entrants(tiny_recipe, names)
     evaluate(tiny_recipe, one, split="test", out=tmp_path / "a")
     evaluate(tiny_recipe, one[::-1], split="test", out=tmp_path / "b", workers=2)
     key = ["policy", "window", "seed", "metric"]
@@ -66,8 +66,8 @@ def test_an_interrupted_evaluation_keeps_what_was_finished(tiny_recipe, tmp_path
         def batch_scores(self, context, candidates, offsets):
             raise KeyboardInterrupt
 
-    [first] = candidates(tiny_recipe, ["tetris"])
-    broken = Candidate(Behaviour("broken", Broken()), "learned", "broken")
+    [first] = entrants(tiny_recipe, ["tetris"])
+    broken = Entrant(Behaviour("broken", Broken()), "learned", "broken")
     with pytest.raises(KeyboardInterrupt):
         evaluate(tiny_recipe, [first, broken], split="test", out=tmp_path / "e")
     kept = list((tmp_path / "e" / ".evaluating").glob("*.parquet"))
@@ -82,15 +82,15 @@ def test_an_interrupted_evaluation_keeps_what_was_finished(tiny_recipe, tmp_path
 
 
 def test_bad_requests_are_named(tiny_recipe, tmp_path):
-    [tetris] = candidates(tiny_recipe, ["tetris"])
+    [tetris] = entrants(tiny_recipe, ["tetris"])
     with pytest.raises(RecipeError, match="did you mean 'test'"):
         evaluate(tiny_recipe, [tetris], split="tset", out=tmp_path / "e")
     with pytest.raises(RecipeError, match="no policies"):
         evaluate(tiny_recipe, [], split="test", out=tmp_path / "e")
     with pytest.raises(UnknownName, match="did you mean 'tetris'"):
-        candidates(tiny_recipe, ["tetriss"])
+        entrants(tiny_recipe, ["tetriss"])
     with pytest.raises(DatasetError, match="no such checkpoint folder"):
-        candidates(tiny_recipe, ["agents/nowhere"])
+        entrants(tiny_recipe, ["agents/nowhere"])
     (tmp_path / "f").mkdir()
     (tmp_path / "f" / "notes.txt").write_text("mine")
     with pytest.raises(StorageError, match=r"notes\.txt"):

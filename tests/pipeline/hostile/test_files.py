@@ -16,7 +16,7 @@ from pipeline.evaluation.evaluate import evaluate
 from pipeline.storage.files import json_text, read_json
 from pipeline.storage.guards import require_file
 from pipeline.verification.verify import verify
-from policies.entrants import candidates
+from policies.entrants import entrants
 from policies.registry import behaviours
 from tests.pipeline.hostile.tampering import (
     PART,
@@ -143,7 +143,7 @@ def test_a_hostile_interrupted_build_is_refused(tiny_recipe, tmp_path, monkeypat
 @pytest.mark.parametrize("content", [b"PAR1", b"", "other columns", "link"], ids=range(4))
 def test_a_hostile_interrupted_evaluation_is_refused(tiny_recipe, tmp_path, monkeypatch, content):
     """Scores of finished policies, and the folder that holds them, replaced."""
-    chosen = candidates(tiny_recipe, ["random"])
+    chosen = entrants(tiny_recipe, ["random"])
 
     def fail(*_arguments: object) -> None:
         raise KeyboardInterrupt

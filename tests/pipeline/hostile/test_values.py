@@ -69,9 +69,9 @@ def test_a_wrong_value_in_a_recipe_with_its_digest_mended_is_harmless(folder):
 def evaluation_of(tiny_recipe: Any, out: Path) -> Path:
     """A small evaluation."""
     from pipeline.evaluation.evaluate import evaluate
-    from policies.entrants import candidates
+    from policies.entrants import entrants
 
-    evaluate(tiny_recipe, candidates(tiny_recipe, ["random", "first_fit"]), split="test", out=out)
+    evaluate(tiny_recipe, entrants(tiny_recipe, ["random", "first_fit"]), split="test", out=out)
     return out
 
 

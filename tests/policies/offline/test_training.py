@@ -145,12 +145,12 @@ def test_checkpoints_of_one_run_have_names_that_tell_them_apart(
     tiny_dataset, tiny_recipe, tmp_path
 ):
     """And groups of their own: an evaluation must not take them for seeds of one agent."""
-    from policies.entrants import candidates
+    from policies.entrants import entrants
 
     out = train(tiny_dataset, "behaviour_cloning", steps=4, seed=1, out=tmp_path / "a",
                 checkpoint_every=2)  # fmt: skip
     folders = [out, out / "best", out / "checkpoints" / "step-000002"]
-    found = candidates(tiny_recipe, [str(folder) for folder in folders])
+    found = entrants(tiny_recipe, [str(folder) for folder in folders])
     assert [(c.behaviour.name, c.group) for c in found] == [
         ("behaviour_cloning-seed1", "behaviour_cloning"),
         ("behaviour_cloning-best-seed1", "behaviour_cloning-best"),

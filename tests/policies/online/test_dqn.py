@@ -66,7 +66,7 @@ def toy_problem():
 def test_the_way_that_pays_late_is_found(n_steps, monkeypatch):
     """Values are those of the best choices afterwards, in the unit of the first returns."""
     monkeypatch.setattr(
-        dqn_online, "looked_at", lambda _scenario, _spec, one, _network: [looked(*one.way)]
+        dqn_online, "network_inputs", lambda _scenario, _spec, one, _network: [looked(*one.way)]
     )
     problem, network = toy_problem(), network_of(SPEC, NETWORK)
     config = dqn_online.Config(

@@ -9,7 +9,7 @@ import torch
 from pipeline.errors import RecipeError
 from policies.networks.settings import NetworkSettings
 from policies.online.dqn_replay import Replay, n_step
-from policies.rollouts.trajectories import Looked, looked_at, sample_trajectories
+from policies.rollouts.trajectories import NetworkInputs, network_inputs, sample_trajectories
 from tests.policies.play import CPU, SPEC, looked, network_of
 
 NETWORK = network_of(SPEC, NetworkSettings(hidden=(4,), quadratic=False))
@@ -106,8 +106,8 @@ def test_an_episode_is_kept_in_pieces_as_in_one(tiny_recipe, play_problem, polic
     states = []
     for piece in (1 << 20, 50):
         ring = Replay(40, instance.capacity, problem.spec, policy.network)
-        parts: list[Looked] = list(
-            looked_at(problem.scenario, problem.spec, one, policy.network, piece=piece)
+        parts: list[NetworkInputs] = list(
+            network_inputs(problem.scenario, problem.spec, one, policy.network, piece=piece)
         )
         ring.add(parts, one.reward, np.ones(len(one.reward)), 0.9, 3, truncated=False)
         states.append(ring.transitions(np.arange(len(ring)), policy.network, CPU))

@@ -6,7 +6,7 @@ import torch
 from torch.nn.utils import parameters_to_vector
 
 from policies.online.advantages import advantages
-from policies.online.choices import Asked, ask, log_softmax, policy_gain
+from policies.online.choices import PolicyBatch, log_softmax, policy_batch, policy_gain
 from policies.online.natural_gradient import (
     Config,
     conjugate_gradients,
@@ -18,10 +18,10 @@ from policies.online.natural_gradient import (
 CPU = torch.device("cpu")
 
 
-def asked_of(toy, way, advantage=(0.0, 0.0)) -> Asked:
+def split_checkpoint_name(toy, way, advantage=(0.0, 0.0)) -> PolicyBatch:
     """What the network is asked on one way, in float64."""
-    found = ask(toy.looked(*way), np.array(advantage, np.float64), toy.network, CPU)
-    return Asked(
+    found = policy_batch(toy.looked(*way), np.array(advantage, np.float64), toy.network, CPU)
+    return PolicyBatch(
         found.rows.double(), found.context.double(), found.row_of, found.index, found.decision,
         found.chosen, torch.tensor(advantage, dtype=torch.float64),
     )  # fmt: skip
@@ -29,7 +29,7 @@ def asked_of(toy, way, advantage=(0.0, 0.0)) -> Asked:
 
 def chance(toy, way):
     """Probability of one way through the problem."""
-    asked = asked_of(toy, way)
+    asked = split_checkpoint_name(toy, way)
     return log_softmax(toy.scorer, asked)[asked.chosen].sum().exp()
 
 
@@ -39,7 +39,7 @@ def flat(parts):
 
 def gain_gradient(toy, way, advantage):
     """The estimate from one trajectory: a SUM over its decisions."""
-    return policy_gradient(toy.scorer, [asked_of(toy, way, advantage)], 1)
+    return policy_gradient(toy.scorer, [split_checkpoint_name(toy, way, advantage)], 1)
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_a_baseline_lowers_the_variance(toy, exact):
 
 def pieces_of(toy):
     """A few decisions, in two pieces, with advantages."""
-    return [asked_of(toy, way, (1.0, -0.5)) for way in toy.ways[:3]]
+    return [split_checkpoint_name(toy, way, (1.0, -0.5)) for way in toy.ways[:3]]
 
 
 def explicit_fisher(toy, pieces):

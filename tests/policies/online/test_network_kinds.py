@@ -93,9 +93,9 @@ def test_the_gradient_of_images_does_not_depend_on_how_many_are_in_memory(pictur
     config = Sampling(2, 2, 1, "time")
     drawn = picture.draw(picture.acting(network, scorer.weights()), 1, config)
     count = sum(len(one.advantage) for one in drawn)
-    whole = list(picture.ask(drawn, network, CPU))
+    whole = list(picture.policy_batches(drawn, network, CPU))
     monkeypatch.setattr(problem, "_PIXELS", 10 * network.pixels)
-    pieces = list(picture.ask(drawn, network, CPU))
+    pieces = list(picture.policy_batches(drawn, network, CPU))
     assert len(whole) < len(pieces)
     assert max(len(one.context) for one in pieces) <= 50
     assert sum(map(len, pieces)) == count

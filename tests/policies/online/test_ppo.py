@@ -10,7 +10,7 @@ from pipeline.errors import RecipeError
 from pipeline.recipes.recipe import OnlineRecipe
 from policies.networks.candidate_scorer import CandidateScorer
 from policies.networks.settings import NetworkSettings
-from policies.online.choices import ask, entropy, join, log_softmax
+from policies.online.choices import entropy, join, log_softmax, policy_batch
 from policies.online.decisions import gathered, subset
 from policies.online.natural_gradient import policy_gradient
 from policies.online.ppo import Config, climb, explained, judge, passes, standardised, surrogate
@@ -58,7 +58,7 @@ def test_before_the_first_step_the_gradient_is_that_of_reinforce(drawn):
     """All decisions in one minibatch, those with a single candidate left out or not."""
     problem, policy, groups, worth = drawn
     scorer, played = scorer_of(policy), [one for group in groups for one in group]
-    pieces = problem.ask(problem.draw(policy, 1, ALL.sampling), policy.network, CPU)
+    pieces = problem.policy_batches(problem.draw(policy, 1, ALL.sampling), policy.network, CPU)
     expected = policy_gradient(scorer, pieces, len(worth))
     looked, number = gathered(problem, played, policy.network, 1)
     old = torch.from_numpy(
@@ -67,7 +67,7 @@ def test_before_the_first_step_the_gradient_is_that_of_reinforce(drawn):
     every, free = np.arange(len(number)), np.flatnonzero(np.diff(looked.starts) > 1)
     assert 0 < len(free) < len(every)
     for which in (every, free):
-        asked = ask(subset(looked, which), worth[number[which]], policy.network, CPU)
+        asked = policy_batch(subset(looked, which), worth[number[which]], policy.network, CPU)
         loss, far = surrogate(scorer, asked, old[number[which]], ALL)
         found = -flat(torch.autograd.grad(loss, list(scorer.parameters())))
         share = len(which) / len(every)
@@ -81,7 +81,7 @@ def test_steps_go_on_until_the_policy_is_too_far(drawn):
     looked, number = gathered(problem, played, policy.network, 1)
     old = np.concatenate([one.log_probability for one in played])
     gain = standardised(worth)
-    asked = ask(subset(looked, np.arange(len(number))), gain, policy.network, CPU)
+    asked = policy_batch(subset(looked, np.arange(len(number))), gain, policy.network, CPU)
     batches = [(asked, torch.from_numpy(old.astype(np.float32)))] * 12
     found = {}
     for most in (0.0, 1e-4):
@@ -101,7 +101,7 @@ def test_minibatches_are_of_the_decisions_that_were_asked_for(drawn):
     chance = np.concatenate([one.log_probability for one in played])
     which = np.random.default_rng(0).permutation(len(number))[:20]
     some = subset(looked, which)
-    asked = ask(some, np.zeros(20), policy.network, CPU)
+    asked = policy_batch(some, np.zeros(20), policy.network, CPU)
     with torch.no_grad():
         found = log_softmax(scorer, asked)[asked.chosen]
     assert found.numpy() == pytest.approx(chance[number[which]], abs=1e-5)
@@ -137,7 +137,7 @@ def test_the_order_of_candidates_changes_nothing(toy):
     scorer = toy.scorer.float()
     old, found = torch.tensor([-1.0, -0.7]), []
     for one, which in ((looked, [0, 1]), (turned, [0, 1]), (beside, [2, 3])):
-        asked = ask(subset(one, np.array(which)), np.array([2.0, -1.0]), toy.network, CPU)
+        asked = policy_batch(subset(one, np.array(which)), np.array([2.0, -1.0]), toy.network, CPU)
         loss, _ = surrogate(scorer, asked, old, Config(entropy=0.1))
         slope = flat(torch.autograd.grad(loss, list(scorer.parameters())))
         found.append(torch.cat([loss.detach().view(1), slope]))
@@ -146,7 +146,7 @@ def test_the_order_of_candidates_changes_nothing(toy):
 
 
 def test_entropy_is_added_per_decision(toy):
-    asked = ask(toy.looked(0, 1), np.zeros(2), toy.network, CPU)
+    asked = policy_batch(toy.looked(0, 1), np.zeros(2), toy.network, CPU)
     scorer = toy.scorer.float()
     with torch.no_grad():
         loss, _ = surrogate(scorer, asked, torch.zeros(2), Config(entropy=0.5))

@@ -15,7 +15,7 @@ from pipeline.building.build import build
 from pipeline.errors import DatasetError, InputError, StorageError, UnknownName
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.recipe import BehaviourRecipe
-from policies.entrants import candidates
+from policies.entrants import entrants
 from policies.ope import ope, results
 from policies.ope.episodes import read_episodes, whole_windows
 from policies.ope.probabilities import (
@@ -169,7 +169,7 @@ def test_unknown_behaviours_fall_back_to_what_is_logged(log):
 
 def test_policies_explore_as_much_as_the_logs_rules(recipe):
     assert ope.default_epsilon(recipe) == 0.2
-    rule, plain = candidates(recipe, ["sjf_now", "random"])
+    rule, plain = entrants(recipe, ["sjf_now", "random"])
     assert ope.exploring(rule, 0.2, 0.0).behaviour.epsilon == 0.2
     assert ope.exploring(plain, 0.2, 0.0).behaviour.epsilon == 1.0
 
@@ -177,7 +177,7 @@ def test_policies_explore_as_much_as_the_logs_rules(recipe):
 def test_behaviours_of_the_log_are_known_as_such(recipe):
     """The same rule with another exploration is another policy."""
     known = behaviours(recipe)
-    rule = candidates(recipe, ["sjf_now"])[0]
+    rule = entrants(recipe, ["sjf_now"])[0]
     assert ope.is_logged(ope.exploring(rule, 0.2, 0.0).behaviour, known)
     assert not ope.is_logged(ope.exploring(rule, 0.1, 0.0).behaviour, known)
     assert not ope.is_logged(ope.exploring(rule, 0.2, 1.0).behaviour, known)

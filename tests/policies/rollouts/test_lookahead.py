@@ -15,11 +15,11 @@ from pipeline.scenarios import load_scenario
 from pipeline.scenarios.binpack.config import BinpackConfig
 from pipeline.scenarios.binpack.features import ROW
 from pipeline.scenarios.binpack.layout import FIRST_START_AT
-from pipeline.simulation.batched import run_lockstep
+from pipeline.simulation.batched import run_batched
 from pipeline.simulation.kernel import SCORE
 from pipeline.simulation.policy import Behaviour, Heuristic
 from pipeline.simulation.rollout import Planner, run_episode
-from policies.entrants import candidates
+from policies.entrants import entrants
 from policies.heuristics.binpack import HEURISTICS
 from policies.networks.features import unscaled_map
 from policies.networks.policy import LearnedPolicy
@@ -122,7 +122,7 @@ def test_a_member_alone_plays_as_it_does_without_rollouts(scorer):
     ]
     network = RolloutPolicy("one", (Decider(scorer),))
     behaviour = Behaviour("drawn", scorer)
-    asked += [(network, *run_lockstep(SCENARIO, SPEC, [instance], behaviour, [rng]))]
+    asked += [(network, *run_batched(SCENARIO, SPEC, [instance], behaviour, [rng]))]
     assert len({alone.total for _, alone in asked}) > 2
     for policy, alone in asked:
         found = policy.episode(SCENARIO, SPEC, instance)
@@ -185,7 +185,7 @@ def test_it_is_evaluated_by_its_name(tiny_recipe, tmp_path):
     """Whatever the number of workers; a planner draws nothing, so one run is enough."""
     crowded = dataclasses.replace(tiny_recipe.config, machines=1, machine_cores=4.0)
     recipe = dataclasses.replace(tiny_recipe, config=crowded)
-    found = candidates(recipe, ["rollout", "shortest_first"])
+    found = entrants(recipe, ["rollout", "shortest_first"])
     assert isinstance(found[0].behaviour.policy, Planner)
     assert [(c.behaviour.name, c.kind) for c in found] == [
         ("rollout", "heuristic"), ("shortest_first", "heuristic"),
@@ -206,7 +206,7 @@ def test_a_checkpoint_looks_ahead_by_its_name(tiny_recipe, tmp_path):
     online = OnlineRecipe("reinforce", 1, {"sampling": sampling})
     recipe = dataclasses.replace(tiny_recipe, config=crowded, online=online)
     agent = train_online(recipe, out=tmp_path / "agent")
-    alone, ahead = candidates(recipe, [str(agent), f"{agent}@rollout"])
+    alone, ahead = entrants(recipe, [str(agent), f"{agent}@rollout"])
     assert (ahead.behaviour.name, ahead.group, ahead.kind) == (
         "reinforce@rollout-seed0", "reinforce@rollout", "learned",
     )  # fmt: skip
@@ -236,11 +236,11 @@ def test_waiting_for_what_is_to_come_ends():
 def test_what_cannot_look_ahead(scorer, tiny_recipe, tiny_dataset, tmp_path):
     slots = load_recipe("slots-deeprm-v1")
     with pytest.raises(InputError, match=r"nothing can look ahead in slots.*scenarios binpack"):
-        candidates(slots, ["rollout"])
+        entrants(slots, ["rollout"])
     with pytest.raises(UnknownName, match=r"unknown policy 'rollouts'.*did you mean 'rollout'"):
-        candidates(tiny_recipe, ["rollouts"])
+        entrants(tiny_recipe, ["rollouts"])
     with pytest.raises(UnknownName, match="unknown policy 'rollouts' of scenario slots; known"):
-        candidates(slots, ["rollouts"])
+        entrants(slots, ["rollouts"])
     with pytest.raises(InputError, match=r"rollout looks ahead .* leave it out"):
         evaluate_offline(tiny_dataset, ["rollout"], out=tmp_path / "ope")
     blind = dataclasses.replace(SCENARIO, forget=None)

@@ -8,12 +8,12 @@ import torch
 
 from pipeline.errors import HindcastError
 from pipeline.recipes.loading import load_recipe
-from pipeline.simulation.batched import run_lockstep
+from pipeline.simulation.batched import run_batched
 from pipeline.simulation.policy import Behaviour
 from policies.networks.candidate_scorer import CandidateScorer
 from policies.networks.settings import NetworkSettings
-from policies.online.choices import ask, log_softmax, merged
-from policies.rollouts.trajectories import looked_at, sample_trajectories
+from policies.online.choices import log_softmax, merged, policy_batch
+from policies.rollouts.trajectories import network_inputs, sample_trajectories
 
 NETWORKS = {
     "pairs": NetworkSettings(hidden=(3, 9, 6), activation="tanh", quadratic=False),
@@ -40,12 +40,12 @@ def recomputed(problem, policy, trajectory, piece=1 << 20):
     scorer = CandidateScorer(policy.network, np.random.default_rng(0))
     state = {k.replace(".", "_"): torch.from_numpy(v) for k, v in policy.weights.items()}
     scorer.load_state_dict(state)
-    parts = looked_at(
+    parts = network_inputs(
         problem.scenario, problem.spec, trajectory, policy.network, piece=piece
     )  # fmt: skip
     found = []
     for part in parts:
-        asked = ask(part, np.zeros(len(part.chosen)), policy.network, torch.device("cpu"))
+        asked = policy_batch(part, np.zeros(len(part.chosen)), policy.network, torch.device("cpu"))
         with torch.no_grad():
             found.append(log_softmax(scorer, asked)[asked.chosen].numpy())
     return np.concatenate(found)
@@ -76,7 +76,7 @@ def test_the_best_choices_are_those_of_the_evaluation(tiny_recipe, play_problem,
     problem = play_problem(tiny_recipe)
     policy = policy_of(problem, NETWORKS["pairs"], size=0.3)
     played = drawn(problem, policy, temperature=0.0)
-    again = run_lockstep(
+    again = run_batched(
         problem.scenario, problem.spec, [one.instance for one in played],
         Behaviour("x", policy), [np.random.default_rng(0)] * len(played),
     )  # fmt: skip
@@ -106,7 +106,7 @@ def test_pieces_together_are_the_whole(kind, tiny_recipe, play_problem, policy_o
 
     def rows(**how):
         found = {}
-        parts = looked_at(problem.scenario, problem.spec, one, policy.network, **how)
+        parts = network_inputs(problem.scenario, problem.spec, one, policy.network, **how)
         for part in parts:
             for t, number in enumerate(part.decision):
                 at = slice(part.starts[t], part.starts[t + 1])
@@ -131,7 +131,8 @@ def test_equal_rows_are_asked_once_where_a_row_is_all_that_counts(
     alone, not_alone = (policy_of(problem, NETWORKS[kind]) for kind in ("pairs", "context"))
     one = drawn(problem, alone)[0]
     parts = [
-        next(looked_at(problem.scenario, problem.spec, one, p.network)) for p in (alone, not_alone)
+        next(network_inputs(problem.scenario, problem.spec, one, p.network))
+        for p in (alone, not_alone)
     ]
     assert len(parts[0].index) == len(parts[1].index) == len(parts[1].rows)
     assert len(parts[0].rows) < 0.8 * len(parts[0].index)
@@ -146,12 +147,14 @@ def test_joined_parts_give_the_probabilities_of_each(tiny_recipe, play_problem, 
         parts = [
             (part, np.arange(len(part.chosen)) * 1.0)
             for one in played
-            for part in looked_at(problem.scenario, problem.spec, one, policy.network)
+            for part in network_inputs(problem.scenario, problem.spec, one, policy.network)
         ]
         (together,) = merged(parts, 1 << 30)
         scorer = CandidateScorer(policy.network, np.random.default_rng(0))
         with torch.no_grad():
-            asked = [ask(*p, policy.network, torch.device("cpu")) for p in [*parts, together]]
+            asked = [
+                policy_batch(*p, policy.network, torch.device("cpu")) for p in [*parts, together]
+            ]
             chances = [log_softmax(scorer, a)[a.chosen] for a in asked]
         assert torch.allclose(torch.cat(chances[:-1]), chances[-1], atol=1e-5)
         assert torch.equal(torch.cat([a.advantage for a in asked[:-1]]), asked[-1].advantage)
@@ -163,4 +166,4 @@ def test_a_trajectory_of_another_instance_is_refused(tiny_recipe, play_problem, 
     one = drawn(problem, policy)[0]
     wrong = dataclasses.replace(one, choices=np.full_like(one.choices, 10_000))
     with pytest.raises(HindcastError, match="cannot be played again"):
-        list(looked_at(problem.scenario, problem.spec, wrong, policy.network))
+        list(network_inputs(problem.scenario, problem.spec, wrong, policy.network))

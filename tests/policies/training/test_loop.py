@@ -116,19 +116,19 @@ def test_who_looks_on_changes_nothing(noisy_episodes, spec):
     """Checkpoints, points, validation and a selection: the same weights."""
     bare = train_agent("double_dqn", noisy_episodes.build(), spec, steps=STEPS, seed=3)
     kept, points = [], []
-    watched = train_agent(
+    probes = train_agent(
         "double_dqn", noisy_episodes.build(), spec, steps=STEPS, seed=3,
         validation=noisy_episodes.build(), checkpoint_every=5, keep=kept.append,
         point=lambda step, metrics: points.append((step, metrics)),
         select=("first", lambda weights, metrics: -1.0),
     )  # fmt: skip
-    assert _same(bare, watched)
+    assert _same(bare, probes)
     assert [c.steps for c in kept] == [5, 10, 12]
-    assert _same(kept[-1], watched)
-    assert not _same(kept[0], watched)
+    assert _same(kept[-1], probes)
+    assert not _same(kept[0], probes)
     assert [step for step, _ in points] == list(range(1, STEPS + 1))
     assert {"td_error", "mean_q", "log_agreement", "validation_preference"} <= set(points[0][1])
-    assert (watched.best.step, watched.best.metric) == (1, "first")
+    assert (probes.best.step, probes.best.metric) == (1, "first")
 
 
 def test_a_selection_chooses_the_best_checkpoint(noisy_episodes, spec):

@@ -6,7 +6,7 @@ import pytest
 from policies.networks.candidate_scorer import fit_network
 from policies.networks.checkpoint import Trained
 from policies.networks.settings import NetworkSettings
-from policies.training.monitoring import measure, watch
+from policies.training.monitoring import make_probe_set, measure
 
 
 def _log(log, returns, choices):
@@ -49,7 +49,7 @@ def test_preference_sides_with_the_better_episode(
     """Reciprocal ranks 1/3, 1/2, 1 against returns; nothing where either does not vary."""
     log = type(noisy_episodes)()
     decisions = _log(log, returns, choices)
-    measured = measure(by_gain(decisions), watch(decisions), "validation_")
+    measured = measure(by_gain(decisions), make_probe_set(decisions), "validation_")
     assert measured["validation_log_agreement"] == pytest.approx(agreement)
     assert measured.get("validation_preference") == (
         None if preference is None else pytest.approx(preference, abs=1e-5)
@@ -63,4 +63,6 @@ def test_windows_are_compared_with_themselves_only(by_gain, noisy_episodes):
     windows[2:] = 1
     episodes = decisions.episodes.with_columns(window=windows)
     object.__setattr__(decisions, "episodes", episodes)
-    assert measure(by_gain(decisions), watch(decisions))["preference"] == pytest.approx(0.8**0.5)
+    assert measure(by_gain(decisions), make_probe_set(decisions))["preference"] == pytest.approx(
+        0.8**0.5
+    )

@@ -42,7 +42,7 @@ class Watched:
     def __init__(self, instance):
         self.arrays = begin_episode(SPEC, instance)
         self.ints, self.floats = self.arrays[:2]
-        self.booked = np.zeros(TERMS + len(SPEC.reward_terms))
+        self.step_outputs = np.zeros(TERMS + len(SPEC.reward_terms))
 
     def observe(self):
         n = observe(*self.arrays)
@@ -76,8 +76,8 @@ def test_a_slot_starts_the_prefix_of_its_scores(kind):
             expected = jobs[prefix(scores, rows[:, 0], free)]
             stopped += len(expected) < len(jobs)
             before = whole.ints[m.STARTED]
-            totals = np.zeros_like(whole.booked)
-            taken = play_slot(whole.ints, whole.floats, scores, whole.booked, totals)
+            totals = np.zeros_like(whole.step_outputs)
+            taken = play_slot(whole.ints, whole.floats, scores, whole.step_outputs, totals)
             assert abs(taken) == len(expected) + 1
             assert whole.ints[m.STARTED] - before == len(expected)
             started, paid = [], np.zeros_like(totals)
@@ -90,8 +90,8 @@ def test_a_slot_starts_the_prefix_of_its_scores(kind):
                 choice = int(np.argmax(np.where(feasible, own, -np.inf)))
                 if choice < len(own) - 1:
                     started.append(int(candidates[choice, -1]))
-                step(single.ints, single.floats, choice, single.booked)
-                paid += single.booked
+                step(single.ints, single.floats, choice, single.step_outputs)
+                paid += single.step_outputs
             assert started == list(expected)
             np.testing.assert_array_equal(paid, totals)
         assert taken < 0  # the last slot says so
@@ -120,15 +120,15 @@ def test_the_slot_as_it_began_is_read_off_any_observation_in_it():
                     np.testing.assert_array_equal(one, other)
                 compared += 1
                 choice = int(rng.choice(np.flatnonzero(feasible)))
-                step(watched.ints, watched.floats, choice, watched.booked)
+                step(watched.ints, watched.floats, choice, watched.step_outputs)
     assert compared > 150
 
 
 def test_the_order_of_the_rows_does_not_matter():
     watched = Watched(instances(1)[0])
     for _ in range(5):
-        totals = np.zeros_like(watched.booked)
-        play_slot(watched.ints, watched.floats, np.arange(99.0), watched.booked, totals)
+        totals = np.zeros_like(watched.step_outputs)
+        play_slot(watched.ints, watched.floats, np.arange(99.0), watched.step_outputs, totals)
     plain = watched.begin()
     context, candidates, _ = watched.observe()
     turned = candidates[np.random.default_rng(0).permutation(len(candidates))]
@@ -146,7 +146,7 @@ def test_slots_of_a_log_are_those_of_their_observations():
     for one in watched:
         for _ in range(8):
             _, _, feasible = one.observe()
-            step(one.ints, one.floats, int(np.flatnonzero(feasible)[0]), one.booked)
+            step(one.ints, one.floats, int(np.flatnonzero(feasible)[0]), one.step_outputs)
     alone = [one.begin() for one in watched]
     seen = [one.observe() for one in watched]
     longest = max(len(candidates) for _, candidates, _ in seen) + 2
@@ -173,14 +173,14 @@ def test_the_history_of_a_slot_by_hand():
     )  # fmt: skip
     config = DeferrableConfig(horizon=4)
     watched = Watched(make_instance(config, "revenue", jobs, np.array([5, 5, 3, 6])))
-    totals = np.zeros_like(watched.booked)
+    totals = np.zeros_like(watched.step_outputs)
     for scores in ([1.0], []):  # the second slot starts nothing: its job still waits
         held = np.array(scores) if scores else np.array([np.nan])
         if scores:
-            play_slot(watched.ints, watched.floats, held, watched.booked, totals)
+            play_slot(watched.ints, watched.floats, held, watched.step_outputs, totals)
         else:
             close = watched.observe()[1].shape[0] - 1
-            step(watched.ints, watched.floats, close, watched.booked)
+            step(watched.ints, watched.floats, close, watched.step_outputs)
     _, rows, history, counts = watched.begin()
     assert counts.tolist() == [1, 1, 1]
     assert rows[:, -1].tolist() == [1, 0, 2]

@@ -19,7 +19,7 @@ class Run:
 
 
 @dataclass
-class Played:
+class EpisodeTrace:
     actual: dict[int, list[int]] = field(default_factory=dict)
     missed: list[tuple[int, int]] = field(default_factory=list)  # (step, application)
     ended: dict[int, int] = field(default_factory=dict)
@@ -29,9 +29,9 @@ class Played:
 
 def play(
     a: Applications, executors: tuple[int, ...], deployed: dict[int, tuple[int, int]]
-) -> Played:
+) -> EpisodeTrace:
     """Everything that happens under these deployments, until all applications have ended."""
-    played = Played({i: [] for i in range(len(a.arrival))})
+    played = EpisodeTrace({i: [] for i in range(len(a.arrival))})
     queues: list[deque[Run]] = [deque() for _ in executors]
     running: list[list[tuple[int, Run]]] = [[] for _ in executors]  # a task: (end, its run)
     first = [int(a.runs[:i].sum()) for i in range(len(a.arrival))]

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipeline.evaluation.evaluate import Candidate, evaluate
+from pipeline.evaluation.evaluate import Entrant, evaluate
 from pipeline.recipes.loading import load_recipe
 from pipeline.scenarios import load_scenario
 from pipeline.scenarios.slots.config import SlotsConfig
@@ -63,7 +63,7 @@ def test_compat_through_an_evaluation(tmp_path):
     """The recipe, its rate overridden, all windows: the scores pool to the published mean."""
     recipe = load_recipe("slots-deeprm-compat", ["config.arrival_rate=0.3"])
     behaviour = Behaviour("sjf_now", HEURISTICS["sjf_now"])
-    evaluate(recipe, [Candidate(behaviour, "heuristic", "sjf_now")], split="all", out=tmp_path)
+    evaluate(recipe, [Entrant(behaviour, "heuristic", "sjf_now")], split="all", out=tmp_path)
     sums = (
         pl.read_parquet(tmp_path / "scores.parquet").group_by("metric").agg(pl.col("value").sum())
     )

@@ -288,9 +288,9 @@ def test_an_image_that_missed_steps_is_drawn_anew():
     """Two steps without an observation between them: the next one is right all the same."""
     config = dataclasses.replace(TINY, observation="image")
     env, _ = environment(config, FIVE)
-    booked = np.zeros(5)
+    step_outputs = np.zeros(5)
     for choice in (0, 0, 2):
-        SCENARIO.step(env._ints, env._floats, choice, booked)
+        SCENARIO.step(env._ints, env._floats, choice, step_outputs)
     late = env._observe()
     env, _ = environment(config, FIVE)
     for choice in (0, 0, 2):

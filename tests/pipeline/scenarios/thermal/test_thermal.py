@@ -283,7 +283,7 @@ def test_random_play_against_a_plain_calendar(name, seed):
     rng = np.random.default_rng(seed)
     observation = environment.begin(make_instance(config, 0, drawn))
     calendar = np.zeros((6, 4000), np.int64)
-    booked, over, seen, steps = np.zeros(len(TERM_NAMES)), False, [], 0
+    step_outputs, over, seen, steps = np.zeros(len(TERM_NAMES)), False, [], 0
     while not over:
         job = int(observation.time_s)
         seen.append(job)
@@ -309,7 +309,7 @@ def test_random_play_against_a_plain_calendar(name, seed):
         choice = uniform(observation, rng)
         calendar[choice, start[choice] : start[choice] + process] += resources
         step = environment.step(choice)
-        booked += step.terms
+        step_outputs += step.terms
         steps += int(step.elapsed_s)
         observation, over = step.observation, step.terminated
     outcome = environment.outcome()
@@ -332,7 +332,9 @@ def test_random_play_against_a_plain_calendar(name, seed):
         "level": -config.alpha * (1 - efficiency).sum() - config.beta * sum(total),
         "difference": config.alpha * efficiency.sum() - config.beta * total[-1],
     }
-    assert dict(zip(TERM_NAMES, booked, strict=True)) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+    assert dict(zip(TERM_NAMES, step_outputs, strict=True)) == pytest.approx(
+        expected, rel=1e-9, abs=1e-9
+    )
     assert outcome["level_per_step"] * steps == pytest.approx(expected["level"])
     assert outcome["inefficiency_per_step"] * steps == pytest.approx(expected["inefficiency"])
     assert outcome["mean_heat"] * steps == pytest.approx(expected["heat"])

@@ -18,7 +18,7 @@ from policies.online.counterfactual import Config, follow, improve, learner, mis
 from policies.online.counterfactual.rollouts import Counterfactuals
 from policies.online.problem import Sampling, make_scorer
 from policies.online.training import train_online
-from tests.policies.online.test_gradients import asked_of, flat
+from tests.policies.online.test_gradients import flat, split_checkpoint_name
 from tests.policies.play import (
     CPU,
     ENTERS,
@@ -91,7 +91,7 @@ def test_the_way_that_pays_late_is_found(monkeypatch):
 
 def test_the_gradient_is_that_of_what_all_actions_are_worth(toy):
     """Of sum pi A and the entropy, summed over every candidate of both decisions."""
-    asked = asked_of(toy, (1, 0))
+    asked = split_checkpoint_name(toy, (1, 0))
     worth = torch.tensor([0.5, 0.0, -2.0, 0.0, 1.0, -0.5], dtype=torch.float64)
     given = type(asked)(**{**vars(asked), "advantage": worth})
     scores = toy.scorer.ragged(asked.rows, asked.context, asked.row_of)

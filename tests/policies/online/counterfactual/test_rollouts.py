@@ -13,8 +13,8 @@ from pipeline.simulation.policy import choose
 from policies.heuristics import heuristics
 from policies.networks.candidate_scorer import CandidateScorer
 from policies.networks.settings import NetworkSettings
-from policies.online.choices import ask, join, log_softmax
-from policies.online.counterfactual.recent_buffer import Recent
+from policies.online.choices import join, log_softmax, policy_batch
+from policies.online.counterfactual.recent_buffer import RecentBuffer
 from policies.online.counterfactual.rollouts import Rollouts, _Memory, ask_episode, ask_episodes
 from policies.online.decisions import places, subset
 from policies.online.problem import Sampling
@@ -154,7 +154,7 @@ def test_what_is_learned_from_is_what_the_network_saw(kind, play_problem, policy
 
     def chances(which):
         gain = found.advantage[places(looked, which)]
-        asked = ask(subset(looked, which), gain, policy.network, CPU)
+        asked = policy_batch(subset(looked, which), gain, policy.network, CPU)
         with torch.no_grad():
             return asked, log_softmax(scorer, asked).numpy()
 
@@ -231,13 +231,13 @@ def test_settings_that_ask_nothing_are_refused(settings, said):
 
 def test_the_last_iterations_are_kept_and_restored(toy):
     """The oldest goes; another module takes over what was saved, whatever its length."""
-    recent = Recent(2)
+    recent = RecentBuffer(2)
     looks = [join([toy.looked(*way) for way in ways]) for ways in
              ([(0, 0)], [(1, 0), (1, 2)], [(2, 1), (0, 1), (1, 1)])]  # fmt: skip
     worth = [np.arange(float(len(one.index))) + 10 * i for i, one in enumerate(looks)]
     for iteration, (one, advantage) in enumerate(zip(looks, worth, strict=True), 1):
         recent.add(iteration, one, advantage)
-    again = Recent(2)
+    again = RecentBuffer(2)
     again.load_state_dict(recent.state_dict())
     for held in (recent, again):
         looked, advantage = held.all()
@@ -246,9 +246,9 @@ def test_the_last_iterations_are_kept_and_restored(toy):
         for name, value in vars(expected).items():
             assert np.array_equal(getattr(looked, name), value)
             assert getattr(looked, name).dtype == value.dtype
-    early = Recent(3)
+    early = RecentBuffer(3)
     early.add(1, looks[0], worth[0])
-    again = Recent(3)
+    again = RecentBuffer(3)
     again.load_state_dict(early.state_dict())
     assert np.array_equal(again.all()[1], worth[0])
 

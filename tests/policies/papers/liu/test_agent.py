@@ -137,14 +137,14 @@ def test_a_guided_episode_is_the_rule_s(played):
 
 def test_greedy_choices_are_those_of_the_policy_that_acts(played):
     """The compiled episode and the checkpoint's policy in lock-step make the same episode."""
-    from pipeline.simulation.batched import run_lockstep
+    from pipeline.simulation.batched import run_batched
     from pipeline.simulation.policy import Behaviour
 
     recipe = load_recipe("multicluster-uniform-v1", ["config.applications=60"])
     spec = SCENARIO.spec(recipe.config, recipe.objective)
     instance = make_instance(recipe, SCENARIO, load_source(recipe), 1)
     behaviour = Behaviour("values", untrained(spec))
-    [stepped] = run_lockstep(SCENARIO, spec, [instance], behaviour, [np.random.default_rng(0)])
+    [stepped] = run_batched(SCENARIO, spec, [instance], behaviour, [np.random.default_rng(0)])
     greedy = played(1, Exploring(0.0, 0.5, HEURISTICS["sf_e"]), inputs=False)
     assert (greedy.source == GREEDY).all()
     assert greedy.inputs.shape == (0, 529)

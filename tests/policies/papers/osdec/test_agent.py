@@ -9,7 +9,7 @@ import torch
 from pipeline.errors import DatasetError, RecipeError
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.recipe import OnlineRecipe
-from pipeline.simulation.batched import run_lockstep
+from pipeline.simulation.batched import run_batched
 from pipeline.simulation.policy import Behaviour
 from pipeline.statistics.returns import returns_to_go
 from policies.networks.checkpoint import load_policy
@@ -166,7 +166,7 @@ def test_every_variant_trains_and_its_checkpoint_acts(name, tmp_path, slot_probl
         slot_problem.instance_of(80),
     )
     behaviour, rng = Behaviour("p", policy), np.random.default_rng(0)
-    episodes = run_lockstep(scenario, spec, [instance], behaviour, [rng])
+    episodes = run_batched(scenario, spec, [instance], behaviour, [rng])
     assert episodes[0].total > 0
     assert load_policy(folder / "best").network.settings == policy.network.settings
 

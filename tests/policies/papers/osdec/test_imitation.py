@@ -19,7 +19,7 @@ from policies.networks.candidate_scorer import FILL
 from policies.networks.checkpoint import Trained, load_policy, read_description
 from policies.online.imitation import Imitation, distributions
 from policies.online.training import train_online
-from policies.papers.osdec.imitation import imitator, log_chances, representable
+from policies.papers.osdec.imitation import imitator, log_probabilities_of, representable
 from policies.papers.osdec.policy import SlotScoresPolicy
 from policies.papers.osdec.torch_network import SlotNetwork
 from policies.registry import behaviours
@@ -169,9 +169,9 @@ def test_chances_by_hand():
         torch.tensor([row], dtype=torch.bool)
         for row in ([1, 1, 0, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 1])
     )
-    chances = log_chances(scores, fits, refused, close)
-    np.testing.assert_allclose(chances.exp()[0], [1 / 7, 2 / 7, 0, 0, 4 / 7], rtol=1e-6)
-    alone = log_chances(scores, fits | refused, refused & ~refused, close)
+    trace_probabilities = log_probabilities_of(scores, fits, refused, close)
+    np.testing.assert_allclose(trace_probabilities.exp()[0], [1 / 7, 2 / 7, 0, 0, 4 / 7], rtol=1e-6)
+    alone = log_probabilities_of(scores, fits | refused, refused & ~refused, close)
     np.testing.assert_allclose(alone.exp()[0], [1 / 7, 2 / 7, 0, 4 / 7, 0], rtol=1e-6)
     assert alone[0, 4] == FILL
 
@@ -199,7 +199,8 @@ def test_chances_of_decisions_are_those_of_scores_drawn_once_a_slot():
             given = [torch.from_numpy(m) for m in (*masks, close)]
             if not waits.any():
                 break
-            log_p += float(log_chances(torch.from_numpy(np.append(scores, 0.0))[None], *given)
+            log_p += float(log_probabilities_of(torch.from_numpy(np.append(scores, 0.0))[None],
+            *given)
                            [0, choice])  # fmt: skip
             if choice < 3:
                 waits[choice], left = False, left - cores[choice]

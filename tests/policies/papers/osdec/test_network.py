@@ -8,7 +8,7 @@ import torch
 from scipy.stats import norm
 
 from pipeline.scenarios.deferrable.slotwise import Slots
-from pipeline.simulation.batched import LockStep, run_lockstep
+from pipeline.simulation.batched import BatchedEpisodes, run_batched
 from pipeline.simulation.policy import Behaviour
 from policies.papers.osdec.network import BEYOND
 from policies.papers.osdec.policy import SlotScoresPolicy
@@ -65,7 +65,7 @@ def test_the_policy_starts_decision_by_decision_what_the_slot_means(name, slot_n
     instances = [slot_problem.instance_of(w) for w in slot_problem.train]
     whole = play_greedily(net, network, slot_problem.spec, instances, CPU)
     rngs = [np.random.default_rng(0) for _ in instances]
-    single = run_lockstep(
+    single = run_batched(
         slot_problem.scenario, slot_problem.spec, instances, Behaviour("s", policy), rngs
     )
     assert [e.steps for e in single] == [e.steps for e in whole]
@@ -94,7 +94,7 @@ def test_scores_do_not_depend_on_what_else_is_asked(name, slot_net, slot_problem
 
 def observations(problem, slots=3):
     """Some observations of the beginnings of slots, ragged."""
-    batch = LockStep(
+    batch = BatchedEpisodes(
         problem.scenario, problem.spec, [problem.instance_of(w) for w in problem.train]
     )
     for _ in range(slots):

@@ -8,7 +8,7 @@ import pytest
 from pipeline.errors import DatasetError, HindcastError, RecipeError
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.recipe import OnlineRecipe
-from pipeline.simulation.batched import run_lockstep
+from pipeline.simulation.batched import run_batched
 from pipeline.simulation.policy import Behaviour
 from pipeline.simulation.rollout import run_episode
 from policies.heuristics.deferrable import HEURISTICS
@@ -57,7 +57,7 @@ def test_the_policy_plays_what_the_training_played(problem, network):
     policy = policy_of(problem, network, flat)
     instances = [problem.instance_of(w) for w in problem.train]
     rngs = [np.random.default_rng(0) for _ in instances]
-    found = run_lockstep(problem.scenario, problem.spec, instances, Behaviour("p", policy), rngs)
+    found = run_batched(problem.scenario, problem.spec, instances, Behaviour("p", policy), rngs)
     assert [e.total for e in found] == [e.total for e in own]
     assert {e.total for e in own} != {e.total for e in play(problem, network, -flat, problem.train)}
 

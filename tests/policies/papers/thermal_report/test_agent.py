@@ -180,7 +180,7 @@ def test_a_killed_run_ends_in_the_same_weights(tmp_path):
 
 def test_it_trains_on_a_dataset_and_acts_in_the_simulator(tmp_path):
     from pipeline.evaluation.evaluate import evaluate
-    from policies.entrants import candidates
+    from policies.entrants import entrants
     from policies.offline.training import train
 
     recipe = load_recipe(
@@ -190,7 +190,7 @@ def test_it_trains_on_a_dataset_and_acts_in_the_simulator(tmp_path):
     )  # fmt: skip
     build(recipe, behaviours(recipe), tmp_path / "data")
     folder = train(tmp_path / "data", "report_dqn", steps=20, seed=0, out=tmp_path / "agent")
-    scored = candidates(recipe, ["random", str(folder)])
+    scored = entrants(recipe, ["random", str(folder)])
     result = evaluate(recipe, scored, split="test", out=tmp_path / "scores")
     assert np.isfinite(result.means["report_dqn-seed0"])
 
