@@ -147,7 +147,7 @@ class _Memory:
         )  # fmt: skip
         return choices[:at].copy(), episode
 
-    def policy_batches(
+    def evaluate_decisions(
         self, choices: NDArray[np.int64], numbers: NDArray[np.int64], rollouts: Rollouts
     ) -> tuple[NetworkInputs, NDArray[np.float64], int]:
         """What is looked at in the decisions `numbers` of an episode, and values (M,)."""
