@@ -76,5 +76,9 @@ def test_the_command_line_is_the_only_entry_point():
     files = [
         p for package in ("pipeline", "policies", "flows") for p in root.glob(f"{package}/**/*.py")
     ]
-    found = [p.relative_to(root).as_posix() for p in files if "__main__" in p.read_text("utf-8")]
+    found = [
+        p.relative_to(root).as_posix()
+        for p in files
+        if 'if __name__ == "__main__"' in p.read_text("utf-8")
+    ]
     assert found == ["flows/cli.py"]
