@@ -109,12 +109,13 @@ import resource, sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
 import pyarrow as pa, pyarrow.parquet as pq
-from pipeline import dataset as ds, untrusted
+from pipeline import dataset as ds
+from pipeline.storage import guards
 from pipeline.errors import InputError, VerificationFailed
 from pipeline.dataset.manifest import read_manifest
 from pipeline.dataset.part import read_blocks
 from pipeline.verification.verify import verify
-untrusted.LARGEST_GROUP = untrusted.LARGEST_TABLE = 32 << 20
+guards.LARGEST_GROUP = guards.LARGEST_TABLE = 32 << 20
 spec = read_manifest(Path({sound!r})).spec
 list(read_blocks(Path({sound!r}) / "data/part-00000.parquet", spec))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
