@@ -4,10 +4,14 @@
     StepArrays      the arrays of one decision: scores, probabilities, and what the step booked
 
 numba keeps a loop over named tuples in its on-disk cache where the signature names their types
-(`named`) and every array has exactly the declared type: inside a named tuple a read-only array is
-not taken for a writable one, nor the other way round. A tuple of six arrays costs about 1 us per
-call. A generator inside a tuple costs 10 us more and compiled functions inside one are refused, so
-both are separate parameters.
+(`named`). Every array must have exactly the declared type: inside a named tuple no read-only array
+is taken for a writable one, nor the other way round. These two tuples cost about 1 us per call. A
+generator inside a tuple would cost 10 us more, and compiled functions are refused there: both are
+separate parameters.
+
+Loops take the members out once, before they begin: each array taken out counts a reference. What
+is called once per decision or row of a network takes arrays one by one
+(`policies.networks.forward`).
 """
 
 from typing import Any, Final, NamedTuple

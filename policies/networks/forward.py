@@ -253,9 +253,9 @@ def score_sets(
     of the likeliest, else FILL. With `places` the rows are one number, the place of the candidate
     among widths[0].
 
-    The members of NetworkArrays are 13 parameters, not one: this is called once per decision, and
-    taking them out of the tuple counts references, which made a whole episode of a small network
-    8 % slower (slots, hidden 16-16 with context: .49 against .46 ms). Loops take them out once.
+    The members of NetworkArrays are 13 parameters, not one: taking arrays out of a named tuple
+    counts references. Done once per decision here, it made episodes of `slots` 8 % slower (hidden
+    16-16 with context: .49 against .46 ms). Loops take them out once.
     """
     tanh, kind, heads, norm, seen, threshold = form
     n, g = 0 if kind == PLACES else len(mean), len(c_mean)

@@ -37,13 +37,14 @@ RULE: Final = types.FunctionType(SCORE)
 @compiled(types.void(RULE, DECIDER, types.int64, EPISODE, FLOATS))
 def score_decision(rule: Any, decider: Any, n: Any, episode: Any, scores: Any) -> None:
     """Fill scores[:n] of the last observation of an episode, which has n candidates."""
-    guided, parameters, alone, network, table = decider
-    _ints, _floats, context, image, candidates, feasible = episode
+    candidates, feasible = episode.candidates, episode.feasible
     shown, allowed = scores[:n], feasible[:n]
-    if guided:
-        rule(context, candidates, feasible, parameters, shown)
-    elif alone:
-        keys, held, held_scores, base, x, h = table
+    if decider.guided:
+        rule(episode.context, candidates, feasible, decider.parameters, shown)
+        return
+    network = decider.network
+    if decider.alone:
+        keys, held, held_scores, base, x, h = decider.table
         score_alone(
             candidates, candidates.view(np.uint64), allowed, network.columns, network.heavy,
             network.quadratic, network.mean, network.inverse, network.widths, network.form.tanh,
@@ -54,6 +55,7 @@ def score_decision(rule: Any, decider: Any, n: Any, episode: Any, scores: Any) -
             c_columns, c_heavy, c_quadratic, c_mean, c_inverse,
             columns, heavy, quadratic, mean, inverse, widths, form, flat,
         ) = network  # fmt: skip
+        context, image = episode.context, episode.image
         moment, picture = context.reshape((1, len(context))), image.reshape((1, len(image)))
         score_sets(
             moment, candidates[:n], allowed, picture, np.array([0, n]),

@@ -85,8 +85,8 @@ def planned(policy, instance, scenario=SCENARIO):
     """Seconds at which each task began, (T,), and the makespan."""
     play = _Play(scenario, SPEC, instance, policy)
     episode = play.play()
-    at = play.ints[FIRST_START_AT]
-    return play.ints[at : play.ints[FIRST_START_AT + 1]].copy(), episode.outcomes[0]
+    at = play.memory.ints[FIRST_START_AT]
+    return play.memory.ints[at : play.memory.ints[FIRST_START_AT + 1]].copy(), episode.outcomes[0]
 
 
 def members_makespans(policy, instance):
