@@ -4,10 +4,8 @@ tests/fixtures/v0.1.0/README.md says how the files were made; expected.json hold
 0.1.0 itself read from them. Floats are compared exactly.
 """
 
-import importlib.metadata
 import json
 import math
-import platform
 import shlex
 import shutil
 from collections import Counter
@@ -19,6 +17,7 @@ import pytest
 
 import pipeline.dataset
 from flows.cli import main
+from pipeline.dataset.manifest import versions
 
 FIXTURES = Path(__file__).resolve().parent / "fixtures" / "v0.1.0"
 EXPECTED = json.loads((FIXTURES / "expected.json").read_text(encoding="utf-8"))
@@ -102,12 +101,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 @pytest.fixture(params=["0.1.0", "0.2.0"])
 def hindcast_version(request, monkeypatch) -> str:
     """Let Hindcast think that it is of this version."""
-    real = importlib.metadata.version
-    monkeypatch.setattr(
-        importlib.metadata,
-        "version",
-        lambda package: request.param if package == "hindcast" else real(package),
-    )
+    monkeypatch.setattr("pipeline.dataset.manifest.version", lambda: request.param)
     return request.param
 
 
@@ -169,7 +163,7 @@ def test_an_interrupted_build_is_finished_by_the_same_versions_or_refused(
     code = main(["build", "thermal-default-v1", *sets, "--direct", "--out", str(out)])
     said = capsys.readouterr().err
     written = json.loads(before[".building/plan.json"])["versions"]
-    if written == {name: version_of(name) for name in written}:
+    if written == versions():
         assert code == 0
         assert main(["verify", str(out)]) == 0
         part = "data/part-00000.parquet"
@@ -179,11 +173,6 @@ def test_an_interrupted_build_is_finished_by_the_same_versions_or_refused(
         assert code == 2
         assert "interrupted build of another recipe or by other package versions" in said
         assert files_of(out) == before
-
-
-def version_of(package: str) -> str:
-    """Return the version of Python or of a package that runs here."""
-    return platform.python_version() if package == "python" else importlib.metadata.version(package)
 
 
 def test_an_interrupted_run_goes_on(tmp_path):

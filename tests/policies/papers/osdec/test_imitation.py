@@ -25,7 +25,7 @@ from policies.papers.osdec.torch_network import SlotNetwork
 from policies.registry import behaviours
 from policies.training import losses as module
 from policies.training.learner import Task
-from policies.training.monitoring import measure, watch
+from policies.training.monitoring import make_probe_set, measure
 
 SMALL = ("config.horizon=12", 'split.train="200..203"', 'split.validation="80..80"')
 LOG = ("config.horizon=24", 'split.train="0..11"', 'split.validation="80..80"',
@@ -76,7 +76,7 @@ def whole_decisions(folder, split):
 def agreement(policy, decisions, spec):
     """How often it chooses, decision by decision, what was logged."""
     trained = Trained("x", spec, policy.network, policy.weights, {}, 0, 0)
-    return measure(trained, watch(decisions))["log_agreement"]
+    return measure(trained, make_probe_set(decisions))["log_agreement"]
 
 
 def untrained(network, spec):
@@ -121,7 +121,7 @@ def test_what_the_auxiliary_module_says_is_not_listened_to(encoder, fifo, slot_n
     weights = dict(learner.weights())
     other = {n: w + 1.0 if n.split(".")[0] in {"past", "shared", "task"} else w
              for n, w in weights.items()}  # fmt: skip
-    w = watch(decisions, 20)
+    w = make_probe_set(decisions, 20)
     one, two = (
         SlotScoresPolicy("s", network, some, spec.context, spec.candidates).batch_scores(
             w.context, w.candidates, w.offsets, feasible=w.feasible

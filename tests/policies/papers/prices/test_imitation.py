@@ -21,7 +21,7 @@ from policies.papers.prices.imitation import agreement_of, imitator
 from policies.papers.prices.network import PricesPolicy
 from policies.registry import behaviours
 from policies.training.learner import Task
-from policies.training.monitoring import measure, watch
+from policies.training.monitoring import make_probe_set, measure
 
 # More jobs than there is room for, most of which can wait: what they are worth decides.
 CROWDED = ("config.horizon=24", "config.duration_case=1", "config.core_case=2",
@@ -66,7 +66,7 @@ def whole_decisions(folder, split):
 def chosen(policy, decisions, spec):
     """How often it chooses what was logged."""
     trained = Trained("x", spec, policy.network, policy.weights, {}, 0, 0)
-    return measure(trained, watch(decisions))["log_agreement"]
+    return measure(trained, make_probe_set(decisions))["log_agreement"]
 
 
 def test_it_agrees_with_the_rule_that_it_imitates(imitated, knapsack):
@@ -97,7 +97,7 @@ def test_the_choices_of_other_weights_are_found(knapsack, imitated):
     dear = np.array([4.0, 0, 0, 0, 0, 0, -3.0, 0, 0, 0, 0, 0])
     agent = PricesPolicy("d", network, as_weights(network, dear), spec.context, spec.candidates)
     decisions = whole_decisions(knapsack, "train")
-    w = watch(decisions, len(decisions))
+    w = make_probe_set(decisions, len(decisions))
     scores = agent.batch_scores(w.context, w.candidates, w.offsets, feasible=w.feasible)
     shown = np.zeros(decisions.mask.shape, np.float32)
     for b, (first, last) in enumerate(zip(w.offsets[:-1], w.offsets[1:], strict=True)):
