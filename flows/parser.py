@@ -30,8 +30,9 @@ example:
   hindcast run binpack-synthetic-v1 --out demo
 
 Folders may be URLs: s3://bucket/demo, gs://, az://. Every command goes on where it was interrupted
-when it is given again. Results go to stdout,
-progress to stderr. Exit codes: 0 done, 1 a check failed, 2 unusable input, 130 interrupted."""
+when it is given again. HINDCAST_PLUGINS names modules or files, separated by commas, that add
+scenarios, agents or formats. Results go to stdout, progress to stderr. Exit codes: 0 done, 1 a
+check failed, 2 unusable input, 130 interrupted."""
 
 _WORDS: Final = "argument"  # key of a field's metadata: flags and settings of add_argument
 
