@@ -12,6 +12,8 @@ import pytest
 
 from pipeline.testing import NOTHING, check_scenario
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parent.parent
 PLUGINS = "examples/toy_scenario.py,examples/own_agent.py"
 SMALL = [

@@ -19,6 +19,8 @@ import pipeline.dataset
 from flows.cli import main
 from pipeline.dataset.manifest import versions
 
+pytestmark = pytest.mark.slow
+
 FIXTURES = Path(__file__).resolve().parent / "fixtures" / "v0.1.0"
 EXPECTED = json.loads((FIXTURES / "expected.json").read_text(encoding="utf-8"))
 COMMANDS = (FIXTURES / "commands.txt").read_text(encoding="utf-8").splitlines()

@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 from pipeline.recipes.recipe import Recipe
 from pipeline.verification.verify import verify
 from tests.conftest import TINY
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PREFECT = [sys.executable, "-m", "prefect"]

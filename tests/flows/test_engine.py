@@ -14,6 +14,8 @@ import pytest
 from flows import engine
 from tests.conftest import TINY
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 SET = [word for override in TINY for word in ("--set", override)]
 LONG = (

@@ -12,6 +12,8 @@ from flows.runs.stages import run_stages
 from pipeline.errors import DatasetError
 from tests.conftest import TINY
 
+pytestmark = pytest.mark.slow
+
 SET = [word for override in TINY for word in ("--set", override)]
 RECIPE = ["binpack-synthetic-v1", *SET, "--direct"]
 

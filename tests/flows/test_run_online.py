@@ -10,6 +10,8 @@ from flows.commands import run
 from pipeline.errors import RecipeError
 from pipeline.recipes.loading import load_recipe
 
+pytestmark = pytest.mark.slow
+
 SMALL = [
     "config.steps=10",
     'split.train="0..3"',

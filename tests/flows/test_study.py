@@ -16,6 +16,8 @@ from pipeline.studies.page import study_markdown
 from pipeline.studies.study import plan
 from tests.conftest import TINY
 
+pytestmark = pytest.mark.slow
+
 SET = [word for override in TINY for word in ("--set", override)]
 RECIPE = "binpack-synthetic-v1"
 STUDY = ["study", RECIPE, *SET, "--agents", "behaviour_cloning", "--steps", "5", "--direct"]

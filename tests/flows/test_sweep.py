@@ -7,6 +7,8 @@ import pytest
 
 from flows import cli
 
+pytestmark = pytest.mark.slow
+
 SWEEP = """
 agents = ["behaviour_cloning"]
 steps = 3

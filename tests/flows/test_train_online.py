@@ -7,6 +7,8 @@ import pytest
 from flows.cli import main
 from tests.conftest import TINY
 
+pytestmark = pytest.mark.slow
+
 OVERRIDES = (
     *TINY,
     "online.agent=reinforce",

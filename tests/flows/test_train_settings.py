@@ -9,6 +9,8 @@ from pipeline.recipes.loading import load_recipe
 from policies.offline import AGENTS, agents_for
 from tests.conftest import TINY
 
+pytestmark = pytest.mark.slow
+
 SET = [word for override in TINY for word in ("--set", override)]
 RUN = [
     "run",

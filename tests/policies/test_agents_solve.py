@@ -22,6 +22,8 @@ from pipeline.simulation.spec import Feature, Outcome, Spec
 from policies.offline import AGENTS, read_config
 from policies.offline.fit import train_agent
 
+pytestmark = pytest.mark.slow
+
 NAMES = [name for name, known in AGENTS.items() if not known.scenarios]
 IMITATORS = {"behaviour_cloning"}  # from a random log they learn to be random
 STEPS = {"cdqac": 1500}  # 500 for others: its policy moves every few steps of its critics only

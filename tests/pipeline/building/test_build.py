@@ -51,6 +51,7 @@ def test_a_finished_dataset_is_not_built_again(tiny_recipe, tiny_dataset, tmp_pa
     assert result.episodes == ds.open(tiny_dataset).episodes().height
 
 
+@pytest.mark.slow
 def test_killed_builds_end_in_the_same_bytes(tiny_recipe, tiny_dataset, tmp_path):
     """SIGKILL at random points, over and over; the build that follows ends bit-identical."""
     out = tmp_path / "killed"

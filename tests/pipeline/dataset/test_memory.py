@@ -20,6 +20,8 @@ from pipeline.building.build import build
 from pipeline.recipes.loading import load_recipe
 from policies.registry import behaviours
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[3]
 LARGE = (
     "trace.settings.n_jobs=150",

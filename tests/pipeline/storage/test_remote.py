@@ -34,6 +34,8 @@ from pipeline.workloads.folder import load_workload
 from policies.registry import behaviours
 from tests.conftest import TINY
 
+pytestmark = pytest.mark.slow
+
 BUCKET = "hindcast"
 SETS = [word for value in TINY for word in ("--set", value)]
 

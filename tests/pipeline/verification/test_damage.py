@@ -20,6 +20,8 @@ from policies.networks.features import unscaled_map
 from policies.networks.settings import Network, NetworkSettings
 from policies.registry import behaviours
 
+pytestmark = pytest.mark.slow
+
 CASES = 1000
 DOCUMENTS = 24  # of README.md and croissant.json: to compare them, they are written again
 CHECKPOINTS = 400

@@ -16,6 +16,8 @@ from policies.networks.checkpoint import load_policy, read_description
 from policies.offline.training import train
 from policies.training import tensorboard as board
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 
 
@@ -92,7 +94,6 @@ train(Path(sys.argv[1]), "trajectory_preference", steps=150, seed=4, out=Path(sy
 """
 
 
-@pytest.mark.slow
 def test_a_run_killed_at_any_moment_ends_in_the_same_bytes(tiny_dataset, tmp_path):
     """SIGKILL when a state is there, again and again, then to the end: every file is equal."""
     whole = train(tiny_dataset, "trajectory_preference", steps=150, seed=4, out=tmp_path / "whole",

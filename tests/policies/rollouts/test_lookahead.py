@@ -40,6 +40,8 @@ from policies.rollouts.play_on import Decider
 from tests.pipeline.scenarios.binpack.test_binpack import workload
 from tests.policies.play import some_weights
 
+pytestmark = pytest.mark.slow
+
 SCENARIO = load_scenario("binpack")
 CONFIG = BinpackConfig(machines=2, machine_cores=4.0, jobs_per_window=8)
 SPEC = SCENARIO.spec(CONFIG, "makespan")
