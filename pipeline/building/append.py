@@ -179,7 +179,7 @@ def _finish(plan: Plan, old: mf.Manifest) -> BuildResult:
 
 
 def _complete(out: Path, manifest: mf.Manifest) -> None:
-    """What follows the new manifest; it may be repeated."""
+    """Write the documents of the new manifest and remove what it replaces; safe to repeat."""
     describe(out, manifest, read_parquet(out / manifest.episodes.path))
     for path in list(out.glob("episodes*.parquet")):
         if path.name != manifest.episodes.path and mf.is_episodes(path.name):

@@ -52,7 +52,7 @@ from pipeline.workloads.folder import save_workload
 
 @dataclass(frozen=True)
 class BuildResult:
-    """What a build made, or found made before."""
+    """Summary of a finished dataset, built by this call or an earlier one."""
 
     folder: Path
     episodes: int
@@ -116,7 +116,7 @@ def append_in_progress(out: Path) -> dict[str, Any] | None:
 
 
 def result_of(out: Path, manifest: mf.Manifest) -> BuildResult:
-    """What a finished dataset says of itself."""
+    """Return the summary of a finished dataset from its manifest."""
     size = manifest.episodes.bytes + sum(p.bytes for p in manifest.parts)
     counts = manifest.counts
     return BuildResult(out, counts["episodes"], counts["decisions"], size, manifest.digest)

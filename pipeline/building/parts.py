@@ -55,7 +55,11 @@ GROUP_ROWS: Final = 20_000  # a row group is closed at the first episode end aft
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be recorded, part by part; what an append begins after is not 0 or empty."""
+    """The plan of a build: which windows of which split go into each part.
+
+    `first_part`, `first_episode` and `taken` are zero or empty except when appending to an existing
+    dataset.
+    """
 
     recipe: Recipe
     scenario: Scenario

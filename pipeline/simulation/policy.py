@@ -229,4 +229,4 @@ def choose(
 
 @compiled(SCORE)
 def no_score(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    """Stands where a behaviour's rule is not known."""
+    """Leave the scores as they are, for behaviours whose rule is not known."""
