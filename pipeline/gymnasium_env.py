@@ -10,7 +10,7 @@ after which the episode is truncated. With `strict` it raises InfeasibleChoice.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, SupportsFloat
+from typing import Any, Final, SupportsFloat, TypeAlias
 
 import gymnasium
 import numpy as np
@@ -25,12 +25,14 @@ from pipeline.scenarios import load_scenario
 from pipeline.simulation.environment import CompiledEnvironment, Observation
 from pipeline.simulation.scenario import Instance
 
+Shown: TypeAlias = dict[str, NDArray[Any]]  # an observation
+Transition: TypeAlias = tuple[Shown, SupportsFloat, bool, bool, dict[str, Any]]
 INVALID_LIMIT: Final = 1000  # consecutive infeasible actions
 _MOST: Final = 128  # candidates by default
 _LOOKED_AT: Final = 16  # windows
 
 
-class SchedulingEnv(gymnasium.Env[dict[str, NDArray[Any]], int]):
+class SchedulingEnv(gymnasium.Env[Shown, int]):
     """One recipe's windows as episodes; each reset takes the next window, or a random one.
 
     recipe        what is simulated
@@ -79,7 +81,7 @@ class SchedulingEnv(gymnasium.Env[dict[str, NDArray[Any]], int]):
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    ) -> tuple[Shown, dict[str, Any]]:
         """Begin an episode on a window drawn uniformly, or on options["window"]."""
         super().reset(seed=seed)
         drawn = self._windows[int(self.np_random.integers(len(self._windows)))]
@@ -89,9 +91,7 @@ class SchedulingEnv(gymnasium.Env[dict[str, NDArray[Any]], int]):
         shown = self._show(seen)
         return shown, {**self._info(seen), "window": window}
 
-    def step(
-        self, action: int
-    ) -> tuple[dict[str, NDArray[Any]], SupportsFloat, bool, bool, dict[str, Any]]:
+    def step(self, action: int) -> Transition:
         """Apply the action: observation, reward, terminated, truncated, info."""
         if not self._mask[action]:
             return self._refuse(action)
@@ -110,16 +110,14 @@ class SchedulingEnv(gymnasium.Env[dict[str, NDArray[Any]], int]):
     def _instance(self, window: int) -> Instance:
         return make_instance(self._recipe, self._scenario, self._workload, window)
 
-    def _refuse(
-        self, action: int
-    ) -> tuple[dict[str, NDArray[Any]], SupportsFloat, bool, bool, dict[str, Any]]:
+    def _refuse(self, action: int) -> Transition:
         if self._strict:
             raise InfeasibleChoice(f"action {action} is not feasible")
         self._invalid += 1
         info = {**self._info(self._seen), "invalid_action": True}
         return self._show(self._seen), 0.0, False, self._invalid >= INVALID_LIMIT, info
 
-    def _show(self, seen: Observation) -> dict[str, NDArray[Any]]:
+    def _show(self, seen: Observation) -> Shown:
         """The observation padded to K; remembers it and its mask."""
         shown_rows = np.arange(len(seen.feasible))
         if len(shown_rows) > self._k:
@@ -130,7 +128,7 @@ class SchedulingEnv(gymnasium.Env[dict[str, NDArray[Any]], int]):
         self._mask = np.zeros(self._k, np.bool_)
         self._mask[:n] = seen.feasible[shown_rows]
         self._rows, self._seen = shown_rows, seen
-        shown: dict[str, NDArray[Any]] = {
+        shown: Shown = {
             "context": seen.context.astype(np.float32),
             "candidates": rows,
             "mask": self._mask.astype(np.int8),

@@ -42,27 +42,14 @@ from pipeline.scenarios import load_scenario
 from pipeline.simulation.batched import run_batched
 from pipeline.simulation.environment import CompiledEnvironment, Observation
 from pipeline.simulation.kernel import FRESH
-from pipeline.simulation.policy import (
-    BatchPolicy,
-    Behaviour,
-    Heuristic,
-    Policy,
-    choose,
-    readings,
-)
+from pipeline.simulation.policy import BatchPolicy, Behaviour, Heuristic, Policy, choose, readings
 from pipeline.simulation.rollout import Episode, run_episode
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.spec import Spec
 from pipeline.traces import TraceFormat
 from pipeline.verification.verify import verify
 from pipeline.workloads.folder import load_workload, save_workload
-from pipeline.workloads.schema import (
-    QUARANTINE_COLUMNS,
-    TASK_COLUMNS,
-    Provenance,
-    Workload,
-    damage,
-)
+from pipeline.workloads.schema import QUARANTINE_COLUMNS, TASK_COLUMNS, Provenance, Workload, damage
 
 NOTHING: Final = Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance("generated"))
 
@@ -102,8 +89,8 @@ def check_scenario(
     check_spec(spec)
     made = [instances(number) for number in range(episodes)]
     for number, instance in enumerate(made):
-        check_random_play(scenario, config, objective, instance, number)
-        check_refusals(scenario, config, objective, instance)
+        check_random_play(scenario, spec, instance, number)
+        check_refusals(scenario, spec, instance)
     for heuristic in heuristics.values():
         for epsilon, temperature in ((0.0, 0.0), (0.3, 0.0), (0.1, 0.5)):
             behaviour = Behaviour(heuristic.name, heuristic, epsilon, temperature)
@@ -148,11 +135,8 @@ def check_observation(observation: Observation, spec: Spec) -> None:
         assert observation.image.shape == spec.image_shape
 
 
-def check_random_play(
-    scenario: Scenario, config: Any, objective: str, instance: Instance, seed: int
-) -> None:
+def check_random_play(scenario: Scenario, spec: Spec, instance: Instance, seed: int) -> None:
     """Check clocks, ranges, rewards and in-place observation along an episode of random choices."""
-    spec = scenario.spec(config, objective)
     first = _play(scenario, spec, instance, np.random.default_rng(seed))
     again = _play(scenario, spec, instance, np.random.default_rng(seed))
     assert first == again
@@ -162,8 +146,7 @@ def check_random_play(
 def _play(
     scenario: Scenario, spec: Spec, instance: Instance, rng: np.random.Generator
 ) -> tuple[list[tuple[int, float, float]], dict[str, float]]:
-    environment = _environment(scenario, spec)
-    observation = environment.begin(instance)
+    environment, observation = _begin(scenario, spec, instance)
     time_s = observation.time_s
     log = []
     while True:
@@ -183,13 +166,13 @@ def _play(
             return log, environment.outcome()
 
 
-def _environment(scenario: Scenario, spec: Spec) -> CompiledEnvironment:
+def _begin(
+    scenario: Scenario, spec: Spec, instance: Instance
+) -> tuple[CompiledEnvironment, Observation]:
+    """Begin an episode on an instance, for a spec whose settings need not be known."""
     environment = CompiledEnvironment.__new__(CompiledEnvironment)
-    environment.spec = spec
-    environment._scenario = scenario
-    environment._observation = None
-    environment._over = False
-    return environment
+    environment.spec, environment._scenario = spec, scenario
+    return environment, environment.begin(instance)
 
 
 def _check_fresh(environment: CompiledEnvironment, observation: Observation) -> None:
@@ -206,10 +189,9 @@ def _check_fresh(environment: CompiledEnvironment, observation: Observation) -> 
         np.testing.assert_array_equal(buffers[1], observation.image.reshape(-1))
 
 
-def check_refusals(scenario: Scenario, config: Any, objective: str, instance: Instance) -> None:
+def check_refusals(scenario: Scenario, spec: Spec, instance: Instance) -> None:
     """Check that an infeasible choice is refused and changes nothing."""
-    environment = _environment(scenario, scenario.spec(config, objective))
-    observation = environment.begin(instance)
+    environment, observation = _begin(scenario, spec, instance)
     before = environment._ints.copy(), environment._floats.copy()
     wrong = [-1, len(observation.feasible), *np.flatnonzero(~observation.feasible)[:3]]
     for choice in wrong:
@@ -270,8 +252,7 @@ def check_episode(
 
     if behaviour.policy.draw is not None:
         return compiled
-    environment = _environment(scenario, spec)
-    observation = environment.begin(instance)
+    environment, observation = _begin(scenario, spec, instance)
     rng = np.random.default_rng(seed)
     total = 0.0
     for _ in range(compiled.steps):
@@ -279,7 +260,7 @@ def check_episode(
         choice, propensity = (
             choose(scores, observation.feasible, rng, behaviour.temperature, behaviour.epsilon)
             if behaviour.stochastic
-            else (int(_greedy(scores, observation.feasible)), 1.0)
+            else (int(np.argmax(np.where(observation.feasible, scores, -np.inf))), 1.0)
         )
         assert 0 < propensity <= 1 + 1e-12
         step = environment.step(choice)
@@ -290,14 +271,9 @@ def check_episode(
     return compiled
 
 
-def _greedy(scores: NDArray[np.float64], feasible: NDArray[np.bool_]) -> int:
-    return int(np.argmax(np.where(feasible, scores, -np.inf)))
-
-
-def _assert_same(one: Any, other: Any) -> None:
-    assert one.steps == other.steps
-    assert one.total == other.total
-    assert one.truncated == other.truncated
+def _assert_same(one: Episode, other: Episode) -> None:
+    same = one.steps, one.total, one.truncated
+    assert same == (other.steps, other.total, other.truncated)
     np.testing.assert_array_equal(one.terms, other.terms)
     np.testing.assert_array_equal(one.outcomes, other.outcomes)
 
@@ -317,8 +293,8 @@ def check_policy(policy: Policy, recipe: Recipe, *, windows: int = 2) -> None:
     spec = scenario.spec(recipe.config, recipe.objective)
     assert policy.name
     for window in recipe.windows("all")[:windows]:
-        environment = _environment(scenario, spec)
-        observation = environment.begin(make_instance(recipe, scenario, workload, window))
+        instance = make_instance(recipe, scenario, workload, window)
+        environment, observation = _begin(scenario, spec, instance)
         rng, seen, given = np.random.default_rng(window), [], []
         while True:
             scores = policy.scores(observation)

@@ -11,27 +11,18 @@ for what should be the base setting there (core case 1, duration case 3); a case
 the one of its own half of the table.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from pipeline.calibration.table import COLUMNS, Row
-from pipeline.errors import InputError
-from pipeline.recipes.workload_source import GENERATED
+from pipeline.calibration.table import Progress, Row, play_windows, require_two, table_of, table_row
 from pipeline.scenarios.deferrable import SCENARIO
 from pipeline.scenarios.deferrable.config import DeferrableConfig
-from pipeline.scenarios.deferrable.features import OBJECTIVES
 from pipeline.scenarios.deferrable.optimum import available, optimum
-from pipeline.simulation.policy import Behaviour, Heuristic
-from pipeline.simulation.rollout import run_episode
-from pipeline.simulation.scenario import Instance
-from pipeline.simulation.seeds import generator
-from pipeline.workloads.schema import Provenance, Workload
-
-Progress = Callable[[int, int], None]
+from pipeline.simulation.policy import Heuristic
 
 BASE: Final = "deferrable"
 SETTINGS: Final[Mapping[str, DeferrableConfig]] = {
@@ -87,7 +78,7 @@ _OWN_BASE: Final[Mapping[str, str]] = {
 def _paper() -> dict[tuple[str, str, str], float]:
     """(setting, policy, metric) -> the printed number."""
     agents = (*PUBLISHED, "osdec")
-    rows = {
+    rows: dict[tuple[str, str], Sequence[float]] = {
         (BASE, "total_reward"): (3408.82, 3274.66, 3407.20, 3475.37),
         (BASE, "utilisation"): (3602.45, 3386.66, 3689.65, 3761.24),
         (BASE, "delay_penalty"): (-193.64, -112.06, -282.42, -250.25),
@@ -95,10 +86,8 @@ def _paper() -> dict[tuple[str, str, str], float]:
     }
     for case, base in _OWN_BASE.items():
         rows[case, "utilisation"] = _TABLE_4[case]
-        first, second, third, fourth = (
-            one / other for one, other in zip(_TABLE_4[case], _TABLE_4[base], strict=True)
-        )
-        rows[case, SCALING] = first, second, third, fourth
+        both = zip(_TABLE_4[case], _TABLE_4[base], strict=True)
+        rows[case, SCALING] = [one / other for one, other in both]
     return {
         (setting, policy, metric): value
         for (setting, metric), values in rows.items()
@@ -123,79 +112,38 @@ def calibrate(
                is the policy "osdec"; "optimum" and "relaxation" need highspy and are null
                without it, "upper_bound" needs nothing.
     """
-    if episodes < 2:
-        raise InputError(f"episodes is {episodes}, expected at least 2: one has no standard error")
-    total = len(SETTINGS) * episodes
+    require_two(episodes)
+    rules = {name: policies[name] for name in POLICIES}
     rows: list[Row] = []
     base = np.empty(0)
+
+    def add(setting: str, policy: str, metric: str, values: NDArray[np.float64] | None) -> None:
+        key = setting, policy, metric
+        rows.append(table_row(*key, values, SPEC.get(key), PAPER.get(key)))
+
     for i, (setting, config) in enumerate(SETTINGS.items()):
-
-        def tell(done: int, before: int = i) -> None:
+        found = np.empty((len(POLICIES), len(METRICS), episodes))
+        bounds = np.full((len(BOUNDS), episodes), np.nan)
+        windows = play_windows(SCENARIO, config, rules, episodes, seed)
+        for window, (instance, played) in enumerate(windows):
+            found[:, :, window] = [[one[metric] for metric in METRICS] for one in played]
+            bounds[0, window] = played[0]["upper_bound"]
+            if setting == BASE and available():
+                bounds[1, window] = optimum(instance, relaxed=True).value
+                bounds[2, window] = optimum(instance).value
             if progress is not None:
-                progress(before * episodes + done, total)
-
-        found, bounds = _run(config, policies, episodes, seed, tell, headroom=setting == BASE)
+                progress(i * episodes + window + 1, len(SETTINGS) * episodes)
         used = found[:, METRICS.index("utilisation")]
         base = used if setting == BASE else base
         for p, policy in enumerate(POLICIES):
-            rows += [_row(setting, policy, name, found[p, k]) for k, name in enumerate(METRICS)]
+            for k, metric in enumerate(METRICS):
+                add(setting, policy, metric, found[p, k])
             if setting in _OWN_BASE:
-                rows.append(_row(setting, policy, SCALING, used[p] / base[p].mean()))
-        rows += [_row(setting, b, "total_reward", values) for b, values in bounds.items()]
-        rows += [
-            _row(setting, "osdec", metric, None)
-            for where, policy, metric in PAPER
-            if (where, policy) == (setting, "osdec")
-        ]
-    return pl.DataFrame(rows, schema=dict(COLUMNS), orient="row")
-
-
-def _run(
-    config: DeferrableConfig,
-    policies: Mapping[str, Heuristic],
-    episodes: int,
-    seed: int,
-    tell: Callable[[int], None],
-    *,
-    headroom: bool,
-) -> tuple[NDArray[np.float64], dict[str, NDArray[np.float64] | None]]:
-    """METRICS of POLICIES, (policies, metrics, episodes), and the bounds by name, (episodes,)."""
-    spec = SCENARIO.spec(config, OBJECTIVES[0])
-    names = [o.name for o in spec.outcomes]
-    columns = [names.index(metric) for metric in METRICS]
-    nothing = Workload(pl.DataFrame(), Provenance(GENERATED))
-    found = np.empty((len(POLICIES), len(METRICS), episodes))
-    bounds = np.full((len(BOUNDS), episodes), np.nan)
-    for window in range(episodes):
-        rng = generator(seed, "instance", window)
-        instance = SCENARIO.instance(config, OBJECTIVES[0], nothing, window, rng)
-        for p, policy in enumerate(POLICIES):
-            outcomes = run_episode(
-                SCENARIO, spec, instance, Behaviour(policy, policies[policy]), rng
-            ).outcomes
-            found[p, :, window] = outcomes[columns]
-            bounds[0, window] = outcomes[names.index("upper_bound")]
-        if headroom and available():
-            bounds[1:, window] = _solved(instance)
-        tell(window + 1)
-    return found, {
-        name: None if np.isnan(values).any() else values
-        for name, values in zip(BOUNDS, bounds, strict=True)
-        if headroom or name == BOUNDS[0]
-    }
-
-
-def _solved(instance: Instance) -> tuple[float, float]:
-    return optimum(instance, relaxed=True).value, optimum(instance).value
-
-
-def _row(setting: str, policy: str, metric: str, values: NDArray[np.float64] | None) -> Row:
-    ours = error = difference = None
-    expected = SPEC.get((setting, policy, metric))
-    if values is not None:
-        ours = float(values.mean())
-        error = float(values.std(ddof=1) / np.sqrt(len(values)))
-        if expected:
-            difference = 100.0 * (ours / expected - 1.0)
-    published = PAPER.get((setting, policy, metric))
-    return setting, policy, metric, ours, error, expected, difference, published
+                add(setting, policy, SCALING, used[p] / base[p].mean())
+        for name, values in zip(BOUNDS, bounds, strict=True):
+            if setting == BASE or name == BOUNDS[0]:
+                add(setting, name, "total_reward", None if np.isnan(values).any() else values)
+        for where, policy, metric in PAPER:
+            if (where, policy) == (setting, "osdec"):
+                add(setting, "osdec", metric, None)
+    return table_of(rows)

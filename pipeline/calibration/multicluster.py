@@ -5,26 +5,17 @@ to the paper's numbers. `spec` is what the prototype of that choice achieved, `p
 al. print (Tables II and III). most_free_now and the rules after it show the headroom over SF-E.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from pipeline.calibration.table import COLUMNS, Row
-from pipeline.errors import InputError
-from pipeline.recipes.workload_source import GENERATED
+from pipeline.calibration.table import Progress, Row, play_windows, require_two, table_of, table_row
 from pipeline.scenarios.multicluster import SCENARIO
 from pipeline.scenarios.multicluster.config import MulticlusterConfig
-from pipeline.scenarios.multicluster.features import OBJECTIVES
 from pipeline.scenarios.multicluster.paper_scores import score_a
-from pipeline.simulation.policy import Behaviour, Heuristic
-from pipeline.simulation.rollout import run_episode
-from pipeline.simulation.seeds import generator
-from pipeline.workloads.schema import Provenance, Workload
-
-Progress = Callable[[int, int], None]
+from pipeline.simulation.policy import Heuristic
 
 SETTINGS: Final[Mapping[str, MulticlusterConfig]] = {
     "bernoulli": MulticlusterConfig(arrivals="bernoulli"),
@@ -83,63 +74,27 @@ def calibrate(
                (ours from spec), paper; null where there is no such number. The paper's own agent
                is the policy "paper_agent".
     """
-    if episodes < 2:
-        raise InputError(f"episodes is {episodes}, expected at least 2: one has no standard error")
+    require_two(episodes)
+    rules = {name: policies[name] for name in POLICIES}
     rows: list[Row] = []
     for i, (setting, config) in enumerate(SETTINGS.items()):
-
-        def tell(done: int, before: int = i) -> None:
+        found = np.empty((len(POLICIES), len(METRICS), episodes))
+        windows = play_windows(SCENARIO, config, rules, episodes, seed)
+        for window, (_, played) in enumerate(windows):
+            found[:, :, window] = [[one[metric] for metric in METRICS] for one in played]
             if progress is not None:
-                progress(before * episodes + done, len(SETTINGS) * episodes)
-
-        found = _run(config, policies, episodes, seed, tell)
-        for p, policy in enumerate(POLICIES):
+                progress(i * episodes + window + 1, len(SETTINGS) * episodes)
+        for values, policy in zip(found, POLICIES, strict=True):
             published = PAPER[setting] if policy == BASELINE else (None, None)
             expected = SPEC.get((setting, policy), (None, None))
-            for m, metric in enumerate(METRICS):
-                rows.append(_row(setting, policy, metric, found[p, m], expected[m], published[m]))
-            if policy != BASELINE:
-                won = score_a(found[p, 0], found[p, 1], found[0, 0], found[0, 1])
-                wins = 100.0 if policy == "most_free_now" and setting in PAPER_AGENT else None
-                rows.append(_row(setting, policy, WINS, np.array([won, won]), wins, None))
-        for metric, number in zip((*METRICS, WINS), PAPER_AGENT.get(setting, ()), strict=False):
-            rows.append((setting, "paper_agent", metric, None, None, None, None, number))
-    return pl.DataFrame(rows, schema=dict(COLUMNS), orient="row")
-
-
-def _run(
-    config: MulticlusterConfig,
-    policies: Mapping[str, Heuristic],
-    episodes: int,
-    seed: int,
-    tell: Callable[[int], None],
-) -> NDArray[np.float64]:
-    """TMDL and AJDR of POLICIES, (policies, metrics, episodes)."""
-    spec = SCENARIO.spec(config, OBJECTIVES[0])
-    nothing = Workload(pl.DataFrame(), Provenance(GENERATED))
-    columns = [[o.name for o in spec.outcomes].index(metric) for metric in METRICS]
-    found = np.empty((len(POLICIES), len(METRICS), episodes))
-    for window in range(episodes):
-        rng = generator(seed, "instance", window)
-        instance = SCENARIO.instance(config, OBJECTIVES[0], nothing, window, rng)
-        for p, policy in enumerate(POLICIES):
-            behaviour = Behaviour(policy, policies[policy])
-            found[p, :, window] = run_episode(SCENARIO, spec, instance, behaviour, rng).outcomes[
-                columns
+            rows += [
+                table_row(setting, policy, *numbers)
+                for numbers in zip(METRICS, values, expected, published, strict=True)
             ]
-        tell(window + 1)
-    return found
-
-
-def _row(
-    setting: str,
-    policy: str,
-    metric: str,
-    values: NDArray[np.float64],
-    expected: float | None,
-    published: float | None,
-) -> Row:
-    ours = float(values.mean())
-    error = float(values.std(ddof=1) / np.sqrt(len(values))) if metric != WINS else None
-    difference = None if expected is None else 100.0 * (ours / expected - 1.0)
-    return setting, policy, metric, ours, error, expected, difference, published
+            if policy != BASELINE:
+                won = np.array([score_a(*values, *found[0])])
+                wins = 100.0 if policy == "most_free_now" and setting in PAPER_AGENT else None
+                rows.append(table_row(setting, policy, WINS, won, wins, None))
+        for metric, number in zip((*METRICS, WINS), PAPER_AGENT.get(setting, ()), strict=False):
+            rows.append(table_row(setting, "paper_agent", metric, None, None, number))
+    return table_of(rows)

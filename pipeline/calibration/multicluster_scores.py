@@ -23,15 +23,10 @@ from pipeline.scenarios.multicluster.paper_scores import score_a, score_b, score
 from pipeline.statistics.intervals import Array
 
 _METRICS: Final = ("tmdl", "ajdr_percent")
-COLUMNS: Final = (
-    "policy", "other", "windows", "tmdl", "other_tmdl", "tmdl_ratio",
-    "ajdr_percent", "other_ajdr_percent", "ajdr_ratio",
-    "score_a", "score_b", "score_c", "score_d",
-)  # fmt: skip
 
 
 def comparison(tmdl: Array, ajdr: Array, other_tmdl: Array, other_ajdr: Array) -> dict[str, float]:
-    """COLUMNS from `windows` on, of one number per window each, (windows,)."""
+    """The columns from `windows` on, of one number per window each, (windows,)."""
     means = [float(np.mean(values)) for values in (tmdl, ajdr, other_tmdl, other_ajdr)]
     four = (tmdl, ajdr, other_tmdl, other_ajdr)
     return {
@@ -50,7 +45,7 @@ def comparison(tmdl: Array, ajdr: Array, other_tmdl: Array, other_ajdr: Array) -
 
 
 def comparisons(folder: Path, against: Sequence[str]) -> pl.DataFrame:
-    """COLUMNS of every policy of an evaluation folder and every one of `against`.
+    """One row for every policy of an evaluation folder and every one of `against`.
 
     Raises UnknownName for a policy that was not evaluated, DatasetError for another folder or the
     evaluation of another scenario.

@@ -1,12 +1,27 @@
-"""The columns that every calibration table has."""
+"""What the calibrations share: policies played on drawn instances, and the rows of their tables."""
 
-from collections.abc import Mapping
-from typing import Final, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+
+from pipeline.errors import InputError
+from pipeline.recipes.workload_source import GENERATED
+from pipeline.simulation.policy import Behaviour, Heuristic
+from pipeline.simulation.rollout import run_episode
+from pipeline.simulation.scenario import Instance, Scenario
+from pipeline.simulation.seeds import generator
+from pipeline.workloads.schema import Provenance, Workload
+
+Progress: TypeAlias = Callable[[int, int], None]
+Row: TypeAlias = tuple[
+    str, str, str, float | None, float | None, float | None, float | None, float | None
+]
 
 # ours with its standard error, the spec's prototype, ours from it in percent, the paper's number
-COLUMNS: Final[Mapping[str, type[pl.DataType]]] = {
+_COLUMNS: Final[Mapping[str, type[pl.DataType]]] = {
     "setting": pl.String,
     "policy": pl.String,
     "metric": pl.String,
@@ -17,6 +32,53 @@ COLUMNS: Final[Mapping[str, type[pl.DataType]]] = {
     "paper": pl.Float64,
 }
 
-Row: TypeAlias = tuple[
-    str, str, str, float | None, float | None, float | None, float | None, float | None
-]
+
+def require_two(episodes: int) -> None:
+    """InputError for fewer episodes than a standard error needs."""
+    if episodes < 2:
+        raise InputError(f"episodes is {episodes}, expected at least 2: one has no standard error")
+
+
+def play_windows(
+    scenario: Scenario, config: Any, policies: Mapping[str, Heuristic], episodes: int, seed: int
+) -> Iterator[tuple[Instance, list[dict[str, float]]]]:
+    """Yield `episodes` drawn instances, each with the outcomes of every policy by name."""
+    objective = scenario.objectives[0]
+    spec = scenario.spec(config, objective)
+    names = [o.name for o in spec.outcomes]
+    nothing = Workload(pl.DataFrame(), Provenance(GENERATED))
+    for window in range(episodes):
+        rng = generator(seed, "instance", window)
+        instance = scenario.instance(config, objective, nothing, window, rng)
+        played = [
+            run_episode(scenario, spec, instance, Behaviour(name, rule), rng).outcomes.tolist()
+            for name, rule in policies.items()
+        ]
+        yield instance, [dict(zip(names, outcomes, strict=True)) for outcomes in played]
+
+
+def table_row(
+    setting: str,
+    policy: str,
+    metric: str,
+    values: NDArray[np.float64] | None,
+    expected: float | None,
+    published: float | None,
+) -> Row:
+    """Return a row of a calibration: the mean of `values`, beside two numbers of others.
+
+    A single value has no standard error; `values` is None for a policy that was not run.
+    """
+    ours = error = difference = None
+    if values is not None:
+        ours = float(values.mean())
+        if len(values) > 1:
+            error = float(values.std(ddof=1) / np.sqrt(len(values)))
+        if expected:
+            difference = 100.0 * (ours / expected - 1.0)
+    return setting, policy, metric, ours, error, expected, difference, published
+
+
+def table_of(rows: Sequence[Row]) -> pl.DataFrame:
+    """Return rows as a table."""
+    return pl.DataFrame(rows, schema=dict(_COLUMNS), orient="row")

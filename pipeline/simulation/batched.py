@@ -9,29 +9,14 @@ from numba import types
 from numpy.typing import NDArray
 
 from pipeline.errors import HindcastError, InfeasibleChoice
+from pipeline.simulation import kernel as k
 from pipeline.simulation.environment import Observation
-from pipeline.simulation.kernel import (
-    FLOATS,
-    INFEASIBLE,
-    INTS,
-    MASK,
-    OBSERVE,
-    ROWS,
-    RUNNING,
-    STEP,
-    TERMS,
-    TIME,
-    TRUNCATED,
-    compiled,
-)
+from pipeline.simulation.kernel import FLOATS, FLOATS3, INTS, INTS2, MASK, ROWS, compiled
 from pipeline.simulation.policy import BatchPolicy, Behaviour, choose_with, readings
 from pipeline.simulation.rollout import Episode, finished_episode
-from pipeline.simulation.scenario import Instance, Scenario
+from pipeline.simulation.scenario import Instance, Scenario, stack_memories
 from pipeline.simulation.spec import Spec
 
-_INTS2: Final = types.Array(types.int64, 2, "C")
-_FLOATS2: Final = types.Array(types.float64, 2, "C")
-_FLOATS3: Final = types.Array(types.float64, 3, "C")
 _BYTES2: Final = types.Array(types.uint8, 2, "C")
 _MASK2: Final = types.Array(types.boolean, 2, "C")
 
@@ -60,24 +45,19 @@ class Batch:
 
 @compiled(
     types.int64(
-        types.FunctionType(OBSERVE), _INTS2, _FLOATS2, INTS,
-        _FLOATS2, _BYTES2, _FLOATS3, _MASK2, FLOATS, _FLOATS2, _BYTES2, ROWS, MASK, INTS,
+        types.FunctionType(k.OBSERVE), INTS2, ROWS, INTS,
+        ROWS, _BYTES2, FLOATS3, _MASK2, ROWS, MASK, INTS,
     ))  # fmt: skip
 def _observe_all(  # type: ignore[no-untyped-def]
     observe, ints, floats, live, context, image, candidates, feasible,
-    out_time, out_context, out_image, out_candidates, out_feasible, offsets,
+    out_candidates, out_feasible, offsets,
 ):  # fmt: skip
     """Observe every live episode and pack the rows; the number of rows."""
     total = 0
     for b in range(len(live)):
         e = live[b]
-        out_time[b] = floats[e, TIME]
         n = observe(ints[e], floats[e], context[e], image[e], candidates[e], feasible[e])
         offsets[b] = total
-        for c in range(out_context.shape[1]):
-            out_context[b, c] = context[e, c]
-        for p in range(out_image.shape[1]):
-            out_image[b, p] = image[e, p]
         for i in range(n):
             for f in range(out_candidates.shape[1]):
                 out_candidates[total + i, f] = candidates[e, i, f]
@@ -87,21 +67,17 @@ def _observe_all(  # type: ignore[no-untyped-def]
     return total
 
 
-@compiled(
-    types.int64(
-        types.FunctionType(STEP), _INTS2, _FLOATS2, INTS, INTS, _FLOATS2, INTS, INTS, _FLOATS2
-    )
-)
+@compiled(types.int64(types.FunctionType(k.STEP), INTS2, ROWS, INTS, INTS, ROWS, INTS, INTS, ROWS))
 def _step_all(step, ints, floats, live, choices, step_outputs, status, steps, totals):  # type: ignore[no-untyped-def]
     """Step every live episode; the index of the first infeasible one, or -1."""
     for b in range(len(live)):
         e = live[b]
         status[e] = step(ints[e], floats[e], choices[b], step_outputs[e])
-        if status[e] == INFEASIBLE:
+        if status[e] == k.INFEASIBLE:
             return e
         steps[e] += 1
-        for k in range(step_outputs.shape[1]):
-            totals[e, k] += step_outputs[e, k]
+        for i in range(step_outputs.shape[1]):
+            totals[e, i] += step_outputs[e, i]
     return -1
 
 
@@ -129,11 +105,7 @@ class BatchedEpisodes:
         capacity = max(i.capacity for i in instances)
         pixels = int(np.prod(spec.image_shape)) if spec.image_shape else 0
         self._scenario, self._spec = scenario, spec
-        self._ints = np.zeros((n, max(len(i.ints) for i in instances)), np.int64)
-        self._floats = np.zeros((n, max(len(i.floats) for i in instances)))
-        for row, one in enumerate(instances):
-            self._ints[row, : len(one.ints)] = one.ints
-            self._floats[row, : len(one.floats)] = one.floats
+        self._ints, self._floats = stack_memories(instances)
         self._context = np.zeros((n, len(spec.context)))
         self._image = np.zeros((n, pixels), np.uint8)
         self._candidates = np.zeros((n, capacity, len(spec.candidates)))
@@ -141,26 +113,23 @@ class BatchedEpisodes:
         rows = sum(i.capacity for i in instances)
         self._packed = np.zeros((rows, len(spec.candidates)))
         self._packed_feasible = np.zeros(rows, np.bool_)
-        self.step_outputs = np.zeros((n, TERMS + len(spec.reward_terms)))
+        self.step_outputs = np.zeros((n, k.TERMS + len(spec.reward_terms)))
         self.totals = np.zeros_like(self.step_outputs)
-        self.status = np.full(n, RUNNING, np.int64)
+        self.status = np.full(n, k.RUNNING, np.int64)
         self.steps = np.zeros(n, np.int64)
         self.live = np.arange(n)
 
     def observe(self) -> Batch:
         """The observations of the live episodes; the arrays are overwritten by the next call."""
-        b = len(self.live)
-        time_s = np.empty(b)
-        context = np.empty((b, self._context.shape[1]))
-        image = np.empty((b, self._image.shape[1]), np.uint8)
-        offsets = np.empty(b + 1, np.int64)
+        live = self.live
+        offsets = np.empty(len(live) + 1, np.int64)
         total = _observe_all(
-            self._scenario.observe, self._ints, self._floats, self.live,
+            self._scenario.observe, self._ints, self._floats, live,
             self._context, self._image, self._candidates, self._feasible,
-            time_s, context, image, self._packed, self._packed_feasible, offsets,
+            self._packed, self._packed_feasible, offsets,
         )  # fmt: skip
         return Batch(
-            self.live, time_s, context, image,
+            live, self._floats[live, k.TIME], self._context[live], self._image[live],
             self._packed[:total], self._packed_feasible[:total], offsets,
         )  # fmt: skip
 
@@ -176,7 +145,7 @@ class BatchedEpisodes:
         )  # fmt: skip
         if bad >= 0:
             raise InfeasibleChoice(f"episode {bad} of the batch: infeasible choice")
-        self.live = self.live[self.status[self.live] == RUNNING]
+        self.live = self.live[self.status[self.live] == k.RUNNING]
 
     def memory(self, episode: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """The memory of an episode: of a longer one than its own, padded with zeros."""
@@ -187,7 +156,7 @@ class BatchedEpisodes:
         return [
             finished_episode(
                 self._scenario.outcome, self._spec, *self.memory(e), self.totals[e],
-                int(self.steps[e]), truncated=bool(self.status[e] == TRUNCATED),
+                int(self.steps[e]), truncated=bool(self.status[e] == k.TRUNCATED),
             )
             for e in range(len(self.status))
         ]  # fmt: skip
@@ -209,9 +178,7 @@ def run_batched(
     draws = behaviour.epsilon > 0 or behaviour.temperature > 0
     while len(batch.live):
         seen = batch.observe()
-        scores = np.ascontiguousarray(scores_of(behaviour, seen, spec), np.float64)
-        if np.isnan(scores).any():
-            raise HindcastError(f"{behaviour.name} gave a score that is not a number")
+        scores = scores_of(behaviour, seen, spec)
         uniform = (
             np.array([rngs[e].random() for e in seen.live]) if draws else np.ones(len(seen.live))
         )
@@ -228,14 +195,19 @@ def run_batched(
 
 
 def scores_of(behaviour: Behaviour, seen: Batch, spec: Spec) -> NDArray[np.float64]:
-    """Scores (sum of N,) of all candidates of a batch."""
+    """Scores (sum of N,) of all candidates of a batch; HindcastError where one is no number."""
     policy = behaviour.policy
     if isinstance(policy, BatchPolicy):
         more = {name: getattr(seen, name) for name in readings(policy)}
-        return policy.batch_scores(seen.context, seen.candidates, seen.offsets, **more)
-    return np.concatenate(
-        [policy.scores(observation_of(seen, b, spec)) for b in range(len(seen.live))]
-    )
+        scores = policy.batch_scores(seen.context, seen.candidates, seen.offsets, **more)
+    else:
+        scores = np.concatenate(
+            [policy.scores(observation_of(seen, b, spec)) for b in range(len(seen.live))]
+        )
+    scores = np.ascontiguousarray(scores, np.float64)
+    if np.isnan(scores).any():
+        raise HindcastError(f"{behaviour.name} gave a score that is not a number")
+    return scores
 
 
 def observation_of(batch: Batch, b: int, spec: Spec) -> Observation:

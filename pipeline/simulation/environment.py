@@ -1,24 +1,15 @@
 """The environment that a person steps through in Python, over a compiled scenario."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import InfeasibleChoice
+from pipeline.simulation import kernel as k
 from pipeline.simulation.arrays import begin_episode
-from pipeline.simulation.kernel import (
-    ELAPSED,
-    INFEASIBLE,
-    REWARD,
-    TERMINATED,
-    TERMS,
-    TIME,
-    TRUNCATED,
-)
 from pipeline.simulation.scenario import Instance, Scenario
-from pipeline.simulation.spec import Spec
 from pipeline.workloads.schema import Workload
 
 
@@ -52,25 +43,8 @@ class Step:
     terms: NDArray[np.float64]
 
 
-class Environment(Protocol):
-    """A scheduling problem, one decision at a time."""
-
-    @property
-    def spec(self) -> Spec:
-        """Names, units and ranges of everything below."""
-
-    def reset(self, rng: np.random.Generator) -> Observation:
-        """Begin an episode; everything random is drawn from `rng`."""
-
-    def step(self, choice: int) -> Step:
-        """Apply a choice; raises InfeasibleChoice and changes nothing where it is forbidden."""
-
-    def outcome(self) -> dict[str, float]:
-        """What the episode has come to, by name."""
-
-
 class CompiledEnvironment:
-    """The Environment of one window of a scenario."""
+    """A window of a scenario, one decision at a time."""
 
     def __init__(
         self, scenario: Scenario, config: Any, objective: str, workload: Workload, window: int
@@ -89,7 +63,7 @@ class CompiledEnvironment:
         """Begin an episode on an instance made before."""
         self._arrays = begin_episode(self.spec, instance)
         self._ints, self._floats = self._arrays[:2]
-        self._booked = np.zeros(TERMS + len(self.spec.reward_terms))
+        self._booked = np.zeros(k.TERMS + len(self.spec.reward_terms))
         self._over = False
         return self._observe()
 
@@ -103,16 +77,16 @@ class CompiledEnvironment:
         if not 0 <= choice < len(feasible) or not feasible[choice]:
             raise InfeasibleChoice(_why(choice, feasible))
         status = self._scenario.step(self._ints, self._floats, choice, self._booked)
-        if status == INFEASIBLE:
+        if status == k.INFEASIBLE:
             raise InfeasibleChoice(_why(choice, feasible))
-        self._over = status in {TERMINATED, TRUNCATED}
+        self._over = status in {k.TERMINATED, k.TRUNCATED}
         return Step(
             self._observe(),
-            reward=float(self._booked[REWARD]),
-            elapsed_s=float(self._booked[ELAPSED]),
-            terminated=status == TERMINATED,
-            truncated=status == TRUNCATED,
-            terms=self._booked[TERMS:].copy(),
+            reward=float(self._booked[k.REWARD]),
+            elapsed_s=float(self._booked[k.ELAPSED]),
+            terminated=status == k.TERMINATED,
+            truncated=status == k.TRUNCATED,
+            terms=self._booked[k.TERMS :].copy(),
         )
 
     def outcome(self) -> dict[str, float]:
@@ -125,7 +99,7 @@ class CompiledEnvironment:
         arrays = self._arrays
         n = self._scenario.observe(*arrays)
         self._observation = Observation(
-            time_s=float(self._floats[TIME]),
+            time_s=float(self._floats[k.TIME]),
             context=_frozen(arrays.context),
             candidates=_frozen(arrays.candidates[:n]),
             feasible=_frozen(arrays.feasible[:n]),

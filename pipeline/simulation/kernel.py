@@ -53,6 +53,8 @@ FLOATS = types.Array(types.float64, 1, "C")
 IMAGE = types.Array(types.uint8, 1, "C")
 ROWS = types.Array(types.float64, 2, "C")
 MASK = types.Array(types.boolean, 1, "C")
+INTS2 = types.Array(types.int64, 2, "C")
+FLOATS3 = types.Array(types.float64, 3, "C")
 
 OBSERVE = types.int64(INTS, FLOATS, FLOATS, IMAGE, ROWS, MASK)
 STEP = types.int64(INTS, FLOATS, types.int64, FLOATS)

@@ -15,7 +15,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import HindcastError
 from pipeline.simulation.batched import Batch, BatchedEpisodes, scores_of
 from pipeline.simulation.policy import Behaviour, choose_with, fill_probabilities
 from pipeline.simulation.rollout import values_of
@@ -87,7 +86,7 @@ class PolicyRunner:
         probabilities: list[Probabilities] = []
         while len(self._episode.live):
             seen = self._episode.observe()
-            scores = self._scores(seen)
+            scores = scores_of(behaviour, seen, self._spec)
             u = rng.random() if draws else 1.0
             choice = choose_with(
                 scores, seen.feasible, behaviour.temperature, behaviour.epsilon, u,
@@ -105,15 +104,10 @@ class PolicyRunner:
         probabilities = [np.zeros(0, np.float32)]
         for choice in choices:
             seen = self._episode.observe()
-            probabilities.append(self._probabilities(self._scores(seen), seen))
+            scores = scores_of(self._behaviour, seen, self._spec)
+            probabilities.append(self._probabilities(scores, seen))
             self._episode.step(np.array([choice]))
         return np.concatenate(probabilities)
-
-    def _scores(self, seen: Batch) -> NDArray[np.float64]:
-        scores = np.ascontiguousarray(scores_of(self._behaviour, seen, self._spec), np.float64)
-        if np.isnan(scores).any():
-            raise HindcastError(f"{self._behaviour.name} gave a score that is not a number")
-        return scores
 
     def _probabilities(self, scores: NDArray[np.float64], seen: Batch) -> Probabilities:
         found = np.empty(len(scores))

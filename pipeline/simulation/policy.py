@@ -18,13 +18,7 @@ from numpy.typing import NDArray
 
 from pipeline.errors import HindcastError
 from pipeline.simulation.environment import Observation
-from pipeline.simulation.kernel import (
-    FLOATS,
-    MASK,
-    SCORE,
-    Compiled,
-    compiled,
-)
+from pipeline.simulation.kernel import FLOATS, MASK, SCORE, Compiled, compiled
 from pipeline.simulation.spec import Spec
 
 NO_PARAMETERS: Final = np.zeros(0)

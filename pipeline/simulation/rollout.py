@@ -8,6 +8,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from pipeline.errors import HindcastError
+from pipeline.simulation import kernel as k
 from pipeline.simulation.arrays import (
     EPISODE,
     STEPS,
@@ -15,20 +16,7 @@ from pipeline.simulation.arrays import (
     begin_episode,
     make_step_arrays,
 )
-from pipeline.simulation.kernel import (
-    ELAPSED,
-    FLOATS,
-    INFEASIBLE,
-    OBSERVE,
-    REWARD,
-    RUNNING,
-    SCORE,
-    STEP,
-    TERMS,
-    TRUNCATED,
-    Compiled,
-    compiled,
-)
+from pipeline.simulation.kernel import FLOATS, Compiled, compiled
 from pipeline.simulation.policy import GENERATOR, Behaviour, Heuristic, draw_choice
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.spec import Spec
@@ -70,10 +58,10 @@ def finished_episode(
     outcome(ints, floats, outcomes)
     return Episode(
         steps=steps,
-        total=float(totals[REWARD]),
-        elapsed_s=float(totals[ELAPSED]),
+        total=float(totals[k.REWARD]),
+        elapsed_s=float(totals[k.ELAPSED]),
         truncated=truncated,
-        terms=totals[TERMS:].copy(),
+        terms=totals[k.TERMS :].copy(),
         outcomes=outcomes,
     )
 
@@ -92,7 +80,7 @@ class Planner(Protocol):
 
 @compiled(
     types.int64(
-        types.FunctionType(OBSERVE), types.FunctionType(STEP), types.FunctionType(SCORE),
+        types.FunctionType(k.OBSERVE), types.FunctionType(k.STEP), types.FunctionType(k.SCORE),
         EPISODE, STEPS, FLOATS, types.float64, types.float64, GENERATOR,
     ))  # fmt: skip
 def _run(observe, step, score, episode, arrays, parameters, temperature, epsilon, rng):  # type: ignore[no-untyped-def]
@@ -106,13 +94,13 @@ def _run(observe, step, score, episode, arrays, parameters, temperature, epsilon
         score(context, candidates, feasible, parameters, shown)
         choice = draw_choice(shown, feasible, temperature, epsilon, rng, probabilities)
         status = step(ints, floats, choice, step_outputs)
-        if status == INFEASIBLE:
-            return INFEASIBLE
+        if status == k.INFEASIBLE:
+            return k.INFEASIBLE
         steps += 1
         for i in range(len(step_outputs)):
             totals[i] += step_outputs[i]
-        if status != RUNNING:
-            return 2 * steps + (status == TRUNCATED)
+        if status != k.RUNNING:
+            return 2 * steps + (status == k.TRUNCATED)
 
 
 def run_episode(
@@ -175,7 +163,7 @@ def _to_the_end(
         scenario.observe, scenario.step, behaviour.policy.score, memory, arrays,
         behaviour.policy.parameters(spec, rng), behaviour.temperature, behaviour.epsilon, rng,
     )  # fmt: skip
-    if code == INFEASIBLE:
+    if code == k.INFEASIBLE:
         raise HindcastError(f"{behaviour.name}: infeasible choice in {scenario.name}")
     episode = finished_episode(
         scenario.outcome, spec, memory.ints, memory.floats, arrays.totals, int(code) // 2,

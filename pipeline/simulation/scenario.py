@@ -1,6 +1,6 @@
 """What a scenario is made of, and the registry of those that exist."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -66,6 +66,53 @@ class Scenario:
 
 
 LARGEST_INSTANCE: Final = 1 << 28  # numbers of 8 bytes: 2 GiB
+DRAWN_WINDOWS: Final = 1_000_000  # windows of a scenario that draws its instances: any will do
+
+
+def make_memory(
+    int_header: int,
+    int_blocks: Sequence[tuple[int, int, Any]],
+    float_header: int,
+    float_blocks: Sequence[tuple[int, int, Any]] = (),
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the memory of an episode: headers of zeros, then the blocks one after the other.
+
+    A block is (place, length, values); ints[place] says where it begins in its array.
+    """
+    ints = np.zeros(int_header + sum(length for _, length, _ in int_blocks), np.int64)
+    floats = np.zeros(float_header + sum(length for _, length, _ in float_blocks))
+    array: NDArray[Any]
+    for array, begin, blocks in (
+        (ints, int_header, int_blocks),
+        (floats, float_header, float_blocks),
+    ):
+        at = begin
+        for place, length, values in blocks:
+            ints[place] = at
+            array[at : at + length] = values
+            at += length
+    return ints, floats
+
+
+def stack_memories(
+    instances: Sequence[Instance],
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the memories of instances as rows of two matrices, padded with zeros."""
+    ints = np.zeros((len(instances), max(len(i.ints) for i in instances)), np.int64)
+    floats = np.zeros((len(instances), max(len(i.floats) for i in instances)))
+    for row, one in enumerate(instances):
+        ints[row, : len(one.ints)] = one.ints
+        floats[row, : len(one.floats)] = one.floats
+    return ints, floats
+
+
+def require_at_least(config: Any, **least: float) -> None:
+    """Raise InputError where a setting is below its least value."""
+    for name, low in least.items():
+        if getattr(config, name) < low:
+            raise InputError(
+                f"config.{name} is {getattr(config, name):g}, expected at least {low:g}"
+            )
 
 
 def require_room(numbers: float) -> None:

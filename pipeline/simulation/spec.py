@@ -76,13 +76,6 @@ class Spec:
         """Indices of the candidate columns that a learner may use (identifiers left out)."""
         return tuple(i for i, f in enumerate(self.candidates) if not f.identifier)
 
-    def outcome(self, name: str) -> Outcome:
-        """The outcome of that name; KeyError where there is none."""
-        for outcome in self.outcomes:
-            if outcome.name == name:
-                return outcome
-        raise KeyError(name)
-
 
 def added_outcomes(older: Spec, newer: Spec) -> tuple[str, ...] | None:
     """Return the names of outcomes that only `newer` has; None where anything else differs."""

@@ -12,7 +12,7 @@ from pipeline.scenarios.binpack import layout as m
 from pipeline.scenarios.binpack.bounds import lower_bound, work_bound
 from pipeline.scenarios.binpack.config import BinpackConfig
 from pipeline.scenarios.binpack.features import OBJECTIVES
-from pipeline.simulation.scenario import Instance, require_room
+from pipeline.simulation.scenario import Instance, make_memory, require_at_least, require_room
 from pipeline.workloads.schema import Workload
 
 MILLI_CORES: Final = 1e3
@@ -21,8 +21,7 @@ NANO_MEMORY: Final = 1e9
 
 def windows(config: BinpackConfig, workload: Workload) -> int:
     """Full windows of `jobs_per_window` consecutive jobs; jobs left over make no window."""
-    if config.jobs_per_window < 1:
-        raise InputError(f"config.jobs_per_window is {config.jobs_per_window}, expected 1 or more")
+    require_at_least(config, jobs_per_window=1)
     jobs = workload.tasks["job"].max()
     return 0 if jobs is None else (int(jobs) + 1) // config.jobs_per_window  # type: ignore[arg-type]
 
@@ -47,8 +46,7 @@ def _cluster(
     config: BinpackConfig, workload: Workload
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Cores and memory of every machine."""
-    if config.machines < 1:
-        raise InputError(f"config.machines is {config.machines}, expected at least 1")
+    require_at_least(config, machines=1)
     if config.cluster == "uniform":
         return (
             np.full(config.machines, config.machine_cores),
@@ -125,12 +123,7 @@ def instance(
     smallest = max(float(cores.min()), 1e-12)
     nodes = int(min(total.sum(), np.floor(free_cores / smallest + 1e-9).sum() + machines))
     require_room(machines * n + 4.0 * nodes)
-    ints = np.zeros(
-        m.INT_HEADER + m.INT_BLOCKS * n + machines * n + machines + 1 + 3 * nodes, np.int64
-    )
-    floats = np.zeros(m.FLOAT_HEADER + m.FLOAT_BLOCKS * n + 2 * machines + nodes)
-    at = m.INT_HEADER
-    for block, length, values in (
+    int_blocks = (
         (m.SEEN_AT, n, seen),
         (m.TICKS_AT, n, ticks),
         (m.TOTAL_AT, n, total),
@@ -147,12 +140,8 @@ def instance(
         (m.START_AT, nodes, 0),
         (m.MACHINE_AT, nodes, 0),
         (m.NEXT_AT, nodes, np.arange(1, nodes + 1)),
-    ):
-        ints[block] = at
-        ints[at : at + length] = values
-        at += length
-    at = m.FLOAT_HEADER
-    for block, length, amounts in (
+    )
+    float_blocks = (
         (m.CORES_AT, n, cores),
         (m.MEMORY_AT, n, memory),
         (m.DURATION_AT, n, duration),
@@ -161,10 +150,8 @@ def instance(
         (m.FREE_CORES_AT, machines, free_cores),
         (m.FREE_MEMORY_AT, machines, free_memory),
         (m.END_AT, nodes, 0.0),
-    ):
-        ints[block] = at
-        floats[at : at + length] = amounts
-        at += length
+    )
+    ints, floats = make_memory(m.INT_HEADER, int_blocks, m.FLOAT_HEADER, float_blocks)
     ints[m.MACHINES], ints[m.TASKS] = machines, n
     ints[m.EXTENDED] = config.features == "extended"
     ints[m.WAIT_ROW] = config.allow_wait

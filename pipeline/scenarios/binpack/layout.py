@@ -37,31 +37,16 @@ UNPLACED_TOTAL: Final = 13
 RUNNING_TOTAL: Final = 14
 UNUSED: Final = 15  # first unused node
 # where the blocks of ints begin
-SEEN_AT: Final = 16
-TICKS_AT: Final = 17
-TOTAL_AT: Final = 18
-UNPLACED_AT: Final = 19
-RUNNING_AT: Final = 20
-FIRST_START_AT: Final = 21
-FINISH_AT: Final = 22
-WAITING_AT: Final = 23
-OLDEST_AT: Final = 24
-NEWEST_AT: Final = 25
-HEAP_AT: Final = 26
+SEEN_AT, TICKS_AT, TOTAL_AT, UNPLACED_AT, RUNNING_AT, FIRST_START_AT, FINISH_AT = range(16, 23)
+WAITING_AT, OLDEST_AT, NEWEST_AT, HEAP_AT = range(23, 27)
 PAIRS_AT: Final = 27  # task * machines + machine of every row
 ROWS_AT: Final = 28  # first row of every machine, and their number
 START_AT: Final = 29
 MACHINE_AT: Final = 30
 NEXT_AT: Final = 31
 # floats: where the blocks begin
-CORES_AT: Final = 32
-MEMORY_AT: Final = 33
-DURATION_AT: Final = 34
-SHOWN_CORES_AT: Final = 35
-SHOWN_MEMORY_AT: Final = 36
-FREE_CORES_AT: Final = 37
-FREE_MEMORY_AT: Final = 38
-END_AT: Final = 39
+CORES_AT, MEMORY_AT, DURATION_AT, SHOWN_CORES_AT, SHOWN_MEMORY_AT, FREE_CORES_AT = range(32, 38)
+FREE_MEMORY_AT, END_AT = range(38, 40)
 INT_HEADER: Final = 40
 
 # header of floats; place 0 is TIME
@@ -76,9 +61,6 @@ WORK_BOUND: Final = 10
 CORE_USE: Final = 11  # core-seconds of the window / cores of the cluster
 MEMORY_USE: Final = 12
 FLOAT_HEADER: Final = 13
-
-INT_BLOCKS: Final = 11  # of length T: seen ... heap
-FLOAT_BLOCKS: Final = 5  # of length T: cores ... shown memory
 
 # Indices are unsigned where they are computed: numba then leaves out the test for a negative
 # index, which more than halves the time of an observation.

@@ -33,16 +33,20 @@ from pipeline.scenarios.deferrable.features import OBJECTIVES, spec
 from pipeline.scenarios.deferrable.instances import Jobs, draw_capacity, draw_jobs
 from pipeline.scenarios.deferrable.instances_from_trace import draw_trace, trace_slots
 from pipeline.scenarios.deferrable.observation import observe
-from pipeline.simulation.scenario import Instance, Scenario, require_room
+from pipeline.simulation.scenario import (
+    DRAWN_WINDOWS,
+    Instance,
+    Scenario,
+    make_memory,
+    require_room,
+)
 from pipeline.workloads.schema import Workload
-
-GENERATED_WINDOWS: Final = 1_000_000
 
 
 def windows(config: DeferrableConfig, workload: Workload) -> int:
     """A number without meaning where instances are generated; else what the trace has room for."""
     if config.jobs == "generated":
-        return GENERATED_WINDOWS
+        return DRAWN_WINDOWS
     return trace_slots(config, workload) // config.horizon * config.draws_per_window
 
 
@@ -76,10 +80,7 @@ def make_instance(
     """The memory of an episode with these jobs (ascending by earliest start) and capacity (T,)."""
     n, horizon = len(jobs.cores), len(capacity)
     longest = int(jobs.duration.max(initial=1))
-    freed = horizon + longest + m.LOOKAHEAD + 1
-    ints = np.zeros(m.INT_HEADER + 10 * n + horizon + freed, np.int64)
-    at = m.INT_HEADER
-    for place, length, values in (
+    blocks = (
         (m.CORES_AT, n, jobs.cores),
         (m.DURATION_AT, n, jobs.duration),
         (m.EARLIEST_AT, n, jobs.earliest),
@@ -91,14 +92,11 @@ def make_instance(
         (m.STARTABLE_AT, n, 0),
         (m.FUTURE_AT, n, 0),
         (m.CAPACITY_AT, horizon, capacity),
-        (m.FREED_AT, freed, 0),
-    ):
-        ints[place] = at
-        ints[at : at + length] = values
-        at += length
+        (m.FREED_AT, horizon + longest + m.LOOKAHEAD + 1, 0),
+    )
+    ints, floats = make_memory(m.INT_HEADER, blocks, m.FLOAT_HEADER)
     ints[m.JOBS], ints[m.HORIZON] = n, horizon
     ints[m.OBJECTIVE] = OBJECTIVES.index(objective)
-    floats = np.zeros(m.FLOAT_HEADER)
     floats[m.SLOT_S] = config.slot_s
     floats[m.DELAY_WEIGHT] = config.delay_weight
     floats[m.VIOLATION_WEIGHT] = config.violation_weight

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pipeline.errors import InputError
+from pipeline.simulation.scenario import require_at_least
 
 
 @dataclass(frozen=True)
@@ -45,21 +46,10 @@ class DeferrableConfig:
 
 def check_config(config: DeferrableConfig) -> None:
     """InputError that names the first setting out of its range."""
-    for name, least in (
-        ("horizon", 1),
-        ("longest_window", 1),
-        ("longest_notice", 0),
-        ("jobs_per_slot", 0),
-        ("capacity", 0),
-        ("delay_weight", 0),
-        ("violation_weight", 0),
-        ("draws_per_window", 1),
-        ("longest_trace_duration", 1),
-    ):
-        if getattr(config, name) < least:
-            raise InputError(
-                f"config.{name} is {getattr(config, name):g}, expected at least {least}"
-            )
+    require_at_least(
+        config, horizon=1, longest_window=1, longest_notice=0, jobs_per_slot=0, capacity=0,
+        delay_weight=0, violation_weight=0, draws_per_window=1, longest_trace_duration=1,
+    )  # fmt: skip
     for name in ("slot_s", "stretch"):
         if getattr(config, name) <= 0:
             raise InputError(f"config.{name} is {getattr(config, name):g}, expected more than 0")

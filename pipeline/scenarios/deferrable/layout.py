@@ -44,18 +44,8 @@ DELAY: Final = 18  # slots of delay of the jobs started
 VIOLATION: Final = 19  # core-slots above the capacity
 USED: Final = 20  # core-slots occupied within the horizon
 # where the blocks of ints begin
-CORES_AT: Final = 21
-DURATION_AT: Final = 22
-EARLIEST_AT: Final = 23
-LATEST_AT: Final = 24
-SUBMITTED_AT: Final = 25
-BY_SUBMISSION_AT: Final = 26
-START_AT: Final = 27
-RUNNING_AT: Final = 28
-STARTABLE_AT: Final = 29
-FUTURE_AT: Final = 30
-CAPACITY_AT: Final = 31
-FREED_AT: Final = 32
+CORES_AT, DURATION_AT, EARLIEST_AT, LATEST_AT, SUBMITTED_AT, BY_SUBMISSION_AT = range(21, 27)
+START_AT, RUNNING_AT, STARTABLE_AT, FUTURE_AT, CAPACITY_AT, FREED_AT = range(27, 33)
 INT_HEADER: Final = 33
 
 # header of floats; place 0 is TIME

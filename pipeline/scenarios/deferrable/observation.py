@@ -15,18 +15,17 @@ from pipeline.simulation import kernel as k
 from pipeline.simulation.kernel import FLOATS, INTS, MASK, OBSERVE, ROWS, compiled
 
 
-@compiled(types.uint64(INTS, ROWS, types.uint64, types.int64, types.int64, types.int64))
-def _write_jobs(ints, candidates, row, list_at, jobs_at, kind):  # type: ignore[no-untyped-def]
-    """Write the rows of a list from `row` on; return the row after them."""
+@compiled(types.uint64(INTS, ROWS, types.uint64, types.uint64, types.uint64, types.int64))
+def _write_jobs(ints, candidates, row, first, stop, kind):  # type: ignore[no-untyped-def]
+    """Write the jobs of ints[first:stop] from `row` on; return the row after them."""
     now = ints[m.SLOT]
     cores_at, duration_at = U(ints[m.CORES_AT]), U(ints[m.DURATION_AT])
     earliest_at, latest_at = U(ints[m.EARLIEST_AT]), U(ints[m.LATEST_AT])
     submitted_at, start_at = U(ints[m.SUBMITTED_AT]), U(ints[m.START_AT])
-    first = U(ints[list_at])
     running = 1.0 if kind == ROW.is_running else 0.0
     startable = 1.0 if kind == ROW.is_startable else 0.0
     future = 1.0 if kind == ROW.is_future else 0.0
-    for i in range(first, first + U(ints[jobs_at])):
+    for i in range(first, stop):
         job = U(ints[i])
         left = ints[duration_at + job]
         candidates[row, ROW.cores] = ints[cores_at + job]
@@ -49,9 +48,14 @@ def _write_jobs(ints, candidates, row, list_at, jobs_at, kind):  # type: ignore[
 @compiled(types.void(INTS, ROWS, MASK))
 def _write_rows(ints, candidates, feasible):  # type: ignore[no-untyped-def]
     """Write all rows; the mask of the startable ones is left to `_mark`."""
-    row = _write_jobs(ints, candidates, U(0), m.RUNNING_AT, m.RUNNING_JOBS, ROW.is_running)
-    row = _write_jobs(ints, candidates, row, m.STARTABLE_AT, m.STARTABLE_JOBS, ROW.is_startable)
-    row = _write_jobs(ints, candidates, row, m.FUTURE_AT, m.FUTURE_JOBS, ROW.is_future)
+    row = U(0)
+    for list_at, jobs_at, kind in (
+        (m.RUNNING_AT, m.RUNNING_JOBS, ROW.is_running),
+        (m.STARTABLE_AT, m.STARTABLE_JOBS, ROW.is_startable),
+        (m.FUTURE_AT, m.FUTURE_JOBS, ROW.is_future),
+    ):
+        first = U(ints[list_at])
+        row = _write_jobs(ints, candidates, row, first, first + U(ints[jobs_at]), kind)
     for i in range(row):
         feasible[i] = False
     for column in range(len(ROW)):
@@ -65,23 +69,11 @@ def _write_rows(ints, candidates, feasible):  # type: ignore[no-untyped-def]
 def _move_started(ints, candidates, feasible):  # type: ignore[no-untyped-def]
     """Move the row of the job just started to the end of the running ones."""
     row = U(ints[m.RUNNING_JOBS]) - ONE
-    job = candidates[row + U(ints[m.MOVED]), ROW.job]
     for i in range(row + U(ints[m.MOVED]), row, -1):
         for column in range(len(ROW)):
             candidates[U(i), U(column)] = candidates[U(i) - ONE, U(column)]
-    started = U(int(job))
-    now = ints[m.SLOT]
-    candidates[row, ROW.cores] = ints[U(ints[m.CORES_AT]) + started]
-    candidates[row, ROW.duration] = ints[U(ints[m.DURATION_AT]) + started]
-    candidates[row, ROW.until_earliest] = ints[U(ints[m.EARLIEST_AT]) + started] - now
-    candidates[row, ROW.until_latest] = ints[U(ints[m.LATEST_AT]) + started] - now
-    candidates[row, ROW.since_submission] = now - ints[U(ints[m.SUBMITTED_AT]) + started]
-    candidates[row, ROW.remaining] = candidates[row, ROW.duration]
-    candidates[row, ROW.is_running] = 1.0
-    candidates[row, ROW.is_startable] = 0.0
-    candidates[row, ROW.is_future] = 0.0
-    candidates[row, ROW.closes] = 0.0
-    candidates[row, ROW.job] = job
+    started = U(ints[m.RUNNING_AT]) + row
+    _write_jobs(ints, candidates, row, started, started + ONE, ROW.is_running)
     feasible[row] = False
 
 

@@ -17,7 +17,7 @@ Source: Dong et al., problem (1).
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,10 @@ from pipeline.scenarios.deferrable import layout as m
 from pipeline.simulation.scenario import Instance
 
 PACKAGE: Final = "highspy==1.15.1"
+_TIME_LIMIT_S: Final = 60.0
+# the variables X_is: job, start, what it pays; arrays (K,)
+_Columns: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]
+_TOLERANCE: Final = 1e-6  # relative gap between value and bound at which HiGHS stops
 
 
 @dataclass(frozen=True)
@@ -45,31 +49,15 @@ class Optimum:
     proven: bool
 
 
-@dataclass(frozen=True)
-class _Columns:
-    """The variables X_is: job, start, what it pays; arrays (K,)."""
-
-    job: NDArray[np.int64]
-    start: NDArray[np.int64]
-    pays: NDArray[np.float64]
-
-
 def available() -> bool:
     """Whether HiGHS can be used here."""
     return find_spec("highspy") is not None
 
 
-def optimum(
-    instance: Instance,
-    *,
-    relaxed: bool = False,
-    time_limit_s: float = 60.0,
-    tolerance: float = 1e-6,
-) -> Optimum:
+def optimum(instance: Instance, *, relaxed: bool = False) -> Optimum:
     """The best plan for an instance at its first decision, or the value of the relaxation.
 
-    `tolerance` is the relative gap between value and bound at which HiGHS stops. Raises
-    InputError where highspy is missing, HindcastError where HiGHS has no plan in time.
+    Raises InputError where highspy is missing, HindcastError where HiGHS has no plan in time.
     """
     try:
         highspy: Any = import_module("highspy")
@@ -78,11 +66,12 @@ def optimum(
             f"the offline optimum needs HiGHS: install {PACKAGE} (the extra 'bounds')"
         ) from error
     columns = _columns(instance)
+    job, start, _ = columns
     solver = highspy.Highs()
     solver.setOptionValue("output_flag", False)  # noqa: FBT003
     solver.setOptionValue("threads", 1)
-    solver.setOptionValue("time_limit", float(time_limit_s))
-    solver.setOptionValue("mip_rel_gap", float(tolerance))
+    solver.setOptionValue("time_limit", _TIME_LIMIT_S)
+    solver.setOptionValue("mip_rel_gap", _TOLERANCE)
     solver.passModel(_model(highspy, instance, columns, relaxed))
     solver.run()
     status = solver.getModelStatus()
@@ -93,9 +82,9 @@ def optimum(
     value = float(info.objective_function_value)
     if relaxed:
         return Optimum(value, value, None, proven)
-    chosen = np.array(solver.getSolution().col_value)[: len(columns.job)] > 0.5
+    chosen = np.array(solver.getSolution().col_value)[: len(job)] > 0.5
     starts = np.full(instance.ints[m.JOBS], -1, np.int64)
-    starts[columns.job[chosen]] = columns.start[chosen]
+    starts[job[chosen]] = start[chosen]
     return Optimum(value, float(info.mip_dual_bound), starts, proven)
 
 
@@ -107,31 +96,32 @@ def _columns(instance: Instance) -> _Columns:
     job = np.repeat(np.arange(n), starts)
     delay = np.arange(len(job)) - np.repeat(np.cumsum(starts) - starts, starts)
     pays = work[job] - instance.floats[m.DELAY_WEIGHT] * delay
-    return _Columns(job, earliest[job] + delay, pays)
+    return job, earliest[job] + delay, pays
 
 
 def _model(highspy: Any, instance: Instance, columns: _Columns, relaxed: bool) -> Any:
     """The problem as HiGHS takes it: rows are jobs then slots, columns are X_is then v_t."""
+    job, start, pays = columns
     ints, horizon = instance.ints, int(instance.ints[m.HORIZON])
-    n, k = int(ints[m.JOBS]), len(columns.job)
+    n, k = int(ints[m.JOBS]), len(job)
     capacity = m.block(ints, m.CAPACITY_AT, horizon)
-    cores = m.block(ints, m.CORES_AT, n)[columns.job]
-    duration = m.block(ints, m.DURATION_AT, n)[columns.job]
-    slots = np.minimum(columns.start + duration, horizon) - columns.start
+    cores = m.block(ints, m.CORES_AT, n)[job]
+    duration = m.block(ints, m.DURATION_AT, n)[job]
+    slots = np.minimum(start + duration, horizon) - start
     # A column X_is has an entry in its job's row and one in each slot that it occupies.
     first = np.concatenate([[0], np.cumsum(1 + slots)])
     index = np.empty(first[-1], np.int64)
     value = np.empty(first[-1])
-    index[first[:-1]], value[first[:-1]] = columns.job, 1.0
+    index[first[:-1]], value[first[:-1]] = job, 1.0
     within = np.arange(slots.sum()) - np.repeat(np.cumsum(slots) - slots, slots)
     at = np.repeat(first[:-1] + 1, slots) + within
-    index[at] = n + np.repeat(columns.start, slots) + within
+    index[at] = n + np.repeat(start, slots) + within
     value[at] = np.repeat(cores, slots)
     model = highspy.HighsLp()
     model.num_col_, model.num_row_ = k + horizon, n + horizon
     model.sense_ = highspy.ObjSense.kMaximize
     over = np.full(horizon, -instance.floats[m.VIOLATION_WEIGHT])
-    model.col_cost_ = np.concatenate([columns.pays, over])
+    model.col_cost_ = np.concatenate([pays, over])
     model.col_lower_ = np.zeros(k + horizon)
     model.col_upper_ = np.concatenate([np.ones(k), np.full(horizon, highspy.kHighsInf)])
     model.row_lower_ = np.full(n + horizon, -highspy.kHighsInf)

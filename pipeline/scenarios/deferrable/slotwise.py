@@ -28,18 +28,14 @@ from pipeline.scenarios.deferrable.dynamics import outcome, step
 from pipeline.scenarios.deferrable.features import MOMENT, ROW, TERM
 from pipeline.scenarios.deferrable.observation import observe
 from pipeline.simulation import kernel as k
-from pipeline.simulation.kernel import FLOATS, INTS, MASK, ROWS, compiled
+from pipeline.simulation.kernel import FLOATS, FLOATS3, INTS, INTS2, MASK, ROWS, compiled
 from pipeline.simulation.rollout import Episode, finished_episode
-from pipeline.simulation.scenario import Instance
+from pipeline.simulation.scenario import Instance, stack_memories
 from pipeline.simulation.spec import Spec
 
 HISTORY: Final = m.HISTORY
 LAGS: Final = m.LAGS
 _VIOLATION: Final = k.TERMS + TERM.violation
-_INTS2: Final = types.Array(types.int64, 2, "C")
-_FLOATS2: Final = types.Array(types.float64, 2, "C")
-_FLOATS3: Final = types.Array(types.float64, 3, "C")
-_MASK2: Final = types.Array(types.boolean, 2, "C")
 _READ1: Final = types.Array(types.float64, 1, "C", readonly=True)
 _READ2: Final = types.Array(types.float64, 2, "C", readonly=True)
 _READ3: Final = types.Array(types.float64, 3, "C", readonly=True)
@@ -174,7 +170,7 @@ def waiting_jobs(
     return waiting, np.searchsorted(startable[:, ROW.job], candidates[waiting, ROW.job])
 
 
-@compiled(types.void(_READ2, _READ3, _FLOATS2, _FLOATS3, _FLOATS3, _INTS2))
+@compiled(types.void(_READ2, _READ3, ROWS, FLOATS3, FLOATS3, INTS2))
 def _begin_all(context, candidates, moment, rows, history, counts):  # type: ignore[no-untyped-def]
     for b in range(len(context)):
         begin_of_slot(context[b], candidates[b], moment[b], rows[b], history[b], counts[b])
@@ -219,7 +215,7 @@ def play_slot(ints, floats, scores, step_outputs, totals):  # type: ignore[no-un
 
 @compiled(
     types.void(
-        _INTS2, _FLOATS2, _FLOATS2, ROWS, MASK, ROWS, _FLOATS2, _FLOATS3, _FLOATS3, _INTS2,
+        INTS2, ROWS, ROWS, ROWS, MASK, ROWS, ROWS, FLOATS3, FLOATS3, INTS2,
     ))  # fmt: skip
 def _see_all(  # type: ignore[no-untyped-def]
     ints, floats, context, candidates, feasible, blank, moment, rows, history, counts
@@ -233,7 +229,7 @@ def _see_all(  # type: ignore[no-untyped-def]
         begin_of_slot(context[e], candidates[:n], moment[e], rows[e], history[e], counts[e])
 
 
-@compiled(types.int64(_INTS2, _FLOATS2, _READ2, _FLOATS2, INTS, _FLOATS2, FLOATS, INTS))
+@compiled(types.int64(INTS2, ROWS, _READ2, ROWS, INTS, ROWS, FLOATS, INTS))
 def _play_all(ints, floats, scores, totals, decisions, step_outputs, paid, started):  # type: ignore[no-untyped-def]
     """Play the slot of every episode; how many episodes are over then."""
     over = 0
@@ -264,11 +260,7 @@ class Slots:
         self._spec = spec
         n = len(instances)
         longest = max((i.capacity for i in instances), default=1)
-        self._ints = np.zeros((n, max(len(i.ints) for i in instances)), np.int64)
-        self._floats = np.zeros((n, max(len(i.floats) for i in instances)))
-        for row, one in enumerate(instances):
-            self._ints[row, : len(one.ints)] = one.ints
-            self._floats[row, : len(one.floats)] = one.floats
+        self._ints, self._floats = stack_memories(instances)
         self.horizon = int(self._ints[0, m.HORIZON])
         if (self._ints[:, m.HORIZON] != self.horizon).any():
             raise HindcastError("episodes that are played slot by slot need one horizon")

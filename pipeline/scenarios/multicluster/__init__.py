@@ -53,15 +53,8 @@ from pipeline.scenarios.multicluster.features import OBJECTIVES, spec
 from pipeline.scenarios.multicluster.initial_state import lay_out
 from pipeline.scenarios.multicluster.instances import draw_applications
 from pipeline.scenarios.multicluster.observation import observe
-from pipeline.simulation.scenario import Instance, Scenario, require_room
+from pipeline.simulation.scenario import DRAWN_WINDOWS, Instance, Scenario, require_room
 from pipeline.workloads.schema import Workload
-
-WINDOWS: Final = 1_000_000  # every number is another draw
-
-
-def windows(config: MulticlusterConfig, workload: Workload) -> int:
-    """Instances are drawn, so there are as many as anyone wants."""
-    return WINDOWS
 
 
 def instance(
@@ -87,7 +80,7 @@ SCENARIO: Final = Scenario(
     config=MulticlusterConfig,
     objectives=OBJECTIVES,
     spec=spec,
-    windows=windows,
+    windows=lambda *_: DRAWN_WINDOWS,
     instance=instance,
     observe=observe,
     step=kernel.step,

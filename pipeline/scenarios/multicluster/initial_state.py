@@ -1,7 +1,5 @@
 """A `multicluster` episode laid out in its memory (pipeline.scenarios.multicluster.layout)."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,7 +10,7 @@ from pipeline.scenarios.multicluster.bounds import delay_bound, most_pooled
 from pipeline.scenarios.multicluster.config import MulticlusterConfig
 from pipeline.scenarios.multicluster.features import ROW, TERM
 from pipeline.scenarios.multicluster.instances import STREAMING, Applications
-from pipeline.simulation.scenario import Instance
+from pipeline.simulation.scenario import Instance, make_memory
 
 
 def _rows(a: Applications) -> NDArray[np.float64]:
@@ -40,7 +38,7 @@ def lay_out(config: MulticlusterConfig, objective: int, a: Applications) -> Inst
         )
     j, clusters, runs = len(a.arrival), len(config.clusters), len(a.needs)
     slots = int(max(a.execution.max(), a.period.max())) + 1
-    blocks: tuple[tuple[int, int, Any], ...] = (
+    int_blocks = (
         (m.ARRIVAL_AT, j, a.arrival),
         (m.EXECUTION_AT, j, a.execution),
         (m.PERIOD_AT, j, a.period),
@@ -71,16 +69,8 @@ def lay_out(config: MulticlusterConfig, objective: int, a: Applications) -> Inst
         (m.COMPLETING_AT, 2 * slots, -1),
         (m.DUE_LISTS_AT, 2 * slots, -1),
     )
-    ints = np.zeros(m.INT_HEADER + sum(length for _, length, _ in blocks), np.int64)
-    at = m.INT_HEADER
-    for block, length, values in blocks:
-        ints[block] = at
-        ints[at : at + length] = values
-        at += length
-    ints[m.DEADLINE_AT] = m.FLOAT_HEADER
-    ints[m.ROWS_AT] = m.FLOAT_HEADER + j
-    rows = _rows(a)
-    floats = np.concatenate([np.zeros(m.FLOAT_HEADER), a.deadline, rows.ravel()])
+    float_blocks = ((m.DEADLINE_AT, j, a.deadline), (m.ROWS_AT, j * m.SHOWN, _rows(a).ravel()))
+    ints, floats = make_memory(m.INT_HEADER, int_blocks, m.FLOAT_HEADER, float_blocks)
     ints[m.CLUSTERS], ints[m.APPLICATIONS], ints[m.SLOTS] = clusters, j, slots
     ints[m.LIMIT], ints[m.OWN] = config.limit, config.own_misses_after
     ints[m.OBJECTIVE] = objective

@@ -66,10 +66,14 @@ from pipeline.scenarios.slots.instances import (
     trace_jobs,
 )
 from pipeline.scenarios.slots.observation import observe
-from pipeline.simulation.scenario import Instance, Scenario, require_room
+from pipeline.simulation.scenario import (
+    DRAWN_WINDOWS,
+    Instance,
+    Scenario,
+    make_memory,
+    require_room,
+)
 from pipeline.workloads.schema import Workload
-
-DRAWN_WINDOWS: Final = 1_000_000  # window numbers of drawn sequences: any will do
 
 
 def windows(config: SlotsConfig, workload: Workload) -> int:
@@ -113,11 +117,8 @@ def instance(
 def lay_out(config: SlotsConfig, sizes: Sizes, objective: str, jobs: Jobs) -> Instance:
     """The memory of an episode with these jobs."""
     n, queue, backlog = len(jobs.length), config.queue, config.backlog
-    grid = m.COLUMNS * sizes.horizon
-    ints = np.zeros(m.INT_HEADER + 7 * n + backlog + 3 * queue, np.int64)
-    floats = np.zeros(m.GRID + grid + n)
-    at = m.INT_HEADER
-    for block, length, values in (
+    inverse = m.GRID + m.COLUMNS * sizes.horizon  # the block after the grid
+    blocks = (
         (m.ARRIVE_AT, n, jobs.arrive),
         (m.LENGTH_AT, n, jobs.length),
         (m.CPU_AT, n, jobs.cpu),
@@ -129,15 +130,13 @@ def lay_out(config: SlotsConfig, sizes: Sizes, objective: str, jobs: Jobs) -> In
         (m.JOB_AT, queue, -1),
         (m.OFFSET_AT, queue, -1),
         (m.SHOWN_AT, queue, -1),
-    ):
-        ints[block] = at
-        ints[at : at + length] = values
-        at += length
-    ints[m.INVERSE_AT] = m.GRID + grid
-    floats[m.GRID : m.GRID + grid] = np.tile(
+    )
+    ints, floats = make_memory(
+        m.INT_HEADER, blocks, inverse, [(m.INVERSE_AT, n, 1.0 / jobs.length)]
+    )
+    floats[m.GRID : inverse] = np.tile(
         [float(sizes.slots_per_resource), float(sizes.slots_per_resource), 0.0], sizes.horizon
     )
-    floats[m.GRID + grid :] = 1.0 / jobs.length
     ints[m.JOBS], ints[m.QUEUE], ints[m.BACKLOG] = n, queue, backlog
     ints[m.HORIZON], ints[m.SLOTS] = sizes.horizon, sizes.slots_per_resource
     ints[m.COMPAT] = config.compat == "deeprm"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from pipeline.errors import InputError
-from pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT
+from pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT, require_at_least
 
 _MOST_SHOWN: Final = 1000
 
@@ -79,11 +79,8 @@ def sizes_of(config: SlotsConfig) -> Sizes:
     names = [size.name for size in dataclasses.fields(Sizes)]
     given = {name: getattr(config, name) for name in names if getattr(config, name) is not None}
     sizes = dataclasses.replace(PRESETS[config.preset], **given)
-    for name in ("slots_per_resource", "horizon"):
-        _at_least(name, getattr(sizes, name), 1)
-    for name in ("queue", "steps", "max_time_steps", "jobs_per_window"):
-        _at_least(name, getattr(config, name), 1)
-    _at_least("backlog", config.backlog, 0)
+    require_at_least(sizes, slots_per_resource=1, horizon=1)
+    require_at_least(config, queue=1, steps=1, max_time_steps=1, jobs_per_window=1, backlog=0)
     for name, shown in (("horizon", sizes.horizon), ("queue", config.queue)):
         if shown > _MOST_SHOWN:
             raise InputError(
@@ -113,8 +110,3 @@ def sizes_of(config: SlotsConfig) -> Sizes:
             "leave out the other settings"
         )
     return sizes
-
-
-def _at_least(name: str, value: int, least: int) -> None:
-    if value < least:
-        raise InputError(f"config.{name} is {value}, expected at least {least}")

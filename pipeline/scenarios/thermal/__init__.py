@@ -36,15 +36,8 @@ from pipeline.scenarios.thermal.config import ThermalConfig, settled
 from pipeline.scenarios.thermal.features import OBJECTIVES, spec
 from pipeline.scenarios.thermal.instances import draw_jobs, make_instance
 from pipeline.scenarios.thermal.observation import observe
-from pipeline.simulation.scenario import Instance, Scenario, require_room
+from pipeline.simulation.scenario import DRAWN_WINDOWS, Instance, Scenario, require_room
 from pipeline.workloads.schema import Workload
-
-WINDOWS: Final = 1_000_000
-
-
-def windows(config: ThermalConfig, workload: Workload) -> int:
-    """As many as anyone may want: the number of a window only says which jobs are drawn."""
-    return WINDOWS
 
 
 def instance(
@@ -65,7 +58,7 @@ SCENARIO: Final = Scenario(
     config=ThermalConfig,
     objectives=OBJECTIVES,
     spec=spec,
-    windows=windows,
+    windows=lambda *_: DRAWN_WINDOWS,
     instance=instance,
     observe=observe,
     step=kernel.step,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from pipeline.errors import InputError
+from pipeline.simulation.scenario import require_at_least
 
 HEAT_CONSTANT: Final = 200.0  # heat of a fully used server in the centre, per step
 _LONGEST: Final = 10_000  # steps; calendars are as long as anything can be planned ahead
@@ -77,8 +78,7 @@ def _check(config: ThermalConfig) -> None:
                 f"config.{name} is {list(given)}, expected [smallest, largest] "
                 f"within {smallest}..{largest}"
             )
-    if config.jobs < 1:
-        raise InputError(f"config.jobs is {config.jobs}, expected at least 1")
+    require_at_least(config, jobs=1)
     if config.steps < config.jobs + 5:
         raise InputError(
             f"config.steps is {config.steps}, expected at least jobs + 5 = {config.jobs + 5}"

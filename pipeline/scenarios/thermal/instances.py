@@ -10,7 +10,7 @@ from pipeline.errors import InputError
 from pipeline.scenarios.thermal import layout as m
 from pipeline.scenarios.thermal.config import HEAT_CONSTANT, ThermalConfig
 from pipeline.scenarios.thermal.dynamics import advance
-from pipeline.simulation.scenario import Instance
+from pipeline.simulation.scenario import Instance, make_memory
 
 POSITIONS: Final = ((0, 0), (1, 0), (-2, 0), (-2, 2), (3, 1), (3, 3))
 _ENERGY_PER_USAGE: Final = 0.5
@@ -77,33 +77,24 @@ def make_instance(config: ThermalConfig, objective: int, jobs: Jobs) -> Instance
     distance = np.sqrt(x * x + y * y)
     usage = np.arange(config.capacity + 1) / config.capacity
     drawn = energy(usage, idle_power=config.idle_power)
-    ints = np.zeros(m.INT_HEADER + 3 * n + servers * (length + 2), np.int64)
-    floats = np.zeros(m.FLOAT_HEADER + 2 * len(usage) + 4 * servers)
-    at = m.INT_HEADER
-    for block, size, values in (
+    assert config.k is not None
+    int_blocks = (
         (m.RESOURCES_AT, n, jobs.resources),
         (m.PROCESS_AT, n, jobs.process),
         (m.DEADLINE_AT, n, jobs.deadline),
         (m.CALENDAR_AT, servers * length, 0),
         (m.START_AT, servers, 0),
         (m.AHEAD_AT, servers, 0),
-    ):
-        ints[block] = at
-        ints[at : at + size] = values
-        at += size
-    at = m.FLOAT_HEADER
-    assert config.k is not None
-    for block, amounts in (
-        (m.INEFFICIENCY_AT, 1.0 - efficiency(usage, drawn)),
-        (m.ENERGY_AT, drawn),
-        (m.X_AT, x),
-        (m.Y_AT, y),
-        (m.DISTANCE_AT, distance),
-        (m.FULL_HEAT_AT, full_heat(distance, config.k)),
-    ):
-        ints[block] = at
-        floats[at : at + len(amounts)] = amounts
-        at += len(amounts)
+    )
+    float_blocks = (
+        (m.INEFFICIENCY_AT, len(usage), 1.0 - efficiency(usage, drawn)),
+        (m.ENERGY_AT, len(usage), drawn),
+        (m.X_AT, servers, x),
+        (m.Y_AT, servers, y),
+        (m.DISTANCE_AT, servers, distance),
+        (m.FULL_HEAT_AT, servers, full_heat(distance, config.k)),
+    )
+    ints, floats = make_memory(m.INT_HEADER, int_blocks, m.FLOAT_HEADER, float_blocks)
     ints[m.SERVERS], ints[m.JOBS], ints[m.STEPS] = servers, n, config.steps
     ints[m.CAPACITY], ints[m.MASK], ints[m.OBJECTIVE] = config.capacity, length - 1, objective
     floats[m.ALPHA], floats[m.BETA], floats[m.DECAY] = config.alpha, config.beta, config.decay

@@ -31,19 +31,9 @@ WAITED: Final = 12  # steps between submission and start, over all placed jobs
 BOOKED_NOW: Final = 13  # up to which step time has been booked
 BOOKED_REJECTED: Final = 14
 # where the blocks of ints begin
-RESOURCES_AT: Final = 15
-PROCESS_AT: Final = 16
-DEADLINE_AT: Final = 17
-CALENDAR_AT: Final = 18
-START_AT: Final = 19
-AHEAD_AT: Final = 20
+RESOURCES_AT, PROCESS_AT, DEADLINE_AT, CALENDAR_AT, START_AT, AHEAD_AT = range(15, 21)
 # where the blocks of floats begin
-INEFFICIENCY_AT: Final = 21
-ENERGY_AT: Final = 22
-X_AT: Final = 23
-Y_AT: Final = 24
-DISTANCE_AT: Final = 25
-FULL_HEAT_AT: Final = 26
+INEFFICIENCY_AT, ENERGY_AT, X_AT, Y_AT, DISTANCE_AT, FULL_HEAT_AT = range(21, 27)
 INT_HEADER: Final = 27
 
 # header of floats; place 0 is TIME

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from flows import cli
-from pipeline.calibration.multicluster_scores import COLUMNS, comparisons
+from pipeline.calibration.multicluster_scores import comparisons
 
 # policy -> group, kind, TMDL and AJDR on four windows
 SCORES = {
@@ -43,7 +43,8 @@ def test_means_ratios_and_scores_by_hand(tmp_path):
     changes add up to -125, +50, -46.7, -166.7: below 0 in three.
     """
     table = comparisons(write(tmp_path), ["rule"])
-    assert tuple(table.columns) == COLUMNS
+    assert table.columns[:3] == ["policy", "other", "windows"]
+    assert table.columns[-4:] == ["score_a", "score_b", "score_c", "score_d"]
     row = table.filter(pl.col("policy") == "agent").row(0, named=True)
     assert (row["windows"], row["tmdl"], row["other_tmdl"], row["tmdl_ratio"]) == (4, 15, 60, 4)
     assert row["ajdr_ratio"] == pytest.approx(5 / 3)

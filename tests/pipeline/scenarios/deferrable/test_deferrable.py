@@ -14,7 +14,6 @@ from pipeline.scenarios import load_scenario
 from pipeline.scenarios.deferrable import make_instance
 from pipeline.scenarios.deferrable.config import DeferrableConfig
 from pipeline.scenarios.deferrable.instances import Jobs
-from pipeline.scenarios.deferrable.slotwise_action import prefix
 from pipeline.simulation.environment import CompiledEnvironment
 from pipeline.simulation.policy import Behaviour
 from pipeline.simulation.rollout import run_episode
@@ -22,6 +21,7 @@ from pipeline.simulation.scenario import Instance
 from pipeline.testing import check_scenario
 from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 from policies.heuristics.deferrable import HEURISTICS
+from tests.pipeline.scenarios.deferrable.reference import prefix
 
 SCENARIO = load_scenario("deferrable")
 SPEC = SCENARIO.spec(DeferrableConfig(), "revenue")

@@ -23,9 +23,10 @@ from pipeline.scenarios.deferrable.slotwise import (
     begun_slots,
     play_slot,
 )
-from pipeline.scenarios.deferrable.slotwise_action import prefix, stop_at_misfit
+from pipeline.scenarios.deferrable.slotwise_action import stop_at_misfit
 from pipeline.simulation.arrays import begin_episode
 from pipeline.simulation.kernel import TERMS
+from tests.pipeline.scenarios.deferrable.reference import prefix
 
 RECIPE = load_recipe("deferrable-base-v1", ["config.horizon=30"])
 SPEC = spec(RECIPE.config, "revenue")
