@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from pipeline.building.build import build
+from pipeline.dataset.padding import Padded
 from pipeline.exports import export
 from pipeline.history.importing import ingest_history
 from pipeline.recipes.loading import load_recipe
@@ -16,6 +18,16 @@ from policies.registry import behaviours
 
 LONG_STEPS = 41_005  # more than a row group may hold
 SPLITS = ('split.train="0..1"', 'split.validation="2..2"', 'split.test="3..3"')
+
+
+def make_padded(count: int, k: int, features: int) -> Padded:
+    """Return room for that many observations."""
+    return Padded(
+        np.empty((count, k, features), np.float32),
+        np.empty((count, k), np.bool_),
+        np.empty(count, np.int64),
+        np.empty(count, np.int64),
+    )
 
 
 def build_long(folder: Path) -> Path:

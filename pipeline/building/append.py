@@ -18,39 +18,15 @@ from typing import Any, Final
 
 import polars as pl
 
-from pipeline.building.build import (
-    BuildResult,
-    append_in_progress,
-    counts_of,
-    describe,
-    result_of,
-    write_episodes,
-)
-from pipeline.building.parts import (
-    BUILDING,
-    DATA,
-    PLAN,
-    Plan,
-    Progress,
-    begin,
-    make_plan,
-    record_parts,
-    recorded,
-)
+from pipeline.building import build
+from pipeline.building import parts as recording
+from pipeline.building.parts import BUILDING, DATA, Plan
 from pipeline.dataset import manifest as mf
 from pipeline.dataset.append_history import check_fits, repetitions
 from pipeline.errors import DatasetError, RecipeError
 from pipeline.recipes.recipe import Recipe
 from pipeline.simulation.policy import Behaviour
-from pipeline.storage.files import (
-    is_partial,
-    make_folder,
-    read_json,
-    read_parquet,
-    remove_folder,
-    sha256_file,
-    write_json,
-)
+from pipeline.storage import files
 from pipeline.storage.location import is_remote
 from pipeline.workloads.folder import load_workload
 
@@ -63,8 +39,8 @@ def append(
     out: Path,
     *,
     workers: int = 1,
-    progress: Progress | None = None,
-) -> BuildResult:
+    progress: recording.Progress | None = None,
+) -> build.BuildResult:
     """Add the recipe's episodes to the dataset in `out`, or finish what an earlier call began.
 
     Raises DatasetError where `out` is no finished dataset, or of another problem than the recipe
@@ -75,27 +51,27 @@ def append(
     if workers < 1:
         raise RecipeError(f"workers is {workers}, expected at least 1")
     manifest = mf.read_manifest(out)
-    pending = append_in_progress(out)
+    pending = build.append_in_progress(out)
     if pending is not None and pending.get("first_part") != len(manifest.parts):
         _complete(out, manifest)  # the manifest had been replaced when it was interrupted
         if manifest.appended and manifest.appended[-1].digest == recipe.digest:
-            return result_of(out, manifest)
+            return build.result_of(out, manifest)
     elif pending is None:
-        remove_folder(out / BUILDING)  # of the first build, had it been interrupted at its very end
+        files.remove_folder(out / BUILDING)  # of a first build that was interrupted at its very end
     check_fits(manifest.recipes, recipe, str(out))
     if is_remote(out):
-        make_folder(out)
+        files.make_folder(out)
     plan = _make_plan(recipe, behaviours, out, manifest)
     claim = _claim(plan, manifest)
-    record = out / BUILDING / PLAN
-    if record.exists() and read_json(record) != claim:
+    record = out / BUILDING / recording.PLAN
+    if record.exists() and files.read_json(record) != claim:
         raise DatasetError(
             f"{out}: holds an interrupted append of another recipe or by other package versions; "
             f"finish that one, or give it up by deleting {BUILDING} and the parts of data/ from "
             f"{plan.part_path(0).name} on"
         )
-    begin(plan, claim)
-    record_parts(plan, workers, progress)
+    recording.begin(plan, claim)
+    recording.record_parts(plan, workers, progress)
     return _finish(plan, manifest)
 
 
@@ -104,7 +80,7 @@ def being_added(out: Path, manifest: mf.Manifest) -> Callable[[str], bool]:
 
     Such files are there before the manifest names them; all else that it does not name is foreign.
     """
-    pending = append_in_progress(out) or {}
+    pending = build.append_in_progress(out) or {}
     first, parts = (n if type(n := pending.get(key)) is int else 0 for key in _RANGE)
     replaced = first < len(manifest.parts)  # what was to be added is there, the rest is cleaning
     follows = pending.get("to") == manifest.digest and first == len(manifest.parts)
@@ -113,7 +89,9 @@ def being_added(out: Path, manifest: mf.Manifest) -> Callable[[str], bool]:
         folder, _, file = name.rpartition("/")
         if folder == DATA and follows:
             number = file.removeprefix("part-").removesuffix(".parquet")
-            return is_partial(file) or (number.isdecimal() and 0 <= int(number) - first < parts)
+            return files.is_partial(file) or (
+                number.isdecimal() and 0 <= int(number) - first < parts
+            )
         return not folder and mf.is_episodes(name) and bool(pending) and (follows or replaced)
 
     return is_added
@@ -124,10 +102,10 @@ def _make_plan(
 ) -> Plan:
     """The plan of what follows the parts that are there, on the dataset's own workload."""
     workload = load_workload(out / mf.WORKLOAD)
-    if sha256_file(out / mf.WORKLOAD / mf.NAME) != manifest.workload_sha256:
+    if files.sha256_file(out / mf.WORKLOAD / mf.NAME) != manifest.workload_sha256:
         raise DatasetError(f"{out / mf.WORKLOAD}: is not the workload of the manifest")
     plan = replace(
-        make_plan(recipe, behaviours, workload, out),
+        recording.make_plan(recipe, behaviours, workload, out),
         first_part=len(manifest.parts),
         first_episode=manifest.counts["episodes"],
         taken=repetitions(manifest.recipes),
@@ -156,11 +134,11 @@ def _claim(plan: Plan, manifest: mf.Manifest) -> dict[str, Any]:
     }
 
 
-def _finish(plan: Plan, old: mf.Manifest) -> BuildResult:
+def _finish(plan: Plan, old: mf.Manifest) -> build.BuildResult:
     """Put the episodes together, replace the manifest, then what is made from it."""
-    parts, added = recorded(plan)
+    parts, added = recording.recorded(plan)
     parts = (*old.parts, *parts)
-    episodes = pl.concat([read_parquet(plan.out / old.episodes.path), added])
+    episodes = pl.concat([files.read_parquet(plan.out / old.episodes.path), added])
     name = f"episodes-{len(old.appended) + 1:05d}.parquet"
     segment = mf.Segment(
         plan.recipe, plan.recipe.digest, mf.versions(), plan.first_part, plan.first_episode
@@ -169,19 +147,19 @@ def _finish(plan: Plan, old: mf.Manifest) -> BuildResult:
         old,
         digest=mf.digest_of((*old.recipes, plan.recipe)),
         parts=parts,
-        episodes=write_episodes(plan.out, name, episodes),
-        counts=counts_of(parts, episodes),
+        episodes=build.write_episodes(plan.out, name, episodes),
+        counts=build.counts_of(parts, episodes),
         appended=(*old.appended, segment),
     )
-    write_json(plan.out / mf.NAME, mf.to_json(manifest))
+    files.write_json(plan.out / mf.NAME, mf.to_json(manifest))
     _complete(plan.out, manifest)
-    return result_of(plan.out, manifest)
+    return build.result_of(plan.out, manifest)
 
 
 def _complete(out: Path, manifest: mf.Manifest) -> None:
     """Write the documents of the new manifest and remove what it replaces; safe to repeat."""
-    describe(out, manifest, read_parquet(out / manifest.episodes.path))
+    build.describe(out, manifest, files.read_parquet(out / manifest.episodes.path))
     for path in list(out.glob("episodes*.parquet")):
         if path.name != manifest.episodes.path and mf.is_episodes(path.name):
             path.unlink(missing_ok=True)
-    remove_folder(out / BUILDING)
+    files.remove_folder(out / BUILDING)

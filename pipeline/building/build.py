@@ -14,22 +14,13 @@ end in the same bytes.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from pipeline.building.parts import (
-    BUILDING,
-    PLAN,
-    Plan,
-    Progress,
-    begin,
-    make_plan,
-    record_parts,
-    recorded,
-)
+from pipeline.building import parts as recording
+from pipeline.building.parts import BUILDING, Plan
 from pipeline.dataset import manifest as mf
 from pipeline.documents.card import write_card
 from pipeline.documents.croissant import write_croissant
@@ -37,15 +28,7 @@ from pipeline.errors import DatasetError, HindcastError, RecipeError, StorageErr
 from pipeline.recipes.recipe import Recipe
 from pipeline.recipes.workload_source import load_source
 from pipeline.simulation.policy import Behaviour
-from pipeline.storage.files import (
-    is_partial,
-    make_folder,
-    read_json,
-    remove_folder,
-    sha256_file,
-    write_atomically,
-    write_json,
-)
+from pipeline.storage import files
 from pipeline.storage.location import is_remote
 from pipeline.workloads.folder import save_workload
 
@@ -67,7 +50,7 @@ def build(
     out: Path,
     *,
     workers: int = 1,
-    progress: Progress | None = None,
+    progress: recording.Progress | None = None,
 ) -> BuildResult:
     """Build the recipe's dataset in `out`, or finish what an earlier call began there.
 
@@ -83,12 +66,12 @@ def build(
         return _already_built(recipe, out)
     _refuse_foreign(out)
     if is_remote(out):
-        make_folder(out)  # before the workload takes its time
-    plan = make_plan(recipe, behaviours, load_source(recipe), out)
-    begin(plan, {"digest": recipe.digest, "versions": mf.versions()})
+        files.make_folder(out)  # before the workload takes its time
+    plan = recording.make_plan(recipe, behaviours, load_source(recipe), out)
+    recording.begin(plan, {"digest": recipe.digest, "versions": mf.versions()})
     if not (out / mf.WORKLOAD / mf.NAME).exists():
         save_workload(plan.workload, out / mf.WORKLOAD)
-    record_parts(plan, workers, progress)
+    recording.record_parts(plan, workers, progress)
     return _finish(plan)
 
 
@@ -101,23 +84,23 @@ def _already_built(recipe: Recipe, out: Path) -> BuildResult:
             "another --out, or add to it with --append"
         )
     if append_in_progress(out) is None:
-        remove_folder(out / BUILDING)
+        files.remove_folder(out / BUILDING)
     return result_of(out, manifest)
 
 
 def append_in_progress(out: Path) -> dict[str, Any] | None:
     """Return the plan of an unfinished append to this dataset, None where there is none."""
-    record = out / BUILDING / PLAN
+    record = out / BUILDING / recording.PLAN
     if not record.is_file():
         return None
-    value = read_json(record)
+    value = files.read_json(record)
     plan = value.get("append") if isinstance(value, dict) else None
     return plan if isinstance(plan, dict) else None
 
 
 def result_of(out: Path, manifest: mf.Manifest) -> BuildResult:
     """Return the summary of a finished dataset from its manifest."""
-    size = manifest.episodes.bytes + sum(p.bytes for p in manifest.parts)
+    size = manifest.episodes.bytes + sum(part.bytes for part in manifest.parts)
     counts = manifest.counts
     return BuildResult(out, counts["episodes"], counts["decisions"], size, manifest.digest)
 
@@ -126,7 +109,7 @@ def _refuse_foreign(out: Path) -> None:
     """StorageError where `out` holds anything but an interrupted build."""
     if out.exists() and not out.is_dir():
         raise StorageError(f"{out}: is a file, expected a folder")
-    there = [p.name for p in out.iterdir() if not is_partial(p.name)] if out.is_dir() else []
+    there = [e.name for e in out.iterdir() if not files.is_partial(e.name)] if out.is_dir() else []
     if there and BUILDING not in there:
         raise StorageError(
             f"{out}: is not empty and holds no interrupted build; choose another --out"
@@ -135,9 +118,7 @@ def _refuse_foreign(out: Path) -> None:
 
 def write_episodes(out: Path, name: str, episodes: pl.DataFrame) -> mf.FileEntry:
     """Write the table of episodes."""
-    stored = write_atomically(
-        out / name, partial(episodes.write_parquet, compression="zstd", compression_level=3)
-    )
+    stored = files.write_parquet(out / name, episodes)
     return mf.FileEntry(name, episodes.height, stored.bytes, stored.sha256)
 
 
@@ -146,7 +127,7 @@ def counts_of(parts: Sequence[mf.FileEntry], episodes: pl.DataFrame) -> dict[str
     counts = {
         "episodes": episodes.height,
         "decisions": int(episodes["steps"].sum()),
-        "rows": sum(p.rows for p in parts),
+        "rows": sum(part.rows for part in parts),
         "windows": episodes["window"].n_unique(),
         "truncated_episodes": int(episodes["truncated"].sum()),
     }
@@ -163,19 +144,19 @@ def describe(out: Path, manifest: mf.Manifest, episodes: pl.DataFrame) -> None:
 
 def _finish(plan: Plan) -> BuildResult:
     """Put the episodes together, write card and manifest, and forget the plan."""
-    parts, episodes = recorded(plan)
+    parts, episodes = recording.recorded(plan)
     manifest = mf.Manifest(
         recipe=plan.recipe,
         digest=plan.recipe.digest,
         spec=plan.spec,
         parts=parts,
         episodes=write_episodes(plan.out, mf.EPISODES, episodes),
-        workload_sha256=sha256_file(plan.out / mf.WORKLOAD / mf.NAME),
+        workload_sha256=files.sha256_file(plan.out / mf.WORKLOAD / mf.NAME),
         provenance=asdict(plan.workload.provenance),
         counts=counts_of(parts, episodes),
         versions=mf.versions(),
     )
     describe(plan.out, manifest, episodes)
-    write_json(plan.out / mf.NAME, mf.to_json(manifest))
-    remove_folder(plan.out / BUILDING)
+    files.write_json(plan.out / mf.NAME, mf.to_json(manifest))
+    files.remove_folder(plan.out / BUILDING)
     return result_of(plan.out, manifest)

@@ -8,18 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from pipeline.building.recorder import (
-    L_CHOICE,
-    L_EPISODE,
-    L_OFFSET,
-    L_STATUS,
-    L_STEP,
-    N_ELAPSED,
-    N_REWARD,
-    N_TERMS,
-    N_TIME,
-    Log,
-)
+from pipeline.building import recorder
+from pipeline.building.recorder import Log
 from pipeline.dataset.columns import NO_CHOICE, part_schema
 from pipeline.simulation.kernel import TERMINATED, TRUNCATED
 from pipeline.simulation.spec import Spec
@@ -82,9 +72,9 @@ class PartWriter:
 
 def _to_arrow(log: Log, spec: Spec, schema: pa.Schema) -> pa.Table:
     n = log.rows
-    offsets = log.labels[L_OFFSET, : n + 1].astype(np.int32)
+    offsets = log.labels[recorder.L_OFFSET, : n + 1].astype(np.int32)
     v = int(offsets[-1])
-    closing = log.labels[L_CHOICE, :n] == NO_CHOICE
+    closing = log.labels[recorder.L_CHOICE, :n] == NO_CHOICE
 
     def lists(values: pa.Array) -> pa.Array:
         return pa.ListArray.from_arrays(pa.array(offsets), values)
@@ -93,9 +83,9 @@ def _to_arrow(log: Log, spec: Spec, schema: pa.Schema) -> pa.Table:
         return pa.array(values, type=kind, mask=closing)
 
     columns = {
-        "episode": pa.array(log.labels[L_EPISODE, :n]),
-        "step": pa.array(log.labels[L_STEP, :n].astype(np.int32)),
-        "time_s": pa.array(log.numbers[N_TIME, :n]),
+        "episode": pa.array(log.labels[recorder.L_EPISODE, :n]),
+        "step": pa.array(log.labels[recorder.L_STEP, :n].astype(np.int32)),
+        "time_s": pa.array(log.numbers[recorder.N_TIME, :n]),
         "context": pa.StructArray.from_arrays(
             [pa.array(log.context[c, :n]) for c in range(len(spec.context))],
             names=[f.name for f in spec.context],
@@ -107,20 +97,23 @@ def _to_arrow(log: Log, spec: Spec, schema: pa.Schema) -> pa.Table:
             )
         ),
         "feasible": lists(pa.array(log.feasible[:v])),
-        "choice": decided(log.labels[L_CHOICE, :n].astype(np.int32)),
+        "choice": decided(log.labels[recorder.L_CHOICE, :n].astype(np.int32)),
         "propensity": decided(log.propensity[:n]),
         "behaviour_probabilities": pa.ListArray.from_arrays(
             pa.array(offsets), pa.array(log.probabilities[:v]), mask=pa.array(closing)
         ),
-        "reward": decided(log.numbers[N_REWARD, :n]),
+        "reward": decided(log.numbers[recorder.N_REWARD, :n]),
         "reward_terms": pa.StructArray.from_arrays(
-            [pa.array(log.numbers[N_TERMS + k, :n]) for k in range(len(spec.reward_terms))],
+            [
+                pa.array(log.numbers[recorder.N_TERMS + k, :n])
+                for k in range(len(spec.reward_terms))
+            ],
             names=list(spec.reward_terms),
             mask=pa.array(closing),
         ),
-        "elapsed_s": decided(log.numbers[N_ELAPSED, :n]),
-        "terminated": decided(log.labels[L_STATUS, :n] == TERMINATED),
-        "truncated": decided(log.labels[L_STATUS, :n] == TRUNCATED),
+        "elapsed_s": decided(log.numbers[recorder.N_ELAPSED, :n]),
+        "terminated": decided(log.labels[recorder.L_STATUS, :n] == TERMINATED),
+        "truncated": decided(log.labels[recorder.L_STATUS, :n] == TRUNCATED),
     }
     if spec.valued:
         columns["monte_carlo_value"] = decided(log.values[:n])

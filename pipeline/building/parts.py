@@ -8,6 +8,7 @@ OUT/.building/part-NNNNN.json       its file entry, written last: with it the pa
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -32,14 +33,7 @@ from pipeline.simulation.rollout import decision_values
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.seeds import generator
 from pipeline.simulation.spec import Spec
-from pipeline.storage.files import (
-    make_folder,
-    read_json,
-    read_parquet,
-    remove_partials,
-    write_atomically,
-    write_json,
-)
+from pipeline.storage import files
 from pipeline.workloads.schema import Workload
 
 Progress = Callable[[int, int], None]
@@ -105,20 +99,20 @@ def begin(plan: Plan, claim: Mapping[str, Any]) -> None:
             raise DatasetError(
                 f"{plan.out / name}: is a symbolic link; a dataset is written into its own folder"
             )
-    make_folder(plan.out)
-    building = make_folder(plan.out / BUILDING)
-    make_folder(plan.out / DATA)
+    files.make_folder(plan.out)
+    building = files.make_folder(plan.out / BUILDING)
+    files.make_folder(plan.out / DATA)
     record = building / PLAN
     if record.exists():
-        if read_json(record) != claim:
+        if files.read_json(record) != claim:
             raise DatasetError(
                 f"{plan.out}: holds an interrupted build of another recipe or by other package "
                 "versions; delete it or choose another --out"
             )
     else:
-        write_json(record, claim)
+        files.write_json(record, claim)
     for folder in (plan.out, building, plan.out / DATA):
-        remove_partials(folder)
+        files.remove_partials(folder)
     copy_policies(plan.recipe, plan.out)
 
 
@@ -155,28 +149,24 @@ def _record_part(plan: Plan, part: int) -> None:
     """Record one part; its entry is written last and says that the part is whole."""
     path = plan.part_path(part)
     rows: list[dict[str, Any]] = []
-    stored = write_atomically(path, partial(_write_part, plan, part, rows))
+    stored = files.write_atomically(path, partial(_write_part, plan, part, rows))
     episodes = pl.DataFrame(rows, schema=episodes_schema(plan.spec))
-    write_atomically(
-        _episodes_path(plan, part),
-        partial(episodes.write_parquet, compression="zstd", compression_level=3),
-    )
+    files.write_parquet(_episodes_path(plan, part), episodes)
     entry = mf.FileEntry(
         path=f"{DATA}/{path.name}",
         rows=int(episodes["steps"].sum()) + episodes.height,
         bytes=stored.bytes,
         sha256=stored.sha256,
     )
-    write_json(_entry_path(plan, part), asdict(entry))
+    files.write_json(_entry_path(plan, part), asdict(entry))
 
 
 def _write_part(plan: Plan, part: int, rows: list[dict[str, Any]], path: Path) -> None:
     each = sum(b.episodes for b in plan.recipe.behaviours)
     episode = plan.first_episode + sum(len(windows) for windows in plan.parts[:part]) * each
     number = plan.first_part + part
-    writer = PartWriter(path, plan.spec)
     log: Log | None = None
-    try:
+    with closing(PartWriter(path, plan.spec)) as writer:
         for split, window in plan.parts[part]:
             instance = make_instance(plan.recipe, plan.scenario, plan.workload, window)
             room = max(LOG_CANDIDATES, 4 * instance.capacity)
@@ -195,8 +185,6 @@ def _write_part(plan: Plan, part: int, rows: list[dict[str, Any]], path: Path) -
                     episode += 1
         if log is not None and log.rows:
             writer.write(log)
-    finally:
-        writer.close()
 
 
 def _record_episode(
@@ -245,14 +233,14 @@ def recorded(plan: Plan) -> tuple[tuple[mf.FileEntry, ...], pl.DataFrame]:
     """The files and the episodes of all parts of a plan, once they are recorded."""
     n = range(len(plan.parts))
     entries = tuple(_recorded_entry(plan, i) for i in n)
-    return entries, pl.concat([read_parquet(_episodes_path(plan, i)) for i in n])
+    return entries, pl.concat([files.read_parquet(_episodes_path(plan, i)) for i in n])
 
 
 def _recorded_entry(plan: Plan, part: int) -> mf.FileEntry:
     """The entry of a finished part, which must be of the file that is there."""
     path = _entry_path(plan, part)
     try:
-        entry = mf.file_entry(read_json(path))
+        entry = mf.file_entry(files.read_json(path))
     except (TypeError, ValueError, RecipeError) as error:
         raise DatasetError(f"{path}: damaged ({error}); delete {path.parent.parent}") from error
     file = plan.part_path(part)

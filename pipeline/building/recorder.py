@@ -8,34 +8,12 @@ from numpy.typing import NDArray
 
 from pipeline.dataset.columns import NO_CHOICE
 from pipeline.errors import HindcastError
+from pipeline.simulation import kernel as k
+from pipeline.simulation import policy
 from pipeline.simulation.arrays import EPISODE, STEPS, begin_episode, make_step_arrays, named
-from pipeline.simulation.kernel import (
-    ELAPSED,
-    FLOATS,
-    INFEASIBLE,
-    INTS,
-    MASK,
-    OBSERVE,
-    REWARD,
-    ROWS,
-    RUNNING,
-    SCORE,
-    STEP,
-    TERMS,
-    TIME,
-    TRUNCATED,
-    compiled,
-)
+from pipeline.simulation.kernel import INFEASIBLE, RUNNING, compiled
 from pipeline.simulation.players import EpisodeTrace
-from pipeline.simulation.policy import (
-    GENERATOR,
-    NO_PARAMETERS,
-    Behaviour,
-    Heuristic,
-    draw_choice,
-    fill_probabilities,
-    no_score,
-)
+from pipeline.simulation.policy import Behaviour, Heuristic
 from pipeline.simulation.rollout import Episode, finished_episode
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.spec import Spec
@@ -97,8 +75,9 @@ class Log(NamedTuple):
 
 
 _LOG: Final = named(
-    Log, ROWS, types.Array(types.int64, 2, "C"), _FLOAT32_COLUMNS,
-    types.Array(types.uint8, 2, "C"), _FLOAT32, _FLOAT32_COLUMNS, MASK, _FLOAT32, FLOATS, INTS,
+    Log, k.ROWS, types.Array(types.int64, 2, "C"), _FLOAT32_COLUMNS,
+    types.Array(types.uint8, 2, "C"), _FLOAT32, _FLOAT32_COLUMNS, k.MASK, _FLOAT32,
+    k.FLOATS, k.INTS,
 )  # fmt: skip
 
 
@@ -121,9 +100,9 @@ def make_log(spec: Spec, rows: int, candidates: int) -> Log:
 
 @compiled(
     types.int64(
-        types.FunctionType(OBSERVE), types.FunctionType(STEP), types.FunctionType(SCORE),
-        EPISODE, STEPS, FLOATS, types.float64, types.float64, GENERATOR,
-        types.int64, _LOG, INTS, _FLOAT32,
+        types.FunctionType(k.OBSERVE), types.FunctionType(k.STEP), types.FunctionType(k.SCORE),
+        EPISODE, STEPS, k.FLOATS, types.float64, types.float64, policy.GENERATOR,
+        types.int64, _LOG, k.INTS, _FLOAT32,
     ))  # fmt: skip
 def _record(  # type: ignore[no-untyped-def]
     observe, step, score, memory, arrays, parameters, temperature, epsilon, rng,
@@ -147,15 +126,15 @@ def _record(  # type: ignore[no-untyped-def]
         # room for this row and, should it be the last, for the closing row
         if not over and (row + 2 > len(propensity) or value + 2 * capacity > len(log_feasible)):
             break
-        numbers[N_TIME, row] = floats[TIME]
+        numbers[N_TIME, row] = floats[k.TIME]
         n = observe(ints, floats, context, image, candidates, feasible)
         labels[L_EPISODE, row] = episode
         labels[L_STEP, row] = cursor[2]
         labels[L_OFFSET, row] = value
         for c in range(len(context)):
             log_context[c, row] = context[c]
-        for p in range(len(image)):
-            log_image[row, p] = image[p]
+        for pixel in range(len(image)):
+            log_image[row, pixel] = image[pixel]
         for f in range(len(log_candidates)):
             for i in range(n):
                 log_candidates[f, value + i] = candidates[i, f]
@@ -167,8 +146,8 @@ def _record(  # type: ignore[no-untyped-def]
             labels[L_CHOICE, row] = NO_CHOICE
             labels[L_STATUS, row] = status
             propensity[row] = 0.0
-            for k in range(1, len(numbers)):
-                numbers[k, row] = 0.0
+            for number in range(1, len(numbers)):
+                numbers[number, row] = 0.0
             row += 1
             value += n
             break
@@ -180,8 +159,8 @@ def _record(  # type: ignore[no-untyped-def]
         else:
             shown = scores[:n]
             score(context, candidates, feasible, parameters, shown)
-            choice = draw_choice(shown, feasible, temperature, epsilon, rng, probabilities)
-            fill_probabilities(shown, feasible, temperature, epsilon, probabilities)
+            choice = policy.draw_choice(shown, feasible, temperature, epsilon, rng, probabilities)
+            policy.fill_probabilities(shown, feasible, temperature, epsilon, probabilities)
             for i in range(n):
                 log_probabilities[value + i] = probabilities[i]
         propensity[row] = log_probabilities[value + choice]
@@ -190,12 +169,12 @@ def _record(  # type: ignore[no-untyped-def]
             return INFEASIBLE
         labels[L_CHOICE, row] = choice
         labels[L_STATUS, row] = status
-        numbers[N_REWARD, row] = step_outputs[REWARD]
-        numbers[N_ELAPSED, row] = step_outputs[ELAPSED]
-        for k in range(TERMS, len(step_outputs)):
-            numbers[N_TERMS + k - TERMS, row] = step_outputs[k]
-        for k in range(len(step_outputs)):
-            totals[k] += step_outputs[k]
+        numbers[N_REWARD, row] = step_outputs[k.REWARD]
+        numbers[N_ELAPSED, row] = step_outputs[k.ELAPSED]
+        for term in range(k.TERMS, len(step_outputs)):
+            numbers[N_TERMS + term - k.TERMS, row] = step_outputs[term]
+        for output in range(len(step_outputs)):
+            totals[output] += step_outputs[output]
         cursor[2] += 1
         row += 1
         value += n
@@ -226,8 +205,8 @@ class Recording:
         self._episode, self._values = episode, values
         self._memory = begin_episode(spec, instance)
         self._arrays = make_step_arrays(spec, instance)
-        self.parameters = NO_PARAMETERS if rule is None else rule.parameters(spec, rng)
-        self._score = no_score if rule is None else rule.score
+        self.parameters = policy.NO_PARAMETERS if rule is None else rule.parameters(spec, rng)
+        self._score = policy.no_score if rule is None else rule.score
         self._choices = np.zeros(0, np.int64) if played is None else played.choices
         self._probabilities = np.zeros(0, np.float32) if played is None else played.probabilities
         self._begun = False
@@ -262,5 +241,5 @@ class Recording:
         """What the finished episode came to."""
         return finished_episode(
             self._scenario.outcome, self._spec, self._memory.ints, self._memory.floats,
-            self._arrays.totals, self._steps, truncated=self._status == TRUNCATED,
+            self._arrays.totals, self._steps, truncated=self._status == k.TRUNCATED,
         )  # fmt: skip

@@ -114,10 +114,7 @@ def open(path: str | Path) -> Dataset:  # noqa: A001 - it is called through the 
     folder = location(path)
     manifest = mf.read_manifest(folder)
     path = folder / manifest.episodes.path
-    try:
-        episodes = read_parquet(path)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise DatasetError(f"{path}: cannot be read as Parquet ({error})") from error
+    episodes = read_parquet(path)
     expected = episodes_schema(manifest.spec)
     if dict(episodes.schema) != expected:
         raise DatasetError(f"{path}: columns differ from the spec of the manifest")

@@ -27,13 +27,7 @@ Planned = tuple[str, str, int, int]  # split, behaviour, repetition, window
 
 def repetitions(recipes: Sequence[Recipe]) -> Taken:
     """How often each behaviour has met each window in datasets of these recipes."""
-    taken: Counter[tuple[str, int]] = Counter()
-    for recipe in recipes:
-        for split in recipe.dataset_splits:
-            for window in recipe.split[split]:
-                for behaviour in recipe.behaviours:
-                    taken[behaviour.name, window] += behaviour.episodes
-    return taken
+    return Counter((behaviour, window) for _, behaviour, _, window in planned_episodes(recipes))
 
 
 def planned_episodes(recipes: Sequence[Recipe]) -> Iterator[Planned]:
@@ -101,9 +95,8 @@ def _check_splits(earlier: Recipe, recipe: Recipe, where: str) -> None:
 def _check_behaviours(earlier: Recipe, recipe: Recipe, where: str) -> None:
     known = {b.name: replace(b, episodes=1) for b in earlier.behaviours}
     for behaviour in recipe.behaviours:
-        if known.get(behaviour.name, replace(behaviour, episodes=1)) != replace(
-            behaviour, episodes=1
-        ):
+        own = replace(behaviour, episodes=1)
+        if known.get(behaviour.name, own) != own:
             raise DatasetError(
                 f"{where}: the behaviour {behaviour.name!r} is another one there than in the "
                 f"recipe {recipe.id}"

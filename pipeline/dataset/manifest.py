@@ -16,17 +16,11 @@ from pipeline.recipes.loading import parse_recipe
 from pipeline.recipes.recipe import Recipe
 from pipeline.recipes.settings import read_settings
 from pipeline.simulation.spec import MOST_PIXELS, Feature, Outcome, Spec
-from pipeline.storage.files import json_text, read_json, sha256_text
-from pipeline.storage.guards import (
-    LARGEST_JSON,
-    a_count,
-    a_list,
-    a_sha256,
-    a_table,
-    a_text,
-    require_file,
-)
+from pipeline.storage.files import json_text, sha256_text
+from pipeline.storage.files import read_manifest as read_manifest_json
+from pipeline.storage.guards import a_count, a_list, a_sha256, a_table, a_text
 from pipeline.storage.versions import package_versions, version
+from pipeline.workloads.schema import read_provenance
 
 KIND: Final = "dataset"
 VERSION: Final = 1
@@ -210,23 +204,7 @@ def read_manifest(folder: Path) -> Manifest:
     Raises DatasetError that says what is missing or damaged; RecipeError where its recipe is not
     valid. Nothing outside the folder is named by a manifest that this returns.
     """
-    if not folder.is_dir():
-        what = "is a file" if folder.exists() else "no such folder"
-        raise DatasetError(f"{folder}: {what}, expected a dataset (see `hindcast build --help`)")
-    path = folder / NAME
-    if not path.exists() and not path.is_symlink():
-        raise DatasetError(
-            f"{folder}: no {NAME}, so this is no finished dataset; "
-            "run `hindcast build` again to finish it"
-        )
-    if (size := require_file(path)) > LARGEST_JSON:
-        raise DatasetError(f"{path}: {size} bytes is too large for a manifest")
-    value = read_json(path)
-    if not isinstance(value, dict) or value.get("kind") != KIND:
-        kind = value.get("kind") if isinstance(value, dict) else type(value).__name__
-        raise DatasetError(f"{path}: kind is {kind!r}, expected {KIND!r}")
-    if value.get("version") != VERSION:
-        raise DatasetError(f"{path}: version {value.get('version')!r}, expected {VERSION}")
+    path, value = folder / NAME, read_manifest_json(folder, KIND, VERSION, "build")
     try:
         manifest = Manifest(
             recipe=_recipe(value["recipe"], path, "recipe"),
@@ -252,7 +230,6 @@ def read_manifest(folder: Path) -> Manifest:
 def _check_claims(manifest: Manifest, path: Path) -> None:
     """DatasetError for names that leave the folder or are not the standard's, or absurd counts."""
     for entry in (*manifest.parts, manifest.episodes):
-        _check_inside(entry.path, path)
         if entry.rows > _ROWS_PER_BYTE * max(1, entry.bytes):
             raise DatasetError(f"{path}: {entry.rows} rows in {entry.bytes} bytes of {entry.path}")
     names = [entry.path for entry in manifest.parts]
@@ -313,21 +290,5 @@ def file_entry(value: Any) -> FileEntry:
 
 def _provenance(value: Any) -> dict[str, Any]:
     """Lineage as the card and the reports show it; what else is there is kept as it is."""
-    table = a_table(value)
-    a_text(table["format"])
-    for file in a_list(table["files"]):
-        a_text(file["name"])
-        a_count(file["bytes"])
-        a_sha256(file["sha256"])
-    for counts in (table["counts"], table["left_out"]):
-        for count in a_table(counts).values():
-            a_count(count)
-    for note in a_list(table["notes"]):
-        a_text(note)
-    return table
-
-
-def _check_inside(name: str, manifest: Path) -> None:
-    parts = Path(name).parts
-    if not parts or Path(name).is_absolute() or ".." in parts or "\0" in name:
-        raise DatasetError(f"{manifest}: file name {name!r} leaves the folder")
+    read_provenance(a_table(value))  # which raises
+    return a_table(value)

@@ -35,16 +35,6 @@ _NONE: Final = np.zeros(0, np.float32)
 _NO_ROWS: Final = np.zeros((0, 0), np.float32)
 
 
-def make_padded(count: int, k: int, features: int) -> Padded:
-    """Room for that many observations."""
-    return Padded(
-        np.empty((count, k, features), np.float32),
-        np.empty((count, k), np.bool_),
-        np.empty(count, np.int64),
-        np.empty(count, np.int64),
-    )
-
-
 def pad(
     offsets: NDArray[np.int64],
     candidates: NDArray[np.float32],

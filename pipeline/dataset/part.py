@@ -149,7 +149,7 @@ def _to_block(table: pa.Table, spec: Spec, path: Path) -> Block:
         if not np.array_equal(lengths, np.where(closing, 0, np.diff(offsets))):
             raise DatasetError(f"{path}: candidates and behaviour_probabilities differ in length")
         full = np.zeros(int(offsets[-1]), np.float32)
-        full[_of_decisions(offsets, choice)] = probabilities.flatten().to_numpy()
+        full[np.repeat(~closing, np.diff(offsets))] = probabilities.flatten().to_numpy()
     return Block(
         episode=plain("episode"),
         step=plain("step").astype(np.int64),
@@ -222,8 +222,3 @@ def _check_choices(
         raise DatasetError(
             f"{path}: the choice is not feasible: {choice[row]} of {n[row]} candidates"
         )
-
-
-def _of_decisions(offsets: NDArray[np.int64], choice: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which candidates belong to a decision; those of closing rows have no probability."""
-    return np.repeat(choice != NO_CHOICE, np.diff(offsets))

@@ -16,21 +16,8 @@ A history has no ends, it just stops: the last decision of every episode is mark
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.building.recorder import (
-    C_ROW,
-    C_VALUE,
-    L_CHOICE,
-    L_EPISODE,
-    L_OFFSET,
-    L_STATUS,
-    L_STEP,
-    N_ELAPSED,
-    N_REWARD,
-    N_TERMS,
-    N_TIME,
-    Log,
-    make_log,
-)
+from pipeline.building import recorder
+from pipeline.building.recorder import Log, make_log
 from pipeline.dataset.columns import NO_CHOICE
 from pipeline.history import records as h
 from pipeline.history.records import History, States
@@ -73,17 +60,19 @@ def to_log(history: History, spec: Spec, config: ThermalConfig, first_episode: i
 
     of = np.minimum(order, n - 1)  # the record of a row; of no matter in closing rows
     lengths = [len(run) + 1 for run in runs]
-    log.labels[L_EPISODE, :rows] = first_episode + np.repeat(np.arange(len(runs)), lengths)
-    log.labels[L_STEP, :rows] = np.concatenate([np.arange(length) for length in lengths])
-    log.labels[L_CHOICE, :rows] = np.where(closing, NO_CHOICE, history.action[of])
-    log.labels[L_STATUS, :rows] = np.where(np.append(closing[1:], False), TRUNCATED, RUNNING)
-    log.labels[L_OFFSET] = np.arange(rows + 1) * h.SERVERS
+    log.labels[recorder.L_EPISODE, :rows] = first_episode + np.repeat(np.arange(len(runs)), lengths)
+    log.labels[recorder.L_STEP, :rows] = np.concatenate([np.arange(length) for length in lengths])
+    log.labels[recorder.L_CHOICE, :rows] = np.where(closing, NO_CHOICE, history.action[of])
+    log.labels[recorder.L_STATUS, :rows] = np.where(
+        np.append(closing[1:], False), TRUNCATED, RUNNING
+    )
+    log.labels[recorder.L_OFFSET] = np.arange(rows + 1) * h.SERVERS
     time = np.where(closing, _closing_time(history, order - n), history.time[of])
-    log.numbers[N_TIME] = time
-    log.numbers[N_ELAPSED] = np.where(closing, 0.0, np.append(np.diff(time), 0.0))
-    log.numbers[N_REWARD] = np.where(closing, 0.0, history.reward[of])
-    log.numbers[N_TERMS:] = np.where(closing, 0.0, np.nan)
-    log.cursor[C_ROW], log.cursor[C_VALUE] = rows, rows * h.SERVERS
+    log.numbers[recorder.N_TIME] = time
+    log.numbers[recorder.N_ELAPSED] = np.where(closing, 0.0, np.append(np.diff(time), 0.0))
+    log.numbers[recorder.N_REWARD] = np.where(closing, 0.0, history.reward[of])
+    log.numbers[recorder.N_TERMS :] = np.where(closing, 0.0, np.nan)
+    log.cursor[recorder.C_ROW], log.cursor[recorder.C_VALUE] = rows, rows * h.SERVERS
     return log
 
 

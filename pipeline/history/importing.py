@@ -13,6 +13,7 @@ instead is that the parts are what `recorded.parquet` becomes.
 """
 
 import math
+from contextlib import closing
 from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipeline.building.build import BuildResult
+from pipeline.building.build import BuildResult, counts_of, describe, result_of, write_episodes
 from pipeline.building.part_writer import PartWriter
 from pipeline.building.parts import DATA
 from pipeline.building.recorder import N_ELAPSED, Log
@@ -30,8 +31,6 @@ from pipeline.dataset import Dataset
 from pipeline.dataset import manifest as mf
 from pipeline.dataset.columns import episodes_schema
 from pipeline.dataset.part import Block, read_blocks
-from pipeline.documents.card import write_card
-from pipeline.documents.croissant import write_croissant
 from pipeline.errors import DatasetError, StorageError, VerificationFailed
 from pipeline.history import records as h
 from pipeline.history.conversion import episodes, to_log
@@ -41,7 +40,7 @@ from pipeline.recipes.recipe import BehaviourRecipe, Recipe, TraceSource
 from pipeline.scenarios import load_scenario
 from pipeline.scenarios.thermal.config import ThermalConfig
 from pipeline.simulation.spec import Spec
-from pipeline.storage.files import make_folder, sha256_file, write_atomically, write_json
+from pipeline.storage import files
 from pipeline.traces.first_look import source_file
 from pipeline.workloads.folder import save_workload
 from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
@@ -88,51 +87,33 @@ def ingest_history(path: Path, out: Path) -> BuildResult:
     recipe = history_recipe(out.name, path.name, len(runs))
     spec = load_scenario("thermal").spec(recipe.config, recipe.objective)
     log = to_log(history, spec, recipe.config)
-    make_folder(out / DATA)
-    part = out / DATA / "part-00000.parquet"
-    write_atomically(part, partial(_write_part, log, spec))
+    files.make_folder(out / DATA)
+    part = f"{DATA}/part-00000.parquet"
+    stored = files.write_atomically(out / part, partial(_write_part, log, spec))
+    parts = (mf.FileEntry(part, log.rows, stored.bytes, stored.sha256),)
     table = _episode_table(history, log, spec)
-    for name, frame in ((mf.EPISODES, table), (RECORDED, to_table(history))):
-        write_atomically(
-            out / name, partial(frame.write_parquet, compression="zstd", compression_level=3)
-        )
+    files.write_parquet(out / RECORDED, to_table(history))
     provenance = _provenance(history, path, out)
     save_workload(Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), provenance), out / mf.WORKLOAD)
     manifest = mf.Manifest(
         recipe=recipe,
         digest=recipe.digest,
         spec=spec,
-        parts=(_entry(part, out, log.rows),),
-        episodes=_entry(out / mf.EPISODES, out, table.height),
-        workload_sha256=sha256_file(out / mf.WORKLOAD / mf.NAME),
+        parts=parts,
+        episodes=write_episodes(out, mf.EPISODES, table),
+        workload_sha256=files.sha256_file(out / mf.WORKLOAD / mf.NAME),
         provenance={**asdict(provenance), "recorded": ELSEWHERE},
-        counts={
-            "episodes": len(runs),
-            "decisions": len(history),
-            "rows": log.rows,
-            "windows": len(runs),
-            "truncated_episodes": len(runs),
-        },
+        counts=counts_of(parts, table),
         versions=mf.versions(),
     )
-    write_card(out, manifest, table)
-    write_croissant(out, manifest)
-    write_json(out / mf.NAME, mf.to_json(manifest))
-    size = manifest.episodes.bytes + manifest.parts[0].bytes
-    return BuildResult(out, len(runs), len(history), size, manifest.digest)
+    describe(out, manifest, table)
+    files.write_json(out / mf.NAME, mf.to_json(manifest))
+    return result_of(out, manifest)
 
 
 def _write_part(log: Log, spec: Spec, path: Path) -> None:
-    writer = PartWriter(path, spec)
-    try:
+    with closing(PartWriter(path, spec)) as writer:
         writer.write(log)
-    finally:
-        writer.close()
-
-
-def _entry(path: Path, out: Path, rows: int) -> mf.FileEntry:
-    name = path.relative_to(out).as_posix()
-    return mf.FileEntry(name, rows, path.stat().st_size, sha256_file(path))
 
 
 def _episode_table(history: History, log: Log, spec: Spec) -> pl.DataFrame:
@@ -184,7 +165,7 @@ def check_recorded(dataset: Dataset) -> tuple[str, str]:
     folder, spec = dataset.folder, dataset.spec
     claims = {f["name"]: f["sha256"] for f in dataset.manifest.provenance["files"]}
     try:
-        if sha256_file(folder / RECORDED) != claims.get(RECORDED):
+        if files.sha256_file(folder / RECORDED) != claims.get(RECORDED):
             raise VerificationFailed(f"{folder / RECORDED}: SHA-256 is not the manifest's")
     except OSError as error:
         raise VerificationFailed(f"{folder / RECORDED}: {error.strerror}") from error

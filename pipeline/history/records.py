@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import InputError, nearest
-from pipeline.storage.files import write_atomically
 
 SERVERS: Final = 6
 SERVER_KEYS: Final = ("RESOURCE", "X", "Y", "USAGE", "ENERGY", "HEAT", "IS_VALID")
@@ -54,13 +53,6 @@ class States:
     job: NDArray[np.float64]
     total_heat: NDArray[np.float64]
 
-    def equal(self, other: "States") -> bool:
-        """Whether all values are the same."""
-        return all(
-            np.array_equal(one, two, equal_nan=True)
-            for one, two in zip(self.arrays, other.arrays, strict=True)
-        )
-
     def rows(self, at: NDArray[np.int64]) -> "States":
         """The states of these records."""
         return States(*(array[at] for array in self.arrays))
@@ -84,16 +76,6 @@ class History:
 
     def __len__(self) -> int:
         return len(self.time)
-
-    def equal(self, other: "History") -> bool:
-        """Whether all records are the same."""
-        return (
-            np.array_equal(self.time, other.time)
-            and np.array_equal(self.action, other.action)
-            and np.array_equal(self.reward, other.reward)
-            and self.state.equal(other.state)
-            and self.next_state.equal(other.next_state)
-        )
 
 
 def read_history(path: Path) -> History:
@@ -229,12 +211,8 @@ def _shown(value: Any) -> str:
     return json.dumps(value)[:40]
 
 
-def history_json(history: History) -> list[dict[str, Any]]:
-    """The records as written to a file."""
-    return [_record_json(history, row) for row in range(len(history))]
-
-
-def _record_json(history: History, row: int) -> dict[str, Any]:
+def record_json(history: History, row: int) -> dict[str, Any]:
+    """One record as written to a file."""
     return {
         "TIME": int(history.time[row]),
         "STATE": _state_json(history.state, row),
@@ -267,11 +245,6 @@ def _plain(value: float) -> float | None:
     return int(value) if value.is_integer() else value
 
 
-def write_history(path: Path, history: History) -> None:
-    """Write a history file atomically, one record a line; StorageError where that fails."""
-    write_atomically(path, lambda temporary: write_records(temporary, [history]))
-
-
 def write_records(path: Path, histories: Iterable[History]) -> None:
     """Write the records of one history after the other to one file; never all at once in memory."""
     encode: Callable[[Any], str] = partial(json.dumps, separators=(",", ":"), allow_nan=False)
@@ -279,6 +252,6 @@ def write_records(path: Path, histories: Iterable[History]) -> None:
         separator = "["
         for history in histories:
             for row in range(len(history)):
-                file.write(separator + encode(_record_json(history, row)))
+                file.write(separator + encode(record_json(history, row)))
                 separator = ",\n"
         file.write("]\n" if separator != "[" else "[]\n")

@@ -1,6 +1,5 @@
 """The records of a history file as one flat table, in float64: nothing is lost."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +22,7 @@ def to_table(history: History) -> pl.DataFrame:
 
 def read_table(path: Path) -> History:
     """The records of a Parquet file written from `to_table`; DatasetError where it is not one."""
-    try:
-        table = read_parquet(path)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise DatasetError(f"{path}: cannot be read as Parquet ({error})") from error
+    table = read_parquet(path)
     expected = ["TIME", "ACTION", "REWARD", *_names("STATE"), *_names("NEXT_STATE")]
     if table.columns != expected:
         raise DatasetError(f"{path}: columns are not those of a recorded history")
@@ -41,13 +37,9 @@ def read_table(path: Path) -> History:
 
 
 def _names(prefix: str) -> list[str]:
-    def names() -> Iterator[str]:
-        for server in range(h.SERVERS):
-            yield from (f"{prefix}.SERVER_STATE.{server}.{key}" for key in h.SERVER_KEYS)
-        yield from (f"{prefix}.JOB_STATE.{key}" for key in h.JOB_KEYS)
-        yield f"{prefix}.DC.TOTAL_HEAT"
-
-    return list(names())
+    servers = [f"SERVER_STATE.{n}.{key}" for n in range(h.SERVERS) for key in h.SERVER_KEYS]
+    names = [*servers, *(f"JOB_STATE.{key}" for key in h.JOB_KEYS), "DC.TOTAL_HEAT"]
+    return [f"{prefix}.{name}" for name in names]
 
 
 def _flat(states: States) -> NDArray[np.float64]:

@@ -14,16 +14,14 @@ policies.networks.checkpoint alone, where nothing is ever unpickled.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pipeline.errors import DatasetError, InputError, RecipeError, did_you_mean
+from pipeline.recipes.recipe import Recipe
 from pipeline.storage.files import make_folder, read_json, sha256_file, write_bytes
 from pipeline.storage.guards import require_file
 from pipeline.storage.location import location
 from pipeline.storage.run_files import DESCRIPTION, WEIGHTS
-
-if TYPE_CHECKING:  # which asks this module for its checkpoints
-    from pipeline.recipes.recipe import Recipe
 
 FOLDER: Final = "policies"
 _LARGEST: Final = 4 << 30  # bytes of weights
@@ -113,11 +111,8 @@ def _expanded(value: Any, base: Path, where: str) -> Iterator[dict[str, Any]]:
             "`hindcast train-online ... --checkpoint-every N`"
         )
     for checkpoint in sorted(found, key=lambda p: (_described(p, where)[2], p.name)):
-        yield {"policy": _with_slash(checkpoint), **settings}
-
-
-def _with_slash(path: Path) -> str:
-    return str(path) if "/" in str(path) else f"./{path}"
+        name = str(checkpoint)  # a policy with a slash is a checkpoint
+        yield {"policy": name if "/" in name else f"./{name}", **settings}
 
 
 def _is_checkpoint(folder: Path) -> bool:
@@ -162,7 +157,7 @@ def _pin(policy: str, claimed: Any, base: Path, where: str) -> tuple[str, Path, 
     return f"{FOLDER}/{agent}-seed{seed}-step{steps}-{digest[:8]}", folder, digest
 
 
-def checkpoint_places(recipe: "Recipe", folder: Path) -> dict[str, Path]:
+def checkpoint_places(recipe: Recipe, folder: Path) -> dict[str, Path]:
     """The places of a recipe's checkpoints in its dataset; DatasetError for a symbolic link."""
     places = {b.policy: folder / b.policy for b in recipe.behaviours if b.sha256}
     for place in places.values():
@@ -174,7 +169,7 @@ def checkpoint_places(recipe: "Recipe", folder: Path) -> dict[str, Path]:
     return places
 
 
-def copy_policies(recipe: "Recipe", out: Path) -> None:
+def copy_policies(recipe: Recipe, out: Path) -> None:
     """Copy the checkpoints of a recipe's behaviours into its dataset, unless they are there.
 
     Raises DatasetError where one is missing or has changed since the recipe was read.
@@ -219,7 +214,7 @@ def check_checkpoint(folder: Path, sha256: str) -> None:
         raise DatasetError(f"{weights}: changed: SHA-256 is not that of {DESCRIPTION}")
 
 
-def check_policies(recipes: Sequence["Recipe"], folder: Path, *, more: bool) -> int:
+def check_policies(recipes: Sequence[Recipe], folder: Path, *, more: bool) -> int:
     """Check the checkpoints inside a dataset; their number.
 
     `more` lets others be there, as while an append is under way. Raises DatasetError that names
@@ -234,9 +229,6 @@ def check_policies(recipes: Sequence["Recipe"], folder: Path, *, more: bool) -> 
     if (folder / FOLDER).is_dir() and not more:
         for path in sorted((folder / FOLDER).rglob("*")):
             at = path.relative_to(folder / FOLDER).parts
-            if at[0] not in known or (len(at) > 1 and at[1:] not in _FILES):
+            if at[0] not in known or (len(at) > 1 and at[1:] not in {(DESCRIPTION,), (WEIGHTS,)}):
                 raise DatasetError(f"{path}: is not in the manifest")
     return len(known)
-
-
-_FILES: Final = ((DESCRIPTION,), (WEIGHTS,))

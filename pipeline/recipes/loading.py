@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import RecipeError, did_you_mean
+from pipeline.recipes.checkpoints import built_from, check_behaviour, pin_checkpoints
 from pipeline.recipes.recipe import Recipe
 from pipeline.recipes.settings import read_settings
 from pipeline.recipes.splits import read_split
@@ -34,14 +35,10 @@ def load_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     behaviours are looked for below the recipe's folder, then below the working one. Raises
     RecipeError that names the file and the key, or the checkpoint that is missing or changed.
     """
-    from pipeline.recipes.checkpoints import built_from
-
     path = location(name)
     if path.is_dir():
         if (table := built_from(path)) is not None:
-            for override in overrides:
-                _override(table, override)
-            return _found(table, path, str(path))
+            return _found(table, path, str(path), overrides)
         path = path / "recipe.toml"
     if not path.is_file():
         path = recipe_folder() / str(name) / "recipe.toml"
@@ -56,15 +53,13 @@ def load_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
         raise RecipeError(f"{path}: not valid TOML ({error})") from error
     except OSError as error:
         raise RecipeError(f"{path}: cannot be read ({error.strerror})") from error
+    return _found(table, path.parent, str(path), overrides)
+
+
+def _found(table: dict[str, Any], base: Path, where: str, overrides: Sequence[str]) -> Recipe:
+    """The recipe of a table with its overrides, its checkpoints found."""
     for override in overrides:
         _override(table, override)
-    return _found(table, path.parent, str(path))
-
-
-def _found(table: Mapping[str, Any], base: Path, where: str) -> Recipe:
-    """The recipe of a table, with its checkpoints found."""
-    from pipeline.recipes.checkpoints import pin_checkpoints
-
     found, places = pin_checkpoints(table, base, where)
     return dataclasses.replace(parse_recipe(found, where), places=places)
 
@@ -88,8 +83,6 @@ def _override(table: dict[str, Any], override: str) -> None:
 
 def parse_recipe(table: Mapping[str, Any], where: str) -> Recipe:
     """A recipe from parsed TOML; `where` is the file named in errors."""
-    from pipeline.recipes.checkpoints import check_behaviour
-
     table = dict(table)
     if "places" in table:
         raise RecipeError(f"{where}: unknown key 'places'")

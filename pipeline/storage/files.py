@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -210,15 +211,23 @@ def remove_folder(folder: Path) -> None:
 
 
 def read_parquet(path: Path) -> "pl.DataFrame":
-    """One Parquet file as a table; DatasetError, OSError or PolarsError where it is none."""
+    """One Parquet file as a table; DatasetError where it is none."""
     import polars as pl
 
-    with local_copy(path) as copy:
-        require_parquet(copy)
-        try:
+    panic = pl.exceptions.PanicException  # no Exception, and printed when raised
+    try:
+        with local_copy(path) as copy:
+            require_parquet(copy)
             return pl.read_parquet(copy, glob=False, hive_partitioning=False)
-        except pl.exceptions.PanicException as error:  # no Exception, and printed when raised
-            raise DatasetError(f"{path}: cannot be read as Parquet ({error})") from error
+    except (pl.exceptions.PolarsError, panic, OSError) as error:
+        raise DatasetError(f"{path}: cannot be read as Parquet ({error})") from error
+
+
+def write_parquet(path: Path, table: "pl.DataFrame") -> Stored:
+    """Write a table atomically as Parquet, compressed as all tables of datasets and workloads."""
+    return write_atomically(
+        path, partial(table.write_parquet, compression="zstd", compression_level=3)
+    )
 
 
 def scan_parquet(paths: Sequence[Path]) -> "pl.LazyFrame":
@@ -262,6 +271,29 @@ def read_json(path: Path, largest: int = LARGEST_JSON) -> Any:
         raise DatasetError(f"{path}: not valid JSON ({error})") from error
     except OSError as error:
         raise DatasetError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def read_manifest(folder: Path, kind: str, version: int, command: str) -> dict[str, Any]:
+    """The manifest.json of a folder; DatasetError where it is missing or of another kind.
+
+    `command` is the one that writes such folders.
+    """
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "no such folder"
+        raise DatasetError(f"{folder}: {what}, expected a {kind} (see `hindcast {command} --help`)")
+    path = folder / "manifest.json"
+    if not path.exists() and not path.is_symlink():
+        raise DatasetError(
+            f"{folder}: no {path.name}, so this is no finished {kind}; "
+            f"run `hindcast {command}` again to finish it"
+        )
+    value = read_json(path)
+    found = value.get("kind") if isinstance(value, dict) else type(value).__name__
+    if not isinstance(value, dict) or found != kind:
+        raise DatasetError(f"{path}: kind is {found!r}, expected {kind!r}")
+    if value.get("version") != version:
+        raise DatasetError(f"{path}: version is {value.get('version')!r}, expected {version}")
+    return value
 
 
 def json_text(value: Any) -> str:

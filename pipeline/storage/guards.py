@@ -94,18 +94,16 @@ def require_parquet(path: Path, *, whole: bool = True) -> "pq.FileMetaData":
     try:
         with path.open("rb") as handle:
             metadata = pq.read_metadata(handle)
-            total = 0
+            total = rows = 0
             for index in range(metadata.num_row_groups):
                 group = metadata.row_group(index)
+                rows += group.num_rows
                 decoded = sum(
                     check_chunk(handle, group.column(c), size) for c in range(group.num_columns)
                 )
                 total = total + decoded if whole else decoded
                 if total > (LARGEST_TABLE if whole else LARGEST_GROUP):
                     raise DamagedPage(f"decodes to more than {total >> 20} MiB at once")  # noqa: TRY301
-            rows = sum(
-                metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)
-            )
     except DamagedPage as error:
         raise DatasetError(f"{path}: not a sound Parquet file ({error})") from error
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:

@@ -17,9 +17,8 @@ _LEVELS: Final = 4  # bytes of a definition and a repetition level
 _HEADER: Final = 1 << 10  # most headers are smaller; those with long statistics are read again
 _LONGEST_HEADER: Final = 1 << 20
 _DEEPEST: Final = 8
-_DICTIONARY: Final = 2  # page type
 # fields of PageHeader, and of the headers inside it
-_TYPE, _UNCOMPRESSED, _COMPRESSED, _DATA, _DICTIONARY_HEADER, _DATA_V2 = 1, 2, 3, 5, 7, 8
+_UNCOMPRESSED, _COMPRESSED, _DATA, _DICTIONARY_HEADER, _DATA_V2 = 2, 3, 5, 7, 8
 _NUM_VALUES: Final = 1
 
 

@@ -10,33 +10,18 @@ one, is aggregated as it streams by.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 import polars as pl
 
 from pipeline.errors import TraceError
-from pipeline.traces.alibaba2017_tables import (
-    BATCH_INSTANCE_WIDTH,
-    EVENTS,
-    INSTANCE_STATUSES,
-    SERVER_EVENT_WIDTH,
-    machines_of,
-    mean_durations,
-    sift_batch_instance,
-    sift_server_event,
-)
-from pipeline.traces.alibaba2017_tasks import (
-    BATCH_TASK_COLUMNS,
-    JOBS_COLUMNS,
-    STATUSES,
-    sift_batch_task,
-    sift_jobs,
-)
+from pipeline.traces import alibaba2017_tables as side_tables
+from pipeline.traces import alibaba2017_tasks as task_tables
 from pipeline.traces.first_look import find_table, folder_without, head_lines, source_file
 from pipeline.traces.ordering import distinct_tasks, in_order
-from pipeline.traces.text_rows import QUARANTINE_LIMIT, Sifted
+from pipeline.traces.text_rows import Sifted
 from pipeline.workloads.schema import Provenance, Workload
 
 FORMAT: Final = "alibaba2017"
@@ -48,9 +33,9 @@ _SAMPLE: Final = 200  # lines that vote on what a table is
 
 Table = Literal["jobs", "batch_task", "batch_instance", "server_event"]
 _WIDTHS: Final[dict[Table, int]] = {
-    "batch_task": len(BATCH_TASK_COLUMNS),
-    "batch_instance": BATCH_INSTANCE_WIDTH,
-    "server_event": SERVER_EVENT_WIDTH,
+    "batch_task": len(task_tables.BATCH_TASK_COLUMNS),
+    "batch_instance": side_tables.BATCH_INSTANCE_WIDTH,
+    "server_event": side_tables.SERVER_EVENT_WIDTH,
 }
 
 
@@ -80,39 +65,31 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
     means = None
     if layout.table == "batch_task" and (beside := _beside(tasks_path, "batch_instance")):
         files.append(beside)
-        attempts = sift_batch_instance(beside, _layout(beside, "batch_instance").header_line)
+        attempts = side_tables.sift_batch_instance(
+            beside, _layout(beside, "batch_instance").header_line
+        )
         sifted["batch_instance"] = attempts
-        means = mean_durations(beside, attempts)
+        means = side_tables.mean_durations(beside, attempts)
     tasks = (
-        sift_jobs(tasks_path, layout.header, layout.header_line or 1)
+        task_tables.sift_jobs(tasks_path, layout.header, layout.header_line or 1)
         if layout.table == "jobs"
-        else sift_batch_task(tasks_path, layout.header_line, means)
+        else task_tables.sift_batch_task(tasks_path, layout.header_line, means)
     )
     machines = None
     if beside := _beside(tasks_path, "server_event"):
         files.append(beside)
-        added = sift_server_event(beside, _layout(beside, "server_event").header_line)
+        added = side_tables.sift_server_event(beside, _layout(beside, "server_event").header_line)
         sifted["server_event"] = added
-        machines = machines_of(beside, added)
+        machines = side_tables.machines_of(beside, added)
 
-    distinct, repetitions, repeated = distinct_tasks(tasks_path, tasks.rows)
-    if distinct.is_empty():
-        why = ", ".join(f"{reason}: {count:,}" for reason, count in tasks.left_out.items())
-        raise TraceError(
-            f"{tasks_path}: none of its {tasks.read:,} rows is a usable task ({why}; bad: "
-            f"{tasks.quarantined:,}); expected Terminated tasks with cpu and memory"
-        )
-    tasks = replace(
-        tasks,
-        quarantined=tasks.quarantined + repetitions,
-        quarantine=pl.concat([tasks.quarantine, repeated]).sort("line").head(QUARANTINE_LIMIT),
-    )
+    noun = "a usable task, which is Terminated and has cpu and memory"
+    distinct, tasks = distinct_tasks(tasks_path, tasks, noun)
     table = in_order(distinct)
     provenance = Provenance(
         format=FORMAT,
         files=tuple(source_file(file) for file in files),
         counts=_counts(table, tasks, sifted, machines),
-        left_out=_left_out(tasks),
+        left_out=tasks.all_left_out,
         notes=_notes(layout.table, {layout.table: tasks, **sifted}),
     )
     quarantine = pl.concat([tasks.quarantine, *(part.quarantine for part in sifted.values())])
@@ -147,7 +124,7 @@ def _layout(path: Path, expected_table: Table | None = None) -> _Layout:
         table = votes.most_common(1)[0][0]
         header = len(first) == _WIDTHS[table] and _is_header(first)
         layout = _Layout(table, header_line=first_line if header else None)
-    elif len(set(first) & set(JOBS_COLUMNS)) > len(JOBS_COLUMNS) // 2:
+    elif len(set(first) & set(task_tables.JOBS_COLUMNS)) > len(task_tables.JOBS_COLUMNS) // 2:
         layout = _Layout("jobs", tuple(first), first_line)
     else:
         raise TraceError(_not_known(path, first_line, first, expected))
@@ -161,11 +138,11 @@ def _layout(path: Path, expected_table: Table | None = None) -> _Layout:
 def _table_of(fields: Sequence[str]) -> Table | None:
     """Which table a row without header belongs to, judged by its width and its words."""
     width = len(fields)
-    if width == _WIDTHS["batch_task"] and fields[5] in STATUSES:
+    if width == _WIDTHS["batch_task"] and fields[5] in task_tables.STATUSES:
         return "batch_task"
-    if width == _WIDTHS["batch_instance"] and fields[5] in INSTANCE_STATUSES:
+    if width == _WIDTHS["batch_instance"] and fields[5] in side_tables.INSTANCE_STATUSES:
         return "batch_instance"
-    if width == _WIDTHS["server_event"] and fields[2] in EVENTS:
+    if width == _WIDTHS["server_event"] and fields[2] in side_tables.EVENTS:
         return "server_event"
     return None
 
@@ -173,7 +150,7 @@ def _table_of(fields: Sequence[str]) -> Table | None:
 def _not_known(path: Path, line: int, fields: Sequence[str], expected: str) -> str:
     shown = ", ".join(repr(field[:20]) for field in fields[:4]) + (", ..." if fields[4:] else "")
     hint = ""
-    if len(fields) == 9 and ("task_name" in fields or fields[4] in STATUSES):
+    if len(fields) == 9 and ("task_name" in fields or fields[4] in task_tables.STATUSES):
         hint = "; this looks like batch_task of cluster-trace-v2018, which is another format"
     width = f"{len(fields)} column{'s' if len(fields) != 1 else ''}"
     return f"{path}: line {line} has {width} ({shown}), expected {expected}{hint}"
@@ -181,15 +158,7 @@ def _not_known(path: Path, line: int, fields: Sequence[str], expected: str) -> s
 
 def _is_header(fields: Sequence[str]) -> bool:
     """Tell whether a row has words and no number: a bad row of data still has some."""
-    return any(fields) and not any(_is_number(field) for field in fields)
-
-
-def _is_number(field: str) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True
+    return any(fields) and pl.Series(fields).cast(pl.Float64, strict=False).is_null().all()
 
 
 def _counts(
@@ -214,15 +183,8 @@ def _counts(
     return counts
 
 
-def _left_out(tasks: Sifted) -> dict[str, int]:
-    bad = {"quarantined": tasks.quarantined} if tasks.quarantined else {}
-    return {**tasks.left_out, **bad}
-
-
 def _notes(table: Table, parts: dict[str, Sifted]) -> tuple[str, ...]:
-    notes = [
-        "a job's submit_s is that of its last row; equal times keep the order of the file",
-    ]
+    notes = ["a job's submit_s is that of its last row; equal times keep the order of the file"]
     if table == "batch_task":
         notes.append(
             "durations are means over a task's Terminated instances"
@@ -232,9 +194,4 @@ def _notes(table: Table, parts: dict[str, Sifted]) -> tuple[str, ...]:
         )
     if "server_event" in parts:
         notes.append("machines keep the capacities of their add event; errors change nothing")
-    notes += [
-        f"{name}: of {part.quarantined:,} bad rows the first {part.quarantine.height:,} were kept"
-        for name, part in parts.items()
-        if part.quarantined > part.quarantine.height
-    ]
-    return tuple(notes)
+    return (*notes, *(note for name, part in parts.items() for note in part.note(f"{name}: ")))

@@ -13,7 +13,7 @@ from typing import Final
 import polars as pl
 
 from pipeline.traces.alibaba2017_tasks import STATUSES
-from pipeline.traces.field_checks import choice_fault, limit_fault, name_fault, number, number_fault
+from pipeline.traces.field_checks import choice_fault, name_fault, number, number_fault, value_fault
 from pipeline.traces.text_rows import Sifted, collect, fold, scan_rows, sift
 from pipeline.workloads.schema import MACHINE_COLUMNS
 
@@ -47,8 +47,7 @@ def sift_batch_instance(path: Path, header_line: int | None) -> Sifted:
                 "reason",
                 number_fault("start"),
                 number_fault("end"),
-                _time_fault("start"),
-                _time_fault("end"),
+                *(value_fault(t, number(t).abs() > _LATEST_S, "seconds") for t in ("start", "end")),
                 choice_fault("status", INSTANCE_STATUSES),
             ),
             left_out=pl.when(pl.col("status") != "Terminated")
@@ -60,12 +59,6 @@ def sift_batch_instance(path: Path, header_line: int | None) -> Sifted:
             duration_us=((end - start) * _MICROSECONDS).round().cast(pl.Int64, strict=False),
         ),
         "batch_instance",
-    )
-
-
-def _time_fault(name: str) -> pl.Expr:
-    return pl.when(number(name).abs() > _LATEST_S).then(
-        pl.format("{} is {}, expected seconds", pl.lit(name), name)
     )
 
 
@@ -93,10 +86,8 @@ def sift_server_event(path: Path, header_line: int | None) -> Sifted:
     added = pl.col("event") == "add"
     rows = scan_rows(path, _SERVER_EVENT_COLUMNS, header_line)
     capacity = pl.coalesce(
-        number_fault("cpu"),
-        limit_fault("cpu", above=0),
-        number_fault("memory"),
-        limit_fault("memory", at_least=0),
+        number_fault("cpu", above=0),
+        number_fault("memory", at_least=0),
     )
     return sift(
         path,

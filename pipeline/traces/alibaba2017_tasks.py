@@ -21,33 +21,20 @@ from pipeline.errors import TraceError, nearest
 from pipeline.traces.field_checks import (
     choice_fault,
     count_fault,
-    limit_fault,
     name_fault,
     number,
     number_fault,
-)
+)  # fmt: skip
 from pipeline.traces.text_rows import Sifted, scan_rows, sift
 
 STATUSES: Final = ("Ready", "Waiting", "Running", "Terminated", "Failed", "Cancelled")
 BATCH_TASK_COLUMNS: Final = (
-    "create_timestamp",
-    "modify_timestamp",
-    "job_id",
-    "task_id",
-    "instance_num",
-    "status",
-    "plan_cpu",
-    "plan_mem",
-)
+    "create_timestamp", "modify_timestamp", "job_id", "task_id", "instance_num", "status",
+    "plan_cpu", "plan_mem",
+)  # fmt: skip
 JOBS_COLUMNS: Final = (
-    "submit_time",
-    "duration",
-    "cpu",
-    "memory",
-    "job_id",
-    "task_id",
-    "instances_num",
-)
+    "submit_time", "duration", "cpu", "memory", "job_id", "task_id", "instances_num",
+)  # fmt: skip
 _CENTICORES: Final = 100  # plan_cpu of one core
 
 
@@ -67,12 +54,9 @@ def sift_jobs(path: Path, header: Sequence[str], header_line: int) -> Sifted:
         reason=pl.coalesce(
             "reason",
             number_fault("submit_time"),
-            number_fault("duration"),
-            limit_fault("duration", above=0),
-            number_fault("cpu"),
-            limit_fault("cpu", above=0),
-            number_fault("memory"),
-            limit_fault("memory", at_least=0),
+            number_fault("duration", above=0),
+            number_fault("cpu", above=0),
+            number_fault("memory", at_least=0),
             name_fault("job_id"),
             name_fault("task_id"),
             count_fault("instances_num"),
@@ -132,10 +116,8 @@ def sift_batch_task(
                 name_fault("task_id"),
                 count_fault("instance_num"),
                 choice_fault("status", STATUSES),
-                number_fault("plan_cpu", optional=True),
-                limit_fault("plan_cpu", above=0),
-                number_fault("plan_mem", optional=True),
-                limit_fault("plan_mem", at_least=0),
+                number_fault("plan_cpu", optional=True, above=0),
+                number_fault("plan_mem", optional=True, at_least=0),
                 backwards,
             ),
             left_out=pl.when(~terminated)

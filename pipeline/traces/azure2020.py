@@ -30,10 +30,10 @@ from typing import Any, Final
 import polars as pl
 
 from pipeline.errors import TraceError, nearest
-from pipeline.traces.field_checks import choice_fault, limit_fault, name_fault, number, number_fault
+from pipeline.traces.field_checks import choice_fault, name_fault, number, number_fault, value_fault
 from pipeline.traces.first_look import head_lines, source_file
 from pipeline.traces.ordering import distinct_tasks, in_order
-from pipeline.traces.text_rows import QUARANTINE_LIMIT, Sifted, collect, scan_rows, sift
+from pipeline.traces.text_rows import Sifted, collect, scan_rows, sift
 from pipeline.workloads.schema import Provenance, Workload
 
 FORMAT: Final = "azure2020"
@@ -63,16 +63,11 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
     """
     database = _is_database(path)
     vms = _sift_database(path) if database else _sift_table(path)
-    distinct, repetitions, repeated = distinct_tasks(path, vms.rows)
-    if distinct.is_empty():
-        why = ", ".join(f"{reason}: {count:,}" for reason, count in vms.left_out.items())
-        raise TraceError(f"{path}: none of its {vms.read:,} VMs can be used ({why})")
+    distinct, vms = distinct_tasks(path, vms, "a VM that can be used")
     if not database:
         distinct = distinct.with_columns(pl.col("memory") / pl.col("memory").max())
     extra = distinct.select("job_id", *_EXTRA)
     tasks = in_order(distinct).join(extra, on="job_id", how="left", maintain_order="left")
-    quarantined = vms.quarantined + repetitions
-    left_out = dict(vms.left_out) | ({"quarantined": quarantined} if quarantined else {})
     provenance = Provenance(
         format=FORMAT,
         files=(source_file(path),),
@@ -84,11 +79,10 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
             "alive_at_the_end": int((~tasks["ended"]).sum()),
             "on_demand": int((tasks["priority"] == 0).sum()),
         },
-        left_out=left_out,
+        left_out=vms.all_left_out,
         notes=_notes(database),
     )
-    quarantine = pl.concat([vms.quarantine, repeated]).sort("line").head(QUARANTINE_LIMIT)
-    return Workload(tasks=tasks, provenance=provenance), quarantine
+    return Workload(tasks=tasks, provenance=provenance), vms.quarantine
 
 
 def _is_database(path: Path) -> bool:
@@ -129,12 +123,9 @@ def _sift_table(path: Path) -> Sifted:
         reason=pl.coalesce(
             "reason",
             name_fault("job_id"),
-            number_fault("cores"),
-            limit_fault("cores", above=0),
-            number_fault("memory"),
-            limit_fault("memory", at_least=0),
-            number_fault("duration_ms"),
-            limit_fault("duration_ms", above=0),
+            number_fault("cores", above=0),
+            number_fault("memory", at_least=0),
+            number_fault("duration_ms", above=0),
             number_fault("start_ms"),
         ),
         submit_s=number("start_ms") / 1000.0,
@@ -188,8 +179,10 @@ def _sift_database(path: Path) -> Sifted:
             choice_fault("priority", ("0", "1")),
             number_fault("starttime"),
             number_fault("endtime", optional=True),
-            _day_fault("starttime"),
-            _day_fault("endtime"),
+            *(
+                value_fault(day, number(day).abs() > _FURTHEST_DAY, "days of the trace")
+                for day in ("starttime", "endtime")
+            ),
             backwards,
         ),
         left_out=left_out,
@@ -206,19 +199,13 @@ def _sift_database(path: Path) -> Sifted:
     return sift(path, values, "table vm of the Azure packing trace 2020")
 
 
-def _day_fault(name: str) -> pl.Expr:
-    return pl.when(number(name).abs() > _FURTHEST_DAY).then(
-        pl.format("{} is {}, expected days of the trace", pl.lit(name), name)
-    )
-
-
 def _fetch(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Tables vm (with `line`, its rowid) and vmType; every value as text, exact to the last bit."""
+    """Tables vm and vmType; every value as text, exact to the last bit."""
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
             for table, columns in _TABLES.items():
                 _check_table(path, database, table, columns)
-            return _table(database, "vm", line=True), _table(database, "vmType")
+            return _table(database, "vm"), _table(database, "vmType")
     except sqlite3.Error as error:
         raise TraceError(
             f"{path}: a damaged or foreign SQLite database ({error}), expected {_EXPECTED}"
@@ -242,8 +229,8 @@ def _check_table(
             raise TraceError(f"{path}: table {table!r} lacks the column {column!r}{hint}")
 
 
-def _table(database: sqlite3.Connection, table: str, *, line: bool = False) -> pl.DataFrame:
-    """The known columns of a table; numbers are printed so that they read back unchanged."""
+def _table(database: sqlite3.Connection, table: str) -> pl.DataFrame:
+    """`line` (the rowid) and the known columns of a table, numbers printed to read back the same."""
     columns = _TABLES[table]
     as_text = ", ".join(
         f"CASE typeof({c}) WHEN 'real' THEN printf('%!.17g', {c}) ELSE CAST({c} AS TEXT) END"
@@ -255,8 +242,7 @@ def _table(database: sqlite3.Connection, table: str, *, line: bool = False) -> p
     frames = [pl.DataFrame(schema=schema)]
     while rows := cursor.fetchmany(_BATCH):
         frames.append(pl.DataFrame(rows, schema=schema, orient="row"))
-    found = pl.concat(frames)
-    return found if line else found.drop("line")
+    return pl.concat(frames)
 
 
 def _sizes(path: Path, types: pl.DataFrame) -> pl.DataFrame:

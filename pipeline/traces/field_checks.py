@@ -18,26 +18,31 @@ def number(name: str) -> pl.Expr:
     return pl.col(name).cast(pl.Float64, strict=False)
 
 
-def number_fault(name: str, *, optional: bool = False) -> pl.Expr:
-    """Why a field is not a finite number, else null; an `optional` one may be empty."""
+def value_fault(name: str, broken: pl.Expr, expected: str) -> pl.Expr:
+    """Why a field is not as `expected`, where `broken` is true, else null."""
+    return pl.when(broken).then(
+        pl.format("{} is {}, expected {}", pl.lit(name), _short(name), pl.lit(expected))
+    )
+
+
+def number_fault(
+    name: str,
+    *,
+    optional: bool = False,
+    at_least: float | None = None,
+    above: float | None = None,
+) -> pl.Expr:
+    """Why a field is no finite number of that size, else null; an `optional` one may be empty."""
     value = number(name)
     fault = pl.when(value.is_null() | ~value.is_finite()).then(
         pl.format("{} is '{}', expected a number", pl.lit(name), _short(name))
     )
+    if at_least is not None:
+        fault = pl.coalesce(fault, value_fault(name, value < at_least, f"at least {at_least:g}"))
+    if above is not None:
+        fault = pl.coalesce(fault, value_fault(name, value <= above, f"more than {above:g}"))
     missing = None if optional else f"{name} is missing, expected a number"
     return pl.when(pl.col(name).is_null()).then(pl.lit(missing)).otherwise(fault)
-
-
-def limit_fault(name: str, *, at_least: float | None = None, above: float | None = None) -> pl.Expr:
-    """Why a number is too small, else null (also where it is no number at all)."""
-    value = number(name)
-    if above is not None:
-        broken, expected = value <= above, f"more than {above:g}"
-    else:
-        broken, expected = value < at_least, f"at least {at_least:g}"
-    return pl.when(broken).then(
-        pl.format("{} is {}, expected {}", pl.lit(name), _short(name), pl.lit(expected))
-    )
 
 
 def count_fault(name: str) -> pl.Expr:
@@ -45,10 +50,7 @@ def count_fault(name: str) -> pl.Expr:
     value = number(name)
     whole = (value >= 1) & (value <= _LARGEST_COUNT) & (value == value.floor())
     return pl.coalesce(
-        number_fault(name),
-        pl.when(~whole).then(
-            pl.format("{} is {}, expected a whole number of at least 1", pl.lit(name), _short(name))
-        ),
+        number_fault(name), value_fault(name, ~whole, "a whole number of at least 1")
     )
 
 

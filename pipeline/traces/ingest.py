@@ -6,16 +6,11 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.errors import UnknownName, unknown_name
-from pipeline.storage.files import (
-    local_folder,
-    make_folder,
-)
+from pipeline.storage.files import local_folder, make_folder
 from pipeline.storage.location import is_remote
 from pipeline.traces import FORMATS
 from pipeline.workloads.folder import refuse_foreign, save_workload
-from pipeline.workloads.schema import (
-    Workload,
-)
+from pipeline.workloads.schema import Workload
 
 _STEPS: Final = 2
 
@@ -44,7 +39,7 @@ def ingest(
     read = FORMATS[format_name].read
     if read is None:
         raise UnknownName(f"{format_name} holds decisions, not jobs: it makes a dataset")
-    tell = progress or _silent
+    tell = progress or (lambda _done, _total, _what: None)
     refuse_foreign(out)
     if is_remote(out):
         make_folder(out)
@@ -55,7 +50,3 @@ def ingest(
     save_workload(workload, out, quarantine)
     tell(_STEPS, _STEPS, "done")
     return IngestResult(folder=out, workload=workload, quarantined=quarantine.height)
-
-
-def _silent(_done: int, _total: int, _what: str) -> None:
-    """Say nothing."""

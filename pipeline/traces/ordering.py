@@ -13,26 +13,29 @@ order of first appearance in the file. Tasks keep file order.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 
-from pipeline.traces.text_rows import fold, quarantined_rows
-from pipeline.workloads.schema import TASK_COLUMNS, empty_quarantine
+from pipeline.errors import TraceError
+from pipeline.traces.text_rows import QUARANTINE_LIMIT, Sifted, fold, quarantined_rows
+from pipeline.workloads.schema import TASK_COLUMNS
 
 _KEY = ("job_id", "task_id")
 _VALUES = ("submit_s", "duration_s", "cores", "memory", "instances")
 
 
 def distinct_tasks(
-    path: Path, rows: pl.LazyFrame, key: Sequence[str] = _KEY
-) -> tuple[pl.DataFrame, int, pl.DataFrame]:
-    """One row per task, how many rows were repetitions, and those as a quarantine.
+    path: Path, sifted: Sifted, noun: str, key: Sequence[str] = _KEY
+) -> tuple[pl.DataFrame, Sifted]:
+    """One row per task, and the rows of the file with repetitions counted as quarantined.
 
-    `rows` has line, text, `key` and the task's values. The first row of a task counts. Memory is
-    bounded by the number of tasks, however often they are repeated.
+    `sifted.rows` has line, text, `key` and the task's values. The first row of a task counts.
+    Memory is bounded by the number of tasks, however often they are repeated. Raises TraceError
+    where there is no task; `noun` completes its message.
     """
-    first_line = pl.col("line").min()
+    rows, first_line = sifted.rows, pl.col("line").min()
     values = [name for name in rows.collect_schema().names() if name not in {*key, "line", "text"}]
     tasks = fold(
         rows.select(*key, *values, "line", copies=pl.lit(1, dtype=pl.Int64)),
@@ -40,19 +43,27 @@ def distinct_tasks(
         [pl.col("copies").sum(), *(pl.col(name).min_by("line") for name in values), first_line],
         path,
     ).sort("line")
-    repeated = tasks.filter(pl.col("copies") > 1)
+    if tasks.is_empty():
+        why = ", ".join(f"{reason}: {count:,}" for reason, count in sifted.all_left_out.items())
+        raise TraceError(f"{path}: none of its {sifted.read:,} rows is {noun} ({why})")
     repetitions = int(tasks["copies"].sum()) - tasks.height
-    if not repetitions:
-        return tasks.drop("copies"), 0, empty_quarantine()
-    where = ", ".join(f"{name} {{}}" for name in key)
-    again = (
-        rows.join(repeated.lazy().select(*key, first="line"), on=list(key))
-        .filter(pl.col("line") != pl.col("first"))
-        .with_columns(
-            reason=pl.format(f"a repetition: {where} is already in line {{}}", *key, "first")
+    if repetitions:
+        repeated = tasks.lazy().filter(pl.col("copies") > 1).select(*key, first="line")
+        where = ", ".join(f"{name} {{}}" for name in key)
+        again = (
+            rows.join(repeated, on=list(key))
+            .filter(pl.col("line") != pl.col("first"))
+            .with_columns(
+                reason=pl.format(f"a repetition: {where} is already in line {{}}", *key, "first")
+            )
         )
-    )
-    return tasks.drop("copies"), repetitions, quarantined_rows(path, again)
+        bad = pl.concat([sifted.quarantine, quarantined_rows(path, again)])
+        sifted = replace(
+            sifted,
+            quarantined=sifted.quarantined + repetitions,
+            quarantine=bad.sort("line").head(QUARANTINE_LIMIT),
+        )
+    return tasks.drop("copies"), sifted
 
 
 def in_order(rows: pl.DataFrame) -> pl.DataFrame:

@@ -32,10 +32,10 @@ from typing import Final
 import polars as pl
 
 from pipeline.errors import TraceError
-from pipeline.traces.field_checks import limit_fault, number, number_fault
+from pipeline.traces.field_checks import number, number_fault, value_fault
 from pipeline.traces.first_look import head_lines, source_file
 from pipeline.traces.ordering import distinct_tasks, in_order
-from pipeline.traces.text_rows import QUARANTINE_LIMIT, Sifted, scan_lines, sift, split_fault
+from pipeline.traces.text_rows import Sifted, scan_lines, sift, split_fault
 from pipeline.workloads.schema import MACHINE_COLUMNS, Provenance, Workload
 
 FORMAT: Final = "swf"
@@ -89,15 +89,10 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
     header = _header(head_lines(path, _EXPECTED))
     processors = _processors(path, header)
     sifted = sift(path, _judged(scan_fields(path), processors), _WHAT)
-    distinct, repetitions, repeated = distinct_tasks(path, sifted.rows, key=("job_id",))
-    if distinct.is_empty():
-        why = ", ".join(f"{reason}: {count:,}" for reason, count in sifted.left_out.items())
-        raise TraceError(f"{path}: none of its {sifted.read:,} rows is a job that ran ({why})")
-    quarantine = pl.concat([sifted.quarantine, repeated]).sort("line").head(QUARANTINE_LIMIT)
+    distinct, sifted = distinct_tasks(path, sifted, "a job that ran", key=("job_id",))
     capacity = processors or int(distinct["cores"].to_numpy().max())
     rows = _with_memory(distinct, capacity)
     tasks = _with_extras(in_order(rows), rows)
-    bad = sifted.quarantined + repetitions
     provenance = Provenance(
         format=FORMAT,
         files=(source_file(path),),
@@ -109,7 +104,7 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
             "machines": 1,
             **_derived(rows),
         },
-        left_out={**sifted.left_out, **({"quarantined": bad} if bad else {})},
+        left_out=sifted.all_left_out,
         notes=_notes(header, rows, capacity, sifted, known=processors is not None),
     )
     machines = pl.DataFrame(
@@ -117,7 +112,7 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
         schema=dict(MACHINE_COLUMNS),
         orient="row",
     )
-    return Workload(tasks=tasks, provenance=provenance, machines=machines), quarantine
+    return Workload(tasks=tasks, provenance=provenance, machines=machines), sifted.quarantine
 
 
 def _header(lines: list[str]) -> dict[str, list[str]]:
@@ -204,27 +199,15 @@ def _judged(rows: pl.LazyFrame, processors: int | None) -> pl.LazyFrame:
 
 def _faults(name: str) -> list[pl.Expr]:
     """What can be wrong with one field."""
-    value = number(name)
-    shown = pl.col(name).str.slice(0, 40)
-    least = 0 if name in {"job", "submit"} else -1
-    faults = [number_fault(name), limit_fault(name, at_least=least)]
-    faults.append(
-        pl.when((value < 0) & (value > -1)).then(
-            pl.format("{} is {}, expected -1 (unknown) or at least 0", pl.lit(name), shown)
-        )
-    )
-    if name in _LARGEST:
-        faults.append(
-            pl.when(value > _LARGEST[name]).then(
-                pl.format(f"{{}} is {{}}, expected at most {_LARGEST[name]:g}", pl.lit(name), shown)
-            )
-        )
+    value, most = number(name), _LARGEST.get(name)
+    faults = [
+        number_fault(name, at_least=0 if name in {"job", "submit"} else -1),
+        value_fault(name, (value < 0) & (value > -1), "-1 (unknown) or at least 0"),
+    ]
+    if most is not None:
+        faults.append(value_fault(name, value > most, f"at most {most:g}"))
     if name in _WHOLE:
-        faults.append(
-            pl.when(value != value.floor()).then(
-                pl.format("{} is {}, expected a whole number", pl.lit(name), shown)
-            )
-        )
+        faults.append(value_fault(name, value != value.floor(), "a whole number"))
     return faults
 
 
@@ -281,11 +264,7 @@ def _notes(
         notes.append(
             "no wait time is known: in some logs the submit times are then really start times"
         )
-    if sifted.quarantined > sifted.quarantine.height:
-        notes.append(
-            f"of {sifted.quarantined:,} bad rows the first {sifted.quarantine.height:,} were kept"
-        )
-    return tuple(notes)
+    return (*notes, *sifted.note())
 
 
 FIELDS: Final = (

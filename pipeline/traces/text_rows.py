@@ -48,6 +48,18 @@ class Sifted:
     left_out: Mapping[str, int]
     quarantine: pl.DataFrame
 
+    @property
+    def all_left_out(self) -> dict[str, int]:
+        """Rows that are not used, by reason; those in quarantine under "quarantined"."""
+        return {**self.left_out, **({"quarantined": self.quarantined} if self.quarantined else {})}
+
+    def note(self, prefix: str = "") -> list[str]:
+        """The note that not all bad rows were kept, where that is so."""
+        kept = self.quarantine.height
+        if self.quarantined == kept:
+            return []
+        return [f"{prefix}of {self.quarantined:,} bad rows the first {kept:,} were kept"]
+
 
 def scan_rows(path: Path, columns: Sequence[str], header_line: int | None = None) -> pl.LazyFrame:
     """Return the rows of a comma-separated file, plain or gzip: line, text, `columns`, reason.
@@ -180,31 +192,23 @@ def fold(
     min_by), so that batches can be merged. polars' own streaming group_by keeps some 20 bytes a
     ROW where keys come back late, as they do in a trace.
     """
-    total: pl.DataFrame | None = None
-    parts: list[pl.DataFrame] = []
-    pending = 0
+
+    def merged(frame: pl.DataFrame) -> pl.DataFrame:
+        return frame.group_by(*key).agg(*aggregates)
+
+    parts: list[pl.DataFrame] = []  # once something was merged, the first is its result
+    done = pending = 0  # rows of the last merge, and of the parts since
     with _reading(path):
         for batch in rows.collect_batches(
             chunk_size=_BATCH_ROWS, engine="streaming", maintain_order=False
         ):
-            parts.append(batch.group_by(*key).agg(*aggregates))
+            parts.append(merged(batch))
             pending += parts[-1].height
             # Waiting until as much is pending as there is keeps the merging linear.
-            if pending >= max(_BATCH_ROWS, total.height if total is not None else 0):
-                total, parts, pending = _merged(total, parts, key, aggregates), [], 0
-        if total is None or parts:
-            total = _merged(total, parts or [collect(rows.head(0), path)], key, aggregates)
-    return total
-
-
-def _merged(
-    total: pl.DataFrame | None,
-    parts: Sequence[pl.DataFrame],
-    key: Sequence[str],
-    aggregates: Sequence[pl.Expr],
-) -> pl.DataFrame:
-    frames = [*parts] if total is None else [total, *parts]
-    return pl.concat(frames).group_by(*key).agg(*aggregates)
+            if pending >= max(_BATCH_ROWS, done):
+                parts = [merged(pl.concat(parts))]
+                done, pending = parts[0].height, 0
+        return merged(pl.concat(parts) if parts else collect(rows.head(0), path))
 
 
 @contextmanager

@@ -6,25 +6,9 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
+from pipeline.simulation import kernel as k
 from pipeline.simulation.arrays import EPISODE, STEPS, named
-from pipeline.simulation.kernel import (
-    ELAPSED,
-    FLOATS,
-    INFEASIBLE,
-    INTS,
-    MASK,
-    OBSERVE,
-    REWARD,
-    ROWS,
-    RUNNING,
-    SCORE,
-    STEP,
-    TERMINATED,
-    TERMS,
-    TIME,
-    TRUNCATED,
-    compiled,
-)
+from pipeline.simulation.kernel import INFEASIBLE, RUNNING, TERMINATED, TRUNCATED, compiled
 from pipeline.simulation.policy import fill_probabilities
 
 FINE: Final = 0
@@ -73,16 +57,16 @@ class LoggedColumns(NamedTuple):
 
 
 _COLUMNS: Final = named(
-    LoggedColumns, INTS, _ROWS32, MASK, _FLOATS32, _ROWS32, FLOATS, INTS, _FLOATS32, FLOATS, FLOATS,
-    ROWS, MASK, MASK, types.Array(types.uint8, 2, "C"),
+    LoggedColumns, k.INTS, _ROWS32, k.MASK, _FLOATS32, _ROWS32, k.FLOATS, k.INTS, _FLOATS32,
+    k.FLOATS, k.FLOATS, k.ROWS, k.MASK, k.MASK, types.Array(types.uint8, 2, "C"),
 )  # fmt: skip
 
 
 @compiled(
     types.UniTuple(types.int64, 2)(  # type: ignore[no-untyped-call]
-        types.FunctionType(OBSERVE), types.FunctionType(STEP), types.FunctionType(SCORE),
-        EPISODE, STEPS, FLOATS, types.float64, types.float64, types.boolean,
-        _COLUMNS, FLOATS, types.int64, types.int64,
+        types.FunctionType(k.OBSERVE), types.FunctionType(k.STEP), types.FunctionType(k.SCORE),
+        EPISODE, STEPS, k.FLOATS, types.float64, types.float64, types.boolean,
+        _COLUMNS, k.FLOATS, types.int64, types.int64,
     ))  # fmt: skip
 def replay(  # type: ignore[no-untyped-def]
     observe, step, score, episode, arrays, parameters, temperature, epsilon, scored,
@@ -101,7 +85,7 @@ def replay(  # type: ignore[no-untyped-def]
         closing = choice[row] < 0
         if closing == (status == RUNNING):
             return 14, row
-        time_s = floats[TIME]
+        time_s = floats[k.TIME]
         n = observe(ints, floats, context, image, candidates, feasible)
         start = offsets[row]
         if offsets[row + 1] - start != n:
@@ -144,17 +128,17 @@ def replay(  # type: ignore[no-untyped-def]
         status = step(ints, floats, chosen, step_outputs)
         if status == INFEASIBLE:
             return 6, row
-        if step_outputs[REWARD] != log.reward[row]:
+        if step_outputs[k.REWARD] != log.reward[row]:
             return 7, row
-        if step_outputs[ELAPSED] != log.elapsed_s[row]:
+        if step_outputs[k.ELAPSED] != log.elapsed_s[row]:
             return 8, row
-        for k in range(log.terms.shape[1]):
-            if step_outputs[TERMS + k] != log.terms[row, k]:
+        for term in range(log.terms.shape[1]):
+            if step_outputs[k.TERMS + term] != log.terms[row, term]:
                 return 9, row
         if (status == TERMINATED) != log.terminated[row]:
             return 10, row
         if (status == TRUNCATED) != log.truncated[row]:
             return 10, row
-        state[1] += step_outputs[REWARD]
+        state[1] += step_outputs[k.REWARD]
     state[0] = status
     return FINE, stop

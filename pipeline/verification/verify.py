@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline import dataset as ds
-from pipeline.building.build import append_in_progress
+from pipeline.building.build import append_in_progress, counts_of
 from pipeline.dataset import Dataset
 from pipeline.dataset import manifest as mf
 from pipeline.dataset.append_history import check_appended, episodes_of, planned_episodes
@@ -171,15 +171,9 @@ def _check_episodes(dataset: Dataset) -> tuple[str, str]:
         own = episodes["episode"] >= segment.first_episode
         if not ((episodes["first_part"] >= segment.first_part) == own).all():
             raise VerificationFailed(f"{where}: what was appended is not in its own parts")
-    counts = {
-        "episodes": episodes.height,
-        "decisions": int(episodes["steps"].sum()),
-        "rows": int(episodes["steps"].sum()) + episodes.height,
-        "windows": episodes["window"].n_unique(),
-        "truncated_episodes": int(episodes["truncated"].sum()),
-    }
-    if counts["rows"] != sum(part.rows for part in manifest.parts):
+    if int(episodes["steps"].sum()) + episodes.height != sum(p.rows for p in manifest.parts):
         raise VerificationFailed(f"{where}: has other counts of rows than the parts together")
+    counts = counts_of(manifest.parts, episodes)
     if dict(manifest.counts) != counts:
         raise VerificationFailed(
             f"{where}: counts are {counts}, the manifest says {dict(manifest.counts)}"
@@ -280,8 +274,11 @@ class _PartCheck:
         self._total = self._elapsed_s = 0.0
         self._status = RUNNING
         self._runner: EpisodeRunner | None = None
-        behaviour = self._behaviours.get(self._row["behaviour"])
-        if behaviour is not None and not isinstance(behaviour.policy, Heuristic):
+        self._rule: Heuristic | None = None
+        behaviour = self._behaviour = self._behaviours.get(self._row["behaviour"])
+        if behaviour is not None and isinstance(behaviour.policy, Heuristic):
+            self._rule = behaviour.policy
+        elif behaviour is not None:
             self._runner = episode_runner(self._scenario, spec, instance, behaviour)
 
     def _make_instance(self, window: int) -> Instance:
@@ -298,15 +295,14 @@ class _PartCheck:
 
     def _parameters(self, row: dict[str, Any]) -> NDArray[np.float64]:
         """What the behaviour drew for an episode: as many numbers as its rule reads."""
-        behaviour = self._behaviours.get(row["behaviour"])
         parameters = np.array(row["behaviour_parameters"], np.float64)
-        if behaviour is None or not isinstance(behaviour.policy, Heuristic):
+        if self._rule is None:
             return parameters
-        drawn = behaviour.policy.parameters(self._dataset.spec, np.random.default_rng(0))
+        drawn = self._rule.parameters(self._dataset.spec, np.random.default_rng(0))
         if parameters.shape != drawn.shape:
             raise VerificationFailed(
                 f"{self._dataset.folder / mf.EPISODES}: episode {row['episode']} has "
-                f"{parameters.size} behaviour_parameters, {behaviour.name} draws {drawn.size}"
+                f"{parameters.size} behaviour_parameters, {row['behaviour']} draws {drawn.size}"
             )
         return parameters
 
@@ -314,9 +310,7 @@ class _PartCheck:
         """Replay the episode at row `at` as far as the block has it; the row after it."""
         row = self._row
         assert row is not None
-        behaviour = self._behaviours.get(row["behaviour"])
-        compiled = behaviour is not None and isinstance(behaviour.policy, Heuristic)
-        score = behaviour.policy.score if compiled else no_score  # type: ignore[union-attr]
+        rule, behaviour = self._rule, self._behaviour
         stop = at
         while stop < len(block) and block.episode[stop] == row["episode"]:
             stop += 1
@@ -326,11 +320,10 @@ class _PartCheck:
         if block.image is None:
             log = log._replace(image=np.zeros((len(block), 0), np.uint8))
         fault, bad = replay(
-            self._scenario.observe, self._scenario.step, score, self._memory, self._arrays,
-            self._parameters(row),
-            behaviour.temperature if compiled else 0.0,  # type: ignore[union-attr]
-            behaviour.epsilon if compiled else 0.0,  # type: ignore[union-attr]
-            compiled, log, state, at, stop,
+            self._scenario.observe, self._scenario.step, rule.score if rule else no_score,
+            self._memory, self._arrays, self._parameters(row),
+            behaviour.temperature if behaviour else 0.0, behaviour.epsilon if behaviour else 0.0,
+            rule is not None, log, state, at, stop,
         )  # fmt: skip
         if fault != FINE:
             raise VerificationFailed(
@@ -343,7 +336,7 @@ class _PartCheck:
             self._values.append(block.value[at:stop][block.choice[at:stop] != NO_CHOICE])
         if self._runner is not None:
             self._check_probabilities(self._runner, block, at, stop)
-        if compiled or self._runner is not None:
+        if behaviour is not None:
             self._recomputed += int((block.choice[at:stop] != NO_CHOICE).sum())
         if block.choice[stop - 1] == NO_CHOICE:
             self._end(row)

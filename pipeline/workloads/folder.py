@@ -12,34 +12,22 @@ which may be repeated in place. The same input gives the same bytes.
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
 from pipeline.errors import DatasetError, StorageError
-from pipeline.storage.files import (
-    is_partial,
-    make_folder,
-    read_json,
-    read_parquet,
-    remove_partials,
-    sha256_file,
-    storage_errors,
-    write_atomically,
-    write_json,
-)
-from pipeline.storage.guards import a_count, a_list, a_sha256, a_table, a_text, require_file
+from pipeline.storage import files
+from pipeline.storage.guards import require_file
 from pipeline.workloads.schema import (
     MACHINE_COLUMNS,
     QUARANTINE_COLUMNS,
     TASK_COLUMNS,
-    Provenance,
-    SourceFile,
     Workload,
     damage,
     empty_quarantine,
+    read_provenance,
 )
 
 KIND: Final = "workload"
@@ -53,49 +41,35 @@ _COLUMNS: Final[Mapping[str, Mapping[str, pl.DataType]]] = {
     _MACHINES: MACHINE_COLUMNS,
     _QUARANTINE: QUARANTINE_COLUMNS,
 }
-_COMPRESSION_LEVEL: Final = 3
 
 
 def save_workload(workload: Workload, out: Path, quarantine: pl.DataFrame | None = None) -> None:
     """Write a workload folder; an older one is replaced, anything else raises StorageError."""
     refuse_foreign(out)
-    make_folder(out)
-    remove_partials(out)
+    files.make_folder(out)
+    files.remove_partials(out)
     tables = {
         _TASKS: workload.tasks,
         _MACHINES: workload.machines,
         _QUARANTINE: empty_quarantine() if quarantine is None else quarantine,
     }
     written = []
-    with storage_errors(out):
+    with files.storage_errors(out):
         # Without its manifest the folder is no workload: a crash from here on leaves no mixture.
         (out / _MANIFEST).unlink(missing_ok=True)
         for name, table in tables.items():
             if table is None:
                 (out / name).unlink(missing_ok=True)
                 continue
-            write_atomically(out / name, partial(_write, table))
-            written.append(_entry(out / name, table.height))
+            stored = files.write_parquet(out / name, table)
+            written.append({"name": name, "rows": table.height, **asdict(stored)})
     manifest = {
         "kind": KIND,
         "version": VERSION,
         "provenance": asdict(workload.provenance),
         "files": written,
     }
-    write_json(out / _MANIFEST, manifest)
-
-
-def _write(table: pl.DataFrame, path: Path) -> None:
-    table.write_parquet(path, compression="zstd", compression_level=_COMPRESSION_LEVEL)
-
-
-def _entry(path: Path, rows: int) -> dict[str, Any]:
-    return {
-        "name": path.name,
-        "rows": rows,
-        "bytes": path.stat().st_size,
-        "sha256": sha256_file(path),
-    }
+    files.write_json(out / _MANIFEST, manifest)
 
 
 def refuse_foreign(out: Path) -> None:
@@ -106,7 +80,7 @@ def refuse_foreign(out: Path) -> None:
         raise StorageError(f"{out}: is a file, expected a folder to write a workload to")
     if (out / _MANIFEST).exists():
         try:
-            manifest = read_json(out / _MANIFEST)
+            manifest = files.read_json(out / _MANIFEST)
         except DatasetError as error:
             raise StorageError(f"{error}; give an empty or a new folder") from error
         kind = manifest.get("kind") if isinstance(manifest, dict) else None
@@ -116,16 +90,12 @@ def refuse_foreign(out: Path) -> None:
             f"{out}: holds a {kind or 'manifest without kind'}, not a workload; "
             "give an empty or a new folder"
         )
-    foreign = sorted(entry.name for entry in out.iterdir() if not _is_ours(entry.name))
-    if foreign:
+    there = sorted(entry.name for entry in out.iterdir())
+    if foreign := [name for name in there if name not in _COLUMNS and not files.is_partial(name)]:
         raise StorageError(
             f"{out}: is not empty and not a workload (it has {foreign[0]!r}); "
             "give an empty or a new folder"
         )
-
-
-def _is_ours(name: str) -> bool:
-    return name in _COLUMNS or is_partial(name)
 
 
 def load_workload(folder: Path) -> Workload:
@@ -134,7 +104,7 @@ def load_workload(folder: Path) -> Workload:
     Raises DatasetError that says what is wrong: no folder, no manifest, another kind or version,
     a file missing or changed, a table with other columns.
     """
-    manifest = _manifest(folder)
+    manifest = files.read_manifest(folder, KIND, VERSION, "ingest")
     entries = manifest.get("files")
     if not isinstance(entries, list):
         raise DatasetError(f"{folder / _MANIFEST}: lacks the list 'files'")
@@ -151,71 +121,32 @@ def load_workload(folder: Path) -> Workload:
         raise DatasetError(f"{folder / _MANIFEST}: lists no {_TASKS}")
     if fault := damage(tables[_TASKS], tables.get(_MACHINES)):
         raise DatasetError(f"{folder / _TASKS}: {fault}")
-    return Workload(
-        tasks=tables[_TASKS],
-        provenance=_provenance(folder, manifest.get("provenance")),
-        machines=tables.get(_MACHINES),
-    )
-
-
-def _manifest(folder: Path) -> dict[str, Any]:
-    if not folder.is_dir():
-        what = "is a file" if folder.exists() else "no such folder"
-        raise DatasetError(f"{folder}: {what}, expected a workload folder")
-    path = folder / _MANIFEST
-    if not path.exists():
-        raise DatasetError(
-            f"{folder}: is not a workload: it has no {_MANIFEST}; "
-            "write one with `hindcast ingest`, or repeat it if it was interrupted"
-        )
-    manifest = read_json(path)
-    if not isinstance(manifest, dict) or manifest.get("kind") != KIND:
-        kind = manifest.get("kind") if isinstance(manifest, dict) else None
-        raise DatasetError(f"{path}: kind is {kind!r}, expected {KIND!r}")
-    if manifest.get("version") != VERSION:
-        raise DatasetError(f"{path}: version is {manifest.get('version')!r}, expected {VERSION}")
-    return manifest
+    try:
+        provenance = read_provenance(manifest.get("provenance"))
+    except (KeyError, TypeError, ValueError) as error:
+        raise DatasetError(f"{folder / _MANIFEST}: 'provenance' is damaged ({error})") from error
+    return Workload(tables[_TASKS], provenance, tables.get(_MACHINES))
 
 
 def _table(path: Path, entry: Mapping[str, Any]) -> pl.DataFrame:
     if not path.exists() and not path.is_symlink():
         raise DatasetError(f"{path}: is missing, its manifest lists it")
     require_file(path)
-    digest = sha256_file(path)
+    digest = files.sha256_file(path)
     if digest != entry.get("sha256"):
         raise DatasetError(
             f"{path}: was changed: its SHA-256 is {digest}, the manifest says {entry.get('sha256')}"
         )
-    try:
-        table = read_parquet(path)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise DatasetError(f"{path}: is not a Parquet file ({error})") from error
+    table = files.read_parquet(path)
     expected = _COLUMNS[path.name]
-    found = dict(list(table.schema.items())[: len(expected)])
-    if list(found.items()) != list(expected.items()):
-        raise DatasetError(f"{path}: has the columns {_shown(found)}, expected {_shown(expected)}")
+    found, wanted = (
+        ", ".join(f"{name} {kind}" for name, kind in list(columns.items())[: len(expected)])
+        for columns in (table.schema, expected)
+    )
+    if found != wanted:
+        raise DatasetError(f"{path}: has the columns {found}, expected {wanted}")
     if table.height != entry.get("rows"):
         raise DatasetError(
             f"{path}: has {table.height} rows, its manifest says {entry.get('rows')!r}"
         )
     return table
-
-
-def _shown(columns: Mapping[str, pl.DataType]) -> str:
-    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
-
-
-def _provenance(folder: Path, value: Any) -> Provenance:
-    try:
-        return Provenance(
-            format=a_text(value["format"]),
-            files=tuple(
-                SourceFile(a_text(file["name"]), a_count(file["bytes"]), a_sha256(file["sha256"]))
-                for file in a_list(value["files"])
-            ),
-            counts={k: a_count(v) for k, v in a_table(value["counts"]).items()},
-            left_out={k: a_count(v) for k, v in a_table(value["left_out"]).items()},
-            notes=tuple(map(a_text, a_list(value["notes"]))),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise DatasetError(f"{folder / _MANIFEST}: 'provenance' is damaged ({error})") from error

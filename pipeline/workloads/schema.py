@@ -18,9 +18,11 @@ Formats that know more (deadlines, users, dependencies) append columns of their 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
+
+from pipeline.storage.guards import a_count, a_list, a_sha256, a_table, a_text
 
 TASK_COLUMNS: Final[Mapping[str, pl.DataType]] = {
     "job": pl.Int64(),
@@ -96,6 +98,20 @@ class Provenance:
     counts: Mapping[str, int] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+
+def read_provenance(value: Any) -> Provenance:
+    """A provenance from JSON; KeyError, TypeError or ValueError where it is damaged."""
+    return Provenance(
+        format=a_text(value["format"]),
+        files=tuple(
+            SourceFile(a_text(file["name"]), a_count(file["bytes"]), a_sha256(file["sha256"]))
+            for file in a_list(value["files"])
+        ),
+        counts={k: a_count(v) for k, v in a_table(value["counts"]).items()},
+        left_out={k: a_count(v) for k, v in a_table(value["left_out"]).items()},
+        notes=tuple(map(a_text, a_list(value["notes"]))),
+    )
 
 
 @dataclass(frozen=True)

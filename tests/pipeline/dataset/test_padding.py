@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from pipeline.dataset.padding import make_padded, pad, pick
+from pipeline.dataset.padding import pad, pick
+from tests.sample_datasets import make_padded
 
 FEATURES = 3
 DRAWS = 4000

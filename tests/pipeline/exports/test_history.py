@@ -8,7 +8,7 @@ import polars as pl
 from pipeline.exports import export
 from pipeline.exports import history as exported
 from pipeline.history.exporting import to_history
-from pipeline.history.records import read_history, write_history
+from pipeline.history.records import read_history, write_records
 
 
 def all_blocks(dataset):
@@ -18,7 +18,7 @@ def all_blocks(dataset):
 def test_it_is_the_history_of_all_blocks(thermal, tmp_path):
     """Written episode by episode or at once: the same bytes."""
     result = export(thermal.folder, "history", tmp_path / "history")
-    write_history(tmp_path / "once", to_history(all_blocks(thermal.dataset)))
+    write_records(tmp_path / "once", [to_history(all_blocks(thermal.dataset))])
     assert (tmp_path / "history").read_bytes() == (tmp_path / "once").read_bytes()
     assert not result.notes
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.dataset.manifest import read_manifest
-from pipeline.dataset.padding import make_padded, pad
+from pipeline.dataset.padding import pad
 from pipeline.storage.files import read_json, sha256_file, write_json
 from pipeline.verification.verify import verify
 from pipeline.workloads.folder import load_workload
@@ -25,6 +25,7 @@ from tests.pipeline.hostile.tampering import (
     use,
     with_column,
 )
+from tests.sample_datasets import make_padded
 
 NULLS = [
     "episode", "step", "time_s", "context", "candidates", "feasible", "propensity",

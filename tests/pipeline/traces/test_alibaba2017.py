@@ -265,7 +265,7 @@ def test_a_path_that_is_not_there_is_answered_with_the_nearest_name(tmp_path: Pa
             "line 1 lacks the column 'submit_time' of jobs.csv; did you mean 'submit_tiem'?",
         ),
         (HEADER.encode() + b"x\ny\n", "none of its 2 rows can be read as jobs.csv; line 2"),
-        (b"10,30,1,2,4,Waiting,,\n", "none of its 1 rows is a usable task (status Waiting: 1"),
+        (b"10,30,1,2,4,Waiting,,\n", "has cpu and memory (status Waiting: 1)"),
     ],
 )
 def test_a_file_that_is_no_such_trace_is_refused_in_one_line(

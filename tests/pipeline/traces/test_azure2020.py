@@ -140,7 +140,10 @@ def test_times_keep_their_last_bit(tmp_path):
             "lacks the column 'starttime'; did you mean 'start_time'",
         ),
         (database, "has no rows"),
-        (lambda p: database(p, (1, 1, 3, 0, 0.0, 1.0)), "none of its 1 VMs can be used"),
+        (
+            lambda p: database(p, (1, 1, 3, 0, 0.0, 1.0)),
+            "none of its 1 rows is a VM that can be used",
+        ),
         (lambda p: p.write_bytes(b"SQLite format 3\0" + b"x" * 4000), "damaged or foreign"),
         (lambda p: p.write_bytes(b"\x00\x01\x02"), "is a binary file"),
         (lambda p: p.write_text("1,2,3\n"), "3 columns, expected 6"),

@@ -299,5 +299,5 @@ def test_a_manifest_that_leaves_the_folder_is_refused(copy):
     manifest = json.loads((copy / "manifest.json").read_text())
     manifest["parts"][0]["path"] = "../../etc/passwd"
     (copy / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(DatasetError, match="leaves the folder"):
+    with pytest.raises(DatasetError, match="expected data/part-NNNNN"):
         verify(copy)
