@@ -10,10 +10,11 @@ Nothing is chosen here: all policies given are scored, on all windows of the spl
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import polars as pl
 
 from pipeline.dataset.manifest import versions
@@ -119,9 +120,15 @@ def evaluate(
     _begin(job, split)
     frames = []
     for done, policy in enumerate(policies):
-        tell = progress or (lambda _done, _total: None)
-        tell(done * len(windows), len(policies) * len(windows))
-        frames.append(_scores(job, policy, partial(_shift, tell, done, len(policies))))
+
+        def tell(finished: int, runs: int, done: int = done) -> None:
+            """Report finished runs of one policy as windows of all policies."""
+            if progress is not None:
+                at = done * len(windows) + finished * len(windows) // runs
+                progress(at, len(policies) * len(windows))
+
+        tell(0, 1)
+        frames.append(_scores(job, policy, tell))
     scores = pl.concat(frames)
     write_atomically(out / SCORES, partial(scores.write_parquet, compression="zstd"))
     if references is None:
@@ -137,11 +144,6 @@ def evaluate(
     return EvaluateResult(out, scores.height, dict(means.rows()))
 
 
-def _shift(tell: Callable[[int, int], None], at: int, of: int, done: int, total: int) -> None:
-    """Progress of one policy as progress of all."""
-    tell(at * total + done, of * total)
-
-
 @dataclass(frozen=True)
 class _Job:
     recipe: Recipe
@@ -152,7 +154,7 @@ class _Job:
     out: Path
     workers: int
 
-    @property
+    @cached_property
     def spec(self) -> Spec:
         return self.scenario.spec(self.recipe.config, self.recipe.objective)
 
@@ -195,13 +197,9 @@ def _scores(job: _Job, policy: Entrant, progress: Callable[[int, int], None]) ->
         return _finished(path)
     seeds = job.seeds if behaviour.stochastic else 1
     runs = [(window, seed) for seed in range(seeds) for window in job.windows]
-    if isinstance(behaviour.policy, Heuristic | Planner):
-        episodes = _compiled(job, behaviour, runs, progress)
-    else:
-        episodes = _batched(job, behaviour, runs, progress)
     rows = [
         (behaviour.name, job.scenario.name, window, seed, metric, value)
-        for (window, seed), episode in zip(runs, episodes, strict=True)
+        for (window, seed), episode in zip(runs, _play(job, behaviour, runs, progress), strict=True)
         for metric, value in _metrics(job.spec, episode).items()
     ]
     frame = pl.DataFrame(rows, schema=dict(_COLUMNS), orient="row")
@@ -220,46 +218,34 @@ def _finished(path: Path) -> pl.DataFrame:
     return frame
 
 
-def _compiled(
+def _play(
     job: _Job,
     behaviour: Behaviour,
     runs: list[tuple[int, int]],
     progress: Callable[[int, int], None],
 ) -> list[Episode]:
-    spec = job.spec
+    """The episode of every (window, seed): rules in threads, networks BATCH episodes at a time."""
 
-    def run(one: tuple[int, int]) -> Episode:
-        window, seed = one
-        rng = generator(job.recipe.seed, f"evaluate {behaviour.name}", window, seed)
-        return run_episode(job.scenario, spec, job.instance(window), behaviour, rng)
+    def rng(window: int, seed: int) -> np.random.Generator:
+        return generator(job.recipe.seed, f"evaluate {behaviour.name}", window, seed)
 
-    found = []
-    with ThreadPoolExecutor(job.workers) as pool:
-        for episode in pool.map(run, runs):
-            found.append(episode)
-            progress(len(found) * len(job.windows) // len(runs), len(job.windows))
-    return found
+    def play(run: tuple[int, int]) -> Episode:
+        return run_episode(job.scenario, job.spec, job.instance(run[0]), behaviour, rng(*run))
 
-
-def _batched(
-    job: _Job,
-    behaviour: Behaviour,
-    runs: list[tuple[int, int]],
-    progress: Callable[[int, int], None],
-) -> list[Episode]:
     found: list[Episode] = []
+    if isinstance(behaviour.policy, Heuristic | Planner):
+        with ThreadPoolExecutor(job.workers) as pool:
+            for episode in pool.map(play, runs):
+                found.append(episode)
+                progress(len(found), len(runs))
+        return found
     for start in range(0, len(runs), BATCH):
         chunk = runs[start : start + BATCH]
-        rngs = [
-            generator(job.recipe.seed, f"evaluate {behaviour.name}", window, seed)
-            for window, seed in chunk
-        ]
-        instances = [job.instance(window) for window, _seed in chunk]
-        done = len(found)
 
-        def tell(finished: int, _total: int, done: int = done) -> None:
-            progress((done + finished) * len(job.windows) // len(runs), len(job.windows))
+        def tell(finished: int, _total: int, start: int = start) -> None:
+            progress(start + finished, len(runs))
 
+        instances, rngs = [job.instance(window) for window, _ in chunk], [rng(*r) for r in chunk]
         found += run_batched(job.scenario, job.spec, instances, behaviour, rngs, tell)
     return found
 
@@ -278,7 +264,6 @@ def _describe(
     job: _Job, policies: Sequence[Entrant], split: str, references: list[str], command: str
 ) -> dict[str, Any]:
     spec = job.spec
-    notes = [f"policies that draw were run {job.seeds} times on every window"]
     return {
         "recipe": job.recipe.id,
         "digest": job.recipe.digest,
@@ -307,5 +292,5 @@ def _describe(
         "references": references,
         "command": command,
         "versions": versions(),
-        "notes": notes,
+        "notes": [f"policies that draw were run {job.seeds} times on every window"],
     }

@@ -1,9 +1,7 @@
 """Arrays that grow in an HDF5 file, for the formats that are one."""
 
-from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import InputError
@@ -34,16 +32,3 @@ def append(group: Any, name: str, values: NDArray[Any], **filters: Any) -> None:
     before = array.shape[0]
     array.resize(before + len(values), axis=0)
     array[before:] = values
-
-
-def set_attributes(group: Any, values: Mapping[str, Any]) -> None:
-    """Set attributes: numbers, strings and lists of strings."""
-    for name, value in values.items():
-        group.attrs[name] = value
-
-
-def nan_where(condition: NDArray[np.bool_], values: NDArray[Any]) -> NDArray[Any]:
-    """A copy of float values (R, ...) with NaN in the rows where the condition holds."""
-    out = values.copy()
-    out[condition] = np.nan
-    return out

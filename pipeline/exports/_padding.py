@@ -19,8 +19,9 @@ from pipeline.dataset import Dataset
 from pipeline.dataset.columns import NO_CHOICE
 from pipeline.dataset.padding import pick
 from pipeline.dataset.part import Block
+from pipeline.documents.card.coverage import row_groups
+from pipeline.documents.terms import terms
 from pipeline.exports import Progress
-from pipeline.exports._tables import read_tables
 from pipeline.simulation.seeds import generator
 
 _BYTES: Final = 32 << 20  # of padded candidates at once
@@ -57,12 +58,30 @@ class Padding:
         return (padded, cut)
 
 
+def described(dataset: Dataset, padding: Padding) -> dict[str, Any]:
+    """Facts about a padded dataset that its format has no columns for."""
+    spec, of = dataset.spec, terms(dataset.manifest)
+    return {
+        "dataset": dataset.recipe.id,
+        "digest": dataset.manifest.digest,
+        "scenario": spec.scenario,
+        "objective": spec.objective,
+        "discount": spec.discount,
+        "candidates": padding.k,
+        "cut_decisions": padding.cut,
+        "notes": list(padding.notes),
+        "licence": of.licence,
+        "citation": of.citation,
+    }
+
+
 def choose_padding(dataset: Dataset, candidates: int | None) -> Padding:
     """K = `candidates`, or the largest number in the dataset; and what that cuts."""
     largest = 1  # at least, so that arrays have a K
     decisions = cut = there = kept = 0
-    for part in range(len(dataset.manifest.parts)):
-        for table in read_tables(dataset, part, ["feasible", "choice"]):
+    for part in dataset.manifest.parts:
+        path = dataset.folder / part.path
+        for table in row_groups(path, dataset.spec, ("feasible", "choice")):
             lists = table.column("feasible").combine_chunks()
             offsets = lists.offsets.to_numpy().astype(np.int64)
             lengths = np.diff(offsets)

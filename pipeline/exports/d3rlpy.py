@@ -25,20 +25,19 @@ What is lost: lists of different lengths (padded to K), outcomes, reward terms, 
 splits as columns; rewards are float32, as d3rlpy's networks have them.
 """
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from pipeline.dataset import Dataset
 from pipeline.dataset.columns import NO_CHOICE
 from pipeline.documents.terms import terms
 from pipeline.errors import DatasetError
 from pipeline.exports import ExportResult, Progress
-from pipeline.exports._padding import Padding, Rows, choose_padding, padded
+from pipeline.exports._padding import Padding, Rows, choose_padding, described, padded
 from pipeline.exports._target import new_folder, result
 from pipeline.storage.files import json_text
 
@@ -49,10 +48,18 @@ def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) 
     """Write the folder `out`; raises as `pipeline.exports.export`."""
     with new_folder(out) as temporary:
         padding = choose_padding(dataset, candidates)
-        with _arrays(temporary, dataset, padding) as arrays:
+        counts, arrays = dataset.manifest.counts, dict[str, _Array]()
+        with ExitStack() as stack:
             for rows in padded(dataset, padding.k, tell):
                 for name, values in _columns(rows, dataset).items():
+                    if name not in arrays:
+                        count = counts["episodes" if name.startswith("last_") else "decisions"]
+                        shape = (count, *values.shape[1:])
+                        arrays[name] = _Array(temporary / f"{name}.npy", shape, values.dtype)
+                        stack.callback(arrays[name].close)
                     arrays[name].write(values)
+        if not all(array.whole for array in arrays.values()):
+            raise DatasetError(f"{dataset.folder}: the parts do not hold the rows of the manifest")
         (temporary / SHAPE).write_text(json_text(_shape(dataset, padding)), encoding="utf-8")
         (temporary / "README.md").write_text(_readme(dataset, padding), encoding="utf-8")
     return result(out, padding.notes)
@@ -68,9 +75,9 @@ def _columns(rows: Rows, dataset: Dataset) -> dict[str, NDArray[Any]]:
         "observations": flat[here],
         "last_observations": flat[closing],
         "actions": rows.choice[here],
-        "rewards": rows.of("reward")[here],
-        "terminals": rows.of("terminated")[here],
-        "timeouts": rows.of("truncated")[here],
+        "rewards": rows.of("reward")[here].astype(np.float32),
+        "terminals": rows.of("terminated")[here].astype(np.float32),
+        "timeouts": rows.of("truncated")[here].astype(np.float32),
         "propensity": rows.of("propensity")[here],
         "probabilities": rows.probabilities[here],
         "elapsed_s": rows.of("elapsed_s")[here],
@@ -85,76 +92,32 @@ def _columns(rows: Rows, dataset: Dataset) -> dict[str, NDArray[Any]]:
 class _Array:
     """A .npy file of known length that is written some rows at a time."""
 
-    def __init__(self, path: Path, shape: tuple[int, ...], dtype: DTypeLike) -> None:
-        self._shape, self._dtype, self._rows = shape, np.dtype(dtype), 0
+    def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self._rows = shape[0]
         self._handle: BinaryIO = path.open("wb")
-        header = {
-            "descr": np.lib.format.dtype_to_descr(self._dtype),
-            "fortran_order": False,
-            "shape": shape,
-        }
+        descr = np.lib.format.dtype_to_descr(dtype)
+        header = {"descr": descr, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(self._handle, header)
 
     def write(self, values: NDArray[Any]) -> None:
-        self._handle.write(np.ascontiguousarray(values, self._dtype).data)
-        self._rows += len(values)
+        self._handle.write(np.ascontiguousarray(values).data)
+        self._rows -= len(values)
 
     def close(self) -> None:
         self._handle.close()
 
     @property
     def whole(self) -> bool:
-        return self._rows == self._shape[0]
-
-
-@contextmanager
-def _arrays(folder: Path, dataset: Dataset, padding: Padding) -> Iterator[dict[str, _Array]]:
-    """The files by name, open; DatasetError where they do not get the rows that they should."""
-    spec, counts = dataset.spec, dataset.manifest.counts
-    k = padding.k
-    size = len(spec.context) + k * len(spec.candidates) + k
-    n, episodes = counts["decisions"], counts["episodes"]
-    shapes: dict[str, tuple[tuple[int, ...], DTypeLike]] = {
-        "observations": ((n, size), np.float32),
-        "last_observations": ((episodes, size), np.float32),
-        "actions": ((n,), np.int64),
-        "rewards": ((n,), np.float32),
-        "terminals": ((n,), np.float32),
-        "timeouts": ((n,), np.float32),
-        "propensity": ((n,), np.float32),
-        "probabilities": ((n, k), np.float32),
-        "elapsed_s": ((n,), np.float64),
-        "episode": ((n,), np.int64),
-    }
-    if spec.image_shape:
-        shapes["images"] = ((n, *spec.image_shape), np.uint8)
-        shapes["last_images"] = ((episodes, *spec.image_shape), np.uint8)
-    with ExitStack() as stack:
-        arrays = {}
-        for name, (shape, dtype) in shapes.items():
-            arrays[name] = _Array(folder / f"{name}.npy", shape, dtype)
-            stack.callback(arrays[name].close)
-        yield arrays
-    if not all(array.whole for array in arrays.values()):
-        raise DatasetError(f"{dataset.folder}: the parts do not hold the rows of the manifest")
+        return self._rows == 0
 
 
 def _shape(dataset: Dataset, padding: Padding) -> dict[str, Any]:
-    spec, of = dataset.spec, terms(dataset.manifest)
+    spec = dataset.spec
     return {
-        "dataset": dataset.recipe.id,
-        "digest": dataset.manifest.digest,
-        "scenario": spec.scenario,
-        "objective": spec.objective,
-        "discount": spec.discount,
-        "candidates": padding.k,
+        **described(dataset, padding),
         "context_features": [f.name for f in spec.context],
         "candidate_features": [f.name for f in spec.candidates],
         "image_shape": list(spec.image_shape),
-        "cut_decisions": padding.cut,
-        "notes": list(padding.notes),
-        "licence": of.licence,
-        "citation": of.citation,
     }
 
 

@@ -33,8 +33,8 @@ from numpy.typing import NDArray
 from pipeline.dataset import Dataset
 from pipeline.documents.terms import terms
 from pipeline.exports import ExportResult, Progress
-from pipeline.exports._hdf5 import append, load_h5py, set_attributes
-from pipeline.exports._padding import Padding, choose_padding
+from pipeline.exports._hdf5 import append, load_h5py
+from pipeline.exports._padding import choose_padding, described
 from pipeline.exports._target import new_file, result
 from pipeline.exports._transitions import transitions
 from pipeline.simulation.spec import Spec
@@ -63,7 +63,11 @@ def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) 
     with new_file(out) as temporary:
         padding = choose_padding(dataset, candidates)
         with h5py.File(temporary, "w") as file:
-            set_attributes(file, _attributes(dataset, padding))
+            spec, url = dataset.spec, terms(dataset.manifest).url
+            file.attrs.update({
+                **described(dataset, padding), "url": url,
+                "candidate_features": len(spec.candidates), "context_features": len(spec.context),
+            })  # fmt: skip
             features = json.dumps(_features(dataset.spec))  # may be too long for an attribute
             file.create_dataset("metadata/observation", data=features, dtype=h5py.string_dtype())
             for columns in transitions(dataset, padding.k, tell):
@@ -89,23 +93,4 @@ def _features(spec: Spec) -> dict[str, list[dict[str, str]]]:
     return {
         kind: [{"name": f.name, "unit": f.unit, "description": f.description} for f in listed]
         for kind, listed in (("context", spec.context), ("candidates", spec.candidates))
-    }
-
-
-def _attributes(dataset: Dataset, padding: Padding) -> dict[str, Any]:
-    spec, of = dataset.spec, terms(dataset.manifest)
-    return {
-        "dataset": dataset.recipe.id,
-        "digest": dataset.manifest.digest,
-        "scenario": spec.scenario,
-        "objective": spec.objective,
-        "discount": spec.discount,
-        "candidates": padding.k,
-        "candidate_features": len(spec.candidates),
-        "context_features": len(spec.context),
-        "cut_decisions": padding.cut,
-        "notes": list(padding.notes),
-        "licence": of.licence,
-        "citation": of.citation,
-        "url": of.url,
     }

@@ -16,7 +16,6 @@ What is lost: the manifest with its checksums, and the workload: `hindcast verif
 dataset itself.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -26,11 +25,11 @@ import pyarrow.compute as pc
 
 from pipeline.building.part_writer import part_file
 from pipeline.dataset import Dataset
-from pipeline.documents.card.header import size_category
+from pipeline.documents.card.coverage import row_groups
+from pipeline.documents.card.header import quoted, size_category
 from pipeline.documents.terms import terms
 from pipeline.exports import ExportResult, Progress
 from pipeline.exports._copying import card_of, copy_checked
-from pipeline.exports._tables import read_tables
 from pipeline.exports._target import new_folder, result
 
 
@@ -83,7 +82,8 @@ def _divide(
     """Write the rows of a part into one file per split."""
     writers = {split: part_file(path, dataset.spec) for split, path in names.items()}
     try:
-        for table in read_tables(dataset, part):
+        path = dataset.folder / dataset.manifest.parts[part].path
+        for table in row_groups(path, dataset.spec):
             for split, writer in writers.items():
                 own = [episode for episode, of in split_of.items() if of == split]
                 rows = table.filter(pc.is_in(table["episode"], pa.array(own, pa.int64())))
@@ -127,12 +127,12 @@ def _header(dataset: Dataset, splits: Sequence[str]) -> list[str]:
     licence = [f"license: {of.identifier}"]
     if of.identifier == "other":
         name = f"{dataset.manifest.provenance['format']}-trace-terms"
-        licence += [f"license_name: {_quoted(name)}", f"license_link: {_quoted(of.url)}"]
+        licence += [f"license_name: {quoted(name)}", f"license_link: {quoted(of.url)}"]
     configs = {"decisions": "data", "episodes": "episodes"}
     lines = [
         "---",
         *licence,
-        f"pretty_name: {_quoted(dataset.recipe.id)}",
+        f"pretty_name: {quoted(dataset.recipe.id)}",
         "task_categories:",
         "- reinforcement-learning",
         "tags:",
@@ -148,8 +148,3 @@ def _header(dataset: Dataset, splits: Sequence[str]) -> list[str]:
         for split in splits:
             lines += [f"  - split: {split}", f"    path: {folder}/{split}-*.parquet"]
     return [*lines, "---", ""]
-
-
-def _quoted(text: str) -> str:
-    """A YAML string in one line; JSON's are the same."""
-    return json.dumps(text, ensure_ascii=False)

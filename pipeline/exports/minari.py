@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from pipeline.dataset import Dataset
 from pipeline.dataset.columns import NO_CHOICE
 from pipeline.exports import ExportResult, Progress
-from pipeline.exports._hdf5 import append, load_h5py, nan_where, set_attributes
+from pipeline.exports._hdf5 import append, load_h5py
 from pipeline.exports._padding import Padding, Rows, choose_padding, padded
 from pipeline.exports._target import new_folder, result
 from pipeline.simulation.spec import Feature, Spec
@@ -86,8 +86,10 @@ def _write(group: Any, rows: Rows, spec: Spec) -> None:
     if spec.valued:
         infos["infos/monte_carlo_value"] = rows.of("value")
     for name, values in infos.items():
-        known = name == "infos/time_s"  # a closing row has a time, and nothing else
-        append(group, name, values if known else nan_where(closing, values))
+        shown = values.copy()
+        if name != "infos/time_s":  # a closing row has a time, and nothing else
+            shown[closing] = np.nan
+        append(group, name, shown)
     decided = ~closing
     columns: dict[str, NDArray[Any]] = {
         "actions": rows.choice,
@@ -105,7 +107,7 @@ def _label(file: Any, dataset: Dataset) -> None:
     for row in dataset.episodes().iter_rows(named=True):
         values = {name: value for name, value in row.items() if name not in left_out}
         group = file[f"episode_{row['episode']}"]
-        set_attributes(group, {"id": row["episode"], "total_steps": row["steps"], **values})
+        group.attrs.update({"id": row["episode"], "total_steps": row["steps"], **values})
 
 
 def _metadata(dataset: Dataset, padding: Padding, size: float) -> dict[str, Any]:

@@ -39,13 +39,7 @@ class Difference:
 
     def to_json(self) -> dict[str, Any]:
         """As an object."""
-        return {
-            "section": self.section,
-            "key": self.key,
-            "a": self.a,
-            "b": self.b,
-            "note": self.note,
-        }
+        return dict(vars(self))
 
     def line(self) -> str:
         """For people."""

@@ -44,14 +44,8 @@ class Entry:
 
     def to_json(self) -> dict[str, Any]:
         """One flat object; `damage` only where there is some."""
-        value = {
-            "kind": self.kind,
-            "folder": str(self.folder),
-            "name": self.name,
-            "bytes": self.bytes,
-            "digest": self.digest,
-            **self.facts,
-        }
+        value: dict[str, Any] = {"kind": self.kind, "folder": str(self.folder)}
+        value |= {"name": self.name, "bytes": self.bytes, "digest": self.digest, **self.facts}
         return {**value, "damage": self.damage} if self.damage else value
 
 

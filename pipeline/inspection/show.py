@@ -10,13 +10,13 @@ import polars as pl
 
 from pipeline import dataset as ds
 from pipeline.documents.card.coverage import Coverage, effective, measure
-from pipeline.documents.card.page import warnings
-from pipeline.documents.card.returns import behaviour_returns, written
+from pipeline.documents.card.page import split_sizes, warnings
+from pipeline.documents.card.returns import behaviour_returns
 from pipeline.errors import DatasetError
 from pipeline.evaluation.summary.evaluations import read_evaluation, read_scores
 from pipeline.inspection import list as catalogue
 from pipeline.statistics.intervals import Interval
-from pipeline.statistics.numbers import decimals_for
+from pipeline.statistics.numbers import decimals_for, write_estimate
 from pipeline.storage.files import read_json
 from pipeline.storage.run_files import DESCRIPTION, LEDGER
 from pipeline.workloads.folder import load_workload
@@ -59,15 +59,7 @@ def _dataset(folder: Path) -> Details:
     coverage = measure(folder, manifest, episodes)
     headline = manifest.spec.outcomes[0]
     behaviours = behaviour_returns(episodes, headline, manifest.recipe.seed)
-    splits = (
-        episodes.group_by("split", maintain_order=True)
-        .agg(
-            pl.col("window").n_unique().alias("windows"),
-            pl.len().alias("episodes"),
-            pl.col("steps").sum().alias("decisions"),
-        )
-        .to_dicts()
-    )
+    splits = split_sizes(episodes).to_dicts()
     degenerate = [text.replace("**", "") for text in warnings(coverage, episodes)]
     facts = {
         "description": " ".join(manifest.recipe.description.split()),
@@ -95,8 +87,8 @@ def _dataset(folder: Path) -> Details:
         ("behaviour", "episodes", "decisions", "mean return (95 %)", headline.name),
         *(
             (
-                b.behaviour, f"{b.episodes:,}", f"{b.decisions:,}", written(b.returns, places),
-                written(b.headline, scores),
+                b.behaviour, f"{b.episodes:,}", f"{b.decisions:,}",
+                write_estimate(*b.returns, places), write_estimate(*b.headline, scores),
             )
             for b in behaviours
         ),
@@ -170,11 +162,10 @@ def _coverage_lines(coverage: Coverage) -> list[str]:
 
 
 def _provenance_lines(provenance: Mapping[str, Any]) -> list[str]:
-    lines = [f"  workload  {provenance['format']}"]
-    lines += [f"            {f['name']} sha256 {f['sha256']}" for f in provenance["files"]]
-    lines += [f"            {name}: {count:,}" for name, count in provenance["counts"].items()]
-    left_out: Mapping[str, int] = provenance["left_out"]
-    return lines + [f"            left out, {name}: {n:,}" for name, n in left_out.items()]
+    lines = [f"{f['name']} sha256 {f['sha256']}" for f in provenance["files"]]
+    lines += [f"{name}: {count:,}" for name, count in provenance["counts"].items()]
+    lines += [f"left out, {name}: {count:,}" for name, count in provenance["left_out"].items()]
+    return [f"  workload  {provenance['format']}", *(f"            {line}" for line in lines)]
 
 
 def _workload(folder: Path) -> Details:

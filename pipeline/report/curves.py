@@ -14,11 +14,11 @@ import numpy as np
 import polars as pl
 
 from pipeline.errors import DatasetError
-from pipeline.report.html import Markup, element, figure, joined
+from pipeline.evaluation.summary.evaluations import read_table
+from pipeline.report.html import Markup, captioned, element, figure
 from pipeline.report.plots import curves_plot
 from pipeline.statistics.intervals import Array
 from pipeline.statistics.numbers import count_of
-from pipeline.storage.files import read_parquet
 from pipeline.storage.run_files import CURVES
 
 _PANELS: Final = 12
@@ -82,9 +82,8 @@ def training_part(runs: Sequence[Path], first: Sequence[str] = ()) -> Markup:
         text += f" Not drawn: {', '.join(order[_PANELS:])}."
     if len(groups) > _AGENTS:
         text += f" The first {_AGENTS} agents are drawn."
-    caption = joined([element("strong", "Training curves."), f" {text}"])
     svg = curves_plot(drawn, " ".join(shown))
-    return element("div", figure(svg, caption, wide=True), class_="plots")
+    return element("div", figure(svg, captioned("Training curves.", text)), class_="plots")
 
 
 def by_agent(runs: Sequence[Path]) -> dict[str, list[Path]]:
@@ -126,10 +125,7 @@ def over_seeds(curves: Sequence[tuple[Array, Array]]) -> Curve:
 
 
 def _curves(path: Path) -> dict[str, tuple[Array, Array]]:
-    try:
-        frame = read_parquet(path)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise DatasetError(f"{path}: not a readable Parquet file") from error
+    frame = read_table(path)
     for column in ("step", "metric", "value"):
         if column not in frame.columns:
             raise DatasetError(

@@ -5,29 +5,12 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
 
-import polars as pl
-
 from pipeline.errors import DatasetError
-from pipeline.report.html import Cell, Markup, Row, element, figure, joined, table
-from pipeline.report.svg import (
-    GRID,
-    INK,
-    LINES,
-    MUTED,
-    PAPER,
-    new_figure,
-    settings,
-    style_axes,
-    to_svg,
-)
-from pipeline.statistics.numbers import (
-    MISSING,
-    count_of,
-    decimals_for,
-    write_interval,
-    write_number,
-)
-from pipeline.storage.files import read_json, read_parquet
+from pipeline.evaluation.summary.evaluations import read_table
+from pipeline.report import svg
+from pipeline.report.html import Cell, Markup, Row, captioned, element, figure, joined, table
+from pipeline.statistics.numbers import count_of, decimals_for, write_estimate, write_number
+from pipeline.storage.files import read_json
 
 _NEEDED: Final = (
     "policy", "estimator", "value", "low", "high", "ess", "episodes", "truth", "warnings",
@@ -64,10 +47,7 @@ def _one(folder: Path, several: bool) -> Markup:
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
-    try:
-        frame = read_parquet(path)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise DatasetError(f"{path}: not a readable Parquet file") from error
+    frame = read_table(path)
     if missing := [c for c in _NEEDED if c not in frame.columns]:
         raise DatasetError(f"{path}: column {missing[0]!r} is missing")
     return frame.to_dicts()
@@ -130,10 +110,7 @@ def _values(
         own = [by[policy, name] for name in names]
         cells = [Cell(policy), _cell(own[0]["truth"], decimals)]
         for row in own:
-            text = write_number(row["value"], decimals)
-            interval = write_interval(row["low"], row["high"], decimals)
-            if interval != MISSING:
-                text += f" ({interval})"
+            text = write_estimate(row["value"], row["low"], row["high"], decimals)
             cells.append(Cell(text + (" !" if row["warnings"] else ""), row["value"]))
         cells.append(_cell(min((r["ess"] for r in own if r["ess"] is not None), default=None), 1))
         body.append(Row(cells))
@@ -169,12 +146,12 @@ def _scatter(about: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], folder
     panels = {name: [row for row in rows if row["estimator"] == name] for name in names}
     drawn = {name: own for name, own in panels.items() if own}
     text = (
-        " One point per policy, bars are bootstrap intervals; on the line an estimate is right. "
+        "One point per policy, bars are bootstrap intervals; on the line an estimate is right. "
         "Hollow points came with warnings, triangles lie outside."
     )
-    caption = joined([element("strong", "Estimates against true returns."), text])
-    svg = scatter_plot(drawn, f"estimates {folder.name}")
-    return element("div", figure(svg, caption, wide=True), class_="plots")
+    plot = scatter_plot(drawn, f"estimates {folder.name}")
+    caption = captioned("Estimates against true returns.", text)
+    return element("div", figure(plot, caption), class_="plots")
 
 
 def scatter_plot(panels: Mapping[str, Sequence[Mapping[str, Any]]], name: str) -> str:
@@ -183,14 +160,14 @@ def scatter_plot(panels: Mapping[str, Sequence[Mapping[str, Any]]], name: str) -
     truths = [row["truth"] for own in panels.values() for row in own]
     low, high = min(truths), max(truths)
     room = 0.35 * ((high - low) or 1.0)
-    with settings():
-        plot = new_figure(10.4, 2.7 * lines + 0.2)
+    with svg.settings():
+        plot = svg.new_figure(10.4, 2.7 * lines + 0.2)
         for i, ((estimator, own), color) in enumerate(
-            zip(panels.items(), cycle(LINES), strict=False), start=1
+            zip(panels.items(), cycle(svg.LINES), strict=False), start=1
         ):
             axes = plot.add_subplot(lines, _COLUMNS, i)
-            style_axes(axes, grid="both")
-            axes.plot([low, high], [low, high], color=MUTED, linewidth=0.8)
+            svg.style_axes(axes, grid="both")
+            axes.plot([low, high], [low, high], color=svg.MUTED, linewidth=0.8)
             outside = 0
             for row in own:
                 inside = low - room <= row["value"] <= high + room
@@ -202,12 +179,12 @@ def scatter_plot(panels: Mapping[str, Sequence[Mapping[str, Any]]], name: str) -
                 marker = "o" if inside else "^" if row["value"] > high else "v"
                 axes.plot(
                     [row["truth"]], [shown], marker=marker, markersize=5, color=color,
-                    markerfacecolor=PAPER if row["warnings"] else color,
+                    markerfacecolor=svg.PAPER if row["warnings"] else color,
                 )  # fmt: skip
             axes.set_ylim(low - 1.1 * room, high + 1.1 * room)
             title = estimator + (f", {outside} outside" if outside else "")
-            axes.set_title(title, fontsize=8.5, color=INK, loc="left")
-            axes.spines["bottom"].set_color(GRID)
+            axes.set_title(title, fontsize=8.5, color=svg.INK, loc="left")
+            axes.spines["bottom"].set_color(svg.GRID)
             if i > len(panels) - _COLUMNS:
                 axes.set_xlabel("true return")
             if i % _COLUMNS == 1:
@@ -216,7 +193,7 @@ def scatter_plot(panels: Mapping[str, Sequence[Mapping[str, Any]]], name: str) -
             f"{estimator}: " + ", ".join(f"{r['policy']} {r['value']:.4g}" for r in own)
             for estimator, own in panels.items()
         )
-        return to_svg(plot, name, f"Estimates of true returns. {described}")
+        return svg.to_svg(plot, name, f"Estimates of true returns. {described}")
 
 
 def _rank(e: Mapping[str, Any]) -> float:

@@ -75,8 +75,13 @@ def table(
     return element("div", box, class_="scroll", role="region", aria_label=title, tabindex="0")
 
 
-def figure(svg: str, caption: str, *, wide: bool = False) -> Markup:
-    """An inline SVG with its caption."""
+def captioned(title: str, text: str) -> Markup:
+    """The caption of a figure: a title in bold, and what it shows."""
+    return joined([element("strong", title), f" {text}"])
+
+
+def figure(svg: str, caption: str, *, wide: bool = True) -> Markup:
+    """An inline SVG with its caption; it takes half of the page's width unless it is wide."""
     return element(
         "figure",
         element("div", Markup(svg), class_="plot"),
@@ -85,7 +90,7 @@ def figure(svg: str, caption: str, *, wide: bool = False) -> Markup:
     )
 
 
-def definitions(pairs: Iterable[tuple[str, str]], class_: str | None = None) -> Markup:
+def definitions(pairs: Iterable[tuple[str, str]], class_: str) -> Markup:
     """A list of terms and what they stand for; empty ones are left out."""
     items = (
         element("div", element("dt", term), element("dd", value)) for term, value in pairs if value
@@ -93,12 +98,12 @@ def definitions(pairs: Iterable[tuple[str, str]], class_: str | None = None) -> 
     return element("dl", joined(items), class_=class_)
 
 
-def section(identifier: str, title: str, *children: str, level: int = 2) -> Markup:
+def section(identifier: str, title: str, *children: str) -> Markup:
     """A titled section that can be linked to."""
     heading = f"{identifier}-title"
     return element(
         "section",
-        element(f"h{level}", title, id=heading),
+        element("h2", title, id=heading),
         *children,
         id=identifier,
         aria_labelledby=heading,

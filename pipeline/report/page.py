@@ -40,10 +40,7 @@ def write_report(
     datasets: Sequence[Path] = (),
     estimates: Sequence[Path] = (),
     studies: Sequence[Path] = (),
-    references: Sequence[str] | None = None,
     metrics: Sequence[str] = (),
-    title: str | None = None,
-    seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> Path:
     """Write report.html and the summary files into the folder `out`; returns the page's path.
@@ -51,41 +48,22 @@ def write_report(
     folders      evaluation folders (evaluation.json, scores.parquet)
     training     folders of training runs (metrics.parquet: step, metric, value), or folders with
                  a `training/` of them; evaluation folders are looked through as well
-    datasets     dataset folders or their manifest.json
+    datasets     dataset folders
     estimates    folders of off-policy estimates (ope.json, estimates.parquet)
     studies      folders of data-quality studies (study.parquet)
-    references   policies to compare with; default: those that the evaluations name
     metrics      outcomes that stand in results.csv beside the headline
 
     Raises DatasetError for a folder that is missing, is no evaluation, or cannot be compared;
-    UnknownName for an unknown reference or metric; StorageError where `out` cannot be written.
+    UnknownName for an unknown metric; StorageError where `out` cannot be written.
     """
-    summary = summarise(folders, references=references, seed=seed, resamples=resamples)
-    runs = training_runs([*training, *folders])
-    page = _page(summary, title, runs, datasets, estimates, studies, resamples)
-    make_folder(out)
-    write_summary(summary, out, metrics)
-    path = out / "report.html"
-    write_text(path, page)
-    return path
-
-
-def _page(
-    summary: Summary,
-    title: str | None,
-    runs: Sequence[Path],
-    datasets: Sequence[Path],
-    estimates: Sequence[Path],
-    studies: Sequence[Path],
-    resamples: int,
-) -> str:
-    heading = title or " and ".join(dict.fromkeys(_name(s) for s in summary.settings))
-    sections = [
-        (f"finding-{i}", "Finding" if len(summary.settings) == 1 else setting.label, setting)
-        for i, setting in enumerate(summary.settings, start=1)
-    ]
-    parts = [(i, t, setting_section(summary, s, i, t)) for i, t, s in sections]
-    if runs:
+    summary = summarise(folders, resamples=resamples)
+    parts = []
+    for i, setting in enumerate(summary.settings, start=1):
+        name = "Finding" if len(summary.settings) == 1 else setting.label
+        parts.append(
+            (f"finding-{i}", name, setting_section(summary, setting, f"finding-{i}", name))
+        )
+    if runs := training_runs([*training, *folders]):
         parts.append(_part("training", "Training", training_part(runs, _curves_first(summary))))
     if estimates:
         parts.append(_part("estimates", "Off-policy estimates", estimates_part(estimates)))
@@ -96,6 +74,17 @@ def _page(
     parts.append(_part("left-out", "What was left out", _left_out(summary)))
     parts.append(_part("reading", "How to read this", _reading(summary, resamples)))
     parts.append(_part("provenance", "Provenance", _provenance(summary)))
+    page = _page(summary, parts)
+    make_folder(out)
+    write_summary(summary, out, metrics)
+    path = out / "report.html"
+    write_text(path, page)
+    return path
+
+
+def _page(summary: Summary, parts: Sequence[tuple[str, str, Markup]]) -> str:
+    """The page of some sections: (id, title, section) each."""
+    heading = " and ".join(dict.fromkeys(s.first.recipe or s.label for s in summary.settings))
     links = (element("a", name, href=f"#{identifier}") for identifier, name, _ in parts)
     header = element(
         "header",
@@ -141,10 +130,6 @@ def _part(identifier: str, title: str, content: str) -> tuple[str, str, Markup]:
 
 def _asset(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
-
-
-def _name(setting: Setting) -> str:
-    return setting.first.recipe or setting.label
 
 
 def _subtitle(summary: Summary, setting: Setting) -> str:

@@ -6,26 +6,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from pipeline.report.svg import (
-    BAD,
-    BOUND,
-    GOOD,
-    GRID,
-    INK,
-    LEARNED,
-    LINES,
-    MUTED,
-    PAPER,
-    RANDOM,
-    SIMPLE,
-    STRONGEST,
-    new_figure,
-    settings,
-    style_axes,
-    to_svg,
-)
+from pipeline.report import svg
 from pipeline.statistics.intervals import Array, Better, performance_profile
-from pipeline.statistics.numbers import with_unit
+from pipeline.statistics.numbers import name_with_unit
 
 _HALF: Final = 5.6  # inches of a plot that takes half of the page
 _WIDE: Final = 10.4
@@ -39,24 +22,24 @@ def means_plot(
     rows: Sequence[Mapping[str, Any]], strongest: str | None, bound_name: str | None
 ) -> str:
     """Means with intervals, one row per policy; rows as in Summary.table, best first."""
-    with settings():
-        figure = new_figure(_HALF, 0.8 + _ROW * len(rows))
+    with svg.settings():
+        figure = svg.new_figure(_HALF, 0.8 + _ROW * len(rows))
         axes = figure.add_subplot()
         _forest(axes, rows, ("mean", "low", "high"), strongest)
         bound = rows[0]["bound"]
         text = f"{_axis(rows[0])}, mean"
         if bound is not None and bound_name is not None and _near(bound, rows):
-            axes.axvline(bound, color=BOUND, linewidth=1.2, linestyle=(0, (4, 2)))
+            axes.axvline(bound, color=svg.BOUND, linewidth=1.2, linestyle=(0, (4, 2)))
             text += f"; dashed: {_short(bound_name)}"
         axes.set_xlabel(text)
         described = ", ".join(f"{row['policy']} {row['mean']:.6g}" for row in rows)
-        return to_svg(figure, f"means {rows[0]['scenario']}", f"Means, best first: {described}")
+        return svg.to_svg(figure, f"means {rows[0]['scenario']}", f"Means, best first: {described}")
 
 
 def differences_plot(rows: Sequence[Mapping[str, Any]], reference: str) -> str:
     """Paired differences to a reference with intervals; the better side of zero is tinted."""
-    with settings():
-        figure = new_figure(_HALF, 0.8 + _ROW * len(rows))
+    with svg.settings():
+        figure = svg.new_figure(_HALF, 0.8 + _ROW * len(rows))
         axes = figure.add_subplot()
         _forest(axes, rows, ("paired_difference", "paired_low", "paired_high"), reference)
         ends = [n for row in rows for n in (row["paired_low"], row["paired_high"]) if n is not None]
@@ -66,8 +49,8 @@ def differences_plot(rows: Sequence[Mapping[str, Any]], reference: str) -> str:
         axes.set_xlim(low - room, high + room)
         lower = rows[0]["better"] == "lower"
         edge = low - room if lower else high + room
-        axes.axvspan(min(0.0, edge), max(0.0, edge), color=GOOD, alpha=0.09, linewidth=0)
-        axes.axvline(0.0, color=MUTED, linewidth=1.0)
+        axes.axvspan(min(0.0, edge), max(0.0, edge), color=svg.GOOD, alpha=0.09, linewidth=0)
+        axes.axvline(0.0, color=svg.MUTED, linewidth=1.0)
         side = "left" if lower else "right"
         axes.set_xlabel(f"{_axis(rows[0])}, policy - {_short(reference)} ({side} is better)")
         described = ", ".join(
@@ -76,7 +59,7 @@ def differences_plot(rows: Sequence[Mapping[str, Any]], reference: str) -> str:
             if row["paired_difference"] is not None
         )
         name = f"differences {rows[0]['scenario']} {reference}"
-        return to_svg(figure, name, f"Mean differences to {reference}: {described}")
+        return svg.to_svg(figure, name, f"Mean differences to {reference}: {described}")
 
 
 def windows_plot(
@@ -90,24 +73,24 @@ def windows_plot(
     ordered = np.sort(difference) if better == "lower" else np.sort(difference)[::-1]
     edges = np.arange(ordered.size + 1)
     gain = ordered < 0 if better == "lower" else ordered > 0
-    with settings():
-        figure = new_figure(_WIDE, 3.0)
+    with svg.settings():
+        figure = svg.new_figure(_WIDE, 3.0)
         axes = figure.add_subplot()
-        style_axes(axes, grid="y")
-        for part, color in ((gain, GOOD), (~gain, BAD)):
+        svg.style_axes(axes, grid="y")
+        for part, color in ((gain, svg.GOOD), (~gain, svg.BAD)):
             heights = np.where(part, ordered, 0.0)
             axes.stairs(heights, edges, fill=True, color=color, alpha=0.8, linewidth=0)
-        axes.axhline(0.0, color=MUTED, linewidth=0.8)
+        axes.axhline(0.0, color=svg.MUTED, linewidth=0.8)
         middle = float(ordered.mean())
-        axes.axhline(middle, color=INK, linewidth=1.0, linestyle=(0, (4, 2)))
+        axes.axhline(middle, color=svg.INK, linewidth=1.0, linestyle=(0, (4, 2)))
         axes.margins(x=0.01, y=0.12)
-        axes.set_title(f"{wins} windows better", loc="left", fontsize=9, color=GOOD)
-        axes.set_title(f"{losses} windows worse", loc="right", fontsize=9, color=BAD)
+        axes.set_title(f"{wins} windows better", loc="left", fontsize=9, color=svg.GOOD)
+        axes.set_title(f"{losses} windows worse", loc="right", fontsize=9, color=svg.BAD)
         axes.set_ylabel(axis)
         axes.set_xlabel(
             f"windows, sorted by {_short(policy)} - {_short(baseline)}; dashed: mean difference"
         )
-        return to_svg(
+        return svg.to_svg(
             figure,
             f"windows {policy} {baseline} {axis}",
             f"Difference of {policy} and {baseline} on {ordered.size} windows: {wins} better, "
@@ -124,15 +107,15 @@ def profile_plot(ratios: Mapping[str, Array], better: Better, axis: str) -> str:
         low, high = float(np.quantile(every, 0.03)), max(1.0, float(every.max()))
     low, high = (low, high) if high > low else (low - 0.5, low + 0.5)
     taus = np.linspace(low, high, 240)
-    with settings():
-        figure = new_figure(_WIDE, 3.4)
+    with svg.settings():
+        figure = svg.new_figure(_WIDE, 3.4)
         axes = figure.add_subplot()
-        style_axes(axes, grid="both")
+        svg.style_axes(axes, grid="both")
         for i, (name, table) in enumerate(ratios.items()):
             axes.plot(
                 taus,
                 100.0 * performance_profile(table, taus, better),
-                color=LINES[i % len(LINES)],
+                color=svg.LINES[i % len(svg.LINES)],
                 linestyle=_DASHES[i % len(_DASHES)],
                 linewidth=1.6,
                 label=_short(name),
@@ -144,7 +127,7 @@ def profile_plot(ratios: Mapping[str, Array], better: Better, axis: str) -> str:
         axes.set_xlabel(axis)
         axes.set_ylabel("% of windows at least as good")
         _legend(axes, "lower right", len(ratios))
-        return to_svg(
+        return svg.to_svg(
             figure,
             f"profile {axis}",
             "Share of windows by ratio; policies: " + ", ".join(ratios),
@@ -158,12 +141,12 @@ def curves_plot(curves: Mapping[str, Mapping[str, Any]], name: str) -> str:
     """
     columns = 2 if len(curves) == 4 else min(3, len(curves))
     lines = -(-len(curves) // columns)
-    colors = dict(zip(dict.fromkeys(r for runs in curves.values() for r in runs), cycle(LINES)))
-    with settings():
-        figure = new_figure(_WIDE, 2.3 * lines + 0.3)
+    colors = dict(zip(dict.fromkeys(r for runs in curves.values() for r in runs), cycle(svg.LINES)))
+    with svg.settings():
+        figure = svg.new_figure(_WIDE, 2.3 * lines + 0.3)
         for i, (metric, runs) in enumerate(curves.items(), start=1):
             axes = figure.add_subplot(lines, columns, i)
-            style_axes(axes, grid="y")
+            svg.style_axes(axes, grid="y")
             for run, curve in runs.items():
                 if curve.seeds > 1:
                     axes.fill_between(
@@ -174,12 +157,12 @@ def curves_plot(curves: Mapping[str, Mapping[str, Any]], name: str) -> str:
                     curve.steps, curve.mean, color=colors[run], linewidth=1.2, label=_short(run)
                 )
             axes.set_ylim(*_limits(runs))
-            axes.set_title(_short(metric), fontsize=8.5, color=INK, loc="left")
+            axes.set_title(_short(metric), fontsize=8.5, color=svg.INK, loc="left")
             if i == 1:
                 _legend(axes, "best", len(runs))
             if i > len(curves) - columns:
                 axes.set_xlabel("training step")
-        return to_svg(
+        return svg.to_svg(
             figure,
             f"curves {name}",
             f"Training curves of {', '.join(curves)} for {len(colors)} agents",
@@ -208,10 +191,10 @@ def _forest(
     strongest: str | None,
 ) -> None:
     """Points with intervals, the first row on top; shape and colour say what a policy is."""
-    style_axes(axes)
+    svg.style_axes(axes)
     for y, row in enumerate(rows):
         value, low, high = (row[column] for column in columns)
-        color = STRONGEST if row["policy"] == strongest else _color(row["kind"])
+        color = svg.STRONGEST if row["policy"] == strongest else _color(row["kind"])
         if value is None:  # the reference itself: a difference of nothing
             value = 0.0
         if low is not None and high is not None:
@@ -222,19 +205,19 @@ def _forest(
             marker=_MARKERS[row["kind"]],
             color=color,
             markersize=5.5,
-            markeredgecolor=PAPER,
+            markeredgecolor=svg.PAPER,
             markeredgewidth=0.8,
         )
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_yticks(range(len(rows)), [_short(row["policy"]) for row in rows])
     for label, row in zip(axes.get_yticklabels(), rows, strict=True):
-        label.set_color(LEARNED if row["kind"] == "learned" else INK)
+        label.set_color(svg.LEARNED if row["kind"] == "learned" else svg.INK)
         if row["policy"] == strongest:
-            label.set_color(STRONGEST)
+            label.set_color(svg.STRONGEST)
 
 
 def _color(kind: str) -> str:
-    return {"learned": LEARNED, "random": RANDOM}.get(kind, SIMPLE)
+    return {"learned": svg.LEARNED, "random": svg.RANDOM}.get(kind, svg.SIMPLE)
 
 
 def _near(bound: float, rows: Sequence[Mapping[str, Any]]) -> bool:
@@ -245,8 +228,7 @@ def _near(bound: float, rows: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _axis(row: Mapping[str, Any]) -> str:
-    unit = with_unit("", row["unit"]).strip()
-    return f"{_short(row['metric'])} [{unit}]" if unit else _short(row["metric"])
+    return name_with_unit(_short(row["metric"]), row["unit"])
 
 
 def _short(name: str) -> str:
@@ -256,5 +238,7 @@ def _short(name: str) -> str:
 
 def _legend(axes: Any, place: str, entries: int) -> None:
     if entries > 1:
-        legend = axes.legend(loc=place, fontsize=8, frameon=True, labelcolor=INK, framealpha=0.85)
-        legend.get_frame().set(facecolor=PAPER, edgecolor=GRID)
+        legend = axes.legend(
+            loc=place, fontsize=8, frameon=True, labelcolor=svg.INK, framealpha=0.85
+        )
+        legend.get_frame().set(facecolor=svg.PAPER, edgecolor=svg.GRID)

@@ -7,19 +7,9 @@ from typing import Any, Final
 
 import polars as pl
 
-from pipeline.report.html import Cell, Markup, Row, element, figure, joined, table
-from pipeline.report.svg import (
-    GRID,
-    INK,
-    LINES,
-    MUTED,
-    PAPER,
-    new_figure,
-    settings,
-    style_axes,
-    to_svg,
-)
-from pipeline.statistics.numbers import decimals_for, with_unit, write_interval, write_number
+from pipeline.report import svg
+from pipeline.report.html import Cell, Markup, Row, captioned, element, figure, joined, table
+from pipeline.statistics.numbers import decimals_for, name_with_unit, write_estimate
 from pipeline.studies.page import INTRODUCTION, by_point
 from pipeline.studies.study import read_study
 
@@ -41,13 +31,13 @@ def _one(rows: pl.DataFrame) -> Markup:
     vary = first["vary"]
     side = "higher" if first["higher_is_better"] else "lower"
     text = (
-        f" {INTRODUCTION.get(vary, '')} Test windows are the same at every point, {side} is better."
+        f"{INTRODUCTION.get(vary, '')} Test windows are the same at every point, {side} is better."
         " Bars are 95 % intervals over windows and training seeds; broken lines are the best rules"
         " and random; behaviour is the log itself, played on the test windows."
     )
-    caption = joined([element("strong", f"{first['recipe']}, by {vary}."), text])
+    caption = captioned(f"{first['recipe']}, by {vary}.", text)
     heading = element("h3", f"{first['recipe']}: {vary}")
-    plot = element("div", figure(quality_plot(rows), caption, wide=True), class_="plots")
+    plot = element("div", figure(quality_plot(rows), caption), class_="plots")
     return joined([heading, plot, _table(rows)])
 
 
@@ -58,18 +48,18 @@ def quality_plot(rows: pl.DataFrame) -> str:
     lines = [n for n in names if _kind(cells, n, values) in {"learned", "mixture"}]
     rules = _rules(rows, first["higher_is_better"])
     step = 0.5 / max(1, len(lines))
-    with settings():
-        plot = new_figure(10.4, 3.8)
+    with svg.settings():
+        plot = svg.new_figure(10.4, 3.8)
         axes = plot.add_subplot()
-        style_axes(axes, grid="y")
+        svg.style_axes(axes, grid="y")
         for (name, mean), dash in zip(rules.items(), cycle(_DASHES), strict=False):
-            axes.axhline(mean, color=MUTED, linewidth=1.0, linestyle=dash, label=name)
-        for i, (name, color) in enumerate(zip(lines, cycle(LINES), strict=False)):
+            axes.axhline(mean, color=svg.MUTED, linewidth=1.0, linestyle=dash, label=name)
+        for i, (name, color) in enumerate(zip(lines, cycle(svg.LINES), strict=False)):
             at = [(j, cells[name, v]) for j, v in enumerate(values) if (name, v) in cells]
             xs = [j + (i - (len(lines) - 1) / 2) * step for j, _ in at]
-            own = INK if _kind(cells, name, values) == "mixture" else color
+            own = svg.INK if _kind(cells, name, values) == "mixture" else color
             axes.plot(xs, [row["mean"] for _, row in at], color=own, linewidth=1.4, marker="o",
-                      markersize=5, markeredgecolor=PAPER, label=name)  # fmt: skip
+                      markersize=5, markeredgecolor=svg.PAPER, label=name)  # fmt: skip
             for x, (_, row) in zip(xs, at, strict=True):
                 if row["low"] is not None and row["high"] is not None:
                     axes.plot([x, x], [row["low"], row["high"]], color=own, linewidth=2, alpha=0.5)
@@ -80,19 +70,18 @@ def quality_plot(rows: pl.DataFrame) -> str:
         axes.set_xticks(range(len(values)), values)
         axes.set_xlim(-0.5, len(values) - 0.5)
         axes.set_xlabel(first["vary"])
-        unit = with_unit("", first["unit"] or "").strip()
-        axes.set_ylabel(f"{first['metric']} [{unit}]" if unit else first["metric"])
+        axes.set_ylabel(name_with_unit(first["metric"], first["unit"] or ""))
         legend = axes.legend(
-            loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, labelcolor=INK
+            loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, labelcolor=svg.INK
         )
-        legend.get_frame().set(facecolor=PAPER, edgecolor=GRID)
+        legend.get_frame().set(facecolor=svg.PAPER, edgecolor=svg.GRID)
         described = "; ".join(
             f"{n}: "
             + ", ".join(f"{v} {cells[n, v]['mean']:.4g}" for v in values if (n, v) in cells)
             for n in lines
         )
         name = f"quality {first['recipe']} {first['vary']}"
-        return to_svg(plot, name, f"Means by {first['vary']}. {described}")
+        return svg.to_svg(plot, name, f"Means by {first['vary']}. {described}")
 
 
 def _spreads(rows: pl.DataFrame) -> bool:
@@ -133,5 +122,4 @@ def _table(rows: pl.DataFrame) -> Markup:
 def _cell(row: dict[str, Any] | None, decimals: int) -> Cell:
     if row is None:
         return Cell("n/a")
-    interval = write_interval(row["low"], row["high"], decimals)
-    return Cell(f"{write_number(row['mean'], decimals)} ({interval})", row["mean"])
+    return Cell(write_estimate(row["mean"], row["low"], row["high"], decimals), row["mean"])

@@ -9,13 +9,14 @@ from pipeline.evaluation.summary.finding import Finding, gain, state_finding
 from pipeline.evaluation.summary.pairing import PolicyRuns, Setting
 from pipeline.evaluation.summary.rows import best_first
 from pipeline.evaluation.summary.summarise import Summary
-from pipeline.report.html import Markup, definitions, element, figure, joined, section
+from pipeline.report.html import Markup, captioned, definitions, element, figure, joined, section
 from pipeline.report.plots import differences_plot, means_plot, profile_plot, windows_plot
 from pipeline.report.tables import main_table, metrics_table, references_table, rows_of, seeds_table
 from pipeline.statistics.intervals import Array
 from pipeline.statistics.numbers import (
     decimals_for,
     decimals_telling,
+    name_with_unit,
     with_unit,
     write_interval,
     write_number,
@@ -92,20 +93,22 @@ def _plots(summary: Summary, setting: Setting, finding: Finding) -> Iterator[Mar
     drawn = setting.first.bound if rows[0]["bound"] is not None else None
     yield figure(
         means_plot(rows, strongest, drawn),
-        _caption(
+        captioned(
             "Means.",
             f"Bars are {level} intervals over windows. They are as wide as windows differ, and may "
             "overlap where one policy is clearly better: the paired differences tell.",
         ),
+        wide=False,
     )
     if strongest is not None:
         yield figure(
             differences_plot(rows, strongest),
-            _caption(
+            captioned(
                 f"Paired differences to {strongest}.",
                 f"On the same windows, with {level} intervals. A bar that crosses zero is no "
                 "evidence of a difference.",
             ),
+            wide=False,
         )
     if finding.learned is not None and finding.baseline is not None:
         yield _windows_figure(summary, setting, finding.learned, finding.baseline)
@@ -118,15 +121,13 @@ def _windows_figure(summary: Summary, setting: Setting, row: Any, baseline: str)
     assert policy is not None
     assert other is not None
     difference = policy.window_means - other.window_means
-    unit = with_unit("", row["unit"]).strip()
-    axis = f"{row['metric']}{f' [{unit}]' if unit else ''}"
-    names = (policy.name, baseline, axis)
+    names = (policy.name, baseline, name_with_unit(row["metric"], row["unit"]))
     svg = windows_plot(difference, row["better"], row["wins"], row["losses"], names)
-    caption = _caption(
+    caption = captioned(
         f"{policy.name} against {baseline}, window by window.",
         "One bar is one window; a gain that rests on a few windows shows as a thin spike.",
     )
-    return figure(svg, caption, wide=True)
+    return figure(svg, caption)
 
 
 def _profile(summary: Summary, setting: Setting) -> Iterator[Markup]:
@@ -151,7 +152,7 @@ def _profile(summary: Summary, setting: Setting) -> Iterator[Markup]:
     if left:
         text += f" Learned policies, references and the best others; {left} more are in the table."
     svg = profile_plot(ratios, better, f"{headline.metric.name} / {name}")
-    yield figure(svg, _caption("Performance profile.", text), wide=True)
+    yield figure(svg, captioned("Performance profile.", text))
 
 
 def _profiled(summary: Summary, setting: Setting) -> list[PolicyRuns]:
@@ -162,7 +163,3 @@ def _profiled(summary: Summary, setting: Setting) -> list[PolicyRuns]:
     rest = [p.name for p in ordered if p.name not in first]
     kept = [*first, *rest][:_PROFILES]
     return [policy for policy in ordered if policy.name in kept]
-
-
-def _caption(title: str, text: str) -> Markup:
-    return joined([element("strong", title), f" {text}"])

@@ -14,7 +14,7 @@ from pipeline.statistics.numbers import (
     count_of,
     decimals_for,
     decimals_telling,
-    with_unit,
+    name_with_unit,
     write_interval,
     write_number,
 )
@@ -29,9 +29,7 @@ def rows_of(summary: Summary, setting: Setting, metric: str) -> list[dict[str, A
 
     Best policy first. Without a simple policy the rows have no comparison.
     """
-    rows = summary.table.filter(
-        (pl.col("scenario") == setting.label) & (pl.col("metric") == metric)
-    )
+    rows = summary.rows(setting, metric)
     strongest = summary.strongest[setting.label]
     if strongest is not None:
         against = rows.filter(pl.col("reference") == strongest)
@@ -62,8 +60,7 @@ def main_table(summary: Summary, setting: Setting) -> Markup:
     decimals = decimals_for(row["mean"] for row in rows)
     bounded = rows[0]["bound"] is not None
     level = f"{summary.level * 100:g} %"
-    unit = with_unit("", metric.unit).strip()
-    head = ["policy", f"mean{f' [{unit}]' if unit else ''}, {level} interval", "IQM"]
+    head = ["policy", f"{name_with_unit('mean', metric.unit)}, {level} interval", "IQM"]
     head += ["ratio to bound"] if bounded else []
     if strongest is not None:
         head += [f"difference to {strongest}", "wins / ties / losses", "chance of improvement"]
@@ -98,9 +95,7 @@ def main_table(summary: Summary, setting: Setting) -> Markup:
 def references_table(summary: Summary, setting: Setting) -> Markup:
     """Paired differences of every policy against every reference."""
     metric = summary.headline(setting).metric
-    rows = summary.table.filter(
-        (pl.col("scenario") == setting.label) & (pl.col("metric") == metric.name)
-    ).to_dicts()
+    rows = summary.rows(setting, metric.name).to_dicts()
     references = summary.references[setting.label]
     decimals = decimals_for(row["mean"] for row in rows)
     strongest = summary.strongest[setting.label]
@@ -119,17 +114,14 @@ def references_table(summary: Summary, setting: Setting) -> Markup:
             counts = element("small", _counts(row)) if row["wins"] is not None else ""
             cells.append(Cell(joined([difference.content, counts]), difference.sort))
         body.append(Row(cells))
-    unit = with_unit("", metric.unit).strip()
-    title = f"Policy minus reference, {metric.name}{f' [{unit}]' if unit else ''}"
+    title = f"Policy minus reference, {name_with_unit(metric.name, metric.unit)}"
     text = f", {summary.level * 100:g} % interval, and windows won / tied / lost."
     return table(title, text, ["policy", *(f"against {name}" for name in references)], body)
 
 
 def metrics_table(summary: Summary, setting: Setting) -> Markup | None:
     """Means of all other metrics, policies in the headline's order; None where there are none."""
-    others = [
-        metric for metric in summary.metrics(setting) if metric.name != setting.first.headline
-    ]
+    others = [m for m in summary.metrics(setting) if m.name != setting.first.headline]
     if not others:
         return None
     order = rows_of(summary, setting, setting.first.headline)
@@ -144,20 +136,15 @@ def metrics_table(summary: Summary, setting: Setting) -> Markup | None:
             shown = ("mean", "low", "high")
             cells.append(_estimate(other, shown, decimals[name]) if other else Cell(MISSING))
         body.append(Row(cells))
-    head = []
-    for metric in others:
-        unit = with_unit("", metric.unit).strip()
-        better = {"lower": ", lower is better", "higher": ", higher is better", "neither": ""}
-        head.append(f"{metric.name}{f' [{unit}]' if unit else ''}{better[metric.better]}")
+    better = {"lower": ", lower is better", "higher": ", higher is better", "neither": ""}
+    head = [name_with_unit(m.name, m.unit) + better[m.better] for m in others]
     text = f", means with {summary.level * 100:g} % intervals, in the order of the main table."
     return table("All other metrics", text, ["policy", *head], body)
 
 
 def seeds_table(summary: Summary, setting: Setting) -> Markup | None:
     """Seeds and training seeds one by one; None where every policy has one."""
-    rows = summary.seeds.filter(
-        (pl.col("scenario") == setting.label) & (pl.col("metric") == setting.first.headline)
-    ).to_dicts()
+    rows = summary.seed_rows(setting)
     if not rows:
         return None
     strongest = summary.strongest[setting.label]

@@ -18,7 +18,7 @@ performance profiles are those of Agarwal et al. 2021, "Deep Reinforcement Learn
 the Statistical Precipice".
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -26,7 +26,6 @@ from numpy.typing import ArrayLike, NDArray
 
 Array: TypeAlias = NDArray[np.float64]
 Better: TypeAlias = Literal["lower", "higher"]
-Statistic: TypeAlias = Callable[[Array], Array]  # (..., runs, windows) -> (...)
 
 RESAMPLES = 10_000
 LEVEL = 0.95
@@ -63,11 +62,6 @@ def table(values: ArrayLike) -> Array:
     return array
 
 
-def mean(values: Array) -> Array:
-    """The mean over runs and windows: (..., runs, windows) -> (...)."""
-    return np.asarray(values.mean(axis=(-2, -1)))
-
-
 def median(values: Array) -> Array:
     """The median over runs and windows together: (..., runs, windows) -> (...)."""
     return np.asarray(np.median(values, axis=(-2, -1)))
@@ -91,36 +85,17 @@ def bootstrap_interval(
     values: ArrayLike,
     rng: np.random.Generator,
     *,
-    statistic: Statistic = mean,
     resample_runs: bool = False,
     resamples: int = RESAMPLES,
     level: float = LEVEL,
 ) -> Interval:
-    """The percentile interval of a statistic of one (runs, windows) table.
+    """The percentile interval of the mean of one (runs, windows) table.
 
-    Windows are resampled; runs too where `resample_runs` (training seeds). For the mean, runs
-    that are not resampled are averaged inside their window; any other statistic sees them all.
+    Windows are resampled; runs too where `resample_runs` (training seeds), else they are averaged
+    inside their window.
     """
-    cells = table(values)
-    if statistic is mean:
-        return bootstrap_intervals(
-            [_cells(cells[:, None, :], resample_runs)], rng, resamples=resamples, level=level
-        )[0]
-    estimate = float(statistic(cells))
-    runs, windows = cells.shape
-    if windows < 2:
-        return Interval(estimate, np.nan, np.nan)
-    replicates = np.empty(resamples)
-    block = max(1, _BLOCK // cells.size)
-    for start in range(0, resamples, block):
-        size = min(block, resamples - start)
-        columns = rng.integers(windows, size=(size, 1, windows))
-        rows = (
-            rng.integers(runs, size=(size, runs, 1)) if resample_runs else np.arange(runs)[:, None]
-        )
-        replicates[start : start + size] = statistic(cells[rows, columns])
-    low, high = np.quantile(replicates, _tails(level))
-    return Interval(estimate, float(low), float(high))
+    cells = mean_cells(values, resample_runs)
+    return bootstrap_intervals([cells], rng, resamples=resamples, level=level)[0]
 
 
 def paired_difference(
@@ -140,29 +115,6 @@ def paired_difference(
     where the windows differ in number.
     """
     cells = difference_cells(policy, baseline, resample_policy, resample_baseline)
-    return bootstrap_intervals([cells], rng, resamples=resamples, level=level)[0]
-
-
-def probability_of_improvement(
-    policy: ArrayLike,
-    baseline: ArrayLike,
-    rng: np.random.Generator,
-    *,
-    better: Better = "lower",
-    tolerance: float = 0.0,
-    resample_policy: bool = False,
-    resample_baseline: bool = False,
-    resamples: int = RESAMPLES,
-    level: float = LEVEL,
-) -> Interval:
-    """The chance that a run of the policy beats a run of the baseline on a window drawn at random.
-
-    Within a window it is the share of (policy run, baseline run) pairs that the policy wins, a tie
-    counting one half (the Mann-Whitney statistic); windows are averaged (Agarwal et al. 2021).
-    """
-    cells = improvement_cells(
-        policy, baseline, better, tolerance, resample_policy, resample_baseline
-    )
     return bootstrap_intervals([cells], rng, resamples=resamples, level=level)[0]
 
 
@@ -221,7 +173,11 @@ def improvement_cells(
     resample_policy: bool = False,
     resample_baseline: bool = False,
 ) -> Array:
-    """1 for a win, 1/2 for a tie, 0 for a loss of all pairs of runs, as cells (A, B, W)."""
+    """1 for a win, 1/2 for a tie, 0 for a loss of all pairs of runs, as cells (A, B, W).
+
+    Their mean is the chance that a run of the policy beats a run of the baseline on a window drawn
+    at random (the Mann-Whitney statistic within a window; Agarwal et al. 2021).
+    """
     first, second = _same_windows(policy, baseline)
     gain = _gain(first[:, None, :] - second[None, :, :], better)
     won = np.where(gain > tolerance, 1.0, np.where(gain < -tolerance, 0.0, 0.5))

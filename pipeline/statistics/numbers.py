@@ -46,6 +46,21 @@ def with_unit(text: str, unit: str) -> str:
     return f"{text} {unit}" if unit and unit not in {"1", "-"} else text
 
 
+def write_estimate(
+    value: float | None, low: float | None, high: float | None, decimals: int
+) -> str:
+    """An estimate with its interval, `4.2 (3.9 .. 4.6)`; without one where an end is missing."""
+    estimate = write_number(value, decimals)
+    if low is None or high is None or not math.isfinite(low):
+        return estimate
+    return f"{estimate} ({write_interval(low, high, decimals)})"
+
+
+def name_with_unit(name: str, unit: str) -> str:
+    """A name with its unit, `makespan_s [s]`; plain numbers have none."""
+    return f"{name} [{unit}]" if with_unit("", unit) else name
+
+
 def count_of(number: int, singular: str, plural: str | None = None) -> str:
     """A count with its noun: `1 window`, `320 windows`."""
     return f"{number:,} {singular if number == 1 else plural or singular + 's'}"

@@ -5,9 +5,9 @@ from typing import Any
 
 import polars as pl
 
-from pipeline.errors import DatasetError
 from pipeline.evaluation.summary.markdown import plain_text, text_table
-from pipeline.statistics.numbers import decimals_for, write_interval, write_number
+from pipeline.evaluation.summary.results import commands, read_csv
+from pipeline.statistics.numbers import decimals_for, write_estimate
 from pipeline.studies.study import COLUMNS
 
 INTRODUCTION = {
@@ -25,20 +25,9 @@ def study_csv(table: pl.DataFrame) -> bytes:
     return buffer.getvalue()
 
 
-def read_study_csv(content: bytes, where: str) -> pl.DataFrame:
-    """The table of a CSV; DatasetError where a column or a number is not what it should be."""
-    try:
-        table = pl.read_csv(content, schema_overrides=dict(COLUMNS))
-    except pl.exceptions.PolarsError as error:
-        raise DatasetError(f"{where}: {str(error).splitlines()[0]}") from error
-    if table.columns != list(COLUMNS):
-        raise DatasetError(f"{where}: expected the columns {', '.join(COLUMNS)}")
-    return table
-
-
 def study_markdown(content: bytes, where: str) -> str:
     """The page of a study's CSV: per varied thing one table, policies by points."""
-    table = read_study_csv(content, where)
+    table = read_csv(content, where, COLUMNS)
     lines = ["# Data quality", "", f"Made of {where} alone.", ""]
     for (recipe, vary), part in table.group_by("recipe", "vary", maintain_order=True):
         first = part.row(0, named=True)
@@ -51,9 +40,7 @@ def study_markdown(content: bytes, where: str) -> str:
             ),
             "",
         ]
-        for command in dict.fromkeys(part["command"].drop_nulls()):
-            lines += ["```", command.replace("`", "'"), "```", ""]
-        lines += study_table(part)
+        lines += [*commands(part), *study_table(part)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -88,5 +75,4 @@ def _learned_first(entry: tuple[str, str]) -> tuple[int, str]:
 def _cell(row: dict[str, Any] | None, decimals: int) -> str:
     if row is None:
         return "n/a"
-    interval = write_interval(row["low"], row["high"], decimals)
-    return f"{write_number(row['mean'], decimals)} ({interval})"
+    return write_estimate(row["mean"], row["low"], row["high"], decimals)

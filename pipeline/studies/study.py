@@ -22,9 +22,10 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import polars as pl
 
 from pipeline.errors import DatasetError, RecipeError, did_you_mean
+from pipeline.evaluation.summary.evaluations import read_table
 from pipeline.recipes.loading import known_recipes, load_recipe
 from pipeline.recipes.recipe import BehaviourRecipe, Recipe
-from pipeline.storage.files import read_json, read_parquet
+from pipeline.storage.files import read_json
 
 Vary: TypeAlias = Literal["level", "windows", "epsilon"]
 NAME: Final = "study.json"
@@ -199,10 +200,7 @@ def study_points(folder: Path) -> list[Path]:
 def read_study(folder: Path) -> pl.DataFrame:
     """The table of a study folder; DatasetError where it has other columns than it should."""
     path = folder / TABLE
-    try:
-        table = read_parquet(path)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise DatasetError(f"{path}: not a readable Parquet file") from error
+    table = read_table(path)
     if dict(table.schema) != dict(COLUMNS):
         raise DatasetError(f"{path}: expected the columns {', '.join(COLUMNS)}")
     return table

@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from pipeline.simulation.spec import Feature, Spec
 
@@ -11,12 +10,7 @@ _DIGITS: Final = re.compile(r"\d+")
 _FEW: Final = 2  # features that differ in their numbers only are written out up to so many
 
 
-@dataclass(frozen=True)
-class _Row:
-    name: str
-    kind: str
-    unit: str
-    meaning: str
+_Row: TypeAlias = tuple[str, str, str, str]  # names, type, unit, meaning
 
 
 def columns(spec: Spec) -> list[str]:
@@ -44,12 +38,11 @@ def _table(rows: Iterable[_Row]) -> list[str]:
     return [
         "| column | type | unit | meaning |",
         "|---|---|---|---|",
-        *(f"| {_code(r.name)} | {r.kind} | {r.unit} | {_cell(r.meaning)} |" for r in rows),
+        *(
+            f"| `{names.replace(', ', '`, `')}` | {kind} | {unit} | {_cell(meaning)} |"
+            for names, kind, unit, meaning in rows
+        ),
     ]
-
-
-def _code(names: str) -> str:
-    return ", ".join(f"`{name}`" for name in names.split(", "))
 
 
 def _cell(text: str) -> str:
@@ -59,38 +52,38 @@ def _cell(text: str) -> str:
 
 def _decision_columns(spec: Spec) -> list[_Row]:
     rows = [
-        _Row("episode", "int64", "", "row of `episodes.parquet`"),
-        _Row("step", "int32", "", "0, 1, 2, ... inside the episode"),
-        _Row("time_s", "double", "s", "simulated time since the start of the episode"),
-        _Row("context", f"struct of {len(spec.context)} float", "see below", "of the moment"),
-        _Row(
+        ("episode", "int64", "", "row of `episodes.parquet`"),
+        ("step", "int32", "", "0, 1, 2, ... inside the episode"),
+        ("time_s", "double", "s", "simulated time since the start of the episode"),
+        ("context", f"struct of {len(spec.context)} float", "see below", "of the moment"),
+        (
             "candidates", f"list of struct of {len(spec.candidates)} float", "see below",
             "one element per choice",
         ),
-        _Row("feasible", "list of bool", "", "which of them may be chosen"),
-        _Row("choice", "int32", "index", "into these lists; null in closing rows"),
-        _Row("propensity", "float", "probability", "with which the behaviour chose it"),
-        _Row(
+        ("feasible", "list of bool", "", "which of them may be chosen"),
+        ("choice", "int32", "index", "into these lists; null in closing rows"),
+        ("propensity", "float", "probability", "with which the behaviour chose it"),
+        (
             "behaviour_probabilities", "list of float", "probability",
             "of every candidate; sums to 1 over the feasible",
         ),
-        _Row(
-            "reward", "double", "", f"of the objective `{spec.objective}`; discount "
-            f"{spec.discount:g}",
+        (
+            "reward", "double", "",
+            f"of the objective `{spec.objective}`; discount {spec.discount:g}",
         ),
-        _Row("reward_terms", f"struct of {len(spec.reward_terms)} double", "", _terms(spec)),
-        _Row("elapsed_s", "double", "s", "simulated time that the decision let pass"),
-        _Row(
+        ("reward_terms", f"struct of {len(spec.reward_terms)} double", "", _terms(spec)),
+        ("elapsed_s", "double", "s", "simulated time that the decision let pass"),
+        (
             "terminated, truncated", "bool", "",
             "whether the episode ended, or was cut off, with this decision",
         ),
     ]  # fmt: skip
     if spec.valued:
-        value = _Row("monte_carlo_value", "double", "", "of the decision, known at episode end")
+        value = ("monte_carlo_value", "double", "", "of the decision, known at episode end")
         rows.insert(9, value)
     if spec.image_shape:
         shape = " x ".join(map(str, spec.image_shape))
-        rows.insert(4, _Row("image", "fixed-size list of uint8", "grey", f"{shape}, by rows"))
+        rows.insert(4, ("image", "fixed-size list of uint8", "grey", f"{shape}, by rows"))
     return rows
 
 
@@ -100,18 +93,18 @@ def _terms(spec: Spec) -> str:
 
 def _episode_columns(spec: Spec) -> list[_Row]:
     return [
-        _Row("episode", "int64", "", "0, 1, 2, ..."),
-        _Row("split", "string", "", "that its window belongs to"),
-        _Row("behaviour", "string", "", "who decided"),
-        _Row("seed", "int64", "", "repetition of the behaviour on the window"),
-        _Row("window", "int64", "", "problem instance: the same for every behaviour"),
-        _Row("steps", "int64", "decisions", "how many it has"),
-        _Row("return", "double", "", "sum of rewards, undiscounted"),
-        _Row("elapsed_s", "double", "s", "sum of its decisions'"),
-        _Row("truncated", "bool", "", "whether it was cut off before its end"),
-        *(_Row(o.name, "double", o.unit, _outcome(o.description, o.better)) for o in spec.outcomes),
-        _Row("behaviour_parameters", "list of double", "", "drawn by the behaviour, if it draws"),
-        _Row("first_part, last_part", "int64", "", "number of the file that holds its rows"),
+        ("episode", "int64", "", "0, 1, 2, ..."),
+        ("split", "string", "", "that its window belongs to"),
+        ("behaviour", "string", "", "who decided"),
+        ("seed", "int64", "", "repetition of the behaviour on the window"),
+        ("window", "int64", "", "problem instance: the same for every behaviour"),
+        ("steps", "int64", "decisions", "how many it has"),
+        ("return", "double", "", "sum of rewards, undiscounted"),
+        ("elapsed_s", "double", "s", "sum of its decisions'"),
+        ("truncated", "bool", "", "whether it was cut off before its end"),
+        *((o.name, "double", o.unit, _outcome(o.description, o.better)) for o in spec.outcomes),
+        ("behaviour_parameters", "list of double", "", "drawn by the behaviour, if it draws"),
+        ("first_part, last_part", "int64", "", "number of the file that holds its rows"),
     ]
 
 

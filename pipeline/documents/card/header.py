@@ -34,16 +34,16 @@ def header(manifest: mf.Manifest, episodes: pl.DataFrame) -> list[str]:
     levels = dict.fromkeys(r.level for r in manifest.recipes if r.level)
     tags += [recipe.scenario, *levels]
     licence, _terms = licence_of(manifest.provenance)
-    lines = ["---", f"pretty_name: {_text(recipe.id)}", f"license: {licence}"]
+    lines = ["---", f"pretty_name: {quoted(recipe.id)}", f"license: {licence}"]
     if licence == "other":
         lines.append(f"license_name: {manifest.provenance['format']}-trace-terms")
     lines += ["task_categories:", "- reinforcement-learning", "tags:", *(f"- {t}" for t in tags)]
     lines += ["size_categories:", f"- {size_category(manifest.counts['rows'])}", "configs:"]
     lines += ["- config_name: decisions", "  default: true", "  data_files:"]
     for split, paths in files_by_split(manifest, episodes).items():
-        lines += [f"  - split: {split}", "    path:", *(f"    - {_text(p)}" for p in paths)]
+        lines += [f"  - split: {split}", "    path:", *(f"    - {quoted(p)}" for p in paths)]
     lines += ["- config_name: episodes", "  data_files:", f"  - split: {MIXED}"]
-    return [*lines, f"    path: {_text(manifest.episodes.path)}", "---"]
+    return [*lines, f"    path: {quoted(manifest.episodes.path)}", "---"]
 
 
 def files_by_split(manifest: mf.Manifest, episodes: pl.DataFrame) -> dict[str, list[str]]:
@@ -72,6 +72,6 @@ def size_category(rows: int) -> str:
     return next((name for limit, name in _SIZES if rows < limit), "n>10B")
 
 
-def _text(text: str) -> str:
-    # a JSON string is a double-quoted YAML string
+def quoted(text: str) -> str:
+    """A YAML string in one line; JSON's are the same."""
     return json.dumps(text, ensure_ascii=False)

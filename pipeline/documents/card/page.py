@@ -78,11 +78,6 @@ def _wrapped(text: str) -> list[str]:
 def _size(manifest: mf.Manifest, episodes: pl.DataFrame) -> list[str]:
     counts = manifest.counts
     size = sum(p.bytes for p in manifest.parts)
-    splits = (
-        episodes.group_by("split", maintain_order=True)
-        .agg(pl.col("window").n_unique().alias("windows"), pl.len(), pl.col("steps").sum())
-        .rows()
-    )
     return [
         (
             f"{counts['decisions']:,} decisions in {counts['episodes']:,} episodes on "
@@ -92,13 +87,22 @@ def _size(manifest: mf.Manifest, episodes: pl.DataFrame) -> list[str]:
         "",
         "| split | windows | episodes | decisions |",
         "|---|---:|---:|---:|",
-        *(f"| {split} | {w:,} | {n:,} | {d:,} |" for split, w, n, d in splits),
+        *(f"| {s} | {w:,} | {n:,} | {d:,} |" for s, w, n, d in split_sizes(episodes).rows()),
         "",
         *_wrapped(
             "A window is one problem instance; all windows of a split come before those of the "
             "next. Windows that are kept for the test are not here: they are for the simulator."
         ),
     ]
+
+
+def split_sizes(episodes: pl.DataFrame) -> pl.DataFrame:
+    """Columns split, windows, episodes and decisions, a row per split."""
+    return episodes.group_by("split", maintain_order=True).agg(
+        pl.col("window").n_unique().alias("windows"),
+        pl.len().alias("episodes"),
+        pl.col("steps").sum().alias("decisions"),
+    )
 
 
 def _behaviours(manifest: mf.Manifest, episodes: pl.DataFrame) -> list[str]:

@@ -10,7 +10,7 @@ import polars as pl
 from pipeline.simulation.seeds import generator
 from pipeline.simulation.spec import Outcome
 from pipeline.statistics.intervals import Interval, bootstrap_intervals
-from pipeline.statistics.numbers import decimals_for, write_interval, write_number
+from pipeline.statistics.numbers import decimals_for, write_estimate, write_number
 
 RESAMPLES: Final = 2000
 _BINS: Final = 12
@@ -70,18 +70,10 @@ def behaviours_table(rows: Sequence[BehaviourReturns], headline: Outcome) -> lis
         "|---|---:|---:|---:|---:|",
         *(
             f"| `{r.behaviour}` | {r.episodes:,} | {r.decisions:,} | "
-            f"{written(r.returns, returns)} | {written(r.headline, outcomes)} |"
+            f"{write_estimate(*r.returns, returns)} | {write_estimate(*r.headline, outcomes)} |"
             for r in rows
         ),
     ]
-
-
-def written(interval: Interval, decimals: int) -> str:
-    """An estimate with its interval: `4.2 (3.9 .. 4.6)`."""
-    estimate = write_number(interval.value, decimals)
-    if np.isnan(interval.low):
-        return estimate
-    return f"{estimate} ({write_interval(interval.low, interval.high, decimals)})"
 
 
 def histogram(returns: pl.Series) -> list[str]:

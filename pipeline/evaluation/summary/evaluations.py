@@ -96,7 +96,9 @@ def read_evaluation(folder: Path) -> Evaluation:
     headline = _text(path, raw, "headline")
     if headline not in {metric.name for metric in metrics}:
         raise DatasetError(f"{path}: headline {headline!r} is not one of the metrics")
-    bound = raw.get("bound")
+    bound, versions = raw.get("bound"), raw.get("versions") or {}
+    if not isinstance(versions, dict):
+        raise DatasetError(f"{path}: key 'versions' should be an object, found {versions!r}")
     bound_kind = _one_of(path, raw, "bound_kind", ("lower", "upper", None), None)
     return Evaluation(
         folder=folder,
@@ -112,7 +114,7 @@ def read_evaluation(folder: Path) -> Evaluation:
         bound=str(bound) if bound and bound_kind else None,
         bound_kind=bound_kind,
         command=str(raw.get("command") or ""),
-        versions=_versions(path, raw),
+        versions={str(name): str(version) for name, version in versions.items()},
         notes=_texts(path, raw, "notes"),
     )
 
@@ -126,11 +128,7 @@ def read_scores(folder: Path) -> pl.DataFrame:
     path = folder / "scores.parquet"
     if not path.is_file():
         raise DatasetError(f"{path}: no such file; run `hindcast evaluate` again for this folder")
-    try:
-        frame = read_parquet(path)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DatasetError(f"{path}: not a readable Parquet file ({first})") from error
+    frame = read_table(path)
     for name, (wanted, _) in _COLUMNS.items():
         if name not in frame.columns:
             raise DatasetError(
@@ -145,31 +143,29 @@ def read_scores(folder: Path) -> pl.DataFrame:
     if frame.is_empty():
         raise DatasetError(f"{path}: holds no scores")
     frame = frame.select(pl.col(name).cast(kind) for name, (_, kind) in _COLUMNS.items())
-    _refuse_infinite(path, frame)
-    _refuse_duplicates(path, frame)
+    endless = frame.filter(pl.col("value").is_infinite())
+    if not endless.is_empty():
+        row = describe_row(endless.row(0, named=True))
+        raise DatasetError(f"{path}: column 'value' is infinite at {row}")
+    twice = frame.filter(pl.struct(KEY).is_duplicated())
+    if not twice.is_empty():
+        row = describe_row(twice.row(0, named=True))
+        raise DatasetError(f"{path}: {twice.height} rows are duplicated, the first at {row}")
     return frame
+
+
+def read_table(path: Path) -> pl.DataFrame:
+    """One Parquet file as a table; DatasetError where it is none."""
+    try:
+        return read_parquet(path)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DatasetError(f"{path}: not a readable Parquet file ({first})") from error
 
 
 def describe_row(row: Mapping[str, Any]) -> str:
     """A row's key in words, for an error message."""
     return ", ".join(f"{name} {row[name]!r}" for name in KEY)
-
-
-def _refuse_infinite(path: Path, frame: pl.DataFrame) -> None:
-    endless = frame.filter(pl.col("value").is_infinite())
-    if not endless.is_empty():
-        raise DatasetError(
-            f"{path}: column 'value' is infinite at {describe_row(endless.row(0, named=True))}"
-        )
-
-
-def _refuse_duplicates(path: Path, frame: pl.DataFrame) -> None:
-    twice = frame.filter(pl.struct(KEY).is_duplicated())
-    if not twice.is_empty():
-        raise DatasetError(
-            f"{path}: {twice.height} rows are duplicated, the first at "
-            f"{describe_row(twice.row(0, named=True))}"
-        )
 
 
 def _fits(found: pl.DataType, wanted: str) -> bool:
@@ -191,8 +187,7 @@ def _policy(path: Path, entry: Any) -> PolicyEntry:
     name = _text(path, entry, "name")
     # A policy of unknown kind is refused: taken for a heuristic it could pass as a baseline.
     kind = _one_of(path, entry, "kind", ("heuristic", "random", "learned", "mixture"))
-    checkpoint, digest = entry.get("checkpoint"), entry.get("digest")
-    episodes = entry.get("episodes")
+    checkpoint, digest, episodes = (entry.get(k) for k in ("checkpoint", "digest", "episodes"))
     if episodes is not None and (type(episodes) is not int or not 1 <= episodes < _MOST_EPISODES):
         raise DatasetError(f"{path}: policy {name!r}: episodes is {episodes!r}, expected 1 or more")
     return PolicyEntry(
@@ -217,13 +212,6 @@ def _texts(path: Path, raw: Mapping[str, Any], key: str) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise DatasetError(f"{path}: key {key!r} should be a list, found {value!r}")
     return tuple(str(item) for item in value)
-
-
-def _versions(path: Path, raw: Mapping[str, Any]) -> dict[str, str]:
-    value = raw.get("versions") or {}
-    if not isinstance(value, dict):
-        raise DatasetError(f"{path}: key 'versions' should be an object, found {value!r}")
-    return {str(name): str(version) for name, version in value.items()}
 
 
 def _text(path: Path, raw: Any, key: str) -> str:

@@ -45,9 +45,7 @@ def state_finding(summary: Summary, setting: Setting) -> Finding:
     """
     metric = summary.headline(setting).metric
     baseline = summary.strongest[setting.label]
-    rows = summary.table.filter(
-        (pl.col("scenario") == setting.label) & (pl.col("metric") == metric.name)
-    )
+    rows = summary.rows(setting, metric.name)
     if metric.better == "neither":
         return Finding("incomparable", f"{metric.name} has no better direction: nothing is ranked.")
     if baseline is None:

@@ -35,10 +35,7 @@ def render_markdown(summary: Summary) -> str:
         lines += [f"Recipe {plain_text(evaluation.recipe) or 'unnamed'}{split}.", ""]
         lines += [plain_text(state_finding(summary, setting).sentence), ""]
         for metric in summary.metrics(setting):
-            table = summary.table.filter(
-                (pl.col("scenario") == setting.label) & (pl.col("metric") == metric.name)
-            )
-            lines += _metric(table, summary.level)
+            lines += _metric(summary.rows(setting, metric.name), summary.level)
         lines += _seeds(summary, setting)
         lines += _remarks(summary, setting)
     return "\n".join(lines).rstrip() + "\n"
@@ -95,9 +92,7 @@ def _compared(rows: Sequence[Mapping[str, Any]], level: float, decimals: int) ->
 
 
 def _seeds(summary: Summary, setting: Setting) -> list[str]:
-    rows = summary.seeds.filter(
-        (pl.col("scenario") == setting.label) & (pl.col("metric") == setting.first.headline)
-    ).to_dicts()
+    rows = summary.seed_rows(setting)
     if not rows:
         return []
     decimals = decimals_for(row["mean"] for row in rows)

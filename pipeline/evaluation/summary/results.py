@@ -9,7 +9,7 @@ Other metrics than the headline are there where they were asked for (`hindcast r
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
@@ -56,11 +56,7 @@ _SCHEMA: Final = pl.Schema(
 
 
 def results(
-    summary: Summary,
-    *,
-    metrics: Sequence[str] = (),
-    seed: int = 0,
-    resamples: int = RESAMPLES,
+    summary: Summary, *, metrics: Sequence[str] = (), resamples: int = RESAMPLES
 ) -> pl.DataFrame:
     """The rows of all settings of a summary; a metric that has no better side has none.
 
@@ -76,14 +72,12 @@ def results(
         for s in summary.settings
         for metric in dict.fromkeys([s.first.headline, *metrics])
         if (s.label, metric) in summary.pairings
-        for row in _rows(summary, s, metric, seed, resamples)
+        for row in _rows(summary, s, metric, resamples)
     ]
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 
-def _rows(
-    summary: Summary, setting: Setting, metric: str, seed: int, resamples: int
-) -> list[dict[str, Any]]:
+def _rows(summary: Summary, setting: Setting, metric: str, resamples: int) -> list[dict[str, Any]]:
     pairing = summary.pairings[setting.label, metric]
     better = pairing.metric.better
     if better == "neither":
@@ -95,9 +89,8 @@ def _rows(
     cells += [difference_cells(p.values, b.values, p.trained, b.trained) for p, b in pairs]
     beside = [] if metric == setting.first.headline else [metric]
     stream = zlib.crc32("\n".join(["results", *setting.key, *beside]).encode())
-    intervals = bootstrap_intervals(
-        cells, np.random.default_rng([seed, stream]), resamples=resamples, level=summary.level
-    )
+    rng = np.random.default_rng([0, stream])
+    intervals = bootstrap_intervals(cells, rng, resamples=resamples)
     means = dict(zip([p.name for p in ordered], intervals, strict=False))
     differences = {
         (p.name, b.name): interval
@@ -149,13 +142,24 @@ def read_results(content: bytes, where: str) -> pl.DataFrame:
 
     `where` is the file named in errors.
     """
+    return read_csv(content, where, _SCHEMA)
+
+
+def read_csv(content: bytes, where: str, schema: Mapping[str, Any]) -> pl.DataFrame:
+    """The table of a CSV of these columns; DatasetError where it has others or a wrong number."""
     try:
-        table = pl.read_csv(content, schema_overrides=dict(_SCHEMA))
+        table = pl.read_csv(content, schema_overrides=dict(schema))
     except pl.exceptions.PolarsError as error:
         raise DatasetError(f"{where}: {str(error).splitlines()[0]}") from error
-    if tuple(table.columns) != COLUMNS:
-        raise DatasetError(f"{where}: expected the columns {', '.join(COLUMNS)}")
+    if table.columns != list(schema):
+        raise DatasetError(f"{where}: expected the columns {', '.join(schema)}")
     return table
+
+
+def commands(part: pl.DataFrame) -> list[str]:
+    """The commands that a part of a table was made with, as Markdown."""
+    different = dict.fromkeys(part["command"].drop_nulls())
+    return [line for c in different for line in ("```", c.replace("`", "'"), "```", "")]
 
 
 def results_markdown(content: bytes, where: str) -> str:
@@ -187,8 +191,7 @@ def _setting_page(part: pl.DataFrame) -> list[str]:
         ),
         "",
     ]
-    for command in dict.fromkeys(part["command"].drop_nulls()):
-        lines += ["```", command.replace("`", "'"), "```", ""]
+    lines += commands(part)
     baselines = list(dict.fromkeys(part["baseline"]))
     decimals = decimals_for(part["mean"].to_list())
     once = part.unique("policy", keep="first", maintain_order=True)

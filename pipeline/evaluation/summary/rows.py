@@ -25,36 +25,20 @@ from pipeline.statistics.intervals import (
 
 _TIE: Final = 1e-9  # relative: averages of equal numbers may differ in their last bits
 
-_SUBJECT: Final = {
-    "scenario": pl.String,
-    "recipe": pl.String,
-    "metric": pl.String,
-    "unit": pl.String,
-    "better": pl.String,
-    "policy": pl.String,
-    "kind": pl.String,
-}
+_SUBJECT: Final = dict.fromkeys(
+    ("scenario", "recipe", "metric", "unit", "better", "policy", "kind"), pl.String
+)
 _ESTIMATES: Final = {
-    "windows": pl.Int64,
-    "windows_left_out": pl.Int64,
-    "seeds": pl.Int64,
-    "mean": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "iqm": pl.Float64,
-    "median": pl.Float64,
+    **dict.fromkeys(("windows", "windows_left_out", "seeds"), pl.Int64),
+    **dict.fromkeys(("mean", "low", "high", "iqm", "median"), pl.Float64),
 }
 _AGAINST: Final = {
     "reference": pl.String,
-    "paired_difference": pl.Float64,
-    "paired_low": pl.Float64,
-    "paired_high": pl.Float64,
-    "wins": pl.Int64,
-    "ties": pl.Int64,
-    "losses": pl.Int64,
-    "probability_of_improvement": pl.Float64,
-    "improvement_low": pl.Float64,
-    "improvement_high": pl.Float64,
+    **dict.fromkeys(("paired_difference", "paired_low", "paired_high"), pl.Float64),
+    **dict.fromkeys(("wins", "ties", "losses"), pl.Int64),
+    **dict.fromkeys(
+        ("probability_of_improvement", "improvement_low", "improvement_high"), pl.Float64
+    ),
 }
 _BOUND: Final = {"bound": pl.Float64, "bound_ratio": pl.Float64}
 TABLE_SCHEMA: Final = pl.Schema({**_SUBJECT, **_ESTIMATES, **_BOUND, **_AGAINST})
@@ -103,9 +87,9 @@ class Rows:
                     self._against(row, one, best)
                 self.seeds.append(row)
 
-    def fill(self, rng: np.random.Generator, resamples: int, level: float) -> None:
+    def fill(self, rng: np.random.Generator, resamples: int) -> None:
         """Resample everything that was laid out and write the intervals into the rows."""
-        intervals = bootstrap_intervals(self._cells, rng, resamples=resamples, level=level)
+        intervals = bootstrap_intervals(self._cells, rng, resamples=resamples)
         for (rows, columns), interval in zip(self._waiting, intervals, strict=True):
             numbers = (None if np.isnan(number) else number for number in interval)
             named = dict(zip(columns, numbers, strict=True))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from pipeline.errors import DatasetError, unknown_name
+from pipeline.errors import DatasetError
 from pipeline.evaluation.summary.evaluations import Metric
 from pipeline.evaluation.summary.pairing import Pairing, Setting, read_settings
 from pipeline.evaluation.summary.rows import SEEDS_SCHEMA, TABLE_SCHEMA, Rows, best_first
@@ -55,28 +55,25 @@ class Summary:
         """All policies of a setting on its headline metric."""
         return self.pairings[setting.label, setting.first.headline]
 
+    def rows(self, setting: Setting, metric: str) -> pl.DataFrame:
+        """The rows of `table` of a setting and metric."""
+        return self.table.filter(scenario=setting.label, metric=metric)
+
+    def seed_rows(self, setting: Setting) -> list[dict[str, Any]]:
+        """The rows of `seeds` of a setting's headline metric."""
+        metric = setting.first.headline
+        return self.seeds.filter(scenario=setting.label, metric=metric).to_dicts()
+
     def metrics(self, setting: Setting) -> list[Metric]:
         """The metrics of a setting that could be compared; the headline comes first."""
         return [m for m in setting.metrics if (setting.label, m.name) in self.pairings]
 
 
-def summarise(
-    folders: Sequence[Path],
-    *,
-    references: Sequence[str] | None = None,
-    seed: int = 0,
-    resamples: int = RESAMPLES,
-    level: float = LEVEL,
-) -> Summary:
-    """Summarise one or several evaluation folders.
+def summarise(folders: Sequence[Path], *, resamples: int = RESAMPLES) -> Summary:
+    """Summarise one or several evaluation folders; DatasetError where they cannot be compared.
 
-    references   policies to compare with, by name; default: those that evaluation.json lists,
-                 else `random` where it was run. The strongest simple policy always stands among
-                 them, so that no choice of references hides it.
-    seed         of the bootstrap; each scenario and metric draws from a generator of its own
-
-    Raises DatasetError for folders that cannot be compared, UnknownName for a reference that no
-    folder holds.
+    References are those that evaluation.json lists, else `random` where it was run. The strongest
+    simple policy always stands among them, so that no choice of references hides it.
     """
     pairings: dict[tuple[str, str], Pairing] = {}
     chosen: dict[str, tuple[str, ...]] = {}
@@ -90,7 +87,7 @@ def summarise(
         label = setting.label
         headline = setting.pair(setting.first.headline)
         strongest[label] = _strongest(headline)
-        chosen[label] = _references(setting, headline, strongest[label], references)
+        chosen[label] = _references(setting, headline, strongest[label])
         bounds[label] = _bound(setting, headline)
         left_out[label] = tuple(_left_out(setting, headline, bounds[label]))
         for metric in setting.metrics:
@@ -106,13 +103,9 @@ def summarise(
             rows.compare(chosen[label], strongest[label], bounds[label] if main else None)
             # A generator per table: one metric or folder more changes no other number.
             stream = zlib.crc32("\n".join([*setting.key, metric.name]).encode())
-            rows.fill(np.random.default_rng([seed, stream]), resamples, level)
+            rows.fill(np.random.default_rng([0, stream]), resamples)
             table += rows.table
             seeds += rows.seeds
-    for name in references or ():
-        if not any(name in names for names in chosen.values()):
-            known = {policy.name for p in pairings.values() for policy in p.policies}
-            raise unknown_name("policy", name, known)
     return Summary(
         settings=tuple(settings),
         pairings=pairings,
@@ -122,7 +115,6 @@ def summarise(
         strongest=strongest,
         bounds=bounds,
         left_out=left_out,
-        level=level,
     )
 
 
@@ -134,13 +126,9 @@ def _strongest(headline: Pairing) -> str | None:
     return next(simple, None)
 
 
-def _references(
-    setting: Setting, headline: Pairing, strongest: str | None, wanted: Sequence[str] | None
-) -> tuple[str, ...]:
+def _references(setting: Setting, headline: Pairing, strongest: str | None) -> tuple[str, ...]:
     """Policies to compare with, the strongest simple one first."""
-    names = list(setting.references if wanted is None else wanted)
-    if not names:
-        names = [policy.name for policy in headline.policies if policy.kind == "random"]
+    names = setting.references or [p.name for p in headline.policies if p.kind == "random"]
     groups = [setting.entries[name].group if name in setting.entries else name for name in names]
     ordered = dict.fromkeys([strongest, *groups] if strongest else groups)
     return tuple(name for name in ordered if headline.find(name) is not None)

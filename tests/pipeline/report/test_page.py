@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from pipeline.dataset.manifest import read_manifest
 from pipeline.errors import DatasetError, StorageError
 from pipeline.evaluation.summary.finding import state_finding
 from pipeline.evaluation.summary.summarise import summarise
@@ -172,24 +173,13 @@ def test_a_metric_without_direction_is_not_ranked(tmp_path):
     assert "makespan_s has no better direction: nothing is ranked." in text
 
 
-def test_the_page_holds_what_was_asked_and_found(tmp_path):
+def test_the_page_holds_what_was_asked_and_found(tmp_path, tiny_dataset):
     folder = write(tmp_path / "evaluation", 9.0, 10.0)
     write_training(folder / "training" / "agent-0")
-    (tmp_path / "dataset").mkdir()
-    manifest = {
-        "id": "packing-v1",
-        "recipe": {"behaviours": [{"policy": "tetris", "epsilon": 0.1, "temperature": 0.0}]},
-        "counts": {"decisions": 1990},
-        "episodes": {"rows": 10},
-        "parts": [{"rows": 1000, "bytes": 29_000}] * 2,
-    }
-    (tmp_path / "dataset" / "manifest.json").write_text(json.dumps(manifest))
-    path = write_report(
-        [folder], tmp_path / "out", datasets=[tmp_path / "dataset"], resamples=300, title="My run"
-    )
+    manifest = read_manifest(tiny_dataset)
+    path = write_report([folder], tmp_path / "out", datasets=[tiny_dataset], resamples=300)
     text = path.read_text()
     for expected in (
-        "My run",
         "ab" * 32,
         "hindcast evaluate binpack-makespan",
         "numpy 2.4.6",
@@ -197,10 +187,10 @@ def test_the_page_holds_what_was_asked_and_found(tmp_path):
         "lower bound",
         "Performance profile",
         "Training curves",
-        "packing-v1",
-        "1,990",
-        "tetris (epsilon 0.1)",
-        "58.0 kB",
+        manifest.recipe.id,
+        manifest.digest,
+        f"{manifest.counts['decisions']:,}",
+        f"{manifest.recipe.behaviours[0].policy} (epsilon ",
         "the first note",
         "truncated, summed over windows and averaged over seeds: agent 3",
     ):
@@ -292,7 +282,7 @@ def test_what_cannot_be_used_is_refused_before_anything_is_written(tmp_path):
     with pytest.raises(DatasetError, match="no such folder"):
         write_report([tmp_path / "nothing"], tmp_path / "out")
     folder = write(tmp_path / "evaluation", 9.0)
-    with pytest.raises(DatasetError, match=r"manifest\.json: no such file"):
+    with pytest.raises(DatasetError, match=r"no manifest\.json, so this is no finished dataset"):
         write_report([folder], tmp_path / "out", datasets=[tmp_path], resamples=50)
     pl.DataFrame({"step": [1]}).write_parquet(folder / "metrics.parquet")
     with pytest.raises(DatasetError, match=r"metrics\.parquet: column 'metric' is missing"):
