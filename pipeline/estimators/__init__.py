@@ -35,7 +35,7 @@ __all__ = [
 class Estimator:
     """An estimator and what it wants of the log.
 
-    values, features, windows   whether it needs q and v, the three feature arrays, the group
+    values, features   whether it needs q and v, the three feature arrays
     """
 
     name: str
@@ -43,47 +43,29 @@ class Estimator:
     description: str
     values: bool = False
     features: bool = False
-    windows: bool = False
 
 
-ESTIMATORS: Final[Mapping[str, Estimator]] = {
-    "is": Estimator(
-        "is", importance_sampling, "importance sampling of whole episodes: unbiased, wild"
-    ),
-    "snis": Estimator(
-        "snis", self_normalised, "the same with weights that sum to one: biased, calmer"
-    ),
-    "pdis": Estimator("pdis", per_decision, "importance sampling decision by decision: unbiased"),
-    "snpdis": Estimator(
-        "snpdis", self_normalised_per_decision, "the same with weights normalised at every step"
-    ),
-    "dm": Estimator(
-        "dm", direct_method, "direct method: the fitted value of the first states", values=True
-    ),
-    "dr": Estimator(
-        "dr", doubly_robust, "doubly robust: fitted values, corrected by weighting", values=True
-    ),
-    "wdr": Estimator(
-        "wdr", weighted_doubly_robust, "doubly robust, weights normalised at every step",
-        values=True,
-    ),
-    "mwl": Estimator(
-        "mwl", minimax_weights, "marginal weights of states and choices, linear features",
-        features=True,
-    ),
-    "paired_is": Estimator(
-        "paired_is", paired_importance_sampling, "importance sampling against the window's mean",
-        windows=True,
-    ),
-    "paired_snis": Estimator(
-        "paired_snis", paired_self_normalised, "the same with weights that sum to one",
-        windows=True,
-    ),
-    "tempered": Estimator(
-        "tempered", tempered, "the window's episodes that agree most: for ranking long episodes",
-        windows=True,
-    ),
-}  # fmt: skip
+_ALL: Final = (
+    Estimator("is", importance_sampling, "importance sampling of whole episodes: unbiased, wild"),
+    Estimator("snis", self_normalised, "the same with weights that sum to one: biased, calmer"),
+    Estimator("pdis", per_decision, "importance sampling decision by decision: unbiased"),
+    Estimator("snpdis", self_normalised_per_decision,
+              "the same with weights normalised at every step"),
+    Estimator("dm", direct_method, "direct method: the fitted value of the first states",
+              values=True),
+    Estimator("dr", doubly_robust, "doubly robust: fitted values, corrected by weighting",
+              values=True),
+    Estimator("wdr", weighted_doubly_robust, "doubly robust, weights normalised at every step",
+              values=True),
+    Estimator("mwl", minimax_weights, "marginal weights of states and choices, linear features",
+              features=True),
+    Estimator("paired_is", paired_importance_sampling,
+              "importance sampling against the window's mean"),
+    Estimator("paired_snis", paired_self_normalised, "the same with weights that sum to one"),
+    Estimator("tempered", tempered,
+              "the window's episodes that agree most: for ranking long episodes"),
+)  # fmt: skip
+ESTIMATORS: Final[Mapping[str, Estimator]] = {e.name: e for e in _ALL}
 
 
 def estimate(

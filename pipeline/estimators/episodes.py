@@ -10,7 +10,7 @@ and are scaled by their largest before they become numbers wherever an estimator
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,10 @@ Array = NDArray[np.float64]
 
 LARGEST_LOG: Final = 690.0  # exp of it is still a double; larger weights are cut and warned of
 _ROUNDING: Final = 1e-5  # stored probabilities are float32
+_OF_DECISIONS: Final = (
+    "behaviour", "evaluation", "elapsed_s", "q", "v", "covered", "features", "next_features"
+)  # fmt: skip
+_OF_EPISODES: Final = ("group", "initial_features")
 
 
 @dataclass(frozen=True)
@@ -159,13 +163,8 @@ def _check(e: LoggedEpisodes) -> None:
             f"offsets of episodes must begin with 0, end with the {n} decisions and rise by one "
             "at least: an episode has one decision or more"
         )
-    shapes: dict[str, tuple[Any, int]] = {
-        "behaviour": (e.behaviour, n), "evaluation": (e.evaluation, n),
-        "elapsed_s": (e.elapsed_s, n), "q": (e.q, n), "v": (e.v, n), "covered": (e.covered, n),
-        "group": (e.group, len(e)), "features": (e.features, n),
-        "next_features": (e.next_features, n), "initial_features": (e.initial_features, len(e)),
-    }  # fmt: skip
-    for name, (values, expected) in shapes.items():
+    for name in (*_OF_DECISIONS, *_OF_EPISODES):
+        values, expected = getattr(e, name), n if name in _OF_DECISIONS else len(e)
         if values is not None and len(values) != expected:
             raise InputError(f"{name} has {len(values)} rows, expected {expected}")
     unknown = int(np.isnan(e.behaviour).sum())
@@ -179,9 +178,8 @@ def _check(e: LoggedEpisodes) -> None:
         raise InputError("a propensity is not above 0 and at most 1: no log can hold such a choice")
     if not ((e.evaluation >= 0.0) & (e.evaluation <= 1.0 + _ROUNDING)).all():
         raise InputError("a probability of the evaluated policy is not between 0 and 1")
-    for name, values in (("reward", e.reward), ("q", e.q), ("v", e.v), ("features", e.features),
-                         ("next_features", e.next_features),
-                         ("initial_features", e.initial_features)):  # fmt: skip
+    for name in ("reward", "q", "v", "features", "next_features", "initial_features"):
+        values = getattr(e, name)
         if values is not None and not np.isfinite(values).all():
             raise InputError(f"{name} holds a number that is not finite")
     if not 0.0 <= e.discount <= 1.0:

@@ -1,5 +1,6 @@
 """An off-policy estimate: the number, how sure it is, and whether it should be believed."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -126,13 +127,13 @@ def finish(
         Concentration(*f(means, low, high, settings.level), (low, high), source)  # type: ignore[arg-type]
         for f in (hoeffding, empirical_bernstein)
     ]
-    ess, mean_weight, max_weight, largest, nonzero = _diagnose(draft.weights)
+    diagnosis = _diagnose(draft.weights)
     coverage = None if e.covered is None else float(e.covered.mean())
     warnings = [*draft.warnings]
     if draft.weights is not None:
-        warnings += _weight_warnings(
-            draft.weights, ess, mean_weight, largest, nonzero, len(e), settings
-        )
+        warnings += _weight_warnings(draft.weights, diagnosis, len(e), settings)
+    if draft.ess is not None:
+        diagnosis["ess"] = draft.ess
     if coverage is not None and coverage < _COVERED:
         warnings.append(
             f"{1.0 - coverage:.1%} of the policy's probability is on choices that the behaviour "
@@ -148,14 +149,10 @@ def finish(
         bernstein=concentrated[1],
         episodes=len(e),
         units=units,
-        ess=ess if draft.ess is None else draft.ess,
-        mean_weight=mean_weight,
-        max_weight=max_weight,
-        largest_share=largest,
-        nonzero=nonzero,
         coverage=coverage,
         contributions=draft.contributions,
         warnings=tuple(warnings),
+        **diagnosis,
     )
 
 
@@ -170,36 +167,30 @@ def exp_weights(log_weights: Array) -> Array:
     return np.asarray(np.exp(np.minimum(log_weights, LARGEST_LOG)), np.float64)
 
 
-def _diagnose(log_weights: Array | None) -> tuple[float, float, float, float, float]:
-    """Effective sample size, mean, largest, its share of the sum, share above zero."""
+def _diagnose(log_weights: Array | None) -> dict[str, float]:
+    """The fields of an Estimate that describe weights."""
+    names = "ess", "mean_weight", "max_weight", "largest_share", "nonzero"
     if log_weights is None:
-        return (float("nan"),) * 5
+        return dict.fromkeys(names, float("nan"))
     highest = log_weights.max()
     if np.isneginf(highest):
-        return 0.0, 0.0, 0.0, 1.0, 0.0
+        return dict.fromkeys(names, 0.0) | {"largest_share": 1.0}
     scaled = np.exp(log_weights - highest)
     weights = exp_weights(log_weights)
-    return (
-        float(scaled.sum() ** 2 / (scaled**2).sum()),
-        float(weights.mean()),
-        float(weights.max()),
-        float(1.0 / scaled.sum()),
-        float((scaled > 0.0).mean()),
-    )
+    values = (
+        float(scaled.sum() ** 2 / (scaled**2).sum()), float(weights.mean()), float(weights.max()),
+        float(1.0 / scaled.sum()), float((scaled > 0.0).mean()),
+    )  # fmt: skip
+    return dict(zip(names, values, strict=True))
 
 
 def _weight_warnings(
-    log_weights: Array,
-    ess: float,
-    mean_weight: float,
-    largest: float,
-    nonzero: float,
-    episodes: int,
-    settings: Settings,
+    log_weights: Array, diagnosis: Mapping[str, float], episodes: int, settings: Settings
 ) -> list[str]:
-    if nonzero == 0.0:
+    if diagnosis["nonzero"] == 0.0:
         return ["no logged episode could have been the evaluated policy's: every weight is zero"]
     found = []
+    ess, largest, mean_weight = (diagnosis[k] for k in ("ess", "largest_share", "mean_weight"))
     if ess < max(settings.fewest, settings.share * episodes):
         found.append(
             f"the weights leave {ess:.1f} of {episodes} episodes: the interval is too narrow, as "

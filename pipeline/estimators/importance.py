@@ -60,10 +60,10 @@ def ratio_draft(e: LoggedEpisodes, log_weights: Array, values: Array) -> Draft:
     )  # fmt: skip
 
 
-def ratio(above: Array, below: Array) -> Array:
-    """Element by element; NaN where nothing is left to divide by."""
-    nothing = np.full_like(above, np.nan)
-    return np.asarray(np.divide(above, below, out=nothing, where=below > 0.0), np.float64)
+def ratio(above: Array | float, below: Array, otherwise: float = np.nan) -> Array:
+    """Element by element; `otherwise` where nothing is left to divide by."""
+    found = np.full_like(below, otherwise)
+    return np.asarray(np.divide(above, below, out=found, where=below > 0.0), np.float64)
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,7 @@ class StepSums:
 
     def value(self, counts: Array) -> Array:
         """Sum over steps of ratios for counts of units (R, G); steps without weight add nothing."""
-        above, below = counts @ self.above, counts @ self.below
-        ratios = np.divide(above, below, out=np.zeros_like(above), where=below > 0.0)
-        return np.asarray(ratios.sum(axis=1), np.float64)
+        return np.asarray(ratio(counts @ self.above, counts @ self.below, 0.0).sum(axis=1))
 
 
 def step_sums(e: LoggedEpisodes, signal: Array) -> StepSums:
@@ -130,9 +128,7 @@ def step_draft(e: LoggedEpisodes, signal: Array, start: Array) -> Draft:
 def _linear_part(e: LoggedEpisodes, signal: Array, sums: StepSums) -> Array:
     """Contributions (E,) of a sum of ratios: their mean is its value, their spread its error's."""
     below = sums.below.sum(axis=0)
-    alive = below > 0.0
-    at_step = np.divide(sums.above.sum(axis=0), below, out=np.zeros_like(below), where=alive)
-    inverse = np.divide(1.0, below, out=np.zeros_like(below), where=alive)
+    at_step, inverse = ratio(sums.above.sum(axis=0), below, 0.0), ratio(1.0, below, 0.0)
     highest = _highest(e, len(below))
     # What an episode that is over still takes off, from every step on: its last weight is the same
     # at each, but is scaled by that step's largest.

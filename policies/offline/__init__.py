@@ -49,97 +49,56 @@ class Agent:
         return getattr(module, self.attribute) if self.attribute else module
 
 
-AGENTS: Final = Registry[Agent]("agents", {
-    "behaviour_cloning": Agent(
-        "behaviour_cloning", "policies.offline.cloning.behaviour_cloning", transitions=False,
-        description="imitates the log: cross-entropy of the logged choices",
-    ),
-    "trajectory_preference": Agent(
-        "trajectory_preference",
-        "policies.offline.preference.trajectory_preference",
-        transitions=False,
-        description="prefers the choices of the better of two episodes of one window",
-    ),
-    "dqn": Agent(
-        "dqn", "policies.offline.q_learning.agents", transitions=True, attribute="DQN",
-        description="Q-learning towards a target network, over masked candidates (d3rlpy)",
-    ),
-    "nfq": Agent(
-        "nfq", "policies.offline.q_learning.agents", transitions=True, attribute="NFQ",
-        description="Q-learning without a target network, over masked candidates (d3rlpy)",
-    ),
-    "qr_dqn": Agent(
-        "qr_dqn", "policies.offline.q_learning.agents", transitions=True, attribute="QR_DQN",
-        description="Q-learning of the quantiles of the return, over masked candidates (d3rlpy)",
-    ),
-    "qr_dqn_cql": Agent(
-        "qr_dqn_cql", "policies.offline.q_learning.agents", transitions=True,
-        attribute="QR_DQN_CQL",
-        description="QR-DQN that keeps the values of unlogged choices low (d3rlpy)",
-    ),
-    "advantage_regression": Agent(
-        "advantage_regression",
-        "policies.offline.regression.advantage_regression",
-        transitions=False,
-        probabilities=True, whole=True,
-        description="first choice by advantages over what the log's behaviours would have done",
-    ),
-    "advantage_cloning": Agent(
-        "advantage_cloning", "policies.offline.regression.advantage_cloning", transitions=False,
-        per_episode=None, candidates=16, probabilities=True, whole=True,
-        description="imitates what the best behaviours would have done, tilted to their gains",
-    ),
-    "preference_ensemble": Agent(
-        "preference_ensemble", "policies.offline.preference.preference_ensemble", transitions=False,
-        description="trajectory preference, averaged over scorers on resampled windows",
-    ),
-    "report_dqn": Agent(
-        "report_dqn", "policies.papers.thermal_report.agent", transitions=True,
-        scenarios=("thermal",),
-        description="the DQN of a 2018 data-centre report, mended; for thermal only",
-    ),
-    "double_dqn": Agent(
-        "double_dqn", "policies.offline.q_learning.agents", transitions=True,
-        attribute="DOUBLE_DQN",
-        description="Q-learning with decoupled targets over masked candidates (d3rlpy)",
-    ),
-    "cql": Agent(
-        "cql", "policies.offline.q_learning.agents", transitions=True, attribute="CQL",
-        description="double DQN that keeps the values of unlogged choices low (d3rlpy)",
-    ),
-    "filtered_cloning": Agent(
-        "filtered_cloning", "policies.offline.cloning.filtered_cloning", transitions=False,
-        description="imitates the best episodes of every window only",
-    ),
-    "return_conditioned": Agent(
-        "return_conditioned", "policies.offline.cloning.return_conditioned", transitions=False,
-        description="imitates, knowing how well episodes went, and asks for well",
-    ),
-    "bcq": Agent(
-        "bcq", "policies.offline.actor_critic.bcq", transitions=True,
-        description="Q-learning over the candidates that the behaviour might have chosen",
-    ),
-    "iql": Agent(
-        "iql", "policies.offline.actor_critic.iql", transitions=True,
-        description="values of the best logged choices, and imitation weighted by them",
-    ),
-    "crr": Agent(
-        "crr", "policies.offline.actor_critic.crr", transitions=True,
-        description="imitates the logged choices that a critic finds above average",
-    ),
-    "awac": Agent(
-        "awac", "policies.offline.actor_critic.awac", transitions=True,
-        description="imitates the logged choices, weighted by advantages over the policy itself",
-    ),
-    "discrete_sac_cql": Agent(
-        "discrete_sac_cql", "policies.offline.actor_critic.discrete_sac_cql", transitions=True,
-        description="soft actor-critic with conservative values",
-    ),
-    "cdqac": Agent(
-        "cdqac", "policies.offline.actor_critic.cdqac", transitions=True,
-        description="actor-critic with conservative quantiles of the return",
-    ),
-})  # fmt: skip
+_ALL: Final = (
+    Agent("behaviour_cloning", "policies.offline.cloning.behaviour_cloning", transitions=False,
+          description="imitates the log: cross-entropy of the logged choices"),
+    Agent("trajectory_preference", "policies.offline.preference.trajectory_preference",
+          transitions=False,
+          description="prefers the choices of the better of two episodes of one window"),
+    Agent("dqn", "policies.offline.q_learning.agents", transitions=True, attribute="DQN",
+          description="Q-learning towards a target network, over masked candidates (d3rlpy)"),
+    Agent("nfq", "policies.offline.q_learning.agents", transitions=True, attribute="NFQ",
+          description="Q-learning without a target network, over masked candidates (d3rlpy)"),
+    Agent("qr_dqn", "policies.offline.q_learning.agents", transitions=True, attribute="QR_DQN",
+          description="Q-learning of the quantiles of the return, over masked candidates (d3rlpy)"),
+    Agent("qr_dqn_cql", "policies.offline.q_learning.agents", transitions=True,
+          attribute="QR_DQN_CQL",
+          description="QR-DQN that keeps the values of unlogged choices low (d3rlpy)"),
+    Agent("advantage_regression", "policies.offline.regression.advantage_regression",
+          transitions=False, probabilities=True, whole=True,
+          description="first choice by advantages over what the log's behaviours would have done"),
+    Agent("advantage_cloning", "policies.offline.regression.advantage_cloning", transitions=False,
+          per_episode=None, candidates=16, probabilities=True, whole=True,
+          description="imitates what the best behaviours would have done, tilted to their gains"),
+    Agent("preference_ensemble", "policies.offline.preference.preference_ensemble",
+          transitions=False,
+          description="trajectory preference, averaged over scorers on resampled windows"),
+    Agent("report_dqn", "policies.papers.thermal_report.agent", transitions=True,
+          scenarios=("thermal",),
+          description="the DQN of a 2018 data-centre report, mended; for thermal only"),
+    Agent("double_dqn", "policies.offline.q_learning.agents", transitions=True,
+          attribute="DOUBLE_DQN",
+          description="Q-learning with decoupled targets over masked candidates (d3rlpy)"),
+    Agent("cql", "policies.offline.q_learning.agents", transitions=True, attribute="CQL",
+          description="double DQN that keeps the values of unlogged choices low (d3rlpy)"),
+    Agent("filtered_cloning", "policies.offline.cloning.filtered_cloning", transitions=False,
+          description="imitates the best episodes of every window only"),
+    Agent("return_conditioned", "policies.offline.cloning.return_conditioned", transitions=False,
+          description="imitates, knowing how well episodes went, and asks for well"),
+    Agent("bcq", "policies.offline.actor_critic.bcq", transitions=True,
+          description="Q-learning over the candidates that the behaviour might have chosen"),
+    Agent("iql", "policies.offline.actor_critic.iql", transitions=True,
+          description="values of the best logged choices, and imitation weighted by them"),
+    Agent("crr", "policies.offline.actor_critic.crr", transitions=True,
+          description="imitates the logged choices that a critic finds above average"),
+    Agent("awac", "policies.offline.actor_critic.awac", transitions=True,
+          description="imitates the logged choices, weighted by advantages over the policy itself"),
+    Agent("discrete_sac_cql", "policies.offline.actor_critic.discrete_sac_cql", transitions=True,
+          description="soft actor-critic with conservative values"),
+    Agent("cdqac", "policies.offline.actor_critic.cdqac", transitions=True,
+          description="actor-critic with conservative quantiles of the return"),
+)  # fmt: skip
+AGENTS: Final = Registry[Agent]("agents", {a.name: a for a in _ALL})
 
 
 def agent(name: str) -> Agent:

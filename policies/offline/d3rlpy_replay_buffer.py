@@ -87,11 +87,8 @@ def open_arrays(folder: Path | str) -> Arrays:
         last_observations=_array(folder, "last_observations", (None, size), np.float32),
         images=_array(folder, "images", (n, *image), np.uint8) if image else None,
         last_images=_array(folder, "last_images", (None, *image), np.uint8) if image else None,
-        context=c,
-        candidates=k,
-        features=f,
-        **floats,
-    )
+        context=c, candidates=k, features=f, **floats,
+    )  # fmt: skip
 
 
 def _array(folder: Path, name: str, shape: tuple[int | None, ...], dtype: type) -> NDArray[Any]:
@@ -151,7 +148,6 @@ def _drawn(arrays: Arrays, size: int, rng: np.random.Generator) -> Iterator[Any]
         after[ends] = arrays.last_observations[number[rows[ends]]]
         ended = arrays.terminals[rows]
         after[ended > 0, -arrays.candidates :] = 0.0
-        now, later = arrays.observations[rows], after
         images: tuple[list[Any], list[Any]] = ([], [])
         if arrays.images is not None and arrays.last_images is not None:
             seen = arrays.images[following]
@@ -159,10 +155,10 @@ def _drawn(arrays: Arrays, size: int, rng: np.random.Generator) -> Iterator[Any]
             images = [arrays.images[rows].astype(np.float32)], [seen.astype(np.float32)]
         action = arrays.actions[rows, None].astype(np.float32)
         yield TransitionMiniBatch(
-            observations=[*_divided(arrays, now), *images[0]],
+            observations=[*_divided(arrays, arrays.observations[rows]), *images[0]],
             actions=action,
             rewards=arrays.rewards[rows, None],
-            next_observations=[*_divided(arrays, later), *images[1]],
+            next_observations=[*_divided(arrays, after), *images[1]],
             next_actions=action,  # only SARSA-like algorithms would read them
             terminals=ended[:, None],
             intervals=np.ones((size, 1), np.float32),

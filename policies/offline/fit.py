@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from pipeline.dataset.decisions import Decisions
 from pipeline.errors import DatasetError, InputError
@@ -17,9 +17,7 @@ from policies.training.episode_stream import Logs
 from policies.training.learner import Learner, Task
 from policies.training.loop import Callbacks, Point, Progress, Select, fit
 from policies.training.monitoring import SEEN, make_probe_set, measure
-from policies.training.resume import ResumeFile
-
-_RESUME_S: Final = 15.0  # between two states; more often than that costs more than it saves
+from policies.training.resume import INTERVAL_S, ResumeFile
 
 
 def train_agent(
@@ -54,7 +52,7 @@ def train_decisions(
     keep: Callable[[Trained], None] | None = None,
     select: tuple[str, Select] | None = None,
     resume: tuple[Path, str] | None = None,
-    resume_s: float = _RESUME_S,
+    resume_s: float = INTERVAL_S,
     logs: Logs | None = None,
 ) -> Trained:
     """Train an agent with its Config for `steps` gradient steps.
@@ -97,7 +95,7 @@ def train_decisions(
             taken,
             Callbacks(
                 measure=look,
-                progress=progress or _silent,
+                progress=progress or (lambda _done, _steps: None),
                 point=point,
                 every=checkpoint_every,
                 keep=keep_checkpoint,
@@ -128,7 +126,3 @@ def _check(agent: Agent, decisions: Decisions, spec: Spec, steps: int) -> None:
             f"{agent.name}: decisions have {shape[0]} context and {shape[1]} candidate features, "
             f"the scenario {len(spec.context)} and {len(spec.candidates)}"
         )
-
-
-def _silent(done: int, steps: int) -> None:
-    """No progress is shown."""

@@ -37,6 +37,7 @@ from pipeline.storage.files import sha256_text
 from policies.offline import AGENTS, agent, read_config
 
 _RANGE: Final = {"low", "high", "scale"}
+_SCALES: Final = ("linear", "log")
 
 
 @dataclass(frozen=True)
@@ -142,13 +143,9 @@ def _by_agent(sweep: Sweep, where: str) -> dict[str, dict[str, Any]]:
 def _settings_of(name: str) -> set[str]:
     """Dotted names of an agent's settings, tables of settings included."""
     config = agent(name).implementation().Config()
-    names = set()
-    for f in dataclasses.fields(config):
-        names.add(f.name)
-        value = getattr(config, f.name)
-        if dataclasses.is_dataclass(value):
-            names |= {f"{f.name}.{inner.name}" for inner in dataclasses.fields(value)}
-    return names
+    names = {f.name for f in dataclasses.fields(config)}
+    tables = {n: v for n in names if dataclasses.is_dataclass(v := getattr(config, n))}
+    return names | {f"{n}.{f.name}" for n, v in tables.items() for f in dataclasses.fields(v)}
 
 
 def _flatten(table: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -188,15 +185,12 @@ def _check_range(value: Mapping[str, Any], where: str, search: str) -> None:
     if search == "grid":
         raise RecipeError(f'{where} is a range, which needs search = "random"')
     low, high, scale = value["low"], value["high"], value.get("scale", "linear")
-    if scale not in {"linear", "log"}:
+    if scale not in _SCALES:
         raise RecipeError(f"{where}.scale is {scale!r}; {did_you_mean(str(scale), _SCALES)}")
     if not all(isinstance(v, int | float) and not isinstance(v, bool) for v in (low, high)):
         raise RecipeError(f"{where}: low and high are {low!r} and {high!r}, expected numbers")
     if not low < high or (scale == "log" and low <= 0):
         raise RecipeError(f"{where}: expected low < high, and for a log scale 0 < low")
-
-
-_SCALES: Final = ("linear", "log")
 
 
 def _draw(value: Any, rng: np.random.Generator) -> Any:

@@ -21,6 +21,7 @@ from policies.offline.sweep import Run
 
 NAME: Final = "sweep.parquet"
 _PREFERENCE: Final = "validation_preference"
+_SCORED: Final = ("criterion", "best_step", "best_score", "preference")
 
 
 def tabulate(
@@ -44,9 +45,6 @@ def tabulate(
     )  # fmt: skip
 
 
-_SCORED: Final = ("criterion", "best_step", "best_score", "preference")
-
-
 def _row(run: Run, folder: Path, error: str | None) -> dict[str, Any]:
     row: dict[str, Any] = {
         "agent": run.agent,
@@ -54,18 +52,14 @@ def _row(run: Run, folder: Path, error: str | None) -> dict[str, Any]:
         "seed": run.seed,
         "steps": run.steps,
         "checkpoint": str(folder),
-        "criterion": None,
-        "best_step": None,
-        "best_score": None,
-        "preference": None,
+        **dict.fromkeys(_SCORED),
         "error": error,
     }
     if error is not None:
         return row
     training = read_description(folder)["training"]
     best = training.get("best", {})
-    row |= {"criterion": best.get("metric"), "best_step": best.get("step")}
-    row["best_score"] = best.get("score")
+    row |= zip(_SCORED, (best.get(key) for key in ("metric", "step", "score")), strict=False)
     curves = pl.read_parquet((folder / CURVES).read_bytes())
     validation = curves.filter(pl.col("metric").str.starts_with("validation_"))
     step = validation["step"].max()

@@ -74,7 +74,10 @@ def train(
     validation = None
     if (opened.episodes()["split"] == "validation").any():
         validation = sample(opened, wanted, config, seed, "validation", MEMORY // 10)
-    logs = _logs(opened, validation is not None) if wanted.whole else None
+    logs = None
+    if wanted.whole:
+        held_out = None if validation is None else log_of_dataset(opened, "validation")
+        logs = Logs(log_of_dataset(opened, "train"), held_out)
     provenance = {"dataset": {**data, "decisions": len(decisions)}, "key": key}
 
     def keep(trained: Trained) -> None:
@@ -93,16 +96,9 @@ def train(
     write_curves(trained.metrics, out / CURVES)
     best = trained.best
     if best is not None:
-        chosen = {"step": best.step, "metric": best.metric, "score": best.score}
-        provenance |= {"best": chosen}
+        provenance["best"] = {"step": best.step, "metric": best.metric, "score": best.score}
         other = replace(trained, steps=best.step, weights=best.weights, metrics=(), best=None)
         save(other, out / BEST, {**provenance, "of_steps": steps})
     save(trained, out, provenance)
     ResumeFile(out, key).remove()
     return out
-
-
-def _logs(opened: ds.Dataset, validation: bool) -> Logs:
-    """Whole logs, for agents that go through them."""
-    held_out = log_of_dataset(opened, "validation") if validation else None
-    return Logs(log_of_dataset(opened, "train"), held_out)

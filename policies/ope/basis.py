@@ -50,17 +50,11 @@ def fit_basis(log: WholeEpisodes, spec: Spec) -> Basis:
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class LinearFeatures:
-    """features, next_features (D, d) and initial_features (E, d) of LoggedEpisodes."""
+def linear_features(basis: Basis, log: WholeEpisodes, probabilities: Array) -> dict[str, Array]:
+    """Features of the logged choices, and expected ones under probabilities (V,).
 
-    features: Array
-    next_features: Array
-    initial_features: Array
-
-
-def linear_features(basis: Basis, log: WholeEpisodes, probabilities: Array) -> LinearFeatures:
-    """Features of the logged choices, and expected ones under probabilities (V,)."""
+    They are features, next_features (D, d) and initial_features (E, d) of LoggedEpisodes.
+    """
     width = basis.candidates.size
     features = np.ones((log.decisions, basis.size))
     features[:, 1 + width :] = basis.context.expand(log.context)
@@ -76,4 +70,5 @@ def linear_features(basis: Basis, log: WholeEpisodes, probabilities: Array) -> L
     following = np.zeros_like(expected)
     following[:-1] = expected[1:]
     following[log.last] = 0.0
-    return LinearFeatures(features, following, expected[log.offsets[:-1]])
+    start = expected[log.offsets[:-1]]
+    return {"features": features, "next_features": following, "initial_features": start}

@@ -4,7 +4,6 @@ episode      0 0 0 1 1 ...        offsets   [0, 3, 5, ...]        into decisions
 decision     0 1 2 3 4 ...        rows      [0, 11, 22, 30, ...]  into candidates
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -19,6 +18,8 @@ from pipeline.dataset.part import Block
 from pipeline.errors import DatasetError, InputError
 
 LARGEST: Final = 1 << 28  # numbers of candidates held at once: 1 GB as float32
+_OF_DECISIONS: Final = ("episode", "context", "choice", "propensity", "reward", "elapsed_s")
+_OF_CANDIDATES: Final = ("candidates", "feasible", "probabilities")
 
 
 @dataclass(frozen=True)
@@ -89,12 +90,7 @@ def whole_windows(episodes: pl.DataFrame, limit: int) -> list[int]:
 
 
 def read_episodes(
-    dataset: Dataset,
-    split: str,
-    *,
-    limit: int,
-    image: bool = False,
-    progress: Callable[[int, int], None] | None = None,
+    dataset: Dataset, split: str, *, limit: int, image: bool = False
 ) -> WholeEpisodes:
     """All episodes of evenly spaced windows of a split, at most about `limit` decisions in all.
 
@@ -109,70 +105,40 @@ def read_episodes(
     parts = sorted(
         {p for a, b in table.select("first_part", "last_part").rows() for p in range(a, b + 1)}
     )
-    pieces: list[_Piece] = []
+    pieces: list[dict[str, NDArray[Any]]] = []
     held = 0
-    for done, part in enumerate(parts, start=1):
+    for part in parts:
         for block in dataset.blocks(part):
             piece = _cut(block, wanted, image)
-            held += piece.candidates.size
+            held += piece["candidates"].size
             if held > LARGEST:
                 raise InputError(
                     f"{dataset.folder}: {limit:,} decisions of split {split} need more than "
                     f"{LARGEST * 4 >> 30} GB; give a lower --limit"
                 )
             pieces.append(piece)
-        if progress is not None:
-            progress(done, len(parts))
     return _join(pieces, table, dataset)
 
 
-@dataclass(frozen=True)
-class _Piece:
-    episode: NDArray[np.int64]
-    sizes: NDArray[np.int64]
-    context: NDArray[np.float32]
-    candidates: NDArray[np.float32]
-    feasible: NDArray[np.bool_]
-    probabilities: NDArray[np.float32]
-    choice: NDArray[np.int64]
-    propensity: NDArray[np.float32]
-    reward: NDArray[np.float64]
-    elapsed_s: NDArray[np.float64]
-    image: NDArray[np.uint8] | None
-
-
-def _cut(block: Block, wanted: NDArray[np.int64], image: bool) -> _Piece:
+def _cut(block: Block, wanted: NDArray[np.int64], image: bool) -> dict[str, NDArray[Any]]:
     """The decisions of wanted episodes in a block."""
     keep = np.isin(block.episode, wanted) & (block.choice != NO_CHOICE)
     sizes = np.diff(block.offsets)
     inside = np.repeat(keep, sizes)
-    return _Piece(
-        block.episode[keep], sizes[keep], block.context[keep], block.candidates[inside],
-        block.feasible[inside], block.probabilities[inside], block.choice[keep],
-        block.propensity[keep], block.reward[keep], block.elapsed_s[keep],
-        block.image[keep] if image and block.image is not None else None,
-    )  # fmt: skip
+    shown = (*_OF_DECISIONS, "image") if image and block.image is not None else _OF_DECISIONS
+    piece = {name: getattr(block, name)[keep] for name in shown}
+    piece |= {name: getattr(block, name)[inside] for name in _OF_CANDIDATES}
+    return {"sizes": sizes[keep], **piece}
 
 
-def _join(pieces: list[_Piece], table: pl.DataFrame, dataset: Dataset) -> WholeEpisodes:
-    def column(name: str) -> NDArray[Any]:
-        return np.concatenate([getattr(p, name) for p in pieces])
-
+def _join(
+    pieces: list[dict[str, NDArray[Any]]], table: pl.DataFrame, dataset: Dataset
+) -> WholeEpisodes:
+    whole = {name: np.concatenate([p[name] for p in pieces]) for name in pieces[0]}
     steps = table["steps"].to_numpy().astype(np.int64)
-    episode = column("episode")
-    if not np.array_equal(episode, np.repeat(table["episode"].to_numpy(), steps)):
+    if not np.array_equal(whole.pop("episode"), np.repeat(table["episode"].to_numpy(), steps)):
         raise DatasetError(f"{dataset.folder}: decisions do not agree with episodes.parquet")
-    return WholeEpisodes(
-        offsets=np.concatenate([[0], np.cumsum(steps)]),
-        rows=np.concatenate([[0], np.cumsum(column("sizes"))]),
-        context=column("context"),
-        candidates=column("candidates"),
-        feasible=column("feasible"),
-        probabilities=column("probabilities"),
-        choice=column("choice"),
-        propensity=column("propensity").astype(np.float64),
-        reward=column("reward"),
-        elapsed_s=column("elapsed_s"),
-        table=table,
-        image=column("image") if pieces[0].image is not None else None,
-    )
+    rows = np.concatenate([[0], np.cumsum(whole.pop("sizes"))])
+    whole["propensity"] = whole["propensity"].astype(np.float64)
+    offsets = np.concatenate([[0], np.cumsum(steps)])
+    return WholeEpisodes(offsets=offsets, rows=rows, table=table, **whole)

@@ -8,9 +8,6 @@ Yue 2019), Q' is a copy that follows in steps, the loss is a plain square. An ep
 off ends there, as in evaluation. Values are standardised by the log's returns-to-go, and the
 network first learns those (the behaviour's own values): bootstrapping over hundreds of decisions
 then has to move values by what the policy changes, not from nothing.
-
-`closed_form` is the same fixed point for values linear in features, as a linear system (LSTD-Q,
-Lagoudakis & Parr 2003): exact for a tabular basis.
 """
 
 from collections.abc import Callable
@@ -23,7 +20,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pipeline.errors import InputError
-from pipeline.estimators import LoggedEpisodes
 from pipeline.simulation.spec import Spec
 from pipeline.statistics.returns import discounted_sums, step_discounts
 from policies.networks.candidate_scorer import CandidateScorer
@@ -31,6 +27,8 @@ from policies.networks.features import fit_map
 from policies.networks.policy import LearnedPolicy
 from policies.networks.settings import Network, NetworkSettings, Weights
 from policies.ope.episodes import WholeEpisodes
+from policies.training.devices import repeatable
+from policies.training.learner import CPU, descend
 
 Array = NDArray[np.float64]
 
@@ -123,13 +121,7 @@ def _discounts(log: WholeEpisodes, settings: FQESettings) -> Array:
     return step_discounts(log.elapsed_s, settings.discount, per_second=per_second)
 
 
-def warm_start(
-    log: WholeEpisodes,
-    spec: Spec,
-    settings: FQESettings,
-    seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
-) -> WarmStart:
+def warm_start(log: WholeEpisodes, spec: Spec, settings: FQESettings, seed: int = 0) -> WarmStart:
     """Networks that know what the log's own behaviours earned from each choice on."""
     rows = np.linspace(0, log.decisions - 1, min(_FITTED, log.decisions)).astype(np.int64)
     near = np.concatenate([np.arange(log.rows[d], log.rows[d + 1]) for d in rows[:4096]])
@@ -149,15 +141,13 @@ def warm_start(
     found = []
     for own in range(settings.seeds):
         first, second = np.random.default_rng([seed, own]).spawn(2)
-        with _one_thread():
+        with repeatable(CPU):
             scorer = CandidateScorer(network, first)
             _minimise(
                 scorer, log, network, settings, settings.warm, second,
                 lambda rows: target[torch.from_numpy(rows)], None, weight,
             )  # fmt: skip
         found.append(scorer.weights())
-        if progress is not None:
-            progress(own + 1, settings.seeds)
     return WarmStart(network, middle, scale, weight, tuple(found))
 
 
@@ -178,7 +168,6 @@ def fit_fqe(
     settings: FQESettings,
     start: WarmStart,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
 ) -> FittedQ:
     """Values of the policy with probabilities (V,) on the log's candidates.
 
@@ -188,28 +177,19 @@ def fit_fqe(
     policies = []
     for own, begun in enumerate(start.weights):
         rng = np.random.default_rng([seed, own, 1])
-        with _one_thread():
+        with repeatable(CPU):
             scorer, target = (CandidateScorer(start.network, rng) for _ in range(2))
             scorer.set_weights(begun)
             target.set_weights(begun)
             goal = _Bootstrapped(log, probabilities, discounts, start, target)
             _minimise(
-                scorer,
-                log,
-                start.network,
-                settings,
-                settings.steps,
-                rng,
-                goal,
-                target,
+                scorer, log, start.network, settings, settings.steps, rng, goal, target,
                 start.weight,
-            )
+            )  # fmt: skip
         policies.append(
             LearnedPolicy(f"fqe{own}", start.network, scorer.weights(), spec.context,
                           spec.candidates)
         )  # fmt: skip
-        if progress is not None:
-            progress(own + 1, settings.seeds)
     return FittedQ(tuple(policies), start.middle, start.scale)
 
 
@@ -277,35 +257,4 @@ def _minimise(
         context = network.context.expand(log.context[rows])
         shown = scorer.ragged(torch.from_numpy(candidates), torch.from_numpy(context), row)
         loss = (weight[torch.from_numpy(rows)] * (shown - goal(rows)).square()).mean()
-        optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
-
-
-class _one_thread:  # noqa: N801 - a context, used like a function
-    """Torch on one thread: sums in one order, so that values repeat bit for bit."""
-
-    def __enter__(self) -> None:
-        self._threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-
-    def __exit__(self, *_failure: object) -> None:
-        torch.set_num_threads(self._threads)
-
-
-def closed_form(e: LoggedEpisodes, ridge: float = 1e-6) -> Array:
-    """Coefficients b (d,) of q = phi'b for the policy that the episodes' features are for.
-
-    Solves sum of phi_t (phi_t - gamma_t * phi_(t+1))' b = sum of phi_t * r_t. Raises InputError
-    where features are missing or dependent.
-    """
-    if e.features is None or e.next_features is None:
-        raise InputError("the closed form needs features and next_features")
-    change = e.features - e.step_discount[:, None] * e.next_features
-    system = e.features.T @ change / len(e)
-    system += ridge * np.abs(np.diag(system)).mean() * np.eye(len(system))
-    try:
-        solved = np.linalg.solve(system, e.features.T @ e.reward / len(e))
-    except np.linalg.LinAlgError as error:
-        raise InputError("features are linearly dependent; give a ridge above 0") from error
-    return np.asarray(solved, np.float64)
+        descend(optimiser, loss)

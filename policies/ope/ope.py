@@ -14,6 +14,7 @@ under the same disturbance. The truth is that of the same exploring policy.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -25,7 +26,7 @@ from pipeline import dataset as datasets
 from pipeline.dataset import Dataset
 from pipeline.errors import InputError, TraceError, unknown_name
 from pipeline.estimators import ESTIMATORS, Estimate, LoggedEpisodes, Settings, estimate
-from pipeline.estimators.selection import Selection, assess, rank_correlation
+from pipeline.estimators.selection import assess, rank_correlation
 from pipeline.evaluation.evaluate import Entrant
 from pipeline.recipes.recipe import Recipe
 from pipeline.recipes.workload_source import RECORDED
@@ -165,20 +166,22 @@ def _evaluate(
     progress(1, work)
     frames = []
     for done, candidate in enumerate(wanted, start=2):
-        found = folder.finished(candidate)
+        found, behaviour = folder.finished(candidate), candidate.behaviour
         if found is None:
-            estimates = job.estimate(candidate.behaviour)
             truth = None
             if scores is not None:
-                windows = log.group
-                truth = true_return(scores, candidate.behaviour.name, windows, settings.seed)
-            logged = is_logged(candidate.behaviour, known)
-            found = rows_of(candidate, estimates, truth, logged=logged)
+                truth = true_return(scores, behaviour.name, log.group, settings.seed)
+            logged = is_logged(behaviour, known)
+            found = rows_of(candidate, job.estimate(behaviour), truth, logged=logged)
             folder.keep(candidate, found)
         frames.append(found)
         progress(done, work)
-    rows = pl.concat(frames)
-    description = {
+    rows, logged_return = pl.concat(frames), float(job.plain.returns.mean())
+    reference = reference_of(rows)
+    about = [{"name": n, "description": ESTIMATORS[n].description} for n in settings.estimators]
+    if scores is not None:
+        about = [{**a, **_selection(rows, a["name"], logged_return, reference)} for a in about]
+    description = finite({
         "dataset": opened.recipe.id,
         "digest": opened.manifest.digest,
         "scenario": opened.recipe.scenario,
@@ -187,24 +190,16 @@ def _evaluate(
         "windows": len(np.unique(log.group)),
         "episodes": len(log),
         "decisions": log.decisions,
-        "logged_return": float(job.plain.returns.mean()),
+        "logged_return": logged_return,
         "epsilon": settings.epsilon,
         "temperature": settings.temperature,
         "propensities": propensities.kind,
-        "reference": reference_of(rows),
-        "estimators": [
-            {"name": name, "description": ESTIMATORS[name].description}
-            | asdict(selection_of(rows, name, float(job.plain.returns.mean())))
-            | {"rank_correlation_new": new_rank_correlation(rows, name)}
-            for name in settings.estimators
-        ]
-        if scores is not None
-        else [{"name": n, "description": ESTIMATORS[n].description} for n in settings.estimators],
-        "consensus": describe_consensus(rows, float(job.plain.returns.mean()), reference_of(rows)),
+        "reference": reference,
+        "estimators": about,
+        "consensus": describe_consensus(rows, logged_return, reference),
         "notes": notes,
         "command": command,
-    }
-    description = finite(description)
+    })  # fmt: skip
     folder.finish(rows, description)
     progress(work, work)
     return OPEResult(rows, description)
@@ -274,8 +269,6 @@ class _Job:
         self.opened, self.log, self.settings, self._images = opened, log, settings, images
         self.notes: list[str] = []
         self._propensities = propensities
-        self._basis: Basis | None = None
-        self._fitted: Any = None
         wanted = [ESTIMATORS[name] for name in settings.estimators]
         self._values = any(e.values for e in wanted)
         self._features = any(e.features for e in wanted)
@@ -303,37 +296,39 @@ class _Job:
         if self._values:
             more["q"], more["v"] = self._fit(behaviour, probabilities)
         if self._features:
-            if self._basis is None:
-                self._basis = fit_basis(log, self.opened.spec)
-            more |= vars(linear_features(self._basis, log, probabilities))
+            more |= linear_features(self._basis, log, probabilities)
         episodes = LoggedEpisodes(
             log.offsets, self._propensities.behaviour, probabilities[log.chosen], log.reward,
             covered=covered, group=log.group, mixture=self._propensities.kind == "mixture", **more,
         )  # fmt: skip
+        draws = [settings.seed, 7]  # the same for every policy and estimator
         return {
-            name: estimate(
-                name, episodes, settings.intervals, np.random.default_rng([settings.seed, 7])
-            )
+            name: estimate(name, episodes, settings.intervals, np.random.default_rng(draws))
             for name in settings.estimators
         }
 
-    def _fit(self, behaviour: Behaviour, probabilities: Array) -> tuple[Array, Array]:
-        """The policy's values on the log, by networks fitted on another split."""
+    @cached_property
+    def _basis(self) -> Basis:
+        return fit_basis(self.log, self.opened.spec)
+
+    @cached_property
+    def _fitted(self) -> tuple[WholeEpisodes, Any, Any]:
+        """Episodes to fit values on, settings of FQE, and what all policies start from."""
         from policies.ope import fqe
 
-        if self._fitted is None:
-            split = self._fit_split()
-            other = self.log
-            if split != self.settings.split:
-                other = read_episodes(
-                    self.opened, split, limit=self.settings.limit, image=self._images
-                )
-            own = fqe.FQESettings(steps=self.settings.fqe_steps)
-            start = fqe.warm_start(other, self.opened.spec, own, self.settings.seed)
-            self._fitted = other, own, start
+        split, settings, other = self._fit_split(), self.settings, self.log
+        if split != settings.split:
+            other = read_episodes(self.opened, split, limit=settings.limit, image=self._images)
+        own = fqe.FQESettings(steps=settings.fqe_steps)
+        return other, own, fqe.warm_start(other, self.opened.spec, own, settings.seed)
+
+    def _fit(self, behaviour: Behaviour, probabilities: Array) -> tuple[Array, Array]:
+        """The policy's values on the log, by networks fitted on another split."""
+        from policies.ope.fqe import fit_fqe
+
         other, own, start = self._fitted
         seen = policy_probabilities(behaviour, other)
-        fitted = fqe.fit_fqe(other, seen, self.opened.spec, own, start, self.settings.seed)
+        fitted = fit_fqe(other, seen, self.opened.spec, own, start, self.settings.seed)
         return fitted.values(self.log, probabilities)
 
 
@@ -366,13 +361,13 @@ def reference_of(rows: pl.DataFrame) -> str | None:
     return str(rules.sort("truth", descending=True, maintain_order=True)["policy"][0])
 
 
-def selection_of(rows: pl.DataFrame, estimator: str, logged: float) -> Selection:
-    """How well one estimator would have picked among the policies."""
+def _selection(
+    rows: pl.DataFrame, estimator: str, logged: float, best: str | None
+) -> Mapping[str, Any]:
+    """How well one estimator would have picked among the policies; `best` is the reference."""
     own = rows.filter(pl.col("estimator") == estimator)
-    best = reference_of(rows)
-    return assess(
-        own["value"].fill_null(float("nan")).to_numpy(),
-        own["truth"].to_numpy(),
-        behaviour=logged,
+    found = assess(
+        own["value"].fill_null(float("nan")).to_numpy(), own["truth"].to_numpy(), behaviour=logged,
         reference=None if best is None else own["policy"].to_list().index(best),
-    )
+    )  # fmt: skip
+    return asdict(found) | {"rank_correlation_new": new_rank_correlation(rows, estimator)}

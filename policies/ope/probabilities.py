@@ -14,7 +14,7 @@ weight is larger than n times the least one. A rule that draws parameters per ep
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -99,7 +99,8 @@ def policy_probabilities(
                 behaviour.temperature, behaviour.epsilon, here,
             )  # fmt: skip
             continue
-        scores = _scores(policy, log, at, end, context, candidates, feasible, rows)
+        image = None if log.image is None else log.image[at:end]
+        scores = _scores(policy, context, candidates, feasible, rows, image)
         if np.isnan(scores).any():
             raise HindcastError(f"{behaviour.name} gave a score that is not a number")
         _spread(scores, feasible, rows, behaviour.temperature, behaviour.epsilon, here)
@@ -107,24 +108,16 @@ def policy_probabilities(
 
 
 def _scores(
-    policy: Any,
-    log: WholeEpisodes,
-    at: int,
-    end: int,
-    context: Array,
-    candidates: Array,
-    feasible: NDArray[np.bool_],
-    rows: NDArray[np.int64],
-) -> Array:
-    image = None if log.image is None else log.image[at:end]
+    policy: Any, context: Array, candidates: Array, feasible: NDArray[np.bool_],
+    rows: NDArray[np.int64], image: NDArray[np.uint8] | None,
+) -> Array:  # fmt: skip
     if isinstance(policy, BatchPolicy):
         given = {"feasible": feasible, "image": image}
         more = {name: given[name] for name in readings(policy)}
-        return np.ascontiguousarray(
-            policy.batch_scores(context, candidates, rows, **more), np.float64
-        )
+        scores = policy.batch_scores(context, candidates, rows, **more)
+        return np.ascontiguousarray(scores, np.float64)
     found = []
-    for d in range(end - at):
+    for d in range(len(rows) - 1):
         own = slice(rows[d], rows[d + 1])
         seen = Observation(0.0, context[d], candidates[own], feasible[own])
         found.append(policy.scores(seen))
@@ -162,9 +155,7 @@ def mixture_propensities(log: WholeEpisodes, known: Mapping[str, Behaviour]) -> 
     missing = sorted(set(names) - set(known))
     if missing or np.isnan(log.propensity).any():
         reason = f"{missing[0]} is not a known behaviour" if missing else "propensities are missing"
-        return Propensities(
-            log.propensity, log.probabilities > 0.0, "logged", f"no mixture: {reason}"
-        )
+        return replace(logged_propensities(log), note=f"no mixture: {reason}")
     possible = log.probabilities > 0.0
     behaviour = np.empty(log.decisions)
     strange = compared = 0

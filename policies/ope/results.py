@@ -3,7 +3,7 @@
 import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -16,17 +16,8 @@ from pipeline.dataset.manifest import versions
 from pipeline.errors import DatasetError, StorageError
 from pipeline.estimators import Estimate
 from pipeline.evaluation.evaluate import Entrant
-from pipeline.storage.files import (
-    make_folder,
-    read_json,
-    read_parquet,
-    remove_folder,
-    remove_partials,
-    sha256_text,
-    write_atomically,
-    write_json,
-)
-from policies.ope.truth import Truth
+from pipeline.statistics.intervals import Interval
+from pipeline.storage import files
 
 ESTIMATES: Final = "estimates.parquet"
 DESCRIPTION: Final = "ope.json"
@@ -49,13 +40,13 @@ SCHEMA: Final[Mapping[str, Any]] = {
 
 
 def rows_of(
-    candidate: Entrant, estimates: Mapping[str, Estimate], truth: Truth | None, *, logged: bool
+    candidate: Entrant, estimates: Mapping[str, Estimate], truth: Interval | None, *, logged: bool
 ) -> pl.DataFrame:
     """One row per estimator; null where a number is not known.
 
     logged   whether this very policy is one of the log's behaviours
     """
-    behaviour = candidate.behaviour
+    behaviour, known = candidate.behaviour, truth or Interval(math.nan, math.nan, math.nan)
     rows = []
     for name, e in estimates.items():
         row = {
@@ -72,9 +63,7 @@ def rows_of(
             "ess": e.ess, "coverage": e.coverage, "nonzero": e.nonzero,
             "mean_weight": e.mean_weight, "max_weight": e.max_weight,
             "largest_share": e.largest_share,
-            "truth": None if truth is None else truth.mean,
-            "truth_low": None if truth is None else truth.low,
-            "truth_high": None if truth is None else truth.high,
+            "truth": known.value, "truth_low": known.low, "truth_high": known.high,
             "warnings": list(e.warnings),
         }  # fmt: skip
         rows.append({k: _known(v) for k, v in row.items()})
@@ -87,13 +76,9 @@ def _known(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Folder:
-    """The folder of one call; without --out a temporary one, of which nothing stays.
-
-    identities   of the policies, by name: what finished rows are kept under
-    """
+    """The folder of one call; without --out a temporary one, of which nothing stays."""
 
     path: Path
-    kept: bool
 
     @staticmethod
     @contextmanager
@@ -101,18 +86,16 @@ class Folder:
         out: Path | None, dataset: Dataset, settings: Any, policies: Sequence[Entrant]
     ) -> Iterator["Folder"]:
         """The folder, ready to be written; StorageError or DatasetError for another's."""
-        if out is None:
-            with tempfile.TemporaryDirectory(prefix="hindcast-ope-") as folder:
-                made = Folder(Path(folder), kept=False)
-                made._begin(dataset, settings)
-                yield made
-            return
-        made = Folder(out, kept=True)
         names = [p.behaviour.name for p in policies]
-        if len(set(names)) < len(names):
+        if out is not None and len(set(names)) < len(names):
             raise DatasetError(f"two policies have the same name: {sorted(names)}")
-        made._begin(dataset, settings)
-        yield made
+        with ExitStack() as stack:
+            if out is None:
+                temporary = tempfile.TemporaryDirectory(prefix="hindcast-ope-")
+                out = Path(stack.enter_context(temporary))
+            made = Folder(out)
+            made._begin(dataset, settings)
+            yield made
 
     @property
     def truth(self) -> Path:
@@ -135,35 +118,37 @@ class Folder:
             "estimators": list(settings.estimators),
             "versions": versions(),
         }
-        plan = make_folder(self.path / WORKING) / "plan.json"
-        remove_partials(self.path)
-        remove_partials(plan.parent)
-        if plan.exists() and read_json(plan) != claim:
+        plan = files.make_folder(self.path / WORKING) / "plan.json"
+        files.remove_partials(self.path)
+        files.remove_partials(plan.parent)
+        if plan.exists() and files.read_json(plan) != claim:
             raise DatasetError(
                 f"{self.path}: holds an unfinished call with another dataset or other settings; "
                 "delete it or choose another --out"
             )
-        write_json(plan, claim)
+        files.write_json(plan, claim)
 
     def _file(self, candidate: Entrant) -> Path:
         b = candidate.behaviour
         identity = f"{b.name}|{b.epsilon}|{b.temperature}|{candidate.digest}"
-        return self.path / WORKING / f"{sha256_text(identity)[:16]}.parquet"
+        return self.path / WORKING / f"{files.sha256_text(identity)[:16]}.parquet"
 
     def finished(self, candidate: Entrant) -> pl.DataFrame | None:
         """The rows of a policy that an earlier call finished."""
         path = self._file(candidate)
-        return read_parquet(path) if path.exists() else None
+        return files.read_parquet(path) if path.exists() else None
 
     def keep(self, candidate: Entrant, rows: pl.DataFrame) -> None:
         """Keep the rows of a finished policy."""
-        write_atomically(self._file(candidate), rows.write_parquet)
+        files.write_atomically(self._file(candidate), rows.write_parquet)
 
     def finish(self, rows: pl.DataFrame, description: Mapping[str, Any]) -> None:
         """Write all rows and the description, and forget the parts."""
-        write_atomically(self.path / ESTIMATES, partial(rows.write_parquet, compression="zstd"))
-        write_json(self.path / DESCRIPTION, dict(description))
-        remove_folder(self.path / WORKING)
+        files.write_atomically(
+            self.path / ESTIMATES, partial(rows.write_parquet, compression="zstd")
+        )
+        files.write_json(self.path / DESCRIPTION, dict(description))
+        files.remove_folder(self.path / WORKING)
 
 
 def finite(value: Any) -> Any:

@@ -24,16 +24,16 @@ _HEAD: Final = (
     "| estimator | rank correlation | of new policies | regret@1 | "
     f"SharpeRatio@{_K} | type I | type II | median ESS |"
 )
+_NUMBERS: Final = (
+    "rank_correlation", "rank_correlation_new", "regret_at_1", f"sharpe_ratio_at_{_K}", "type_1",
+    "type_2", "median_ess",
+)  # fmt: skip
 COLUMNS: Final[Mapping[str, type[pl.DataType]]] = {
     "scenario": pl.String, "recipe": pl.String, "policies": pl.Int64, "new_policies": pl.Int64,
-    "estimator": pl.String, "rank_correlation": pl.Float64, "rank_correlation_new": pl.Float64,
-    "regret_at_1": pl.Float64, f"sharpe_ratio_at_{_K}": pl.Float64, "type_1": pl.Float64,
-    "type_2": pl.Float64, "median_ess": pl.Float64, "windows": pl.Int64, "episodes": pl.Int64,
-    "command": pl.String,
+    "estimator": pl.String, **dict.fromkeys(_NUMBERS, pl.Float64),
+    "windows": pl.Int64, "episodes": pl.Int64, "command": pl.String,
 }  # fmt: skip
 _ENOUGH: Final = 0.8  # rank correlation that the tables mark
-
-
 _ABOUT: Final = (
     "Policies are rules and shortly trained agents, most of them not in the log. Truth is the mean "
     "return of episodes in the simulator on the same validation windows. A cell is the rank "
@@ -84,22 +84,19 @@ def _row(about: Mapping[str, Any], own: pl.DataFrame, command: str) -> dict[str,
         ks=(1, _K),
     )  # fmt: skip
     ess = own["ess"].drop_nulls().to_numpy()
-    numbers = {
-        "rank_correlation": found.rank_correlation,
-        "rank_correlation_new": new_rank_correlation(own, name),
-        "regret_at_1": found.regret[1],
-        f"sharpe_ratio_at_{_K}": found.sharpe.get(_K, np.nan),
-        "type_1": found.type_1,
-        "type_2": found.type_2,
-        "median_ess": float(np.median(ess)) if len(ess) else np.nan,
-    }
+    numbers = (
+        found.rank_correlation, new_rank_correlation(own, name), found.regret[1],
+        found.sharpe.get(_K, np.nan), found.type_1, found.type_2,
+        float(np.median(ess)) if len(ess) else np.nan,
+    )  # fmt: skip
+    rounded = [round(float(v), 4) if np.isfinite(v) else None for v in numbers]
     return {
         "scenario": about["scenario"],
         "recipe": about["dataset"],
         "policies": len(policies),
         "new_policies": int((~own["logged"]).sum()),
         "estimator": name,
-        **{k: round(float(v), 4) if np.isfinite(v) else None for k, v in numbers.items()},
+        **dict(zip(_NUMBERS, rounded, strict=True)),
         "windows": about["windows"],
         "episodes": about["episodes"],
         "command": command,
@@ -111,19 +108,21 @@ def selection_markdown(content: bytes, name: str) -> str:
 
     `content` is that of the CSV `name`. Raises DatasetError where it is no such table.
     """
-    table = _read(content, name)
+    try:
+        table = pl.read_csv(io.BytesIO(content), schema=COLUMNS)
+    except pl.exceptions.PolarsError as error:
+        raise DatasetError(f"{name}: {error}") from error
     runs = [own for _, own in table.group_by("scenario", "recipe", "windows", maintain_order=True)]
     names = table["estimator"].unique(maintain_order=True).sort().to_list()
     lines = [
         "# How well estimators rank policies", "",
         f"Made of {name} alone; change that and make this page again.", "",
-        _ABOUT,
-        "",
+        _ABOUT, "",
         *_verdict(runs), "",
         f"Mean over the scenarios: {_means(table)}.", "",
         "| scenario | windows | " + " | ".join(names) + " |",
+        "|---|" + "---:|" * (len(names) + 1),
     ]  # fmt: skip
-    lines.append("|---|" + "---:|" * (len(names) + 1))
     for own in runs:
         by = {row["estimator"]: row for row in own.to_dicts()}
         cells = [_pair(by.get(name)) for name in names]
@@ -135,14 +134,10 @@ def selection_markdown(content: bytes, name: str) -> str:
             f"{first['policies']} policies, {first['new_policies']} of them not in the log; "
             f"{first['episodes']} episodes of {first['windows']} windows."
         )
-        lines += ["", "```", first["command"], "```"]
-        lines += ["", _HEAD, "|---|" + "---:|" * 7]
+        lines += ["", "```", first["command"], "```", "", _HEAD, "|---|" + "---:|" * 7]
         for row in own.to_dicts():
-            values = [
-                row["rank_correlation"], row["rank_correlation_new"], row["regret_at_1"],
-                row[f"sharpe_ratio_at_{_K}"], row["type_1"], row["type_2"], row["median_ess"],
-            ]  # fmt: skip
-            lines.append(f"| {row['estimator']} | " + " | ".join(map(_number, values)) + " |")
+            values = [_number(row[name]) for name in _NUMBERS]
+            lines.append(f"| {row['estimator']} | " + " | ".join(values) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -153,7 +148,7 @@ def _verdict(runs: Sequence[pl.DataFrame]) -> list[str]:
         rows = own.drop_nulls("rank_correlation").sort("rank_correlation", descending=True)
         good = rows.filter(pl.col("rank_correlation") >= _ENOUGH)["estimator"].to_list()
         best, value = rows["estimator"][0], rows["rank_correlation"][0]
-        told = f"{', '.join(good)}" if good else f"none; the best is {best} with {value:.2f}"
+        told = ", ".join(good) if good else f"none; the best is {best} with {value:.2f}"
         lines.append(f"- {own['scenario'][0]}, at least {_ENOUGH}: {told}")
     return lines
 
@@ -165,19 +160,10 @@ def _means(table: pl.DataFrame) -> str:
     return ", ".join(f"{name} {value:.2f}" for name, value in ordered.iter_rows())
 
 
-def _read(content: bytes, name: str) -> pl.DataFrame:
-    try:
-        table = pl.read_csv(io.BytesIO(content), schema=COLUMNS)
-    except pl.exceptions.PolarsError as error:
-        raise DatasetError(f"{name}: {error}") from error
-    return table
-
-
 def _pair(row: Mapping[str, Any] | None) -> str:
     if row is None:
         return "-"
-    both = [_number(row[key]) for key in ("rank_correlation", "rank_correlation_new")]
-    text = " / ".join(both)
+    text = f"{_number(row['rank_correlation'])} / {_number(row['rank_correlation_new'])}"
     return f"**{text}**" if _known(row["rank_correlation"]) >= _ENOUGH else text
 
 

@@ -4,8 +4,7 @@ The policies that are run are the ones whose returns were estimated, exploration
 estimate of an exploring policy says nothing exact about the greedy one.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +25,6 @@ def simulate(
     *,
     seeds: int,
     command: str = "",
-    progress: Callable[[int, int], None] | None = None,
 ) -> pl.DataFrame:
     """Scores of the policies on a split, from an earlier call where that had the same policies.
 
@@ -34,9 +32,7 @@ def simulate(
     """
     if (out / EVALUATION).exists() and _same(read_json(out / EVALUATION), recipe, policies, split):
         return read_parquet(out / SCORES)
-    evaluate(
-        recipe, policies, split=split, out=out, seeds=seeds, command=command, progress=progress
-    )
+    evaluate(recipe, policies, split=split, out=out, seeds=seeds, command=command)
     return read_parquet(out / SCORES)
 
 
@@ -51,16 +47,9 @@ def _same(description: object, recipe: Recipe, policies: Sequence[Entrant], spli
     )
 
 
-@dataclass(frozen=True)
-class Truth:
-    """The mean return of a policy on some windows, and its interval over them."""
-
-    mean: float
-    low: float
-    high: float
-
-
-def true_return(scores: pl.DataFrame, policy: str, windows: NDArray[np.int64], seed: int) -> Truth:
+def true_return(
+    scores: pl.DataFrame, policy: str, windows: NDArray[np.int64], seed: int
+) -> Interval:
     """The policy's mean return on these windows (E,), each counted as often as it is named.
 
     The interval is over the windows, each once.
@@ -69,5 +58,5 @@ def true_return(scores: pl.DataFrame, policy: str, windows: NDArray[np.int64], s
     by_window = dict(own.group_by("window").agg(pl.col("value").mean()).rows())
     different, counts = np.unique(windows, return_counts=True)
     values = np.array([by_window[int(w)] for w in different])
-    found: Interval = bootstrap_interval(values, np.random.default_rng(seed), resamples=2000)
-    return Truth(float(values @ counts / counts.sum()), found.low, found.high)
+    found = bootstrap_interval(values, np.random.default_rng(seed), resamples=2000)
+    return found._replace(value=float(values @ counts / counts.sum()))

@@ -10,7 +10,7 @@ moved there once, and gathered and expanded there; only indices travel afterward
 """
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import torch
@@ -73,10 +73,6 @@ class Transitions:
     after: Observations
 
 
-class _Source(Protocol):
-    def observations(self, rows: NDArray[np.int64]) -> Observations: ...
-
-
 class Batches:
     """Decisions where the training reads them: in the memory of `device`.
 
@@ -94,10 +90,8 @@ class Batches:
         d = decisions
         moved = device.type != "cpu" if resident is None else resident
 
-        def source(*columns: *Columns) -> _Source:
-            if moved:
-                return _Resident(network, device, *columns)
-            return _Gathered(network, *columns)
+        def source(*columns: *Columns) -> "_Gathered | _Resident":
+            return _Resident(network, device, columns) if moved else _Gathered(network, columns)
 
         self.device = device
         self._now = source(d.context, d.image, d.candidates, d.mask)
@@ -140,22 +134,13 @@ class Batches:
 class _Gathered:
     """Observations gathered in main memory and expanded minibatch by minibatch."""
 
-    def __init__(
-        self,
-        network: Network,
-        context: NDArray[np.float32],
-        image: Image,
-        candidates: NDArray[np.float32],
-        mask: NDArray[np.bool_],
-    ) -> None:
+    def __init__(self, network: Network, columns: Columns) -> None:
         self._network = network
-        self._context, self._image = context, image
-        self._candidates, self._mask = candidates, mask
+        self._context, self._image, self._candidates, self._mask = columns
         self._packed: _Packed | None = None
-        if int(mask.sum()) * network.candidates.size * 4 <= _EXPANDED_BYTES:
-            self._packed = _Packed(
-                torch.from_numpy(network.candidates.expand(candidates[mask])), mask
-            )
+        if int(self._mask.sum()) * network.candidates.size * 4 <= _EXPANDED_BYTES:
+            expanded = network.candidates.expand(self._candidates[self._mask])
+            self._packed = _Packed(torch.from_numpy(expanded), self._mask)
 
     def observations(self, rows: NDArray[np.int64]) -> Observations:
         mask = self._mask[rows]
@@ -165,11 +150,8 @@ class _Gathered:
         else:
             raw = self._candidates[rows][mask]
             candidates = torch.from_numpy(self._network.candidates.expand(raw))
-        return Observations(
-            candidates,
-            torch.from_numpy(expand_moment(self._network, self._context[rows], image)),
-            torch.from_numpy(mask),
-        )
+        context = expand_moment(self._network, self._context[rows], image)
+        return Observations(candidates, torch.from_numpy(context), torch.from_numpy(mask))
 
 
 class _Packed:
@@ -192,15 +174,8 @@ class _Packed:
 class _Resident:
     """Observations that lie on a device, with their feasible candidates only."""
 
-    def __init__(
-        self,
-        network: Network,
-        device: torch.device,
-        context: NDArray[np.float32],
-        image: Image,
-        candidates: NDArray[np.float32],
-        mask: NDArray[np.bool_],
-    ) -> None:
+    def __init__(self, network: Network, device: torch.device, columns: Columns) -> None:
+        context, image, candidates, mask = columns
         self._maps = (_Expansion(network.candidates, device), _Expansion(network.context, device))
         self._packed = _Packed(torch.from_numpy(candidates[mask]).to(device), mask)
         self._context = torch.from_numpy(context).to(device)
@@ -217,11 +192,7 @@ class _Resident:
         moment = expand_context(self._context[index])
         if self._image is not None:
             moment = torch.cat([moment, self._image[index].float() / 255.0], dim=1)
-        return Observations(
-            expand(self._packed.at(rows)),
-            moment,
-            self._mask[index],
-        )
+        return Observations(expand(self._packed.at(rows)), moment, self._mask[index])
 
 
 class _Expansion:

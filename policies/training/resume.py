@@ -31,6 +31,7 @@ from policies.training.curves import Curves
 from policies.training.learner import Learner
 
 NAME: Final = "training.safetensors"
+INTERVAL_S: Final = 15.0  # between two states; more often than that costs more than it saves
 _DAMAGED: Final = (safetensors.SafetensorError, KeyError, ValueError, TypeError, RuntimeError)
 
 
@@ -41,7 +42,7 @@ class ResumeFile:
         self,
         folder: Path,
         key: str,
-        interval_s: float = 15.0,
+        interval_s: float = INTERVAL_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.path = folder / NAME

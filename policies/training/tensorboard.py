@@ -17,7 +17,7 @@ def open_tensorboard(folder: Path | None, run: str) -> tuple[Point | None, Calla
     """
     check_tensorboard(folder)
     if folder is None:
-        return None, _nothing
+        return None, lambda: None
     from torch.utils.tensorboard import SummaryWriter
 
     writer: Any = SummaryWriter(str(folder / run))
@@ -34,7 +34,3 @@ def check_tensorboard(folder: Path | str | None) -> None:
     """Raise InputError where a folder is given and TensorBoard is not installed."""
     if folder is not None and importlib.util.find_spec("tensorboard") is None:
         raise InputError("--tensorboard needs TensorBoard: pip install '.[tensorboard]'")
-
-
-def _nothing() -> None:
-    """There is nothing to close."""

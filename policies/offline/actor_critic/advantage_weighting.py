@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from policies.networks.candidate_scorer import drawn_logits, log_probabilities
-from policies.offline.actor_critic.critics import masked_log_softmax
+from policies.offline.actor_critic.critics import chosen, masked_expectation, masked_log_softmax
 from policies.training.learner import Info
 from policies.training.minibatches import Minibatch
 from policies.training.values import ValueSettings
@@ -52,10 +52,11 @@ def weighted_cloning(scores: Tensor, now: Minibatch, weights: Tensor) -> tuple[T
     return loss, {"policy_loss": loss.detach(), "agreement": agreement.detach()}
 
 
-def policy_now(scores: Tensor, now: Minibatch) -> Tensor:
-    """Log-probabilities (B, K) of the candidates shown at logged decisions.
+def advantage_over(scores: Tensor, now: Minibatch, values: Tensor) -> Tensor:
+    """Values (B, K) of the logged choices over their mean under the policy with these scores, (B,).
 
     Where candidates were cut to K, each that was not chosen carries the share of those it stands
     for: means under them estimate means over all candidates.
     """
-    return masked_log_softmax(drawn_logits(scores, now.mask, now.choice, now.drawn), now.mask)
+    log_pi = masked_log_softmax(drawn_logits(scores, now.mask, now.choice, now.drawn), now.mask)
+    return chosen(values, now.choice) - masked_expectation(log_pi, values, now.mask)

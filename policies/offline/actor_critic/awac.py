@@ -16,22 +16,20 @@ phase.
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from policies.networks.candidate_scorer import CandidateScorer, fit_network
+from policies.networks.candidate_scorer import CandidateScorer
 from policies.offline.actor_critic.advantage_weighting import (
     Extraction,
-    policy_now,
+    advantage_over,
     standardised_weights,
     weighted_cloning,
 )
-from policies.offline.actor_critic.critics import Critics, chosen, masked_expectation, policy_value
-from policies.offline.actor_critic.td_learner import Parts, assemble, td_metrics
+from policies.offline.actor_critic.critics import Critics, chosen, policy_value
+from policies.offline.actor_critic.td_learner import begin, td_learner, td_metrics
 from policies.training.learner import Info, Learner, Task
 from policies.training.minibatches import Transitions
-from policies.training.values import value_unit
 
 
 @dataclass(frozen=True)
@@ -41,9 +39,7 @@ class Config(Extraction):
 
 def learner(task: Task, config: Config) -> Learner:
     """One training run, see `policies.training.learner`."""
-    weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
-    unit = value_unit(task.decisions, task.spec, config)
-    network = fit_network(task.decisions, task.spec, config.network)
+    weights_rng, rng, unit, network = begin(task, config)
     policy = CandidateScorer(network, weights_rng)
     critics = Critics(network, weights_rng)
 
@@ -56,9 +52,7 @@ def learner(task: Task, config: Config) -> Learner:
         critic_loss = (target - values).square().mean(dim=1).sum()
         scores = policy.packed(now.candidates, now.context, now.mask)
         with torch.no_grad():
-            least = every.detach().amin(dim=0)
-            log_pi = policy_now(scores, now)
-            advantage = chosen(least, now.choice) - masked_expectation(log_pi, least, now.mask)
+            advantage = advantage_over(scores, now, every.amin(dim=0))
             weights = standardised_weights(advantage, config.temperature, config.most)
         policy_loss, info = weighted_cloning(scores, now, weights / weights.mean())
         return critic_loss + policy_loss, {
@@ -67,11 +61,8 @@ def learner(task: Task, config: Config) -> Learner:
             **td_metrics(target - values, values),
         }
 
-    parts = Parts(
-        network,
-        policy.weights,
-        {"policy": policy, "critics": critics},
-        loss,
+    modules = {"policy": policy, "critics": critics}
+    return td_learner(
+        task, config, unit, rng, network, policy.weights, modules, loss,
         after=lambda: critics.follow(config.target_rate),
-    )
-    return assemble(parts, task.decisions, task.validation, config, unit, rng, task.device)
+    )  # fmt: skip

@@ -21,14 +21,13 @@ from torch import Tensor
 from torch.nn.functional import smooth_l1_loss
 
 from pipeline.recipes.settings import require_numbers
-from policies.networks.candidate_scorer import FILL, CandidateScorer, fit_network, log_probabilities
-from policies.networks.settings import Weights
+from policies.networks.candidate_scorer import FILL, CandidateScorer, log_probabilities
 from policies.offline.actor_critic.critics import chosen, follow, logged_value
 from policies.offline.actor_critic.side_by_side_networks import check_mergeable, merge, side_by_side
-from policies.offline.actor_critic.td_learner import Parts, assemble, td_metrics
+from policies.offline.actor_critic.td_learner import begin, td_learner, td_metrics
 from policies.training.learner import Info, Learner, Task
 from policies.training.minibatches import Observations, Transitions
-from policies.training.values import ValueSettings, value_unit
+from policies.training.values import ValueSettings
 
 
 @dataclass(frozen=True)
@@ -47,9 +46,7 @@ def learner(task: Task, config: Config) -> Learner:
     """One training run, see `policies.training.learner`."""
     require_numbers(config, "above 0, at most 1", "threshold")
     check_mergeable(config.network)
-    weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
-    unit = value_unit(task.decisions, task.spec, config)
-    network = fit_network(task.decisions, task.spec, config.network)
+    weights_rng, rng, unit, network = begin(task, config)
     q = CandidateScorer(network, weights_rng)
     behaviour = CandidateScorer(network, weights_rng)
     target = copy.deepcopy(q).requires_grad_(requires_grad=False)
@@ -80,14 +77,9 @@ def learner(task: Task, config: Config) -> Learner:
             **td_metrics(y - values, values),
         }
 
-    def weights() -> Weights:
-        return merge(network, q.weights(), behaviour.weights())
-
-    parts = Parts(
-        dataclasses.replace(side_by_side(network), threshold=config.threshold),
-        weights,
-        {"q": q, "behaviour": behaviour, "target": target},
-        loss,
-        after=lambda: follow(target, q, config.target_rate),
-    )
-    return assemble(parts, task.decisions, task.validation, config, unit, rng, task.device)
+    shape = dataclasses.replace(side_by_side(network), threshold=config.threshold)
+    modules = {"q": q, "behaviour": behaviour, "target": target}
+    return td_learner(
+        task, config, unit, rng, shape, lambda: merge(network, q.weights(), behaviour.weights()),
+        modules, loss, after=lambda: follow(target, q, config.target_rate),
+    )  # fmt: skip

@@ -21,12 +21,11 @@ and every number in the settings. The authors' graph network is replaced by the 
 import copy
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from policies.networks.candidate_scorer import CandidateScorer, fit_network
+from policies.networks.candidate_scorer import CandidateScorer
 from policies.offline.actor_critic.critics import (
     DuelingQuantiles,
     conservative,
@@ -37,10 +36,10 @@ from policies.offline.actor_critic.critics import (
     quantile_loss,
     spread_among,
 )
-from policies.offline.actor_critic.td_learner import Parts, assemble, td_metrics
+from policies.offline.actor_critic.td_learner import begin, td_learner, td_metrics
 from policies.training.learner import Info, Learner, Task
 from policies.training.minibatches import Transitions
-from policies.training.values import ValueSettings, value_unit
+from policies.training.values import ValueSettings
 
 
 @dataclass(frozen=True)
@@ -65,9 +64,7 @@ class Config(ValueSettings):
 
 def learner(task: Task, config: Config) -> Learner:
     """One training run, see `policies.training.learner`."""
-    weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
-    unit = value_unit(task.decisions, task.spec, config)
-    network = fit_network(task.decisions, task.spec, config.network)
+    weights_rng, rng, unit, network = begin(task, config)
     policy = CandidateScorer(network, weights_rng)
     critics = nn.ModuleList(
         [DuelingQuantiles(network, weights_rng, config.quantiles) for _ in range(2)]
@@ -110,11 +107,8 @@ def learner(task: Task, config: Config) -> Learner:
         info |= {"policy_loss": policy_loss.detach(), "entropy": spread.detach().mean()}
         return total + policy_loss, info
 
-    parts = Parts(
-        network,
-        policy.weights,
-        {"policy": policy, "critics": critics, "targets": targets},
-        loss,
+    modules = {"policy": policy, "critics": critics, "targets": targets}
+    return td_learner(
+        task, config, unit, rng, network, policy.weights, modules, loss,
         after=lambda: follow(targets, critics, config.target_rate),
-    )
-    return assemble(parts, task.decisions, task.validation, config, unit, rng, task.device)
+    )  # fmt: skip

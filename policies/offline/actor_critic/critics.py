@@ -49,8 +49,7 @@ class StateValue(nn.Module):
         """Values of these observations."""
         row = seen.mask.view(-1).nonzero().squeeze(1) // seen.mask.shape[1]
         encoded = self.encoder.ragged(seen.candidates, seen.context, row).relu()
-        pooled = pool(encoded, row, len(seen.mask))
-        hidden = linear(pooled, self.hidden, self.hidden_bias).relu()
+        hidden = linear(pool(encoded, row, len(seen.mask)), self.hidden, self.hidden_bias).relu()
         return linear(hidden, self.last, self.last_bias).squeeze(-1)
 
 

@@ -18,28 +18,20 @@ import copy
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from policies.networks.candidate_scorer import CandidateScorer, fit_network
+from policies.networks.candidate_scorer import CandidateScorer
 from policies.offline.actor_critic.advantage_weighting import (
     Extraction,
-    policy_now,
+    advantage_over,
     standardised_weights,
     weighted_cloning,
 )
-from policies.offline.actor_critic.critics import (
-    Critics,
-    chosen,
-    follow,
-    masked_expectation,
-    policy_value,
-)
-from policies.offline.actor_critic.td_learner import Parts, assemble, td_metrics
+from policies.offline.actor_critic.critics import Critics, chosen, follow, policy_value
+from policies.offline.actor_critic.td_learner import begin, td_learner, td_metrics
 from policies.training.learner import Info, Learner, Task
 from policies.training.minibatches import Transitions
-from policies.training.values import value_unit
 
 
 @dataclass(frozen=True)
@@ -54,9 +46,7 @@ class Config(Extraction):
 
 def learner(task: Task, config: Config) -> Learner:
     """One training run, see `policies.training.learner`."""
-    weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
-    unit = value_unit(task.decisions, task.spec, config)
-    network = fit_network(task.decisions, task.spec, config.network)
+    weights_rng, rng, unit, network = begin(task, config)
     policy = CandidateScorer(network, weights_rng)
     lagging = copy.deepcopy(policy).requires_grad_(requires_grad=False)
     critics = Critics(network, weights_rng, count=1)
@@ -70,8 +60,7 @@ def learner(task: Task, config: Config) -> Learner:
         critic_loss = (target - values).square().mean()
         scores = policy.packed(now.candidates, now.context, now.mask)
         with torch.no_grad():
-            log_pi = policy_now(scores, now)
-            advantage = values - masked_expectation(log_pi, every, now.mask)
+            advantage = advantage_over(scores, now, every)
             if config.weight == "binary":
                 weights = (advantage > 0.0).float()
             else:
@@ -87,11 +76,5 @@ def learner(task: Task, config: Config) -> Learner:
         critics.follow(config.target_rate)
         follow(lagging, policy, config.target_rate)
 
-    parts = Parts(
-        network,
-        policy.weights,
-        {"policy": policy, "lagging": lagging, "critics": critics},
-        loss,
-        after,
-    )
-    return assemble(parts, task.decisions, task.validation, config, unit, rng, task.device)
+    modules = {"policy": policy, "lagging": lagging, "critics": critics}
+    return td_learner(task, config, unit, rng, network, policy.weights, modules, loss, after)

@@ -22,11 +22,10 @@ is lower, since the greedy choice is what acts; no dropout.
 import math
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from policies.networks.candidate_scorer import CandidateScorer, fit_network
+from policies.networks.candidate_scorer import CandidateScorer
 from policies.offline.actor_critic.critics import (
     Critics,
     chosen,
@@ -36,10 +35,10 @@ from policies.offline.actor_critic.critics import (
     masked_log_softmax,
     spread_among,
 )
-from policies.offline.actor_critic.td_learner import Parts, assemble, td_metrics
+from policies.offline.actor_critic.td_learner import begin, td_learner, td_metrics
 from policies.training.learner import Info, Learner, Task
 from policies.training.minibatches import Transitions
-from policies.training.values import ValueSettings, value_unit
+from policies.training.values import ValueSettings
 
 
 @dataclass(frozen=True)
@@ -76,9 +75,7 @@ class Temperature(nn.Module):
 
 def learner(task: Task, config: Config) -> Learner:
     """One training run, see `policies.training.learner`."""
-    weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
-    unit = value_unit(task.decisions, task.spec, config)
-    network = fit_network(task.decisions, task.spec, config.network)
+    weights_rng, rng, unit, network = begin(task, config)
     policy = CandidateScorer(network, weights_rng)
     critics = Critics(network, weights_rng)
     temperature = Temperature(config.alpha)
@@ -118,12 +115,8 @@ def learner(task: Task, config: Config) -> Learner:
             **td_metrics(target - values, values),
         }
 
-    parts = Parts(
-        network,
-        policy.weights,
-        {"policy": policy, "critics": critics, "temperature": temperature},
-        loss,
-        after=lambda: critics.follow(config.target_rate),
-        rates={"temperature": config.alpha_rate},
-    )
-    return assemble(parts, task.decisions, task.validation, config, unit, rng, task.device)
+    modules = {"policy": policy, "critics": critics, "temperature": temperature}
+    return td_learner(
+        task, config, unit, rng, network, policy.weights, modules, loss,
+        after=lambda: critics.follow(config.target_rate), rates={"temperature": config.alpha_rate},
+    )  # fmt: skip

@@ -14,21 +14,19 @@ episode.
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from policies.networks.candidate_scorer import CandidateScorer, fit_network
+from policies.networks.candidate_scorer import CandidateScorer
 from policies.offline.actor_critic.advantage_weighting import (
     Extraction,
     standardised_weights,
     weighted_cloning,
 )
 from policies.offline.actor_critic.critics import Critics, StateValue, expectile_loss
-from policies.offline.actor_critic.td_learner import Parts, assemble, td_metrics
+from policies.offline.actor_critic.td_learner import begin, td_learner, td_metrics
 from policies.training.learner import Info, Learner, Task
 from policies.training.minibatches import Transitions
-from policies.training.values import value_unit
 
 
 @dataclass(frozen=True)
@@ -43,9 +41,7 @@ class Config(Extraction):
 
 def learner(task: Task, config: Config) -> Learner:
     """One training run, see `policies.training.learner`."""
-    weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
-    unit = value_unit(task.decisions, task.spec, config)
-    network = fit_network(task.decisions, task.spec, config.network)
+    weights_rng, rng, unit, network = begin(task, config)
     policy = CandidateScorer(network, weights_rng)
     critics = Critics(network, weights_rng)
     state = StateValue(network, weights_rng)
@@ -69,11 +65,8 @@ def learner(task: Task, config: Config) -> Learner:
             **td_metrics(target - values, values),
         }
 
-    parts = Parts(
-        network,
-        policy.weights,
-        {"policy": policy, "critics": critics, "value": state},
-        loss,
+    modules = {"policy": policy, "critics": critics, "value": state}
+    return td_learner(
+        task, config, unit, rng, network, policy.weights, modules, loss,
         after=lambda: critics.follow(config.target_rate),
-    )
-    return assemble(parts, task.decisions, task.validation, config, unit, rng, task.device)
+    )  # fmt: skip

@@ -7,6 +7,7 @@ tables for what imitation alone is worth. Source: Pomerleau, "Efficient Training
 Neural Networks for Autonomous Navigation", Neural Computation 1991.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from pipeline.dataset.decisions import Decisions
 from policies.networks.candidate_scorer import CandidateScorer, fit_network, log_probabilities
-from policies.networks.settings import NetworkSettings
+from policies.networks.settings import Network, NetworkSettings, Weights
 from policies.training.learner import Info, Learner, Task, descent
 from policies.training.losses import LossAt, drawn_loss, spaced_loss
 from policies.training.minibatches import Batches, Minibatch
@@ -52,16 +53,29 @@ def learner(task: Task, config: Config) -> Learner:
     weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
     network = fit_network(task.decisions, task.spec, config.network)
     scorer = CandidateScorer(network, weights_rng).to(task.device)
-    optimiser = torch.optim.AdamW(
-        scorer.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
-    )
 
     def loss_of(decisions: Decisions) -> LossAt:
         batches = Batches(decisions, network, task.device)
         return lambda rows: cloning_loss(scorer, batches.at(rows))
 
+    return cloning_learner(task, config, network, scorer, scorer.weights, loss_of, rng)
+
+
+def cloning_learner(
+    task: Task,
+    config: Config,
+    network: Network,
+    scorer: CandidateScorer,
+    weights: Callable[[], Weights],
+    loss_of: Callable[[Decisions], LossAt],
+    rng: np.random.Generator,
+) -> Learner:
+    """Return the learner that trains `scorer` on `loss_of` the decisions, with AdamW."""
+    optimiser = torch.optim.AdamW(
+        scorer.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
+    )
     decisions, validation, held_out = task.decisions, task.validation, None
     loss = drawn_loss(loss_of(decisions), len(decisions), config.minibatch, rng)
     if validation is not None and len(validation):
         held_out = spaced_loss(loss_of(validation), len(validation), _VALIDATED)
-    return descent(network, scorer, scorer.weights, optimiser, rng, loss, held_out)
+    return descent(network, scorer, weights, optimiser, rng, loss, held_out)

@@ -15,7 +15,6 @@ scorer; quantile stands in its config.
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import torch
@@ -28,12 +27,11 @@ from pipeline.recipes.settings import require_numbers
 from policies.networks.candidate_scorer import CandidateScorer, fit_network
 from policies.networks.settings import Network, Weights
 from policies.offline.cloning import behaviour_cloning
-from policies.training.learner import Learner, Task, descent
-from policies.training.losses import LossAt, drawn_loss, spaced_loss
-from policies.training.minibatches import Batches, Minibatch
+from policies.offline.cloning.behaviour_cloning import cloning_learner, cloning_loss
+from policies.training.learner import Info, Learner, Task
+from policies.training.losses import LossAt
+from policies.training.minibatches import Batches
 from policies.training.returns import standardised_to_go
-
-_VALIDATED: Final = 4096  # decisions
 
 
 @dataclass(frozen=True)
@@ -84,37 +82,22 @@ def learner(task: Task, config: Config) -> Learner:
     weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
     network = fit_network(task.decisions, task.spec, config.network)
     scorer = CandidateScorer(conditioned(network), weights_rng).to(task.device)
-    optimiser = torch.optim.AdamW(
-        scorer.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
-    )
     to_go = standardised_to_go(task.decisions)
     target = float(np.quantile(to_go, config.quantile))
 
-    def loss_of(decisions: Decisions, z: NDArray[np.float32]) -> LossAt:
-        batches = _Conditioned(decisions, network, z, task.device)
-        return lambda rows: behaviour_cloning.cloning_loss(scorer, batches.at(rows))
+    def loss_of(decisions: Decisions) -> LossAt:
+        batches = Batches(decisions, network, task.device)
+        shown = to_go if decisions is task.decisions else standardised_to_go(decisions)
+        z = torch.from_numpy(shown).to(task.device)
 
-    decisions, validation, held_out = task.decisions, task.validation, None
-    loss = drawn_loss(loss_of(decisions, to_go), len(decisions), config.minibatch, rng)
-    if validation is not None and len(validation):
-        others = loss_of(validation, standardised_to_go(validation))
-        held_out = spaced_loss(others, len(validation), _VALIDATED)
-    return descent(
-        network, scorer, lambda: fold(network, scorer.weights(), target), optimiser, rng, loss,
-        held_out,
-    )  # fmt: skip
+        def loss(rows: NDArray[np.int64]) -> tuple[Tensor, Info]:
+            batch = batches.at(rows)
+            context = insert(network, batch.context, z[torch.from_numpy(rows).to(task.device)])
+            return cloning_loss(scorer, dataclasses.replace(batch, context=context))
 
+        return loss
 
-class _Conditioned:
-    """Minibatches whose contexts hold z."""
+    def weights() -> Weights:
+        return fold(network, scorer.weights(), target)
 
-    def __init__(
-        self, decisions: Decisions, network: Network, z: NDArray[np.float32], device: torch.device
-    ) -> None:
-        self._network, self._batches = network, Batches(decisions, network, device)
-        self._z = torch.from_numpy(z).to(device)
-
-    def at(self, rows: NDArray[np.int64]) -> Minibatch:
-        batch = self._batches.at(rows)
-        z = self._z[torch.from_numpy(rows).to(self._z.device)]
-        return dataclasses.replace(batch, context=insert(self._network, batch.context, z))
+    return cloning_learner(task, config, network, scorer, weights, loss_of, rng)

@@ -21,28 +21,15 @@ from torch import nn
 from pipeline.errors import RecipeError
 from policies.networks.candidate_scorer import CandidateScorer, fit_network
 from policies.networks.settings import Weights
-from policies.offline.preference import trajectory_preference
-from policies.offline.preference.trajectory_preference import (
-    Ranking,
-    draw_pairs,
-    pair_loss,
-    rank,
-    validation_loss,
-)
+from policies.offline.preference import trajectory_preference as single
+from policies.offline.preference.trajectory_preference import Ranking
 from policies.offline.preference.weight_averaging import TailAverage, mean_weights
-from policies.training.learner import (
-    LOWEST_LOSS,
-    Info,
-    Learner,
-    Task,
-    descend,
-    validation_of,
-)
+from policies.training.learner import LOWEST_LOSS, Info, Learner, Task, descend, validation_of
 from policies.training.minibatches import Batches
 
 
 @dataclass(frozen=True)
-class Config(trajectory_preference.Config):
+class Config(single.Config):
     """Settings of the ensemble: those of trajectory preference, whose network is linear, and more.
 
     members   scorers
@@ -72,7 +59,7 @@ def learner(task: Task, config: Config) -> Learner:
             "networks is no mean of their scores; use trajectory_preference"
         )
     start_rng, rng = np.random.default_rng(task.seed).spawn(2)
-    whole = rank(task.decisions, task.spec, config.outcome)
+    whole = single.rank(task.decisions, task.spec, config.outcome)
     rankings = [resampled(whole, start_rng) for _ in range(config.members)]
     network = fit_network(task.decisions, task.spec, config.network)
     scorers = [CandidateScorer(network, start_rng).to(task.device) for _ in rankings]
@@ -88,8 +75,8 @@ def learner(task: Task, config: Config) -> Learner:
     def step(number: int) -> Info:
         told = []
         for scorer, ranking in zip(scorers, rankings, strict=True):
-            pairs = draw_pairs(ranking, config.pairs, rng)
-            loss, info = pair_loss(scorer, batches, ranking, config, pairs, rng)
+            pairs = single.draw_pairs(ranking, config.pairs, rng)
+            loss, info = single.pair_loss(scorer, batches, ranking, config, pairs, rng)
             told.append({"loss": loss, **info})
         found = {name: torch.stack([t[name] for t in told]).mean() for name in told[0]}
         descend(optimiser, torch.stack([t["loss"] for t in told]).sum())
@@ -106,7 +93,6 @@ def learner(task: Task, config: Config) -> Learner:
         averaged.set_weights(weights())
         return averaged
 
-    held_out = validation_loss(task, config, network, acting)
     return Learner(
         network=network,
         weights=weights,
@@ -114,6 +100,6 @@ def learner(task: Task, config: Config) -> Learner:
         optimisers={"scorers": optimiser},
         rng=rng,
         step=step,
-        validate=validation_of(held_out),
+        validate=validation_of(single.validation_loss(task, config, network, acting)),
         criterion=LOWEST_LOSS,
     )

@@ -110,15 +110,13 @@ class MaskedQFunction(DiscreteQFunction):  # type: ignore[misc]
 
     def forward(self, x: list[Tensor]) -> Any:
         """Values as d3rlpy wants them."""
-        value = quantiles = self._encoder(x)
-        if not self._quantiles:
-            self.seen = value.detach()
-            return QFunctionOutput(q_value=value, quantiles=None, taus=None)
-        n = self._quantiles
-        value = quantiles.mean(dim=2)
+        given, n = self._encoder(x), self._quantiles
+        value = given.mean(dim=2) if n else given
         self.seen = value.detach()
+        if not n:
+            return QFunctionOutput(q_value=value, quantiles=None, taus=None)
         taus = (torch.arange(n, device=value.device, dtype=value.dtype) + 0.5) / n
-        return QFunctionOutput(q_value=value, quantiles=quantiles, taus=taus[None])
+        return QFunctionOutput(q_value=value, quantiles=given, taus=taus[None])
 
     @property
     def encoder(self) -> _Encoder:
@@ -133,11 +131,8 @@ class MaskedQFunctionFactory(QFunctionFactory):  # type: ignore[misc]
         self._quantiles = quantiles
 
     def create_discrete(
-        self,
-        encoder: _Encoder,
-        hidden_size: int,  # noqa: ARG002
-        action_size: int,
-    ) -> tuple[MaskedQFunction, Any]:
+        self, encoder: _Encoder, hidden_size: int, action_size: int  # noqa: ARG002
+    ) -> tuple[MaskedQFunction, Any]:  # fmt: skip
         """The Q function and what computes its errors."""
         q_function = MaskedQFunction(encoder, self._quantiles)
         if self._quantiles:
@@ -218,12 +213,7 @@ def _values(impl: Any, batch: Any, target: Tensor, unit: ValueUnit) -> Info:
 
 
 def q_learner(
-    make: Callable[..., Any],
-    task: Task,
-    config: ValueSettings,
-    *,
-    interval: int,
-    quantiles: int = 0,
+    make: Callable[..., Any], task: Task, config: ValueSettings, *, interval: int, quantiles: int
 ) -> Learner:
     """One run of a d3rlpy Q-learning algorithm; `make(gamma=, ...)` gives its config.
 
@@ -255,8 +245,13 @@ def q_learner(
         steps = held_out.transitions(spaced_rows(len(validation), _VALIDATED))
         fixed = d3rlpy_batch(steps, unit)
 
+        @torch.no_grad()
         def validate() -> Mapping[str, float]:
-            return _validate(impl, fixed, unit)
+            """The algorithm's own loss on transitions that it was not trained on, and TD errors."""
+            target = impl.compute_target(fixed)
+            loss = impl.compute_loss(fixed, target).loss
+            metrics = {"loss": loss, **_values(impl, fixed, target, unit)}
+            return {f"validation_{name}": float(value) for name, value in metrics.items()}
 
     return Learner(
         network=network,
@@ -279,12 +274,3 @@ def _acting(network: Network, weights: Weights, quantiles: int) -> Weights:
         name: value.mean(axis=0, keepdims=True) if name.startswith(last) else value
         for name, value in weights.items()
     }
-
-
-@torch.no_grad()
-def _validate(impl: Any, batch: Any, unit: ValueUnit) -> Mapping[str, float]:
-    """The algorithm's own loss on transitions that it was not trained on, and its TD errors."""
-    target = impl.compute_target(batch)
-    loss = impl.compute_loss(batch, target).loss
-    metrics = {"loss": loss, **_values(impl, batch, target, unit)}
-    return {f"validation_{name}": float(value) for name, value in metrics.items()}

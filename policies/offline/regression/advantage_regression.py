@@ -10,9 +10,9 @@ a choice shows in the rewards of the next few dozen decisions, worse where one o
 end of thousands. Behaviours should explore, or have no advantage to show.
 """
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 import torch
@@ -31,12 +31,9 @@ from policies.offline.regression.advantages import (
     explained,
     fit_advantages,
 )
-from policies.training.episode_stream import EpisodeStream, Logs, log_of_decisions
-from policies.training.learner import Criterion, Info, Learner, Task, nothing_to_validate
+from policies.training.episode_stream import Logs, log_of_decisions
+from policies.training.learner import Info, Learner, Task, nothing_to_validate
 from policies.training.returns import best_behaviours, of_behaviours
-
-_LINEAR: Final = "advantage_regression: network has hidden layers, context or an image; it is a \
-linear score of the candidate, with or without quadratic"
 
 
 @dataclass(frozen=True)
@@ -63,12 +60,10 @@ def logs_of(decisions: Decisions, validation: Decisions | None, logs: Logs | Non
     """The logs that were given, or else what is in memory; validation only where it is whole."""
     if logs is not None:
         return logs
-    held_out: EpisodeStream | None = None
+    held_out = None
     if validation is not None and len(validation):
-        try:
+        with contextlib.suppress(DatasetError):
             held_out = log_of_decisions(validation)
-        except DatasetError:
-            held_out = None
     return Logs(log_of_decisions(decisions), held_out)
 
 
@@ -84,11 +79,13 @@ def fit_maps(decisions: Decisions, spec: Spec, logs: Logs, phi: NetworkSettings)
 
 def learner(task: Task, config: Config) -> Learner:
     """One training run, see `policies.training.learner`; RecipeError for a network with layers."""
-    logs = task.logs
     shape = config.network
     if shape.hidden or shape.context or shape.image or shape.kind != "mlp":
-        raise RecipeError(_LINEAR)
-    logs = logs_of(task.decisions, task.validation, logs)
+        raise RecipeError(
+            "advantage_regression: network has hidden layers, context or an image; it is a linear "
+            "score of the candidate, with or without quadratic"
+        )
+    logs = logs_of(task.decisions, task.validation, task.logs)
     train, held_out = logs.train, logs.validation
     network = fit_network(task.decisions, task.spec, shape)
     maps = fit_maps(task.decisions, task.spec, logs, shape)
@@ -131,5 +128,4 @@ def learner(task: Task, config: Config) -> Learner:
         step=step,
         validate=validate,
         most_steps=config.rounds,
-        criterion=Criterion("validation_preference", "higher"),
     )
