@@ -146,8 +146,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     if at == len(argv) or arguments.version:
         return arguments
     name = argv[at]
-    if name not in commands.NAMES:
-        raise unknown_name("command", name, commands.NAMES)
+    if name not in commands.SUMMARIES:
+        raise unknown_name("command", name, commands.SUMMARIES)
     arguments.command = name
     parser = _command_parser(name)
     _, unknown = parser.parse_known_args(argv[at + 1 :], arguments)
@@ -167,14 +167,15 @@ def _parser() -> Parser:
     parser = Parser(prog="hindcast", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument("--version", action="store_true", help="show the version and exit")
     listed = parser.add_subparsers(metavar="COMMAND", title="commands")
-    for name in commands.NAMES:
-        listed.add_parser(name, help=commands.find(name).COMMANDS[name].summary)
+    for name, summary in commands.SUMMARIES.items():
+        listed.add_parser(name, help=summary)
     return parser
 
 
 def _command_parser(name: str) -> Parser:
     command = commands.find(name).COMMANDS[name]
-    description = f"{command.summary[0].upper()}{command.summary[1:]}"
+    summary = commands.SUMMARIES[name]
+    description = f"{summary[0].upper()}{summary[1:]}"
     description += "" if description.endswith("?") else "."
     details = command.details if isinstance(command.details, str) else command.details()
     if details:

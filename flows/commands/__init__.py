@@ -4,7 +4,7 @@
     check(request)    raises an InputError for what can be refused before anything starts
     run(request)      does it, by a call into pipeline/ or policies/; returns small JSON values
     show(result)      what is printed: lines for people, or JSON
-    COMMANDS          name on the command line -> help, and the request that it makes
+    COMMANDS          name on the command line -> example, and the request that it makes
 
 Libraries are imported where they are used, so that a command loads no more than it needs.
 """
@@ -15,10 +15,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-NAMES: Final = (
-    "traces", "ingest", "build", "verify", "train", "train-online", "evaluate", "report", "ope",
-    "calibrate", "export", "list", "show", "diff", "study", "run",
-)  # fmt: skip
+# Name -> summary, in the order of `hindcast --help`, which needs no more and so loads no command.
+SUMMARIES: Final[Mapping[str, str]] = {
+    "traces": "list the known trace formats: where to get them, on which terms, how to cite them",
+    "ingest": "turn a raw trace into a workload, and count what was left out",
+    "build": "build the dataset of a recipe",
+    "verify": "recompute every claim of a dataset's manifest",
+    "train": "train an offline agent on a dataset",
+    "train-online": "train an online agent: it plays the train windows of a recipe",
+    "evaluate": "score policies and checkpoints on windows of a recipe",
+    "report": "write one HTML page about evaluations",
+    "ope": (
+        "estimate from a dataset what policies would earn, beside what they earn in the simulator"
+    ),
+    "calibrate": "print a scenario's calibration table beside the paper's numbers",
+    "export": "write a dataset in the format of another tool",
+    "list": "list the datasets, evaluations, checkpoints and runs below folders",
+    "show": "show a dataset, or what else `list` lists, in detail",
+    "diff": "say what differs between two datasets, from the recipe to the bytes",
+    "study": "train agents on several logs of one problem: what does their quality change?",
+    "run": "do all of it: build, verify, train, evaluate, report",
+}
 _MODULES: Final = {"list": "inspect", "show": "inspect", "diff": "inspect"}  # where not the same
 
 Call: TypeAlias = Callable[[Any], dict[str, Any]]  # call(request) runs the command of a request
@@ -28,7 +45,6 @@ Call: TypeAlias = Callable[[Any], dict[str, Any]]  # call(request) runs the comm
 class Command:
     """A subcommand: its help, the request that is made of its arguments, and how."""
 
-    summary: str
     example: str
     request: type
     details: str | Callable[[], str] = ""  # a function where plug-ins may add lines

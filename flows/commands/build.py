@@ -76,7 +76,6 @@ def show(result: Mapping[str, Any]) -> Shown:
 
 
 COMMANDS: Final = {"build": Command(
-    "build the dataset of a recipe",
     "hindcast build binpack-synthetic-v1 --out datasets/demo --workers 2",
     Request,
     "An interrupted build goes on where it stopped and ends in the same bytes. With --append\n"

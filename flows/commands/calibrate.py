@@ -127,7 +127,6 @@ def show(result: Mapping[str, Any]) -> Shown:
 
 
 COMMANDS: Final = {"calibrate": Command(
-    "print a scenario's calibration table beside the paper's numbers",
     "hindcast calibrate multicluster --episodes 50",
     Request,
     "Where a published system's settings are not told, ours were fitted; this shows how well.\n"

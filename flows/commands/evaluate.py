@@ -77,7 +77,6 @@ def show(result: Mapping[str, Any]) -> Shown:
 
 
 COMMANDS: Final = {"evaluate": Command(
-    "score policies and checkpoints on windows of a recipe",
     "hindcast evaluate binpack-synthetic-v1 --policy tetris agents/tp --out evaluations/demo",
     Request,
     recorded=True,

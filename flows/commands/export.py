@@ -61,7 +61,6 @@ def show(result: Mapping[str, Any]) -> Shown:
 
 
 COMMANDS: Final = {"export": Command(
-    "write a dataset in the format of another tool",
     "hindcast export demo/dataset --to huggingface --out demo/huggingface",
     Request,
     lambda: listed("formats", EXPORTS, 14),

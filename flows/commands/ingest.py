@@ -69,7 +69,6 @@ def show(result: Mapping[str, Any]) -> Shown:
 
 
 COMMANDS: Final = {"ingest": Command(
-    "turn a raw trace into a workload, and count what was left out",
     "hindcast ingest alibaba2017 traces/batch_task.csv --out workloads/alibaba",
     Request,
     recorded=True,

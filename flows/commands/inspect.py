@@ -80,18 +80,15 @@ def show(result: Mapping[str, Any]) -> Shown:
 
 COMMANDS: Final = {
     "list": Command(
-        "list the datasets, evaluations, checkpoints and runs below folders",
         "hindcast list demo",
         List,
         "Sizes, digests and levels; what is damaged is listed with the reason.",
     ),
     "show": Command(
-        "show a dataset, or what else `list` lists, in detail",
         "hindcast show demo/dataset",
         Show,
     ),
     "diff": Command(
-        "say what differs between two datasets, from the recipe to the bytes",
         "hindcast diff demo/dataset other/dataset",
         Diff,
         "Exits with 1 where anything differs.",

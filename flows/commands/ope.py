@@ -143,7 +143,6 @@ def _number(value: float | None) -> str:
 
 
 COMMANDS: Final = {"ope": Command(
-    "estimate from a dataset what policies would earn, beside what they earn in the simulator",
     "hindcast ope demo/dataset --policy tetris agents/tp --out demo/ope",
     Request,
     "estimators: is snis pdis snpdis (importance sampling), dm (fitted Q), dr wdr (both),\n"

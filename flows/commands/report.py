@@ -202,7 +202,6 @@ def show(result: Mapping[str, Any]) -> Shown:
 
 
 COMMANDS: Final = {"report": Command(
-    "write one HTML page about evaluations",
     "hindcast report evaluations/demo --out report.html",
     Request,
     "The last line of the output is the path of the page.\n\n"

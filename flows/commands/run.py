@@ -109,7 +109,6 @@ def show(result: Mapping[str, Any]) -> Shown:
 
 
 COMMANDS: Final = {"run": Command(
-    "do all of it: build, verify, train, evaluate, report",
     "hindcast run binpack-synthetic-v1 --out demo --workers 2",
     Request,
     "Given again it goes on where it stopped. The last line is the path of the report.",

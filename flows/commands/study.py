@@ -71,7 +71,6 @@ def show(result: Mapping[str, Any]) -> Shown:
 
 
 COMMANDS: Final = {"study": Command(
-    "train agents on several logs of one problem: what does their quality change?",
     "hindcast study slots-deeprm-v1 --agents cql --vary windows --values 20 200 --out study",
     Request,
     recorded=True,

@@ -45,7 +45,6 @@ def show(result: Mapping[str, Any]) -> Shown:
 
 
 COMMANDS: Final = {"traces": Command(
-    "list the known trace formats: where to get them, on which terms, how to cite them",
     "hindcast traces",
     Request,
 )}  # fmt: skip

@@ -159,7 +159,6 @@ def show(result: Mapping[str, Any]) -> Shown:
 
 
 COMMANDS: Final = {"train": Command(
-    "train an offline agent on a dataset",
     "hindcast train datasets/demo --agent trajectory_preference --steps 1500 --out agents/tp",
     Request,
     lambda: listed("agents", AGENTS),

@@ -116,7 +116,6 @@ def show(result: Mapping[str, Any]) -> Shown:
 
 
 COMMANDS: Final = {"train-online": Command(
-    "train an online agent: it plays the train windows of a recipe",
     "hindcast train-online slots-deeprm-online --out agents/deeprm --workers 2",
     Request,
     lambda: (

@@ -40,7 +40,6 @@ def show(result: Mapping[str, Any]) -> Shown:
 
 
 COMMANDS: Final = {"verify": Command(
-    "recompute every claim of a dataset's manifest",
     "hindcast verify datasets/demo",
     Request,
     "Exits with 1 and the reason on the first claim that does not hold.",

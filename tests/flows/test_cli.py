@@ -33,11 +33,11 @@ def fails(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str]:
 def test_help_lists_every_command(capsys):
     assert cli.main(["--help"]) == 0
     shown = capsys.readouterr().out
-    for name in commands.NAMES:
+    for name in commands.SUMMARIES:
         assert re.search(rf"^    {name}\s", shown, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", commands.NAMES)
+@pytest.mark.parametrize("name", commands.SUMMARIES)
 def test_every_command_has_help_with_an_example_that_is_valid(name, capsys):
     assert cli.main([name, "--help"]) == 0
     shown = capsys.readouterr().out
@@ -191,14 +191,16 @@ def test_diff_exits_with_0_where_nothing_differs_and_with_1_else(tiny_dataset, t
     assert (only["section"], only["key"]) == ("files", "README.md")
 
 
-def test_help_is_instant_since_it_loads_nothing_heavy():
-    """No library that takes long is on the path of --help."""
-    script = """
+@pytest.mark.parametrize("flag", ["--help", "--version"])
+def test_help_is_instant_since_it_loads_nothing_heavy(flag):
+    """--help and --version load no library that takes long, and the module of no command."""
+    script = f"""
 import sys
 from flows.cli import main
-code = main(["--help"])
-heavy = {"prefect", "torch", "numba", "numpy", "polars", "pyarrow", "pydantic", "rich"}
+code = main([{flag!r}])
+heavy = {{"prefect", "torch", "numba", "numpy", "polars", "pyarrow", "pydantic", "rich"}}
 assert not heavy & set(sys.modules), heavy & set(sys.modules)
+assert not [name for name in sys.modules if name.startswith(("flows.commands.", "policies"))]
 raise SystemExit(code)
 """
     done = subprocess.run(

@@ -14,7 +14,7 @@ RECORDED = ("ingest", "build", "train", "train-online", "evaluate", "report", "s
 
 def module(name):
     """The module of a file, found by one of its commands."""
-    found = {commands.find(n).__name__.rpartition(".")[2]: commands.find(n) for n in commands.NAMES}
+    found = {m.__name__.rpartition(".")[2]: m for m in map(commands.find, commands.SUMMARIES)}
     return found[name]
 
 
@@ -27,13 +27,13 @@ def test_a_command_is_requests_check_run_and_show(name):
         assert first.default is inspect.Parameter.empty
         assert all(other.default is not inspect.Parameter.empty for other in others)
         assert function.__doc__
-    assert set(found.COMMANDS) <= set(commands.NAMES)
+    assert set(found.COMMANDS) == {n for n in commands.SUMMARIES if commands.find(n) is found}
     for command in found.COMMANDS.values():
         assert command.request.__module__ == found.__name__
         assert command.example.startswith("hindcast ")
 
 
-@pytest.mark.parametrize("name", commands.NAMES)
+@pytest.mark.parametrize("name", commands.SUMMARIES)
 def test_an_option_is_written_once_with_its_type_and_texts(name):
     """A request is frozen; what is no argument has a text for the server's form."""
     command = commands.find(name).COMMANDS[name]
@@ -45,7 +45,7 @@ def test_an_option_is_written_once_with_its_type_and_texts(name):
     assert command.recorded == (name in RECORDED)
 
 
-@pytest.mark.parametrize("name", commands.NAMES)
+@pytest.mark.parametrize("name", commands.SUMMARIES)
 def test_what_is_left_out_has_the_defaults_of_the_request(name):
     """The examples give some options; of the others nothing is said twice."""
     example = commands.find(name).COMMANDS[name].example.split()[1:]

@@ -69,7 +69,7 @@ def test_the_parameters_of_a_flow_are_the_fields_of_its_request(name):
     assert [p.annotation for p in signature.parameters.values()] == [
         field.type for field in dataclasses.fields(request)
     ]
-    assert name == "sweep" or name.replace("_", "-") in commands.NAMES
+    assert name == "sweep" or name.replace("_", "-") in commands.SUMMARIES
 
 
 def test_a_new_field_of_a_request_is_an_option_and_a_parameter_of_the_flow(monkeypatch):
