@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any
 
 from flows.commands import Shown, directly, module_of
-from flows.parser import parse, print_help
+from flows.parser import main_parser, parse
 from pipeline.errors import HindcastError, InputError
 
 
@@ -64,7 +64,7 @@ def _run(argv: list[str]) -> int:
         print(f"hindcast {version()}")
         return 0
     if arguments.command is None:
-        print(print_help(), end="", file=sys.stderr)
+        main_parser().print_help(sys.stderr)
         return 2
     from flows.progress import showing, stderr_display
 

@@ -20,6 +20,7 @@ from flows.commands.run import Request as Run
 from flows.commands.study import Request as Study
 from flows.commands.train import Request as Train
 from flows.commands.train_online import Request as TrainOnline
+from flows.parser import sentence
 from flows.progress import Lines, showing
 from flows.runs.seeds import train_seeds
 from flows.runs.stages import run_stages
@@ -40,7 +41,7 @@ def _takes(request: type) -> Callable[[Callable[[Any], Result]], Callable[..., R
         def flat(*args: Any, **parameters: Any) -> Result:
             return body(request(*args, **parameters))
 
-        lines = [f"    {field.name}: {_described(field)}" for field in fields]
+        lines = [f"    {field.name}: {sentence(field.metadata['text'])}" for field in fields]
         flat.__doc__ = "\n".join([inspect.getdoc(body) or "", "", "Args:", *lines])
         flat.__name__, flat.__qualname__ = body.__name__, body.__qualname__
         flat.__module__ = body.__module__
@@ -48,14 +49,6 @@ def _takes(request: type) -> Callable[[Callable[[Any], Result]], Callable[..., R
         return flat
 
     return decorate
-
-
-def _described(field: dataclasses.Field[Any]) -> str:
-    """Return what the server's form shows beside a parameter: `form`, or its help as a sentence."""
-    if field.metadata["form"]:
-        return str(field.metadata["form"])
-    text: str = field.metadata["argument"][1]["help"]
-    return f"{text[0].upper()}{text[1:]}."
 
 
 @flow(name="ingest", flow_run_name="ingest {trace_format}", **RECORDED)

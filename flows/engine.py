@@ -102,10 +102,12 @@ def _home() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _embedded_server() -> Iterator[None]:
+    import socket
+
     with contextlib.ExitStack() as stack:
         stack.enter_context(_environment(_EMBEDDED))
         database = stack.enter_context(_own_database(Path(os.environ["PREFECT_HOME"]).expanduser()))
-        listening = stack.enter_context(_listening_socket())
+        listening = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=128))
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
         stack.enter_context(_environment({"PREFECT_API_URL": url}))
 
@@ -144,15 +146,6 @@ def _own_database(home: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _listening_socket() -> Iterator[Any]:
-    """A socket on a free port of the loopback interface."""
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
-        yield listening
-
-
-@contextlib.contextmanager
 def _serving(listening: Any) -> Iterator[None]:
     """Prefect's API answering on the socket, from a thread of this process."""
     with _no_collection():
@@ -165,11 +158,7 @@ def _serving(listening: Any) -> Iterator[None]:
     server = uvicorn.Server(config)
     context = contextvars.copy_context()  # with the settings of this command
     thread = threading.Thread(
-        target=context.run,
-        args=(server.run,),
-        kwargs={"sockets": [listening]},
-        name="prefect-server",
-        daemon=True,
+        target=context.run, args=(server.run, [listening]), name="prefect-server", daemon=True
     )
     thread.start()
     try:

@@ -2,10 +2,11 @@
 
     dataset: Folder = argument("folder of a dataset")   a positional argument
     steps: Count = option("gradient steps", default=1)  --steps N
-    command: str = hidden("The command line.", "")      no argument, a parameter of Prefect's flow
+    command: str = hidden("the command line", "")       no argument, a parameter of Prefect's flow
 
-The type of a field says how a word becomes a value, and within which limits. `form` is what
-Prefect's server shows beside a parameter. Imports nothing heavy: --help must be instant.
+The type of a field says how a word becomes a value, and within which limits. Its text is the help
+of the command, with the default behind it, and what Prefect's server shows beside the parameter.
+Imports nothing heavy: --help must be instant.
 """
 
 import argparse
@@ -34,7 +35,7 @@ when it is given again. HINDCAST_PLUGINS names modules or files, separated by co
 scenarios, agents or formats. Results go to stdout, progress to stderr. Exit codes: 0 done, 1 a
 check failed, 2 unusable input, 130 interrupted."""
 
-_WORDS: Final = "argument"  # key of a field's metadata: flags and settings of add_argument
+_WORDS: Final = "argument"  # key of a field's metadata: flag and settings of add_argument, or None
 
 
 class Limits:
@@ -65,47 +66,49 @@ Workers: TypeAlias = Annotated[int, Limits("N", ge=1, le=1024)]
 Device: TypeAlias = Literal["auto", "cpu", "cuda"]
 
 
-def argument(text: str, *, form: str = "", default: Any = MISSING, **settings: Any) -> Any:
+def argument(text: str, *, default: Any = MISSING, **settings: Any) -> Any:
     """Return a field that is a positional argument; `settings` are those of add_argument."""
-    metadata = {_WORDS: ((), {"help": text, **settings}), "form": form, "read": _value}
+    metadata = {"text": text, _WORDS: ("", settings), "read": _value}
     return field(default=default, metadata=metadata)
 
 
 def option(
-    text: str, *, form: str = "", default: Any = MISSING, flag: str = "",
+    text: str, *, default: Any = MISSING, flag: str = "--",
     read: Callable[[Any], Any] | None = None, **settings: Any,
 ) -> Any:  # fmt: skip
     """Return a field that is an option: --NAME, or `flag`.
 
     `read` makes the value out of the words where the type alone does not say how.
     """
-    words = ((flag,), {"help": text, **settings})
-    return field(default=default, metadata={_WORDS: words, "form": form, "read": read or _value})
+    metadata = {"text": text, _WORDS: (flag, settings), "read": read or _value}
+    return field(default=default, metadata=metadata)
 
 
-def hidden(form: str, default: Any = MISSING) -> Any:
+def hidden(text: str, default: Any = MISSING) -> Any:
     """Return a field that is a parameter of Prefect's flow, but no argument of the command line."""
-    return field(default=default, metadata={_WORDS: None, "form": form})
+    return field(default=default, metadata={"text": text, _WORDS: None})
+
+
+def sentence(text: str) -> str:
+    """Return a text of the help as a sentence."""
+    return f"{text[0].upper()}{text[1:]}{'' if text.endswith('?') else '.'}"
 
 
 def recipe() -> Any:
     """Return the field `recipe`."""
-    return argument("path of a recipe.toml, or id of a known recipe", metavar="RECIPE",
-        form="Path of a recipe.toml, or the id of a recipe that comes with Hindcast.")  # fmt: skip
+    text = "path of a recipe.toml, or the id of a recipe that comes with Hindcast"
+    return argument(text, metavar="RECIPE")
 
 
-def overrides(
-    form: str = "Values of the recipe to replace, as section.key=value; they enter its digest.",
-) -> Any:
+def overrides() -> Any:
     """Return the field `overrides`."""
-    text = "replace a value of the recipe (TOML); may be repeated; enters the recipe's digest"
-    return option(text, form=form, default=(), flag="--set", action="append")
+    text = "value of the recipe to replace (TOML); may be repeated, and enters the recipe's digest"
+    return option(text, default=(), flag="--set", action="append")
 
 
-def workers(form: str) -> Any:
+def workers() -> Any:
     """Return the field `workers`."""
-    text = "threads that run episodes (default 1); results do not depend on it"
-    return option(text, form=form, default=1)
+    return option("threads that run episodes; results do not depend on their number", default=1)
 
 
 class Parser(argparse.ArgumentParser):
@@ -142,7 +145,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         version=False, command=None, line=shlex.join(["hindcast", *argv])
     )
     if at:
-        _parser().parse_args(argv[:at], arguments)
+        main_parser().parse_args(argv[:at], arguments)
     if at == len(argv) or arguments.version:
         return arguments
     name = argv[at]
@@ -158,12 +161,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     return arguments
 
 
-def print_help() -> str:
-    """Return the help text of `hindcast`."""
-    return _parser().format_help()
-
-
-def _parser() -> Parser:
+def main_parser() -> Parser:
+    """Return the parser of `hindcast` itself: --help, --version, and the names of the commands."""
     parser = Parser(prog="hindcast", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument("--version", action="store_true", help="show the version and exit")
     listed = parser.add_subparsers(metavar="COMMAND", title="commands")
@@ -174,9 +173,7 @@ def _parser() -> Parser:
 
 def _command_parser(name: str) -> Parser:
     command = commands.find(name).COMMANDS[name]
-    summary = commands.SUMMARIES[name]
-    description = f"{summary[0].upper()}{summary[1:]}"
-    description += "" if description.endswith("?") else "."
+    description = sentence(commands.SUMMARIES[name])
     details = command.details if isinstance(command.details, str) else command.details()
     if details:
         description += f"\n\n{details}"
@@ -199,18 +196,22 @@ def _command_parser(name: str) -> Parser:
 
 
 def _add_field(parser: Parser, of: Field[Any]) -> None:
-    flags, settings = of.metadata[_WORDS]
+    flag, settings = of.metadata[_WORDS]
     kind, many = _item(of.type)
     required = of.default is MISSING
-    settings = {"default": argparse.SUPPRESS, **_words(kind, of.default), **settings}
+    text = of.metadata["text"]
+    if type(of.default) in {int, float, str} and of.default != "":
+        text += f" (default {of.default})"
+    words = _words(kind, of.default)
+    settings = {"help": text, "default": argparse.SUPPRESS, **words, **settings}
     if get_origin(kind) is Annotated:
         settings.setdefault("metavar", kind.__metadata__[0].metavar)
     if many and settings.get("action") != "append":
-        settings.setdefault("nargs", "+" if required or flags else "*")
-    if not flags:
+        settings.setdefault("nargs", "+" if required or flag else "*")
+    if not flag:
         parser.add_argument(of.name, **settings)
         return
-    flag = flags[0] or f"--{of.name.replace('_', '-')}"
+    flag = f"--{of.name.replace('_', '-')}" if flag == "--" else flag
     parser.add_argument(flag, **{"dest": of.name, "required": required, **settings})
 
 

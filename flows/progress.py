@@ -50,7 +50,7 @@ def progress(title: str) -> Iterator[Tell]:
     """Progress of one step on the display of the context, if there is one."""
     display = _display.get()
     if display is None:
-        yield _silent
+        yield lambda _done, _total, _what="": None
         return
     with display.progress(title) as tell:
         yield tell
@@ -61,10 +61,6 @@ def note(text: str) -> None:
     display = _display.get()
     if display is not None:
         display.note(text)
-
-
-def _silent(done: int, total: int, what: str = "") -> None:
-    """Say nothing."""
 
 
 def stderr_display() -> Display:
@@ -144,24 +140,14 @@ class Bars:
     @contextmanager
     def progress(self, title: str) -> Iterator[Tell]:
         """Show a bar; it stays when the step is over."""
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
+        from rich import progress as rich
 
         columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left:"),
-            TimeRemainingColumn(),
-        )
-        with Progress(*columns, console=self._console) as bars:
+            rich.TextColumn("{task.description}", markup=False), rich.BarColumn(),
+            rich.MofNCompleteColumn(), rich.TimeElapsedColumn(), rich.TextColumn("left:"),
+            rich.TimeRemainingColumn(),
+        )  # fmt: skip
+        with rich.Progress(*columns, console=self._console) as bars:
             bar = bars.add_task(title, total=None)
 
             def tell(done: int, total: int, what: str = "") -> None:

@@ -15,16 +15,12 @@ class Request:
     """A recipe and the folder for its dataset."""
 
     recipe: p.Name = p.recipe()
-    out: p.Folder = p.option(
-        "folder for the dataset",
-        form="Folder that the dataset is written to; where it was built before, nothing is done.",
-    )  # fmt: skip
+    out: p.Folder = p.option("folder for the dataset; a finished dataset there is not built again")
     overrides: tuple[p.Override, ...] = p.overrides()
-    workers: p.Workers = p.workers("Threads that record; the dataset is the same for any number.")
+    workers: p.Workers = p.workers()
     append: bool = p.option(
-        "add the recipe's episodes to the finished dataset in DIR, as new parts", default=False,
-        form="Add the recipe's episodes to the finished dataset that is there, as new parts.",
-    )  # fmt: skip
+        "add the recipe's episodes to the finished dataset in the folder, as new parts",
+        default=False)  # fmt: skip
 
 
 def check(request: Request) -> None:

@@ -37,14 +37,14 @@ class Request:
         "folders that one of those above is made of", default=()
     )
     episodes: p.Count | None = p.option("episodes per row (default: the spec's)", default=None)
-    seed: p.Seed = p.option("of all draws (default 0)", default=0)
+    seed: p.Seed = p.option("seed of all random draws", default=0)
     recipe: p.Name = p.option("recipe.toml or id: where agents play", default="", metavar="RECIPE")
     overrides: tuple[p.Override, ...] = p.overrides()
     policies: tuple[p.Name, ...] = p.option(
         "policies to compare with", default=(), flag="--policy", metavar="POLICY"
     )
-    split: p.Name = p.option("windows to play (default test)", default="test")
-    windows: p.Count = p.option("windows at most, evenly spaced (default 20)", default=20)
+    split: p.Name = p.option("split whose windows are played", default="test")
+    windows: p.Count = p.option("windows at most, evenly spaced", default=20)
     last: p.Seed | None = p.option(
         "last window (default: all that were played)", default=None, metavar="WINDOW"
     )

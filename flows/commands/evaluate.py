@@ -15,25 +15,15 @@ class Request:
     """A recipe, the policies to score, and the folder for their scores."""
 
     recipe: p.Name = p.recipe()
-    out: p.Folder = p.option(
-        "folder for scores.parquet and evaluation.json",
-        form="Folder that scores.parquet and evaluation.json are written to.")  # fmt: skip
+    out: p.Folder = p.option("folder for scores.parquet and evaluation.json")
     policies: tuple[p.Name, ...] = p.option(
-        "names of policies or folders of checkpoints (FOLDER@1 draws its choices, as in training; "
-        "on multicluster FOLDER@RULE leaves the choice of the application to a rule, on binpack "
-        "FOLDER@rollout looks ahead, as does rollout with the rules); may be repeated; by default "
-        "the policies that the recipe names", default=(), flag="--policy", action="extend",
-        metavar="POLICY",
-        form="Names of policies or folders of checkpoints; the recipe's policies if empty.",
+        "names of policies or folders of checkpoints; may be repeated (default: the policies that "
+        "the recipe names)", default=(), flag="--policy", action="extend", metavar="POLICY",
     )  # fmt: skip
-    split: p.Name = p.option(
-        "train, validation, test or all (default test)", default="test",
-        form='Name of a split of the recipe, or "all".')  # fmt: skip
+    split: p.Name = p.option("split to play: train, validation, test or all", default="test")
     overrides: tuple[p.Override, ...] = p.overrides()
-    workers: p.Workers = p.workers(
-        "Threads that run episodes; the scores are the same for any number."
-    )
-    command: str = p.hidden("The command line that asked for it, kept in evaluation.json.", "")
+    workers: p.Workers = p.workers()
+    command: str = p.hidden("command line that is kept in evaluation.json", "")
 
 
 def check(request: Request) -> None:
@@ -79,5 +69,9 @@ def show(result: Mapping[str, Any]) -> Shown:
 COMMANDS: Final = {"evaluate": Command(
     "hindcast evaluate binpack-synthetic-v1 --policy tetris agents/tp --out evaluations/demo",
     Request,
+    "A checkpoint can act in other ways than it was trained to:\n"
+    "  FOLDER@1        draws its choices, as in training\n"
+    "  FOLDER@RULE     on multicluster, a rule chooses the application and the agent the cluster\n"
+    "  FOLDER@rollout  on binpack, looks ahead, as the policy `rollout` does with the rules",
     recorded=True,
 )}  # fmt: skip

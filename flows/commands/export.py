@@ -16,10 +16,8 @@ class Request:
     """A dataset, the format to write, and where."""
 
     dataset: p.Folder = p.argument("folder of a dataset")
-    to: p.Name = p.option("one of the formats above", metavar="FORMAT")
-    out: p.Folder = p.option(
-        "the new folder, or the new file where the format is one", metavar="PATH"
-    )
+    to: p.Name = p.option("format, one of those above", metavar="FORMAT")
+    out: p.Folder = p.option("new folder, or new file if the format is one file", metavar="PATH")
     candidates: p.Count | None = p.option(
         "candidates of every decision, for formats that pad (default: as many as the largest has); "
         "of more, the chosen one and K - 1 drawn at random are kept", default=None, metavar="K",

@@ -15,12 +15,10 @@ class Request:
     """A raw trace, its format, and the folder for what becomes of it."""
 
     trace_format: p.Name = p.argument(
-        "a format that `traces` lists", metavar="FORMAT",
-        form="Name of the raw format, see `hindcast traces`.")  # fmt: skip
+        "name of a format that `hindcast traces` lists", metavar="FORMAT"
+    )
     path: p.Folder = p.argument("file or folder of the raw trace", metavar="PATH")
-    out: p.Folder = p.option(
-        "folder for the workload (Parquet and manifest.json)",
-        form="Folder that the workload is written to.")  # fmt: skip
+    out: p.Folder = p.option("folder for the workload (Parquet and manifest.json)")
 
 
 def check(request: Request) -> None:

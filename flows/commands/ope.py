@@ -22,30 +22,26 @@ class Request:
     policies: tuple[p.Name, ...] = p.option(
         "names of policies or folders of checkpoints (default: the recipe's policies)", default=(),
         flag="--policy", action="extend", metavar="POLICY")  # fmt: skip
-    split: p.Name = p.option(
-        "whose episodes are weighted (default validation)", default="validation"
-    )
+    split: p.Name = p.option("split whose episodes are weighted", default="validation")
     epsilon: float | None = p.option(
-        "exploration of the evaluated policies (default: the log's own rules')", default=None,
+        "exploration of the evaluated policies (default: that of the log's rules)", default=None,
         metavar="E")  # fmt: skip
     temperature: float = p.option(
-        "softmax temperature of their scores (default 0: the best score)", default=0.0, metavar="T"
+        "softmax temperature of their scores; 0 takes the best score", default=0.0, metavar="T"
     )
     estimators: tuple[p.Name, ...] = p.option(
-        "some of those above (default: all)", default=(), metavar="NAME"
+        "estimators, some of those above (default: all)", default=(), metavar="NAME"
     )
     propensities: Literal["mixture", "logged"] = p.option(
-        "of the mixture of a window's behaviours (default), or of the one that decided",
+        "propensities of the mixture of a window's behaviours, or of the behaviour that decided",
         default="mixture")  # fmt: skip
-    limit: p.Count = p.option(
-        "decisions to read of a split, whole windows (default 100000)", default=100_000
-    )
+    limit: p.Count = p.option("decisions to read of a split, in whole windows", default=100_000)
     fqe_steps: p.Count = p.option(
-        "gradient steps of fitted Q evaluation per policy (default 1500)", default=1500
+        "gradient steps of fitted Q evaluation for each policy", default=1500
     )
-    seed: p.Seed = p.option("of all draws", default=0)
+    seed: p.Seed = p.option("seed of all random draws", default=0)
     truth: bool = p.option("do not simulate the policies", default=True, flag="--no-truth")
-    command: str = p.hidden("The command line that asked for it.", "")
+    command: str = p.hidden("command line that is kept in ope.json", "")
 
 
 def run(request: Request) -> dict[str, Any]:

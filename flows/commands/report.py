@@ -20,21 +20,17 @@ _TABLES: Final = ("between", "spread", "ranking", "pages")  # of Table
 class Request:
     """Evaluations and what else stands on their page, and the folder for it."""
 
-    evaluations: tuple[p.Folder, ...] = p.hidden("Folders that `evaluate` wrote.")
+    evaluations: tuple[p.Folder, ...] = p.hidden("folders that `hindcast evaluate` wrote")
     out: p.Folder = p.option(
-        "the page, named report.html, or its folder; summary files are written beside it",
-        metavar="REPORT.HTML", required=False,
-        form="Folder that report.html and the summary files are written to.")  # fmt: skip
-    training: tuple[p.Folder, ...] = p.hidden(
-        "Folders of checkpoints, for their training curves.", ()
-    )
-    datasets: tuple[p.Folder, ...] = p.hidden("Folders of datasets to describe.", ())
-    estimates: tuple[p.Folder, ...] = p.hidden("Folders that `hindcast ope` wrote.", ())
-    studies: tuple[p.Folder, ...] = p.hidden("Folders that `hindcast study` wrote.", ())
+        "folder for report.html and the summary files, or the path of the report.html in it",
+        metavar="REPORT.HTML", required=False)  # fmt: skip
+    training: tuple[p.Folder, ...] = p.hidden("folders of checkpoints, for training curves", ())
+    datasets: tuple[p.Folder, ...] = p.hidden("folders of datasets to describe", ())
+    estimates: tuple[p.Folder, ...] = p.hidden("folders that `hindcast ope` wrote", ())
+    studies: tuple[p.Folder, ...] = p.hidden("folders that `hindcast study` wrote", ())
     metrics: tuple[p.Name, ...] = p.option(
-        "outcomes that stand in results.csv beside the headline; all are in the report", default=(),
-        metavar="OUTCOME",
-        form="Outcomes that stand in results.csv beside the headline.")  # fmt: skip
+        "outcomes in results.csv beside the headline; the report has all of them", default=(),
+        metavar="OUTCOME")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -56,7 +52,7 @@ class Table:
     pages: bool = p.option(
         "write the Markdown page of each DIR, a table that report, study or --ranking wrote, "
         "beside it", default=False)  # fmt: skip
-    metrics: tuple[p.Name, ...] = p.hidden("As of Request.", ())
+    metrics: tuple[p.Name, ...] = p.hidden("the metrics of Request", ())
 
 
 def _read(arguments: argparse.Namespace) -> Any:

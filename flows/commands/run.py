@@ -17,12 +17,10 @@ class Request:
     """A recipe, and the folder for all that comes of it."""
 
     recipe: p.Name = p.recipe()
-    out: p.Folder = p.option(
-        "folder for dataset/, agents/, evaluation/ and report.html",
-        form="Folder of the run: dataset/, agents/, evaluation/ and report.html.")  # fmt: skip
+    out: p.Folder = p.option("folder for dataset/, agents/, evaluation/ and report.html")
     overrides: tuple[p.Override, ...] = p.overrides()
-    workers: p.Workers = p.workers("Threads that record and run episodes; they change no result.")
-    command: str = p.hidden("The command line that asked for it, kept in evaluation.json.", "")
+    workers: p.Workers = p.workers()
+    command: str = p.hidden("command line that is kept in evaluation.json", "")
 
 
 def check(request: Request) -> None:

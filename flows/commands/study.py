@@ -17,30 +17,19 @@ class Request:
     """A recipe, what is varied of it, who is trained at each point, and the folder for all."""
 
     recipe: p.Name = p.recipe()
-    out: p.Folder = p.option(
-        "folder for a run per point, study.parquet and data_quality.md",
-        form="Folder of the study: a run per point, study.parquet and data_quality.md.",
-    )  # fmt: skip
-    agents: tuple[p.Name, ...] = p.option(
-        "who is trained", metavar="NAME", form="Names of the agents."
-    )
+    out: p.Folder = p.option("folder for a run per point, study.parquet and data_quality.md")
+    agents: tuple[p.Name, ...] = p.option("agents to train at every point", metavar="NAME")
     vary: p.Name = p.option(
         "level of the behaviours, number of train windows, or epsilon of all behaviours",
-        choices=("level", "windows", "epsilon"),
-        form="level, windows or epsilon.")  # fmt: skip
+        choices=("level", "windows", "epsilon"))  # fmt: skip
     values: tuple[p.Name, ...] = p.option(
-        "one point each: 6 24, 0 0.2, random mixed (default: all levels that there are)",
-        default=(), metavar="VALUE",
-        form="What the varied thing is at each point; all levels if empty.")  # fmt: skip
-    seeds: tuple[p.Seed, ...] = p.option("of the trainings", default=(0,))
-    steps: p.Count | None = p.option(
-        "gradient steps (default: the recipe's)", default=None,
-        form="Gradient steps; the recipe's if not given.")  # fmt: skip
-    overrides: tuple[p.Override, ...] = p.overrides(
-        "Values of the recipe to replace at every point, as section.key=value."
-    )
-    workers: p.Workers = p.workers("Threads that record and run episodes; they change no result.")
-    command: str = p.hidden("The command line that asked for it.", "")
+        "value at each point, such as 6 24, 0 0.2 or random mixed (default: all known levels)",
+        default=(), metavar="VALUE")  # fmt: skip
+    seeds: tuple[p.Seed, ...] = p.option("seeds of the trainings (default 0)", default=(0,))
+    steps: p.Count | None = p.option("gradient steps (default: the recipe's)", default=None)
+    overrides: tuple[p.Override, ...] = p.overrides()
+    workers: p.Workers = p.workers()
+    command: str = p.hidden("command line that is kept in the runs", "")
 
     def points(self) -> "list[Point]":
         """Return the points of the study; RecipeError where it is not valid."""

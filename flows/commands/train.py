@@ -37,32 +37,24 @@ def settings_of(pairs: Sequence[str]) -> dict[str, Any]:
 class Request:
     """A dataset, the agent to train on it, and the folder for its checkpoint."""
 
-    dataset: p.Folder = p.argument(
-        "folder of a dataset", form="Folder of a dataset that `build` wrote."
-    )
+    dataset: p.Folder = p.argument("folder of a dataset")
     agent: p.Name = p.option(
-        "one of the agents above", metavar="NAME", required=False,
-        form="Name of the agent, see `hindcast train --help`.")  # fmt: skip
-    out: p.Folder = p.option(
-        "folder for the checkpoint; the best one on validation is in its best/",
-        form="Folder that the checkpoint is written to.")  # fmt: skip
-    steps: p.Count = p.option("gradient steps (default 2000)", default=2000, form="Gradient steps.")
-    seed: p.Seed = p.option(
-        "of all draws (default 0)", default=0,
-        form="Every random draw of the training descends from it.")  # fmt: skip
+        "agent to train, as `hindcast train --help` lists them", metavar="NAME", required=False
+    )
+    out: p.Folder = p.option("folder for the checkpoint; the best on validation is in its best/")
+    steps: p.Count = p.option("gradient steps", default=2000)
+    seed: p.Seed = p.option("seed of all random draws", default=0)
     settings: dict[str, Any] | None = p.option(
-        "replace a setting of the agent (TOML), network.hidden=[64] say; may be repeated",
+        "setting of the agent to replace (TOML), such as network.hidden=[64]; may be repeated",
         default=None, flag="--set", action="append", read=settings_of, metavar="KEY=VALUE",
-        form="Settings of the agent to replace, by name.")  # fmt: skip
-    device: p.Device = p.option(
-        "auto (default) is a GPU where there is one", default="auto",
-        form="auto, cpu or cuda; auto is a GPU where there is one.")  # fmt: skip
+    )  # fmt: skip
+    device: p.Device = p.option("where to train; auto takes a GPU if there is one", default="auto")
     checkpoint_every: p.Count | None = p.option(
-        "keep a checkpoint every N steps below DIR/checkpoints", default=None,
-        form="Steps between two checkpoints that are kept below `out`.")  # fmt: skip
+        "steps between checkpoints that are kept, in the folder's checkpoints/", default=None
+    )
     tensorboard: str | None = p.option(
-        "write curves for TensorBoard there, too", default=None, metavar="DIR",
-        form="Folder for the event files of TensorBoard, which must be installed.")  # fmt: skip
+        "folder for event files of TensorBoard (must be installed)", default=None, metavar="DIR"
+    )
 
 
 @dataclass(frozen=True)
@@ -70,11 +62,11 @@ class Many:
     """Options of the command line that make it several trainings: a sweep, see flows.runs.sweep."""
 
     seeds: tuple[p.Seed, ...] = p.option(
-        "train once with each of these seeds, into DIR/runs", default=()
+        "seeds to train with, one training each, in the folder's runs/", default=()
     )
     sweep: p.Folder | None = p.option(
-        "a sweep.toml: agents, seeds, and settings to try; every training that is finished in "
-        "DIR/runs is left as it is", default=None, metavar="FILE")  # fmt: skip
+        "sweep.toml with agents, seeds and settings to try; trainings that are finished in the "
+        "folder's runs/ are kept", default=None, metavar="FILE")  # fmt: skip
 
 
 def _read(arguments: argparse.Namespace) -> Any:

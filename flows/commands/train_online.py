@@ -18,43 +18,34 @@ class Request:
     """A recipe, the agent that plays it, and the folder for its checkpoint."""
 
     recipe: p.Name = p.recipe()
-    out: p.Folder = p.option(
-        "folder for the checkpoint; the best one on validation is in its best/",
-        form="Folder that the checkpoint is written to.")  # fmt: skip
+    out: p.Folder = p.option("folder for the checkpoint; the best on validation is in its best/")
     overrides: tuple[p.Override, ...] = p.overrides()
     agent: p.Name | None = p.option(
-        "one of the agents above (default: the recipe's)", default=None, metavar="NAME",
-        form="Name of the agent, by default that of the recipe's [online].")  # fmt: skip
+        "agent to train, as `hindcast train-online --help` lists them (default: the recipe's)",
+        default=None, metavar="NAME")  # fmt: skip
     iterations: p.Count | None = p.option(
-        "batches of trajectories (default: the recipe's)", default=None,
-        form="Batches of trajectories, by default those of the recipe's [online].")  # fmt: skip
-    seed: p.Seed = p.option(
-        "of all draws (default 0)", default=0,
-        form="Every random draw of the training descends from it.")  # fmt: skip
+        "batches of trajectories (default: the recipe's)", default=None
+    )
+    seed: p.Seed = p.option("seed of all random draws", default=0)
     seeds: tuple[p.Seed, ...] = p.option(
-        "train once with each of these seeds, into DIR/runs", default=(),
-        form="Where given, the agent is trained with each of them, below runs/ of `out`.",
-    )  # fmt: skip
+        "seeds to train with, one training each, in the folder's runs/", default=()
+    )
     start: p.Folder | None = p.option(
-        "folder of a checkpoint to go on from, of behaviour_cloning or of the same agent, say",
-        default=None, flag="--from", metavar="CHECKPOINT",
-        form="Folder of a checkpoint to go on from.")  # fmt: skip
+        "folder of a checkpoint to start from, for instance of behaviour_cloning or this agent",
+        default=None, flag="--from", metavar="CHECKPOINT")  # fmt: skip
     imitate: p.Folder | None = p.option(
         "folder of a dataset whose best behaviours the agent imitates before it plays",
-        default=None, metavar="DATASET",
-        form="Folder of a dataset whose best behaviours are imitated before the first play.",
-    )  # fmt: skip
+        default=None, metavar="DATASET")  # fmt: skip
     imitate_steps: p.Count | None = p.option(
-        "gradient steps, or generations, of that (default: the recipe's, or 2000)", default=None,
-        form="Gradient steps of that, by default the recipe's, or 2000.")  # fmt: skip
+        "gradient steps, or generations, of the imitation (default: the recipe's, or 2000)",
+        default=None)  # fmt: skip
     device: p.Device = p.option(
-        "auto (default) is a GPU where there is one; episodes are played on the CPU",
-        default="auto",
-        form="auto, cpu or cuda; auto is a GPU where there is one.")  # fmt: skip
-    workers: p.Workers = p.workers("Threads that play episodes; they change no result.")
+        "where to train; auto takes a GPU if there is one; episodes are played on the CPU",
+        default="auto")  # fmt: skip
+    workers: p.Workers = p.workers()
     checkpoint_every: p.Count | None = p.option(
-        "keep a checkpoint every N iterations below DIR/checkpoints", default=None,
-        form="Iterations between two checkpoints that are kept below `out`.")  # fmt: skip
+        "iterations between checkpoints that are kept, in the folder's checkpoints/", default=None
+    )
 
 
 def _read(arguments: argparse.Namespace) -> Request:

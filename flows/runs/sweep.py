@@ -22,15 +22,13 @@ from pipeline.storage.location import location
 class Request:
     """A dataset, the trainings to compare on it, and the folder for them."""
 
-    dataset: p.Folder = p.hidden("Folder of a dataset that `build` wrote.")
+    dataset: p.Folder = p.hidden("folder of a dataset")
     sweep: dict[str, Any] = p.hidden(
-        "What a sweep.toml holds: agents, seeds, steps, search, draws, seed, settings."
+        "content of a sweep.toml: agents, seeds, steps, search, draws, seed, settings"
     )
-    out: p.Folder = p.hidden(
-        "Folder of the runs and of sweep.parquet; finished runs there are not done again."
-    )
-    device: p.Device = p.hidden("auto, cpu or cuda.", "auto")
-    where: str = p.hidden("Name of the sweep in error messages.", "sweep")
+    out: p.Folder = p.hidden("folder for the runs and sweep.parquet; finished runs there are kept")
+    device: p.Device = p.hidden("where to train; auto takes a GPU if there is one", "auto")
+    where: str = p.hidden("name of the sweep in error messages", "sweep")
 
 
 def check(request: Request) -> None:

@@ -35,13 +35,12 @@ def test_a_command_is_requests_check_run_and_show(name):
 
 @pytest.mark.parametrize("name", commands.SUMMARIES)
 def test_an_option_is_written_once_with_its_type_and_texts(name):
-    """A request is frozen; what is no argument has a text for the server's form."""
+    """A request is frozen; every field has one text, for the help and for the server's form."""
     command = commands.find(name).COMMANDS[name]
     for request in filter(None, (command.request, command.more)):
         assert request.__dataclass_params__.frozen
         for field in dataclasses.fields(request):
-            words = field.metadata[parser._WORDS]
-            assert field.metadata["form"] if words is None else words[1]["help"]
+            assert field.metadata["text"]
     assert command.recorded == (name in RECORDED)
 
 

@@ -174,17 +174,13 @@ def learner(
         return ClustersPolicy("online", network, weights_of(scorer), spec.context, spec.candidates)
 
     def play(iteration: int) -> list[Valued]:
-        policy, first = acting(), (iteration - 1) * config.windows
-        windows = [problem.train[(first + k) % len(problem.train)] for k in range(config.windows)]
+        first, each = (iteration - 1) * config.windows, range(config.windows)
+        windows = [problem.train[(first + k) % len(problem.train)] for k in each]
         exploring = [
-            Exploring(explore_at(config, first + k + 1), config.random_share, guide)
-            for k in range(config.windows)
+            Exploring(explore_at(config, first + k + 1), config.random_share, guide) for k in each
         ]
-        rngs = [
-            generator(problem.seed, "online trajectory", iteration, k)
-            for k in range(config.windows)
-        ]
-        played = _play_all(problem, policy, windows, exploring, rngs, inputs=True)
+        rngs = [generator(problem.seed, "online trajectory", iteration, k) for k in each]
+        played = _play_all(problem, acting(), windows, exploring, rngs, inputs=True)
         for window, valued in zip(windows, played, strict=True):
             replay.add(window, valued)
         return played
@@ -245,14 +241,9 @@ def _told(problem: Problem, played: list[Valued]) -> dict[str, Tensor]:
     """Curves: what episodes came to as they were explored, and how their choices came about."""
     source = np.concatenate([one.source for one in played])
     values = np.concatenate([one.values for one in played])
-    numbers = {
-        **_summary(problem, played),
-        "value": float(values.mean()),
-        **{
-            name: float(np.mean(source == kind))
-            for name, kind in (("greedy", GREEDY), ("random", RANDOM), ("guided", GUIDED))
-        },
-    }
+    numbers = {**_summary(problem, played), "value": float(values.mean())}
+    for name, kind in (("greedy", GREEDY), ("random", RANDOM), ("guided", GUIDED)):
+        numbers[name] = float(np.mean(source == kind))
     return {name: torch.tensor(value) for name, value in numbers.items()}
 
 

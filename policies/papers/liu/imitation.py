@@ -33,8 +33,8 @@ def imitator(
     held_out: NDArray[np.float32] | None,
 ) -> Learner:
     """The learner of an imitation before play, see policies.online.imitation."""
-    drawn = generator(task.seed, "imitation weights")
-    scorer = make_value_network(network, None, drawn).to(task.device)
+    rng = generator(task.seed, "imitation weights")
+    scorer = make_value_network(network, None, rng).to(task.device)
     place = [f.name for f in task.spec.candidates].index(CLUSTER)
 
     def loss_of(decisions: Decisions, targets: NDArray[np.float32]) -> LossAt:

@@ -175,9 +175,10 @@ class ClustersPolicy(LearnedPolicy):
             )
         context = np.ascontiguousarray(context, np.float64)
         candidates = np.ascontiguousarray(candidates, np.float64)
+        offsets = np.ascontiguousarray(offsets, np.int64)
         scores = np.full(len(candidates), _OTHERS)
         if self.rule is None:
-            self._score(context, candidates, offsets, scores)
+            score_pairs(context, candidates, offsets, self.arrays, scores)
             return scores
         # A row's score hangs on no other row: the network is asked for the rule's application only.
         each = [
@@ -186,21 +187,9 @@ class ClustersPolicy(LearnedPolicy):
         ]
         taken, rows = np.concatenate(each), np.cumsum([0, *map(np.count_nonzero, each)])
         values = np.empty(rows[-1])
-        self._score(context, candidates[taken], rows, values)
+        score_pairs(context, candidates[taken], rows, self.arrays, values)
         scores[taken] = values
         return scores
-
-    def _score(
-        self,
-        context: NDArray[np.float64],
-        candidates: NDArray[np.float64],
-        offsets: NDArray[np.int64],
-        scores: NDArray[np.float64],
-    ) -> None:
-        """Fill scores with the values of rows that fit."""
-        score_pairs(
-            context, candidates, np.ascontiguousarray(offsets, np.int64), self.arrays, scores
-        )
 
     def _taken(
         self, rule: Heuristic, context: NDArray[np.float64], candidates: NDArray[np.float64]

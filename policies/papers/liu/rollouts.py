@@ -18,18 +18,8 @@ from numba import types
 from numpy.typing import NDArray
 
 from pipeline.errors import HindcastError
+from pipeline.simulation import kernel
 from pipeline.simulation.arrays import EPISODE, STEPS, begin_episode, make_step_arrays
-from pipeline.simulation.kernel import (
-    FLOATS,
-    INFEASIBLE,
-    INTS,
-    OBSERVE,
-    RUNNING,
-    SCORE,
-    STEP,
-    TRUNCATED,
-    compiled,
-)
 from pipeline.simulation.policy import GENERATOR, Heuristic, best_feasible
 from pipeline.simulation.rollout import Episode, finished_episode, values_of
 from pipeline.simulation.scenario import Instance, Scenario
@@ -75,11 +65,11 @@ class Valued:
     values: NDArray[np.float64]
 
 
-@compiled(
+@kernel.compiled(
     types.int64(
-        types.FunctionType(OBSERVE), types.FunctionType(STEP), types.FunctionType(SCORE),
-        EPISODE, STEPS, CLUSTERS, FLOATS, types.float64, types.float64, GENERATOR, types.int64,
-        INTS, INTS, _INPUTS, INTS,
+        types.FunctionType(kernel.OBSERVE), types.FunctionType(kernel.STEP),
+        types.FunctionType(kernel.SCORE), EPISODE, STEPS, CLUSTERS, kernel.FLOATS, types.float64,
+        types.float64, GENERATOR, types.int64, kernel.INTS, kernel.INTS, _INPUTS, kernel.INTS,
     ))  # fmt: skip
 def _play(
     observe: Any, step: Any, guide: Any, episode: Any, arrays: Any, network: Any, parameters: Any,
@@ -102,10 +92,10 @@ def _play(
     span = np.zeros(2, np.int64)
     base = np.empty(max(len(columns), len(c_columns)))
     seen = np.empty(max(n, g), np.float32)
-    at, status = 0, RUNNING
-    while status == RUNNING:
+    at, status = 0, kernel.RUNNING
+    while status == kernel.RUNNING:
         if at == len(choices):
-            return INFEASIBLE
+            return kernel.INFEASIBLE
         span[1] = observe(ints, floats, context, image, candidates, feasible)
         shown, allowed = scores[: span[1]], feasible[: span[1]]
         if at < given:
@@ -134,7 +124,7 @@ def _play(
             score_pairs(moment, candidates[: span[1]], span, network, shown)
             choice = best_feasible(shown, allowed)
         if choice < 0 or choice >= span[1]:
-            return INFEASIBLE
+            return kernel.INFEASIBLE
         if at < len(inputs):
             expand_row(candidates[choice], columns, heavy, quadratic, mean, inverse, base, seen)
             inputs[at, :n] = seen[:n]
@@ -143,12 +133,12 @@ def _play(
         clusters[at] = np.int64(candidates[choice, place])
         choices[at] = choice
         status = step(ints, floats, choice, step_outputs)
-        if status == INFEASIBLE:
-            return INFEASIBLE
+        if status == kernel.INFEASIBLE:
+            return kernel.INFEASIBLE
         for k in range(len(step_outputs)):
             totals[k] += step_outputs[k]
         at += 1
-    return 2 * at + (status == TRUNCATED)
+    return 2 * at + (status == kernel.TRUNCATED)
 
 
 def play_valued(
@@ -179,7 +169,7 @@ def play_valued(
         guide.parameters(spec, rng), exploring.explore, exploring.random_share, rng, known,
         choices, source, read, clusters,
     )  # fmt: skip
-    if code == INFEASIBLE:
+    if code == kernel.INFEASIBLE:
         raise HindcastError(
             f"{policy.name}: a choice in {scenario.name} is infeasible, or there are more than "
             f"{room} decisions"

@@ -39,7 +39,7 @@ from policies.online.problem import Problem, Sampling
 from policies.papers.osdec.imitation import imitator
 from policies.papers.osdec.network import SlotScoresNetwork, SlotScoresSettings, slot_scores_network
 from policies.papers.osdec.rollouts import Floats, SlotTraces, play_greedily, play_slots
-from policies.papers.osdec.torch_network import Seen, SlotNetwork
+from policies.papers.osdec.torch_network import SlotNetwork
 from policies.training.learner import Criterion, Info, Learner
 
 _FITTED_WINDOWS = 16
@@ -159,9 +159,7 @@ def learner(
         "auxiliary": config.auxiliary_learning_rate,
     }
     optimisers = {
-        name: torch.optim.Adam(groups[name], lr=rate)
-        for name, rate in rates.items()
-        if groups[name]
+        name: torch.optim.Adam(group, lr=rates[name]) for name, group in groups.items() if group
     }
     units = Units()
 
@@ -213,24 +211,16 @@ def worth(played: SlotTraces, config: Config, units: Units) -> tuple[Floats, Flo
     expected = units.expected(played.left, discount)
     value = played.value * float(units.size) + expected
     if config.algorithm == "ppo":
-        found = np.stack(
-            [
-                gae(r, v, discount, config.lam, 0.0)
-                for r, v in zip(played.reward, value, strict=True)
-            ]
-        )
+        pairs = zip(played.reward, value, strict=True)
+        found = np.stack([gae(r, v, discount, config.lam, 0.0) for r, v in pairs])
         target = found + value
     else:
         n = sampling.trajectories
         time = np.arange(played.reward.shape[1], dtype=np.float64)
-        groups = [
-            advantages(
-                list(played.reward[first : first + n]), [time] * n, sampling.baseline,
-                discount=discount,
-            )
-            for first in range(0, len(played.reward), n)
-        ]  # fmt: skip
-        found = np.concatenate([np.stack(group) for group in groups])
+        same = [list(played.reward[first : first + n]) for first in range(0, len(played.reward), n)]
+        found = np.concatenate(
+            [advantages(r, [time] * n, sampling.baseline, discount=discount) for r in same]
+        )
         target = np.stack([returns_to_go(r, discount) for r in played.reward])
     deviation = float(found.std())
     normalised = (found - found.mean()) / deviation if deviation > 0.0 else found
@@ -253,8 +243,7 @@ def _learn(
         order = rng.permutation(count)
         for first in range(0, count, config.minibatch):
             which = torch.from_numpy(order[first : first + config.minibatch]).to(advantage.device)
-            seen = played.seen[which]
-            scored = net(seen)
+            scored = net(played.seen[which])
             scores = played.scores.index_select(0, which)[:, : scored.mean.shape[1]]
             now = scored.log_probability(scores)
             old = played.log_probability.index_select(0, which)
@@ -294,4 +283,4 @@ def _prediction_error(net: SlotNetwork, played: SlotTraces, which: Tensor) -> Te
     return (predicted - target.nan_to_num()).square()[known].mean()
 
 
-__all__ = ["Config", "Seen", "Units", "fit", "imitator", "learner", "worth"]
+__all__ = ["Config", "Units", "fit", "imitator", "learner", "worth"]

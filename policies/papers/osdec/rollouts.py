@@ -96,7 +96,7 @@ def play_slots(
 ) -> SlotTraces:
     """Episodes whose scores are drawn, once a slot."""
     slots = Slots(spec, instances)
-    parts: list[tuple[Seen, torch.Tensor, torch.Tensor, torch.Tensor]] = []
+    shown, parts = [], []
     value, reward, told = [], [], []
     for _ in range(slots.horizon):
         slots.see()
@@ -109,23 +109,19 @@ def play_slots(
         drawn = torch.from_numpy(noise).to(device) * scored.deviation + scored.mean
         scores = torch.where(scored.present, drawn, scored.mean)
         slots.play(scores.cpu().numpy().astype(np.float64))
-        parts.append((seen, scores, scored.log_probability(scores), history))
+        shown.append(tuple(vars(seen).values()))
+        parts.append((scores, scored.log_probability(scores), history))
         value.append(scored.value.cpu().numpy().astype(np.float64))
         reward.append(slots.paid.copy())
         told.append(_told(network, spec, slots))
     e, t = len(instances), slots.horizon
+    scores, log_probability, history = map(_stacked, zip(*parts, strict=True))
     return SlotTraces(
         episodes=slots.episodes(),
-        seen=Seen(
-            _stacked([p[0].rows for p in parts]),
-            _stacked([p[0].moment for p in parts]),
-            _stacked([p[0].information for p in parts]),
-            _stacked([p[0].jobs for p in parts]),
-            _stacked([p[0].startable for p in parts]),
-        ),
-        scores=_stacked([p[1] for p in parts]),
-        log_probability=_stacked([p[2] for p in parts]),
-        history=_stacked([p[3] for p in parts]),
+        seen=Seen(*map(_stacked, zip(*shown, strict=True))),
+        scores=scores,
+        log_probability=log_probability,
+        history=history,
         targets=torch.from_numpy(_following(told).reshape(e * t, TASKS)).to(device),
         value=np.stack(value, axis=1),
         reward=np.stack(reward, axis=1),
@@ -136,14 +132,13 @@ def play_slots(
 def _told(network: SlotScoresNetwork, spec: Spec, slots: Slots) -> Floats:
     """What the auxiliary module could have predicted of a slot that was played, (E, TASKS)."""
     names = [f.name for f in spec.context]
-    context = slots.context
-    of_moment, of_job = network.context, network.candidates
+    cores, duration = (names.index(f"startable_mean_{what}") for what in ("cores", "duration"))
+    context, of_moment, of_job = slots.context, network.context, network.candidates
     return np.stack(
         [
             (context[:, 0] - of_moment.mean[0]) * of_moment.inverse[0],
-            (context[:, names.index("startable_mean_cores")] - of_job.mean[0]) * of_job.inverse[0],
-            (context[:, names.index("startable_mean_duration")] - of_job.mean[1])
-            * of_job.inverse[1],
+            (context[:, cores] - of_job.mean[0]) * of_job.inverse[0],
+            (context[:, duration] - of_job.mean[1]) * of_job.inverse[1],
             -slots.violation / max(float(of_moment.mean[0]), 1.0),
         ],
         axis=1,

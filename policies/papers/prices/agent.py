@@ -28,7 +28,7 @@ from policies.online.evolution import Distribution, Vector, as_weights
 from policies.online.problem import Problem, Sampling
 from policies.papers.prices.forward import score_by_prices
 from policies.papers.prices.imitation import imitator
-from policies.papers.prices.network import PricesNetwork, PricesSettings, prices_network
+from policies.papers.prices.network import WEIGHTS, PricesNetwork, PricesSettings, prices_network
 from policies.training.learner import Criterion, Info, Learner
 
 _FITTED = 16  # windows, at most
@@ -63,7 +63,7 @@ def fit(problem: Problem, settings: PricesSettings) -> PricesNetwork:
     plain = prices_network(settings, spec.context, spec.candidates)
     at = [o.name for o in spec.outcomes].index("capacity")
     windows = problem.train[:: -(-len(problem.train) // _FITTED)]
-    played = play(problem, plain, np.zeros(_size(plain)), windows)
+    played = play(problem, plain, np.zeros(WEIGHTS), windows)
     slots = spec.context[[f.name for f in spec.context].index("slots_left")].high
     level = np.mean([e.outcomes[at] for e in played]) / slots
     rows = np.zeros((1, len(spec.context)))
@@ -80,9 +80,7 @@ def learner(
 ) -> Learner:
     """One run, from these weights or from zero; a step is a generation."""
     rng = generator(problem.seed, "online weights")
-    start = np.zeros(_size(network))
-    if weights is not None:
-        start = network.parameters(weights)[1:]
+    start = np.zeros(WEIGHTS) if weights is None else network.parameters(weights)[1:]
     count = config.sampling.trajectories
     drawn_from = Distribution(start, config.step, count, diagonal=False)
 
@@ -138,10 +136,6 @@ def play(
         return [one(w) for w in windows]
     with ThreadPoolExecutor(problem.workers) as pool:
         return list(pool.map(one, windows))
-
-
-def _size(network: PricesNetwork) -> int:
-    return sum(int(np.prod(shape)) for shape in network.shapes.values())
 
 
 __all__ = ["Config", "fit", "imitator", "learner", "play"]

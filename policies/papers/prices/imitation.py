@@ -29,7 +29,7 @@ from pipeline.scenarios.deferrable.features import ROW
 from pipeline.simulation.seeds import generator
 from policies.online.evolution import Distribution, Vector, as_weights
 from policies.papers.prices.forward import shared
-from policies.papers.prices.network import PricesNetwork
+from policies.papers.prices.network import WEIGHTS, PricesNetwork
 from policies.training.learner import Criterion, Info, Learner, Task
 from policies.training.minibatches import draw_rows, spaced_rows
 
@@ -55,8 +55,7 @@ def imitator(
     Decisions are whole observations; a step is a generation.
     """
     rng = generator(task.seed, "imitation")
-    size = sum(int(np.prod(shape)) for shape in network.shapes.values())
-    drawn_from = Distribution(np.zeros(size), _STEP, _INDIVIDUALS, diagonal=False)
+    drawn_from = Distribution(np.zeros(WEIGHTS), _STEP, _INDIVIDUALS, diagonal=False)
     agreement = agreement_of(task.decisions, shown, network)
     validated = None
     if task.validation is not None and held_out is not None and len(held_out):

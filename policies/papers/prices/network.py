@@ -36,6 +36,7 @@ from policies.papers.osdec.network import check_deferrable
 from policies.papers.prices.forward import PRICE_INPUTS, score_by_prices
 
 WAIT_INPUTS: Final = 5
+WEIGHTS: Final = 2 + PRICE_INPUTS + WAIT_INPUTS  # with a bias each
 
 
 @dataclass(frozen=True)
