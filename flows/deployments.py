@@ -18,13 +18,13 @@ from flows.commands.ingest import Request as Ingest
 from flows.commands.report import Request as Report
 from flows.commands.run import Request as Run
 from flows.commands.study import Request as Study
+from flows.commands.study import run as run_study
 from flows.commands.train import Request as Train
 from flows.commands.train_online import Request as TrainOnline
 from flows.parser import sentence
 from flows.progress import Lines, showing
 from flows.runs.seeds import train_seeds
 from flows.runs.stages import run_stages
-from flows.runs.study import run_study
 from flows.runs.sweep import Request as Sweep
 from flows.runs.sweep import run as run_sweep
 from flows.tasks import RECORDED, call_as_task

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from flows import parser as p
-from flows.commands import Command, Shown
+from flows.commands import Call, Command, Shown, directly
 from flows.commands import run as whole_run
+from flows.progress import note
+from pipeline.storage.location import location
 
 if TYPE_CHECKING:
     from pipeline.studies.study import Point
@@ -46,11 +48,37 @@ def check(request: Request) -> None:
         whole_run.check(whole_run.Request(request.recipe, request.out, tuple(point.overrides)))
 
 
-def run(request: Request) -> dict[str, Any]:
-    """Run every point, and compare them."""
-    from flows.runs.study import run_study
+def run(request: Request, call: Call = directly) -> dict[str, Any]:
+    """Run the points through `call`, then write the tables that compare them.
 
-    return run_study(request)
+    Points that are finished are not run again. Raises RecipeError for a study that is not valid,
+    DatasetError if `out` holds another study.
+    """
+    from flows.runs.stages import run_stages
+    from pipeline.recipes.loading import load_recipe
+    from pipeline.storage.files import make_folder, write_atomically, write_json, write_text
+    from pipeline.studies.page import study_csv, study_markdown
+    from pipeline.studies.study import NAME, TABLE, collect
+
+    place, loaded = location(request.out), load_recipe(request.recipe, request.overrides)
+    points = request.points()
+    for number, point in enumerate(points, start=1):
+        note(f"point {number} of {len(points)}: {point.name}")
+        stages = whole_run.Request(
+            request.recipe, str(place / point.name), tuple(point.overrides), request.workers,
+            request.command,
+        )  # fmt: skip
+        run_stages(stages, call)
+    table = collect(place, request.vary, points, loaded, request.command)
+    make_folder(place)
+    write_atomically(place / TABLE, table.write_parquet)
+    content, page = study_csv(table), place / "data_quality.md"
+    write_atomically(place / "data_quality.csv", lambda path: path.write_bytes(content))
+    write_text(page, study_markdown(content, "data_quality.csv"))
+    listed = [{"name": point.name, "value": point.value} for point in points]
+    about = {"kind": "study", "recipe": loaded.id, "vary": request.vary, "points": listed}
+    write_json(place / NAME, about)
+    return {"study": str(place / TABLE), "points": len(points), "page": str(page)}
 
 
 def show(result: Mapping[str, Any]) -> Shown:
