@@ -18,12 +18,8 @@ from policies.heuristics import heuristics
 
 if TYPE_CHECKING:  # it compiles
     from policies.networks.policy import LearnedPolicy
-    from policies.rollouts.lookahead import RolloutPolicy
 
-ROLLOUT: Final = (
-    "rollout"  # the rules of a scenario, or FOLDER@rollout: see policies.rollouts.lookahead
-)
-
+ROLLOUT: Final = "rollout"  # of rules, or FOLDER@rollout: see policies.rollouts.lookahead
 
 # How a rule behaves where nothing else is said: (epsilon, temperature).
 _EXPLORING: Final[Mapping[str, tuple[float, float]]] = {
@@ -70,7 +66,11 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
         epsilon, temperature = _EXPLORING.get(name, (0.0, 0.0))
         return Behaviour(name, known[name], epsilon, temperature)
     if name == ROLLOUT:
-        return Behaviour(name, _rollouts_of_rules(scenario, spec, known))
+        _require_forgetting(name, scenario)
+        from policies.rollouts.lookahead import rollouts_of_rules
+
+        still = [known[rule] for rule in _still(known)]
+        return Behaviour(name, rollouts_of_rules(name, still, spec))
     path, asked = split_checkpoint_name(name)
     folder = location(path)
     if folder.exists():
@@ -79,7 +79,10 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
         policy = load_policy(folder)
         policy.check(spec)
         if asked == ROLLOUT:
-            return Behaviour(policy.name, _rollouts_of(name, policy, scenario))
+            _require_forgetting(name, scenario)
+            from policies.rollouts.lookahead import rollouts_of
+
+            return Behaviour(policy.name, rollouts_of(policy))
         if isinstance(asked, str):
             return Behaviour(policy.name, _led(name, policy, asked, known))
         return Behaviour(policy.name, policy, temperature=asked)
@@ -115,23 +118,6 @@ def _led(
 def _still(known: Mapping[str, Heuristic]) -> list[str]:
     """The rules that draw nothing."""
     return [name for name, rule in known.items() if name not in _EXPLORING and rule.draw is None]
-
-
-def _rollouts_of_rules(
-    scenario: str, spec: Spec, known: Mapping[str, Heuristic]
-) -> "RolloutPolicy":
-    _require_forgetting(ROLLOUT, scenario)
-    from policies.rollouts.lookahead import rollouts_of_rules
-
-    return rollouts_of_rules(ROLLOUT, [known[name] for name in _still(known)], spec)
-
-
-def _rollouts_of(name: str, policy: "LearnedPolicy", scenario: str) -> "RolloutPolicy":
-    """Rollouts of a candidate scorer."""
-    _require_forgetting(name, scenario)
-    from policies.rollouts.lookahead import rollouts_of
-
-    return rollouts_of(policy)
 
 
 def _require_forgetting(name: str, scenario: str) -> None:

@@ -24,7 +24,7 @@ from numba import types
 
 from pipeline.scenarios.multicluster.features import ROW
 from pipeline.scenarios.multicluster.instances import CRITICAL, REGULAR, STREAMING
-from pipeline.simulation.kernel import FLOATS, ROWS, SCORE, compiled
+from pipeline.simulation.kernel import FLOATS, ROWS, SCORE, Compiled, compiled
 from pipeline.simulation.policy import Heuristic
 
 _EXECUTORS: Final = 1000.0  # unit of free and queued, which are whole numbers of executors
@@ -44,36 +44,16 @@ def _keep_first_by_tasks(candidates, sign, scores):  # type: ignore[no-untyped-d
             scores[i] = _OTHERS - (sign * candidates[i, ROW.tasks] - least)
 
 
-@compiled(SCORE)
-def _sf_p(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    """Smallest n, lowest mean occupation."""
-    for i in range(len(scores)):
-        scores[i] = -candidates[i, ROW.mean_occupation]
-    _keep_first_by_tasks(candidates, 1.0, scores)
+def _by_tasks(sign: float, column: int, direction: float) -> Compiled:
+    """Return a rule: the least sign * n, then the highest direction * column."""
 
+    @compiled(SCORE)
+    def score(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+        for i in range(len(scores)):
+            scores[i] = direction * candidates[i, column]
+        _keep_first_by_tasks(candidates, sign, scores)
 
-@compiled(SCORE)
-def _lf_p(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    """Largest n, lowest mean occupation."""
-    for i in range(len(scores)):
-        scores[i] = -candidates[i, ROW.mean_occupation]
-    _keep_first_by_tasks(candidates, -1.0, scores)
-
-
-@compiled(SCORE)
-def _sf_e(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    """Smallest n, most free executors on average."""
-    for i in range(len(scores)):
-        scores[i] = candidates[i, ROW.mean_free]
-    _keep_first_by_tasks(candidates, 1.0, scores)
-
-
-@compiled(SCORE)
-def _lf_e(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    """Largest n, most free executors on average."""
-    for i in range(len(scores)):
-        scores[i] = candidates[i, ROW.mean_free]
-    _keep_first_by_tasks(candidates, -1.0, scores)
+    return score
 
 
 @compiled(types.float64(ROWS, types.int64))
@@ -125,10 +105,10 @@ def _urgent_first(context, candidates, feasible, parameters, scores):  # type: i
 
 
 HEURISTICS: Final[Mapping[str, Heuristic]] = {
-    "sf_p": Heuristic("sf_p", _sf_p),
-    "lf_p": Heuristic("lf_p", _lf_p),
-    "sf_e": Heuristic("sf_e", _sf_e),
-    "lf_e": Heuristic("lf_e", _lf_e),
+    "sf_p": Heuristic("sf_p", _by_tasks(1.0, ROW.mean_occupation, -1.0)),
+    "lf_p": Heuristic("lf_p", _by_tasks(-1.0, ROW.mean_occupation, -1.0)),
+    "sf_e": Heuristic("sf_e", _by_tasks(1.0, ROW.mean_free, 1.0)),
+    "lf_e": Heuristic("lf_e", _by_tasks(-1.0, ROW.mean_free, 1.0)),
     "most_free_now": Heuristic("most_free_now", _most_free_now),
     "least_slack": Heuristic("least_slack", _least_slack),
     "urgent_first": Heuristic("urgent_first", _urgent_first),

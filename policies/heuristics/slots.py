@@ -32,7 +32,7 @@ import numpy as np
 from numba import types
 
 from pipeline.scenarios.slots.features import ROW, STEP
-from pipeline.simulation.kernel import FLOATS, MASK, ROWS, SCORE, compiled
+from pipeline.simulation.kernel import FLOATS, MASK, ROWS, SCORE, Compiled, compiled
 from pipeline.simulation.policy import Heuristic
 
 WEIGHT: Final = 0.2  # of packer in sjf_packer
@@ -178,34 +178,14 @@ def _hold_back(context, candidates, feasible, scores, quiet, backfill):  # type:
             scores[i] = _NEVER
 
 
-@compiled(SCORE)
-def _no_short_visible(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    _hold_back(context, candidates, feasible, scores, 0.0, False)  # noqa: FBT003
+def _holding(quiet: float, *, backfill: bool) -> Compiled:
+    """Return the rule `_hold_back` with these settings."""
 
+    @compiled(SCORE)
+    def score(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+        _hold_back(context, candidates, feasible, scores, quiet, backfill)
 
-@compiled(SCORE)
-def _hold_5(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    _hold_back(context, candidates, feasible, scores, 5.0, False)  # noqa: FBT003
-
-
-@compiled(SCORE)
-def _hold_8(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    _hold_back(context, candidates, feasible, scores, 8.0, False)  # noqa: FBT003
-
-
-@compiled(SCORE)
-def _backfill(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    _hold_back(context, candidates, feasible, scores, 0.0, True)  # noqa: FBT003
-
-
-@compiled(SCORE)
-def _hold_5_backfill(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    _hold_back(context, candidates, feasible, scores, 5.0, True)  # noqa: FBT003
-
-
-@compiled(SCORE)
-def _hold_8_backfill(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    _hold_back(context, candidates, feasible, scores, 8.0, True)  # noqa: FBT003
+    return score
 
 
 @compiled(SCORE)
@@ -228,11 +208,11 @@ HEURISTICS: Final[Mapping[str, Heuristic]] = {
     "fcfs_now": Heuristic("fcfs_now", _fcfs_now),
     "fcfs_reserve": Heuristic("fcfs_reserve", _fcfs_reserve),
     "area_first_reserve": Heuristic("area_first_reserve", _area_first_reserve),
-    "no_short_visible": Heuristic("no_short_visible", _no_short_visible),
-    "hold_5": Heuristic("hold_5", _hold_5),
-    "hold_8": Heuristic("hold_8", _hold_8),
-    "backfill": Heuristic("backfill", _backfill),
-    "hold_5_backfill": Heuristic("hold_5_backfill", _hold_5_backfill),
-    "hold_8_backfill": Heuristic("hold_8_backfill", _hold_8_backfill),
+    "no_short_visible": Heuristic("no_short_visible", _holding(0.0, backfill=False)),
+    "hold_5": Heuristic("hold_5", _holding(5.0, backfill=False)),
+    "hold_8": Heuristic("hold_8", _holding(8.0, backfill=False)),
+    "backfill": Heuristic("backfill", _holding(0.0, backfill=True)),
+    "hold_5_backfill": Heuristic("hold_5_backfill", _holding(5.0, backfill=True)),
+    "hold_8_backfill": Heuristic("hold_8_backfill", _holding(8.0, backfill=True)),
     "random_reference": Heuristic("random_reference", _random_reference),
 }

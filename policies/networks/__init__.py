@@ -17,34 +17,27 @@ from policies.networks.settings import Weights
 
 
 class AnyNetwork(Protocol):
-    """A network without its weights, as a checkpoint keeps it.
-
-    settings    a frozen dataclass with `kind`, `context` (whether it is read) and `image`
-    candidates  feature map of the candidates
-    context     feature map of the context
-    pixels      of the image that is read, 0 for none
-    threshold   of a constrained choice, 0 for none
-    """
+    """A network without its weights, as a checkpoint keeps it."""
 
     @property
     def settings(self) -> Any:
-        """The shape of the network."""
+        """Frozen dataclass with `kind`, `context` (whether it is read) and `image`."""
 
     @property
     def candidates(self) -> FeatureMap:
-        """What is read of a candidate."""
+        """Feature map of the candidates."""
 
     @property
     def context(self) -> FeatureMap:
-        """What is read of the context."""
+        """Feature map of the context."""
 
     @property
     def pixels(self) -> int:
-        """Pixels of the image that is read."""
+        """Pixels of the image that is read, 0 for none."""
 
     @property
     def threshold(self) -> float:
-        """Share of the likeliest candidate's probability that a choice needs."""
+        """Share of the likeliest candidate's probability that a choice needs, 0 for none."""
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:

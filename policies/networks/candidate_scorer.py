@@ -27,8 +27,7 @@ from pipeline.dataset.decisions import Decisions
 from pipeline.errors import DatasetError
 from pipeline.simulation.spec import Spec
 from policies.networks import forward
-from policies.networks.features import fit_map
-from policies.networks.settings import Network, NetworkSettings, Weights, candidate_map
+from policies.networks.settings import Network, NetworkSettings, Weights, make_network
 
 # Finite: -inf times a zero of a one-hot vector is not a number, in d3rlpy's losses and elsewhere.
 FILL: Final = forward.FILL
@@ -39,21 +38,14 @@ def fit_network(decisions: Decisions, spec: Spec, settings: NetworkSettings) -> 
 
     Raises DatasetError where it shall read an image and there is none.
     """
-    context = range(len(spec.context)) if settings.context else ()
     if settings.image and decisions.image is None:
         raise DatasetError(
             f"network.image is {settings.image}, but these decisions have no image; use a recipe "
             "whose observations have one, or image = 0"
         )
-    return Network(
-        settings,
-        candidates=candidate_map(spec.candidates, settings, _some_rows(decisions)),
-        context=fit_map(
-            spec.context, tuple(context), quadratic=False, rows=decisions.context,
-            logs=settings.logs,
-        ),
-        pixels=int(np.prod(spec.image_shape)) if settings.image else 0,
-    )  # fmt: skip
+    pixels = int(np.prod(spec.image_shape)) if settings.image else 0
+    rows = _some_rows(decisions)
+    return make_network(spec.context, spec.candidates, settings, pixels, rows, decisions.context)
 
 
 def expand_moment(

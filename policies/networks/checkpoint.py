@@ -40,9 +40,9 @@ from pipeline.storage.guards import require_file
 from pipeline.storage.run_files import DESCRIPTION, WEIGHTS
 from pipeline.storage.versions import package_versions, version
 from policies.networks import ARCHITECTURES, AnyNetwork, acting, load_architecture
-from policies.networks.features import FeatureMap, unscaled_map
+from policies.networks.features import FeatureMap
 from policies.networks.policy import LearnedPolicy
-from policies.networks.settings import Network, NetworkSettings, Weights, candidate_map
+from policies.networks.settings import Network, NetworkSettings, Weights, make_network
 
 FORMAT: Final = "hindcast-checkpoint"
 VERSION: Final = 1
@@ -202,15 +202,15 @@ def _read_any(
     if isinstance(value, dict) and value.get("kind") in ARCHITECTURES:
         form = load_architecture(value["kind"])
         plain = form.network(read_settings(form.settings, value, where), context, candidates)
-        scaled: AnyNetwork = dataclasses.replace(
-            plain,
-            candidates=_with_constants(plain.candidates, constants["candidates"], "candidates"),
-            context=_with_constants(plain.context, constants["context"], "context"),
-        )
-        return scaled
-    settings = read_settings(NetworkSettings, value, where)
-    network = _read_network(settings, context, candidates, constants)
-    return _with_acting(network, description.get("acting", {}))
+    else:
+        settings = read_settings(NetworkSettings, value, where)
+        plain = _read_scorer(settings, context, candidates, description.get("acting", {}))
+    scaled: AnyNetwork = dataclasses.replace(
+        plain,
+        candidates=_with_constants(plain.candidates, constants["candidates"], "candidates"),
+        context=_with_constants(plain.context, constants["context"], "context"),
+    )
+    return scaled
 
 
 def _sealed(description: dict[str, Any]) -> dict[str, Any]:
@@ -257,13 +257,13 @@ def _read_features(value: Any) -> tuple[Feature, ...]:
     return tuple(features)
 
 
-def _read_network(
+def _read_scorer(
     settings: NetworkSettings,
     context: tuple[Feature, ...],
     candidates: tuple[Feature, ...],
-    normalisation: Any,
+    acting: Any,
 ) -> Network:
-    """The network of a description; sizes are limited before anything is allocated."""
+    """The unscaled network of a description; sizes are limited before anything is allocated."""
     if len(settings.hidden) > _DEEPEST or not all(1 <= h <= _WIDEST for h in settings.hidden):
         raise ValueError(
             f"network.hidden is {settings.hidden!r}, expected at most {_DEEPEST} widths of "
@@ -272,19 +272,6 @@ def _read_network(
     for name, width in (("image", settings.image), ("places", settings.places)):
         if width > _WIDEST:
             raise ValueError(f"network.{name} is {width}, expected at most {_WIDEST}")
-    context_columns = tuple(range(len(context))) if settings.context else ()
-    logs = settings.logs
-    plain = candidate_map(candidates, settings)
-    plain_context = unscaled_map(context, context_columns, quadratic=False, logs=logs)
-    return Network(
-        settings,
-        _with_constants(plain, normalisation["candidates"], "candidates"),
-        _with_constants(plain_context, normalisation["context"], "context"),
-    )
-
-
-def _with_acting(network: Network, acting: Any) -> Network:
-    """The network with what its checkpoint says of how it acts."""
     if not isinstance(acting, dict):
         raise TypeError(f"acting is {type(acting).__name__}, expected a table")
     pixels, threshold = acting.get("pixels", 0), acting.get("threshold", 0.0)
@@ -292,10 +279,13 @@ def _with_acting(network: Network, acting: Any) -> Network:
         raise ValueError(f"acting.pixels is {pixels!r}, expected 0 to {_MOST_PIXELS}")
     if type(threshold) not in {int, float} or not 0.0 <= threshold <= 1.0:
         raise ValueError(f"acting.threshold is {threshold!r}, expected 0 to 1")
-    if (pixels > 0) != (network.settings.image > 0):
-        raise ValueError(f"acting.pixels is {pixels}, network.image {network.settings.image}")
-    outputs = 2 if threshold > 0.0 else 1
-    return dataclasses.replace(network, pixels=pixels, threshold=float(threshold), outputs=outputs)
+    if (pixels > 0) != (settings.image > 0):
+        raise ValueError(f"acting.pixels is {pixels}, network.image {settings.image}")
+    return dataclasses.replace(
+        make_network(context, candidates, settings, pixels),
+        threshold=float(threshold),
+        outputs=2 if threshold > 0.0 else 1,
+    )
 
 
 def _with_constants(plain: FeatureMap, constants: Any, which: str) -> FeatureMap:

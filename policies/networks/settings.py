@@ -196,3 +196,20 @@ class Network:
     def sees_others(self) -> bool:
         """Whether a score depends on which other candidates are feasible."""
         return self.settings.kind != "mlp" or self.threshold > 0.0
+
+
+def make_network(
+    context: Sequence[Feature],
+    candidates: Sequence[Feature],
+    settings: NetworkSettings,
+    pixels: int = 0,
+    rows: NDArray[np.floating] | None = None,
+    contexts: NDArray[np.floating] | None = None,
+) -> Network:
+    """Return a network over these features, standardised on raw training data if given.
+
+    rows (M, F) of candidates, contexts (B, C). Raises RecipeError as `read_columns`.
+    """
+    columns = range(len(context)) if settings.context else ()
+    read = fit_map(context, tuple(columns), quadratic=False, rows=contexts, logs=settings.logs)
+    return Network(settings, candidate_map(candidates, settings, rows), read, pixels)

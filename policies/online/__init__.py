@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final
 
 from pipeline.errors import unknown_name
@@ -99,13 +99,11 @@ def read_online_config(agent: str, settings: Mapping[str, Any], where: str) -> A
 
 def _replaced(held: Any, settings: Mapping[str, Any], where: str) -> Any:
     """The dataclass `held` with these settings in place of its own."""
-    import dataclasses
-
     from pipeline.recipes.settings import read_settings
 
-    merged = {f.name: getattr(held, f.name) for f in dataclasses.fields(held)}
+    merged = {f.name: getattr(held, f.name) for f in fields(held)}
     for key, value in settings.items():
         own = merged.get(key)
-        inner = dataclasses.is_dataclass(own) and isinstance(value, Mapping)
+        inner = is_dataclass(own) and isinstance(value, Mapping)
         merged[key] = _replaced(own, value, f"{where}.{key}") if inner else value
     return read_settings(type(held), merged, where)

@@ -46,19 +46,16 @@ def advantages(
     rewards and times (T,) of each; times never fall.
     """
     to_go = [returns_to_go(reward, discount) for reward in rewards]
-    found = against_group(to_go, times, baseline)
-    if normalise:
-        deviation = float(np.concatenate(found).std())
-        found = [a / deviation for a in found] if deviation > 0.0 else found
-    return found
+    return against_group(to_go, times, baseline, normalise=normalise)
 
 
 def against_group(
-    worth: Sequence[Floats], times: Sequence[Floats], baseline: Baseline
+    worth: Sequence[Floats], times: Sequence[Floats], baseline: Baseline, *, normalise: bool = False
 ) -> list[Floats]:
     """What each decision was worth, (T,) of each trajectory, less the baseline over all of them."""
-    found = _baselines(worth, times, baseline)
-    return [w - b for w, b in zip(worth, found, strict=True)]
+    found = [w - b for w, b in zip(worth, _baselines(worth, times, baseline), strict=True)]
+    deviation = float(np.concatenate(found).std()) if normalise else 0.0
+    return [a / deviation for a in found] if deviation > 0.0 else found
 
 
 def _baselines(
@@ -113,11 +110,9 @@ def gae(
     HindcastError where the lengths differ.
     """
     count = len(reward)
-    discounts = (
-        np.broadcast_to(np.asarray(discount, np.float64), count)
-        if (np.ndim(discount) == 0)
-        else np.asarray(discount, np.float64)
-    )
+    discounts = np.asarray(discount, np.float64)
+    if discounts.ndim == 0:
+        discounts = np.full(count, discounts)
     if np.shape(value) != (count,) or discounts.shape != (count,):
         raise HindcastError(
             f"gae: reward {np.shape(reward)}, value {np.shape(value)} and discount "

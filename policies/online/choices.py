@@ -72,20 +72,17 @@ def merged(
 def _joined(
     parts: Sequence[tuple[NetworkInputs, NDArray[np.float64]]],
 ) -> tuple[NetworkInputs, NDArray[np.float64]]:
-    if len(parts) == 1:
-        return parts[0]
-    return join([one for one, _ in parts]), np.concatenate([advantage for _, advantage in parts])
+    looked, advantages = zip(*parts, strict=True)
+    return join(looked), np.concatenate(advantages)
 
 
 def join(looked: Sequence[NetworkInputs]) -> NetworkInputs:
     """All their decisions, in this order; rows of different parts stay apart."""
+    if len(looked) == 1:
+        return looked[0]
     rows, decisions, candidates = (
-        np.cumsum([0, *sizes])
-        for sizes in (
-            [len(one.rows) for one in looked],
-            [len(one.chosen) for one in looked],
-            [len(one.index) for one in looked],
-        )
+        np.cumsum([0, *(len(getattr(one, name)) for one in looked)])
+        for name in ("rows", "chosen", "index")
     )
     cat = np.concatenate
     return NetworkInputs(

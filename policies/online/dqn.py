@@ -19,8 +19,9 @@ Hasselt, Guez & Silver, "Deep Reinforcement Learning with Double Q-Learning", AA
 steps: Hessel et al., "Rainbow", AAAI 2018.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -33,7 +34,7 @@ from policies.networks.settings import Network, NetworkSettings, Weights
 from policies.online.dqn_replay import Replay
 from policies.online.problem import Problem, Sampling
 from policies.rollouts.trajectories import Trajectory, network_inputs
-from policies.training.learner import Criterion, Info, Learner, means
+from policies.training.learner import Info, Learner, means
 from policies.training.values import ValueUnit
 
 
@@ -108,11 +109,7 @@ def learner(
     device: torch.device,
 ) -> Learner:
     """One run, from these weights or from ones drawn anew; a step is an iteration."""
-    from policies.offline.q_learning.masked_q import (  # it keeps d3rlpy quiet
-        create,
-        d3rlpy_batch,
-        update,
-    )
+    from policies.offline.q_learning import masked_q  # it keeps d3rlpy quiet
 
     from d3rlpy.algos import DoubleDQNConfig  # isort: skip
 
@@ -120,15 +117,11 @@ def learner(
     discount = spec.discount if config.discount is None else config.discount
     rng = generator(problem.seed, "online replay")
     k = max(problem.instance_of(window).capacity for window in problem.train)
-    impl = create(
-        lambda **parts: DoubleDQNConfig(
-            gamma=discount,
-            batch_size=config.minibatch,
-            learning_rate=config.learning_rate,
-            **parts,
-        ),
-        network, k, problem.seed, device=device,
-    ).impl  # fmt: skip
+    algorithm = partial(
+        DoubleDQNConfig,
+        gamma=discount, batch_size=config.minibatch, learning_rate=config.learning_rate,
+    )  # fmt: skip
+    impl = masked_q.create(algorithm, network, k, problem.seed, device=device).impl
     scorer = impl.q_function[0].encoder.scorer
     if weights is not None:
         scorer.set_weights(weights)
@@ -160,25 +153,21 @@ def learner(
             rows = replay.draw(config.minibatch, rng)
             if not len(rows):
                 break
-            batch = d3rlpy_batch(replay.transitions(rows, network, device), unit)
+            batch = masked_q.d3rlpy_batch(replay.transitions(rows, network, device), unit)
             number = (iteration - 1) * config.gradient_steps + n + 1
-            found.append(update(impl, batch, number, config.target_update_interval, unit))
-        return {**_told(problem, played, epsilon), **means(found)}
+            interval = config.target_update_interval
+            found.append(masked_q.update(impl, batch, number, interval, unit))
+        curves = problem.metrics(
+            (one.episode for one in played),
+            epsilon=epsilon,
+            decisions=float(sum(len(one.choices) for one in played)),
+        )
+        return {**curves, **means(found)}
 
-    return Learner(
-        network=network,
-        weights=scorer.weights,
-        modules={
-            "q": impl.q_function, "target": impl.modules.targ_q_funcs, "replay": replay,
-            "scale": scale,
-        },
-        optimisers={"q": impl.q_function_optim},
-        rng=rng,
-        step=step,
-        validate=lambda: problem.validate(network, scorer.weights()),
-        decays=False,
-        criterion=Criterion("validation_return"),
-    )  # fmt: skip
+    modules = {"q": impl.q_function, "target": impl.modules.targ_q_funcs}
+    modules |= {"replay": replay, "scale": scale}
+    optimisers = {"q": impl.q_function_optim}
+    return problem.learner(network, scorer.weights, modules, optimisers, rng, step)
 
 
 def _scale(played: Sequence[Trajectory], discount: float) -> float:
@@ -188,14 +177,3 @@ def _scale(played: Sequence[Trajectory], discount: float) -> float:
         reward = np.concatenate([one.reward for one in played])
         size = min(size, float(np.abs(reward).mean()) / (1.0 - discount))
     return 1.0 / size if size > 0.0 else 1.0
-
-
-def _told(problem: Problem, played: Sequence[Trajectory], epsilon: float) -> Mapping[str, Tensor]:
-    """Curves of what was played, exploring."""
-    decisions = float(sum(len(one.choices) for one in played))
-    numbers = {
-        **problem.summary(one.episode for one in played),
-        "epsilon": epsilon,
-        "decisions": decisions,
-    }
-    return {name: torch.tensor(value) for name, value in numbers.items()}

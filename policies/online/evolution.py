@@ -35,7 +35,7 @@ from policies.networks import AnyNetwork
 from policies.networks.settings import Network, NetworkSettings, Weights
 from policies.online.problem import Problem, Sampling, make_scorer
 from policies.rollouts.trajectories import Trajectory, sample_trajectories
-from policies.training.learner import Criterion, Info, Learner
+from policies.training.learner import Info, Learner
 
 Vector = NDArray[np.float64]
 
@@ -197,25 +197,14 @@ def learner(
         order = np.argsort(-fitness, kind="stable")
         drawn_from.move(y[order[: len(drawn_from.share)]])
         everything = [t for some in played for t in some]
-        numbers = {
-            **problem.summary(one.episode for one in everything),
-            "best_return": float(means.max()),
-            "step": float(drawn_from.step),
-            "decisions": float(sum(len(t.choices) for t in everything)),
-        }
-        return {name: torch.tensor(value) for name, value in numbers.items()}
+        return problem.metrics(
+            (one.episode for one in everything),
+            best_return=float(means.max()),
+            step=float(drawn_from.step),
+            decisions=float(sum(len(t.choices) for t in everything)),
+        )
 
-    return Learner(
-        network=network,
-        weights=acting,
-        modules={"distribution": drawn_from},
-        optimisers={},
-        rng=rng,
-        step=step,
-        validate=lambda: problem.validate(network, acting()),
-        decays=False,
-        criterion=Criterion("validation_return"),
-    )
+    return problem.learner(network, acting, {"distribution": drawn_from}, {}, rng, step)
 
 
 def greedy(

@@ -150,14 +150,12 @@ def _learner(imitation: Imitation, imitator: Imitator) -> Learner:
     decisions, shown = sample("train", _MEMORY)
     if len(decisions) == 0:
         raise DatasetError(f"{imitation.dataset}: its best behaviours never had a choice")
-    validation = None
+    validation, held_out = None, None
     if (opened.episodes()["split"] == "validation").any():
-        validation = sample("validation", _MEMORY // 10)
-        validation = validation if len(validation[0]) else None
-    task = Task(
-        decisions, i.spec, imitation.steps, i.seed, validation[0] if validation else None, i.device
-    )
-    held_out = validation[1] if validation else None
+        validation, held_out = sample("validation", _MEMORY // 10)
+        if len(validation) == 0:
+            validation, held_out = None, None
+    task = Task(decisions, i.spec, imitation.steps, i.seed, validation, i.device)
     own = getattr(import_module(agent.module), "imitator", None)
     if own is not None:
         try:

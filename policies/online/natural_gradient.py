@@ -28,7 +28,7 @@ from policies.networks.settings import Network, NetworkSettings, Weights
 from policies.online.choices import PolicyBatch, log_softmax, policy_gain
 from policies.online.problem import Problem, Sampling, make_scorer
 from policies.online.reinforce import episode_metrics
-from policies.training.learner import Criterion, Info, Learner
+from policies.training.learner import Info, Learner
 
 _HALVINGS = 10
 _SOLVED = 1e-10  # of the squared residual, against that of the start
@@ -79,19 +79,10 @@ def learner(
         )
         some = [a for a in problem.policy_batches(drawn, network, device, every) if len(a)]
         moved = natural_step(scorer, gradient, some, config)
-        return {**episode_metrics(problem, drawn), "gradient_norm": gradient.norm(), **moved}
+        metrics = episode_metrics(problem, [one.trajectory for one in drawn])
+        return {**metrics, "gradient_norm": gradient.norm(), **moved}
 
-    return Learner(
-        network=network,
-        weights=scorer.weights,
-        modules={"scorer": scorer},
-        optimisers={},
-        rng=rng,
-        step=step,
-        validate=lambda: problem.validate(network, scorer.weights()),
-        decays=False,
-        criterion=Criterion("validation_return"),
-    )
+    return problem.learner(network, scorer.weights, {"scorer": scorer}, {}, rng, step)
 
 
 def policy_gradient(

@@ -38,11 +38,11 @@ from policies.networks.settings import Network, NetworkSettings, Weights
 from policies.online.advantages import against_group, gae
 from policies.online.choices import PolicyBatch, entropy, log_softmax, policy_batch
 from policies.online.decisions import Numbers, gathered, subset
-from policies.online.problem import Drawn, Problem, Sampling, make_scorer
+from policies.online.problem import Problem, Sampling, make_scorer
 from policies.online.reinforce import episode_metrics
 from policies.online.state_value import StateValue, summaries, summary_size
 from policies.rollouts.trajectories import Trajectory
-from policies.training.learner import Criterion, Info, Learner
+from policies.training.learner import Info, Learner
 
 Floats = NDArray[np.float64]
 
@@ -153,18 +153,10 @@ def learner(
             pairs = ((seen[at], aim[at]) for at in chosen)
             info |= regress(critic, optimisers["critic"], pairs, config)
             info["explained"] = torch.tensor(explained(value, target))
-        return {**episode_metrics(problem, [Drawn(one, one.reward) for one in played]), **info}
+        return {**episode_metrics(problem, played), **info}
 
-    return Learner(
-        network=network,
-        weights=scorer.weights,
-        modules=modules,
-        optimisers=optimisers,
-        rng=rng,
-        step=step,
-        validate=lambda: problem.validate(network, scorer.weights()),
-        decays=config.decay,
-        criterion=Criterion("validation_return"),
+    return problem.learner(
+        network, scorer.weights, modules, optimisers, rng, step, decays=config.decay
     )
 
 
@@ -187,11 +179,8 @@ def judge(
             found.append(gae(one.reward, here, passed, config.lam, 0.0))
             target.append(found[-1] + here)
             at += len(here)
-        against = against_group(found, [one.time_s for one in group], sampling.baseline)
-        if sampling.normalise:
-            deviation = float(np.concatenate(against).std())
-            against = [a / deviation for a in against] if deviation > 0.0 else against
-        worth += against
+        times = [one.time_s for one in group]
+        worth += against_group(found, times, sampling.baseline, normalise=sampling.normalise)
     return np.concatenate(worth), np.concatenate(target)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from pipeline.errors import RecipeError
 from pipeline.recipes.settings import require_numbers
@@ -22,9 +23,8 @@ from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.seeds import generator
 from pipeline.simulation.spec import Spec
 from policies.networks.candidate_scorer import CandidateScorer
-from policies.networks.features import fit_map, unscaled_map
 from policies.networks.policy import LearnedPolicy
-from policies.networks.settings import Network, NetworkSettings, Weights, candidate_map
+from policies.networks.settings import Network, NetworkSettings, Weights, make_network
 from policies.online.advantages import Baseline, advantages
 from policies.online.choices import PolicyBatch, merged, policy_batch
 from policies.rollouts.trajectories import (
@@ -34,6 +34,7 @@ from policies.rollouts.trajectories import (
     sample_trajectories,
     sample_trajectory,
 )
+from policies.training.learner import Criterion, Info, Learner
 
 PIECE = 1 << 17  # candidates of one call of the network in training
 _PIXELS = 1 << 23  # of one call, 32 MB of numbers
@@ -179,6 +180,29 @@ class Problem:
         )  # fmt: skip
         return {f"validation_{k}": v for k, v in self.summary(t.episode for t in played).items()}
 
+    def learner(
+        self,
+        network: Network,
+        weights: Callable[[], Weights],
+        modules: Mapping[str, nn.Module],
+        optimisers: Mapping[str, torch.optim.Optimizer],
+        rng: np.random.Generator,
+        step: Callable[[int], Info],
+        *,
+        decays: bool = False,
+    ) -> Learner:
+        """The run of a candidate scorer; its best checkpoint has the best validation return."""
+        return Learner(
+            network, weights, modules, optimisers, rng, step,
+            validate=lambda: self.validate(network, weights()),
+            decays=decays,
+            criterion=Criterion("validation_return"),
+        )  # fmt: skip
+
+    def metrics(self, played: Iterable[Episode], **numbers: float) -> Info:
+        """Curves of an iteration: the means of `summary`, and other numbers."""
+        return {k: torch.tensor(v) for k, v in {**self.summary(played), **numbers}.items()}
+
     def summary(self, played: Iterable[Episode], outcomes: Sequence[str] = ()) -> dict[str, float]:
         """Means over episodes: return, outcomes (by default the headline one), share cut off."""
         episodes, known = list(played), [o.name for o in self.spec.outcomes]
@@ -200,13 +224,8 @@ def fit_network(problem: Problem, settings: NetworkSettings) -> Network:
     spec = problem.spec
     if settings.image and not spec.image_shape:
         raise RecipeError(f"network.image is {settings.image}, but {spec.scenario} has no image")
-    columns = tuple(range(len(spec.context))) if settings.context else ()
-    network = Network(
-        settings,
-        candidates=candidate_map(spec.candidates, settings),
-        context=unscaled_map(spec.context, columns, quadratic=False, logs=settings.logs),
-        pixels=int(np.prod(spec.image_shape)) if settings.image else 0,
-    )
+    pixels = int(np.prod(spec.image_shape)) if settings.image else 0
+    network = make_network(spec.context, spec.candidates, settings, pixels)
     zeros = {name: np.zeros(shape, np.float32) for name, shape in network.shapes.items()}
     uniform = problem.acting(network, zeros)
     rows, contexts = [], []
@@ -218,14 +237,9 @@ def fit_network(problem: Problem, settings: NetworkSettings) -> Network:
         for part in network_inputs(problem.scenario, spec, played, network, every=every):
             rows.append(part.rows[part.index])
             contexts.append(part.context)
-    return Network(
-        settings,
-        candidates=candidate_map(spec.candidates, settings, np.concatenate(rows)),
-        context=fit_map(
-            spec.context, columns, quadratic=False, rows=np.concatenate(contexts),
-            logs=settings.logs,
-        ),
-        pixels=network.pixels,
+    return make_network(
+        spec.context, spec.candidates, settings, pixels,
+        np.concatenate(rows), np.concatenate(contexts),
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ what is forbidden nor has to learn what a slot is (at rate .7 a flat network is 
 slowdown of 2.72 where a network per candidate comes to 2.40); features are standardised.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -27,7 +27,8 @@ from pipeline.simulation.seeds import generator
 from policies.networks.settings import Network, NetworkSettings, Weights
 from policies.online.choices import entropy, log_softmax, policy_gain
 from policies.online.problem import Drawn, Problem, Sampling, make_scorer
-from policies.training.learner import Criterion, Info, Learner
+from policies.rollouts.trajectories import Trajectory
+from policies.training.learner import Info, Learner
 
 
 @dataclass(frozen=True)
@@ -83,31 +84,19 @@ def learner(
         single = config.updates == "trajectory"
         groups = [[one] for one in drawn] if single else [drawn]
         norms = torch.stack([ascend(group) for group in groups])
-        return {**episode_metrics(problem, drawn), "gradient_norm": norms.mean()}
+        metrics = episode_metrics(problem, [one.trajectory for one in drawn])
+        return {**metrics, "gradient_norm": norms.mean()}
 
-    return Learner(
-        network=network,
-        weights=scorer.weights,
-        modules={"scorer": scorer},
-        optimisers={"adam": optimiser},
-        rng=rng,
-        step=step,
-        validate=lambda: problem.validate(network, scorer.weights()),
-        decays=False,
-        criterion=Criterion("validation_return"),
-    )
+    modules, optimisers = {"scorer": scorer}, {"adam": optimiser}
+    return problem.learner(network, scorer.weights, modules, optimisers, rng, step)
 
 
-def episode_metrics(problem: Problem, drawn: Sequence[Drawn]) -> Mapping[str, Tensor]:
+def episode_metrics(problem: Problem, played: Sequence[Trajectory]) -> Info:
     """Curves of any agent: what its episodes came to BEFORE they were learned from.
 
     `surprise` is the mean of -log pi(choice), which on average is the entropy.
     """
-    played = [one.trajectory for one in drawn]
     log_pi = np.concatenate([t.log_probability for t in played])
-    numbers = {
-        **problem.summary(one.episode for one in played),
-        "surprise": float(-log_pi.mean()),
-        "decisions": float(len(log_pi)),
-    }
-    return {name: torch.tensor(value) for name, value in numbers.items()}
+    return problem.metrics(
+        (t.episode for t in played), surprise=float(-log_pi.mean()), decisions=float(len(log_pi))
+    )

@@ -25,7 +25,7 @@ from pipeline.simulation.spec import Feature
 from policies.networks.features import unscaled_map
 from policies.networks.settings import Network
 from policies.online.problem import PIECE, Problem
-from policies.rollouts.trajectories import NetworkInputs, Trajectory, network_inputs
+from policies.rollouts.trajectories import Trajectory, network_inputs
 
 _FAR = 10.0  # deviations, beyond which inputs are not told apart
 _SMALLEST = 1e-6  # deviation below which a number counts as constant
@@ -127,32 +127,18 @@ def summaries(
     )
 
     def one(trajectory: Trajectory) -> NDArray[np.float64]:
-        parts = [
-            _summary(part, columns, spec.candidates, spec.context)
-            for part in network_inputs(problem.scenario, spec, trajectory, seeing, piece=PIECE)
-        ]
+        parts = []
+        for looked in network_inputs(problem.scenario, spec, trajectory, seeing, piece=PIECE):
+            rows = _tamed(looked.rows, spec.candidates)[:, columns][looked.index]
+            first, count = looked.starts[:-1], np.diff(looked.starts)
+            mean = np.add.reduceat(rows, first) / count[:, None]
+            highest = np.maximum.reduceat(rows, first)
+            context = _tamed(looked.context, spec.context)
+            parts.append(np.column_stack([context, mean, highest, np.log1p(count)]))
         return np.column_stack([np.concatenate(parts), trajectory.time_s])
 
     with ThreadPoolExecutor(problem.workers) as pool:
         return np.concatenate(list(pool.map(one, played)))
-
-
-def _summary(
-    looked: NetworkInputs,
-    columns: Sequence[int],
-    candidates: Sequence[Feature],
-    context: Sequence[Feature],
-) -> NDArray[np.float64]:
-    rows = _tamed(looked.rows, candidates)[:, columns][looked.index]
-    first, count = looked.starts[:-1], np.diff(looked.starts)
-    return np.column_stack(
-        [
-            _tamed(looked.context, context),
-            np.add.reduceat(rows, first) / count[:, None],
-            np.maximum.reduceat(rows, first),
-            np.log1p(count),
-        ]
-    )
 
 
 def _tamed(values: NDArray[np.float64], features: Sequence[Feature]) -> NDArray[np.float64]:

@@ -1,6 +1,5 @@
 """From a recipe to a checkpoint folder, by playing: what `hindcast train-online` does."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
@@ -15,14 +14,7 @@ from pipeline.simulation.spec import Spec
 from pipeline.storage.files import make_folder, remove_partials
 from pipeline.storage.run_files import BEST, CURVES, step_folder
 from policies.networks import AnyNetwork
-from policies.networks.checkpoint import (
-    Metric,
-    Selected,
-    Trained,
-    load_policy,
-    read_description,
-    save,
-)
+from policies.networks.checkpoint import Metric, Trained, load_policy, read_description, save
 from policies.networks.policy import LearnedPolicy
 from policies.networks.settings import NetworkSettings, Weights
 from policies.online import online_agent, read_online_config
@@ -128,7 +120,10 @@ def train_online(
         trained = replace(made, weights=learner.weights(), metrics=fitted.metrics)
     write_curves(trained.metrics, out / CURVES)
     if fitted.best is not None:
-        provenance |= {"best": _save_best(trained, fitted.best, out, provenance)}
+        best = fitted.best
+        provenance["best"] = {"step": best.step, "metric": best.metric, "score": best.score}
+        other = replace(trained, steps=best.step, weights=best.weights, metrics=())
+        save(other, out / BEST, {**provenance, "of_steps": iterations})
     save(trained, out, provenance)
     resume.remove()
     return out
@@ -200,12 +195,3 @@ def problem_of(recipe: Recipe, seed: int, workers: int) -> Problem:
         seed,
         workers,
     )
-
-
-def _save_best(
-    trained: Trained, best: Selected, out: Path, provenance: Mapping[str, Any]
-) -> dict[str, Any]:
-    chosen = {"step": best.step, "metric": best.metric, "score": best.score}
-    other = replace(trained, steps=best.step, weights=best.weights, metrics=())
-    save(other, out / BEST, {**provenance, "best": chosen, "of_steps": trained.steps})
-    return chosen

@@ -18,21 +18,8 @@ from typing import Any, Final
 import numpy as np
 from numba import types
 
+from pipeline.simulation import kernel as k
 from pipeline.simulation.arrays import EPISODE, STEPS
-from pipeline.simulation.kernel import (
-    FLOATS,
-    FRESH,
-    INFEASIBLE,
-    INTS,
-    MASK,
-    OBSERVE,
-    REWARD,
-    ROWS,
-    RUNNING,
-    STEP,
-    TIME,
-    compiled,
-)
 from pipeline.simulation.policy import GENERATOR, best_feasible
 from policies.networks.features import COLUMNS
 from policies.rollouts.compiled import C_CANDIDATES, C_DECISIONS, C_ROWS, DECIDER, LOOKED
@@ -41,7 +28,7 @@ from policies.rollouts.play_on import RULE, play_on, score_decision
 C_PLAYED: Final = 3  # of the cursor, beside those of `gather`: decisions of the rollouts
 
 
-@compiled(types.int64(ROWS, types.int64, types.int64, ROWS, types.int64, COLUMNS))
+@k.compiled(types.int64(k.ROWS, types.int64, types.int64, k.ROWS, types.int64, COLUMNS))
 def _find(rows: Any, first: Any, stop: Any, candidates: Any, i: Any, columns: Any) -> Any:
     """The first of rows[first:stop] that equals the candidate in these columns; `stop` if none."""
     for row in range(first, stop):
@@ -55,7 +42,7 @@ def _find(rows: Any, first: Any, stop: Any, candidates: Any, i: Any, columns: An
     return stop
 
 
-@compiled(types.float64(FLOATS, MASK, types.int64, types.int64))
+@k.compiled(types.float64(k.FLOATS, k.MASK, types.int64, types.int64))
 def _chance(scores: Any, feasible: Any, n: Any, chosen: Any) -> Any:
     """Probability of a candidate by the softmax over those that are feasible."""
     total = 0.0
@@ -65,10 +52,10 @@ def _chance(scores: Any, feasible: Any, n: Any, chosen: Any) -> Any:
     return 1.0 / total
 
 
-@compiled(
+@k.compiled(
     types.float64(
-        types.FunctionType(OBSERVE), types.FunctionType(STEP), RULE, DECIDER, EPISODE, EPISODE,
-        STEPS, GENERATOR, types.int64, types.float64, INTS,
+        types.FunctionType(k.OBSERVE), types.FunctionType(k.STEP), RULE, DECIDER, EPISODE, EPISODE,
+        STEPS, GENERATOR, types.int64, types.float64, k.INTS,
     ))  # fmt: skip
 def _try(
     observe: Any, step: Any, rule: Any, decider: Any, episode: Any, own: Any, arrays: Any, rng: Any,
@@ -77,29 +64,29 @@ def _try(
     """Sum of the rewards of a candidate and of what follows it; NaN where a choice is forbidden."""
     own.ints[:] = episode.ints
     own.floats[:] = episode.floats
-    own.ints[FRESH] = 0  # the rollouts' buffers show another episode
+    own.ints[k.FRESH] = 0  # the rollouts' buffers show another episode
     status = step(own.ints, own.floats, candidate, arrays.step_outputs)
-    if status == INFEASIBLE:
+    if status == k.INFEASIBLE:
         return np.nan
-    value = arrays.step_outputs[REWARD]
+    value = arrays.step_outputs[k.REWARD]
     cursor[C_PLAYED] += 1
-    if status == RUNNING:
+    if status == k.RUNNING:
         arrays.totals[:] = 0.0
         code = play_on(
             observe, step, rule, decider, own, arrays, rng, 0.0, until, np.empty(0, np.int64), 0
         )
-        if code == INFEASIBLE:
+        if code == k.INFEASIBLE:
             return np.nan
-        value += arrays.totals[REWARD]
+        value += arrays.totals[k.REWARD]
         cursor[C_PLAYED] += code // 4
     return value
 
 
-@compiled(
+@k.compiled(
     types.boolean(
-        types.FunctionType(OBSERVE), types.FunctionType(STEP), RULE, DECIDER, EPISODE, EPISODE,
-        STEPS, GENERATOR, INTS, INTS, types.float64, types.float64, types.float64, LOOKED, FLOATS,
-        INTS,
+        types.FunctionType(k.OBSERVE), types.FunctionType(k.STEP), RULE, DECIDER, EPISODE, EPISODE,
+        STEPS, GENERATOR, k.INTS, k.INTS, types.float64, types.float64, types.float64, LOOKED,
+        k.FLOATS, k.INTS,
     ))  # fmt: skip
 def branch(
     observe: Any, step: Any, rule: Any, decider: Any, episode: Any, own: Any, arrays: Any, rng: Any,
@@ -145,7 +132,7 @@ def branch(
                 index[last] = row
                 last += 1
             if stop - u > 1:
-                until = floats[TIME] + horizon_s
+                until = floats[k.TIME] + horizon_s
                 for row in range(u, stop):
                     value[row] = _try(
                         observe, step, rule, decider, episode, own, arrays, rng,
@@ -157,7 +144,7 @@ def branch(
                 images[t] = image[: images.shape[1]]
                 starts[t], which[t] = m, at
                 t, m, u = t + 1, last, stop
-        if step(ints, floats, choices[at], arrays.step_outputs) == INFEASIBLE:
+        if step(ints, floats, choices[at], arrays.step_outputs) == k.INFEASIBLE:
             return False
     starts[t] = m
     cursor[C_DECISIONS], cursor[C_CANDIDATES], cursor[C_ROWS] = t, m, u

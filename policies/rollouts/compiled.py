@@ -16,21 +16,8 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
+from pipeline.simulation import kernel as k
 from pipeline.simulation.arrays import EPISODE, STEPS, named
-from pipeline.simulation.kernel import (
-    ELAPSED,
-    FLOATS,
-    INFEASIBLE,
-    INTS,
-    MASK,
-    OBSERVE,
-    REWARD,
-    ROWS,
-    RUNNING,
-    STEP,
-    TIME,
-    compiled,
-)
 from pipeline.simulation.policy import GENERATOR, draw_choice
 from policies.networks.features import COLUMNS, INPUTS, expand_row
 from policies.networks.forward import NETWORK, NetworkArrays, add_product, score_sets
@@ -91,10 +78,10 @@ class LookedArrays(NamedTuple):
     decision: NDArray[np.int64]
 
 
-TABLE: Final = named(Table, _KEYS, INTS, FLOATS, FLOATS, INPUTS, INPUTS)
-DECIDER: Final = named(DeciderArrays, types.boolean, FLOATS, types.boolean, NETWORK, TABLE)
+TABLE: Final = named(Table, _KEYS, k.INTS, k.FLOATS, k.FLOATS, INPUTS, INPUTS)
+DECIDER: Final = named(DeciderArrays, types.boolean, k.FLOATS, types.boolean, NETWORK, TABLE)
 LOOKED: Final = named(
-    LookedArrays, ROWS, INTS, ROWS, types.Array(types.uint8, 2, "C"), INTS, INTS, INTS, INTS
+    LookedArrays, k.ROWS, k.INTS, k.ROWS, types.Array(types.uint8, 2, "C"), *[k.INTS] * 4
 )
 
 
@@ -109,7 +96,7 @@ def make_table(network: Network, columns: int, *, used: bool) -> Table:
     )  # fmt: skip
 
 
-@compiled(types.int64(_KEYS, types.int64, COLUMNS))
+@k.compiled(types.int64(_KEYS, types.int64, COLUMNS))
 def _place(cells: Any, row: Any, columns: Any) -> Any:
     """Where in the table a row belongs."""
     h = np.uint64(0)
@@ -119,7 +106,7 @@ def _place(cells: Any, row: Any, columns: Any) -> Any:
     return np.int64((h * _SPREAD) >> _SHIFT)
 
 
-@compiled(types.boolean(_KEYS, INTS, _KEYS, types.int64, types.int64, COLUMNS))
+@k.compiled(types.boolean(_KEYS, k.INTS, _KEYS, types.int64, types.int64, COLUMNS))
 def _there(keys: Any, held: Any, cells: Any, row: Any, place: Any, columns: Any) -> Any:
     """Whether the table has the row; where not, it has now (and `held` is for the caller)."""
     same = held[place] >= 0
@@ -134,10 +121,10 @@ def _there(keys: Any, held: Any, cells: Any, row: Any, place: Any, columns: Any)
     return same
 
 
-@compiled(
+@k.compiled(
     types.float64(
-        ROWS, types.int64, INTS, MASK, types.boolean, FLOATS, FLOATS, INTS, types.boolean, INPUTS,
-        FLOATS, INPUTS, INPUTS,
+        k.ROWS, types.int64, k.INTS, k.MASK, types.boolean, k.FLOATS, k.FLOATS, k.INTS,
+        types.boolean, INPUTS, k.FLOATS, INPUTS, INPUTS,
     ))  # fmt: skip
 def _score(
     candidates: Any, row: Any,
@@ -160,10 +147,10 @@ def _score(
     return h[0]
 
 
-@compiled(
+@k.compiled(
     types.void(
-        ROWS, _KEYS, MASK, INTS, MASK, types.boolean, FLOATS, FLOATS, INTS, types.boolean, INPUTS,
-        _KEYS, INTS, FLOATS, FLOATS, INPUTS, INPUTS, FLOATS,
+        k.ROWS, _KEYS, k.MASK, k.INTS, k.MASK, types.boolean, k.FLOATS, k.FLOATS, k.INTS,
+        types.boolean, INPUTS, _KEYS, k.INTS, k.FLOATS, k.FLOATS, INPUTS, INPUTS, k.FLOATS,
     ))  # fmt: skip
 def score_alone(
     candidates: Any, cells: Any, allowed: Any,
@@ -193,10 +180,10 @@ def score_alone(
         shown[i] = held_scores[place]
 
 
-@compiled(
+@k.compiled(
     types.int64(
-        types.FunctionType(OBSERVE), types.FunctionType(STEP), EPISODE, STEPS, DECIDER,
-        types.float64, types.float64, GENERATOR, INTS, ROWS, types.int64,
+        types.FunctionType(k.OBSERVE), types.FunctionType(k.STEP), EPISODE, STEPS, DECIDER,
+        types.float64, types.float64, GENERATOR, k.INTS, k.ROWS, types.int64,
     ))  # fmt: skip
 def sample(
     observe: Any, step: Any, episode: Any, arrays: Any, decider: Any,
@@ -220,9 +207,9 @@ def sample(
     cells = candidates.view(np.uint64)
     moment, picture = context.reshape((1, len(context))), image.reshape((1, len(image)))
     span = np.zeros(2, np.int64)
-    at, status = first, RUNNING
-    while status == RUNNING and at < len(choices):
-        numbers[N_TIME, at] = floats[TIME]
+    at, status = first, k.RUNNING
+    while status == k.RUNNING and at < len(choices):
+        numbers[N_TIME, at] = floats[k.TIME]
         n = observe(ints, floats, context, image, candidates, feasible)
         shown, allowed = scores[:n], feasible[:n]
         if alone:
@@ -239,26 +226,26 @@ def sample(
             )  # fmt: skip
         choice = draw_choice(shown, allowed, temperature, epsilon, rng, probabilities)
         if choice < 0:
-            return INFEASIBLE
+            return k.INFEASIBLE
         status = step(ints, floats, choice, step_outputs)
-        if status == INFEASIBLE:
-            return INFEASIBLE
+        if status == k.INFEASIBLE:
+            return k.INFEASIBLE
         choices[at] = choice
         drawn = temperature > 0.0 or epsilon > 0.0
         chosen = np.log(probabilities[choice]) if drawn else 0.0
         numbers[N_LOG_PROBABILITY, at] = chosen
-        numbers[N_REWARD, at] = step_outputs[REWARD]
-        numbers[N_ELAPSED, at] = step_outputs[ELAPSED]
-        for k in range(len(step_outputs)):
-            totals[k] += step_outputs[k]
+        numbers[N_REWARD, at] = step_outputs[k.REWARD]
+        numbers[N_ELAPSED, at] = step_outputs[k.ELAPSED]
+        for term in range(len(step_outputs)):
+            totals[term] += step_outputs[term]
         at += 1
     return 4 * at + status
 
 
-@compiled(
+@k.compiled(
     types.int64(
-        types.FunctionType(OBSERVE), types.FunctionType(STEP), EPISODE, STEPS, types.boolean,
-        COLUMNS, TABLE, INTS, types.int64, types.int64, LOOKED, INTS,
+        types.FunctionType(k.OBSERVE), types.FunctionType(k.STEP), EPISODE, STEPS, types.boolean,
+        COLUMNS, TABLE, k.INTS, types.int64, types.int64, LOOKED, k.INTS,
     ))  # fmt: skip
 def gather(
     observe: Any, step: Any, episode: Any, arrays: Any, alone: Any, columns: Any, table: Any,
@@ -303,8 +290,8 @@ def gather(
                 index[m] = held[place]
                 m += 1
             t += 1
-        if step(ints, floats, choice, arrays.step_outputs) == INFEASIBLE:
-            return INFEASIBLE
+        if step(ints, floats, choice, arrays.step_outputs) == k.INFEASIBLE:
+            return k.INFEASIBLE
         at += 1
     starts[t] = m
     cursor[C_DECISIONS], cursor[C_CANDIDATES], cursor[C_ROWS] = t, m, u

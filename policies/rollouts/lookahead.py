@@ -29,9 +29,8 @@ from pipeline.simulation.rollout import Episode, finished_episode
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.seeds import generator
 from pipeline.simulation.spec import Spec
-from policies.networks.features import unscaled_map
 from policies.networks.policy import LearnedPolicy
-from policies.networks.settings import Network, NetworkSettings
+from policies.networks.settings import NetworkSettings, make_network
 from policies.rollouts.play_on import Decider, play_on
 
 VARIANTS: Final = 8
@@ -66,11 +65,8 @@ def rollouts_of(policy: LearnedPolicy) -> RolloutPolicy:
 
 def rollouts_of_rules(name: str, rules: Iterable[Heuristic], spec: Spec) -> RolloutPolicy:
     """Rollouts of rules that draw nothing."""
-    network = Network(
-        NetworkSettings(quadratic=False, logs=False),
-        unscaled_map(spec.candidates, spec.learned_candidates, quadratic=False, logs=False),
-        unscaled_map(spec.context, (), quadratic=False, logs=False),
-    )
+    settings = NetworkSettings(quadratic=False, logs=False)
+    network = make_network(spec.context, spec.candidates, settings)
     weights = {key: np.zeros(shape, np.float32) for key, shape in network.shapes.items()}
     unasked = LearnedPolicy(name, network, weights, spec.context, spec.candidates)
     return RolloutPolicy(name, tuple(Decider(unasked, rule) for rule in rules))

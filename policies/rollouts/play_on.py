@@ -11,19 +11,8 @@ from typing import Any, Final
 import numpy as np
 from numba import types
 
+from pipeline.simulation import kernel as k
 from pipeline.simulation.arrays import EPISODE, STEPS
-from pipeline.simulation.kernel import (
-    FLOATS,
-    INFEASIBLE,
-    INTS,
-    OBSERVE,
-    RUNNING,
-    SCORE,
-    STEP,
-    TIME,
-    Compiled,
-    compiled,
-)
 from pipeline.simulation.policy import GENERATOR, NO_PARAMETERS, Heuristic, draw_choice, no_score
 from pipeline.simulation.spec import Spec
 from policies.networks.forward import score_sets
@@ -31,10 +20,10 @@ from policies.networks.policy import LearnedPolicy
 from policies.rollouts.compiled import DECIDER, DeciderArrays, make_table, score_alone
 from policies.rollouts.trajectories import looks_alone
 
-RULE: Final = types.FunctionType(SCORE)
+RULE: Final = types.FunctionType(k.SCORE)
 
 
-@compiled(types.void(RULE, DECIDER, types.int64, EPISODE, FLOATS))
+@k.compiled(types.void(RULE, DECIDER, types.int64, EPISODE, k.FLOATS))
 def score_decision(rule: Any, decider: Any, n: Any, episode: Any, scores: Any) -> None:
     """Fill scores[:n] of the last observation of an episode, which has n candidates."""
     candidates, feasible = episode.candidates, episode.feasible
@@ -64,10 +53,10 @@ def score_decision(rule: Any, decider: Any, n: Any, episode: Any, scores: Any) -
         )  # fmt: skip
 
 
-@compiled(
+@k.compiled(
     types.int64(
-        types.FunctionType(OBSERVE), types.FunctionType(STEP), RULE, DECIDER, EPISODE, STEPS,
-        GENERATOR, types.float64, types.float64, INTS, types.int64,
+        types.FunctionType(k.OBSERVE), types.FunctionType(k.STEP), RULE, DECIDER, EPISODE, STEPS,
+        GENERATOR, types.float64, types.float64, k.INTS, types.int64,
     ))  # fmt: skip
 def play_on(
     observe: Any, step: Any, rule: Any, decider: Any, episode: Any, arrays: Any, rng: Any,
@@ -81,20 +70,20 @@ def play_on(
     """
     ints, floats, context, image, candidates, feasible = episode
     scores, probabilities, step_outputs, totals = arrays
-    at, status, kept = first, RUNNING, len(choices)
-    while status == RUNNING and floats[TIME] < until and (kept == 0 or at < kept):
+    at, status, kept = first, k.RUNNING, len(choices)
+    while status == k.RUNNING and floats[k.TIME] < until and (kept == 0 or at < kept):
         n = observe(ints, floats, context, image, candidates, feasible)
         score_decision(rule, decider, n, episode, scores)
         choice = draw_choice(scores[:n], feasible[:n], 0.0, epsilon, rng, probabilities)
         if choice < 0:
-            return INFEASIBLE
+            return k.INFEASIBLE
         status = step(ints, floats, choice, step_outputs)
-        if status == INFEASIBLE:
-            return INFEASIBLE
+        if status == k.INFEASIBLE:
+            return k.INFEASIBLE
         if kept > 0:
             choices[at] = choice
-        for k in range(len(step_outputs)):
-            totals[k] += step_outputs[k]
+        for term in range(len(step_outputs)):
+            totals[term] += step_outputs[term]
         at += 1
     return 4 * at + status
 
@@ -106,7 +95,7 @@ class Decider:
     policy: LearnedPolicy
     rule: Heuristic | None = None
 
-    def arrays(self, spec: Spec, rng: np.random.Generator) -> tuple[Compiled, DeciderArrays]:
+    def arrays(self, spec: Spec, rng: np.random.Generator) -> tuple[k.Compiled, DeciderArrays]:
         """Rule and decider of `play_on`, for one episode."""
         alone, rule = looks_alone(self.policy.network), self.rule
         used = alone and rule is None  # a rule looks nothing up

@@ -53,7 +53,7 @@ from policies.online.counterfactual.rollouts import Counterfactuals, Rollouts, a
 from policies.online.decisions import places, subset
 from policies.online.problem import Problem, Sampling, make_scorer
 from policies.rollouts.play_on import Decider
-from policies.training.learner import Criterion, Info, Learner, descend, means
+from policies.training.learner import Info, Learner, descend, means
 
 Floats = NDArray[np.float64]
 
@@ -135,18 +135,18 @@ def learner(
             asked = policy_batch(subset(looked, which), gain, network, device)
             found.append(improve(scorer, optimiser, asked, config.entropy * left))
             follow(average, scorer, (iteration - 1) * config.gradient_steps + n, config.average)
-        return {**episode_metrics(problem, played, missed), **means(found)}
+        curves = problem.metrics(
+            (one.episode for one in played),
+            decisions=float(sum(one.episode.steps for one in played)),
+            rolled_out=float(sum(one.rolled_out for one in played)),
+            missed=missed,  # in the unit of the rewards
+        )
+        return {**curves, **means(found)}
 
-    return Learner(
-        network=network,
-        weights=average.weights,
-        modules={"scorer": scorer, "average": average, "recent": recent},
-        optimisers={"adam": optimiser},
-        rng=rng,
-        step=step,
-        validate=lambda: problem.validate(network, average.weights()),
-        decays=config.decay,
-        criterion=Criterion("validation_return"),
+    modules = {"scorer": scorer, "average": average, "recent": recent}
+    optimisers = {"adam": optimiser}
+    return problem.learner(
+        network, average.weights, modules, optimisers, rng, step, decays=config.decay
     )
 
 
@@ -187,16 +187,3 @@ def follow(average: CandidateScorer, scorer: CandidateScorer, steps: int, share:
     kept = min(share, (steps + 1) / (steps + 5))
     for mean, value in zip(average.parameters(), scorer.parameters(), strict=True):
         mean.mul_(kept).add_(value, alpha=1.0 - kept)
-
-
-def episode_metrics(
-    problem: Problem, played: Sequence[Counterfactuals], missed: float
-) -> Mapping[str, Tensor]:
-    """Curves of what was played, and of what its choices missed, in the unit of the rewards."""
-    numbers = {
-        **problem.summary(one.episode for one in played),
-        "decisions": float(sum(one.episode.steps for one in played)),
-        "rolled_out": float(sum(one.rolled_out for one in played)),
-        "missed": missed,
-    }
-    return {name: torch.tensor(value) for name, value in numbers.items()}

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pipeline.errors import HindcastError
 from pipeline.recipes.settings import require_numbers
-from pipeline.simulation.arrays import EpisodeArrays, begin_episode, make_step_arrays
+from pipeline.simulation.arrays import begin_episode, make_step_arrays
 from pipeline.simulation.kernel import INFEASIBLE, RUNNING, TRUNCATED
 from pipeline.simulation.rollout import Episode, finished_episode
 from pipeline.simulation.scenario import Instance, Scenario
@@ -131,7 +131,8 @@ class _Memory:
 
     def play(self, epsilon: float) -> tuple[NDArray[np.int64], Episode]:
         """The choices of an episode, and what it came to."""
-        memory, arrays = self._begin(), make_step_arrays(self.spec, self.instance)
+        memory = begin_episode(self.spec, self.instance)
+        arrays = make_step_arrays(self.spec, self.instance)
         choices = np.empty(_FIRST_ROOM, np.int64)
         at, status = 0, RUNNING
         while True:
@@ -154,18 +155,15 @@ class _Memory:
         most = len(numbers) * self.instance.capacity
         arrays = make_looked_arrays(self.spec, self.network, len(numbers), most)
         value, cursor = np.empty(most), np.zeros(4, np.int64)
+        played, copy = (begin_episode(self.spec, self.instance) for _ in range(2))
         self._require(branch(
-            *self.compiled, self._begin(), self._begin(),
+            *self.compiled, played, copy,
             make_step_arrays(self.spec, self.instance), self.rng, choices, numbers,
             rollouts.horizon_s or np.inf, rollouts.certain, rollouts.of_certain,
             arrays, value, cursor,
         ))  # fmt: skip
         looked = looked_of(arrays, cursor)
         return looked, value[looked.index], int(cursor[C_PLAYED])
-
-    def _begin(self) -> EpisodeArrays:
-        """Return the memory before the first decision."""
-        return begin_episode(self.spec, self.instance)
 
     def _require(self, feasible: bool) -> None:
         if not feasible:
