@@ -23,6 +23,13 @@ from policies.papers.osdec.rollouts import play_slots
 from policies.papers.osdec.torch_network import SlotNetwork
 from policies.rollouts.trajectories import NetworkInputs
 
+
+class ToyProblem(SimpleNamespace):
+    """A Problem of which a test gives only what the agent under test reads."""
+
+    learner, metrics = Problem.learner, Problem.metrics
+
+
 SPEC = Spec(
     scenario="toy",
     objective="gain",

@@ -18,6 +18,7 @@ from tests.policies.play import (
     PAYS,
     SECOND,
     SPEC,
+    ToyProblem,
     looked,
     network_of,
     rewards,
@@ -54,7 +55,7 @@ def toy_problem():
             ]
         ]  # fmt: skip
 
-    return SimpleNamespace(
+    return ToyProblem(
         scenario=None, spec=SPEC, train=[0], seed=0, acting=acting, play=play,
         instance_of=lambda _window: SimpleNamespace(capacity=3),
         summary=lambda _played: {}, validate=lambda _network, _weights: {},

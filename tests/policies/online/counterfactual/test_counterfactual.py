@@ -26,6 +26,7 @@ from tests.policies.play import (
     PAYS,
     SECOND,
     SPEC,
+    ToyProblem,
     looked,
     network_of,
     rewards,
@@ -39,7 +40,7 @@ def toy_problem():
     def acting(network, weights):
         return LearnedPolicy("toy", network, weights, SPEC.context, SPEC.candidates)
 
-    return SimpleNamespace(
+    return ToyProblem(
         spec=SimpleNamespace(scenario="slots"), seed=0, acting=acting,
         summary=lambda _played: {}, validate=lambda _network, _weights: {},
     )  # fmt: skip
