@@ -75,6 +75,8 @@ class Heuristic:
     name: str
     score: Compiled
     draw: Callable[[Spec, np.random.Generator], NDArray[np.float64]] | None = None
+    description: str = ""  # one line: which candidate the rule chooses
+    formula: str = ""  # one line: the score, in names of the spec's features
 
     def parameters(self, spec: Spec, rng: np.random.Generator) -> NDArray[np.float64]:
         """The parameters of one episode, (P,)."""

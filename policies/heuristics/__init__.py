@@ -12,10 +12,10 @@ _THERE: Final = "pipeline.scenarios."
 
 
 def heuristics(scenario: str) -> dict[str, Heuristic]:
-    """Every rule that a scenario knows, by name.
+    """Return every rule of a scenario by name; raise UnknownName if there is no such scenario.
 
-    Rules of pipeline.scenarios.NAME are in policies.heuristics.NAME, those of a scenario from
-    outside this repository beside it. Raises UnknownName for the scenario.
+    Rules of pipeline.scenarios.NAME are in policies.heuristics.NAME. A scenario from outside this
+    repository has its rules in its own module.
     """
     from policies.heuristics.generic import INDIFFERENT
     from policies.heuristics.linear import RANDOM_LINEAR

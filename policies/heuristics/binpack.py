@@ -1,8 +1,8 @@
-"""Rules for `binpack`, compiled; candidates are (machine, task) pairs, machine-major.
+"""Compiled rules for `binpack`; the candidates are (machine, task) pairs, machine by machine.
 
-The wait row (machine -1), where there is
-one, is never preferred. Source of tetris: Grandl et al., "Multi-Resource Packing for Cluster
-Schedulers", SIGCOMM 2014; of the `_reference` rules: the simulator published with DeepJS.
+A setting may add a wait row (machine -1), which no rule prefers to a pair. Sources: `tetris` is
+from Grandl et al., "Multi-Resource Packing for Cluster Schedulers", SIGCOMM 2014; the
+`_reference` rules are those of the simulator published with DeepJS.
 """
 
 from collections.abc import Mapping
@@ -19,21 +19,18 @@ REFERENCE_TAKE: Final = 0.2  # probability with which the reference's random rul
 
 @compiled(SCORE)
 def _first_fit(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    """The first machine on which anything fits, with its first fitting task."""
     for i in range(len(scores)):
         scores[i] = -i
 
 
 @compiled(SCORE)
 def _first_fit_reference(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    """The last machine on which anything fits, with its first fitting task."""
     for i in range(len(scores)):
         scores[i] = candidates[i, ROW.machine]
 
 
 @compiled(SCORE)
 def _best_fit(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    """The pair with the least largest normalised leftover."""
     for i in range(len(scores)):
         cores = (candidates[i, ROW.free_cores] - candidates[i, ROW.cores]) / context[
             MOMENT.machine_cores
@@ -46,7 +43,6 @@ def _best_fit(context, candidates, feasible, parameters, scores):  # type: ignor
 
 @compiled(SCORE)
 def _tetris(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    """The highest dot product of request and free resources, both in machines."""
     cores = 1.0 / context[MOMENT.machine_cores] ** 2
     memory = 1.0 / context[MOMENT.machine_memory] ** 2
     for i in range(len(scores)):
@@ -58,7 +54,6 @@ def _tetris(context, candidates, feasible, parameters, scores):  # type: ignore[
 
 @compiled(SCORE)
 def _tetris_reference(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    """The raw dot product: memory, a fraction, hardly counts beside cores."""
     for i in range(len(scores)):
         scores[i] = (
             candidates[i, ROW.free_cores] * candidates[i, ROW.cores]
@@ -68,21 +63,18 @@ def _tetris_reference(context, candidates, feasible, parameters, scores):  # typ
 
 @compiled(SCORE)
 def _shortest_first(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    """The task with the shortest duration."""
     for i in range(len(scores)):
         scores[i] = -candidates[i, ROW.duration_s] if candidates[i, ROW.machine] >= 0 else -np.inf
 
 
 @compiled(SCORE)
 def _longest_first(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    """The task with the longest duration."""
     for i in range(len(scores)):
         scores[i] = candidates[i, ROW.duration_s]
 
 
 @compiled(SCORE)
 def _longest_spread(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    """The longest task, on the machine with the most free (cores + memory, in machines)."""
     longest = 0.0
     for i in range(len(scores)):
         longest = max(longest, candidates[i, ROW.duration_s])
@@ -98,24 +90,24 @@ def _longest_spread(context, candidates, feasible, parameters, scores):  # type:
 
 @compiled(SCORE)
 def _most_instances_first(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    """The task with the most unplaced instances."""
     for i in range(len(scores)):
         scores[i] = candidates[i, ROW.unplaced]
 
 
 @compiled(SCORE)
 def _random_reference(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    """Log-probabilities of the reference's random rule (to be used with temperature 1).
+    """Fill the log-probabilities of the reference's random rule, to be used with temperature 1.
 
-    Machines in order, each machine's pairs in order, each taken with probability .2 and then on
-    to the next machine; a later machine's hit overrides; without a hit, uniform over all pairs.
+    The reference goes through the machines in order and through the pairs of each machine in order.
+    It takes a pair with probability REFERENCE_TAKE and then moves on to the next machine, whose
+    pair replaces an earlier one. If it takes no pair at all, it draws one of all pairs uniformly.
     """
     n = len(scores)
     pairs = 0
     for i in range(n):
         pairs += candidates[i, ROW.machine] >= 0
     miss_all = (1.0 - REFERENCE_TAKE) ** pairs
-    later_miss = 1.0  # probability that no later machine hits
+    later_miss = 1.0  # probability that no later machine takes a pair
     end = pairs
     while end > 0:
         start = end - 1
@@ -131,15 +123,63 @@ def _random_reference(context, candidates, feasible, parameters, scores):  # typ
         scores[i] = -np.inf
 
 
-HEURISTICS: Final[Mapping[str, Heuristic]] = {
-    "first_fit": Heuristic("first_fit", _first_fit),
-    "first_fit_reference": Heuristic("first_fit_reference", _first_fit_reference),
-    "best_fit": Heuristic("best_fit", _best_fit),
-    "tetris": Heuristic("tetris", _tetris),
-    "tetris_reference": Heuristic("tetris_reference", _tetris_reference),
-    "shortest_first": Heuristic("shortest_first", _shortest_first),
-    "longest_first": Heuristic("longest_first", _longest_first),
-    "longest_spread": Heuristic("longest_spread", _longest_spread),
-    "most_instances_first": Heuristic("most_instances_first", _most_instances_first),
-    "random_reference": Heuristic("random_reference", _random_reference),
-}
+_RULES: Final = (
+    Heuristic(
+        "first_fit", _first_fit,
+        description="the first machine on which a task fits, with the first task that fits there",
+        formula="-(row number)",
+    ),
+    Heuristic(
+        "first_fit_reference", _first_fit_reference,
+        description="the last machine on which a task fits, with the first task that fits there",
+        formula="machine",
+    ),
+    Heuristic(
+        "best_fit", _best_fit,
+        description="the pair that leaves the smallest share of the machine free, by the larger "
+            "of its two leftovers; never waits",
+        formula="-max((free_cores - cores) / machine_cores, (free_memory - memory) / "
+            "machine_memory)",
+    ),
+    Heuristic(
+        "tetris", _tetris,
+        description="the pair with the largest dot product of request and free resources, in "
+            "fractions of a machine",
+        formula="free_cores * cores / machine_cores^2 + free_memory * memory / machine_memory^2",
+    ),
+    Heuristic(
+        "tetris_reference", _tetris_reference,
+        description="as tetris in raw units, in which memory, a fraction, hardly counts beside "
+            "cores",
+        formula="free_cores * cores + free_memory * memory",
+    ),
+    Heuristic(
+        "shortest_first", _shortest_first,
+        description="the task with the shortest duration; never waits",
+        formula="-duration_s",
+    ),
+    Heuristic(
+        "longest_first", _longest_first,
+        description="the task with the longest duration",
+        formula="duration_s",
+    ),
+    Heuristic(
+        "longest_spread", _longest_spread,
+        description="the task with the longest duration, on the machine with the most free "
+            "resources",
+        formula="free_cores / machine_cores + free_memory / machine_memory; other tasks: "
+            "duration_s - max(duration_s) - 1",
+    ),
+    Heuristic(
+        "most_instances_first", _most_instances_first,
+        description="the task with the most unplaced instances",
+        formula="unplaced",
+    ),
+    Heuristic(
+        "random_reference", _random_reference,
+        description=f"random: each pair is taken with probability {REFERENCE_TAKE}, and of the "
+            "machines the last with a taken pair wins",
+        formula="log-probability of the pair, for temperature 1; uniform if no pair is taken",
+    ),
+)  # fmt: skip
+HEURISTICS: Final[Mapping[str, Heuristic]] = {rule.name: rule for rule in _RULES}

@@ -1,8 +1,8 @@
-"""Rules for `deferrable`, compiled.
+"""Compiled rules for `deferrable`.
 
 `fifo`, `sjf` and `tetris` are the published baselines: they order the startable jobs and start the
-longest prefix that fits (pipeline.scenarios.deferrable.slotwise_action). The others are ours and
-skip what does not fit; all of them are functions of one decision's observation.
+longest prefix that fits (pipeline.scenarios.deferrable.slotwise_action). The other rules are ours
+and skip jobs that do not fit. Every rule is a function of one decision's observation.
 
 Source of tetris: Grandl et al., "Multi-Resource Packing for Cluster Schedulers", SIGCOMM 2014,
 which with one resource is "the largest request first".
@@ -19,13 +19,13 @@ from pipeline.scenarios.deferrable.slotwise_action import stop_at_misfit
 from pipeline.simulation.kernel import FLOATS, MASK, ROWS, SCORE, compiled
 from pipeline.simulation.policy import Heuristic
 
-LATER_SLOT: Final = 0.3  # what a slot after the first is worth, of 1, to knapsack_patient
-WAITING: Final = 0.5  # share of a job's later pay that it takes off where the job can wait
+LATER_SLOT: Final = 0.3  # worth of a slot after the first in knapsack_patient; the first is worth 1
+WAITING: Final = 0.5  # share of a job's later pay that it subtracts if the job can wait
 
 
 @compiled(types.float64(FLOATS, FLOATS))
 def _gain(context, row):  # type: ignore[no-untyped-def]
-    """What starting a job now pays."""
+    """Return the reward for starting a job now: c d - w1 (t - e)."""
     return row[ROW.cores] * row[ROW.duration] + context[MOMENT.delay_weight] * min(
         row[ROW.until_earliest], 0.0
     )
@@ -33,7 +33,6 @@ def _gain(context, row):  # type: ignore[no-untyped-def]
 
 @compiled(SCORE)
 def _fifo(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    """The job submitted first; the slot ends at the first that does not fit."""
     for i in range(len(scores)):
         scores[i] = candidates[i, ROW.since_submission]
     stop_at_misfit(candidates, feasible, scores)
@@ -41,7 +40,6 @@ def _fifo(context, candidates, feasible, parameters, scores):  # type: ignore[no
 
 @compiled(SCORE)
 def _sjf(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    """The shortest job; the slot ends at the first that does not fit."""
     for i in range(len(scores)):
         scores[i] = -candidates[i, ROW.duration]
     stop_at_misfit(candidates, feasible, scores)
@@ -49,7 +47,6 @@ def _sjf(context, candidates, feasible, parameters, scores):  # type: ignore[no-
 
 @compiled(SCORE)
 def _tetris(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    """The job with the most cores; the slot ends at the first that does not fit."""
     for i in range(len(scores)):
         scores[i] = candidates[i, ROW.cores]
     stop_at_misfit(candidates, feasible, scores)
@@ -57,7 +54,6 @@ def _tetris(context, candidates, feasible, parameters, scores):  # type: ignore[
 
 @compiled(SCORE)
 def _fifo_skip(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    """Of the jobs that fit, the one that could start earliest."""
     for i in range(len(scores)):
         startable = candidates[i, ROW.is_startable] == 1.0
         scores[i] = 1.0 - candidates[i, ROW.until_earliest] if startable else 0.0
@@ -65,7 +61,6 @@ def _fifo_skip(context, candidates, feasible, parameters, scores):  # type: igno
 
 @compiled(SCORE)
 def _largest_skip(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    """Of the jobs that fit, the one that pays most: c d - w1 (t - e)."""
     for i in range(len(scores)):
         startable = candidates[i, ROW.is_startable] == 1.0
         scores[i] = _gain(context, candidates[i]) if startable else 0.0
@@ -73,9 +68,9 @@ def _largest_skip(context, candidates, feasible, parameters, scores):  # type: i
 
 @compiled(types.void(types.int64, ROWS, MASK, FLOATS, FLOATS))
 def choose_set(free, candidates, feasible, gains, scores):  # type: ignore[no-untyped-def]
-    """Score the rows of the exact 0/1 knapsack with their gain, the close row 0, the others -1.
+    """Solve the 0/1 knapsack exactly; score its rows by gain, the close row 0 and the others -1.
 
-    gains (N,): what a row is worth; only feasible rows with a gain above 0 can be chosen.
+    gains (N,) are the values of the rows; only feasible rows with a gain above 0 can be chosen.
     """
     n = len(scores)
     items = np.empty(n, np.int64)
@@ -86,7 +81,7 @@ def choose_set(free, candidates, feasible, gains, scores):  # type: ignore[no-un
             items[k] = i
             k += 1
     scores[n - 1] = 0.0
-    best = np.zeros(free + 1)  # highest sum of gains within so many cores, of the items seen
+    best = np.zeros(free + 1)  # highest sum of gains of the items so far, by cores used
     taken = np.zeros((k, free + 1), np.bool_)
     for j in range(k):
         cores = int(np.ceil(candidates[items[j], ROW.cores]))
@@ -104,7 +99,6 @@ def choose_set(free, candidates, feasible, gains, scores):  # type: ignore[no-un
 
 @compiled(SCORE)
 def _knapsack(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    """The jobs that together pay most now, c d - w1 (t - e), within what is free."""
     gains = np.empty(len(scores))
     for i in range(len(scores)):
         gains[i] = _gain(context, candidates[i])
@@ -113,11 +107,11 @@ def _knapsack(context, candidates, feasible, parameters, scores):  # type: ignor
 
 @compiled(SCORE)
 def _knapsack_patient(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    """The knapsack with an eye on tomorrow: later slots count less, and so do jobs that can wait.
+    """Solve the knapsack with lower gains for long jobs and for jobs that can wait.
 
-    A job pays the same per core-slot however long it runs, so a slot held later, which another
-    job may want, is counted with LATER_SLOT; and of a job that could also start in the next slot
-    WAITING times what it would pay then is taken off.
+    A job pays the same per core-slot however long it runs. A later slot may be wanted by another
+    job, so it counts LATER_SLOT. If a job could also start in the next slot, WAITING times its
+    reward for starting then is subtracted.
     """
     gains = np.empty(len(scores))
     for i in range(len(scores)):
@@ -129,12 +123,44 @@ def _knapsack_patient(context, candidates, feasible, parameters, scores):  # typ
     choose_set(max(0, int(context[MOMENT.free_cores])), candidates, feasible, gains, scores)
 
 
-HEURISTICS: Final[Mapping[str, Heuristic]] = {
-    "fifo": Heuristic("fifo", _fifo),
-    "sjf": Heuristic("sjf", _sjf),
-    "tetris": Heuristic("tetris", _tetris),
-    "fifo_skip": Heuristic("fifo_skip", _fifo_skip),
-    "largest_skip": Heuristic("largest_skip", _largest_skip),
-    "knapsack": Heuristic("knapsack", _knapsack),
-    "knapsack_patient": Heuristic("knapsack_patient", _knapsack_patient),
-}
+_RULES: Final = (
+    Heuristic(
+        "fifo", _fifo,
+        description="the job submitted first; the slot ends when that job does not fit",
+        formula="since_submission",
+    ),
+    Heuristic(
+        "sjf", _sjf,
+        description="the job with the shortest duration; the slot ends when that job does not fit",
+        formula="-duration",
+    ),
+    Heuristic(
+        "tetris", _tetris,
+        description="the job with the most cores; the slot ends when that job does not fit",
+        formula="cores",
+    ),
+    Heuristic(
+        "fifo_skip", _fifo_skip,
+        description="of the jobs that fit, the one with the earliest possible start",
+        formula="1 - until_earliest if is_startable, else 0",
+    ),
+    Heuristic(
+        "largest_skip", _largest_skip,
+        description="of the jobs that fit, the one that pays most if it starts now",
+        formula="cores * duration + delay_weight * min(until_earliest, 0) if is_startable, else 0",
+    ),
+    Heuristic(
+        "knapsack", _knapsack,
+        description="the set of jobs that together pays most now and fits (exact 0/1 knapsack)",
+        formula="g = cores * duration + delay_weight * min(until_earliest, 0) in the set, else "
+            "-1; ending the slot 0",
+    ),
+    Heuristic(
+        "knapsack_patient", _knapsack_patient,
+        description=f"as knapsack, but slots after the first count {LATER_SLOT}, and jobs that "
+            "can wait count less",
+        formula=f"as knapsack with h = g - {1.0 - LATER_SLOT} * cores * (duration - 1), less "
+            f"{WAITING} * max(0, h - delay_weight) if until_latest > 0",
+    ),
+)  # fmt: skip
+HEURISTICS: Final[Mapping[str, Heuristic]] = {rule.name: rule for rule in _RULES}

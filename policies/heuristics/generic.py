@@ -1,4 +1,4 @@
-"""Rules that need no knowledge of the scenario."""
+"""The rule `random`, which every scenario has."""
 
 from typing import Final
 
@@ -8,9 +8,13 @@ from pipeline.simulation.policy import Heuristic
 
 @compiled(SCORE)
 def _indifferent(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    """Every candidate alike; uniform when used with epsilon 1."""
     for i in range(len(scores)):
         scores[i] = 0.0
 
 
-INDIFFERENT: Final = Heuristic("random", _indifferent)
+INDIFFERENT: Final = Heuristic(
+    "random",
+    _indifferent,
+    description="any feasible candidate, all with the same probability",
+    formula="0 for every candidate, for epsilon 1",
+)

@@ -1,13 +1,13 @@
-"""`random_linear`: a linear priority over the candidate's features, drawn anew for every episode.
+"""`random_linear`: a linear priority over the candidate's features, drawn once per episode.
 
-Exploration that is consistent over an episode is what makes a log worth learning from: drawn anew
-at every decision it averages out, and all episodes of a window come to nearly the same outcome.
+A log is worth learning from if its exploration is consistent over an episode. Weights drawn at
+every decision average out, and all episodes of a window have nearly the same outcome.
 
     score = sum over columns of w * t(x)      t(x) = log1p(x) where heavy-tailed, else x / scale
     w     ~ normal(0, 1)
 
-A heavy-tailed column is not divided again: its logarithm is of order one as it stands. Columns and
-scales come from the spec alone, identifiers are left out.
+A heavy-tailed column is not divided, because its logarithm is of order one. Columns and scales come
+from the spec alone; identifiers are left out.
 """
 
 from typing import Any, Final
@@ -43,7 +43,7 @@ def _linear(
 
 
 def draw_weights(spec: Spec, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Parameters (3 * columns,) of one episode."""
+    """Return the parameters (3 * columns,) of one episode, drawn from `rng`."""
     parameters = np.zeros((len(spec.learned_candidates), _TERM))
     for term, column in zip(parameters, spec.learned_candidates, strict=True):
         feature = spec.candidates[column]
@@ -52,4 +52,8 @@ def draw_weights(spec: Spec, rng: np.random.Generator) -> NDArray[np.float64]:
     return parameters.ravel()
 
 
-RANDOM_LINEAR: Final = Heuristic("random_linear", _linear, draw_weights)
+RANDOM_LINEAR: Final = Heuristic(
+    "random_linear", _linear, draw_weights,
+    description="the highest linear priority of the features, with weights drawn once per episode",
+    formula="sum of w * t(x); w ~ normal(0, 1), t(x) = log1p(x) if heavy-tailed, else x / scale",
+)  # fmt: skip

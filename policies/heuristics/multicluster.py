@@ -1,19 +1,13 @@
-"""Rules for `multicluster`, compiled; candidates are (application, cluster) pairs.
+"""Compiled rules for `multicluster`; the candidates are (application, cluster) pairs.
 
-Each rule takes an application and then a cluster for it; ties go to the application that arrived
-first and to the first cluster, which is the order of the rows.
+Each rule chooses an application first and then a cluster for it. Ties go to the application that
+arrived first and to the first cluster, which is the order of the rows. n is the number of tasks of
+a run.
 
-    sf_p, lf_p      smallest or largest n; the lowest mean occupation over the last 100 steps
-    sf_e, lf_e      smallest or largest n; the most free executors, mean over the last 100 steps
-    most_free_now   smallest n; the most free executors less queued tasks at this moment
-    least_slack     the time-critical application nearest to its deadline, those without one or too
-                    late for theirs last; cluster as most_free_now
-    urgent_first    those for which the next step is too late, then critical, regular, streaming
-                    (whose many runs a step of waiting delays least); cluster as most_free_now
-
-Source of the first four: Liu et al., see pipeline.scenarios.multicluster; the others are ours. The
-last two are better than most_free_now on TMDL and on AJDR, because smallest n first lets streaming
-applications go ahead of everything that a step of waiting costs more.
+`sf_p`, `lf_p`, `sf_e` and `lf_e` are from Liu et al., see pipeline.scenarios.multicluster. The
+other rules are ours. `least_slack` and `urgent_first` beat `most_free_now` on both TMDL and AJDR:
+smallest n first lets streaming applications, which have many runs and are delayed least by a step
+of waiting, go ahead of applications to which that step costs more.
 """
 
 from collections.abc import Mapping
@@ -29,13 +23,13 @@ from pipeline.simulation.policy import Heuristic
 
 _EXECUTORS: Final = 1000.0  # unit of free and queued, which are whole numbers of executors
 _STEPS: Final = 100.0  # unit of execution, deadline and age
-_OTHERS: Final = -1e9  # below the score of every cluster
-_ORDER: Final = 1e9  # what a whole rank weighs against the score of a cluster
+_OTHERS: Final = -1e9  # lower than the score of every cluster
+_ORDER: Final = 1e9  # weight of a whole rank against the score of a cluster
 
 
 @compiled(types.void(ROWS, types.float64, FLOATS))
 def _keep_first_by_tasks(candidates, sign, scores):  # type: ignore[no-untyped-def]
-    """Put applications with other than the least sign * n below all scores, in that order."""
+    """Move applications with more than the least sign * n below all others, by sign * n."""
     least = np.inf
     for i in range(len(scores)):
         least = min(least, sign * candidates[i, ROW.tasks])
@@ -45,7 +39,7 @@ def _keep_first_by_tasks(candidates, sign, scores):  # type: ignore[no-untyped-d
 
 
 def _by_tasks(sign: float, column: int, direction: float) -> Compiled:
-    """Return a rule: the least sign * n, then the highest direction * column."""
+    """Return the rule that prefers the least sign * n, then the highest direction * column."""
 
     @compiled(SCORE)
     def score(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
@@ -58,23 +52,22 @@ def _by_tasks(sign: float, column: int, direction: float) -> Compiled:
 
 @compiled(types.float64(ROWS, types.int64))
 def _room(candidates, i):  # type: ignore[no-untyped-def]
-    """Free executors less queued tasks of the row's cluster now.
+    """Return the free executors less the queued tasks of the row's cluster now.
 
-    Rounded, because a difference of thousandths is not exact and ties matter.
+    The difference is rounded: thousandths are not exact, and ties matter.
     """
     return np.rint(_EXECUTORS * (candidates[i, ROW.free] - candidates[i, ROW.queued]))
 
 
 @compiled(types.float64(ROWS, types.int64))
 def _slack(candidates, i):  # type: ignore[no-untyped-def]
-    """Steps that the row's application can still wait and meet its deadline; < 0: too late."""
+    """Return how many steps the row's application can wait and meet its deadline; < 0 if late."""
     spent = candidates[i, ROW.execution] + candidates[i, ROW.age]
     return _STEPS * (candidates[i, ROW.deadline] - spent)
 
 
 @compiled(SCORE)
 def _most_free_now(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    """Smallest n, most free executors less queued tasks."""
     for i in range(len(scores)):
         scores[i] = _room(candidates, i)
     _keep_first_by_tasks(candidates, 1.0, scores)
@@ -82,7 +75,6 @@ def _most_free_now(context, candidates, feasible, parameters, scores):  # type: 
 
 @compiled(SCORE)
 def _least_slack(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    """Least slack, most free executors less queued tasks."""
     for i in range(len(scores)):
         slack = _slack(candidates, i)
         critical = candidates[i, ROW.category] > REGULAR and slack >= 0.0
@@ -91,7 +83,6 @@ def _least_slack(context, candidates, feasible, parameters, scores):  # type: ig
 
 @compiled(SCORE)
 def _urgent_first(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    """Urgent, critical, regular, streaming; most free executors less queued tasks."""
     for i in range(len(scores)):
         slack = _slack(candidates, i)
         category = candidates[i, ROW.category]
@@ -104,12 +95,55 @@ def _urgent_first(context, candidates, feasible, parameters, scores):  # type: i
         scores[i] = _room(candidates, i) - _ORDER * rank
 
 
-HEURISTICS: Final[Mapping[str, Heuristic]] = {
-    "sf_p": Heuristic("sf_p", _by_tasks(1.0, ROW.mean_occupation, -1.0)),
-    "lf_p": Heuristic("lf_p", _by_tasks(-1.0, ROW.mean_occupation, -1.0)),
-    "sf_e": Heuristic("sf_e", _by_tasks(1.0, ROW.mean_free, 1.0)),
-    "lf_e": Heuristic("lf_e", _by_tasks(-1.0, ROW.mean_free, 1.0)),
-    "most_free_now": Heuristic("most_free_now", _most_free_now),
-    "least_slack": Heuristic("least_slack", _least_slack),
-    "urgent_first": Heuristic("urgent_first", _urgent_first),
-}
+_RULES: Final = (
+    Heuristic(
+        "sf_p", _by_tasks(1.0, ROW.mean_occupation, -1.0),
+        description="the application with the fewest tasks, on the cluster with the lowest "
+            "occupation over 100 steps",
+        formula="-mean_occupation among the applications with the fewest tasks; the others lie "
+            "below, by tasks",
+    ),
+    Heuristic(
+        "lf_p", _by_tasks(-1.0, ROW.mean_occupation, -1.0),
+        description="the application with the most tasks, on the cluster with the lowest "
+            "occupation over 100 steps",
+        formula="-mean_occupation among the applications with the most tasks; the others lie "
+            "below, by tasks",
+    ),
+    Heuristic(
+        "sf_e", _by_tasks(1.0, ROW.mean_free, 1.0),
+        description="the application with the fewest tasks, on the cluster with the most free "
+            "executors over 100 steps",
+        formula="mean_free among the applications with the fewest tasks; the others lie below, "
+            "by tasks",
+    ),
+    Heuristic(
+        "lf_e", _by_tasks(-1.0, ROW.mean_free, 1.0),
+        description="the application with the most tasks, on the cluster with the most free "
+            "executors over 100 steps",
+        formula="mean_free among the applications with the most tasks; the others lie below, by "
+            "tasks",
+    ),
+    Heuristic(
+        "most_free_now", _most_free_now,
+        description="the application with the fewest tasks, on the cluster with the most free "
+            "executors less queued tasks now",
+        formula="1000 * (free - queued) among the applications with the fewest tasks; the others "
+            "lie below, by tasks",
+    ),
+    Heuristic(
+        "least_slack", _least_slack,
+        description="the application nearest to a deadline that it can still meet, on the "
+            "cluster as most_free_now",
+        formula="1000 * (free - queued) - 1e9 * slack; slack = 100 * (deadline - execution - "
+            "age), 100 without a deadline or if late",
+    ),
+    Heuristic(
+        "urgent_first", _urgent_first,
+        description="applications that must start now to meet their deadline, then "
+            "time-critical, regular and streaming ones, on the cluster as most_free_now",
+        formula="1000 * (free - queued) - 1e9 * rank; rank 0 if 0 <= slack < 1, 1 if "
+            "time-critical, 2 if regular or late, 3 if streaming",
+    ),
+)  # fmt: skip
+HEURISTICS: Final[Mapping[str, Heuristic]] = {rule.name: rule for rule in _RULES}

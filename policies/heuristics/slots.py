@@ -1,28 +1,17 @@
-"""Rules for `slots`, compiled; candidates are the slots of the queue, then the row that moves on.
+"""Compiled rules for `slots`; candidates are the slots of the queue, then the row that moves on.
 
-A rule moves on when it
-wants no job. `_now` rules place only what starts at once, `_reserve` rules take any window of the
-horizon. Among equal jobs the one with the larger total demand goes first, then the lowest slot;
-in compat the lowest slot.
+A rule moves on when it wants no job. `_now` rules place only jobs that start at once, `_reserve`
+rules use any window of the horizon. Among equal jobs the one with the larger total demand goes
+first, then the lowest slot; with compat, the lowest slot goes first.
 
-    sjf                 shortest job first
-    packer              largest dot product of demand and resources that are free now
-    sjf_packer          .2 packer + .8 sjf, each as a fraction of the best visible job
-    fcfs                longest in the system first
-    area_first          least length x largest demand first
-    no_short_visible    sjf_now; a long job only while no short job is visible
-    hold_Q              the same; and a long job only after Q time steps without an arrival, or
-                        with every slot of the queue taken
-    backfill            no_short_visible, but a long job may start beside short ones that wait,
-                        where it moves none of their earliest windows
-    hold_Q_backfill     the same of hold_Q
-    random_reference    the papers' random: uniform over all rows, where an infeasible one moves on
+A job is long if it is longer than a quarter of the horizon (5 of 20, 15 of 60), which lies between
+the short and the long jobs of both presets. The number in `hold_5` and `hold_8` is the time steps
+without an arrival for which a long job waits. hold_8 is better up to a rate of about 0.4, hold_5
+above that; no rule can see the rate.
 
-A job is long where it is longer than a quarter of the horizon (5 of 20, 15 of 60): between the
-short and the long ones of both presets. hold_8 is the better one up to a rate of about .4, hold_5
-above; no rule sees the rate. Sources: Mao et al., HotNets 2016; packer is Grandl et al.,
-"Multi-Resource Packing for Cluster Schedulers", SIGCOMM 2014; that what starts early delays nothing
-that goes first is conservative backfilling, Mu'alem & Feitelson, IEEE TPDS 12(6), 2001.
+Sources: Mao et al., HotNets 2016; packer is from Grandl et al., "Multi-Resource Packing for Cluster
+Schedulers", SIGCOMM 2014; starting a job early if it delays no job that goes first is conservative
+backfilling, Mu'alem & Feitelson, IEEE TPDS 12(6), 2001.
 """
 
 from collections.abc import Mapping
@@ -37,7 +26,7 @@ from pipeline.simulation.policy import Heuristic
 
 WEIGHT: Final = 0.2  # of packer in sjf_packer
 _NEVER: Final = -np.inf
-_LAST: Final = -1e300  # moving on: better than what a rule never takes, worse than all it takes
+_LAST: Final = -1e300  # moving on: above jobs that a rule never takes, below all others
 _TIE: Final = 1e-6  # lengths, areas and dot products are whole numbers
 
 
@@ -56,7 +45,7 @@ def _alignment(context, candidates, i):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(ROWS, FLOATS))
 def _only_now(candidates, scores):  # type: ignore[no-untyped-def]
-    """Take back what does not start at once."""
+    """Exclude jobs that do not start at once."""
     for i in range(len(scores) - 1):
         if candidates[i, ROW.fits_now] == 0.0:
             scores[i] = _NEVER
@@ -138,9 +127,9 @@ def _area_first_reserve(context, candidates, feasible, parameters, scores):  # t
 
 @compiled(types.boolean(FLOATS, ROWS, types.int64, types.int64))
 def _moved(context, candidates, i, starting):  # type: ignore[no-untyped-def]
-    """Whether the earliest window of the job in slot i ends where the other one starts now.
+    """Return whether the job in slot i loses its earliest window if job `starting` starts now.
 
-    Windows elsewhere stay where they are: what is taken makes no room.
+    A window that is still free stays the earliest one, because starting a job frees no resources.
     """
     first = int(candidates[i, ROW.offset])
     taken = min(int(candidates[i, ROW.length]), int(candidates[starting, ROW.length]) - first)
@@ -154,9 +143,9 @@ def _moved(context, candidates, i, starting):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(FLOATS, ROWS, MASK, FLOATS, types.float64, types.boolean))
 def _hold_back(context, candidates, feasible, scores, quiet, backfill):  # type: ignore[no-untyped-def]
-    """sjf_now, but a long job waits for the short ones, and for `quiet` time steps or a full queue.
+    """Score as sjf_now; long jobs wait for short ones and for `quiet` steps or a full queue.
 
-    With `backfill` it waits for those short ones alone whose earliest windows it would move. The
+    With `backfill`, a long job waits only for short jobs whose earliest windows it would move. The
     context has len(STEP) numbers for each of H time steps and M slots, and one more.
     """
     _sjf_now(context, candidates, feasible, context, scores)
@@ -179,7 +168,7 @@ def _hold_back(context, candidates, feasible, scores, quiet, backfill):  # type:
 
 
 def _holding(quiet: float, *, backfill: bool) -> Compiled:
-    """Return the rule `_hold_back` with these settings."""
+    """Return the rule that scores by `_hold_back` with these settings."""
 
     @compiled(SCORE)
     def score(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
@@ -190,7 +179,7 @@ def _holding(quiet: float, *, backfill: bool) -> Compiled:
 
 @compiled(SCORE)
 def _random_reference(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    """Log-probabilities up to a constant (to be used with temperature 1)."""
+    """Fill log-probabilities up to a constant, to be used with temperature 1."""
     moving_on = 0
     for i in range(len(scores)):
         scores[i] = 0.0
@@ -198,21 +187,98 @@ def _random_reference(context, candidates, feasible, parameters, scores):  # typ
     scores[-1] = np.log(moving_on)
 
 
-HEURISTICS: Final[Mapping[str, Heuristic]] = {
-    "sjf_now": Heuristic("sjf_now", _sjf_now),
-    "sjf_reserve": Heuristic("sjf_reserve", _sjf_reserve),
-    "packer_now": Heuristic("packer_now", _packer_now),
-    "packer_reserve": Heuristic("packer_reserve", _packer_reserve),
-    "sjf_packer_now": Heuristic("sjf_packer_now", _sjf_packer_now),
-    "sjf_packer_reserve": Heuristic("sjf_packer_reserve", _sjf_packer_reserve),
-    "fcfs_now": Heuristic("fcfs_now", _fcfs_now),
-    "fcfs_reserve": Heuristic("fcfs_reserve", _fcfs_reserve),
-    "area_first_reserve": Heuristic("area_first_reserve", _area_first_reserve),
-    "no_short_visible": Heuristic("no_short_visible", _holding(0.0, backfill=False)),
-    "hold_5": Heuristic("hold_5", _holding(5.0, backfill=False)),
-    "hold_8": Heuristic("hold_8", _holding(8.0, backfill=False)),
-    "backfill": Heuristic("backfill", _holding(0.0, backfill=True)),
-    "hold_5_backfill": Heuristic("hold_5_backfill", _holding(5.0, backfill=True)),
-    "hold_8_backfill": Heuristic("hold_8_backfill", _holding(8.0, backfill=True)),
-    "random_reference": Heuristic("random_reference", _random_reference),
-}
+_RULES: Final = (
+    Heuristic(
+        "sjf_now", _sjf_now,
+        description="the shortest job that can start now",
+        formula=f"{_TIE} * tie - length if fits_now",
+    ),
+    Heuristic(
+        "sjf_reserve", _sjf_reserve,
+        description="the shortest job, in its earliest window",
+        formula=f"{_TIE} * tie - length",
+    ),
+    Heuristic(
+        "packer_now", _packer_now,
+        description="of the jobs that can start now, the one whose demand matches the free "
+            "resources best",
+        formula=f"{_TIE} * tie + free_cpu_00 * cpu + free_memory_00 * memory if fits_now",
+    ),
+    Heuristic(
+        "packer_reserve", _packer_reserve,
+        description="the job whose demand matches the free resources best, in its earliest window",
+        formula=f"{_TIE} * tie + free_cpu_00 * cpu + free_memory_00 * memory",
+    ),
+    Heuristic(
+        "sjf_packer_now", _sjf_packer_now,
+        description=f"{WEIGHT} packer + {1.0 - WEIGHT} sjf among the jobs that can start now, "
+            "each relative to the best visible job",
+        formula=f"{_TIE} * tie + {WEIGHT} * a / max(a) + {1.0 - WEIGHT} * min(length) / length if "
+            "fits_now; a = free_cpu_00 * cpu + free_memory_00 * memory",
+    ),
+    Heuristic(
+        "sjf_packer_reserve", _sjf_packer_reserve,
+        description=f"{WEIGHT} packer + {1.0 - WEIGHT} sjf, each relative to the best visible "
+            "job, in the earliest window",
+        formula=f"{_TIE} * tie + {WEIGHT} * a / max(a) + {1.0 - WEIGHT} * min(length) / length; a "
+            "= free_cpu_00 * cpu + free_memory_00 * memory",
+    ),
+    Heuristic(
+        "fcfs_now", _fcfs_now,
+        description="of the jobs that can start now, the one that has waited longest",
+        formula=f"{_TIE} * tie + waited if fits_now",
+    ),
+    Heuristic(
+        "fcfs_reserve", _fcfs_reserve,
+        description="the job that has waited longest, in its earliest window",
+        formula=f"{_TIE} * tie + waited",
+    ),
+    Heuristic(
+        "area_first_reserve", _area_first_reserve,
+        description="the job with the smallest length times larger demand, in its earliest window",
+        formula=f"{_TIE} * tie - length * max(cpu, memory)",
+    ),
+    Heuristic(
+        "no_short_visible", _holding(0.0, backfill=False),
+        description="as sjf_now, but a long job waits while a short job is visible",
+        formula="as sjf_now; a long job (length > horizon / 4) that waits has -infinity",
+    ),
+    Heuristic(
+        "hold_5", _holding(5.0, backfill=False),
+        description="as no_short_visible, and a long job also waits for 5 time steps without an "
+            "arrival or a full queue",
+        formula="as no_short_visible; a long job also needs quiet >= 5 or a full queue",
+    ),
+    Heuristic(
+        "hold_8", _holding(8.0, backfill=False),
+        description="as no_short_visible, and a long job also waits for 8 time steps without an "
+            "arrival or a full queue",
+        formula="as no_short_visible; a long job also needs quiet >= 8 or a full queue",
+    ),
+    Heuristic(
+        "backfill", _holding(0.0, backfill=True),
+        description="as no_short_visible, but a long job may start if it moves no short job's "
+            "earliest window",
+        formula="as no_short_visible; a long job waits only if it would move the window (offset, "
+            "length) of a short one",
+    ),
+    Heuristic(
+        "hold_5_backfill", _holding(5.0, backfill=True),
+        description="as backfill, and a long job also waits for 5 time steps without an arrival "
+            "or a full queue",
+        formula="as backfill; a long job also needs quiet >= 5 or a full queue",
+    ),
+    Heuristic(
+        "hold_8_backfill", _holding(8.0, backfill=True),
+        description="as backfill, and a long job also waits for 8 time steps without an arrival "
+            "or a full queue",
+        formula="as backfill; a long job also needs quiet >= 8 or a full queue",
+    ),
+    Heuristic(
+        "random_reference", _random_reference,
+        description="the papers' random rule: uniform over all rows, where an infeasible one "
+            "means moving on",
+        formula="0; moving on: log(number of infeasible rows + 1), for temperature 1",
+    ),
+)  # fmt: skip
+HEURISTICS: Final[Mapping[str, Heuristic]] = {rule.name: rule for rule in _RULES}
