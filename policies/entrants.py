@@ -1,4 +1,4 @@
-"""Policy names and checkpoint folders as what an evaluation scores."""
+"""Entrants of an evaluation, from policy names and checkpoint folders."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,17 +14,22 @@ from policies.heuristics import heuristics
 from policies.networks.checkpoint import read_description
 from policies.registry import ROLLOUT, behaviours, resolve, split_checkpoint_name
 
-BEHAVIOUR: Final = "behaviour"  # the log itself: every recorded behaviour, exploring as it did
+BEHAVIOUR: Final = "behaviour"  # the log: every recorded behaviour with its exploration
 
 
 def entrants(recipe: Recipe, names: Sequence[str]) -> list[Entrant]:
-    """The policies of `names`, in that order and each once, with names that tell them apart.
+    """Return the entrants of `names`, in that order and without repetition, with distinct names.
 
-    A checkpoint is called <agent>-seed<seed>, as `hindcast run` calls its folder, one on the way
-    <agent>-best-seed<seed> where it was selected, else <agent>-step<step>-seed<seed>. One that
-    draws at temperature T (FOLDER@T) is called <agent>@T-seed<seed>, one that is led by a rule
-    (FOLDER@RULE) <agent>@RULE-seed<seed>, one that looks ahead <agent>@rollout-seed<seed>; where
-    two are called the same, the beginning of the digest of their weights is added. `behaviour`
+    The names of checkpoints:
+
+        <agent>-seed<seed>               final weights; `hindcast run` names its folder so
+        <agent>-best-seed<seed>          the selected checkpoint of a run
+        <agent>-step<step>-seed<seed>    another checkpoint of a run
+        <agent>@T-seed<seed>             FOLDER@T, choices drawn at temperature T
+        <agent>@RULE-seed<seed>          FOLDER@RULE, led by a rule
+        <agent>@rollout-seed<seed>       FOLDER@rollout, looking ahead
+
+    If two names are equal, the beginning of the digest of their weights is added. `behaviour`
     stands for the recipe's behaviours, which form one group, weighted by their episodes.
     """
     scenario = load_scenario(recipe.scenario)
@@ -41,7 +46,7 @@ def entrants(recipe: Recipe, names: Sequence[str]) -> list[Entrant]:
 
 
 def _recorded(recipe: Recipe) -> list[Entrant]:
-    """The behaviours of a recipe; their names say so, since a rule may be called the same."""
+    """Return the behaviours of a recipe, with a prefix: a rule may have the same name."""
     known, episodes = behaviours(recipe), {b.name: b.episodes for b in recipe.behaviours}
     return [
         Entrant(

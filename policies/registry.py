@@ -1,4 +1,4 @@
-"""Names to policies: what a recipe, a command line or a checkpoint folder means."""
+"""Policies by name: rules, checkpoints and rollouts, as recipes and command lines give them."""
 
 import contextlib
 import math
@@ -19,9 +19,9 @@ from policies.heuristics import heuristics
 if TYPE_CHECKING:  # it compiles
     from policies.networks.policy import LearnedPolicy
 
-ROLLOUT: Final = "rollout"  # of rules, or FOLDER@rollout: see policies.rollouts.lookahead
+ROLLOUT: Final = "rollout"  # also FOLDER@rollout, see policies.rollouts.lookahead
 
-# How a rule behaves where nothing else is said: (epsilon, temperature).
+# Default (epsilon, temperature) of rules that explore.
 _EXPLORING: Final[Mapping[str, tuple[float, float]]] = {
     "random": (1.0, 0.0),
     "random_reference": (0.0, 1.0),  # its scores are log-probabilities
@@ -29,11 +29,11 @@ _EXPLORING: Final[Mapping[str, tuple[float, float]]] = {
 
 
 def split_checkpoint_name(name: str) -> tuple[str, float | str]:
-    """A checkpoint's folder, and the temperature or the rule behind its @; 0.0 without one.
+    """Split a checkpoint's name into its folder and the temperature or rule after the @.
 
-    FOLDER takes the best candidate; FOLDER@1 draws from softmax(scores / 1), as an agent that
-    learns by playing does in training; FOLDER@RULE and FOLDER@rollout see `resolve`. Raises
-    InputError for a number that is no temperature.
+    The second part is 0.0 if the name has no @. FOLDER takes the best candidate; FOLDER@1 draws
+    from softmax(scores / 1), as an online agent does in training; for FOLDER@RULE and
+    FOLDER@rollout see `resolve`. Raises InputError if the number is not a temperature.
     """
     folder, _, given = name.rpartition("@")
     if not folder or "/" in given or location(name).exists() or not location(folder).exists():
@@ -44,22 +44,22 @@ def split_checkpoint_name(name: str) -> tuple[str, float | str]:
         return folder, given
     if not 0.0 < temperature < math.inf:
         raise InputError(
-            f"{name}: {given!r} is no temperature, expected a number above 0, as in {folder}@1"
+            f"{name}: {given!r} is not a temperature; expected a number above 0, as in {folder}@1"
         )
     return folder, temperature
 
 
 def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
-    """Return the behaviour that a name stands for: of a rule, or of a checkpoint's folder.
+    """Return the behaviour of a name: a rule, a checkpoint folder, or rollouts of either.
 
-    FOLDER@RULE is the network led by a rule, where a candidate is a pair of things and the network
-    can leave the first one to the rule (policies.papers.liu.network). FOLDER@rollout looks ahead
-    with the network and variants of it, `rollout` with the rules that draw nothing
+    FOLDER@RULE is a network that leaves a part of its choice to a rule: a candidate is a pair, and
+    the rule chooses the first member (policies.papers.liu.network). FOLDER@rollout looks ahead with
+    the network and variants of it, `rollout` with the deterministic rules
     (policies.rollouts.lookahead).
 
-    Raises UnknownName with the nearest name, DatasetError where the folder is no checkpoint or was
-    trained on other features than the spec's, InputError for a rule that cannot lead it, or where
-    nothing can look ahead.
+    Raises UnknownName with the nearest name; DatasetError if the folder is not a checkpoint or was
+    trained on other features than the spec's; InputError if the rule cannot lead the network, or if
+    the scenario does not support lookahead.
     """
     known = heuristics(scenario)
     if name in known:
@@ -98,40 +98,40 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
 def _led(
     name: str, policy: "LearnedPolicy", rule: str, known: Mapping[str, Heuristic]
 ) -> "LearnedPolicy":
-    """A network that leaves a part of its choice to a rule that draws nothing."""
+    """Return a network that leaves a part of its choice to a deterministic rule."""
     from policies.papers.liu.network import ClustersPolicy
 
     if not isinstance(policy, ClustersPolicy):
         raise InputError(
-            f"{name}: {rule!r} is no temperature, expected a number above 0; a rule can lead "
-            "networks of kind 'clusters' alone"
+            f"{name}: {rule!r} is not a temperature; expected a number above 0 (only networks of "
+            "kind 'clusters' can be led by a rule)"
         )
     leading = _still(known)
     if rule not in leading:
         raise UnknownName(
-            f"{name}: {rule!r} is neither a temperature nor a rule that draws nothing; "
+            f"{name}: {rule!r} is neither a temperature nor a deterministic rule; "
             f"{did_you_mean(rule, leading)}"
         )
     return policy.led_by(known[rule])
 
 
 def _still(known: Mapping[str, Heuristic]) -> list[str]:
-    """The rules that draw nothing."""
+    """Return the names of the deterministic rules."""
     return [name for name, rule in known.items() if name not in _EXPLORING and rule.draw is None]
 
 
 def _require_forgetting(name: str, scenario: str) -> None:
-    """InputError where copies of an episode would show what is to come."""
+    """Raise InputError if copies of an episode would reveal future arrivals."""
     if load_scenario(scenario).forget is None:
         able = [one for one in SCENARIOS if load_scenario(one).forget is not None]
         raise InputError(
-            f"{name}: nothing can look ahead in {scenario}, which cannot forget what is to come; "
-            f"expected one of the scenarios {', '.join(able)}"
+            f"{name}: scenario {scenario} does not support lookahead, since it cannot hide future "
+            f"arrivals from a copy of the episode; expected one of {', '.join(able)}"
         )
 
 
 def behaviours(recipe: Recipe) -> dict[str, Behaviour]:
-    """The behaviours of a recipe by their names."""
+    """Return the behaviours of a recipe by name."""
     known = heuristics(recipe.scenario)
     return {
         b.name: _checkpoint(b, recipe) if b.sha256 else _behaviour(b, known, recipe)
@@ -140,10 +140,10 @@ def behaviours(recipe: Recipe) -> dict[str, Behaviour]:
 
 
 def recorded_behaviours(dataset: Path) -> dict[str, Behaviour]:
-    """Return the behaviours of a dataset's recipes by name, as far as they are known here.
+    """Return the behaviours of a dataset's recipes by name, as far as they are installed here.
 
-    A broken manifest is for the verification to name; probabilities of rules that are not here are
-    verified as they stand.
+    A broken manifest is left to the verification to report. Logged probabilities of rules that are
+    not installed are verified without the rule.
     """
     known: dict[str, Behaviour] = {}
     with contextlib.suppress(InputError):
@@ -153,12 +153,15 @@ def recorded_behaviours(dataset: Path) -> dict[str, Behaviour]:
 
 
 def _checkpoint(behaviour: BehaviourRecipe, recipe: Recipe) -> Behaviour:
-    """A behaviour that is a checkpoint; DatasetError where that is missing, or has changed."""
+    """Return the behaviour of a checkpoint; raise DatasetError if it is missing or changed."""
     from policies.networks.checkpoint import load_policy
 
     folder = recipe.places.get(behaviour.policy)
     if folder is None:
-        raise DatasetError(f"{recipe.id}: nobody knows where the checkpoint {behaviour.policy} is")
+        raise DatasetError(
+            f"{recipe.id}: no folder is known for checkpoint {behaviour.policy}; load the recipe "
+            "with load_recipe()"
+        )
     check_checkpoint(folder, behaviour.sha256)
     policy = load_policy(folder)
     policy.check(load_scenario(recipe.scenario).spec(recipe.config, recipe.objective))

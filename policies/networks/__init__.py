@@ -1,8 +1,8 @@
-"""Networks that act: the candidate scorer, and those that one paper's agent needs for itself.
+"""Network architectures: the candidate scorer and the networks of single papers.
 
-A candidate scorer (policies.networks.policy) suits any scenario. A network of another form has a
-file of its own with its settings and shapes (policies.networks.fixed), the policy that acts with it
-and its Architecture, and a line in ARCHITECTURES.
+The candidate scorer (policies.networks.policy) suits any scenario. Each other architecture is a
+module with its settings and shapes (policies.networks.fixed), its policy and its Architecture; the
+module is listed in ARCHITECTURES.
 """
 
 import importlib
@@ -17,11 +17,11 @@ from policies.networks.settings import Weights
 
 
 class AnyNetwork(Protocol):
-    """A network without its weights, as a checkpoint keeps it."""
+    """Interface of a network without its weights, as a checkpoint stores it."""
 
     @property
     def settings(self) -> Any:
-        """Frozen dataclass with `kind`, `context` (whether it is read) and `image`."""
+        """Frozen dataclass with `kind`, `context` (whether the context is read) and `image`."""
 
     @property
     def candidates(self) -> FeatureMap:
@@ -33,11 +33,11 @@ class AnyNetwork(Protocol):
 
     @property
     def pixels(self) -> int:
-        """Pixels of the image that is read, 0 for none."""
+        """Number of pixels of the image input, 0 without an image."""
 
     @property
     def threshold(self) -> float:
-        """Share of the likeliest candidate's probability that a choice needs, 0 for none."""
+        """Least probability of a choice, relative to the likeliest candidate; 0 for no limit."""
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -49,12 +49,13 @@ Features = tuple[Feature, ...]
 
 @dataclass(frozen=True)
 class Architecture:
-    """A form of network besides the candidate scorer.
+    """A network architecture besides the candidate scorer.
 
-    policy     (name, network, weights, context, candidates) -> the policy that acts with it
-    settings   frozen dataclass, with the `kind` that names the architecture
-    network    (settings, context, candidates) -> the network, unscaled; DatasetError for features
-               that it cannot read
+    Attributes:
+        policy: Function (name, network, weights, context, candidates) -> LearnedPolicy.
+        settings: Frozen dataclass of the settings; its `kind` names the architecture.
+        network: Function (settings, context, candidates) -> unscaled network. Raises DatasetError
+            for features that the network cannot read.
     """
 
     policy: Callable[[str, Any, Weights, Features, Features], LearnedPolicy]
@@ -62,7 +63,7 @@ class Architecture:
     network: Callable[[Any, Features, Features], Any]
 
 
-# The module of each architecture, by the `kind` of its settings; loaded when named.
+# The module of each architecture, by the `kind` of its settings; imported on use.
 ARCHITECTURES: Final[Mapping[str, str]] = {
     "clusters": "policies.papers.liu.network",
     "prices": "policies.papers.prices.network",

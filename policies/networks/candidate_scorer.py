@@ -1,18 +1,18 @@
-"""The masked candidate scorer in torch: one number, or several, per candidate.
+"""The masked candidate scorer in torch, with one output or several per candidate.
 
     padded   candidates (B, K, E), context (B, G + P), mask (B, K)           -> (B, K)
     packed   candidates (sum of mask, E), context (B, G + P), mask (B, K)    -> (B, K)
     ragged   candidates (sum of N, E), context (B, G + P), row (sum of N,)   -> (sum of N,)
 
-P numbers of an image, 0 to 1, follow the context of a network that reads one. A network of several
-outputs Q gives (B, K, Q) and (sum of N, Q).
+If the network reads an image, its P pixels, 0 to 1, follow the context. A network of Q outputs
+returns (B, K, Q) and (sum of N, Q).
 
-Padded and packed inputs are computed as ragged ones: nothing is spent on rows that the mask forbids
-(about half of them in a real log), and nothing can leak from them, also where a candidate sees the
-others: it sees the feasible ones. Results do not change with padding, with the order of the
-candidates or, but for what is seen of others, with how many there are. Inputs are expanded by
-policies.networks.features; shapes are those of policies.networks.settings, policies.networks.policy
-computes the same without torch.
+Padded and packed inputs are computed as ragged ones. Rows that the mask forbids (about half of the
+rows of a real log) cost nothing and cannot leak: a candidate that sees others sees only feasible
+ones. Results do not depend on padding or on the order of the candidates. They depend on the number
+of candidates only if candidates see each other. Inputs are expanded by policies.networks.features;
+policies.networks.settings defines the shapes; policies.networks.policy computes the same without
+torch.
 """
 
 import math
@@ -34,14 +34,14 @@ FILL: Final = forward.FILL
 
 
 def fit_network(decisions: Decisions, spec: Spec, settings: NetworkSettings) -> Network:
-    """A network's shape, standardised on the feasible candidates of the training decisions.
+    """Return a network, standardised on the feasible candidates of the training decisions.
 
-    Raises DatasetError where it shall read an image and there is none.
+    Raises DatasetError if the settings have an image and the decisions have none.
     """
     if settings.image and decisions.image is None:
         raise DatasetError(
             f"network.image is {settings.image}, but these decisions have no image; use a recipe "
-            "whose observations have one, or image = 0"
+            "whose observations have an image, or image = 0"
         )
     pixels = int(np.prod(spec.image_shape)) if settings.image else 0
     rows = _some_rows(decisions)
@@ -51,44 +51,44 @@ def fit_network(decisions: Decisions, spec: Spec, settings: NetworkSettings) -> 
 def expand_moment(
     network: Network, context: NDArray[np.floating], image: NDArray[np.uint8] | None
 ) -> NDArray[np.float32]:
-    """What a scorer takes as context (B, G + P), of raw context (B, C) and image (B, P)."""
+    """Return the context input (B, G + P) of a scorer, from context (B, C) and image (B, P)."""
     expanded = network.context.expand(context)
     if not network.pixels:
         return expanded
     if image is None:
-        raise DatasetError("this network reads an image, and these decisions have none")
+        raise DatasetError("this network reads an image, but these decisions have none")
     return np.concatenate([expanded, image.astype(np.float32) / np.float32(255.0)], axis=1)
 
 
 def _some_rows(decisions: Decisions) -> NDArray[np.float32]:
-    """Feasible candidate rows of evenly spaced decisions, at most about 2^18 of them."""
+    """Return the feasible candidate rows of evenly spaced decisions, at most about 2^18."""
     stride = max(1, decisions.mask.size >> 18)
     return decisions.candidates[::stride][decisions.mask[::stride]]
 
 
 class WeightedModule(nn.Module):
-    """A module whose parameters are called as the weights of a checkpoint, with `dot` for dots."""
+    """A module whose parameters have the names of a checkpoint's weights, with `dot` for dots."""
 
     dot: ClassVar[str] = "_"
 
     def weights(self) -> Weights:
-        """Copies of the weights as float32 arrays, by their checkpoint names."""
+        """Return copies of the weights as float32 arrays, by checkpoint name."""
         return {
             name.replace(self.dot, "."): value.detach().cpu().numpy().copy()
             for name, value in self.named_parameters()
         }
 
     def set_weights(self, weights: Weights) -> None:
-        """Copy these weights, by their checkpoint names, into the parameters."""
+        """Copy weights, by checkpoint name, into the parameters."""
         given = {name.replace(".", self.dot): value for name, value in weights.items()}
         self.load_state_dict({name: torch.from_numpy(np.array(v)) for name, v in given.items()})
 
 
 class CandidateScorer(WeightedModule):
-    """A linear score or a small network per candidate; weights named as in `layer_shapes`.
+    """A linear score or a small network per candidate, with weights named as in `layer_shapes`.
 
-    A linear score starts at zero (its losses are convex or nearly so), anything else uniformly in
-    +-1/sqrt(inputs), drawn from `rng`.
+    A linear score starts at zero, because its losses are convex or nearly so. All other weights
+    start uniformly in +-1/sqrt(inputs), drawn from `rng`.
     """
 
     def __init__(self, network: Network, rng: np.random.Generator) -> None:
@@ -113,10 +113,10 @@ class CandidateScorer(WeightedModule):
             self.register_parameter(name.replace(".", "_"), nn.Parameter(torch.from_numpy(start)))
 
     def forward(self, candidates: Tensor, context: Tensor, mask: Tensor) -> Tensor:
-        """Scores (B, K) of padded observations; FILL where the mask forbids.
+        """Return scores (B, K) of padded observations, FILL where the mask is false.
 
-        A mask that is all false means "no mask": it stands for what follows a terminal decision,
-        whose value is multiplied by zero and must be a number of ordinary size for that.
+        A mask that is all false counts as "no mask". It stands for the state after a terminal
+        decision, whose value is multiplied by zero and must therefore be of ordinary size.
         """
         mask = mask | ~mask.any(dim=-1, keepdim=True)
         allowed = mask.view(-1).nonzero().squeeze(1)
@@ -125,17 +125,17 @@ class CandidateScorer(WeightedModule):
         )
 
     def packed(self, candidates: Tensor, context: Tensor, mask: Tensor) -> Tensor:
-        """Scores (B, K), FILL where the mask forbids; `candidates` are the rows it allows."""
+        """Return scores (B, K), FILL where the mask is false; `candidates` are the other rows."""
         return self._spread(candidates, context, mask, mask.view(-1).nonzero().squeeze(1))
 
     def _spread(self, candidates: Tensor, context: Tensor, mask: Tensor, allowed: Tensor) -> Tensor:
-        """Packed scores back in their places, which are `allowed` in the flattened mask."""
+        """Put packed scores back in their places, `allowed` in the flattened mask."""
         scores = self.ragged(candidates, context, allowed // mask.shape[1])
         filled = scores.new_full((mask.numel(), *scores.shape[1:]), FILL)
         return filled.index_copy(0, allowed, scores).view(*mask.shape, *scores.shape[1:])
 
     def ragged(self, candidates: Tensor, context: Tensor, row: Tensor) -> Tensor:
-        """Scores (sum of N,); `row`, ascending, is the observation of each candidate."""
+        """Return scores (sum of N,); `row`, ascending, is the observation of each candidate."""
         if self.places:
             weight, bias = self._layer("layer0")
             scores = nn.functional.linear(self._moment(context), weight, bias)
@@ -155,7 +155,7 @@ class CandidateScorer(WeightedModule):
         return hidden.squeeze(-1) if self.outputs == 1 else hidden
 
     def _first(self, candidates: Tensor, context: Tensor, row: Tensor) -> Tensor:
-        """Layer 0, its part of context and image once per observation."""
+        """Apply layer 0; its product with context and image is computed once per observation."""
         weight, bias = self._layer("layer0")
         hidden = nn.functional.linear(candidates, weight[:, : self.split], bias)
         if weight.shape[1] > self.split:
@@ -164,18 +164,18 @@ class CandidateScorer(WeightedModule):
         return hidden
 
     def _moment(self, context: Tensor) -> Tensor:
-        """Context, and what the image becomes, (B, G + image)."""
+        """Return context and image layer, (B, G + image)."""
         if not self.image:
             return context
         pixels = nn.functional.linear(context[:, self.moment :], *self._layer("image"))
         return torch.cat([context[:, : self.moment], self._activate(pixels)], dim=1)
 
     def _activate(self, hidden: Tensor) -> Tensor:
-        """In place: the gradient of either needs its result, and nothing needs its input."""
+        """Apply the activation in place; its gradient needs only the result."""
         return hidden.relu_() if self.activation == "relu" else hidden.tanh_()
 
     def _pool(self, encoded: Tensor, row: Tensor, count: int) -> Tensor:
-        """Layer 1 of [encoding | mean | maximum], the part of the two once per observation."""
+        """Apply layer 1 to [encoding | mean | maximum]; the pooled part once per observation."""
         weight, bias = self._layer("layer1")
         width = encoded.shape[1]
         pooled = nn.functional.linear(pool(encoded, row, count), weight[:, width:], bias)
@@ -183,7 +183,7 @@ class CandidateScorer(WeightedModule):
         return hidden.add_(pooled.index_select(0, row))
 
     def _attend(self, encoded: Tensor, row: Tensor, count: int) -> Tensor:
-        """The encodings and, added to them, what each finds among those of its observation."""
+        """Add to each encoding its self-attention over the encodings of its observation."""
         normed = encoded
         if self.norm:
             normed = nn.functional.layer_norm(
@@ -205,7 +205,7 @@ class CandidateScorer(WeightedModule):
 
 
 def pad_ragged(rows: Tensor, row: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Ragged rows (M, W) of `count` observations, padded with zeros as far as the longest needs.
+    """Pad ragged rows (M, W) of `count` observations with zeros to the longest length L.
 
     Returns padded (B, L, W), present (B, L), and the place (M,) of each row in the flattened (B L).
     """
@@ -219,7 +219,7 @@ def pad_ragged(rows: Tensor, row: Tensor, count: int) -> tuple[Tensor, Tensor, T
 
 
 def pool(rows: Tensor, row: Tensor, count: int) -> Tensor:
-    """Mean and maximum (B, 2 W) of the rows (M, W) of each observation; zeros where it has none."""
+    """Return mean and maximum (B, 2 W) of each observation's rows (M, W); zeros without rows."""
     size = torch.bincount(row, minlength=count)
     total, highest = _Reduced.apply(rows, row, size)  # type: ignore[no-untyped-call]
     some = (size > 0).unsqueeze(1)
@@ -227,15 +227,16 @@ def pool(rows: Tensor, row: Tensor, count: int) -> Tensor:
 
 
 class _Reduced(torch.autograd.Function):
-    """Sum and maximum of each segment, with a gradient that has one itself.
+    """Sum and maximum of each segment, with gradients of second order.
 
-    segment_reduce has none of second order, which Fisher-vector products need; where no second
-    one is asked for, its own is used. That of a maximum is shared evenly by the rows that reach it.
+    torch.segment_reduce has no second-order gradient, which Fisher-vector products need. Its own
+    gradient is used when no second-order one is requested. The gradient of a maximum is shared
+    evenly by the rows that attain it.
     """
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, row: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
-        """Of rows (M, W); `row` (M,) is the segment of each, size (B,) their numbers of rows."""
+        """Reduce rows (M, W) to segments: `row` (M,) of each row, of `size` (B,) rows."""
         total, highest = (
             torch.segment_reduce(rows, what, lengths=size, axis=0, unsafe=True)
             for what in ("sum", "max")
@@ -245,7 +246,7 @@ class _Reduced(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, total: Tensor, highest: Tensor) -> tuple[Tensor, None, None]:
-        """The gradient of the rows from those of both."""
+        """Return the gradient of the rows from those of the sum and the maximum."""
         rows, row, size, summed, found = ctx.saved_tensors
         if not torch.is_grad_enabled():
             parts = (
@@ -262,11 +263,12 @@ class _Reduced(torch.autograd.Function):
 
 
 def drawn_logits(scores: Tensor, mask: Tensor, choice: Tensor, drawn: Tensor) -> Tensor:
-    """Scores (D, K) whose softmax is that over ALL feasible candidates, as far as it is shown.
+    """Return scores (D, K) whose softmax estimates the one over ALL feasible candidates.
 
-    scores (D, K) with FILL, mask (D, K), choice (D,), drawn (D,) feasible candidates before the cut
-    to K. Of the N - 1 that were not chosen n - 1 are here, drawn uniformly, so each stands for
-    (N - 1) / (n - 1) of them: the sum of exponentials is unbiased, and without a cut exact.
+    scores (D, K) with FILL, mask (D, K), choice (D,), drawn (D,) the number of feasible candidates
+    before the cut to K. Of the N - 1 candidates that were not chosen, n - 1 are kept, drawn
+    uniformly, so each counts (N - 1) / (n - 1) times. The sum of exponentials is unbiased, and
+    exact without a cut.
     """
     shown = mask.sum(dim=-1)
     stands_for = (drawn - 1).clamp(min=1) / (shown - 1).clamp(min=1)
@@ -276,6 +278,6 @@ def drawn_logits(scores: Tensor, mask: Tensor, choice: Tensor, drawn: Tensor) ->
 
 
 def log_probabilities(scores: Tensor, mask: Tensor, choice: Tensor, drawn: Tensor) -> Tensor:
-    """Log-probability (D,) of the logged choice under the softmax of `drawn_logits`."""
+    """Return the log-probability (D,) of the logged choice by the softmax of `drawn_logits`."""
     chosen = scores.gather(-1, choice.unsqueeze(-1)).squeeze(-1)
     return chosen - torch.logsumexp(drawn_logits(scores, mask, choice, drawn), dim=-1)

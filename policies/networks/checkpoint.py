@@ -1,13 +1,18 @@
 """Checkpoints that are safe to load from anywhere: JSON and safetensors, never a pickle.
 
 <folder>/weights.safetensors    layer<i>.weight, layer<i>.bias, float32
-<folder>/checkpoint.json        written last: a folder without it is no checkpoint
+<folder>/checkpoint.json        written last: a folder without it is not a checkpoint
 
-checkpoint.json: format, version, agent, scenario, objective, features (context, candidates),
-network, acting (pixels of an image, threshold of a constrained choice; a checkpoint without it has
-neither), normalisation (mean and inverse of both maps), training (steps, seed, config, metrics,
-package versions and what the caller says of the dataset), weights (bytes, sha256), sealed (SHA-256
-of all of it as JSON on one line)
+checkpoint.json has these keys:
+
+    format, version, agent, scenario, objective
+    features         context, candidates
+    network          settings of the network
+    acting           pixels of the image, threshold of a constrained choice; both 0 if missing
+    normalisation    mean and inverse of both feature maps
+    weights          bytes, sha256
+    training         steps, seed, config, metrics, package versions, provenance of the data
+    sealed           SHA-256 of all other keys as JSON on one line
 """
 
 import dataclasses
@@ -53,7 +58,7 @@ _DEEPEST: Final = 8
 _MOST_PIXELS: Final = 1 << 20
 _MOST_FEATURES: Final = 4096
 _LONGEST_NAME: Final = 200
-_LONGEST_HEADER: Final = 100 << 20  # of safetensors, by its own rule
+_LONGEST_HEADER: Final = 100 << 20  # limit of the safetensors format
 
 
 @dataclass(frozen=True)
@@ -67,9 +72,18 @@ class Metric:
 
 @dataclass(frozen=True)
 class Trained:
-    """What a training run gives: a network, its last weights, how it was made, its curves.
+    """Result of a training run: the network, its final weights, provenance and curves.
 
-    best   another checkpoint of the run, chosen on validation decisions, where there were any
+    Attributes:
+        agent: Name of the agent.
+        spec: Spec of the scenario setting.
+        network: Network without its weights.
+        weights: Final weights, float32 arrays by name.
+        config: Settings of the agent, as JSON.
+        steps: Number of training steps.
+        seed: Seed of the run.
+        metrics: Training curves.
+        best: The best checkpoint by validation score; None without validation.
     """
 
     agent: str
@@ -83,7 +97,7 @@ class Trained:
     best: "Selected | None" = None
 
     def policy(self, name: str | None = None) -> LearnedPolicy:
-        """The policy as it would be loaded from a checkpoint; called as the agent by default."""
+        """Return the policy as loaded from a checkpoint; its name is the agent's by default."""
         return acting(
             name or self.agent, self.network, self.weights, self.spec.context, self.spec.candidates
         )
@@ -91,7 +105,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class Selected:
-    """The best of the checkpoints that a run came by, and how good it was (higher is better)."""
+    """The best checkpoint of a training run and its validation score (higher is better)."""
 
     step: int
     metric: str
@@ -103,8 +117,7 @@ def save(trained: Trained, folder: Path, provenance: Mapping[str, Any] | None = 
     """Write a checkpoint and return its folder.
 
     `provenance` is JSON about the data (dataset digest, recipe id and digest). Raises StorageError
-    where the folder cannot be written, DatasetError where training left weights that are not
-    numbers.
+    if the folder cannot be written, DatasetError if a weight is not finite.
     """
     for name, value in trained.weights.items():
         if not np.isfinite(value).all():
@@ -116,7 +129,7 @@ def save(trained: Trained, folder: Path, provenance: Mapping[str, Any] | None = 
     # A checkpoint that is being replaced must not pair its old description with new weights.
     (folder / DESCRIPTION).unlink(missing_ok=True)
     weights = {k: np.ascontiguousarray(v, np.float32) for k, v in trained.weights.items()}
-    # Not save_file: it has a temporary file of its own, which a kill would leave behind.
+    # Not save_file: it uses a temporary file, which a kill would leave behind.
     write_bytes(folder / WEIGHTS, safetensors.numpy.save(weights))
     description = _describe(trained, folder / WEIGHTS, provenance or {})
     write_json(folder / DESCRIPTION, _sealed(description))
@@ -162,7 +175,7 @@ def _constants(feature_map: FeatureMap) -> dict[str, list[float]]:
 
 
 def load_policy(folder: Path) -> LearnedPolicy:
-    """The policy in a checkpoint folder; DatasetError for anything that is not a checkpoint.
+    """Return the policy in a checkpoint folder; raise DatasetError if it is not a checkpoint.
 
     Nothing in the folder is ever unpickled.
     """
@@ -181,13 +194,15 @@ def load_policy(folder: Path) -> LearnedPolicy:
     except (TypeError, ValueError, AttributeError, OverflowError, RecipeError) as error:
         raise DatasetError(f"{where}: {error}") from error
     if not isinstance(agent, str) or len(agent) > _LONGEST_NAME:
-        raise DatasetError(f"{where}: agent is {agent!r}, expected a name")
+        raise DatasetError(
+            f"{where}: agent is {agent!r}, expected a name of at most {_LONGEST_NAME} characters"
+        )
     if not (type(seed) is int and type(steps) is int):
         raise DatasetError(f"{where}: training.seed and training.steps must be whole numbers")
-    # One from before there were seals has neither of these; no single damage takes away both.
+    # A checkpoint from before seals has neither key; no single damage removes both.
     sealed = "sealed" in description or "acting" in description
     if sealed and (folder / DESCRIPTION).read_bytes() != json_text(_sealed(description)).encode():
-        raise DatasetError(f"{where}: changed since it was written (it is not as it was sealed)")
+        raise DatasetError(f"{where}: the file has changed since it was written (its seal differs)")
     return acting(agent, network, weights, context, candidates)
 
 
@@ -197,7 +212,7 @@ def _read_any(
     candidates: tuple[Feature, ...],
     where: str,
 ) -> AnyNetwork:
-    """The network of a description: a candidate scorer, or one of the other kinds."""
+    """Return the network of a description, a candidate scorer or one of ARCHITECTURES."""
     value, constants = description["network"], description["normalisation"]
     if isinstance(value, dict) and value.get("kind") in ARCHITECTURES:
         form = load_architecture(value["kind"])
@@ -214,13 +229,13 @@ def _read_any(
 
 
 def _sealed(description: dict[str, Any]) -> dict[str, Any]:
-    """The description with the digest of itself at its end: whatever is changed later is seen."""
+    """Return the description with its own digest as the last key, which shows later changes."""
     rest = {key: value for key, value in description.items() if key != "sealed"}
     return {**rest, "sealed": sha256_text(json.dumps(rest, separators=(",", ":")))}
 
 
 def read_description(folder: Path) -> dict[str, Any]:
-    """checkpoint.json, with format and version checked; DatasetError otherwise."""
+    """Return checkpoint.json; raise DatasetError for another format or version."""
     path = folder / DESCRIPTION
     if not path.exists() and not path.is_symlink():
         pickles = sorted(p.name for pattern in _PICKLES for p in folder.glob(pattern))
@@ -228,7 +243,7 @@ def read_description(folder: Path) -> dict[str, Any]:
         raise DatasetError(f"{folder}: not a checkpoint, {DESCRIPTION} is missing{hint}")
     try:
         description = read_json(path)
-    except ValueError as error:  # a number with more digits than Python reads
+    except ValueError as error:  # a number with more digits than Python parses
         raise DatasetError(f"{path}: not valid JSON ({error})") from error
     if not isinstance(description, dict) or description.get("format") != FORMAT:
         raise DatasetError(f"{path}: not a checkpoint, expected format {FORMAT!r}")
@@ -263,7 +278,7 @@ def _read_scorer(
     candidates: tuple[Feature, ...],
     acting: Any,
 ) -> Network:
-    """The unscaled network of a description; sizes are limited before anything is allocated."""
+    """Return the unscaled scorer of a description; check sizes before allocating anything."""
     if len(settings.hidden) > _DEEPEST or not all(1 <= h <= _WIDEST for h in settings.hidden):
         raise ValueError(
             f"network.hidden is {settings.hidden!r}, expected at most {_DEEPEST} widths of "
@@ -307,17 +322,17 @@ def _numbers(value: Any, length: int, which: str) -> NDArray[np.float64]:
 
 
 def _read_weights(folder: Path, network: AnyNetwork, described: Any) -> Weights:
-    """Weights of exactly the network's names and shapes, finite, with the digest of the JSON."""
+    """Return the weights; check their names, shapes, finiteness and digest."""
     path = folder / WEIGHTS
     expected = network.shapes
     if not path.exists() and not path.is_symlink():
-        raise DatasetError(f"{path}: no such file; the checkpoint is not whole")
+        raise DatasetError(f"{path}: the file is missing; the checkpoint is not complete")
     most = _LONGEST_HEADER + 4 * sum(math.prod(shape) for shape in expected.values())
     size = require_file(path, most)
     if size != described["bytes"]:
         raise DatasetError(f"{path}: {size} bytes, {DESCRIPTION} says {described['bytes']!r}")
     if sha256_file(path) != described["sha256"]:
-        raise DatasetError(f"{path}: changed since it was written (sha256 differs)")
+        raise DatasetError(f"{path}: the file has changed since it was written (sha256 differs)")
     try:
         with local_copy(path) as copy:
             weights = safetensors.numpy.load_file(copy)

@@ -1,15 +1,15 @@
-"""What a network sees of an observation: logs, products, standardised columns; no torch.
+"""Feature maps from raw rows to network inputs: logs, products, standardised columns; no torch.
 
-    raw columns          x1 .. xn, the ones that a learner may use (identifiers left out)
+    raw columns          x1 .. xn, the columns that a learner may use, without identifiers
     base                 b_i = log1p(x_i) where heavy-tailed, else x_i
     expanded             x1 .. xn | log1p of the heavy-tailed | b_i * b_j for i <= j (quadratic)
     network input        (expanded - mean) * inverse
 
-Without logs no column counts as heavy-tailed, as published agents have it.
+Without logs, as in published agents, no column counts as heavy-tailed.
 
 For six columns of which two are heavy-tailed the quadratic map has 6 + 2 + 21 = 29 numbers.
-Everything follows from `pipeline.simulation.spec.Feature`; mean and inverse come from the training
-data and travel with the checkpoint. Training and acting share the one compiled expansion.
+The map is derived from `pipeline.simulation.spec.Feature`; mean and inverse come from the training
+data and are stored in the checkpoint. Training and acting share one compiled expansion.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from pipeline.simulation.arrays import named
 from pipeline.simulation.kernel import FLOATS, INTS, MASK, compiled
 from pipeline.simulation.spec import Feature
 
-_FITTED_ROWS: Final = 1 << 18  # enough for two digits more than training can notice
+_FITTED_ROWS: Final = 1 << 18  # two digits more precise than training can notice
 _CONSTANT: Final = 1e-6  # deviation over size below which a column counts as constant
 
 COLUMNS = types.Array(types.int64, 1, "C", readonly=True)
@@ -35,11 +35,13 @@ INPUTS = types.Array(types.float32, 1, "C")
 class FeatureMap(NamedTuple):
     """The map from raw rows to network inputs, with its constants, as compiled code takes it.
 
-    columns   (n,) raw columns it reads
-    heavy     (n,) which of them are heavy-tailed
-    mean      (E,) float64, subtracted
-    inverse   (E,) float64, one over the standard deviation; 0 where training never saw the
-              column vary, so that an untrained weight cannot act on it later
+    Attributes:
+        columns: (n,) raw columns that are read.
+        heavy: (n,) which of these columns are heavy-tailed.
+        quadratic: Whether squares and products are inputs.
+        mean: (E,) float64, subtracted from the expanded row.
+        inverse: (E,) float64, one over the standard deviation; 0 if the column was constant in
+            training, so that an untrained weight cannot act on it later.
     """
 
     columns: NDArray[np.int64]
@@ -50,11 +52,11 @@ class FeatureMap(NamedTuple):
 
     @property
     def size(self) -> int:
-        """E, the length of an expanded row."""
+        """Length E of an expanded row."""
         return len(self.mean)
 
     def expand(self, rows: NDArray[np.floating]) -> NDArray[np.float32]:
-        """Network inputs (M, E) of raw rows (M, F), float32 or float64."""
+        """Return network inputs (M, E) of raw rows (M, F), which are float32 or float64."""
         kind = np.float32 if rows.dtype == np.float32 else np.float64
         out = np.empty((len(rows), self.size), np.float32)
         _expand(np.ascontiguousarray(rows, kind), self, out)
@@ -77,7 +79,7 @@ _SIGNATURES: Final = [
 def expand_row(
     row: Any, columns: Any, heavy: Any, quadratic: Any, mean: Any, inverse: Any, base: Any, out: Any
 ) -> None:
-    """Fill out (E,) from row (F,), with `base` (n,) as scratch; a heavy tail keeps its sign."""
+    """Fill out (E,) from row (F,), with scratch `base` (n,); logs of heavy tails keep the sign."""
     n = len(columns)
     at = n
     for j in range(n):
@@ -107,25 +109,25 @@ def _expand(rows: Any, feature_map: Any, out: Any) -> None:
 def expanded_size(
     features: Sequence[Feature], columns: Sequence[int], quadratic: bool, logs: bool = True
 ) -> int:
-    """E for these columns of a spec."""
+    """Return E, the number of inputs for these columns of a spec."""
     n = len(columns)
     heavy = sum(logs and features[c].heavy_tailed for c in columns)
     return n + heavy + quadratic * n * (n + 1) // 2
 
 
 def columns_of(features: Sequence[Feature], names: Sequence[str]) -> list[int]:
-    """Where the features of these names stand; DatasetError, naming it, where one is missing."""
+    """Return the indices of features by name; raise DatasetError if one is missing."""
     known = [f.name for f in features]
     for name in names:
         if name not in known:
-            raise DatasetError(f"this network needs the feature {name!r}; there are {known}")
+            raise DatasetError(f"this network needs the feature {name!r}, which is not in {known}")
     return [known.index(name) for name in names]
 
 
 def unscaled_map(
     features: Sequence[Feature], columns: Sequence[int], quadratic: bool, logs: bool = True
 ) -> FeatureMap:
-    """The map before any data was seen: mean 0, inverse 1."""
+    """Return the map with mean 0 and inverse 1."""
     size = expanded_size(features, columns, quadratic, logs)
     return FeatureMap(
         columns=np.array(columns, np.int64),
@@ -143,7 +145,7 @@ def fit_map(
     rows: NDArray[np.floating] | None,
     logs: bool = True,
 ) -> FeatureMap:
-    """The map with mean and deviation of raw training rows (M, F); unscaled without any.
+    """Return the map with mean and deviation of raw training rows (M, F); unscaled without rows.
 
     Of more than 2^18 rows, evenly spaced ones are used.
     """

@@ -1,4 +1,4 @@
-"""What the networks of single papers have in common: a form of their own, the context, no image."""
+"""Base classes for the networks of single papers: fixed architecture, context, no image."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
@@ -9,7 +9,7 @@ S = TypeVar("S")
 
 
 class FixedSettings:
-    """Settings of a network that reads the context and no image; subclasses have a `kind`."""
+    """Base of the settings; the network reads the context, no image. Subclasses have a `kind`."""
 
     context: ClassVar[bool] = True
     image: ClassVar[int] = 0
@@ -17,9 +17,9 @@ class FixedSettings:
 
 @dataclass(frozen=True)
 class FixedNetwork(Generic[S]):
-    """A network without its weights, in the terms of policies.networks.settings.Network.
+    """Base of a network without its weights, see policies.networks.settings.Network.
 
-    Subclasses have `shapes`, name and shape of every weight.
+    Subclasses have `shapes`, the name and shape of every weight.
     """
 
     settings: S

@@ -1,8 +1,8 @@
 """Compiled forward passes of a trained scorer, row by row; no torch.
 
-A lock-step asks for a few hundred to a few ten thousand rows, ten thousands of times: one's own
-loops cost no call, no temporary and no thread, and a row's score is the same, bit for bit, whatever
-other observations are scored along with it.
+A batched evaluation scores a few hundred to a few ten thousand rows, ten thousands of times. Plain
+loops need no calls, temporaries or threads, and the score of a row is the same, bit for bit,
+whatever other observations are scored with it.
 
 `flat` holds the weights in the order in which they are read, each bias (out,) before its weight
 (in, out): [image] layer 0, [norm, query, key, value, output], layer 1, ... see
@@ -22,23 +22,26 @@ from policies.networks.features import COLUMNS, INPUTS, MAP_MEMBERS, ROWS, expan
 MLP: Final = 0
 DEEPSETS: Final = 1
 ATTENTION: Final = 2
-PLACES: Final = 3  # of [context | image] alone, one output per place
+PLACES: Final = 3  # reads only [context | image]; one output per place
 
-FILL: Final = (
-    -1e8
-)  # score of a candidate that cannot be chosen; finite, see policies.networks.candidate_scorer
+# Score of a candidate that cannot be chosen; finite, see policies.networks.candidate_scorer.
+FILL: Final = -1e8
 NORM_EPSILON: Final = 1e-5
 
-_FUSED: Final = {"contract"}  # fused multiply-add; nothing is reordered
+_FUSED: Final = {"contract"}  # fused multiply-add only; nothing is reordered
 _ENCODED: Final = types.Array(types.float32, 2, "C")
 
 
 class Form(NamedTuple):
     """The settings of a candidate scorer that compiled code needs.
 
-    kind       MLP, DEEPSETS, ATTENTION or PLACES
-    seen       the width of what an image becomes, 0 without one
-    threshold  above 0 the network has two numbers per candidate, see `score_sets`
+    Attributes:
+        tanh: Whether the activation is tanh; else it is relu.
+        kind: MLP, DEEPSETS, ATTENTION or PLACES.
+        heads: Number of attention heads.
+        norm: Whether attention reads normalised encodings.
+        seen: Width of the image layer, 0 without an image.
+        threshold: Above 0, the network has two outputs per candidate, see `score_sets`.
     """
 
     tanh: bool
@@ -50,12 +53,10 @@ class Form(NamedTuple):
 
 
 class NetworkArrays(NamedTuple):
-    """A candidate scorer with its weights: all that `score_sets` takes of it, in its order.
+    """A candidate scorer with its weights, in the order of the parameters of `score_sets`.
 
-    The first ten are the FeatureMaps of the context (c_) and of the candidates.
-
-    widths  of the layers from layer 0 on
-    flat    the weights, in the order in which they are read
+    The first ten members are the FeatureMaps of the context (c_) and of the candidates. `widths`
+    are the widths of the layers from layer 0 on, `flat` the weights in the order of reading.
     """
 
     c_columns: NDArray[np.int64]
@@ -85,10 +86,10 @@ NETWORK: Final = named(NetworkArrays, *_MEMBERS)
     fastmath=_FUSED,
 )
 def add_product(x: Any, n: Any, flat: Any, at: Any, out: Any, width: Any) -> None:
-    """out[:width] += x[:n] @ flat[at:] as (n, width), four inputs at a time.
+    """Compute out[:width] += x[:n] @ flat[at:] as (n, width), four inputs at a time.
 
-    Unsigned indices: numba looks for negative ones otherwise, and the inner loop is not vectorised
-    (ten times slower).
+    The indices are unsigned: numba checks signed ones for negative values, which prevents
+    vectorisation of the inner loop (ten times slower).
     """
     w = np.uint64(width)
     whole = n - n % 4
@@ -106,7 +107,7 @@ def add_product(x: Any, n: Any, flat: Any, at: Any, out: Any, width: Any) -> Non
 
 @compiled(types.void(ROWS, ROWS, COLUMNS, NETWORK, FLOATS), fastmath=_FUSED)
 def score_rows(context: Any, candidates: Any, offsets: Any, network: Any, scores: Any) -> None:
-    """Fill scores (M,) of a network that looks at every candidate on its own."""
+    """Fill scores (M,) of a network that scores every candidate on its own."""
     (
         c_columns, c_heavy, c_quadratic, c_mean, c_inverse,
         columns, heavy, quadratic, mean, inverse, widths, form, flat,
@@ -145,7 +146,7 @@ def _activate(h: Any, width: Any, tanh: Any) -> None:
 
 @compiled(types.void(_ENCODED, types.int64, types.int64, INPUTS), fastmath=_FUSED)
 def _pool(encoded: Any, count: Any, width: Any, pooled: Any) -> None:
-    """Fill pooled (2 * width,): mean, then maximum, of the first `count` rows."""
+    """Fill pooled (2 * width,) with mean and maximum of the first `count` rows."""
     for j in range(width):
         total, highest = 0.0, encoded[0, j]
         for i in range(count):
@@ -157,7 +158,7 @@ def _pool(encoded: Any, count: Any, width: Any, pooled: Any) -> None:
 
 @compiled(types.void(INPUTS, types.int64, INPUTS, types.int64, INPUTS), fastmath=_FUSED)
 def _normalise(row: Any, width: Any, flat: Any, at: Any, out: Any) -> None:
-    """Fill out: (row - mean) / deviation * weight + bias, over its `width` numbers."""
+    """Fill `out` with (row - mean) / deviation * weight + bias, over `width` numbers."""
     mean, square = 0.0, 0.0
     for j in range(width):
         mean += row[j]
@@ -180,10 +181,10 @@ def _attend(
     encoded: Any, count: Any, width: Any, heads: Any, norm: Any, flat: Any, at: Any,
     queries: Any, keys: Any, values: Any, share: Any, row: Any,
 ) -> int:  # fmt: skip
-    """encoded[:count] += self-attention over its rows; where the next weights begin.
+    """Add self-attention over its rows to encoded[:count]; return where the next weights begin.
 
-    keys is (width, rows): sums over keys and over the numbers of a head then run along memory, so
-    that they are vectorised in the order in which they are written.
+    keys is (width, rows): sums over keys and over the numbers of a head then run along memory and
+    are vectorised in the order in which they are written.
     """
     block = width * (1 + width)
     own = at + 2 * width if norm else at
@@ -245,13 +246,13 @@ def score_sets(
     columns: Any, heavy: Any, quadratic: Any, mean: Any, inverse: Any,
     widths: Any, form: Any, flat: Any, scores: Any,
 ) -> None:  # fmt: skip
-    """Fill scores (M,) of a network that looks at all feasible candidates of an observation.
+    """Fill scores (M,) of a network that reads all feasible candidates of an observation.
 
-    FILL for infeasible ones, which are not looked at; where none is feasible, all are looked at.
-    With a threshold above 0 the network has two numbers per candidate, a value and a
-    log-likelihood; the score is the value where the likelihood is at least `threshold` times that
-    of the likeliest, else FILL. With `places` the rows are one number, the place of the candidate
-    among widths[0].
+    Infeasible candidates are not read and get FILL; if no candidate is feasible, all are read.
+    With a threshold above 0, the network has two outputs per candidate, a value and a
+    log-likelihood. The score is the value if the likelihood is at least `threshold` times that of
+    the likeliest candidate, else FILL. With kind PLACES, a row is one number, the place of the
+    candidate among widths[0].
 
     The members of NetworkArrays are 13 parameters, not one: taking arrays out of a named tuple
     counts references. Done once per decision here, it made episodes of `slots` 8 % slower (hidden

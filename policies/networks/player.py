@@ -1,7 +1,7 @@
-"""Episodes of a candidate scorer in compiled code, with the probability of every candidate.
+"""Compiled episodes of a candidate scorer, with the probability of every candidate.
 
-What `pipeline.simulation.players` asks for: a recording and its verification need whole
-distributions, where training (policies.rollouts.trajectories) needs the choice's only.
+NetworkRunner implements `pipeline.simulation.players`: recording and verification need whole
+distributions, training (policies.rollouts.trajectories) only the probability of the choice.
 """
 
 from typing import Any, Final
@@ -19,10 +19,10 @@ from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.spec import Spec
 from policies.networks.forward import NETWORK, NetworkArrays, score_sets
 
-_FIRST_ROOM: Final = 2048  # decisions; doubled where an episode is longer
+_FIRST_ROOM: Final = 2048  # decisions; doubled for longer episodes
 _CHANCES: Final = types.Array(types.float32, 1, "C")
 
-# what has been written, and how the episode stands
+# members of the cursor: numbers of decisions and candidates written, status of the episode
 _DECISIONS: Final = 0
 _CANDIDATES: Final = 1
 _STATUS: Final = 2
@@ -37,9 +37,9 @@ def _decide(
     observe: Any, step: Any, episode: Any, arrays: Any, network: Any, temperature: Any,
     epsilon: Any, given: Any, rng: Any, choices: Any, trace_probabilities: Any, cursor: Any,
 ) -> Any:  # fmt: skip
-    """Play on until the episode is over or the arrays are full; False for a forbidden choice.
+    """Play until the episode is over or the arrays are full; return False for a forbidden choice.
 
-    Choices are drawn, or where `given` read from `choices`.
+    Choices are drawn, or read from `choices` if `given`.
     """
     (
         c_columns, c_heavy, c_quadratic, c_mean, c_inverse,
@@ -103,7 +103,7 @@ class NetworkRunner:
         self._cursor[_STATUS] = RUNNING
 
     def play(self, rng: np.random.Generator) -> EpisodeTrace:
-        """Play it to its end; HindcastError for a forbidden choice."""
+        """Play the episode to its end; raise HindcastError for a forbidden choice."""
         choices = np.empty(_FIRST_ROOM, np.int64)
         trace_probabilities = np.empty(max(_FIRST_ROOM * 16, self._capacity), np.float32)
         while self._run(rng, choices, trace_probabilities, given=False):
@@ -118,7 +118,7 @@ class NetworkRunner:
         return EpisodeTrace(choices[:steps].copy(), trace_probabilities[:candidates].copy(), values)
 
     def follow(self, choices: NDArray[np.int64]) -> Probabilities:
-        """The policy's probabilities at each of the next choices."""
+        """Return the policy's probabilities at each of the next choices."""
         self._cursor[:2] = 0
         own = choices.astype(np.int64)
         trace_probabilities = np.empty(max(len(own), 1) * self._capacity, np.float32)
@@ -133,7 +133,7 @@ class NetworkRunner:
         *,
         given: bool,
     ) -> bool:
-        """Whether the episode goes on."""
+        """Play until the arrays are full; return whether the episode is still running."""
         if not _decide(
             self._scenario.observe, self._scenario.step, self._memory, self._arrays, self._network,
             *self._drawing, given, rng, choices, trace_probabilities, self._cursor,

@@ -1,4 +1,4 @@
-"""A trained scorer that acts, without torch: a network, its weights, the compiled forward pass."""
+"""The policy of a trained candidate scorer, by its compiled forward pass and without torch."""
 
 from functools import cached_property
 from typing import Any, Final
@@ -19,15 +19,20 @@ _FEASIBLE: Final[tuple[Reading, ...]] = ("feasible",)
 
 
 class LearnedPolicy:
-    """A scorer with weights, as a BatchPolicy.
+    """A network with its weights, as a BatchPolicy.
 
-    features_context, features_candidates   the spec's features that it was trained on
+    Attributes:
+        name: Name in tables and datasets.
+        network: Network without its weights.
+        weights: Weights, float32 arrays by name.
+        features_context: Features of the context in training.
+        features_candidates: Features of the candidates in training.
     """
 
     def __init__(
         self,
         name: str,
-        network: Any,  # a Network, or one of another form: policies.networks
+        network: Any,  # a Network, or one of another architecture: policies.networks
         weights: Weights,
         features_context: tuple[Feature, ...],
         features_candidates: tuple[Feature, ...],
@@ -40,13 +45,13 @@ class LearnedPolicy:
 
     @property
     def reads(self) -> tuple[Reading, ...]:
-        """What it needs besides context and candidates."""
+        """Inputs besides context and candidates, any of "image" and "feasible"."""
         image: tuple[Reading, ...] = ("image",) if self.network.settings.image else ()
         return (*image, *_FEASIBLE) if self.network.sees_others else image
 
     @cached_property
     def arrays(self) -> NetworkArrays:
-        """The network and its weights, as compiled code takes them."""
+        """The network and its weights, in the form that compiled code takes."""
         network, settings = self.network, self.network.settings
         layers = dict.fromkeys(key.split(".")[0] for key in network.shapes)
         flat = [
@@ -66,11 +71,11 @@ class LearnedPolicy:
         )
 
     def check(self, spec: Spec) -> None:
-        """Raise DatasetError where `spec` has other features, RecipeError where other places."""
+        """Raise DatasetError if `spec` has other features, RecipeError if it has other places."""
         _check_features(self.name, "candidate", self.features_candidates, spec.candidates)
         if self.network.settings.context:
             _check_features(self.name, "context", self.features_context, spec.context)
-        if isinstance(self.network.settings, NetworkSettings):  # other kinds read rows as they do
+        if isinstance(self.network.settings, NetworkSettings):  # others check their own columns
             read_columns(spec.candidates, self.network.settings)
         pixels = int(np.prod(spec.image_shape)) if spec.image_shape else 0
         if self.network.settings.image and pixels != self.network.pixels:
@@ -82,7 +87,7 @@ class LearnedPolicy:
     def episode_runner(
         self, scenario: Scenario, spec: Spec, instance: Instance, temperature: float, epsilon: float
     ) -> EpisodeRunner | None:
-        """An episode in compiled code; None for a network of another form."""
+        """Return a compiled episode; None for a network of another architecture."""
         from policies.networks.player import NetworkRunner
 
         if type(self) is not LearnedPolicy:
@@ -91,7 +96,7 @@ class LearnedPolicy:
         return NetworkRunner(self.name, self.arrays, scenario, spec, instance, temperature, epsilon)
 
     def scores(self, observation: Observation) -> NDArray[np.float64]:
-        """One score per candidate, (N,)."""
+        """Return one score per candidate, (N,)."""
         image = None if observation.image is None else observation.image.reshape(1, -1)
         return self.batch_scores(
             observation.context[None],
@@ -110,17 +115,17 @@ class LearnedPolicy:
         feasible: NDArray[np.bool_] | None = None,
         image: NDArray[np.uint8] | None = None,
     ) -> NDArray[np.float64]:
-        """Scores (sum of N,) of B observations; see pipeline.simulation.policy.BatchPolicy.
+        """Return scores (sum of N,) of B observations; see pipeline.simulation.policy.BatchPolicy.
 
-        feasible (sum of N,), all where it is not given; image (B, P), of which only `reads` says
-        whether it is needed. Raises HindcastError where arrays do not fit each other.
+        feasible (sum of N,) is all true by default; image (B, P) is needed if it is in `reads`.
+        Raises HindcastError if the arrays do not fit each other.
         """
         given = (context.shape[1:], candidates.shape[1:], len(context), int(offsets[-1]))
         expected = (
             (len(self.features_context),), (len(self.features_candidates),),
             len(offsets) - 1, len(candidates),
         )  # fmt: skip
-        # Compiled code reads where it is told to; without context, the width of it is all the same.
+        # Compiled code does no bounds checks. The context's width matters only if it is read.
         if given[1:] != expected[1:] or (self.network.settings.context and given != expected):
             raise HindcastError(
                 f"{self.name}: context {context.shape} and candidates {candidates.shape} with "
@@ -162,7 +167,7 @@ class LearnedPolicy:
 def _check_features(
     policy: str, kind: str, trained: tuple[Feature, ...], given: tuple[Feature, ...]
 ) -> None:
-    """Names, units, and what kind of column each is must agree, in order."""
+    """Raise DatasetError unless names, units and kinds of columns agree, in order."""
     if len(trained) != len(given):
         raise DatasetError(
             f"{policy} was trained on {len(trained)} {kind} features "

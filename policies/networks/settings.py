@@ -1,20 +1,21 @@
-"""What a candidate scorer is without its weights: settings, what it reads, shapes.
+"""Architecture of the candidate scorer: settings, inputs and weight shapes.
 
     image    (B, P) uint8 / 255 -> activation(x W' + b), one dense layer, joined to the context
     inputs   candidates (M, F) -> expanded (M, E);  context (B, C) -> expanded (B, G), repeated
-    layer 0  reads [candidate | context | image]; activated it is a candidate's encoding e (M, W)
+    layer 0  reads [candidate | context | image]; its activation is the encoding e (M, W)
     mlp        layer 1 reads e
-    deepsets   layer 1 reads [e | mean of e | maximum of e] over the feasible of the observation
-    attention  layer 1 reads e + self-attention of e over the feasible of the observation
-    layers   y = activation(x W' + b), the last one linear and one number wide
-    places   in place of all of that: [context | image] -> one number per place, a linear layer; a
-             candidate's score is that of its place, and nothing else of its row is read
+    deepsets   layer 1 reads [e | mean of e | maximum of e] over the observation's feasible rows
+    attention  layer 1 reads e + self-attention of e over the observation's feasible rows
+    layers   y = activation(x W' + b); the last layer is linear with one output
+    places   replaces all of the above: [context | image] -> one number per place, a linear layer;
+             a candidate's score is that of its place, and no other column of its row is read
 
-Infeasible candidates are never looked at by others, so they change no score, and no more does the
-order of the candidates. Sources: Zaheer et al., "Deep Sets", NeurIPS 2017; Vaswani et al.,
-"Attention Is All You Need", NeurIPS 2017; the dense layer over the image as in Mao et al.,
-"Resource Management with Deep Reinforcement Learning", HotNets 2016, whose network is `places`. The
-weights are those of `policies.networks.candidate_scorer.CandidateScorer`.
+Scores depend neither on infeasible candidates nor on the order of the candidates. The weights are
+those of `policies.networks.candidate_scorer.CandidateScorer`.
+
+Sources: Zaheer et al., "Deep Sets", NeurIPS 2017; Vaswani et al., "Attention Is All You Need",
+NeurIPS 2017; the dense layer over the image is from Mao et al., "Resource Management with Deep
+Reinforcement Learning", HotNets 2016, whose network is `places`.
 """
 
 import math
@@ -34,25 +35,27 @@ from policies.networks.forward import ATTENTION, DEEPSETS, MLP
 Weights = Mapping[str, NDArray[np.float32]]
 
 KINDS: Final[Mapping[str, int]] = {"mlp": MLP, "deepsets": DEEPSETS, "attention": ATTENTION}
-PLACE: Final = "place"  # the candidate feature that tells a row's place in the observation
+PLACE: Final = "place"  # the candidate feature with a row's place in the observation
 
 
 @dataclass(frozen=True)
 class NetworkSettings:
-    """The shape of a scorer. Raises RecipeError for settings that make no network.
+    """Settings of the candidate scorer; RecipeError if they do not fit each other.
 
-    hidden       widths of the hidden layers; empty is a linear score
-    activation   after every hidden layer
-    quadratic    squares and products among the candidate's features
-    context      whether the features of the moment are read too
-    kind         how a candidate sees the others: not at all, their mean and maximum, or by
-                 attention; a linear score ("mlp" without hidden layers) cannot
-    heads        of the attention; they share hidden[0] evenly
-    norm         whether attention sees normalised encodings (pre-norm)
-    image        width of what the observation's image becomes, 0: it is not read
-    places       rows of an observation, where a score is of the image and the row's place alone;
-                 0: it is of the row
-    logs         logarithms of heavy-tailed features beside them; without, features are as they are
+    Attributes:
+        hidden: Widths of the hidden layers, each at least 1; empty for a linear score.
+        activation: Function after every hidden layer, "relu" or "tanh".
+        quadratic: Whether squares and products of the candidate's features are inputs.
+        context: Whether the features of the context are inputs.
+        kind: How a candidate's score depends on the other candidates: "mlp", not at all;
+            "deepsets", by their mean and maximum, with at least two hidden layers; "attention", by
+            self-attention, with at least one hidden layer.
+        heads: Number of attention heads, at least 1; must divide hidden[0].
+        norm: Whether attention reads normalised encodings (pre-norm).
+        image: Width of the dense layer over the observation's image; 0 to ignore the image.
+        logs: Whether logarithms of heavy-tailed features are inputs beside the features.
+        places: Number of rows of an observation, for a score that depends only on context, image
+            and the row's place; 0 for a score of the row.
     """
 
     hidden: tuple[int, ...] = ()
@@ -68,21 +71,23 @@ class NetworkSettings:
 
     def __post_init__(self) -> None:
         if self.places < 0:
-            raise RecipeError(f"network: places is {self.places}, expected a number, or 0")
+            raise RecipeError(
+                f"network: places is {self.places}, expected at least 1, or 0 for none"
+            )
         if self.places and not (self.image and not self.hidden and self.kind == "mlp"):
             raise RecipeError(
-                f"network: places is {self.places}, so that image must be above 0, hidden empty "
-                'and kind "mlp": the places follow the image\'s layer'
+                f"network: places is {self.places}, which needs image above 0, hidden empty and "
+                'kind "mlp", because the places follow the image\'s layer'
             )
         if self.image < 0:
             raise RecipeError(f"network: image is {self.image}, expected a width, or 0 for none")
         if self.kind == "deepsets" and len(self.hidden) < 2:
             raise RecipeError(
-                f"network: hidden is {list(self.hidden)}, but deepsets needs two hidden layers at "
-                "least; with fewer, what is pooled adds the same to every score"
+                f"network: hidden is {list(self.hidden)}, but deepsets needs at least two hidden "
+                "layers; with fewer, pooling adds the same number to every score"
             )
         if self.kind == "attention" and not self.hidden:
-            raise RecipeError("network: attention needs a hidden layer to work on")
+            raise RecipeError("network: hidden is empty, but attention needs a hidden layer")
         if self.kind == "attention" and (self.heads < 1 or self.hidden[0] % self.heads):
             raise RecipeError(
                 f"network: heads is {self.heads}, which does not divide the {self.hidden[0]} of "
@@ -91,17 +96,17 @@ class NetworkSettings:
 
 
 def dense(name: str, outputs: int, inputs: int) -> dict[str, tuple[int, ...]]:
-    """Name and shape of the two weights of a dense layer."""
+    """Return the names and shapes of the two weights of a dense layer."""
     return {f"{name}.weight": (outputs, inputs), f"{name}.bias": (outputs,)}
 
 
 def layer_shapes(
     settings: NetworkSettings, inputs: int, pixels: int = 0, outputs: int = 1
 ) -> dict[str, tuple[int, ...]]:
-    """Name and shape of every weight, in the order in which they are read.
+    """Return the name and shape of every weight, in the order in which compiled code reads them.
 
-    <layer>.weight (out, in), <layer>.bias (out,); layers are image, layer0, norm (weight (W,)),
-    query, key, value, output, layer1, ..., as far as the settings have them.
+    The names are <layer>.weight (out, in) and <layer>.bias (out,). The layers are image, layer0,
+    norm (weight (W,)), query, key, value, output, layer1, ..., as far as the settings have them.
     """
     shapes: dict[str, tuple[int, ...]] = {}
     if settings.image:
@@ -120,9 +125,9 @@ def layer_shapes(
 
 
 def read_columns(candidates: Sequence[Feature], settings: NetworkSettings) -> tuple[int, ...]:
-    """Indices of the candidate features that a network of these settings reads.
+    """Return the indices of the candidate features that a network of these settings reads.
 
-    Raises RecipeError where rows do not tell the place that alone it would read, or have others.
+    Raises RecipeError if settings with `places` do not fit the feature PLACE.
     """
     if not settings.places:
         return tuple(i for i, f in enumerate(candidates) if not f.identifier)
@@ -130,10 +135,10 @@ def read_columns(candidates: Sequence[Feature], settings: NetworkSettings) -> tu
     if not found:
         raise RecipeError(
             f"network: places is {settings.places}, but no candidate feature is called {PLACE!r} "
-            f"({', '.join(f.name for f in candidates)}); slots has it with an image"
+            f"({', '.join(f.name for f in candidates)}); scenario slots has it with an image"
         )
     last = candidates[found[0]].high
-    if math.isfinite(last) and settings.places != last + 1:  # a checkpoint tells no ranges
+    if math.isfinite(last) and settings.places != last + 1:  # a checkpoint stores no ranges
         raise RecipeError(
             f"network: places is {settings.places}, expected {last + 1:g}, the rows of an "
             "observation"
@@ -146,25 +151,29 @@ def candidate_map(
     settings: NetworkSettings,
     rows: NDArray[np.floating] | None = None,
 ) -> FeatureMap:
-    """What a network reads of a candidate, with the constants of raw training rows (M, F) if given.
+    """Return the feature map of the candidates, standardised on raw training rows (M, F) if given.
 
-    Raises RecipeError as `read_columns`.
+    Raises RecipeError as `read_columns` does.
     """
     columns = read_columns(candidates, settings)
-    if settings.places:  # a number of its own, not a quantity
+    if settings.places:  # an index, not a quantity
         return unscaled_map(candidates, columns, quadratic=False, logs=False)
     return fit_map(candidates, columns, settings.quadratic, rows, settings.logs)
 
 
 @dataclass(frozen=True)
 class Network:
-    """A scorer without its weights: settings, the two feature maps, what it reads and gives.
+    """A candidate scorer without its weights: settings, feature maps, input and output sizes.
 
-    context     of no columns where settings.context is False
-    pixels      of an image, 0 where it is not read
-    outputs     numbers per candidate; 1 for a policy, but see `threshold`
-    threshold   above 0 a policy has two outputs, a value and a log-likelihood, and chooses the
-                highest value among candidates at least so likely, as a share of the likeliest
+    Attributes:
+        settings: Settings of the scorer.
+        candidates: Feature map of the candidates.
+        context: Feature map of the context, without columns if settings.context is False.
+        pixels: Number of pixels of the image input, 0 without an image.
+        outputs: Numbers per candidate: 1 for a policy, 2 with a threshold.
+        threshold: Above 0, the two outputs are a value and a log-likelihood, and the policy chooses
+            the highest value among candidates whose likelihood is at least `threshold` times that
+            of the likeliest; 0 to 1.
     """
 
     settings: NetworkSettings
@@ -177,13 +186,13 @@ class Network:
     def __post_init__(self) -> None:
         if self.settings.places and self.outputs != 1:
             raise RecipeError(
-                f"network: places is {self.settings.places}, one number each, but this agent needs "
-                f"{self.outputs} per candidate; use places = 0"
+                f"network: places is {self.settings.places}, which gives one number per candidate, "
+                f"but this agent needs {self.outputs}; use places = 0"
             )
 
     @property
     def inputs(self) -> int:
-        """What layer 0 reads: candidate, context, image."""
+        """Number of inputs of layer 0: candidate, context and image."""
         row = 0 if self.settings.places else self.candidates.size
         return row + self.context.size + self.settings.image
 
@@ -194,7 +203,7 @@ class Network:
 
     @property
     def sees_others(self) -> bool:
-        """Whether a score depends on which other candidates are feasible."""
+        """True if a score depends on which other candidates are feasible."""
         return self.settings.kind != "mlp" or self.threshold > 0.0
 
 
@@ -208,7 +217,7 @@ def make_network(
 ) -> Network:
     """Return a network over these features, standardised on raw training data if given.
 
-    rows (M, F) of candidates, contexts (B, C). Raises RecipeError as `read_columns`.
+    rows (M, F) are candidates, contexts (B, C). Raises RecipeError as `read_columns` does.
     """
     columns = range(len(context)) if settings.context else ()
     read = fit_map(context, tuple(columns), quadratic=False, rows=contexts, logs=settings.logs)

@@ -1,7 +1,7 @@
-"""Agents that learn by playing: a registry.
+"""Registry of the online agents, which learn by playing.
 
-Importing this loads nothing but the registry (the command line's help reads it); an agent's
-module, and with it torch, is loaded when it is trained.
+Importing this package loads only the registry, which the help of the command line reads. An agent's
+module, and torch with it, is imported when the agent is trained.
 """
 
 from __future__ import annotations
@@ -19,14 +19,18 @@ __all__ = ["ONLINE_AGENTS", "OnlineAgent", "online_agent", "read_online_config"]
 
 @dataclass(frozen=True)
 class OnlineAgent:
-    """A learner that draws its own episodes.
+    """An agent that learns by playing episodes.
 
-    module      has Config, a frozen dataclass with `network` and `sampling`, and
-                learner(problem, config, network, weights, device), see policies.online.problem;
-                and fit(problem, settings) where its network is not a candidate scorer; then also
-                an imitator, see policies.online.imitation
-    scenarios   the only ones that it is for; () for all
-    whole       whether it imitates whole observations: its network reads what is not feasible too
+    Attributes:
+        name: Name in the registry, on the command line and in checkpoints.
+        module: Module with Config, a frozen dataclass that has `network` and `sampling`, and
+            learner(problem, config, network, weights, device), see policies.online.problem. If the
+            network is not a candidate scorer, the module also has fit(problem, settings) and an
+            imitator, see policies.online.imitation.
+        description: One line for the help of the command line.
+        scenarios: Scenarios that the agent supports; () for all.
+        whole: Whether the network reads infeasible candidates too, so that imitation needs whole
+            observations.
     """
 
     name: str
@@ -43,38 +47,38 @@ ONLINE_AGENTS: Final = Registry[OnlineAgent]("online_agents", {
     ),
     "natural_gradient": OnlineAgent(
         "natural_gradient", "policies.online.natural_gradient",
-        "steps of a fixed size in choice probabilities, by Fisher-vector products",
+        "natural policy gradient: steps of fixed KL divergence, by Fisher-vector products",
     ),
     "evolution": OnlineAgent(
         "evolution", "policies.online.evolution",
-        "CMA-ES: the weights of a small scorer by what its greedy choices earn",
+        "CMA-ES on the weights of a small scorer, by the return of its greedy choices",
     ),
     "ppo": OnlineAgent(
         "ppo", "policies.online.ppo",
-        "several passes over the same decisions within a clip, with values or without",
+        "proximal policy optimisation, with or without a value network",
     ),
     "counterfactual": OnlineAgent(
         "counterfactual", "policies.online.counterfactual",
-        "policy iteration: what every candidate would have led to, by rollouts (ours)",
+        "policy iteration from rollouts of every candidate of a decision (ours)",
     ),
     "dqn_online": OnlineAgent(
         "dqn_online", "policies.online.dqn",
-        "double DQN over a replay of what it played, as the offline double_dqn",
+        "double DQN over a replay buffer of played decisions, as the offline double_dqn",
     ),
     "score_ppo": OnlineAgent(
         "score_ppo", "policies.papers.osdec.agent",
-        "scores of all jobs of a slot, drawn at once (OSDEC and its variants)",
+        "policy gradient on scores of all jobs of a slot, drawn at once (OSDEC, variants)",
         scenarios=("deferrable",),
         whole=True,
     ),
     "monte_carlo_value": OnlineAgent(
         "monte_carlo_value", "policies.papers.liu.agent",
-        "values known at the end of an episode, a replay, a rule that guides exploration (Liu)",
+        "Monte-Carlo values, a replay buffer and exploration guided by a rule (Liu et al.)",
         scenarios=("multicluster",),
     ),
     "price_evolution": OnlineAgent(
         "price_evolution", "policies.papers.prices.agent",
-        "CMA-ES of what a core of the coming slots costs, for an exact knapsack (ours)",
+        "CMA-ES on prices of a core in the coming slots, for an exact knapsack (ours)",
         scenarios=("deferrable",),
         whole=True,
     ),
@@ -82,23 +86,23 @@ ONLINE_AGENTS: Final = Registry[OnlineAgent]("online_agents", {
 
 
 def online_agent(name: str) -> OnlineAgent:
-    """The agent of that name; UnknownName with the nearest one where there is none."""
+    """Return the agent of that name; raise UnknownName with the nearest name."""
     if name not in ONLINE_AGENTS:
         raise unknown_name("online agent", name, ONLINE_AGENTS)
     return ONLINE_AGENTS[name]
 
 
 def read_online_config(agent: str, settings: Mapping[str, Any], where: str) -> Any:
-    """The Config of an agent with these settings, tables within tables, replaced.
+    """Return the Config of an agent with these settings replaced, tables within tables too.
 
-    What a table does not name stays as the agent has it, and the whole is what must be valid.
-    Raises UnknownName for the agent, RecipeError for settings that it does not have.
+    Settings that a table does not name keep the agent's defaults; the result as a whole must be
+    valid. Raises UnknownName for the agent, RecipeError for unknown or invalid settings.
     """
     return _replaced(importlib.import_module(online_agent(agent).module).Config(), settings, where)
 
 
 def _replaced(held: Any, settings: Mapping[str, Any], where: str) -> Any:
-    """The dataclass `held` with these settings in place of its own."""
+    """Return the dataclass `held` with these settings replaced."""
     from pipeline.recipes.settings import read_settings
 
     merged = {f.name: getattr(held, f.name) for f in fields(held)}

@@ -1,15 +1,16 @@
-"""Advantages of trajectories: returns to go less a baseline over a window, and GAE.
+"""Advantages of trajectories: returns-to-go less a baseline over a window, and GAE.
 
     return to go      G_t = r_t + discount * G_t+1
     baseline          over the trajectories of one window
-      "decision"      mean of G at the same decision number; one that is over counts as 0 (DeepJS)
-      "time"          mean of what each earned from the same time on (DeepRM): time stands still
-                      while an agent decides, so that trajectories of one time are at many numbers
+      "decision"      mean of G at the same decision number; a finished trajectory counts as 0
+                      (DeepJS)
+      "time"          mean of each trajectory's return from the same time on (DeepRM); several
+                      decisions may share a time, so their numbers differ between trajectories
       "none"          0
     normalised        divided by the standard deviation over the window's decisions
 
-A trajectory is part of its own mean, as published: over n trajectories that leaves the direction
-of the gradient as it is and takes 1/n of its length.
+As published, the mean includes the trajectory itself: over n trajectories, this keeps the direction
+of the gradient and reduces its length by 1/n.
 
 Sources: Li & Hu, "DeepJS", ICBDC 2019; Mao et al., "Resource Management with Deep Reinforcement
 Learning", HotNets 2016, algorithm 1.
@@ -41,9 +42,9 @@ def advantages(
     discount: float = 1.0,
     normalise: bool = False,
 ) -> list[Floats]:
-    """Return to go less the baseline, (T,) of each trajectory of one window.
+    """Return returns-to-go less the baseline, (T,) of each trajectory of one window.
 
-    rewards and times (T,) of each; times never fall.
+    rewards and times are (T,) of each trajectory; times never decrease.
     """
     to_go = [returns_to_go(reward, discount) for reward in rewards]
     return against_group(to_go, times, baseline, normalise=normalise)
@@ -52,7 +53,7 @@ def advantages(
 def against_group(
     worth: Sequence[Floats], times: Sequence[Floats], baseline: Baseline, *, normalise: bool = False
 ) -> list[Floats]:
-    """What each decision was worth, (T,) of each trajectory, less the baseline over all of them."""
+    """Return `worth`, (T,) of each trajectory, less the baseline over all trajectories."""
     found = [w - b for w, b in zip(worth, _baselines(worth, times, baseline), strict=True)]
     deviation = float(np.concatenate(found).std()) if normalise else 0.0
     return [a / deviation for a in found] if deviation > 0.0 else found
@@ -100,14 +101,14 @@ def gae(
                 = sum over k >= t of (g lambda)_t ... (g lambda)_k-1 delta_k
 
     g_t is the discount of the step from decision t to the next one: a number, or one per decision
-    where it stands for the seconds that passed. lambda = 1 is the return less the value, lambda = 0
-    believes the value of the next decision. A_t + V_t is the target of the value network. Source:
+    if it depends on the seconds that passed. lambda = 1 is the return less the value, lambda = 0
+    uses the value of the next decision. A_t + V_t is the target of the value network. Source:
     Schulman et al., "High-Dimensional Continuous Control Using Generalized Advantage Estimation",
     ICLR 2016, equations 11 and 16.
 
-    reward (T,), value (T,) of the observation before each choice, discount (T,) or one number,
-    last_value of the observation after the last choice: 0 where the episode is over. Raises
-    HindcastError where the lengths differ.
+    reward is (T,), value (T,) of the observation before each choice, discount (T,) or one number,
+    last_value of the observation after the last choice: 0 if the episode is over. Raises
+    HindcastError if the lengths differ.
     """
     count = len(reward)
     discounts = np.asarray(discount, np.float64)

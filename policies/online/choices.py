@@ -1,6 +1,6 @@
 """Probabilities of a trajectory's choices in torch, with gradients.
 
-A score that several decisions ask for is computed once; its gradient is the sum of theirs.
+The score of a row that several decisions share is computed once; its gradient is the sum of theirs.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,11 +18,16 @@ from policies.rollouts.trajectories import NetworkInputs
 
 @dataclass(frozen=True)
 class PolicyBatch:
-    """`NetworkInputs` of T decisions as a scorer takes it.
+    """Inputs of a scorer for T decisions, expanded from `NetworkInputs`.
 
-    rows (U, E), context (T, G + P), row_of (U,), index (M,), decision (M,) of every candidate,
-    chosen (T,) place of the choice among the M, advantage (T,), or (M,) where every candidate has
-    one
+    Attributes:
+        rows: (U, E) unique candidates.
+        context: (T, G + P) context and image.
+        row_of: (U,) decision of each row.
+        index: (M,) row of every feasible candidate.
+        decision: (M,) decision of every feasible candidate.
+        chosen: (T,) place of the choice among the M candidates.
+        advantage: (T,) of the choices, or (M,) of all feasible candidates.
     """
 
     rows: Tensor
@@ -40,7 +45,7 @@ class PolicyBatch:
 def policy_batch(
     looked: NetworkInputs, advantage: NDArray[np.float64], network: Network, device: torch.device
 ) -> PolicyBatch:
-    """Expand features; `advantage` (T,) is of these decisions, or (M,) of their candidates."""
+    """Expand features; `advantage` is (T,) of the decisions or (M,) of their candidates."""
     count = np.diff(looked.starts)
     images = looked.image if network.pixels else None
     arrays = (
@@ -58,7 +63,7 @@ def policy_batch(
 def merged(
     parts: Iterable[tuple[NetworkInputs, NDArray[np.float64]]], candidates: int
 ) -> Iterator[tuple[NetworkInputs, NDArray[np.float64]]]:
-    """Small parts joined, so that none but the last has fewer than this many candidates."""
+    """Yield small parts joined, so that only the last may have fewer than `candidates`."""
     waiting: list[tuple[NetworkInputs, NDArray[np.float64]]] = []
     for part in parts:
         waiting.append(part)
@@ -77,7 +82,7 @@ def _joined(
 
 
 def join(looked: Sequence[NetworkInputs]) -> NetworkInputs:
-    """All their decisions, in this order; rows of different parts stay apart."""
+    """Join the decisions of all parts, in order; equal rows of different parts stay separate."""
     if len(looked) == 1:
         return looked[0]
     rows, decisions, candidates = (
@@ -103,7 +108,7 @@ def join(looked: Sequence[NetworkInputs]) -> NetworkInputs:
 
 
 def log_softmax(scorer: CandidateScorer, asked: PolicyBatch) -> Tensor:
-    """Log-probability (M,) of every feasible candidate of every decision."""
+    """Return the log-probability (M,) of every feasible candidate of every decision."""
     scores = scorer.ragged(asked.rows, asked.context, asked.row_of).index_select(0, asked.index)
     count = len(asked)
     highest = scores.new_full((count,), -torch.inf).scatter_reduce(
@@ -115,10 +120,10 @@ def log_softmax(scorer: CandidateScorer, asked: PolicyBatch) -> Tensor:
 
 
 def policy_gain(log_probability: Tensor, asked: PolicyBatch) -> Tensor:
-    """Sum over decisions of advantage * log pi(choice): its gradient is the policy gradient."""
+    """Return the sum of advantage * log pi(choice); its gradient is the policy gradient."""
     return asked.advantage @ log_probability.index_select(0, asked.chosen)
 
 
 def entropy(log_probability: Tensor) -> Tensor:
-    """Sum over decisions of the entropy of what might have been chosen."""
+    """Return the sum over decisions of the policy's entropy."""
     return -(log_probability.exp() * log_probability).sum()

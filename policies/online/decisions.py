@@ -1,8 +1,8 @@
-"""Decisions of many trajectories in one place, and a few of them at a time.
+"""Decisions of many trajectories in one place, and minibatches of them.
 
-What networks look at stays as it was seen, equal rows of a trajectory once; features are expanded
-for the decisions of a minibatch only. Memory is that of the decisions that are learned from, which
-`every` thins out where episodes are long.
+Network inputs are kept unexpanded, with equal rows of a trajectory stored once; features are
+expanded per minibatch. Memory is proportional to the decisions that are learned from, which `every`
+thins out if episodes are long.
 """
 
 from collections.abc import Sequence
@@ -22,10 +22,10 @@ Numbers = NDArray[np.int64]
 def gathered(
     problem: Problem, played: Sequence[Trajectory], network: Network, every: int
 ) -> tuple[NetworkInputs, Numbers]:
-    """What the network is asked in every `every`-th decision, and their numbers (T,).
+    """Return the network's inputs at every `every`-th decision, and the decisions' numbers (T,).
 
-    Decisions are numbered through all trajectories. These begin at different ones, so that none of
-    a stretch is never seen.
+    Decisions are numbered across all trajectories. Trajectories begin at different decisions, so
+    that no decision number is always left out.
     """
 
     def looked(number: int) -> list[NetworkInputs]:
@@ -45,7 +45,7 @@ def gathered(
 
 
 def places(looked: NetworkInputs, which: Numbers) -> Numbers:
-    """Where in `index` the candidates of these decisions are, decision by decision."""
+    """Return the places in `index` of the candidates of these decisions, in order."""
     count = looked.starts[which + 1] - looked.starts[which]
     before = looked.starts[which] - (np.cumsum(count) - count)
     found: Numbers = np.arange(count.sum()) + np.repeat(before, count)
@@ -53,7 +53,7 @@ def places(looked: NetworkInputs, which: Numbers) -> Numbers:
 
 
 def subset(looked: NetworkInputs, which: Numbers) -> NetworkInputs:
-    """These decisions, in this order, each with rows of its own."""
+    """Return these decisions, in this order, with separate rows for each decision."""
     count = looked.starts[which + 1] - looked.starts[which]
     starts = np.concatenate([[0], np.cumsum(count)])
     decision = np.repeat(np.arange(len(which)), count)

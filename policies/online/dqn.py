@@ -1,22 +1,22 @@
-"""Double DQN that plays: epsilon-greedy episodes into a ring of decisions, steps on minibatches.
+"""Online double DQN: epsilon-greedy episodes into a ring buffer, steps on minibatches of it.
 
-    iteration   play some windows -> ring -> `gradient_steps` minibatches of it
+    iteration   play some windows -> ring buffer -> `gradient_steps` minibatches
     y           r + gamma * r' + ... + gamma^n * Q_target(s_n, argmax_c Q(s_n, c))
     loss        mean huber(Q(s, choice) - y)
 
-The values, their loss and their step are those of the offline double_dqn, of one piece of code
-(policies.offline.q_learning.masked_q), and so are the names of its settings, so that the two are
-compared on equal terms: give both one `network`, `minibatch`, `learning_rate`, `discount` and
-`target_update_interval`, the offline one `baseline = "none"`, and as many steps as iterations *
-`gradient_steps`; what differs is then who played. A window's mean return is no baseline here: it
-would be another one with every iteration.
+Values, loss, step and the names of the settings are those of the offline double_dqn
+(policies.offline.q_learning.masked_q), so that the two can be compared on equal terms: give both
+the same `network`, `minibatch`, `learning_rate`, `discount` and `target_update_interval`, and the
+offline agent `baseline = "none"` and iterations * `gradient_steps` steps. They then differ only in
+the policy that played. There is no baseline of a window's mean return here, because it would change
+with every iteration.
 
-What follows the last decision of a truncated episode was never seen: such a decision is what
-followed others, and is not learned from itself.
+The state after the last decision of a truncated episode was never observed. Such a decision serves
+as the successor of others but is not learned from.
 
 Sources: Mnih et al., "Human-level control through deep reinforcement learning", Nature 2015; van
-Hasselt, Guez & Silver, "Deep Reinforcement Learning with Double Q-Learning", AAAI 2016; several
-steps: Hessel et al., "Rainbow", AAAI 2018.
+Hasselt, Guez & Silver, "Deep Reinforcement Learning with Double Q-Learning", AAAI 2016; n-step
+targets: Hessel et al., "Rainbow", AAAI 2018.
 """
 
 from collections.abc import Sequence
@@ -40,19 +40,25 @@ from policies.training.values import ValueUnit
 
 @dataclass(frozen=True)
 class Config:
-    """Settings of `dqn_online`; those that double_dqn has too mean the same.
+    """Settings of `dqn_online`; settings that double_dqn also has mean the same.
 
-    sampling                 what an iteration plays; its baseline and discount are not used
-    gradient_steps           per iteration
-    minibatch                transitions per gradient step
-    replay                   decisions that are kept
-    epsilon, epsilon_last    share of uniform choices in the first iteration, and after
-    epsilon_iterations       ... so many, between which it falls linearly
-    n_steps                  rewards before the target's value
-    discount, discount_per   gamma, or None for the objective's; per decision or second
-    reward_scale             0: one over the mean size of the first iteration's returns
-    monte_carlo              share of the return that was played on in the targets
-    target_update_interval   gradient steps between two copies of Q into Q_target
+    Attributes:
+        network: Settings of the Q network.
+        sampling: Episodes of an iteration; its baseline and discount are not used.
+        gradient_steps: Gradient steps per iteration, at least 1.
+        minibatch: Transitions per gradient step, at least 1.
+        replay: Decisions that the ring buffer keeps, at least 1.
+        epsilon: Probability of a uniform choice in the first iteration, 0 to 1.
+        epsilon_last: Probability of a uniform choice after `epsilon_iterations`, 0 to 1.
+        epsilon_iterations: Iterations over which epsilon falls linearly, at least 1.
+        n_steps: Number of rewards before the value in a target, at least 1.
+        discount: Discount gamma, above 0, at most 1; None for the discount of the objective.
+        discount_per: Whether gamma is per "decision" or per "second".
+        reward_scale: Factor of the rewards; 0 for one over the mean size of the first iteration's
+            returns.
+        monte_carlo: Weight of the played return in the targets, 0 to 1.
+        learning_rate: Step size of Adam, above 0.
+        target_update_interval: Gradient steps between two copies of Q into Q_target, at least 1.
     """
 
     network: NetworkSettings = field(
@@ -86,13 +92,13 @@ class Config:
             require_numbers(self, "above 0, at most 1", "discount")
 
     def exploring(self, iteration: int) -> float:
-        """Epsilon of an iteration, counted from 1."""
+        """Return epsilon of an iteration, counted from 1."""
         done = min((iteration - 1) / self.epsilon_iterations, 1.0)
         return self.epsilon + done * (self.epsilon_last - self.epsilon)
 
 
 class _Scale(nn.Module):
-    """What rewards are multiplied by, kept with the training; 0 until the first iteration."""
+    """Factor of the rewards, part of the training state; 0 until the first iteration."""
 
     value: Tensor
 
@@ -108,7 +114,7 @@ def learner(
     weights: Weights | None,
     device: torch.device,
 ) -> Learner:
-    """One run, from these weights or from ones drawn anew; a step is an iteration."""
+    """Return a run from these weights, or from random ones; a step is an iteration."""
     from policies.offline.q_learning import masked_q  # it keeps d3rlpy quiet
 
     from d3rlpy.algos import DoubleDQNConfig  # isort: skip
@@ -171,7 +177,7 @@ def learner(
 
 
 def _scale(played: Sequence[Trajectory], discount: float) -> float:
-    """One over the mean size of a return, or of what a discount leaves of it."""
+    """Return one over the mean size of a return, or of a discounted sum of rewards if smaller."""
     size = float(np.mean([abs(one.reward.sum()) for one in played]))
     if discount < 1.0:
         reward = np.concatenate([one.reward for one in played])

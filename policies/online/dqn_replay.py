@@ -1,13 +1,13 @@
-"""A ring of decisions that were played, and minibatches of transitions drawn from it.
+"""Ring buffer of played decisions, and minibatches of transitions drawn from it.
 
-    row          ...  7    8    9   10  ...        decisions of an episode stand in a row
+    row          ...  7    8    9   10  ...        decisions of an episode are in successive rows
     observation       o0   o1   o2   o3
-    gain              r0+  r1+  r2+  r3            of n steps, discounted: here n = 2
-    after             9    10   -    -             the row of what followed n steps later
+    gain              r0+  r1+  r2+  r3            discounted sum of n rewards, here n = 2
+    after             9    10   -    -             row of the decision n steps later
 
-What followed is the row of a later decision, so that every observation is stored once. A row is
-overwritten before those after it, so that `after` holds as long as the row does. The ring is all
-buffers of a module: a training goes on from it, bit for bit.
+The successor is the row of a later decision, so every observation is stored once. A row is
+overwritten before the rows after it, so `after` is valid as long as the row is. The ring consists
+of buffers of a module: a resumed training continues from it, bit for bit.
 """
 
 import numpy as np
@@ -31,10 +31,10 @@ _UNKNOWN = -2
 class Replay(nn.Module):
     """The last `size` decisions, of at most `k` feasible candidates each.
 
-    candidates (N, K, F) the feasible ones first, count (N,) of them, context (N, C), image (N, P)
-    uint8, choice (N,) among the feasible, gain (N,), to_go (N,), interval (N,), after (N,) a row,
-    -1 at the end of an episode, -2 where an episode was cut off; filled (), head ().
-    Raises RecipeError where that takes more than 4 GB.
+    The buffers are candidates (N, K, F), feasible ones first; count (N,), the number of feasible
+    candidates; context (N, C); image (N, P) uint8; choice (N,) among the feasible candidates; gain,
+    to_go and interval (N,); after (N,), the row of the successor, -1 at the end of an episode and
+    -2 if the episode was truncated; filled () and head (). Raises RecipeError above 4 GB.
     """
 
     candidates: torch.Tensor
@@ -56,8 +56,8 @@ class Replay(nn.Module):
         need = size * (4 * (k * width + contexts) + network.pixels)
         if need > _MOST_BYTES:
             raise RecipeError(
-                f"replay is {size} decisions of {k} candidates, {need / 2**30:.1f} GB; at most "
-                f"{int(size * (_MOST_BYTES / need))} fit in {_MOST_BYTES >> 30} GB"
+                f"replay is {size} decisions of {k} candidates, which need {need / 2**30:.1f} GB; "
+                f"at most {int(size * (_MOST_BYTES / need))} fit in {_MOST_BYTES >> 30} GB"
             )
         for name, shape, kind in (
             ("candidates", (size, k, width), torch.float32),
@@ -87,10 +87,10 @@ class Replay(nn.Module):
         *,
         truncated: bool,
     ) -> None:
-        """Keep the decisions of one episode, of a longer one than the ring the last ones.
+        """Add the decisions of one episode; only the last ones if it is longer than the ring.
 
-        parts of all its T decisions in order; reward, passed (T,), discount and steps as in
-        `n_step`.
+        `parts` hold all T decisions in order; reward (T,), passed (T,), discount and steps are
+        those of `n_step`.
         """
         total = len(reward)
         gain, to_go, interval = n_step(reward, passed, discount, steps)
@@ -114,7 +114,7 @@ class Replay(nn.Module):
         self.filled.fill_(min(size, len(self) + total))
 
     def _write(self, part: NetworkInputs, rows: NDArray[np.int64], skipped: int) -> None:
-        """Observations and choices of one piece, but for the first ones."""
+        """Write the observations and choices of one piece, except the first `skipped`."""
         count = np.diff(part.starts)
         decision = np.repeat(np.arange(len(count)), count)
         place = np.arange(len(part.index)) - part.starts[decision]
@@ -132,7 +132,7 @@ class Replay(nn.Module):
         return array
 
     def draw(self, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """`size` rows with what followed known, uniformly, with replacement; none if none is."""
+        """Draw `size` rows with known successor uniformly, with replacement, if any."""
         known = np.flatnonzero(self.after[: len(self)].numpy() != _UNKNOWN)
         if not len(known):
             return np.empty(0, np.int64)
@@ -141,7 +141,7 @@ class Replay(nn.Module):
     def transitions(
         self, rows: NDArray[np.int64], network: Network, device: torch.device
     ) -> Transitions:
-        """The decisions at `rows` (B,) with what followed, ready for a scorer."""
+        """Return the transitions at `rows` (B,), ready for a scorer."""
         after = self.after.numpy()[rows]
         terminal = after == _TERMINAL
         now = self._seen(rows, np.ones(len(rows), np.bool_), network, device)
@@ -181,11 +181,11 @@ class Replay(nn.Module):
 def n_step(
     reward: NDArray[np.float64], passed: NDArray[np.float64], discount: float, steps: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Gain of `steps` rewards, return to go, and the time that passes in these steps, (T,) each.
+    """Return gains of `steps` rewards, returns-to-go and the time in these steps, (T,) each.
 
-        gain_t = r_t + d_t r_t+1 + d_t d_t+1 r_t+2 + ...        of so many, or those until the end
+        gain_t = r_t + d_t r_t+1 + d_t d_t+1 r_t+2 + ...        `steps` terms, or up to the end
 
-    d_t is discount ** passed_t, passed (T,) being 1 or seconds.
+    d_t is discount ** passed_t; passed (T,) is 1 or the seconds of each step.
     """
     total = len(reward)
     share = np.float64(discount) ** passed

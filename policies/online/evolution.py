@@ -1,17 +1,17 @@
-"""Evolution of a small scorer: CMA-ES on what its greedy choices earn, without any gradient.
+"""Evolution of a small scorer: CMA-ES on the return of its greedy choices, without gradients.
 
     individual i     weights w_i = mean + step * C^(1/2) z_i, z_i normal; plays greedily
-    fitness          its mean return over the windows of the iteration, the same for all of them
+    fitness          mean return over the iteration's windows, which all individuals share
     mean             moves to the weighted mean of the better half
-    C, step          grow along directions that went on to be taken, shrink along the others
+    C, step          grow along directions taken repeatedly, shrink along the others
 
-A return is credited to weights, not to choices: what a decision costs fifty decisions later is as
-visible as what it costs at once, and nothing has to be drawn at random to be tried. That suits a
-scorer of some dozen weights, and no large network: the number of iterations that are needed grows
-with the number of weights, that of C with its square ("diagonal": C is one number per weight).
+A return is credited to weights, not to choices: a cost that follows fifty decisions later is as
+visible as an immediate one, and no choice needs to be random. This suits a scorer with some dozen
+weights, not a large network: the number of iterations grows with the number of weights, the size of
+C with its square (with "diagonal", C is one number per weight).
 
-`sampling.trajectories` is the number of individuals; ranks take the place of a baseline, so that
-sampling's `baseline`, `normalise` and `discount` are not used.
+`sampling.trajectories` is the number of individuals. Ranks replace a baseline, so sampling's
+`baseline`, `normalise` and `discount` are not used.
 
 Sources: Hansen, "The CMA Evolution Strategy: A Tutorial", 2016 (its equations and its defaults);
 Ros & Hansen, "A Simple Modification in CMA-ES Achieving Linear Time and Space Complexity", PPSN
@@ -39,19 +39,23 @@ from policies.training.learner import Info, Learner
 
 Vector = NDArray[np.float64]
 
-_MOST_WEIGHTS = 2000  # of a full C: 32 MB, and a second for its square root
+_MOST_WEIGHTS = 2000  # for a full C: 32 MB, and a second to factorise it
 
 
 @dataclass(frozen=True)
 class Config:
     """Settings of `evolution`.
 
-    step         standard deviation of the first individuals, in weights of standardised features
-    covariance   full: one number per pair of weights; diagonal: one per weight
-    fitness      return: its mean over the windows, in which large windows count for more; rank: the
-                 mean of its ranks among the individuals, window by window, which counts wins
-    order        of the train windows: as given, or drawn once, for a trace whose neighbouring
-                 windows are alike, so that those of an iteration speak for all
+    Attributes:
+        network: Settings of the candidate scorer.
+        sampling: Individuals (`trajectories`, at least 4) and windows of an iteration.
+        step: Standard deviation of the first individuals, in weights of standardised features;
+            above 0.
+        covariance: "full", one number per pair of weights; "diagonal", one number per weight.
+        fitness: "return", the mean over the windows, in which large windows weigh more; "rank", the
+            mean over the windows of the rank among the individuals.
+        order: Order of the train windows, "given" or "drawn" once at random, for a trace whose
+            neighbouring windows are alike, so that an iteration's windows represent all.
     """
 
     network: NetworkSettings = field(default_factory=NetworkSettings)
@@ -73,9 +77,10 @@ class Config:
 
 
 class Distribution(nn.Module):
-    """The normal distribution that individuals are drawn from, and how it moves; float64 buffers.
+    """The normal distribution of the individuals and its update rule.
 
-    mean (N,), step (), c (N, N) or (N,), path_step (N,), path_c (N,), generation ()
+    Its float64 buffers are mean (N,), step (), c (N, N) or (N,), path_step (N,) and path_c (N,);
+    generation () is an integer.
     """
 
     mean: torch.Tensor
@@ -100,7 +105,7 @@ class Distribution(nn.Module):
         half = population // 2
         share = np.log((population + 1) / 2) - np.log(np.arange(1, half + 1))
         self.share: Vector = share / share.sum()
-        m = 1.0 / float((self.share**2).sum())  # how many individuals the weighted mean is worth
+        m = 1.0 / float((self.share**2).sum())  # effective individuals of the mean
         self.mu = m
         self.rate_step = (m + 2) / (n + m + 5)
         self.damping = 1 + 2 * max(0.0, math.sqrt((m - 1) / (n + 1)) - 1) + self.rate_step
@@ -112,7 +117,7 @@ class Distribution(nn.Module):
         self.length = math.sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n**2))  # of a normal vector
 
     def _axes(self) -> tuple[Vector, Vector]:
-        """Directions (N, N) and standard deviations (N,) along them; none to turn if diagonal."""
+        """Return directions (N, N) and standard deviations (N,); no directions if diagonal."""
         c = self.c.numpy()
         if self.diagonal:
             return np.empty((0, 0)), np.sqrt(c)
@@ -120,13 +125,13 @@ class Distribution(nn.Module):
         return directions, np.sqrt(np.maximum(squared, 1e-20))
 
     def draw(self, count: int, rng: np.random.Generator) -> Vector:
-        """Steps y (count, N): individuals are mean + step * y."""
+        """Draw steps y (count, N); individuals are mean + step * y."""
         directions, deviation = self._axes()
         z: Vector = rng.standard_normal((count, len(deviation))) * deviation
         return z if self.diagonal else z @ directions.T
 
     def move(self, y: Vector) -> None:
-        """Learn from the steps (mu, N) of the better half, best first."""
+        """Update the distribution from the steps (mu, N) of the better half, best first."""
         n, c = len(self.mean), self.c.numpy()
         step, path_step, path_c = float(self.step), self.path_step.numpy(), self.path_c.numpy()
         directions, deviation = self._axes()
@@ -140,7 +145,7 @@ class Distribution(nn.Module):
         size = float(np.linalg.norm(path_step))
         age = int(self.generation) + 1
         bound = (1.4 + 2 / (n + 1)) * self.length * math.sqrt(1 - (1 - a) ** (2 * age))
-        moving = size < bound  # else the step grows at once, and C would be stretched as well
+        moving = size < bound  # else the step grows at once, and C need not be stretched
         path_c = (1 - b) * path_c + moving * math.sqrt(b * (2 - b) * self.mu) * taken
         if self.diagonal:
             one, rank = path_c**2, self.share @ y**2
@@ -162,10 +167,10 @@ def learner(
     weights: Weights | None,
     device: torch.device,
 ) -> Learner:
-    """One run from these weights, or from zero for a linear score; a step is a generation.
+    """Return a run from these weights, or from random or zero ones; a step is a generation.
 
-    Raises RecipeError for a network too large for a full covariance. Nothing here is work for
-    another device than the CPU.
+    Raises RecipeError if the network is too large for a full covariance. All computation runs on
+    the CPU.
     """
     rng = generator(problem.seed, "online weights")
     first = weights or make_scorer(network, None, rng, device).weights()
@@ -173,8 +178,8 @@ def learner(
     diagonal = config.covariance == "diagonal"
     if len(start) > _MOST_WEIGHTS and not diagonal:
         raise RecipeError(
-            f"evolution: {len(start)} weights, but a full covariance is for {_MOST_WEIGHTS}; use a "
-            'smaller network, or covariance = "diagonal"'
+            f"evolution: the network has {len(start)} weights, but a full covariance supports "
+            f'{_MOST_WEIGHTS}; use a smaller network, or covariance = "diagonal"'
         )
     count = config.sampling.trajectories
     drawn_from = Distribution(start, config.step, count, diagonal=diagonal)
@@ -210,7 +215,7 @@ def learner(
 def greedy(
     problem: Problem, network: Network, weights: Vector, windows: list[int], iteration: int
 ) -> list[Trajectory]:
-    """Episodes of the best choices by these weights; draws, of ties only, are those of all."""
+    """Play greedy episodes by these weights; all individuals share the random draws."""
     return sample_trajectories(
         problem.scenario, problem.spec, [problem.instance_of(w) for w in windows],
         problem.acting(network, as_weights(network, weights)),
@@ -220,13 +225,13 @@ def greedy(
 
 
 def mean_ranks(returns: Vector) -> Vector:
-    """Mean rank (K,) of individuals over windows, of returns (K, W); equal ones share theirs."""
+    """Return the mean rank (K,) over windows of returns (K, W); equal returns share a rank."""
     found: Vector = np.mean([ranks(column) for column in returns.T], axis=0)
     return found
 
 
 def as_weights(network: AnyNetwork, flat: Vector) -> Weights:
-    """One vector (N,) as the weights of a network."""
+    """Return a vector (N,) as the weights of a network."""
     found, at = {}, 0
     for name, shape in network.shapes.items():
         size = math.prod(shape)

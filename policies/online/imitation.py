@@ -1,21 +1,21 @@
-"""Imitation before play: an online agent's own network begins as the best behaviours of a dataset.
+"""Imitation before play: the network of an online agent first imitates a dataset's best behaviours.
 
     loss = mean over decisions of KL(logged distribution || softmax of the scores)
 
-Whole logged distributions say more than the choices that were drawn from them, see
-policies.offline.regression.advantage_cloning; of a mixed log only the behaviours that did best are
-imitated (`share` of its episodes). Where a dataset has no probabilities, the choices stand for
-them.
+Logged distributions carry more information than the choices drawn from them, see
+policies.offline.regression.advantage_cloning. Of a mixed log, only the best behaviours are imitated
+(`share` of its episodes). If a dataset has no probabilities, the choices are imitated.
 
-An agent whose network is no candidate scorer has in its module
+The module of an agent whose network is not a candidate scorer has
 
     imitator(task, config, network, shown, held_out) -> Learner
 
-with `task` of policies.training.learner, `shown` the distributions (D, K) to imitate and `held_out`
-those of task.validation, or None; the learner gives weights by the names of network.shapes. Those
-of networks with a gradient are made by `cloning`.
-Decisions come with 32 of their feasible candidates, or with all there were, feasible or not, where
-the agent needs whole observations. OUT/imitation is the checkpoint that comes of it.
+with a Task of policies.training.learner, the distributions `shown` (D, K) to imitate and
+`held_out`, those of task.validation, or None. The learner returns weights by the names of
+network.shapes. `cloning` makes such learners for networks with a gradient.
+
+Decisions have 32 of their feasible candidates. If the agent needs whole observations, they have all
+candidates, feasible or not. OUT/imitation is the resulting checkpoint.
 """
 
 from collections.abc import Callable
@@ -57,9 +57,15 @@ _MEMORY: Final = 512 << 20  # bytes of decisions
 
 @dataclass(frozen=True)
 class Imitation:
-    """What is imitated before play, and how.
+    """Settings of imitation before play.
 
-    share   of the dataset's episodes: its best behaviours, until they have that many
+    Attributes:
+        dataset: Folder of the dataset.
+        steps: Gradient steps, at least 1.
+        minibatch: Decisions per gradient step, at least 1.
+        learning_rate: Step size of Adam, above 0.
+        share: Share of the dataset's episodes to imitate: its best behaviours, until they have that
+            many; 0 to 1.
     """
 
     dataset: Path
@@ -69,7 +75,7 @@ class Imitation:
     share: float = 0.3
 
     def provenance(self) -> dict[str, Any]:
-        """The dataset by its digests, and how it is imitated; DatasetError where it is none."""
+        """Return the dataset's digests and the settings; raise DatasetError without a dataset."""
         if self.steps < 1:
             raise InputError(f"imitation: steps is {self.steps}, expected at least 1")
         opened = ds.open(self.dataset)
@@ -84,7 +90,7 @@ class Imitation:
 
 @dataclass(frozen=True)
 class Imitator:
-    """An agent that is about to imitate: its name, settings and network, and where it does so."""
+    """The agent that imitates: name, settings, network, spec, seed and device."""
 
     agent: str
     config: Any
@@ -95,11 +101,11 @@ class Imitator:
 
 
 def imitate(imitation: Imitation, imitator: Imitator, out: Path, resume_s: float) -> Weights:
-    """Weights of the network after imitation; of an earlier call, where that was finished.
+    """Return the weights of the network after imitation, or those of an earlier finished call.
 
-    Interrupted, the same call goes on and ends in the same weights. Raises DatasetError for a
-    dataset of other features than the network's, or without decisions to imitate; InputError for
-    an agent that cannot imitate.
+    After an interruption, the same call continues and ends with the same weights. Raises
+    DatasetError if the dataset has other features than the network or no decisions to imitate;
+    InputError if the agent does not support imitation.
     """
     i, told = imitator, imitation.provenance()
     key = training_key(
@@ -124,13 +130,13 @@ def imitate(imitation: Imitation, imitator: Imitator, out: Path, resume_s: float
 
 
 def _learner(imitation: Imitation, imitator: Imitator) -> Learner:
-    """The learner of an imitation, over decisions of the dataset's best behaviours."""
+    """Return the learner of an imitation, over decisions of the dataset's best behaviours."""
     i, opened = imitator, ds.open(imitation.dataset)
     zeros = {name: np.zeros(shape, np.float32) for name, shape in i.network.shapes.items()}
     try:
         acting(i.agent, i.network, zeros, i.spec.context, i.spec.candidates).check(opened.spec)
     except DatasetError as error:
-        raise DatasetError(f"{imitation.dataset}: its decisions are others; {error}") from error
+        raise DatasetError(f"{imitation.dataset}: decisions of other features; {error}") from error
     names = best_behaviours(opened.episodes("train"), imitation.share)
     agent = online_agent(i.agent)
     k = _largest(opened) if agent.whole else _CANDIDATES
@@ -149,7 +155,7 @@ def _learner(imitation: Imitation, imitator: Imitator) -> Learner:
 
     decisions, shown = sample("train", _MEMORY)
     if len(decisions) == 0:
-        raise DatasetError(f"{imitation.dataset}: its best behaviours never had a choice")
+        raise DatasetError(f"{imitation.dataset}: its best behaviours never have two candidates")
     validation, held_out = None, None
     if (opened.episodes()["split"] == "validation").any():
         validation, held_out = sample("validation", _MEMORY // 10)
@@ -164,18 +170,18 @@ def _learner(imitation: Imitation, imitator: Imitator) -> Learner:
             raise DatasetError(f"{imitation.dataset}: {error}") from error
         return learner
     if not isinstance(i.network, Network) or i.network.outputs != 1:
-        raise InputError(f"{i.agent} cannot imitate: its module has no `imitator`")
+        raise InputError(f"{i.agent} does not support imitation: its module has no `imitator`")
     return scorer_imitator(task, imitation, i.network, shown, held_out)
 
 
 def _largest(dataset: ds.Dataset) -> int:
-    """Candidates of the decision that has most of them."""
+    """Return the largest number of candidates of a decision."""
     sizes = dataset.transitions().select(pl.col("feasible").list.len().max())
     return int(sizes.collect(engine="streaming").item())
 
 
 def distributions(decisions: Decisions) -> NDArray[np.float32]:
-    """What the behaviours would have done (D, K); what they did, where nothing else is known."""
+    """Return the logged distributions (D, K); one-hot choices if the log has no probabilities."""
     if decisions.probabilities is not None:
         total = decisions.probabilities.sum(axis=1)
         if (total > 0.0).all():
@@ -193,7 +199,7 @@ def scorer_imitator(
     shown: NDArray[np.float32],
     held_out: NDArray[np.float32] | None,
 ) -> Learner:
-    """Imitation by a candidate scorer of this shape; `held_out` are those of task.validation."""
+    """Return the learner of a candidate scorer; `held_out` are those of task.validation."""
     scorer = CandidateScorer(network, generator(task.seed, "imitation weights")).to(task.device)
 
     def loss_of(decisions: Decisions, targets: NDArray[np.float32]) -> LossAt:
@@ -205,7 +211,7 @@ def scorer_imitator(
 
 @dataclass(frozen=True)
 class Steps:
-    """How a network with a gradient imitates; `validated` is how many decisions validation has."""
+    """Settings of imitation by gradient; `validated` is the number of validation decisions."""
 
     minibatch: int
     learning_rate: float
@@ -222,11 +228,10 @@ def cloning(
     held_out: NDArray[np.float32] | None,
     steps: Steps,
 ) -> Learner:
-    """The learner of an imitation by `scorer`, whose `weights` are those of `network`, with Adam.
+    """Return the learner that imitates with Adam; `weights` returns those of `network`.
 
-    loss_of    decisions and their distributions (D, K) -> the loss of some of them, with
-               `agreement` and what else is to be told
-    held_out   distributions of task.validation; None without
+    loss_of maps decisions and their distributions (D, K) to the loss at some rows, with `agreement`
+    and other metrics; held_out are the distributions of task.validation, or None.
     """
     rng = generator(task.seed, "imitation")
     optimiser = torch.optim.Adam(scorer.parameters(), lr=steps.learning_rate)

@@ -1,14 +1,14 @@
-"""Natural policy gradient without a Fisher matrix: steps of a fixed size in what is chosen.
+"""Natural policy gradient without a Fisher matrix: steps of fixed size in choice probabilities.
 
     g     policy gradient, mean over decisions, as in `reinforce`
     F     Fisher matrix: the second derivative of KL(pi_now || pi), mean over decisions
-    F v   derivative of (derivative of KL) . v, at the price of two gradients (Pearlmutter)
+    F v   derivative of (derivative of KL) . v, at the cost of two gradients (Pearlmutter)
     s     (F + damping) s = g, by conjugate gradients
     step  sqrt(2 max_kl / s'(F + damping)s) * s, halved until KL <= max_kl and the gain is positive
 
-F + damping is positive definite, so what stands under the root is positive whenever g is not zero:
-a report that built F itself ran out of memory and met negative numbers there. F and the line search
-need few decisions (`fisher_decisions`, evenly spaced); g is of all.
+F + damping is positive definite, so the number under the root is positive unless g is zero. (A
+report that built F itself ran out of memory and found negative numbers there.) F and the line
+search use few decisions (`fisher_decisions`, evenly spaced); g uses all.
 
 Sources: Kakade, "A Natural Policy Gradient", NeurIPS 2001; Pearlmutter, "Fast exact multiplication
 by the Hessian", 1994; Schulman et al., "Trust Region Policy Optimization", ICML 2015, appendix C.
@@ -31,17 +31,20 @@ from policies.online.reinforce import episode_metrics
 from policies.training.learner import Info, Learner
 
 _HALVINGS = 10
-_SOLVED = 1e-10  # of the squared residual, against that of the start
+_SOLVED = 1e-10  # squared residual at which the solver stops, relative to the first one
 
 
 @dataclass(frozen=True)
 class Config:
     """Settings of `natural_gradient`.
 
-    max_kl             size of a step: mean KL divergence over decisions
-    damping            added to the diagonal of F
-    cg_steps           of conjugate gradients
-    fisher_decisions   from which F and the line search are computed, about
+    Attributes:
+        network: Settings of the candidate scorer.
+        sampling: Episodes of an iteration.
+        max_kl: Size of a step, mean KL divergence over decisions; above 0.
+        damping: Number added to the diagonal of F, above 0.
+        cg_steps: Steps of conjugate gradients, at least 1.
+        fisher_decisions: Approximate number of decisions for F and the line search, at least 1.
     """
 
     network: NetworkSettings = field(
@@ -66,7 +69,7 @@ def learner(
     weights: Weights | None,
     device: torch.device,
 ) -> Learner:
-    """One run, from these weights or from ones drawn anew; a step is an iteration."""
+    """Return a run from these weights, or from random ones; a step is an iteration."""
     rng = generator(problem.seed, "online weights")
     scorer = make_scorer(network, weights, rng, device)
 
@@ -88,7 +91,7 @@ def learner(
 def policy_gradient(
     scorer: CandidateScorer, pieces: Iterable[PolicyBatch], decisions: int
 ) -> Tensor:
-    """The gradient of the mean gain per decision, as one vector."""
+    """Return the gradient of the mean gain per decision, as one vector."""
     parameters = list(scorer.parameters())
     total = torch.zeros_like(parameters_to_vector(parameters))
     for asked in pieces:
@@ -100,7 +103,7 @@ def policy_gradient(
 def fisher(
     scorer: CandidateScorer, pieces: Sequence[PolicyBatch], damping: float
 ) -> Callable[[Tensor], Tensor]:
-    """The function v -> (F + damping) v at the scorer's weights, over these decisions."""
+    """Return the function v -> (F + damping) v at the scorer's weights, over these decisions."""
     parameters = list(scorer.parameters())
     decisions = sum(map(len, pieces))
     slopes = []
@@ -123,7 +126,7 @@ def fisher(
 
 
 def conjugate_gradients(times: Callable[[Tensor], Tensor], right: Tensor, steps: int) -> Tensor:
-    """The x with times(x) = right, for a positive definite `times`, after so many steps at most."""
+    """Solve times(x) = right for a positive definite `times`, in at most `steps` steps."""
     x = torch.zeros_like(right)
     residual, direction = right.clone(), right.clone()
     size = residual @ residual
@@ -143,7 +146,7 @@ def conjugate_gradients(times: Callable[[Tensor], Tensor], right: Tensor, steps:
 def natural_step(
     scorer: CandidateScorer, gradient: Tensor, pieces: Sequence[PolicyBatch], config: Config
 ) -> Mapping[str, Tensor]:
-    """Move the scorer; how far it went: KL, the share of the full step (0 where none helped)."""
+    """Move the scorer; return KL divergence and share of the full step, 0 if none helped."""
     stayed = {"kl": torch.tensor(0.0), "step_share": torch.tensor(0.0)}
     if not pieces or not bool(gradient.norm() > 0.0):
         return stayed
@@ -169,7 +172,7 @@ def natural_step(
 def _change(
     scorer: CandidateScorer, pieces: Sequence[PolicyBatch], before: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Mean KL(before || now), and the mean gain in advantage, weighted by importance."""
+    """Return mean KL(before || now) and the mean importance-weighted gain in advantage."""
     decisions = sum(map(len, pieces))
     divergence, gain = torch.zeros(()), torch.zeros(())
     for asked, then in zip(pieces, before, strict=True):

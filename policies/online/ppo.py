@@ -7,17 +7,17 @@
                 less its baseline over the trajectories of a window     sampling.baseline
     target      A of gae + V, for V                                     policies.online.state_value
 
-A baseline over trajectories of one window is known to reinforce; here it stands on top of values
-and takes away what no value can know: the work that is still to arrive, which is that of the window
-whatever an agent does. Without values (`values = false`) it is all there is.
+`reinforce` uses a baseline over the trajectories of a window. Here it is subtracted in addition to
+the values: it removes the effect of future arrivals, which no value can predict and which are the
+same for all trajectories of a window. With `values = false` it is the only baseline.
 
-What counts is the return that evaluations report, so nothing follows the end of an episode, cut off
-or not; the value network is told the time.
+The objective is the return that evaluations report, so no value follows the end of an episode, even
+if it is truncated; the value network reads the time.
 
 Sources: Schulman et al., "Proximal Policy Optimization Algorithms", 2017; Mao et al., "Variance
 Reduction for Reinforcement Learning in Input-Driven Environments", ICLR 2019 (the baseline).
-Differences: two networks and two optimisers, values are not clipped, minibatches are of decisions
-of any trajectory, and every `n`-th decision only is learned from where there are many.
+Differences: two networks and two optimisers; values are not clipped; a minibatch has decisions of
+any trajectory; only every n-th decision is learned from if there are many.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,27 +46,33 @@ from policies.training.learner import Info, Learner
 
 Floats = NDArray[np.float64]
 
-_FAR = 1.5  # times max_kl, where an iteration's policy steps end
+_FAR = 1.5  # multiple of max_kl at which an iteration's policy steps end
 
 
 @dataclass(frozen=True)
 class Config:
     """Settings of `ppo`.
 
-    learning_rate, value_learning_rate   of Adam; with `decay` they fall linearly to zero
-    lam              of the advantages
-    discount_per     what sampling.discount is raised to: 1 per decision, or the seconds that passed
-    clip             of the ratio of probabilities
-    epochs           passes over the decisions of an iteration
-    minibatch        decisions of a step, about
-    decisions        of an iteration that are learned from, at most about, evenly spaced; those
-                     with a single candidate teach values only
-    entropy          times the entropy of the choices is added to what is maximised, per decision
-    max_kl           divergence at which the policy is left for the iteration; 0: never
-    standardise      whether advantages have mean 0 and deviation 1 over what is learned from
-    clip_gradient    longest gradient of a step of either network
-    values           whether there is a value network; without it, lambda is one more discount
-    value_hidden     its hidden layers
+    Attributes:
+        network: Settings of the candidate scorer.
+        sampling: Episodes of an iteration and their baseline.
+        learning_rate: Step size of Adam for the policy, above 0.
+        value_learning_rate: Step size of Adam for the value network, above 0.
+        decay: Whether both step sizes fall linearly to zero.
+        lam: Lambda of the advantages, 0 to 1.
+        discount_per: Exponent of sampling.discount: 1 per "decision", or the "second"s that passed.
+        clip: Largest change of the ratio of probabilities, above 0.
+        epochs: Passes over the decisions of an iteration, at least 1.
+        minibatch: Approximate number of decisions of a step, at least 1.
+        decisions: Approximate maximum of decisions per iteration to learn from, evenly spaced, at
+            least 1; decisions with a single candidate train only the values.
+        entropy: Weight of the entropy per decision in the objective, at least 0.
+        max_kl: KL divergence at which the policy steps of an iteration end, at least 0; 0 for no
+            limit.
+        standardise: Whether advantages are scaled to mean 0 and deviation 1.
+        clip_gradient: Largest norm of the gradient of a step of either network, above 0.
+        values: Whether to learn a value baseline. If False, `lam` simply multiplies the discount.
+        value_hidden: Widths of the hidden layers of the value network.
     """
 
     network: NetworkSettings = field(
@@ -107,7 +113,7 @@ def learner(
     weights: Weights | None,
     device: torch.device,
 ) -> Learner:
-    """One run, from these weights or from ones drawn anew; a step is an iteration."""
+    """Return a run from these weights, or from random ones; a step is an iteration."""
     rng = generator(problem.seed, "online weights")
     scorer = make_scorer(network, weights, rng, device)
     modules: dict[str, nn.Module] = {"scorer": scorer}
@@ -134,7 +140,7 @@ def learner(
         worth, target = judge(groups, value, config)
         every = max(1, len(worth) // config.decisions)
         looked, number = gathered(problem, played, network, every)
-        free = np.flatnonzero(np.diff(looked.starts) > 1)  # the others teach a policy nothing
+        free = np.flatnonzero(np.diff(looked.starts) > 1)  # one candidate: nothing to learn
         old = np.concatenate([one.log_probability for one in played])[number[free]]
         gain = standardised(worth[number[free]]) if config.standardise else worth[number[free]]
 
@@ -163,9 +169,9 @@ def learner(
 def judge(
     groups: Sequence[Sequence[Trajectory]], value: Floats, config: Config
 ) -> tuple[Floats, Floats]:
-    """Advantages and targets of the values, (T,) of all decisions of the trajectories in order.
+    """Return advantages and targets of the values, (T,) over all decisions in order.
 
-    groups are the trajectories of each window, value (T,) what was thought of each observation.
+    groups are the trajectories of each window, value (T,) the predicted values.
     """
     sampling = config.sampling
     worth, target, at = [], [], 0
@@ -185,13 +191,13 @@ def judge(
 
 
 def standardised(advantage: Floats) -> Floats:
-    """With mean 0 and deviation 1, where it varies at all."""
+    """Return advantages with mean 0 and deviation 1; unchanged if they are constant."""
     deviation = float(advantage.std()) if len(advantage) else 0.0
     return (advantage - advantage.mean()) / deviation if deviation > 0.0 else advantage
 
 
 def passes(count: int, config: Config, rng: np.random.Generator) -> Iterator[Numbers]:
-    """Minibatches of about one size, every decision in one of each epoch; each epoch drawn anew."""
+    """Yield minibatches of about equal size; each epoch is a random partition of all decisions."""
     parts = -(-count // config.minibatch)
     for _ in range(config.epochs if count else 0):
         yield from np.array_split(rng.permutation(count), parts)
@@ -203,9 +209,10 @@ def climb(
     batches: Iterable[tuple[PolicyBatch, Tensor]],
     config: Config,
 ) -> Mapping[str, Tensor]:
-    """A step per minibatch, until the policy is too far; batches with log-probabilities (T,) then.
+    """Take a policy step per minibatch until the divergence is too large.
 
-    Returns the mean length of the gradients, the last divergence, and how many steps were taken.
+    `batches` come with the log-probabilities (T,) of the playing policy. Returns the mean norm of
+    the gradients, the last divergence and the number of steps.
     """
     norms: list[Tensor] = []
     far = torch.zeros(())
@@ -224,7 +231,7 @@ def climb(
 def surrogate(
     scorer: CandidateScorer, asked: PolicyBatch, old: Tensor, config: Config
 ) -> tuple[Tensor, Tensor]:
-    """Loss of a minibatch, and how far the policy is from the one that played it, mean KL."""
+    """Return the loss of a minibatch and the mean KL divergence from the policy that played it."""
     log_pi = log_softmax(scorer, asked)
     now = log_pi.index_select(0, asked.chosen)
     gain = clipped_gain(now, old, asked.advantage, config.clip).mean()
@@ -239,7 +246,7 @@ def regress(
     batches: Iterable[tuple[Tensor, Tensor]],
     config: Config,
 ) -> Mapping[str, Tensor]:
-    """A step per minibatch of inputs and targets; the mean loss, in squared deviations."""
+    """Take a step per minibatch of inputs and targets; return the mean squared error."""
     losses = []
     for seen, target in batches:
         loss = critic.loss(seen, target)
@@ -249,7 +256,7 @@ def regress(
 
 
 def explained(value: Floats, target: Floats) -> float:
-    """Share of the variance of the targets that values foresaw; below 0 they did harm."""
+    """Return the share of the targets' variance that the values explain; it may be negative."""
     spread = float(target.var())
     return 1.0 - float((target - value).var()) / spread if spread > 0.0 else 0.0
 
@@ -257,7 +264,7 @@ def explained(value: Floats, target: Floats) -> float:
 def _move(
     module: nn.Module, optimiser: torch.optim.Optimizer, loss: Tensor, config: Config
 ) -> Tensor:
-    """One step down the gradient, of a bounded length; the length it had."""
+    """Take one step down the clipped gradient; return the norm before clipping."""
     optimiser.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
     norm: Tensor = clip_grad_norm_(module.parameters(), config.clip_gradient)
@@ -272,10 +279,10 @@ def clipped_gain(log_probability: Tensor, old: Tensor, advantage: Tensor, clip: 
         gain  = min(ratio A, clip(ratio, 1 - clip, 1 + clip) A)        per decision
 
     Log-probabilities, or log-densities of continuous actions, now and when drawn are (T,). At ratio
-    1 the gradient is the policy gradient, A grad log pi(a). Where a step has made a good choice
-    likelier, or a bad one less likely, by more than `clip`, nothing more is to be gained and the
-    gradient is zero; where it has done the opposite, the whole gradient is left to undo it. Source:
-    Schulman et al., "Proximal Policy Optimization Algorithms", 2017, equation 7.
+    1 the gradient is the policy gradient, A grad log pi(a). If a step has made a good choice
+    likelier, or a bad one less likely, by more than `clip`, the gradient is zero. If a step has
+    done the opposite, the gradient is not clipped, so that it can be undone. Source: Schulman et
+    al., "Proximal Policy Optimization Algorithms", 2017, equation 7.
     """
     ratio = (log_probability - old).exp()
     return torch.minimum(ratio * advantage, ratio.clamp(1.0 - clip, 1.0 + clip) * advantage)
@@ -283,9 +290,9 @@ def clipped_gain(log_probability: Tensor, old: Tensor, advantage: Tensor, clip: 
 
 @torch.no_grad()
 def divergence(log_probability: Tensor, old: Tensor) -> Tensor:
-    """Estimates (T,) of KL(old || now) from what was drawn, none below zero: ratio - 1 - log ratio.
+    """Return non-negative estimates (T,) of KL(old || now): ratio - 1 - log ratio.
 
-    Their mean over draws of `old` is the divergence.
+    Their mean over choices drawn by `old` is the divergence.
     """
     change = log_probability - old
     return change.exp() - 1.0 - change

@@ -1,10 +1,10 @@
-"""What an online agent plays: windows of a recipe, one batch of trajectories per iteration.
+"""Problem of an online agent: windows of a recipe, a batch of trajectories per iteration.
 
     iteration    1 ......... stay | stay + 1 ......... 2 stay | ...
-    windows      first `windows`  | the next ones             |      round and round
+    windows      first `windows`  | the next ones             |      cyclically
 
-DeepJS slides over its chunks, one at a time and ten iterations on each; DeepRM takes several job
-sets in every iteration. A trajectory's draws depend on the seed, the iteration and its number only.
+DeepJS slides over its chunks, ten iterations on each; DeepRM plays several job sets in every
+iteration. The random draws of a trajectory depend only on the seed, the iteration and its number.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,21 +36,25 @@ from policies.rollouts.trajectories import (
 )
 from policies.training.learner import Criterion, Info, Learner
 
-PIECE = 1 << 17  # candidates of one call of the network in training
-_PIXELS = 1 << 23  # of one call, 32 MB of numbers
+PIECE = 1 << 17  # largest number of candidates per call of the network in training
+_PIXELS = 1 << 23  # largest number of pixels per call, 32 MB as float32
 _FITTED_WINDOWS = 16
 _FITTED_ROWS = 1 << 18
-_VALIDATED = 50  # windows, at most
+_VALIDATED = 50  # largest number of validation windows
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How episodes are drawn, and what a choice is compared with.
+    """Settings of the episodes of an iteration and of the baseline of their advantages.
 
-    trajectories   per window and iteration
-    windows        per iteration
-    stay           iterations on the same windows
-    baseline       see policies.online.advantages; `discount` and `normalise` too
+    Attributes:
+        trajectories: Trajectories per window and iteration, at least 1.
+        windows: Windows per iteration, at least 1.
+        stay: Iterations on the same windows, at least 1.
+        baseline: Baseline of the returns-to-go, "decision", "time" or "none", see
+            policies.online.advantages.
+        normalise: Whether advantages are divided by their standard deviation over the window.
+        discount: Discount of the returns-to-go, above 0, at most 1.
     """
 
     trajectories: int = 12
@@ -67,7 +71,7 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A trajectory and what each of its choices was worth, (T,)."""
+    """A trajectory and the advantage of each of its choices, (T,)."""
 
     trajectory: Trajectory
     advantage: NDArray[np.float64]
@@ -75,10 +79,16 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Problem:
-    """A scenario and the windows that are played and validated on.
+    """A scenario and the windows for training and validation.
 
-    instance   of a window; asked once for each
-    workers    threads that play; they change no result
+    Attributes:
+        scenario: Scenario that is played.
+        spec: Spec of the scenario setting.
+        instance: Function from a window to its instance; called once per window.
+        train: Windows for training.
+        validation: Windows for validation; may be empty.
+        seed: Seed of all random draws.
+        workers: Threads that play; results do not depend on the number.
     """
 
     scenario: Scenario
@@ -91,13 +101,13 @@ class Problem:
     _known: dict[int, Instance] = field(default_factory=dict)
 
     def instance_of(self, window: int) -> Instance:
-        """The window as it starts; made once."""
+        """Return the instance of a window; make it on the first call."""
         if window not in self._known:
             self._known[window] = self.instance(window)
         return self._known[window]
 
     def windows_of(self, iteration: int, sampling: Sampling) -> list[int]:
-        """The windows that an iteration plays, counted from 1."""
+        """Return the windows of an iteration, counted from 1."""
         first = (iteration - 1) // sampling.stay * sampling.windows
         return [self.train[(first + k) % len(self.train)] for k in range(sampling.windows)]
 
@@ -110,7 +120,7 @@ class Problem:
         temperature: float = 1.0,
         epsilon: float = 0.0,
     ) -> list[list[Trajectory]]:
-        """The trajectories of an iteration, those of each window; see `sample_trajectory`."""
+        """Play an iteration; return the trajectories by window. See `sample_trajectory`."""
         n = sampling.trajectories
         windows = self.windows_of(iteration, sampling)
         instances = [self.instance_of(w) for w in windows for _ in range(n)]
@@ -124,7 +134,7 @@ class Problem:
         return [played[first : first + n] for first in range(0, len(played), n)]
 
     def draw(self, policy: LearnedPolicy, iteration: int, sampling: Sampling) -> list[Drawn]:
-        """The trajectories of an iteration, window by window, and what choices were worth."""
+        """Play an iteration; return its trajectories with advantages, window by window."""
         drawn = []
         for group in self.play(policy, iteration, sampling):
             worth = advantages(
@@ -137,15 +147,16 @@ class Problem:
     def policy_batches(
         self, drawn: Sequence[Drawn], network: Network, device: torch.device, every: int = 1
     ) -> Iterator[PolicyBatch]:
-        """Every `every`-th decision of trajectories, in pieces; the next one is made meanwhile.
+        """Yield every `every`-th decision of trajectories, in pieces; prepare the next meanwhile.
 
-        Images are drawn anew as they are needed, as bytes; a piece of them is numbers at a time.
+        Images are computed again when they are needed and stored as bytes. Only the images of one
+        piece are expanded to float32 at a time.
         """
         piece = min(PIECE, 4 * _PIXELS // max(network.pixels, 1))  # most decisions have 4 or more
 
         def looked(number: int) -> list[tuple[NetworkInputs, NDArray[np.float64]]]:
             one = drawn[number]
-            # Trajectories begin at different decisions, so that none of a stretch is never seen.
+            # Trajectories begin at different decisions, so that no number is always left out.
             parts = network_inputs(
                 self.scenario, self.spec, one.trajectory, network,
                 every=every, offset=number % every, piece=piece,
@@ -165,11 +176,11 @@ class Problem:
             yield policy_batch(part, advantage, network, device)
 
     def acting(self, network: Network, weights: Weights) -> LearnedPolicy:
-        """The network as it plays now."""
+        """Return the policy of a network with these weights."""
         return LearnedPolicy("online", network, weights, self.spec.context, self.spec.candidates)
 
     def validate(self, network: Network, weights: Weights) -> Mapping[str, float]:
-        """Means of greedy episodes on (at most 50, evenly spaced) validation windows."""
+        """Return means of greedy episodes on at most 50 evenly spaced validation windows."""
         if not self.validation:
             return {}
         windows = self.validation[:: -(-len(self.validation) // _VALIDATED)]
@@ -191,7 +202,7 @@ class Problem:
         *,
         decays: bool = False,
     ) -> Learner:
-        """The run of a candidate scorer; its best checkpoint has the best validation return."""
+        """Return the run of a candidate scorer, selected by its validation return."""
         return Learner(
             network, weights, modules, optimisers, rng, step,
             validate=lambda: self.validate(network, weights()),
@@ -200,11 +211,11 @@ class Problem:
         )  # fmt: skip
 
     def metrics(self, played: Iterable[Episode], **numbers: float) -> Info:
-        """Curves of an iteration: the means of `summary`, and other numbers."""
+        """Return the curves of an iteration: the means of `summary` and other numbers."""
         return {k: torch.tensor(v) for k, v in {**self.summary(played), **numbers}.items()}
 
     def summary(self, played: Iterable[Episode], outcomes: Sequence[str] = ()) -> dict[str, float]:
-        """Means over episodes: return, outcomes (by default the headline one), share cut off."""
+        """Return means over episodes: return, outcomes (default: the first), share truncated."""
         episodes, known = list(played), [o.name for o in self.spec.outcomes]
         return {
             "return": float(np.mean([e.total for e in episodes])),
@@ -217,9 +228,9 @@ class Problem:
 
 
 def fit_network(problem: Problem, settings: NetworkSettings) -> Network:
-    """A network's shape, standardised on what uniform choices meet in windows of the train split.
+    """Return a network, standardised on observations of random play in the train windows.
 
-    Raises RecipeError where it shall read an image and there is none.
+    Raises RecipeError if the settings have an image and the scenario has none.
     """
     spec = problem.spec
     if settings.image and not spec.image_shape:
@@ -246,7 +257,7 @@ def fit_network(problem: Problem, settings: NetworkSettings) -> Network:
 def make_scorer(
     network: Network, weights: Weights | None, rng: np.random.Generator, device: torch.device
 ) -> CandidateScorer:
-    """A scorer with these weights, or with ones drawn anew."""
+    """Return a scorer with these weights, or with random ones."""
     scorer = CandidateScorer(network, rng)
     if weights is not None:
         scorer.set_weights(weights)

@@ -2,16 +2,16 @@
 
     gradient = mean over decisions t of   advantage_t * grad log pi(choice_t)
 
-DeepJS takes one step of Adam per trajectory, on the mean over its decisions; DeepRM one per
-iteration. Which of them is learned is a matter of settings, see the recipes binpack-deepjs and
-slots-deeprm-online. (`natural_gradient` on the same job sets: slots-deeprm-natural.)
+DeepJS takes one step of Adam per trajectory, on the mean over its decisions; DeepRM takes one step
+per iteration. The settings choose between them, see the recipes binpack-deepjs and
+slots-deeprm-online (slots-deeprm-natural is `natural_gradient` on the same job sets).
 
 Sources: Williams, "Simple statistical gradient-following algorithms", 1992; Li & Hu, "DeepJS",
 ICBDC 2019; Mao et al., "Resource Management with Deep Reinforcement Learning", HotNets 2016.
-Differences from the papers: the network scores the candidates one by one also where DeepRM has an
-output per slot (its image may be read as well, network.image = 20), so that it can neither choose
-what is forbidden nor has to learn what a slot is (at rate .7 a flat network is known to stay at a
-slowdown of 2.72 where a network per candidate comes to 2.40); features are standardised.
+Differences from the papers: features are standardised; the network scores every candidate, while
+DeepRM has an output per slot (the image can be read too, network.image = 20). A network per
+candidate cannot make an infeasible choice and need not learn the meaning of a slot: at rate 0.7 it
+reaches a slowdown of 2.40, a flat network 2.72.
 """
 
 from collections.abc import Sequence
@@ -33,10 +33,14 @@ from policies.training.learner import Info, Learner
 
 @dataclass(frozen=True)
 class Config:
-    """Settings of `reinforce`; those of DeepJS by default, but for `network.logs`.
+    """Settings of `reinforce`; the defaults are those of DeepJS, except `network.logs`.
 
-    updates   one step of Adam per trajectory, or per iteration
-    entropy   times the entropy of the choices is added to what is maximised, per decision
+    Attributes:
+        network: Settings of the candidate scorer.
+        sampling: Episodes of an iteration and their baseline.
+        learning_rate: Step size of Adam, above 0.
+        updates: Whether Adam takes a step per "trajectory" or per "iteration".
+        entropy: Weight of the entropy per decision in the objective.
     """
 
     network: NetworkSettings = field(
@@ -60,7 +64,7 @@ def learner(
     weights: Weights | None,
     device: torch.device,
 ) -> Learner:
-    """One run, from these weights or from ones drawn anew; a step is an iteration."""
+    """Return a run from these weights, or from random ones; a step is an iteration."""
     rng = generator(problem.seed, "online weights")
     scorer = make_scorer(network, weights, rng, device)
     optimiser = torch.optim.Adam(scorer.parameters(), lr=config.learning_rate)
@@ -92,9 +96,9 @@ def learner(
 
 
 def episode_metrics(problem: Problem, played: Sequence[Trajectory]) -> Info:
-    """Curves of any agent: what its episodes came to BEFORE they were learned from.
+    """Return the curves of an iteration's episodes, which were played BEFORE its update.
 
-    `surprise` is the mean of -log pi(choice), which on average is the entropy.
+    `surprise` is the mean of -log pi(choice), whose expectation is the entropy.
     """
     log_pi = np.concatenate([t.log_probability for t in played])
     return problem.metrics(

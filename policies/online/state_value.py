@@ -1,14 +1,14 @@
-"""What is still to come, by a network of its own that helps to train and is not needed to act.
+"""The value network, which predicts the return-to-go in training and is not needed to act.
 
-It reads what does not depend on the order or the number of the candidates, of any scenario:
+Its inputs exist in every scenario and do not depend on the order of the candidates:
 
     x   context | mean and maximum of the feasible candidates' columns | log1p of how many | time
     V   mean + deviation * mlp((x - mean of x) / deviation of x)
 
-Heavy-tailed columns are read as logs. The moments of x are those of all that was met so far; mean
-and deviation of V are those of the latest targets, and when they change the last layer is changed
-so that no value is (van Hasselt et al., "Learning values across many orders of magnitude", NeurIPS
-2016). Time is among the inputs because what counts is the return of a whole episode, which ends.
+Heavy-tailed columns are read as logs. The moments of x are those of all inputs so far. Mean and
+deviation of V are those of the latest targets; when they change, the last layer is rescaled so that
+all values stay the same (van Hasselt et al., "Learning values across many orders of magnitude",
+NeurIPS 2016). Time is an input because the objective is the return of a whole, finite episode.
 """
 
 from collections.abc import Sequence
@@ -27,12 +27,12 @@ from policies.networks.settings import Network
 from policies.online.problem import PIECE, Problem
 from policies.rollouts.trajectories import Trajectory, network_inputs
 
-_FAR = 10.0  # deviations, beyond which inputs are not told apart
+_FAR = 10.0  # deviations at which inputs are clipped
 _SMALLEST = 1e-6  # deviation below which a number counts as constant
 
 
 class StateValue(nn.Module):
-    """V (T,) of summaries x (T, X); weights drawn as those of a scorer."""
+    """Value network from summaries x (T, X) to V (T,), initialised like a scorer."""
 
     count: Tensor
     mean: Tensor
@@ -55,10 +55,10 @@ class StateValue(nn.Module):
         self.register_buffer("mean", torch.zeros(inputs, dtype=double))
         self.register_buffer("square", torch.zeros(inputs, dtype=double))
         self.register_buffer("level", torch.zeros(()))
-        self.register_buffer("scale", torch.zeros(()))  # no target yet, no value
+        self.register_buffer("scale", torch.zeros(()))  # before the first targets, all values are 0
 
     def forward(self, x: Tensor) -> Tensor:
-        """Values in units of `scale`, less `level`."""
+        """Return values (T,) in units of `scale`, less `level`."""
         deviation = (self.square / self.count.clamp(min=1.0)).sqrt()
         constant = deviation <= _SMALLEST * (1.0 + self.mean.abs())
         inverse = torch.where(constant, 0.0, 1.0 / deviation.clamp(min=_SMALLEST))
@@ -71,18 +71,18 @@ class StateValue(nn.Module):
 
     @torch.no_grad()
     def values(self, x: Tensor) -> Tensor:
-        """Values (T,) in the units of the rewards."""
+        """Return values (T,) in the unit of the rewards."""
         found: Tensor = self.level + self.scale * self(x)
         return found
 
     def loss(self, x: Tensor, target: Tensor) -> Tensor:
-        """Mean square of the error, in units of `scale`."""
+        """Return the mean squared error, in units of `scale`."""
         error: Tensor = self(x) - (target - self.level) / self.scale
         return error.square().mean()
 
     @torch.no_grad()
     def meet(self, x: Tensor) -> None:
-        """Add these inputs, float64, to the moments."""
+        """Add inputs x, float64, to the moments."""
         count, mean = float(len(x)), x.mean(dim=0)
         apart, total = mean - self.mean, self.count + count
         self.square += (x - mean).square().sum(dim=0) + apart**2 * (self.count * count / total)
@@ -91,9 +91,9 @@ class StateValue(nn.Module):
 
     @torch.no_grad()
     def retarget(self, target: Tensor) -> None:
-        """Take level and scale from these targets, and leave every value as it is.
+        """Take level and scale from these targets without changing any value.
 
-        The first targets find none.
+        The first targets only set level and scale.
         """
         level, scale = target.mean(), target.std(correction=0)
         fresh = self.scale == 0.0
@@ -109,7 +109,7 @@ class StateValue(nn.Module):
 
 
 def summary_size(problem: Problem) -> int:
-    """X, how many numbers a summary has."""
+    """Return X, the length of a summary."""
     spec = problem.spec
     return len(spec.context) + 2 * len(spec.learned_candidates) + 2
 
@@ -117,7 +117,7 @@ def summary_size(problem: Problem) -> int:
 def summaries(
     problem: Problem, played: Sequence[Trajectory], network: Network
 ) -> NDArray[np.float64]:
-    """What the value of every decision is read from, (sum of T, X), trajectory after trajectory."""
+    """Return the value network's inputs (sum of T, X), trajectory after trajectory."""
     spec = problem.spec
     columns = list(spec.learned_candidates)
     everything = tuple(range(len(spec.context)))
@@ -142,7 +142,7 @@ def summaries(
 
 
 def _tamed(values: NDArray[np.float64], features: Sequence[Feature]) -> NDArray[np.float64]:
-    """Columns with heavy tails as logs that keep the sign."""
+    """Return the columns, with heavy-tailed ones as logs that keep the sign."""
     heavy = [at for at, feature in enumerate(features) if feature.heavy_tailed]
     tamed = values.copy()
     tamed[:, heavy] = np.sign(values[:, heavy]) * np.log1p(np.abs(values[:, heavy]))

@@ -1,4 +1,4 @@
-"""From a recipe to a checkpoint folder, by playing: what `hindcast train-online` does."""
+"""Online training, from a recipe to a checkpoint folder (`hindcast train-online`)."""
 
 from dataclasses import asdict, replace
 from importlib import import_module
@@ -50,25 +50,25 @@ def train_online(
 
         out/checkpoint.json, weights.safetensors    after the last iteration
         out/metrics.parquet                         curves: step (iteration), metric, value
-        out/best/                                   the best one on the validation windows
-        out/checkpoints/step-000500/ ...            every `checkpoint_every` of them, and the last
-        out/imitation/                              what came of `imitation`, before the first play
-        out/training.safetensors                    where a run was interrupted; gone when finished
+        out/best/                                   the best checkpoint on the validation windows
+        out/checkpoints/step-000500/ ...            after every `checkpoint_every`, and the last one
+        out/imitation/                              checkpoint of `imitation`, before the first play
+        out/training.safetensors                    state of an interrupted run; removed at the end
 
-    Agent and iterations are those of the recipe's [online] where they are not given. `start` is the
-    checkpoint of a network to go on from, of an offline agent or of this one: its shape and its
-    constants replace those of the settings; nothing but weights is taken over, exploration and
-    step sizes begin anew. `imitation` trains the agent's own network on a dataset before it plays.
-    The same recipe, seed, start and dataset give the same bytes whatever `workers` is, and however
-    often the run was interrupted. Raises UnknownName, RecipeError, DatasetError, StorageError,
-    InputError.
+    Agent and iterations are by default those of the recipe's [online]. `start` is the checkpoint of
+    a network to continue from, of an offline agent or of this agent: its architecture and its
+    normalisation replace those of the settings. Only the weights are taken over; exploration and
+    step sizes start from the beginning. `imitation` trains the agent's network on a dataset before
+    it plays. The same recipe, seed, start and dataset give the same bytes for any number of
+    `workers` and any number of interruptions. Raises UnknownName, RecipeError, DatasetError,
+    StorageError, InputError.
     """
     name, config = settings_of(recipe, agent)
     iterations = recipe.online.iterations if iterations is None else iterations
     if iterations < 1:
         raise InputError(f"iterations is {iterations}, expected at least 1")
     if start is not None and imitation is not None:
-        raise InputError("train-online: give a checkpoint to start from, or a dataset to imitate")
+        raise InputError("train-online: give a checkpoint to start from or a dataset to imitate")
     place = find_device(device)
     problem = problem_of(recipe, seed, workers)
     first = None if start is None else read_start(start, problem.spec, name, config.network)
@@ -130,51 +130,53 @@ def train_online(
 
 
 def settings_of(recipe: Recipe, agent: str | None = None) -> tuple[str, Any]:
-    """The agent that a recipe's [online] trains, or the one given, and its Config.
+    """Return the agent of a recipe's [online], or the given one, and its Config.
 
-    Raises RecipeError for a setting in the recipe that the agent does not have, and for an agent
-    of another scenario.
+    Raises RecipeError if the recipe has a setting that the agent does not have, or if the agent is
+    for another scenario.
     """
     name = agent or recipe.online.agent
     if not name:
         raise RecipeError(f"{recipe.id} has no [online] agent; give --agent NAME")
     only = online_agent(name).scenarios
     if only and recipe.scenario not in only:
-        raise RecipeError(f"{name} is for {', '.join(only)}; {recipe.id} is {recipe.scenario}")
+        raise RecipeError(
+            f"{name} is for {', '.join(only)}, not for {recipe.scenario} ({recipe.id})"
+        )
     where = f"{recipe.id}: online.settings of {name}"
     return name, read_online_config(name, recipe.online.settings, where)
 
 
 def read_start(folder: Path, spec: Spec, agent: str, own: Any) -> LearnedPolicy:
-    """The policy of a checkpoint that an agent can train on; DatasetError where it cannot.
+    """Return the policy of a checkpoint to continue from; raise DatasetError if it does not fit.
 
-    `own` are the settings of the agent's network: a candidate scorer goes on from any other, a
-    network of another form from one of its own kind. Widths and constants are the checkpoint's.
+    `own` are the settings of the agent's network. A candidate scorer continues from any other, a
+    network of another architecture from one of its kind. Widths and normalisation are those of the
+    checkpoint.
     """
     policy = load_policy(folder)
     network: AnyNetwork = policy.network
     if not isinstance(network.settings, type(own)):
         raise DatasetError(
-            f"{folder}: {policy.name} is {_form(network.settings)}, but {agent} goes on from "
-            f"{_form(own)}"
+            f"{folder}: {policy.name} is {_form(network.settings)}, but {agent} needs {_form(own)}"
         )
     policy.check(spec)
     if network.threshold > 0.0:
         raise DatasetError(
-            f"{folder}: {policy.name} does not draw from its scores alone, so that it cannot be "
-            "trained on by playing; start from behaviour_cloning, say"
+            f"{folder}: {policy.name} does not choose by its scores alone, so training cannot "
+            "start from it; start from behaviour_cloning, for example"
         )
     return policy
 
 
 def _form(settings: Any) -> str:
-    """What an error calls a network of these settings."""
+    """Return the words for a network of these settings in an error."""
     scores = isinstance(settings, NetworkSettings)
     return "a candidate scorer" if scores else f"a network of kind {settings.kind!r}"
 
 
 def problem_of(recipe: Recipe, seed: int, workers: int) -> Problem:
-    """The recipe's train and validation windows, ready to be played."""
+    """Return the problem of a recipe: its train and validation windows."""
     if "train" not in recipe.split:
         raise RecipeError(f"{recipe.id}: [split] has no train windows to play")
     scenario, workload = load_scenario(recipe.scenario), load_source(recipe)
@@ -183,8 +185,8 @@ def problem_of(recipe: Recipe, seed: int, workers: int) -> Problem:
     validation = recipe.windows("validation") if "validation" in recipe.split else []
     if max([*train, *validation]) >= known:
         raise RecipeError(
-            f"{recipe.id}: [split] names window {max([*train, *validation])}, the workload has "
-            f"{known}"
+            f"{recipe.id}: [split] names window {max([*train, *validation])}, but the workload has "
+            f"{known} windows"
         )
     return Problem(
         scenario,

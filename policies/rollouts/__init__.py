@@ -1,1 +1,1 @@
-"""Compiled play for agents: trajectories, branches, lookahead."""
+"""Compiled episodes of networks and rules: trajectories, counterfactual branches, lookahead."""

@@ -1,16 +1,16 @@
-"""Compiled counterfactual rollouts: what every candidate of a decision would have led to.
+"""Compiled counterfactual rollouts: one rollout from every candidate of a decision.
 
     played      s0 --c0-- s1 --c1-- s2 --c2-- s3 ...            `play_on`, choices kept
-    asked                 |-- a -- . -- . -- . | Q(s1, a)       `branch`: a copy of s1, the
+    branched              |-- a -- . -- . -- . | Q(s1, a)       `branch`: a copy of s1, the
                           |-- b -- . -- . -- . | Q(s1, b)       candidate, then `play_on`
 
-A copy of the two arrays of an episode is a copy of the episode (pipeline.simulation.kernel): all
-candidates of a decision meet the same future, so that what differs is their doing. What decides, in
-the episode and in the rollouts, is a rule or a network; no Python runs between two decisions, and
-the GIL is free.
+A copy of the two arrays of an episode is a copy of the episode (pipeline.simulation.kernel). All
+candidates of a decision therefore meet the same future, and their returns differ only because of
+the candidate. A rule or a network decides, in the episode and in the rollouts. No Python runs
+between two decisions, and the GIL is released.
 
-Candidates of one decision that are equal in what the network reads are one candidate to it: the
-first of them speaks for all.
+Candidates of a decision that are equal in the columns that the network reads count as one
+candidate; only the first of them is tried.
 """
 
 from typing import Any, Final
@@ -25,12 +25,12 @@ from policies.networks.features import COLUMNS
 from policies.rollouts.compiled import C_CANDIDATES, C_DECISIONS, C_ROWS, DECIDER, LOOKED
 from policies.rollouts.play_on import RULE, play_on, score_decision
 
-C_PLAYED: Final = 3  # of the cursor, beside those of `gather`: decisions of the rollouts
+C_PLAYED: Final = 3  # member of the cursor, beside those of `gather`: decisions of the rollouts
 
 
 @k.compiled(types.int64(k.ROWS, types.int64, types.int64, k.ROWS, types.int64, COLUMNS))
 def _find(rows: Any, first: Any, stop: Any, candidates: Any, i: Any, columns: Any) -> Any:
-    """The first of rows[first:stop] that equals the candidate in these columns; `stop` if none."""
+    """Return the first of rows[first:stop] equal to candidate i in these columns, else `stop`."""
     for row in range(first, stop):
         same = True
         for j in range(len(columns)):
@@ -44,7 +44,7 @@ def _find(rows: Any, first: Any, stop: Any, candidates: Any, i: Any, columns: An
 
 @k.compiled(types.float64(k.FLOATS, k.MASK, types.int64, types.int64))
 def _chance(scores: Any, feasible: Any, n: Any, chosen: Any) -> Any:
-    """Probability of a candidate by the softmax over those that are feasible."""
+    """Return the probability of a candidate by the softmax over the feasible candidates."""
     total = 0.0
     for i in range(n):
         if feasible[i]:
@@ -61,7 +61,7 @@ def _try(
     observe: Any, step: Any, rule: Any, decider: Any, episode: Any, own: Any, arrays: Any, rng: Any,
     candidate: Any, until: Any, cursor: Any,
 ) -> Any:  # fmt: skip
-    """Sum of the rewards of a candidate and of what follows it; NaN where a choice is forbidden."""
+    """Return the sum of rewards of a candidate and its rollout; NaN for a forbidden choice."""
     own.ints[:] = episode.ints
     own.floats[:] = episode.floats
     own.ints[k.FRESH] = 0  # the rollouts' buffers show another episode
@@ -95,17 +95,18 @@ def branch(
 ) -> Any:  # fmt: skip
     """Play the choices again; at the decisions `asked`, ascending, try every feasible candidate.
 
-    value[u] is the sum of rewards after unique row u: of the candidate, and of greedy choices for
-    `horizon_s` seconds or to the end. Left out are decisions whose candidates are all alike, and,
-    but for a share `of_certain` drawn from `rng`, those in which a softmax over the scores gives
-    the greedy choice more than `certain`; a rule's scores say nothing of the kind. Layout in
-    `policies.rollouts.trajectories.NetworkInputs`, `chosen` being the greedy choice; False where a
-    choice is forbidden. The rollouts play in `own`.
+    value[u] is the sum of rewards after unique row u: of the candidate, then of greedy choices for
+    `horizon_s` seconds or to the end. Two kinds of decisions are left out: those whose candidates
+    are all equal, and those in which a softmax over the network's scores gives the greedy choice
+    more than `certain`, except for a share `of_certain` drawn from `rng`. A rule's scores are no
+    log-probabilities, so `certain` does not apply to a rule. The layout of `looked` is that of
+    `policies.rollouts.trajectories.NetworkInputs`, with the greedy choice as `chosen`. The rollouts
+    are played in `own`. Returns False for a forbidden choice.
     """
     columns, scores = decider.network.columns, arrays.scores
     ints, floats, context, image, candidates, feasible = episode
     rows, row_of, contexts, images, index, starts, chosen, which = looked
-    speaks = np.empty(len(feasible), np.int64)  # candidate that is tried for a unique row
+    speaks = np.empty(len(feasible), np.int64)  # the candidate that is tried for a unique row
     t = m = u = next_asked = 0
     for at in range(asked[-1] + 1 if len(asked) > 0 else 0):
         n = observe(ints, floats, context, image, candidates, feasible)

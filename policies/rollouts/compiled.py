@@ -1,13 +1,13 @@
 """Compiled episodes of a network that draws its choices, and their replay for a gradient.
 
-`sample` plays: it keeps choices and rewards only. `gather` plays the same choices again and writes
-down what the network looked at, so that the memory of a batch of long episodes is that of the one
-whose gradient is taken. No Python runs between two decisions, and the GIL is free.
+`sample` plays an episode and keeps only choices and rewards. `gather` plays the same choices again
+and writes the network's inputs. A batch of long episodes then needs the inputs of only one episode
+in memory, the one whose gradient is computed. No Python runs between two decisions, and the GIL is
+released.
 
-A network that looks at every candidate on its own is asked once about equal rows: from one decision
-to the next most of them stay (of 27 pairs a decision of the packing workload 10 are new). Both
-functions remember rows in a table of fixed size, where a row that falls on the place of another
-takes it.
+A network that scores every candidate on its own scores equal rows once. Most rows stay the same
+from one decision to the next (of 27 pairs per decision of the packing workload, 10 are new). Both
+functions keep rows in a hash table of fixed size; a new row replaces another row in its place.
 """
 
 from typing import Any, Final, NamedTuple
@@ -28,14 +28,14 @@ _SHIFT: Final = np.uint64(64 - 12)
 _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
 _FOLD: Final = np.uint64(29)
 
-# rows of what `sample` writes
+# rows of the array `numbers` that `sample` writes
 N_LOG_PROBABILITY: Final = 0
 N_REWARD: Final = 1
 N_ELAPSED: Final = 2
 N_TIME: Final = 3
 NUMBERS: Final = 4
 
-# what has been written: decisions, candidates, unique rows; and the number of the next decision
+# members of the cursor: decisions, candidates and unique rows written; the next decision
 C_DECISIONS: Final = 0
 C_CANDIDATES: Final = 1
 C_ROWS: Final = 2
@@ -45,10 +45,10 @@ _KEYS: Final = types.Array(types.uint64, 2, "C")
 
 
 class Table(NamedTuple):
-    """Rows that were scored, in S places, and what a network scores a row in."""
+    """Hash table of scored rows with S places, and the scratch arrays for scoring a row."""
 
-    keys: NDArray[np.uint64]  # (S, n) bits of the row's n columns that are read
-    held: NDArray[np.int64]  # (S,) -1: free; `gather`: which unique row it is
+    keys: NDArray[np.uint64]  # (S, n) bits of the n columns that are read
+    held: NDArray[np.int64]  # (S,) -1 if free; in `gather`, the unique row
     scores: NDArray[np.float64]  # (S,)
     base: NDArray[np.float64]
     x: NDArray[np.float32]
@@ -56,23 +56,23 @@ class Table(NamedTuple):
 
 
 class DeciderArrays(NamedTuple):
-    """A network that decides, or where `guided` a rule with these parameters in its place."""
+    """A network that decides, or if `guided` a rule with these parameters instead."""
 
     guided: bool
     parameters: NDArray[np.float64]
-    alone: bool  # whether a score depends on its row only; else the table is not used
+    alone: bool  # whether a score depends only on its row; if not, the table is unused
     network: NetworkArrays
     table: Table
 
 
 class LookedArrays(NamedTuple):
-    """The arrays of a `policies.rollouts.trajectories.NetworkInputs`, with room for more."""
+    """Buffers for the arrays of a `policies.rollouts.trajectories.NetworkInputs`."""
 
     rows: NDArray[np.float64]
     row_of: NDArray[np.int64]
     context: NDArray[np.float64]
     image: NDArray[np.uint8]
-    row_numbers: NDArray[np.int64]  # `index` there
+    row_numbers: NDArray[np.int64]  # `index` of NetworkInputs
     starts: NDArray[np.int64]
     chosen: NDArray[np.int64]
     decision: NDArray[np.int64]
@@ -86,7 +86,7 @@ LOOKED: Final = named(
 
 
 def make_table(network: Network, columns: int, *, used: bool) -> Table:
-    """Return an empty table for rows of so many columns; of one place where it is not used."""
+    """Return an empty table for rows of `columns` columns; with one place if it is not used."""
     places = PLACES if used else 1
     widest = max(*network.settings.hidden, network.outputs, network.candidates.size)
     return Table(
@@ -98,7 +98,7 @@ def make_table(network: Network, columns: int, *, used: bool) -> Table:
 
 @k.compiled(types.int64(_KEYS, types.int64, COLUMNS))
 def _place(cells: Any, row: Any, columns: Any) -> Any:
-    """Where in the table a row belongs."""
+    """Return the place of a row in the table."""
     h = np.uint64(0)
     for j in range(len(columns)):
         h = (h ^ cells[row, columns[j]]) * _SPREAD
@@ -108,7 +108,7 @@ def _place(cells: Any, row: Any, columns: Any) -> Any:
 
 @k.compiled(types.boolean(_KEYS, k.INTS, _KEYS, types.int64, types.int64, COLUMNS))
 def _there(keys: Any, held: Any, cells: Any, row: Any, place: Any, columns: Any) -> Any:
-    """Whether the table has the row; where not, it has now (and `held` is for the caller)."""
+    """Return whether the table has the row; if not, write its key (the caller sets `held`)."""
     same = held[place] >= 0
     if same:
         for j in range(len(columns)):
@@ -131,7 +131,7 @@ def _score(
     columns: Any, heavy: Any, quadratic: Any, mean: Any, inverse: Any,
     widths: Any, tanh: Any, flat: Any, base: Any, x: Any, h: Any,
 ) -> Any:  # fmt: skip
-    """Score of one row by a network that reads nothing else, bit for bit that of `score_rows`."""
+    """Return the score of one row, bit for bit that of `score_rows`."""
     n, width = len(mean), widths[0]
     expand_row(candidates[row], columns, heavy, quadratic, mean, inverse, base, x)
     h[:width] = flat[:width]
@@ -158,13 +158,13 @@ def score_alone(
     widths: Any, tanh: Any, flat: Any,
     keys: Any, held: Any, held_scores: Any, base: Any, x: Any, h: Any, shown: Any,
 ) -> None:  # fmt: skip
-    """Fill the scores of the feasible candidates, of rows in the table from there.
+    """Fill the scores of the feasible candidates, from the table if it has the row.
 
-    `cells` are the bits of `candidates`; the lengths of `allowed` and `shown` are their number.
+    `cells` are the bits of `candidates`; `allowed` and `shown` have one entry per candidate.
 
-    Parts of NetworkArrays and the Table are 15 parameters, not two: taking arrays out of a named
-    tuple counts references. Done once per decision here, it made episodes of `slots` 13 % slower
-    (.37 against .33 ms), done once per row in `_score` 45 %. `sample` takes them out once.
+    The members of NetworkArrays and Table are 15 parameters, not two, because taking arrays out of
+    a named tuple counts references. Doing so once per decision here made episodes of `slots` 13 %
+    slower (.37 against .33 ms), once per row in `_score` 45 %. `sample` takes them out once.
     """
     for i in range(len(shown)):
         if not allowed[i]:
@@ -191,10 +191,9 @@ def sample(
 ) -> Any:  # fmt: skip
     """Play from decision `first` until the episode is over or the arrays are full.
 
-    The network of the decider draws from softmax(scores / temperature), or takes the best choice at
-    temperature 0, and is uniform with probability `epsilon`. Returns 4 * decisions + status; the
-    status is RUNNING where the arrays are full, and the result INFEASIBLE where a choice is
-    forbidden.
+    The decider's network draws from softmax(scores / temperature), or takes the best candidate at
+    temperature 0; with probability `epsilon` the choice is uniform. Returns 4 * decisions + status,
+    where the status is RUNNING if the arrays are full; or INFEASIBLE for a forbidden choice.
     """
     ints, floats, context, image, candidates, feasible = episode
     scores, probabilities, step_outputs, totals = arrays
@@ -251,10 +250,11 @@ def gather(
     observe: Any, step: Any, episode: Any, arrays: Any, alone: Any, columns: Any, table: Any,
     choices: Any, every: Any, offset: Any, looked: Any, cursor: Any,
 ) -> Any:  # fmt: skip
-    """Play the choices again and write down decisions offset, offset + every, ...
+    """Play the choices again and write decisions offset, offset + every, ... to `looked`.
 
-    Stops where the next decision might not fit: 0 then, 1 when all choices were made, INFEASIBLE
-    where one is forbidden. Layout in `policies.rollouts.trajectories.NetworkInputs`.
+    Returns 0 if the next decision might not fit into `looked`, 1 when all choices are made, and
+    INFEASIBLE for a forbidden choice. The layout is that of
+    `policies.rollouts.trajectories.NetworkInputs`.
     """
     ints, floats, context, image, candidates, feasible = episode
     rows, row_of, contexts, images, index, starts, chosen, which = looked

@@ -1,14 +1,14 @@
-"""Rollouts at decision time: of several policies, the one that does best with what is known acts.
+"""Rollouts at decision time: of several policies, the one with the best simulated return acts.
 
-    members    a policy, and variants of it; or all rules of a scenario
-    ask        the scenario takes what is to come out of a copy of the episode; every member plays
-               such a copy to its end
-    act        the member with the highest sum of rewards, the first of equals, acts until
-               something comes that was not known
+    members     a policy and variants of it, or all deterministic rules of a scenario
+    simulate    the scenario removes future arrivals from a copy of the episode; every member
+                plays such a copy to its end
+    act         the member with the highest sum of rewards, the first of equals, acts until the next
+                arrival
 
-Nothing is known to a copy but the jobs that have been submitted, how long they take, and when what
-runs will end; whether more jobs come it does not know either, and no member may wait for them on an
-idle cluster. When nothing more is to come, what acts does at least as well as any of them.
+A copy has only the jobs that have been submitted, their durations and the end times of running
+jobs. It does not show whether more jobs will come, and no member may wait for them on an idle
+cluster. Once no more jobs arrive, the acting member does at least as well as every other member.
 
 Sources: Chang, Givan & Chong, "Parallel Rollout for Online Solution of Partially Observable Markov
 Decision Processes", Discrete Event Dynamic Systems 2004; Bertsekas & Castanon, "Rollout Algorithms
@@ -34,37 +34,37 @@ from policies.networks.settings import NetworkSettings, make_network
 from policies.rollouts.play_on import Decider, play_on
 
 VARIANTS: Final = 8
-SPREAD: Final = 0.3  # length of a variant's step from the policy, per length of each weight tensor
+SPREAD: Final = 0.3  # distance of a variant from the policy, per norm of each weight tensor
 _NONE_KEPT: Final = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
 class RolloutPolicy:
-    """What acts by rollouts of its members; a `pipeline.simulation.rollout.Planner`."""
+    """A policy that acts by rollouts of its members; a `pipeline.simulation.rollout.Planner`."""
 
     name: str
     members: tuple[Decider, ...]
 
     def episode(self, scenario: Scenario, spec: Spec, instance: Instance) -> Episode:
-        """One episode; HindcastError for a scenario that cannot forget, or a forbidden choice."""
+        """Play one episode; raise HindcastError without `forget` or for a forbidden choice."""
         return _Play(scenario, spec, instance, self).play()
 
 
 def rollouts_of(policy: LearnedPolicy) -> RolloutPolicy:
-    """Rollouts of a candidate scorer and of VARIANTS of it, which are the same in every call.
+    """Return rollouts of a candidate scorer and VARIANTS variants, the same in every call.
 
-    Raises InputError for a network of another form.
+    Raises InputError for a network of another architecture.
     """
     if type(policy) is not LearnedPolicy:
         kind = policy.network.settings.kind
-        raise InputError(f"{policy.name}: a network of kind {kind!r} cannot play in rollouts")
+        raise InputError(f"{policy.name}: rollouts need a candidate scorer, not kind {kind!r}")
     rng = generator(0, "rollout variants")
     varied = [_variant(policy, rng) for _ in range(VARIANTS)]
     return RolloutPolicy(policy.name, tuple(Decider(one) for one in (policy, *varied)))
 
 
 def rollouts_of_rules(name: str, rules: Iterable[Heuristic], spec: Spec) -> RolloutPolicy:
-    """Rollouts of rules that draw nothing."""
+    """Return rollouts of deterministic rules."""
     settings = NetworkSettings(quadratic=False, logs=False)
     network = make_network(spec.context, spec.candidates, settings)
     weights = {key: np.zeros(shape, np.float32) for key, shape in network.shapes.items()}
@@ -73,7 +73,7 @@ def rollouts_of_rules(name: str, rules: Iterable[Heuristic], spec: Spec) -> Roll
 
 
 def _variant(policy: LearnedPolicy, rng: np.random.Generator) -> LearnedPolicy:
-    """A scorer whose every weight tensor lies SPREAD of its length away, in a drawn direction."""
+    """Return a scorer with each weight tensor moved by SPREAD of its norm, in a drawn direction."""
     moved = {}
     for key, weight in policy.weights.items():
         step = rng.standard_normal(weight.shape)
@@ -85,22 +85,24 @@ def _variant(policy: LearnedPolicy, rng: np.random.Generator) -> LearnedPolicy:
 
 
 class _Play:
-    """An episode, and the copy of it in which members look ahead."""
+    """An episode, and the copy of it in which the members look ahead."""
 
     def __init__(
         self, scenario: Scenario, spec: Spec, instance: Instance, policy: RolloutPolicy
     ) -> None:
         if scenario.forget is None:
-            raise HindcastError(f"{policy.name}: {scenario.name} cannot forget what is to come")
+            raise HindcastError(
+                f"{policy.name}: scenario {scenario.name} cannot hide future arrivals"
+            )
         self.scenario, self.spec, self.forget = scenario, spec, scenario.forget
         self.name = policy.name
-        self.rng = np.random.default_rng(0)  # for the signature: members draw nothing
+        self.rng = np.random.default_rng(0)  # for the signature: members are deterministic
         self.deciders = [member.arrays(spec, self.rng) for member in policy.members]
         self.memory, self.own_memory = (begin_episode(spec, instance) for _ in range(2))
         self.arrays, self.own_arrays = (make_step_arrays(spec, instance) for _ in range(2))
 
     def play(self) -> Episode:
-        """Play it to its end."""
+        """Play the episode to its end."""
         memory, own, totals = self.memory, self.own_memory, self.own_arrays.totals
         steps, status = 0, RUNNING
         while status == RUNNING:
@@ -108,7 +110,7 @@ class _Play:
             for number, decider in enumerate(self.deciders):
                 own.ints[:] = memory.ints
                 own.floats[:] = memory.floats
-                own.ints[FRESH] = 0  # the buffers show another episode
+                own.ints[FRESH] = 0  # the buffers hold another episode
                 until = self.forget(own.ints, own.floats)
                 totals[:] = 0.0
                 self._play_on(decider, own, self.own_arrays, np.inf)
@@ -124,7 +126,7 @@ class _Play:
     def _play_on(
         self, decider: tuple[Any, ...], memory: EpisodeArrays, arrays: StepArrays, until: float
     ) -> tuple[int, int]:
-        """Decisions and status; totals += step_outputs."""
+        """Continue the episode; return the number of decisions and the status."""
         code = play_on(
             self.scenario.observe, self.scenario.step, *decider, memory, arrays, self.rng,
             0.0, until, _NONE_KEPT, 0,

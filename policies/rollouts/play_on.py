@@ -1,8 +1,8 @@
-"""Compiled playing on from any moment of an episode, until a time or its end.
+"""Compiled continuation of an episode from any moment to a time or to its end.
 
-A copy of the two arrays of an episode is a copy of the episode (pipeline.simulation.kernel): what
-plays on in a copy looks ahead. What decides is a rule or a network; no Python runs between two
-decisions, and the GIL is free.
+A copy of the two arrays of an episode is a copy of the episode (pipeline.simulation.kernel), so
+continuing a copy is lookahead. A rule or a network decides. No Python runs between two decisions,
+and the GIL is released.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ RULE: Final = types.FunctionType(k.SCORE)
 
 @k.compiled(types.void(RULE, DECIDER, types.int64, EPISODE, k.FLOATS))
 def score_decision(rule: Any, decider: Any, n: Any, episode: Any, scores: Any) -> None:
-    """Fill scores[:n] of the last observation of an episode, which has n candidates."""
+    """Fill scores[:n] for the last observation of an episode, which has n candidates."""
     candidates, feasible = episode.candidates, episode.feasible
     shown, allowed = scores[:n], feasible[:n]
     if decider.guided:
@@ -62,11 +62,12 @@ def play_on(
     observe: Any, step: Any, rule: Any, decider: Any, episode: Any, arrays: Any, rng: Any,
     epsilon: Any, until: Any, choices: Any, first: Any,
 ) -> Any:  # fmt: skip
-    """Play until the episode is over, or its time is `until`, or `choices` are full.
+    """Play until the episode is over, its time reaches `until`, or `choices` are full.
 
-    The best choices, with probability `epsilon` uniform ones, are written to `choices` from place
-    `first` on; an empty array keeps none. totals += step_outputs. Returns 4 * decisions + status,
-    RUNNING where the episode goes on, or INFEASIBLE where a choice is forbidden.
+    A choice is the best candidate, or a uniform one with probability `epsilon`. Choices are written
+    to `choices` from place `first` on, unless that array is empty. Step outputs are added to
+    totals. Returns 4 * decisions + status, with status RUNNING if the episode is not over; or
+    INFEASIBLE for a forbidden choice.
     """
     ints, floats, context, image, candidates, feasible = episode
     scores, probabilities, step_outputs, totals = arrays
@@ -90,15 +91,15 @@ def play_on(
 
 @dataclass(frozen=True)
 class Decider:
-    """What plays and plays on: a network, or in its place a compiled rule."""
+    """A network that plays and continues episodes, or a compiled rule in its place."""
 
     policy: LearnedPolicy
     rule: Heuristic | None = None
 
     def arrays(self, spec: Spec, rng: np.random.Generator) -> tuple[k.Compiled, DeciderArrays]:
-        """Rule and decider of `play_on`, for one episode."""
+        """Return the arguments `rule` and `decider` of `play_on`, for one episode."""
         alone, rule = looks_alone(self.policy.network), self.rule
-        used = alone and rule is None  # a rule looks nothing up
+        used = alone and rule is None  # a rule does not use the table
         table = make_table(self.policy.network, len(spec.candidates), used=used)
         parameters = NO_PARAMETERS if rule is None else rule.parameters(spec, rng)
         decider = DeciderArrays(rule is not None, parameters, alone, self.policy.arrays, table)

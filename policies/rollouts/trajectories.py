@@ -1,7 +1,7 @@
-"""Trajectories of a network, many at once, and what it looked at in them.
+"""Trajectories of a network, many at once, and the network's inputs along them.
 
-Threads share the episodes of a batch: a compiled episode frees the GIL, and every trajectory draws
-from its own generator, so that nothing depends on how many threads there are.
+Threads share the episodes of a batch. A compiled episode releases the GIL, and every trajectory
+draws from a separate generator, so results do not depend on the number of threads.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,19 +23,22 @@ from policies.networks.policy import LearnedPolicy
 from policies.networks.settings import Network
 from policies.rollouts import compiled as play
 
-_FIRST_ROOM: Final = 2048  # decisions; doubled where an episode is longer
-PIECE: Final = 1 << 20  # candidates of a piece of what was looked at
+_FIRST_ROOM: Final = 2048  # decisions; doubled for longer episodes
+PIECE: Final = 1 << 20  # largest number of candidates of a piece of NetworkInputs
 
 
 @dataclass(frozen=True)
 class Trajectory:
-    """One episode as it was drawn; T decisions.
+    """One episode of T decisions, with the choices that were drawn.
 
-    choices          (T,)
-    log_probability  (T,) of the choice, when it was drawn
-    reward           (T,)
-    elapsed_s        (T,) seconds that passed in the step
-    time_s           (T,) seconds since the start of the episode, at the decision
+    Attributes:
+        instance: Instance that was played.
+        episode: Return and outcomes.
+        choices: (T,) row of each choice.
+        log_probability: (T,) log-probability of each choice when it was drawn.
+        reward: (T,) reward of each step.
+        elapsed_s: (T,) seconds that passed in each step.
+        time_s: (T,) seconds since the start of the episode at each decision.
     """
 
     instance: Instance
@@ -49,18 +52,19 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class NetworkInputs:
-    """What a network is asked in T decisions of a trajectory, equal questions once.
+    """Inputs of a network at T decisions of a trajectory, with equal rows stored once.
 
-        decision t: its feasible candidates are index[starts[t]:starts[t + 1]], rows of `rows`
+    The feasible candidates of decision t are rows[index[starts[t]:starts[t + 1]]].
 
-    rows      (U, F) candidates
-    row_of    (U,) the decision that a row is of; where rows are shared, the first one
-    context   (T, C)
-    image     (T, P) uint8
-    index     (M,) row of every feasible candidate
-    starts    (T + 1,)
-    chosen    (T,) place of the choice in `index`
-    decision  (T,) its number in the trajectory
+    Attributes:
+        rows: (U, F) unique candidates.
+        row_of: (U,) decision of each row; the first one if decisions share the row.
+        context: (T, C) context features.
+        image: (T, P) uint8 pixels.
+        index: (M,) row of every feasible candidate.
+        starts: (T + 1,) where each decision begins in `index`.
+        chosen: (T,) place of the choice in `index`.
+        decision: (T,) number of the decision in the trajectory.
     """
 
     rows: NDArray[np.float64]
@@ -76,7 +80,7 @@ class NetworkInputs:
 def make_looked_arrays(
     spec: Spec, network: Network, decisions: int, most: int
 ) -> play.LookedArrays:
-    """Return room for what a network is asked in so many decisions, at most `most` candidates."""
+    """Return buffers for the inputs at `decisions` decisions with at most `most` candidates."""
     contexts = len(spec.context) if network.settings.context else 0
     index, row_of = np.empty((2, most), np.int64)
     chosen, decision = np.empty((2, decisions), np.int64)
@@ -88,7 +92,7 @@ def make_looked_arrays(
 
 
 def looked_of(arrays: play.LookedArrays, cursor: NDArray[np.int64]) -> NetworkInputs:
-    """Return the decisions, candidates and rows that were written."""
+    """Return the decisions, candidates and rows that were written to the buffers."""
     t, m, u = cursor[play.C_DECISIONS], cursor[play.C_CANDIDATES], cursor[play.C_ROWS]
     return NetworkInputs(
         arrays.rows[:u].copy(), arrays.row_of[:u].copy(), arrays.context[:t], arrays.image[:t],
@@ -98,7 +102,7 @@ def looked_of(arrays: play.LookedArrays, cursor: NDArray[np.int64]) -> NetworkIn
 
 
 def looks_alone(network: Network) -> bool:
-    """Whether a score depends on nothing but its candidate's row."""
+    """Return whether a score depends only on its candidate's row."""
     return not (network.sees_others or network.context.size or network.settings.image)
 
 
@@ -111,9 +115,10 @@ def sample_trajectory(
     temperature: float = 1.0,
     epsilon: float = 0.0,
 ) -> Trajectory:
-    """One episode, its choices drawn from softmax(scores / temperature); 0 takes the best.
+    """Play one episode with choices drawn from softmax(scores / temperature).
 
-    With probability `epsilon` a choice is uniform. Raises HindcastError for an infeasible choice.
+    Temperature 0 takes the best candidate. With probability `epsilon` a choice is uniform. Raises
+    HindcastError for an infeasible choice.
     """
     memory, arrays = begin_episode(spec, instance), make_step_arrays(spec, instance)
     alone = looks_alone(policy.network)
@@ -157,7 +162,7 @@ def sample_trajectories(
     epsilon: float = 0.0,
     workers: int = 1,
 ) -> list[Trajectory]:
-    """One trajectory per instance, in their order, on `workers` threads."""
+    """Play one trajectory per instance, in order, on `workers` threads."""
 
     def one(i: int) -> Trajectory:
         return sample_trajectory(
@@ -180,10 +185,10 @@ def network_inputs(
     offset: int = 0,
     piece: int = PIECE,
 ) -> Iterator[NetworkInputs]:
-    """What the network is asked in decisions offset, offset + every, ... of a trajectory.
+    """Yield the network's inputs at decisions offset, offset + every, ... of a trajectory.
 
-    In pieces of at most `piece` candidates (but always of one decision), in order. The trajectory
-    is played again. Raises HindcastError where it cannot be.
+    The pieces come in order and have at most `piece` candidates, but at least one decision. The
+    trajectory is played again. Raises HindcastError if a choice is infeasible in the replay.
     """
     memory = begin_episode(spec, trajectory.instance)
     steps = make_step_arrays(spec, trajectory.instance)
@@ -196,7 +201,7 @@ def network_inputs(
     while not done:
         looked = make_looked_arrays(spec, network, decisions, most)
         cursor[: play.C_NEXT] = 0
-        table.held[:] = -1  # rows of an earlier piece are not in this one
+        table.held[:] = -1  # this piece has no rows of an earlier one
         done = play.gather(
             scenario.observe, scenario.step, memory, steps, alone, network.candidates.columns,
             table, trajectory.choices, every, offset, looked, cursor,

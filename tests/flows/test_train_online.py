@@ -77,7 +77,7 @@ def test_what_cannot_be_imitated_is_refused_in_one_line(agent, tiny_dataset, tmp
     """Decisions of another scenario; a folder that is no dataset."""
     own = ["--set", "online.settings={sampling={windows=1}}", "--agent", agent]
     for folder, said in (
-        (tiny_dataset, "tiny: its decisions are others"),
+        (tiny_dataset, "tiny: decisions of other features"),
         (tmp_path, "no finished dataset"),
     ):
         assert main([*JOBS, *own, "--imitate", str(folder), "--out", str(tmp_path / "x")]) == 2
@@ -95,5 +95,5 @@ def test_a_start_of_another_form_is_refused_in_one_line(tmp_path, capsys):
     own = ["--set", "online.settings={sampling={windows=1}}"]
     assert main([*train, *own, *more, str(tmp_path / "x")]) == 2
     (error,) = capsys.readouterr().err.strip().splitlines()
-    assert "kind 'prices', but score_ppo goes on from a network of kind 'slot_scores'" in error
+    assert "kind 'prices', but score_ppo needs a network of kind 'slot_scores'" in error
     assert not (tmp_path / "x").exists()

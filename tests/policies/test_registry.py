@@ -35,7 +35,7 @@ def test_a_folder_and_a_temperature(agent):
 
 @pytest.mark.parametrize("given", ["0", "-1", "nan", "inf"])
 def test_what_is_no_temperature(agent, given):
-    with pytest.raises(InputError, match="is no temperature, expected a number above 0"):
+    with pytest.raises(InputError, match="is not a temperature; expected a number above 0"):
         split_checkpoint_name(f"{agent}@{given}")
 
 
@@ -43,7 +43,7 @@ def test_what_is_no_temperature(agent, given):
 def test_a_rule_behind_a_folder(agent, tiny_recipe, given):
     """It is read as one, and refused by a network that chooses candidates as a whole."""
     assert split_checkpoint_name(f"{agent}@{given}") == (str(agent), given)
-    with pytest.raises(InputError, match="is no temperature, expected a number above 0"):
+    with pytest.raises(InputError, match="is not a temperature; expected a number above 0"):
         entrants(tiny_recipe, [f"{agent}@{given}"])
 
 

@@ -1,26 +1,26 @@
-"""Policy iteration from counterfactual rollouts: every candidate of a decision is tried.
+"""Policy iteration from counterfactual rollouts, which try every candidate of a decision.
 
-    iteration   play -> ask some decisions -> recent ones -> `gradient_steps` minibatches -> average
+    iteration   play -> roll out some decisions -> recent buffer -> `gradient_steps` minibatches
+                -> average of the weights
 
-    Q(s, a)     rewards after a in s, the policy playing on
-    policies.online.counterfactual.rollouts A(s, a)     Q(s, a) - Q(s, the policy's choice), in
-    units of what the best candidate of a
-                decision is worth more than the choice in the mean of the iteration, within `clip`
+    Q(s, a)     rewards after a in s if the policy continues, by rollouts
+    A(s, a)     Q(s, a) - Q(s, the policy's choice), in units of the iteration's mean of
+                max_a A(s, a), clipped to +-`clip`
     loss        - mean_s sum_a pi(a | s) A(s, a) - entropy * H(pi)
-    policy      plays greedily; its weights are a moving average of those that are trained
+    policy      plays greedily; its weights are a moving average of the trained weights
 
-What a policy gradient estimates from the rewards of the choices that were made, a simulator that
-can be copied answers for all of them: the candidates of a decision meet the same future, so that
-their differences have little variance, no choice has to be drawn to be tried, and no value has to
-be learned. That takes as many decisions as only a compiled simulator plays.
+A policy gradient estimates advantages from the rewards of the choices that were made. A simulator
+that can be copied computes them for all candidates: the candidates of a decision meet the same
+future, so their differences have little variance, no choice must be random and no value must be
+learned. This needs so many decisions that the simulator must be compiled.
 
-The scores that a decision is trained on are those of all feasible candidates, and the advantage
-of each is known: the gradient over choices is exact ("all-action", "expected" policy gradient).
-As pi becomes certain, maximising sum_a pi A is the cost-sensitive classification of Lagoudakis &
-Parr, whose classes are the candidates.
+A decision is trained on the scores and advantages of all its feasible candidates, so the gradient
+over choices is exact ("all-action" or "expected" policy gradient). As pi becomes deterministic,
+maximising sum_a pi A is the cost-sensitive classification of Lagoudakis & Parr with the candidates
+as classes.
 
-A first iteration may follow a rule in place of a network that knows nothing (`guide`); a network
-that was imitated, or started from, plays from the beginning.
+The first iteration may follow a rule instead of a random network (`guide`). A network that was
+imitated or loaded plays from the beginning.
 
 Sources: Lagoudakis & Parr, "Reinforcement Learning as Classification", ICML 2003; Fern, Yoon &
 Givan, "Approximate Policy Iteration with a Policy Language Bias", NeurIPS 2003; Lazaric,
@@ -60,19 +60,24 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Config:
-    """Settings of `counterfactual`; of sampling, `baseline`, `normalise` and `discount` are unused.
+    """Settings of `counterfactual`.
 
-    rollouts        which decisions are asked, and how far rollouts go
-    guide           compiled rule that plays the first iteration, "" for the network
-    keep            iterations whose decisions are learned from
-    gradient_steps  per iteration
-    minibatch       decisions of a gradient step, drawn from all that are kept
-    learning_rate   of Adam; with `decay` it falls linearly to zero
-    clip            largest advantage, in units of what the best candidate is worth more
-    entropy         times the entropy of the choices is added to what is maximised, per decision;
-                    falls with the learning rate. Without it a choice that was worth most in an
-                    early iteration becomes certain, and what is certain is not unlearned
-    average         share of the average that a gradient step leaves; less in the first ones
+    Attributes:
+        network: Settings of the candidate scorer.
+        sampling: Episodes of an iteration; its baseline, normalise and discount are not used.
+        rollouts: Decisions that are rolled out, and length of the rollouts.
+        guide: Compiled rule that plays the first iteration; "" for the network.
+        keep: Iterations whose decisions are learned from, at least 1.
+        gradient_steps: Gradient steps per iteration, at least 1.
+        minibatch: Decisions of a gradient step, drawn from all kept decisions; at least 1.
+        learning_rate: Step size of Adam, above 0.
+        decay: Whether the step size falls linearly to zero.
+        clip: Largest advantage, in units of the mean advantage of the best candidates; above 0.
+        entropy: Weight of the entropy per decision in the objective, at least 0; it falls with the
+            learning rate. Without it, a choice that was best in an early iteration becomes certain
+            and can no longer be unlearned.
+        average: Weight of the old average in a gradient step, 0 to below 1; smaller in the first
+            steps.
     """
 
     network: NetworkSettings = field(
@@ -106,9 +111,9 @@ def learner(
     weights: Weights | None,
     device: torch.device,
 ) -> Learner:
-    """One run, from these weights or from ones drawn anew; a step is an iteration.
+    """Return a run from these weights, or from random ones; a step is an iteration.
 
-    Raises UnknownName for a guide that is no rule of the scenario.
+    Raises UnknownName if the guide is not a rule of the scenario.
     """
     rng = generator(problem.seed, "online weights")
     scorer = make_scorer(network, weights, rng, device)
@@ -151,7 +156,7 @@ def learner(
 
 
 def find_guide(scenario: str, name: str) -> Heuristic | None:
-    """The scenario's rule of that name, none for ""; UnknownName with the nearest one."""
+    """Return the scenario's rule of that name, None for ""; raise UnknownName otherwise."""
     from policies.heuristics import heuristics
 
     known = heuristics(scenario)
@@ -161,7 +166,7 @@ def find_guide(scenario: str, name: str) -> Heuristic | None:
 
 
 def missing(played: Sequence[Counterfactuals]) -> float:
-    """What the best candidate was worth more than the policy's choice, mean over decisions."""
+    """Return the mean over decisions of the best candidate's advantage over the policy's choice."""
     found = [
         np.maximum.reduceat(one.advantage, one.looked.starts[:-1])
         for one in played
@@ -173,7 +178,7 @@ def missing(played: Sequence[Counterfactuals]) -> float:
 def improve(
     scorer: CandidateScorer, optimiser: torch.optim.Optimizer, asked: PolicyBatch, weight: float
 ) -> Mapping[str, Tensor]:
-    """One step on decisions with an advantage (M,) of every candidate; what it was taken on."""
+    """Take one step on decisions with advantages (M,) of all candidates; return its curves."""
     log_pi = log_softmax(scorer, asked)
     gain = (log_pi.exp() @ asked.advantage) / len(asked)
     spread = entropy(log_pi) / len(asked)
@@ -183,7 +188,7 @@ def improve(
 
 @torch.no_grad()
 def follow(average: CandidateScorer, scorer: CandidateScorer, steps: int, share: float) -> None:
-    """Move the average towards the scorer; after few steps it is the mean of about a quarter."""
+    """Move the average towards the scorer; in early steps it covers about the last quarter."""
     kept = min(share, (steps + 1) / (steps + 5))
     for mean, value in zip(average.parameters(), scorer.parameters(), strict=True):
         mean.mul_(kept).add_(value, alpha=1.0 - kept)

@@ -1,10 +1,10 @@
-"""The decisions that the last iterations asked, with an advantage of every candidate.
+"""Buffer of the last iterations' decisions, with an advantage of every candidate.
 
     slot     0    1    2   ... keep - 1        iteration i, counted from 1, is in (i - 1) % keep
              i3   i1   i2                      after three iterations of keep = 2: i3, i2
 
-Every array is a buffer of a module, as long as what is in it: a training goes on from it, bit for
-bit.
+Every array is a module buffer of variable length, so that a resumed training continues from it, bit
+for bit.
 """
 
 import dataclasses
@@ -24,20 +24,20 @@ _FIELDS = tuple(field.name for field in dataclasses.fields(NetworkInputs))
 
 
 class RecentBuffer(nn.Module):
-    """What the last `keep` iterations asked."""
+    """Decisions and advantages of the last `keep` iterations."""
 
     def __init__(self, keep: int) -> None:
         super().__init__()
         self.slots = nn.ModuleList(_Slot() for _ in range(keep))
 
     def add(self, iteration: int, looked: NetworkInputs, advantage: Floats) -> None:
-        """Keep the decisions of an iteration, advantage (M,), in place of the oldest."""
+        """Replace the oldest iteration by these decisions with advantages (M,)."""
         slot = self.slots[(iteration - 1) % len(self.slots)]
         assert isinstance(slot, _Slot)
         slot.hold({name: getattr(looked, name) for name in _FIELDS} | {"advantage": advantage})
 
     def all(self) -> tuple[NetworkInputs, Floats]:
-        """Everything that is kept, advantages (M,) in its order."""
+        """Return all decisions in the buffer and their advantages (M,)."""
         held = [dict(slot.named_buffers()) for slot in self.slots]
         arrays = [{name: value.numpy() for name, value in one.items()} for one in held if one]
         looked = join([NetworkInputs(**{name: one[name] for name in _FIELDS}) for one in arrays])
@@ -45,7 +45,7 @@ class RecentBuffer(nn.Module):
 
 
 class _Slot(nn.Module):
-    """Buffers of any length, or none yet."""
+    """The buffers of one iteration, of any length; none before the first `hold`."""
 
     def hold(self, arrays: dict[str, NDArray[Any]]) -> None:
         for name, value in arrays.items():
@@ -54,7 +54,7 @@ class _Slot(nn.Module):
     def _load_from_state_dict(
         self, state_dict: dict[str, torch.Tensor], prefix: str, *args: Any
     ) -> None:
-        """Take over whatever lengths were saved, where a parameter must have its own shape."""
+        """Accept buffers of any saved length; torch would require equal shapes."""
         for name in (*_FIELDS, "advantage"):
             if prefix + name in state_dict:
                 self.register_buffer(name, state_dict[prefix + name].clone())

@@ -1,9 +1,9 @@
-"""Episodes in which some decisions are asked what each of their candidates would have led to.
+"""Episodes with rollouts of every candidate at some of their decisions.
 
-An episode is played to its end first; which of its decisions are asked is drawn then, so that
-early and late ones are asked alike, and it is played again for them (policies.rollouts.branches).
-What is to arrive is known to no policy: over many windows the values are unbiased samples of what
-the candidates are worth to the policy that plays on.
+An episode is first played to its end. Some of its decisions are then drawn uniformly, early and
+late ones alike, and the episode is played again to roll them out (policies.rollouts.branches). No
+policy observes future arrivals, so over many windows the returns are unbiased samples of the
+candidates' values under the policy that continues.
 
 Source: Bertsekas, Tsitsiklis & Wu, "Rollout Algorithms for Combinatorial Optimization", Journal of
 Heuristics 1997.
@@ -29,20 +29,23 @@ from policies.rollouts.branches import C_PLAYED, branch
 from policies.rollouts.play_on import Decider, play_on
 from policies.rollouts.trajectories import NetworkInputs, looked_of, make_looked_arrays
 
-_FIRST_ROOM: Final = 2048  # decisions; doubled where an episode is longer
+_FIRST_ROOM: Final = 2048  # decisions; doubled for longer episodes
 
 
 @dataclass(frozen=True)
 class Rollouts:
-    """Which decisions are asked, and how far their rollouts go: what an iteration costs.
+    """Settings of the rollouts: their decisions and their length, the cost of an iteration.
 
-    share       of the decisions of an episode
-    most        decisions of an episode
-    horizon_s   seconds that a rollout plays on; 0: to the end of the episode
-    epsilon     share of uniform choices of the episode itself, so that its states vary
-    certain     decisions whose choice has a probability above this one, by the softmax of a
-                network's scores, are hardly asked: what is tried there moves nothing. 1: all are
-    of_certain  share of those that is asked all the same, since what is certain can be wrong
+    Attributes:
+        share: Share of an episode's decisions that are rolled out, above 0, at most 1.
+        most: Largest number of decisions per episode that are rolled out, at least 1.
+        horizon_s: Seconds that a rollout continues, at least 0; 0 for the end of the episode.
+        epsilon: Probability of a uniform choice in the episode, which varies its states; 0 to 1.
+        certain: Probability above which a network's choice counts as certain, by the softmax of the
+            scores; above 0, at most 1. Rollouts of certain decisions would change little, so most
+            are skipped; 1 to skip none.
+        of_certain: Share of the certain decisions that are rolled out nevertheless, because a
+            certain choice can be wrong; 0 to 1.
     """
 
     share: float = 0.3
@@ -61,11 +64,13 @@ class Rollouts:
 
 @dataclass(frozen=True)
 class Counterfactuals:
-    """An episode, T of its decisions, and what their M feasible candidates would have led to.
+    """An episode, and the returns of the M feasible candidates at T of its decisions.
 
-    looked      what a network is asked in them; `chosen` is the greedy choice of what played
-    value       (M,) sum of the rewards from the decision on
-    rolled_out  decisions that the rollouts played
+    Attributes:
+        episode: The episode.
+        looked: Network inputs at the decisions; `chosen` is the greedy choice of the policy.
+        value: (M,) sum of rewards from the decision on, per candidate.
+        rolled_out: Number of decisions that the rollouts played.
     """
 
     episode: Episode
@@ -75,7 +80,7 @@ class Counterfactuals:
 
     @property
     def advantage(self) -> NDArray[np.float64]:
-        """(M,) how much better than the greedy choice each candidate was."""
+        """(M,) value of each candidate less the value of the greedy choice."""
         own = self.value[self.looked.chosen]
         return self.value - np.repeat(own, np.diff(self.looked.starts))
 
@@ -83,7 +88,7 @@ class Counterfactuals:
 def ask_episodes(
     problem: Problem, decider: Decider, iteration: int, sampling: Sampling, rollouts: Rollouts
 ) -> list[Counterfactuals]:
-    """The episodes of an iteration, window by window, on the problem's threads."""
+    """Play the episodes of an iteration with rollouts, window by window, on `workers` threads."""
     windows = problem.windows_of(iteration, sampling)
     instances = [problem.instance_of(w) for w in windows for _ in range(sampling.trajectories)]
 
@@ -105,7 +110,7 @@ def ask_episode(
     rollouts: Rollouts,
     rng: np.random.Generator,
 ) -> Counterfactuals:
-    """Play an episode and ask some of its decisions; HindcastError for an infeasible choice."""
+    """Play an episode and roll out some decisions; HindcastError for an infeasible choice."""
     memory = _Memory(scenario, spec, instance, decider, rng)
     choices, episode = memory.play(rollouts.epsilon)
     count = min(rng.binomial(len(choices), rollouts.share), rollouts.most)
@@ -114,7 +119,7 @@ def ask_episode(
 
 
 class _Memory:
-    """The memory of an episode and of its rollouts."""
+    """An episode and its rollouts."""
 
     def __init__(
         self,
@@ -130,7 +135,7 @@ class _Memory:
         self.compiled = (scenario.observe, scenario.step, rule, arrays)
 
     def play(self, epsilon: float) -> tuple[NDArray[np.int64], Episode]:
-        """The choices of an episode, and what it came to."""
+        """Play an episode; return its choices and its result."""
         memory = begin_episode(self.spec, self.instance)
         arrays = make_step_arrays(self.spec, self.instance)
         choices = np.empty(_FIRST_ROOM, np.int64)
@@ -151,7 +156,7 @@ class _Memory:
     def evaluate_decisions(
         self, choices: NDArray[np.int64], numbers: NDArray[np.int64], rollouts: Rollouts
     ) -> tuple[NetworkInputs, NDArray[np.float64], int]:
-        """What is looked at in the decisions `numbers` of an episode, and values (M,)."""
+        """Roll out decisions `numbers`; return network inputs, values (M,) and decisions played."""
         most = len(numbers) * self.instance.capacity
         arrays = make_looked_arrays(self.spec, self.network, len(numbers), most)
         value, cursor = np.empty(most), np.zeros(4, np.int64)

@@ -89,14 +89,14 @@ def test_widths_are_those_of_the_checkpoint(trained, tmp_path):
 @pytest.mark.parametrize(
     ("agent", "start", "said"),
     [
-        ("score_ppo", "price_evolution", "'prices', but score_ppo goes on from .*'slot_scores'$"),
+        ("score_ppo", "price_evolution", "'prices', but score_ppo needs .*'slot_scores'$"),
         ("price_evolution", "score_ppo", "'slot_scores', but price_evolution goes on .*'prices'$"),
         (
             "reinforce",
             "price_evolution",
-            "'prices', but reinforce goes on from a candidate scorer$",
+            "'prices', but reinforce needs a candidate scorer$",
         ),
-        ("price_evolution", "reinforce", "a candidate scorer, but price_evolution goes on from"),
+        ("price_evolution", "reinforce", "a candidate scorer, but price_evolution needs"),
     ],
 )
 def test_a_network_of_another_form_is_refused(agent, start, said, trained, tmp_path):

@@ -126,7 +126,7 @@ def test_a_checkpoint_is_led_by_a_rule_by_its_name(moments, tmp_path):
     assert found.policy.batch_scores(*batch(seen)).tobytes() == expected.tobytes()
     with pytest.raises(UnknownName, match="draws nothing; did you mean 'urgent_first'"):
         resolve(f"{tmp_path}@urgent_frist", "multicluster", spec)
-    with pytest.raises(UnknownName, match="neither a temperature nor a rule that draws nothing"):
+    with pytest.raises(UnknownName, match="neither a temperature nor a deterministic rule"):
         resolve(f"{tmp_path}@random", "multicluster", spec)
 
 
