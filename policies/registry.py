@@ -16,7 +16,7 @@ from pipeline.simulation.spec import Spec
 from pipeline.storage.location import location
 from policies.heuristics import heuristics
 
-if TYPE_CHECKING:  # it compiles
+if TYPE_CHECKING:  # importing them compiles kernels
     from policies.networks.policy import LearnedPolicy
 
 ROLLOUT: Final = "rollout"  # also FOLDER@rollout, see policies.rollouts.lookahead

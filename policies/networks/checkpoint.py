@@ -255,7 +255,7 @@ def read_description(folder: Path) -> dict[str, Any]:
 
 
 def _read_features(value: Any) -> tuple[Feature, ...]:
-    """Features by name, unit and kind; ranges and descriptions are not needed to act."""
+    """Return features with name, unit and kind; acting needs no ranges or descriptions."""
     if not isinstance(value, list):
         raise TypeError(f"features are {type(value).__name__}, expected a list")
     if len(value) > _MOST_FEATURES:

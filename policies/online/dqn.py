@@ -115,7 +115,7 @@ def learner(
     device: torch.device,
 ) -> Learner:
     """Return a run from these weights, or from random ones; a step is an iteration."""
-    from policies.offline.q_learning import masked_q  # it keeps d3rlpy quiet
+    from policies.offline.q_learning import masked_q  # first: it silences d3rlpy
 
     from d3rlpy.algos import DoubleDQNConfig  # isort: skip
 

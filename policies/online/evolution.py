@@ -145,7 +145,7 @@ class Distribution(nn.Module):
         size = float(np.linalg.norm(path_step))
         age = int(self.generation) + 1
         bound = (1.4 + 2 / (n + 1)) * self.length * math.sqrt(1 - (1 - a) ** (2 * age))
-        moving = size < bound  # else the step grows at once, and C need not be stretched
+        moving = size < bound  # if not, the step grows at once and C stays
         path_c = (1 - b) * path_c + moving * math.sqrt(b * (2 - b) * self.mu) * taken
         if self.diagonal:
             one, rank = path_c**2, self.share @ y**2

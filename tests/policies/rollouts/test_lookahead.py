@@ -237,9 +237,7 @@ def test_waiting_for_what_is_to_come_ends():
 
 def test_what_cannot_look_ahead(scorer, tiny_recipe, tiny_dataset, tmp_path):
     slots = load_recipe("slots-deeprm-v1")
-    with pytest.raises(
-        InputError, match=r"scenario slots does not support lookahead.*one of binpack"
-    ):
+    with pytest.raises(InputError, match=r"slots does not support lookahead.*one of binpack"):
         entrants(slots, ["rollout"])
     with pytest.raises(UnknownName, match=r"unknown policy 'rollouts'.*did you mean 'rollout'"):
         entrants(tiny_recipe, ["rollouts"])
