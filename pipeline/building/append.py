@@ -1,14 +1,15 @@
-"""Appending: episodes are added to a finished dataset as new parts; the old ones are not touched.
+"""Appending: episodes are added to a finished dataset as new parts; the old parts stay.
 
-    OUT/data/part-00007.parquet ...   the new parts, after those that are there
-    OUT/.building/plan.json           says which parts are being added: `verify` lets them be
+    OUT/data/part-00007.parquet ...   the new parts, numbered after the old ones
+    OUT/.building/plan.json           which parts are being added, so that `verify` accepts them
     OUT/episodes-00001.parquet        the episodes of all parts, old and new
-    OUT/manifest.json                 replaced, in one step: from here on the dataset is the new one
+    OUT/manifest.json                 replaced in one step, which turns the old dataset into the new
     OUT/README.md, croissant.json     written again; the older table of episodes is removed
 
-Until the manifest is replaced whoever opens the dataset sees the old one whole. The same command
-given again finishes an append that was interrupted, at whatever point, and ends in the same bytes;
-given once more, it appends once more: repetitions of a behaviour on a window go on counting.
+Until the manifest is replaced, readers of the dataset see the old one, complete. The same command
+given again finishes an append that was interrupted, at any point, and gives the same bytes. After
+it has finished, the same command appends again: repetitions of a behaviour on a window continue to
+count.
 """
 
 from collections.abc import Callable, Mapping
@@ -43,17 +44,19 @@ def append(
 ) -> build.BuildResult:
     """Add the recipe's episodes to the dataset in `out`, or finish what an earlier call began.
 
-    Raises DatasetError where `out` is no finished dataset, or of another problem than the recipe
-    (pipeline.dataset.append_history), or holds an interrupted append of another recipe.
+    Raises DatasetError if `out` is not a finished dataset, describes another problem than the
+    recipe (pipeline.dataset.append_history), or holds an interrupted append of another recipe.
     """
     if not recipe.behaviours:
-        raise RecipeError(f"{recipe.id}: no [[behaviours]], so there is nothing to append")
+        raise RecipeError(
+            f"{recipe.id}: this recipe has no [[behaviours]], so there is nothing to append"
+        )
     if workers < 1:
         raise RecipeError(f"workers is {workers}, expected at least 1")
     manifest = mf.read_manifest(out)
     pending = build.append_in_progress(out)
     if pending is not None and pending.get("first_part") != len(manifest.parts):
-        _complete(out, manifest)  # the manifest had been replaced when it was interrupted
+        _complete(out, manifest)  # interrupted after the manifest was replaced
         if manifest.appended and manifest.appended[-1].digest == recipe.digest:
             return build.result_of(out, manifest)
     elif pending is None:
@@ -66,9 +69,9 @@ def append(
     record = out / BUILDING / recording.PLAN
     if record.exists() and files.read_json(record) != claim:
         raise DatasetError(
-            f"{out}: holds an interrupted append of another recipe or by other package versions; "
-            f"finish that one, or give it up by deleting {BUILDING} and the parts of data/ from "
-            f"{plan.part_path(0).name} on"
+            f"{out}: this folder holds an interrupted append of another recipe or by other package "
+            f"versions; finish that one, or give it up by deleting {BUILDING} and the parts of "
+            f"data/ from {plan.part_path(0).name} on"
         )
     recording.begin(plan, claim)
     recording.record_parts(plan, workers, progress)
@@ -76,13 +79,14 @@ def append(
 
 
 def being_added(out: Path, manifest: mf.Manifest) -> Callable[[str], bool]:
-    """Whether a name, as the manifest would list it, is of an append that follows this manifest.
+    """Return a function that accepts the names of files of an append that follows this manifest.
 
-    Such files are there before the manifest names them; all else that it does not name is foreign.
+    Names are as the manifest would list them. Such files exist before the manifest lists them; all
+    other files that it does not list are foreign.
     """
     pending = build.append_in_progress(out) or {}
     first, parts = (n if type(n := pending.get(key)) is int else 0 for key in _RANGE)
-    replaced = first < len(manifest.parts)  # what was to be added is there, the rest is cleaning
+    replaced = first < len(manifest.parts)  # the append is done but for removing files
     follows = pending.get("to") == manifest.digest and first == len(manifest.parts)
 
     def is_added(name: str) -> bool:
@@ -100,10 +104,12 @@ def being_added(out: Path, manifest: mf.Manifest) -> Callable[[str], bool]:
 def _make_plan(
     recipe: Recipe, behaviours: Mapping[str, Behaviour], out: Path, manifest: mf.Manifest
 ) -> Plan:
-    """The plan of what follows the parts that are there, on the dataset's own workload."""
+    """Return the plan of the parts after the existing ones, on the dataset's own workload."""
     workload = load_workload(out / mf.WORKLOAD)
     if files.sha256_file(out / mf.WORKLOAD / mf.NAME) != manifest.workload_sha256:
-        raise DatasetError(f"{out / mf.WORKLOAD}: is not the workload of the manifest")
+        raise DatasetError(
+            f"{out / mf.WORKLOAD}: this workload is not that of the manifest; see `hindcast verify`"
+        )
     plan = replace(
         recording.make_plan(recipe, behaviours, workload, out),
         first_part=len(manifest.parts),
@@ -112,12 +118,15 @@ def _make_plan(
     )
     if plan.spec != manifest.spec:
         raise DatasetError(
-            f"{out}: the scenario has other outcomes or features than when this was built; build "
-            "it again to append to it"
+            f"{out}: the scenario has other outcomes or features than when this dataset was built; "
+            "build the dataset again to append to it"
         )
     new = {f"{DATA}/{plan.part_path(part).name}" for part in range(len(plan.parts))}
     if taken := new.intersection(entry.path for entry in manifest.parts):
-        raise DatasetError(f"{out / mf.NAME}: {min(taken)} is not where its number says")
+        raise DatasetError(
+            f"{out / mf.NAME}: {min(taken)} is listed already, but at another position than its "
+            "number; see `hindcast verify`"
+        )
     return plan
 
 
@@ -135,7 +144,7 @@ def _claim(plan: Plan, manifest: mf.Manifest) -> dict[str, Any]:
 
 
 def _finish(plan: Plan, old: mf.Manifest) -> build.BuildResult:
-    """Put the episodes together, replace the manifest, then what is made from it."""
+    """Join the episodes, replace the manifest, and write the documents."""
     parts, added = recording.recorded(plan)
     parts = (*old.parts, *parts)
     episodes = pl.concat([files.read_parquet(plan.out / old.episodes.path), added])
@@ -157,7 +166,7 @@ def _finish(plan: Plan, old: mf.Manifest) -> build.BuildResult:
 
 
 def _complete(out: Path, manifest: mf.Manifest) -> None:
-    """Write the documents of the new manifest and remove what it replaces; safe to repeat."""
+    """Write the documents of the new manifest and remove the replaced files; safe to repeat."""
     build.describe(out, manifest, files.read_parquet(out / manifest.episodes.path))
     for path in list(out.glob("episodes*.parquet")):
         if path.name != manifest.episodes.path and mf.is_episodes(path.name):

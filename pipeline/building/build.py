@@ -1,15 +1,15 @@
-"""Building a dataset: every behaviour on every window, recorded, in parts that can be resumed.
+"""Building a dataset: every behaviour is recorded on every window, in parts.
 
     OUT/
       data/part-00000.parquet ...   decisions; a part holds whole windows of one split
       episodes.parquet              one row per episode
       workload/                     the canonical workload, so that `verify` needs nothing else
       README.md                     the card
-      manifest.json                 written last: with it the dataset is whole
-      .building/                    while it is not: the plan, and per finished part its episodes
+      manifest.json                 written last: a folder with a manifest is a finished dataset
+      .building/                    until then: the plan, and the episodes of every finished part
 
-What a part holds follows from the recipe alone, so any number of workers, and any interruption,
-end in the same bytes.
+The content of a part follows from the recipe alone, so any number of workers and any interruption
+give the same bytes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,12 +54,14 @@ def build(
 ) -> BuildResult:
     """Build the recipe's dataset in `out`, or finish what an earlier call began there.
 
-    `behaviours` maps the names of recipe.behaviours to policies. Raises InputError where the
-    folder holds something else, the trace cannot be read or the disk is full; what is finished
-    stays and the next call goes on from there.
+    `behaviours` maps the names of recipe.behaviours to policies. Raises InputError if the folder
+    holds something else, the trace cannot be read or the disk is full. Finished parts are kept, and
+    the next call continues after them.
     """
     if not recipe.behaviours:
-        raise RecipeError(f"{recipe.id}: no [[behaviours]], so there is nothing to record")
+        raise RecipeError(
+            f"{recipe.id}: this recipe has no [[behaviours]], so there is nothing to record"
+        )
     if workers < 1:
         raise RecipeError(f"workers is {workers}, expected at least 1")
     if (out / mf.NAME).exists():
@@ -79,9 +81,9 @@ def _already_built(recipe: Recipe, out: Path) -> BuildResult:
     manifest = mf.read_manifest(out)
     if manifest.recipe.digest != recipe.digest:
         raise DatasetError(
-            f"{out}: holds the dataset {manifest.recipe.id} with digest "
-            f"{manifest.recipe.digest[:12]}, but this recipe has {recipe.digest[:12]}; choose "
-            "another --out, or add to it with --append"
+            f"{out}: this folder holds the dataset {manifest.recipe.id} with digest "
+            f"{manifest.recipe.digest[:12]}, but the recipe {recipe.id} has {recipe.digest[:12]}; "
+            "choose another --out, or append to the dataset with --append"
         )
     if append_in_progress(out) is None:
         files.remove_folder(out / BUILDING)
@@ -89,7 +91,7 @@ def _already_built(recipe: Recipe, out: Path) -> BuildResult:
 
 
 def append_in_progress(out: Path) -> dict[str, Any] | None:
-    """Return the plan of an unfinished append to this dataset, None where there is none."""
+    """Return the plan of an unfinished append to this dataset, or None."""
     record = out / BUILDING / recording.PLAN
     if not record.is_file():
         return None
@@ -106,24 +108,24 @@ def result_of(out: Path, manifest: mf.Manifest) -> BuildResult:
 
 
 def _refuse_foreign(out: Path) -> None:
-    """StorageError where `out` holds anything but an interrupted build."""
+    """Raise StorageError if `out` holds anything but an interrupted build."""
     if out.exists() and not out.is_dir():
-        raise StorageError(f"{out}: is a file, expected a folder")
+        raise StorageError(f"{out}: this is a file, expected a folder; choose another --out")
     there = [e.name for e in out.iterdir() if not files.is_partial(e.name)] if out.is_dir() else []
     if there and BUILDING not in there:
         raise StorageError(
-            f"{out}: is not empty and holds no interrupted build; choose another --out"
+            f"{out}: this folder is not empty and holds no interrupted build; choose another --out"
         )
 
 
 def write_episodes(out: Path, name: str, episodes: pl.DataFrame) -> mf.FileEntry:
-    """Write the table of episodes."""
+    """Write the table of episodes and return its entry for the manifest."""
     stored = files.write_parquet(out / name, episodes)
     return mf.FileEntry(name, episodes.height, stored.bytes, stored.sha256)
 
 
 def counts_of(parts: Sequence[mf.FileEntry], episodes: pl.DataFrame) -> dict[str, int]:
-    """The counts of a manifest."""
+    """Return the counts of a manifest."""
     counts = {
         "episodes": episodes.height,
         "decisions": int(episodes["steps"].sum()),
@@ -132,18 +134,20 @@ def counts_of(parts: Sequence[mf.FileEntry], episodes: pl.DataFrame) -> dict[str
         "truncated_episodes": int(episodes["truncated"].sum()),
     }
     if counts["rows"] != counts["decisions"] + episodes.height:
-        raise HindcastError("rows do not add up; this is a defect of the builder")
+        raise HindcastError(
+            "the rows of the parts are not one per decision and episode; please report this bug"
+        )
     return counts
 
 
 def describe(out: Path, manifest: mf.Manifest, episodes: pl.DataFrame) -> None:
-    """Write what is made from the manifest and the data, for those who read the dataset."""
+    """Write the documents made from the manifest and the data: card and Croissant metadata."""
     write_card(out, manifest, episodes)
     write_croissant(out, manifest)
 
 
 def _finish(plan: Plan) -> BuildResult:
-    """Put the episodes together, write card and manifest, and forget the plan."""
+    """Join the episodes, write card and manifest, and remove the plan."""
     parts, episodes = recording.recorded(plan)
     manifest = mf.Manifest(
         recipe=plan.recipe,

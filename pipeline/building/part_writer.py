@@ -1,4 +1,4 @@
-"""Writing a part: logs become row groups of one Parquet file."""
+"""Writing a part: each log becomes a row group of one Parquet file."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -20,10 +20,10 @@ _PAGE: Final = 8 << 20
 
 
 def _few_valued(spec: Spec) -> list[str]:
-    """Columns for which a dictionary pays.
+    """Return the columns that get a dictionary.
 
-    The others repeat as whole runs of rows, which zstd finds in large plain pages: together this
-    is a quarter smaller and faster than a dictionary for every column.
+    The values of other columns repeat over whole runs of rows, which zstd finds in large plain
+    pages: this is a quarter smaller and faster than a dictionary for every column.
     """
     return [
         "episode",
@@ -38,7 +38,7 @@ def _few_valued(spec: Spec) -> list[str]:
 
 
 def part_file(path: Path, spec: Spec) -> pq.ParquetWriter:
-    """A Parquet file, open for writing, with the columns and the compression of a part."""
+    """Open a Parquet file for writing, with the columns and the compression of a part."""
     return pq.ParquetWriter(
         path,
         part_schema(spec),
@@ -51,7 +51,7 @@ def part_file(path: Path, spec: Spec) -> pq.ParquetWriter:
 
 
 class PartWriter:
-    """Writes logs as row groups of one Parquet file."""
+    """Writer of logs as row groups of one Parquet file."""
 
     def __init__(self, path: Path, spec: Spec) -> None:
         self._spec = spec
@@ -60,7 +60,7 @@ class PartWriter:
         self.rows = 0
 
     def write(self, log: Log) -> None:
-        """One row group from all rows of the log."""
+        """Write one row group of all rows of the log."""
         table = _to_arrow(log, self._spec, self._schema)
         self._writer.write_table(table, row_group_size=max(1, log.rows))
         self.rows += log.rows

@@ -1,9 +1,9 @@
-"""Recording: the episodes of a plan, played and written part by part, in any order.
+"""Recording the episodes of a plan, part by part, in any order.
 
 OUT/data/part-NNNNN.parquet         the decisions of a part
-OUT/.building/plan.json             what the plan is of
-OUT/.building/part-NNNNN.parquet    the episodes of a part that is there
-OUT/.building/part-NNNNN.json       its file entry, written last: with it the part is done
+OUT/.building/plan.json             digest of the recipe and package versions
+OUT/.building/part-NNNNN.parquet    the episodes of a finished part
+OUT/.building/part-NNNNN.json       its file entry, written last: it marks the part as finished
 """
 
 from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ Progress = Callable[[int, int], None]
 DATA: Final = "data"
 BUILDING: Final = ".building"
 PLAN: Final = "plan.json"
-EPISODES_PER_PART: Final = 24  # at least; a part holds whole windows
+EPISODES_PER_PART: Final = 24  # at least this many; a part holds whole windows
 LOG_ROWS: Final = 40_000
 LOG_CANDIDATES: Final = 1_500_000
 GROUP_ROWS: Final = 20_000  # a row group is closed at the first episode end after so many rows
@@ -67,22 +67,25 @@ class Plan:
     taken: Taken = field(default_factory=dict)
 
     def part_path(self, part: int) -> Path:
-        """The file of a part, counted from the first of the plan."""
+        """Return the file of a part, counted from the first of the plan."""
         return self.out / DATA / f"part-{self.first_part + part:05d}.parquet"
 
 
 def make_plan(
     recipe: Recipe, behaviours: Mapping[str, Behaviour], workload: Workload, out: Path
 ) -> Plan:
-    """The parts of a recipe's dataset; RecipeError for windows that the workload has not."""
+    """Return the parts of a recipe's dataset; raise RecipeError for windows without workload."""
     scenario = load_scenario(recipe.scenario)
     windows = [(s, w) for s in recipe.dataset_splits for w in recipe.windows(s)]
     last, known = max(w for _, w in windows), scenario.windows(recipe.config, workload)
     if last >= known:
-        raise RecipeError(f"{recipe.id}: split names window {last}, the workload has {known}")
+        raise RecipeError(
+            f"{recipe.id}: [split] names window {last}, but the workload has {known} windows, "
+            "numbered from 0"
+        )
     each = sum(b.episodes for b in recipe.behaviours)
     size = -(-EPISODES_PER_PART // each)
-    # a part is of one split, so that loaders need no other file to know the split of its rows
+    # a part holds one split, so that loaders need no other file to find the split of its rows
     of_splits = [[w for w in windows if w[0] == split] for split in recipe.dataset_splits]
     parts = tuple(tuple(own[i : i + size]) for own in of_splits for i in range(0, len(own), size))
     spec = scenario.spec(recipe.config, recipe.objective)
@@ -90,14 +93,15 @@ def make_plan(
 
 
 def begin(plan: Plan, claim: Mapping[str, Any]) -> None:
-    """Make the folders, or check that what was interrupted there made the same claim.
+    """Make the folders, or check that the interrupted build there has the same claim.
 
-    DatasetError where a symbolic link leads out of the dataset.
+    Raises DatasetError if a symbolic link leads out of the dataset.
     """
     for name in (BUILDING, DATA, mf.WORKLOAD, POLICIES):
         if (plan.out / name).is_symlink():
             raise DatasetError(
-                f"{plan.out / name}: is a symbolic link; a dataset is written into its own folder"
+                f"{plan.out / name}: this is a symbolic link, but a dataset is written into its "
+                "own folder; remove the link"
             )
     files.make_folder(plan.out)
     building = files.make_folder(plan.out / BUILDING)
@@ -106,8 +110,8 @@ def begin(plan: Plan, claim: Mapping[str, Any]) -> None:
     if record.exists():
         if files.read_json(record) != claim:
             raise DatasetError(
-                f"{plan.out}: holds an interrupted build of another recipe or by other package "
-                "versions; delete it or choose another --out"
+                f"{plan.out}: this folder holds an interrupted build of another recipe or by other "
+                "package versions; delete it or choose another --out"
             )
     else:
         files.write_json(record, claim)
@@ -117,7 +121,7 @@ def begin(plan: Plan, claim: Mapping[str, Any]) -> None:
 
 
 def record_parts(plan: Plan, workers: int, progress: Progress | None) -> None:
-    """Record the parts that are not there yet."""
+    """Record the parts that are not finished yet."""
     there = {path.name for path in (plan.out / BUILDING).iterdir()}
     missing = [i for i in range(len(plan.parts)) if _entry_path(plan, i).name not in there]
     done = len(plan.parts) - len(missing)
@@ -146,7 +150,7 @@ def _episodes_path(plan: Plan, part: int) -> Path:
 
 
 def _record_part(plan: Plan, part: int) -> None:
-    """Record one part; its entry is written last and says that the part is whole."""
+    """Record one part; its entry is written last and marks the part as finished."""
     path = plan.part_path(part)
     rows: list[dict[str, Any]] = []
     stored = files.write_atomically(path, partial(_write_part, plan, part, rows))
@@ -230,20 +234,24 @@ def _record_episode(
 
 
 def recorded(plan: Plan) -> tuple[tuple[mf.FileEntry, ...], pl.DataFrame]:
-    """The files and the episodes of all parts of a plan, once they are recorded."""
+    """Return the files and the episodes of all parts of a plan, once they are recorded."""
     n = range(len(plan.parts))
     entries = tuple(_recorded_entry(plan, i) for i in n)
     return entries, pl.concat([files.read_parquet(_episodes_path(plan, i)) for i in n])
 
 
 def _recorded_entry(plan: Plan, part: int) -> mf.FileEntry:
-    """The entry of a finished part, which must be of the file that is there."""
+    """Return the entry of a finished part; raise DatasetError if it does not match the file."""
     path = _entry_path(plan, part)
     try:
         entry = mf.file_entry(files.read_json(path))
     except (TypeError, ValueError, RecipeError) as error:
-        raise DatasetError(f"{path}: damaged ({error}); delete {path.parent.parent}") from error
+        raise DatasetError(
+            f"{path}: this file is damaged ({error}); delete {path.parent.parent} and build again"
+        ) from error
     file = plan.part_path(part)
     if entry.path != f"{DATA}/{file.name}" or entry.bytes != file.stat().st_size:
-        raise DatasetError(f"{path}: is not of {file}; delete {path.parent.parent}")
+        raise DatasetError(
+            f"{path}: this file does not match {file}; delete {path.parent.parent} and build again"
+        )
     return entry

@@ -1,4 +1,4 @@
-"""Recorded episodes: the compiled loop that also writes every decision into column buffers."""
+"""Recording of episodes: a compiled loop that writes every decision into column buffers."""
 
 from typing import Final, NamedTuple
 
@@ -30,27 +30,28 @@ L_EPISODE: Final = 0
 L_STEP: Final = 1
 L_CHOICE: Final = 2
 L_STATUS: Final = 3
-L_OFFSET: Final = 4  # where the row's candidates begin
+L_OFFSET: Final = 4  # of the row's first candidate
 # Log.cursor
 C_ROW: Final = 0
 C_VALUE: Final = 1
 C_STEP: Final = 2  # of the running episode
-C_PLAYED: Final = 3  # probabilities read of an episode that was played before
+C_PLAYED: Final = 3  # trace_probabilities that have been copied
 
 
 class Log(NamedTuple):
     """Columns that are being filled: R rows (decisions and closing rows), V candidates.
 
-    numbers        (3 + K, R) float64: time_s, reward, elapsed_s, reward terms
-    labels         (5, R + 1) int64: episode, step, choice, status, offset of the first candidate
-    context        (C, R) float32
-    image          (R, P) uint8
-    propensity     (R,) float32
-    candidates     (F, V) float32
-    feasible       (V,) bool
-    probabilities  (V,) float32
-    values         (R,) float64: Monte-Carlo values, where the spec is `valued`
-    cursor         [rows used, candidates used, step of the running episode, see C_PLAYED]
+    Attributes:
+        numbers: (3 + K, R) float64: time_s, reward, elapsed_s, K reward terms.
+        labels: (5, R + 1) int64: episode, step, choice, status, offset of the first candidate.
+        context: (C, R) float32.
+        image: (R, P) uint8.
+        propensity: (R,) float32.
+        candidates: (F, V) float32.
+        feasible: (V,) bool.
+        probabilities: (V,) float32.
+        values: (R,) float64, Monte-Carlo values, if the spec is `valued`.
+        cursor: (4,) int64: rows used, candidates used, step of the running episode, see C_PLAYED.
     """
 
     numbers: NDArray[np.float64]
@@ -66,11 +67,11 @@ class Log(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Rows used."""
+        """Number of rows used."""
         return int(self.cursor[C_ROW])
 
     def clear(self) -> None:
-        """Forget the rows; a running episode goes on with its step."""
+        """Drop the rows; a running episode continues with its next step."""
         self.cursor[:C_STEP] = 0
 
 
@@ -82,7 +83,7 @@ _LOG: Final = named(
 
 
 def make_log(spec: Spec, rows: int, candidates: int) -> Log:
-    """Empty columns for that many rows and candidates."""
+    """Return empty columns for so many rows and candidates."""
     pixels = int(np.prod(spec.image_shape)) if spec.image_shape else 0
     return Log(
         numbers=np.empty((N_TERMS + len(spec.reward_terms), rows)),
@@ -110,8 +111,8 @@ def _record(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Record decisions until the episode ends (its status) or the log is full (RUNNING).
 
-    `episode` is its number. Where `choices` of the episode are given, with the
-    `trace_probabilities` of all candidates, nothing is scored or drawn.
+    `episode` is its number. If `choices` of the episode are given, with the `trace_probabilities`
+    of all candidates, nothing is scored or drawn.
     """
     ints, floats, context, image, candidates, feasible = memory
     scores, probabilities, step_outputs, totals = arrays
@@ -123,7 +124,7 @@ def _record(  # type: ignore[no-untyped-def]
     status = RUNNING
     while True:
         over = status != RUNNING
-        # room for this row and, should it be the last, for the closing row
+        # leave room for this row and, if it is the last, for the closing row
         if not over and (row + 2 > len(propensity) or value + 2 * capacity > len(log_feasible)):
             break
         numbers[N_TIME, row] = floats[k.TIME]
@@ -185,7 +186,7 @@ def _record(  # type: ignore[no-untyped-def]
 
 
 class Recording:
-    """One episode being recorded; `go_on` until it says that the episode is over."""
+    """One episode that is being recorded; call `go_on` until it returns True."""
 
     def __init__(
         self,
@@ -200,7 +201,9 @@ class Recording:
     ) -> None:
         rule = behaviour.policy if isinstance(behaviour.policy, Heuristic) else None
         if rule is None and played is None:
-            raise HindcastError(f"{behaviour.name} is no compiled rule: play its episode first")
+            raise HindcastError(
+                f"{behaviour.name} is not a compiled rule: pass its finished episode as `played`"
+            )
         self._scenario, self._spec, self._behaviour, self._rng = scenario, spec, behaviour, rng
         self._episode, self._values = episode, values
         self._memory = begin_episode(spec, instance)
@@ -214,10 +217,10 @@ class Recording:
         self._status = RUNNING
 
     def go_on(self, log: Log) -> bool:
-        """Fill the log; False where it is full, True where the episode is over.
+        """Fill the log; return False if it is full, True if the episode is over.
 
-        A full log must be cleared before the next call. Raises HindcastError on an infeasible
-        choice.
+        A full log must be cleared before the next call. Raises HindcastError if the behaviour makes
+        an infeasible choice.
         """
         if not self._begun:
             log.cursor[C_STEP] = log.cursor[C_PLAYED] = 0
@@ -229,7 +232,7 @@ class Recording:
             self._episode, log, self._choices, self._probabilities,
         )  # fmt: skip
         if self._status == INFEASIBLE:
-            raise HindcastError(f"{self._behaviour.name}: infeasible choice")
+            raise HindcastError(f"behaviour {self._behaviour.name} chose an infeasible candidate")
         self._steps = int(log.cursor[C_STEP])
         if self._values is not None:
             decided = self._steps - first_step
@@ -238,7 +241,7 @@ class Recording:
         return bool(self._status != RUNNING)
 
     def episode(self) -> Episode:
-        """What the finished episode came to."""
+        """Return the results of the finished episode."""
         return finished_episode(
             self._scenario.outcome, self._spec, self._memory.ints, self._memory.floats,
             self._arrays.totals, self._steps, truncated=self._status == k.TRUNCATED,

@@ -9,7 +9,7 @@
     for batch in dataset.batches(256, rng, k=32): ...    # shuffled, for training
     for episode in dataset.iter_episodes(): ...          # one after the other, whole
 
-All of it works on folders larger than memory.
+All of these work on folders larger than memory.
 """
 
 from collections.abc import Iterator
@@ -34,28 +34,46 @@ _LONGEST_NAME: Final = 1000  # bytes of a behaviour's name
 
 @dataclass(frozen=True)
 class Dataset(DatasetFolder):
-    """A finished dataset folder, opened for reading."""
+    """A finished dataset, opened for reading by `open_dataset`.
+
+    Attributes:
+        folder: Folder of the dataset, on this machine or in a store.
+        manifest: Lineage, spec and checksums of the dataset, as in manifest.json.
+    """
 
     def transitions(self, split: str | None = None) -> pl.LazyFrame:
-        """Decisions with what came next, one row each; nothing is read before it is collected.
+        """Return decisions with their next observations as a lazy table, one row per decision.
 
-        The columns of datasets/README.md, and next_time_s, next_context, next_candidates,
-        next_feasible and, where there is one, next_image: those of the following row of the same
-        episode. After the last decision that is the closing row's observation; whether a value may
-        be expected of it is said by `terminated`. The closing rows themselves are left out.
+        The columns are those of datasets/README.md, and next_time_s, next_context, next_candidates,
+        next_feasible and, if the scenario has images, next_image: those of the following row of the
+        same episode. After the last decision they are the observation of the closing row;
+        `terminated` says whether a value may follow it. Closing rows themselves are left out. Rows
+        are in order of episode and step.
 
-        In order of episode and step. A query that is collected with `engine="streaming"` holds a
-        row group at a time, and reads the columns that it needs; on a store as on a disk.
-        DatasetError for an unknown split, at once, and for a damaged part when it is collected.
+        Nothing is read before the query is collected. With `engine="streaming"` a query holds one
+        row group at a time and reads only the columns that it needs, on a store as on a disk.
+
+        Args:
+            split: Name of a split; None for all episodes.
+
+        Raises:
+            DatasetError: The split is unknown (raised at once), or a part is damaged (raised when
+                the query is collected).
         """
         from pipeline.dataset.transitions import transitions
 
         return transitions(self, split)
 
     def iter_episodes(self, split: str | None = None) -> Iterator[Trajectory]:
-        """Every episode of a split, or of all, as arrays (pipeline.dataset.episodes.Trajectory).
+        """Yield every episode as arrays (pipeline.dataset.episodes.Trajectory).
 
-        One episode and a row group are held at a time, however long the episode.
+        One episode and one row group are in memory at a time, however long the episode.
+
+        Args:
+            split: Name of a split; None for all episodes.
+
+        Raises:
+            DatasetError: The split is unknown, or a part is damaged.
         """
         from pipeline.dataset.episodes import iter_trajectories
 
@@ -74,28 +92,35 @@ class Dataset(DatasetFolder):
         readers: int = 2,
         repeat: bool = False,
     ) -> Iterator[Decisions]:
-        """Shuffled minibatches of `size` decisions, every decision of the split once per pass.
+        """Return shuffled minibatches of decisions, with every decision of the split once per pass.
 
-        size         decisions in a minibatch; the last one of a pass is smaller
-        k            candidate sets are cut or padded to K as `pipeline.dataset.padding` says; None
-                     cuts nothing and pads each minibatch to its largest set
-        transitions  also what followed (Decisions.next_*)
-        images       also the images, where the scenario has them
-        buffer       bytes that are shuffled at once
-        readers      threads that decode row groups; they change the speed, nothing else
-        repeat       begin the next pass, in another order, when one is over; never ends
+        Row groups (about 1.5 million candidates each) are poured whole into a buffer, in uniformly
+        random order over the split. Each minibatch is drawn uniformly without replacement from the
+        buffer; when half of it is used, the next row groups are added to the rest. So a split that
+        fits into the buffer is shuffled uniformly. A minibatch of a larger split mixes the episodes
+        of as many random row groups as the buffer holds, and decisions of one row group are closer
+        together than by chance.
 
-        How good is the shuffle? Row groups (about 1.5 million candidates each) are poured whole
-        into the buffer, in uniformly random order over the split. Each minibatch is drawn uniformly
-        without replacement from what is there, and when half of it is gone, the rest is joined by
-        the next row groups. So a split that fits into the buffer is shuffled uniformly. Of a larger
-        one a minibatch mixes the episodes of as many random row groups as the buffer holds, and a
-        decision is seen near those of its own row group more often than chance would have it.
+        The order depends on `rng` alone, of which one draw is taken now. In memory are the buffer,
+        which is never smaller than two row groups, and one or two row groups per reader.
 
-        The order depends on `rng` alone, of which one draw is taken now. Besides the buffer, which
-        is never smaller than two row groups, a row group or two per reader are in memory.
-        DatasetError for an unknown split, at once, and for a damaged part when it is met;
-        InputError for a size, K or number of readers below 1.
+        Args:
+            size: Number of decisions in a minibatch, at least 1; the last one of a pass is smaller.
+            rng: Source of the random order.
+            split: Name of the split.
+            k: Number of candidates K; sets are cut or padded to K as `pipeline.dataset.padding`
+                describes. None cuts nothing and pads each minibatch to its largest set.
+            transitions: Whether to add the next observations (Decisions.next_*).
+            images: Whether to add the images, if the scenario has them.
+            buffer: Bytes that are shuffled at once.
+            readers: Threads that decode row groups; they change only the speed.
+            repeat: Whether to begin another pass, in a new order, after each; the iterator never
+                ends.
+
+        Raises:
+            DatasetError: The split is unknown (raised at once), or a part is damaged (raised when
+                it is read).
+            InputError: `size`, `k`, `readers` or `buffer` is below 1.
         """
         from pipeline.dataset.batches import batches
 
@@ -108,8 +133,8 @@ class Dataset(DatasetFolder):
 def open(path: str | Path) -> Dataset:  # noqa: A001 - it is called through the module
     """Open a dataset: a folder, or a URL of a store (`pipeline.storage.location`).
 
-    DatasetError where it is not a whole one, InputError for a URL that cannot be spoken to. Only
-    the manifest and the table of episodes are read; `hindcast verify` checks the rest.
+    Only the manifest and the table of episodes are read; `hindcast verify` checks the rest. Raises
+    DatasetError if the folder is not a finished dataset, InputError if the URL cannot be used.
     """
     folder = location(path)
     manifest = mf.read_manifest(folder)
@@ -117,15 +142,18 @@ def open(path: str | Path) -> Dataset:  # noqa: A001 - it is called through the 
     episodes = read_parquet(path)
     expected = episodes_schema(manifest.spec)
     if dict(episodes.schema) != expected:
-        raise DatasetError(f"{path}: columns differ from the spec of the manifest")
+        raise DatasetError(
+            f"{path}: the columns differ from the manifest's spec; see `hindcast verify`"
+        )
     _check_episodes(episodes, manifest, path)
     return Dataset(folder, manifest, episodes)
 
 
 def _check_episodes(episodes: pl.DataFrame, manifest: mf.Manifest, path: Path) -> None:
-    """DatasetError for episodes that would send a reader out of its bounds.
+    """Raise DatasetError for a table of episodes that would lead a reader out of bounds.
 
-    Numbered from 0, nothing null, names of sane length, steps that the parts have rows for.
+    Episodes are numbered from 0, nothing is null, names have a bounded length, and the parts have
+    rows for all steps.
     """
     parts = len(manifest.parts)
     sound = (
@@ -141,4 +169,7 @@ def _check_episodes(episodes: pl.DataFrame, manifest: mf.Manifest, path: Path) -
         and sum(part.rows for part in manifest.parts) == episodes["steps"].sum() + episodes.height
     )
     if not sound:
-        raise DatasetError(f"{path}: its episodes or their counts are not those of the parts")
+        raise DatasetError(
+            f"{path}: the episodes or their counts differ from those of the parts, or are not "
+            "numbered from 0"
+        )

@@ -2,7 +2,8 @@
 
     footers of the parts -> row groups in random order -> readers -> ShuffleBuffer -> minibatches
 
-Everything random happens in the caller's thread, in one order, so readers change nothing.
+All random draws are made in the caller's thread, in one order, so the number of readers changes
+nothing.
 """
 
 from collections import deque
@@ -23,8 +24,8 @@ from pipeline.dataset.part import Block, open_part, read_block, read_first_row
 from pipeline.dataset.shuffle_buffer import ShuffleBuffer, row_bytes
 from pipeline.errors import DatasetError, InputError
 
-_REFILL: Final = 0.5  # share of what was there at the last shuffle at which more is poured in
-_FOOTERS: Final = 256  # remembered; of a real part 100 kB each
+_REFILL: Final = 0.5  # refill when this share of the decisions of the last shuffle is left
+_FOOTERS: Final = 256  # footers kept in memory; a real one takes 100 kB
 
 
 def batches(
@@ -40,7 +41,7 @@ def batches(
     readers: int,
     repeat: bool,
 ) -> Iterator[Decisions]:
-    """See `Dataset.batches`."""
+    """Check the arguments, and return the minibatches of `Dataset.batches`."""
     for name, value in (("size", size), ("k", k), ("readers", readers), ("buffer", buffer)):
         if value is not None and value < 1:
             raise InputError(f"{name} is {value}, expected at least 1")
@@ -62,7 +63,11 @@ def batches(
 
 @dataclass
 class _Passes:
-    """Passes over the decisions of the episodes to which `number` gives one that is not -1."""
+    """Passes over the decisions of the episodes of a split.
+
+    `number` maps the number of an episode in the dataset to its number in the split; -1 for an
+    episode of another split.
+    """
 
     dataset: DatasetFolder
     number: NDArray[np.int64]
@@ -76,7 +81,7 @@ class _Passes:
     footers: dict[int, pq.FileMetaData] = field(default_factory=dict)
 
     def run(self, decisions: int) -> Iterator[dict[str, NDArray[Any]]]:
-        """One pass over that many decisions: the columns of Decisions, minibatch by minibatch."""
+        """Yield the columns of Decisions of one pass over all decisions, by minibatch."""
         with ThreadPoolExecutor(self.readers) as pool:
             groups, held = self._plan(pool)
             order = deque(groups[i] for i in self.rng.permutation(len(groups)))
@@ -106,7 +111,7 @@ class _Passes:
                 coming.cancel()
 
     def _plan(self, pool: ThreadPoolExecutor) -> tuple[list[tuple[int, int]], ShuffleBuffer]:
-        """(part, row group) of all that holds episodes of the split, and a buffer for them."""
+        """Return the (part, row group) pairs with episodes of the split, and a buffer for them."""
         episodes = self.dataset.episodes()[np.flatnonzero(self.number >= 0)]
         parts = np.unique([episodes["first_part"], episodes["last_part"]])
         found = [group for groups in pool.map(self._groups_of, parts) for group in groups]
@@ -116,7 +121,7 @@ class _Passes:
         total, largest = sizes.sum(axis=0), sizes.max(axis=0)
         each = row_bytes(self.dataset.spec, images=self.images)
         share = min(1.0, self.buffer / float(total @ each))
-        # the row after a group may come with it, which is no larger than the group that it begins
+        # a group may bring the row after it, which is no larger than the group that it begins
         room = largest if share < 1.0 else total
         rows, candidates = np.maximum(share * total, room * (1 + self.transitions)).astype(np.int64)
         held = ShuffleBuffer(
@@ -126,7 +131,7 @@ class _Passes:
         return [(part, group) for part, group, *_size in found], held
 
     def _groups_of(self, part: int) -> list[tuple[int, int, int, int]]:
-        """(part, row group, rows, candidates) of its row groups with episodes of the split."""
+        """Return (part, group, rows, candidates) of its row groups with episodes of the split."""
         footer = self._footer(part)
         first = footer.row_group(0) if footer.num_row_groups else None
         names = [first.column(c).path_in_schema for c in range(first.num_columns)] if first else []
@@ -139,13 +144,13 @@ class _Passes:
         return found
 
     def _has_any(self, episodes: Any) -> bool:
-        """Whether a row group with these statistics of `episode` may hold one of the split."""
+        """Return whether a row group whose `episode` has these statistics may be of the split."""
         if episodes is None or not episodes.has_min_max:
             return True
         return bool((self.number[max(episodes.min, 0) : episodes.max + 1] >= 0).any())
 
     def _footer(self, part: int) -> pq.FileMetaData:
-        """The footer of a part; the last few hundred are remembered, checked as they are."""
+        """Return the checked footer of a part; the first few hundred footers are kept."""
         if part not in self.footers:
             with closing(open_part(self.dataset.part(part), self.dataset.spec)) as file:
                 footer = file.metadata
@@ -155,7 +160,7 @@ class _Passes:
         return self.footers[part]
 
     def _read(self, part: int, group: int) -> list[Block]:
-        """A row group and, where its last decision is not the episode's last, what followed."""
+        """Read a row group, and the next row if its last decision is not the episode's last."""
         path, spec = self.dataset.part(part), self.dataset.spec
         without = SKIPPABLE - {"image"} if self.images else SKIPPABLE
         with closing(open_part(path, spec, self._footer(part))) as file:
@@ -163,12 +168,14 @@ class _Passes:
             goes_on = len(blocks[0]) > 0 and blocks[0].choice[-1] != NO_CHOICE
             if self.transitions and goes_on:
                 if group + 1 == file.num_row_groups:
-                    raise DatasetError(f"{path}: ends in the middle of an episode")
+                    raise DatasetError(
+                        f"{path}: this part ends in the middle of an episode; see `hindcast verify`"
+                    )
                 blocks.append(read_first_row(file, group + 1, path, spec, without))
         return blocks
 
     def _refill(self, held: ShuffleBuffer, coming: "_Coming") -> None:
-        """Pour in row groups, in order, as long as they fit."""
+        """Pour row groups into the buffer, in order, as long as they fit."""
         held.squeeze()
         begun = len(held)
         while coming:
@@ -193,13 +200,13 @@ class _Passes:
 
     def _unlike(self, which: str) -> DatasetError:
         return DatasetError(
-            f"{self.dataset.folder}: its parts hold {which} decisions of the split than its table "
+            f"{self.dataset.folder}: the parts hold {which} decisions of the split than the table "
             "of episodes says; see `hindcast verify`"
         )
 
 
 class _Coming:
-    """Row groups that are read ahead, in the order in which they were asked for."""
+    """Row groups that are read ahead, in order."""
 
     def __init__(
         self,
@@ -220,23 +227,23 @@ class _Coming:
             self._reading.append(self._pool.submit(self._read, *self._order.popleft()))
 
     def first(self) -> list[Block]:
-        """The next one, waiting until it is read."""
+        """Return the next row group, after waiting until it is read."""
         return self._reading[0].result()
 
     def pop(self) -> None:
-        """Be done with the next one."""
+        """Drop the next row group."""
         self._reading.popleft()
         self._begin()
 
     def cancel(self) -> None:
-        """Read no further."""
+        """Cancel all reading that has not begun."""
         self._order.clear()
         for future in self._reading:
             future.cancel()
 
 
 def _join(pieces: list[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-    """Pieces of a minibatch, one after the other, padded to the largest K of them."""
+    """Concatenate pieces of a minibatch, padded to the largest K among them."""
     if len(pieces) == 1:
         return pieces[0]
     k = max(piece["mask"].shape[1] for piece in pieces)

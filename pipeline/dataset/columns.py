@@ -10,7 +10,7 @@ from pipeline.simulation.spec import Spec
 
 
 def episodes_schema(spec: Spec) -> dict[str, pl.DataType]:
-    """Columns of episodes.parquet: what it was, what it came to, where it is."""
+    """Return the columns of episodes.parquet: what was played, its results, and its parts."""
     return {
         "episode": pl.Int64(),
         "split": pl.String(),
@@ -28,14 +28,15 @@ def episodes_schema(spec: Spec) -> dict[str, pl.DataType]:
     }
 
 
-# What a block can be read without: a learner needs only some, and they are a third of the work.
+# Columns that a block can be read without: most learners need none of them, and reading them
+# takes a third of the time.
 SKIPPABLE: Final = frozenset(
     {"time_s", "behaviour_probabilities", "reward_terms", "truncated", "image"}
 )
 
 
 def part_schema(spec: Spec) -> pa.Schema:
-    """Columns of a part, in order."""
+    """Return the columns of a part, in order."""
     fields = [
         ("episode", pa.int64()),
         ("step", pa.int32()),

@@ -1,4 +1,4 @@
-"""Logged decisions as arrays for learners: candidates padded to K, masks, what came next."""
+"""Logged decisions as arrays for learners: candidates padded to K, masks, next observations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -13,35 +13,40 @@ from pipeline.simulation.spec import Spec
 
 @dataclass(frozen=True)
 class Decisions:
-    """D logged decisions of E episodes; candidates padded with zeros to K, identifiers kept.
+    """D logged decisions of E episodes; candidates are padded with zeros to K.
 
-    Where an observation had more than K candidates, the chosen one and K - 1 others drawn
-    uniformly are here, and `drawn` says from how many. `choice` is the position of the chosen
-    candidate among the K. Rows of `sample_decisions` are in order of episode and time; those of
-    `Dataset.batches` are shuffled.
+    If an observation had more than K candidates, the arrays hold the chosen one and K - 1 others
+    drawn uniformly, and `drawn` is the number before the cut. Rows of `sample_decisions` are in
+    order of episode and time; those of `Dataset.batches` are shuffled.
 
-    context           (D, C) float32
-    candidates        (D, K, F) float32
-    mask              (D, K) bool     feasible and not padding
-    drawn             (D,) int64      feasible candidates before the cut to K
-    choice            (D,) int64
-    propensity        (D,) float32    probability with which the behaviour chose it
-    reward            (D,) float64    sum of the rewards of this decision
-    elapsed_s         (D,) float64
-    terminated        (D,) bool       the episode ended with this decision
-    value             (D,) float64    Monte-Carlo value, or None where the spec is not `valued`
-    episode           (D,) int64      index into `episodes`
-    step              (D,) int64      decision index inside its episode
-    probabilities     (D, K) float32  with which the behaviour would have chosen each of the K,
-                                      given that it chose one of them; None unless asked
-    image             (D, P) uint8    of the observation; None unless asked
-    to_go             (D,) float64    rewards from this decision to the end of the episode; None in
-                                      `Dataset.batches`
-    discounted        (D,) float64    the same discounted, as `sample_decisions` was asked to
-    next_*            what followed; a terminal row has an all-false next_mask. None unless asked
-
-    episodes          one row per episode: episode, split, behaviour, seed, window, steps, return,
-                      and one column per outcome
+    Attributes:
+        context: (D, C) float32, features of the moment.
+        candidates: (D, K, F) float32, features of the candidates.
+        mask: (D, K) bool, true for a candidate that is feasible and not padding.
+        drawn: (D,) int64, number of feasible candidates before the cut to K.
+        choice: (D,) int64, position of the chosen candidate among the K.
+        propensity: (D,) float32, probability with which the behaviour chose it.
+        reward: (D,) float64, sum of the rewards of this decision.
+        elapsed_s: (D,) float64, simulated seconds until the next decision.
+        terminated: (D,) bool, true if the episode ended with this decision.
+        episode: (D,) int64, row of `episodes`.
+        step: (D,) int64, index of the decision inside its episode.
+        episodes: One row per episode: episode, split, behaviour, seed, window, steps, return, and
+            one column per outcome.
+        next_context: (D, C) float32, context of the next observation. None unless requested.
+        next_candidates: (D, K, F) float32, candidates of the next observation. None unless asked
+            for.
+        next_mask: (D, K) bool, mask of the next observation, all false after a terminal decision.
+            None unless requested.
+        value: (D,) float64, Monte-Carlo value. None if the spec is not `valued`.
+        image: (D, P) uint8, image of the observation. None unless requested.
+        next_image: (D, P) uint8, image of the next observation. None unless requested.
+        to_go: (D,) float64, sum of rewards from this decision to the end of the episode. None in
+            `Dataset.batches`.
+        discounted: (D,) float64, the discounted sum, if `sample_decisions` was given a discount
+            below 1.
+        probabilities: (D, K) float32, probability of each of the K under the behaviour, given that
+            it chose one of them. None unless requested.
     """
 
     context: NDArray[np.float32]
@@ -70,7 +75,11 @@ class Decisions:
         return len(self.choice)
 
     def take(self, rows: NDArray[np.int64]) -> "Decisions":
-        """The decisions at these rows, of the same episodes."""
+        """Return the decisions at these rows, with the same table of episodes.
+
+        Args:
+            rows: (R,) int64, indices of decisions.
+        """
         taken: dict[str, Any] = {}
         for name in (field.name for field in fields(self) if field.name != "episodes"):
             column = getattr(self, name)
@@ -87,7 +96,7 @@ def make_columns(
     images: bool = False,
     probabilities: bool = False,
 ) -> dict[str, NDArray[Any]]:
-    """Arrays for that many decisions by the names of Decisions, not yet filled."""
+    """Return uninitialised arrays for `count` decisions, by the names of Decisions."""
     shapes = _shapes(spec, k, transitions, images, probabilities)
     return {name: np.empty((count, *shape), kind) for name, (shape, kind) in shapes.items()}
 
@@ -100,7 +109,7 @@ def decision_bytes(
     images: bool = False,
     probabilities: bool = False,
 ) -> int:
-    """Bytes that one decision takes in the arrays of Decisions; `to_go` is 8 more."""
+    """Return the bytes of one decision in the arrays of Decisions; `to_go` takes 8 more."""
     shapes = _shapes(spec, k, transitions, images, probabilities).values()
     return sum(int(np.prod(shape)) * np.dtype(kind).itemsize for shape, kind in shapes)
 

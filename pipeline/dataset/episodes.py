@@ -15,27 +15,30 @@ from pipeline.errors import DatasetError
 
 @dataclass(frozen=True)
 class Trajectory:
-    """One episode: T decisions and T + 1 observations, the last of which nobody decided on.
+    """One episode: T decisions and T + 1 observations; the last observation has no decision.
 
         observation   o0   o1   ...  oT-1   oT
         choice        c0   c1   ...  cT-1
 
-    about            its row of `Dataset.episodes()`: episode, split, behaviour, window, return ...
-    time_s           (T + 1,) float64
-    context          (T + 1, C) float32
-    offsets          (T + 2,) int64; candidates of observation t are offsets[t] to offsets[t + 1]
-    candidates       (V, F) float32
-    feasible         (V,) bool
-    probabilities    (V,) float32, of every candidate; zero for the last observation
-    image            (T + 1, P) uint8, or None where the scenario has none
-    choice           (T,) int64, index into the candidates of its observation
-    propensity       (T,) float32
-    reward           (T,) float64
-    terms            (T, K) float64, by the names of Spec.reward_terms
-    elapsed_s        (T,) float64
-    terminated       (T,) bool
-    truncated        (T,) bool
-    value            (T,) float64, or None where the spec is not `valued`
+    Attributes:
+        about: Its row of `Dataset.episodes()`: episode, split, behaviour, window, return and
+            others.
+        time_s: (T + 1,) float64, simulated seconds since the start.
+        context: (T + 1, C) float32.
+        offsets: (T + 2,) int64; the candidates of observation t are offsets[t] to offsets[t + 1].
+        candidates: (V, F) float32, of all observations.
+        feasible: (V,) bool.
+        probabilities: (V,) float32, of every candidate under the behaviour; zero for the last
+            observation.
+        image: (T + 1, P) uint8, or None if the scenario has no image.
+        choice: (T,) int64, index into the candidates of its observation.
+        propensity: (T,) float32, probability of the choice.
+        reward: (T,) float64.
+        terms: (T, K) float64, in the order of Spec.reward_terms.
+        elapsed_s: (T,) float64, simulated seconds until the next observation.
+        terminated: (T,) bool.
+        truncated: (T,) bool.
+        value: (T,) float64, Monte-Carlo values, or None if the spec is not `valued`.
     """
 
     about: Mapping[str, Any]
@@ -56,25 +59,25 @@ class Trajectory:
     value: NDArray[np.float64] | None
 
     def __len__(self) -> int:
-        """T, its decisions."""
+        """Return T, the number of decisions."""
         return len(self.choice)
 
     def candidates_of(self, step: int) -> NDArray[np.float32]:
-        """The candidates (N, F) of observation `step`, 0 to T."""
+        """Return the candidates (N, F) of observation `step`, 0 to T."""
         return self.candidates[self.offsets[step] : self.offsets[step + 1]]
 
     def feasible_of(self, step: int) -> NDArray[np.bool_]:
-        """Which candidates (N,) of observation `step` could be chosen."""
+        """Return which candidates (N,) of observation `step` could be chosen."""
         return self.feasible[self.offsets[step] : self.offsets[step + 1]]
 
 
-# Where a Trajectory has one element per candidate, per observation and per decision.
+# Arrays of a Trajectory with one element per candidate, and per observation; others: per decision.
 _CANDIDATES = ("candidates", "feasible", "probabilities")
 _OBSERVATIONS = ("time_s", "context", "image")
 
 
 def iter_trajectories(dataset: DatasetFolder, split: str | None) -> Iterator[Trajectory]:
-    """See `Dataset.iter_episodes`; an unknown split is refused at once."""
+    """Return the episodes of `Dataset.iter_episodes`; raise DatasetError for an unknown split."""
     episodes = dataset.episodes(split)
     return _iterate(dataset, {row["episode"]: row for row in episodes.iter_rows(named=True)})
 
@@ -96,11 +99,14 @@ def _iterate(dataset: DatasetFolder, wanted: dict[int, dict[str, Any]]) -> Itera
                     pieces = []
     if wanted:
         missing = next(iter(wanted))
-        raise DatasetError(f"{dataset.folder}: episode {missing} is not in its parts as a whole")
+        raise DatasetError(
+            f"{dataset.folder}: rows of episode {missing} are missing from its parts; see "
+            "`hindcast verify`"
+        )
 
 
 def _cut(block: Block, start: int, stop: int) -> dict[str, NDArray[Any]]:
-    """Rows of a block, copied so that the block can go."""
+    """Return rows of a block, copied so that the memory of the block can be freed."""
     first, last = block.offsets[start], block.offsets[stop]
     piece = {}
     for name in (f.name for f in fields(Block)):
@@ -115,12 +121,15 @@ def _cut(block: Block, start: int, stop: int) -> dict[str, NDArray[Any]]:
 def _together(
     row: dict[str, Any], pieces: list[dict[str, NDArray[Any]]], dataset: DatasetFolder
 ) -> Trajectory:
-    """An episode of the pieces that consecutive row groups had of it."""
+    """Join the pieces of an episode that lay in consecutive row groups."""
     whole = {name: np.concatenate([p[name] for p in pieces]) for name in pieces[0]}
     steps = len(whole["step"]) - 1
     in_order = np.array_equal(whole["step"], np.arange(steps + 1))
     if steps != row["steps"] or not in_order or (whole["episode"] != row["episode"]).any():
-        raise DatasetError(f"{dataset.folder}: rows of episode {row['episode']} are out of order")
+        raise DatasetError(
+            f"{dataset.folder}: rows of episode {row['episode']} are out of order; see "
+            "`hindcast verify`"
+        )
     columns: dict[str, Any] = {"image": None, "value": None}
     for name in (f.name for f in fields(Trajectory)):
         if name in whole:

@@ -1,4 +1,4 @@
-"""The folder of a finished dataset, as everything that reads its decisions needs it."""
+"""Opened folder of a finished dataset, as needed by everything that reads its decisions."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from pipeline.simulation.spec import Spec
 
 @dataclass(frozen=True)
 class DatasetFolder:
-    """The files of a finished dataset: manifest, table of episodes, parts."""
+    """Files of a finished dataset: manifest, table of episodes, parts."""
 
     folder: Path
     manifest: mf.Manifest
@@ -23,18 +23,19 @@ class DatasetFolder:
 
     @property
     def spec(self) -> Spec:
-        """Names, units and ranges of everything in it."""
+        """Names, units and ranges of all observations, rewards and outcomes."""
         return self.manifest.spec
 
     @property
     def recipe(self) -> Recipe:
-        """What it was built from."""
+        """The recipe that the dataset was built from."""
         return self.manifest.recipe
 
     def episodes(self, split: str | None = None) -> pl.DataFrame:
-        """One row per episode, of one split or of all; see datasets/README.md for the columns.
+        """Return the table of episodes: one row per episode, of one split or of all.
 
-        DatasetError where there is no episode of that split.
+        The columns are those of episodes.parquet in datasets/README.md. Raises DatasetError if the
+        split has no episodes.
         """
         if split is None:
             return self._episodes
@@ -42,14 +43,14 @@ class DatasetFolder:
         if found.is_empty():
             known = self._episodes["split"].unique().sort().to_list()
             raise DatasetError(
-                f"{self.folder}: no episodes of split {split!r}; it has {', '.join(known)}"
+                f"{self.folder}: split {split!r} has no episodes; known: {', '.join(known)}"
             )
         return found
 
     def blocks(self, part: int, without: frozenset[str] = frozenset()) -> Iterator[Block]:
-        """The row groups of a part, in order; `without` columns of `parts.SKIPPABLE`."""
+        """Return the row groups of a part, in order, `without` columns of `columns.SKIPPABLE`."""
         return read_blocks(self.part(part), self.spec, without)
 
     def part(self, part: int) -> Path:
-        """The file of a part."""
+        """Return the path of a part."""
         return self.folder / self.manifest.parts[part].path

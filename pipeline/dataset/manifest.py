@@ -32,7 +32,7 @@ _PACKAGES: Final = ("numpy", "numba", "polars", "pyarrow")
 _PART: Final = re.compile(r"data/part-[0-9]{5,}\.parquet")
 _EPISODES: Final = re.compile(r"episodes(-[0-9]{5,})?\.parquet")
 _MOST_FEATURES: Final = 4096  # of context or candidates, reward terms or outcomes
-_ROWS_PER_BYTE: Final = 1 << 12  # a part packs no row smaller; more is a claim to be refused
+_ROWS_PER_BYTE: Final = 1 << 12  # no part packs rows more densely; a larger claim is refused
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class Segment:
-    """What one `hindcast build --append` added: the parts and episodes from these numbers on."""
+    """Lineage of one `hindcast build --append`, and its first part and episode."""
 
     recipe: Recipe
     digest: str
@@ -58,14 +58,20 @@ class Segment:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a dataset claims to be.
+    """Lineage, spec, files and counts of a dataset.
 
-    recipe       every value of the recipe, defaults included; `digest` is its SHA-256
-    appended     what was added later, in order; `digest` is then the digest of all recipes'
-    spec         names, units and ranges of observations, rewards and outcomes
-    files        the parts in order, then episodes.parquet
-    provenance   of the workload: raw files with SHA-256, counts, what was left out and why
-    behaviours   per behaviour: episodes, decisions, mean return
+    Attributes:
+        recipe: Recipe of the first build, every value with defaults included.
+        digest: SHA-256 of the recipe; of all recipes' digests if something was appended.
+        spec: Names, units and ranges of observations, rewards and outcomes.
+        parts: The parts, in order.
+        episodes: The table of episodes.
+        workload_sha256: SHA-256 of the manifest of the workload.
+        provenance: Source of the workload: raw files with SHA-256, counts, and rows left out by
+            reason.
+        counts: Numbers of episodes, decisions, rows, windows and truncated episodes.
+        versions: Versions of Python and the packages that the bytes depend on.
+        appended: Later additions, in order.
     """
 
     recipe: Recipe
@@ -81,29 +87,29 @@ class Manifest:
 
     @property
     def recipes(self) -> tuple[Recipe, ...]:
-        """What it was built from, and what was appended to it."""
+        """The recipe of the first build, then the appended ones."""
         return (self.recipe, *(segment.recipe for segment in self.appended))
 
 
 def digest_of(recipes: Sequence[Recipe]) -> str:
-    """The digest of a dataset: its recipe's, or, of what was appended to, of all their digests."""
+    """Return the digest of a dataset: that of its recipe, or of all its recipes' digests."""
     digests = [recipe.digest for recipe in recipes]
     return digests[0] if len(digests) == 1 else sha256_text("\n".join(digests))
 
 
 def is_episodes(name: str) -> bool:
-    """Whether a file of this name is a table of episodes; an append writes it under a new one."""
+    """Return whether `name` is that of a table of episodes; each append writes a new one."""
     return _EPISODES.fullmatch(name) is not None
 
 
 def versions() -> dict[str, str]:
-    """Python and the packages that the bytes depend on."""
+    """Return the versions of Python and the packages that the bytes depend on."""
     python = {"python": platform.python_version(), "hindcast": version()}
     return {**python, **package_versions(_PACKAGES)}
 
 
 def to_json(manifest: Manifest) -> dict[str, Any]:
-    """The manifest as written; `sealed` is the digest of all that stands before it."""
+    """Return the manifest as written; `sealed` is the SHA-256 of all keys before it."""
     value = {
         "kind": KIND,
         "version": VERSION,
@@ -134,12 +140,12 @@ def to_json(manifest: Manifest) -> dict[str, Any]:
 
 
 def is_sealed(folder: Path, manifest: Manifest) -> bool:
-    """Whether manifest.json holds, byte for byte, what `to_json` gives: nothing was edited."""
+    """Return whether manifest.json holds, byte for byte, the result of `to_json`: no edits."""
     return (folder / NAME).read_bytes() == json_text(to_json(manifest)).encode()
 
 
 def spec_to_json(spec: Spec) -> dict[str, Any]:
-    """A spec as JSON; infinite bounds become null."""
+    """Return a spec as JSON; infinite bounds become null."""
 
     def feature(f: Feature) -> dict[str, Any]:
         value = {**asdict(f), "scale": float(f.scale)}
@@ -161,7 +167,7 @@ def spec_to_json(spec: Spec) -> dict[str, Any]:
 
 
 def spec_from_json(value: Mapping[str, Any]) -> Spec:
-    """The inverse of `spec_to_json`; KeyError, TypeError, ValueError or RecipeError if damaged."""
+    """Invert `spec_to_json`; raise KeyError, TypeError, ValueError or RecipeError for damage."""
 
     def feature(f: Mapping[str, Any]) -> Feature:
         bounds = {
@@ -184,7 +190,7 @@ def spec_from_json(value: Mapping[str, Any]) -> Spec:
         valued=value["valued"],
     )
     if math.prod(spec.image_shape) > MOST_PIXELS or 0 in spec.image_shape:
-        raise ValueError(f"image_shape {spec.image_shape} has no or too many pixels")
+        raise ValueError(f"image_shape is {spec.image_shape}, expected 1 to {MOST_PIXELS} pixels")
     if type(spec.valued) is not bool:
         raise TypeError(f"valued is {spec.valued!r}, expected true or false")
     for names in (
@@ -194,15 +200,18 @@ def spec_from_json(value: Mapping[str, Any]) -> Spec:
         [o.name for o in spec.outcomes],
     ):
         if len(names) > _MOST_FEATURES or len(set(names)) < len(names):
-            raise ValueError(f"{len(names)} names, some twice or too many: {names[:5]}")
+            raise ValueError(
+                f"the spec has {len(names)} names {names[:5]}, expected different ones and at most "
+                f"{_MOST_FEATURES}"
+            )
     return spec
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a dataset folder.
+    """Return the manifest of a dataset folder.
 
-    Raises DatasetError that says what is missing or damaged; RecipeError where its recipe is not
-    valid. Nothing outside the folder is named by a manifest that this returns.
+    Raises DatasetError if it is missing or damaged, RecipeError if its recipe is not valid. A
+    manifest that is returned names no file outside the folder.
     """
     path, value = folder / NAME, read_manifest_json(folder, KIND, VERSION, "build")
     try:
@@ -219,50 +228,61 @@ def read_manifest(folder: Path) -> Manifest:
             appended=tuple(_segment(s, path) for s in a_list(value.get("appended", []))),
         )
     except KeyError as error:
-        raise DatasetError(f"{path}: damaged (key {error} is missing)") from error
+        raise DatasetError(f"{path}: this manifest is damaged (key {error} is missing)") from error
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise DatasetError(f"{path}: damaged ({type(error).__name__}: {error})") from error
+        raise DatasetError(
+            f"{path}: this manifest is damaged ({type(error).__name__}: {error})"
+        ) from error
     _check_claims(manifest, path)
     _check_files(manifest, folder)
     return manifest
 
 
 def _check_claims(manifest: Manifest, path: Path) -> None:
-    """DatasetError for names that leave the folder or are not the standard's, or absurd counts."""
+    """Raise DatasetError for file names that are not the standard's, or absurd counts."""
     for entry in (*manifest.parts, manifest.episodes):
         if entry.rows > _ROWS_PER_BYTE * max(1, entry.bytes):
-            raise DatasetError(f"{path}: {entry.rows} rows in {entry.bytes} bytes of {entry.path}")
+            raise DatasetError(
+                f"{path}: {entry.path} is said to have {entry.rows} rows in {entry.bytes} bytes, "
+                f"expected at most {_ROWS_PER_BYTE} rows per byte"
+            )
     names = [entry.path for entry in manifest.parts]
     if odd := [name for name in names if not _PART.fullmatch(name)]:
-        raise DatasetError(f"{path}: part {odd[0]!r}, expected data/part-NNNNN.parquet")
+        raise DatasetError(f"{path}: a part is named {odd[0]!r}, expected data/part-NNNNN.parquet")
     if len(set(names)) < len(names):
-        raise DatasetError(f"{path}: a part is listed twice")
+        raise DatasetError(f"{path}: a part is listed twice, expected every part once")
     if not is_episodes(manifest.episodes.path):
-        raise DatasetError(f"{path}: episodes are in {manifest.episodes.path!r}, not {EPISODES}")
+        raise DatasetError(
+            f"{path}: the episodes are in {manifest.episodes.path!r}, expected {EPISODES} "
+            "or episodes-NNNNN.parquet"
+        )
     added = [(s.first_part, s.first_episode) for s in manifest.appended]
     ends = [*added, (len(names), manifest.counts.get("episodes", 0))]
     if any(one[i] >= two[i] for one, two in itertools.pairwise([(0, 0), *ends]) for i in (0, 1)):
-        raise DatasetError(f"{path}: what was appended does not follow what was there: {added}")
+        raise DatasetError(
+            f"{path}: appended recipes begin at (part, episode) {added}, expected each behind the "
+            "one before"
+        )
     if missing := {"episodes", "decisions", "windows", "truncated_episodes"} - set(manifest.counts):
-        raise DatasetError(f"{path}: counts lack {min(missing)!r}")
+        raise DatasetError(f"{path}: the key counts.{min(missing)} is missing")
 
 
 def _check_files(manifest: Manifest, folder: Path) -> None:
-    """DatasetError where a symbolic link stands for a file or folder of the dataset.
+    """Raise DatasetError if a file or folder of the dataset is a symbolic link.
 
-    It could name any file of the machine that reads the dataset.
+    A link could lead to any file of the machine that reads the dataset.
     """
     inside = ["data", WORKLOAD, *(entry.path for entry in manifest.parts)]
     for name in (*inside, manifest.episodes.path):
         if (folder / name).is_symlink():
             raise DatasetError(
-                f"{folder / name}: is a symbolic link, which is not followed inside a dataset; "
-                "copy the files themselves (cp -rL)"
+                f"{folder / name}: this is a symbolic link, which is not followed inside a "
+                "dataset; copy the files themselves (cp -rL)"
             )
 
 
 def _recipe(value: Any, path: Path, key: str) -> Recipe:
-    """A recipe of the manifest, its checkpoints those of the dataset."""
+    """Return a recipe of the manifest, with its checkpoints in the dataset."""
     recipe = parse_recipe(a_table(value), f"{path}: {key}")
     return replace(recipe, places=checkpoint_places(recipe, path.parent))
 
@@ -279,7 +299,7 @@ def _segment(value: Any, path: Path) -> Segment:
 
 
 def file_entry(value: Any) -> FileEntry:
-    """A file's entry from JSON; TypeError, ValueError or RecipeError where it is damaged."""
+    """Return a file's entry from JSON; raise TypeError, ValueError or RecipeError for damage."""
     entry = read_settings(FileEntry, value, "file")
     assert isinstance(entry, FileEntry)
     a_count(entry.rows)
@@ -289,6 +309,6 @@ def file_entry(value: Any) -> FileEntry:
 
 
 def _provenance(value: Any) -> dict[str, Any]:
-    """Lineage as the card and the reports show it; what else is there is kept as it is."""
-    read_provenance(a_table(value))  # which raises
+    """Return the checked lineage as it is written, with keys that are not known."""
+    read_provenance(a_table(value))  # raises for damage
     return a_table(value)

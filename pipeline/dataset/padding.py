@@ -1,7 +1,8 @@
-"""Candidate sets of any size as arrays of K: cut where there are more, padded where there are less.
+"""Candidate sets of any size as arrays of K: larger sets are cut, smaller ones padded.
 
-Of at most K candidates all are kept, in their order. Of more, the chosen one is kept and K - 1 of
-the other feasible ones, drawn uniformly, in their order: what is lost is told by `drawn`.
+A set of at most K candidates keeps all of them, in their order. A larger set keeps the chosen
+candidate and K - 1 of the other feasible ones, drawn uniformly, in their order; `drawn` is the
+number of feasible candidates before the cut.
 """
 
 from dataclasses import dataclass
@@ -16,12 +17,13 @@ from numpy.typing import NDArray
 class Padded:
     """Candidates of D observations.
 
-    candidates  (D, K, F) float32, zeros where padded
-    mask        (D, K) bool, feasible and not padding
-    choice      (D,) int64, position of the chosen one among the K; -1 where none was chosen
-    drawn       (D,) int64, feasible candidates before the cut
-    probabilities   (D, K) float32, those of the behaviour among the K, zeros where the mask
-                    forbids; None where they are not wanted
+    Attributes:
+        candidates: (D, K, F) float32, zeros for padding.
+        mask: (D, K) bool, feasible and not padding.
+        choice: (D,) int64, position of the chosen candidate among the K; -1 if none was chosen.
+        drawn: (D,) int64, number of feasible candidates before the cut.
+        probabilities: (D, K) float32, those of the behaviour among the K, zeros where the mask is
+            false. None if they are not wanted.
     """
 
     candidates: NDArray[np.float32]
@@ -47,11 +49,11 @@ def pad(
 ) -> None:
     """Fill `out` with the candidates of `rows` (D,), of which `choice` (D,) was chosen, or -1.
 
-    offsets (R + 1,) into candidates (V, F), feasible (V,) and, where `out` has room for them,
-    probabilities (V,), as in `pipeline.dataset.part.Block`. Draws from `rng` are made for sets
-    larger than K only. The other K - 1 are drawn uniformly, so given the K the choice was the
-    behaviour's with its probabilities divided by their sum. IndexError where an index leads
-    outside: the compiled loop looks at none.
+    `offsets` (R + 1,) point into `candidates` (V, F), `feasible` (V,) and, if `out` has room for
+    them, `probabilities` (V,), as in `pipeline.dataset.part.Block`. Only sets larger than K draw
+    from `rng`. The other K - 1 are drawn uniformly, so given the K the choice was the behaviour's
+    with its probabilities divided by their sum. Raises IndexError if an index is out of bounds,
+    which the compiled loop does not check.
     """
     inside = len(rows) == 0 or (rows.min() >= 0 and rows.max() + 1 < len(offsets))
     room = len(out.candidates) == len(out.mask) == len(out.choice) == len(out.drawn) == len(rows)
@@ -61,7 +63,10 @@ def pad(
         given, wanted = _NONE if probabilities is None else probabilities, out.probabilities
         held = held and len(given) == len(candidates) and wanted.shape == out.mask.shape
     if not (inside and room and held and out.candidates.shape[1] == out.mask.shape[1] > 0):
-        raise IndexError(f"{len(rows)} rows of {len(offsets) - 1} do not fit what they are put in")
+        raise IndexError(
+            f"{len(rows)} rows of {len(offsets) - 1}, their candidates and `out` differ in length "
+            "or are out of bounds"
+        )
     _pad(
         offsets, candidates, feasible, given, rows, choice, rng,
         out.candidates, out.mask, wanted, out.choice, out.drawn,
@@ -72,8 +77,8 @@ def pad(
 def _keep(offsets, feasible, row, choice, rng, kept, pool, stays):  # type: ignore[no-untyped-def]
     """Write into `kept` (K,) which candidates of a row stay, ascending.
 
-    (how many stay, position of the choice among them, how many were feasible). `pool` (int64) and
-    `stays` (bool) are scratch for at least as many candidates as the row has.
+    Returns (number that stay, position of the choice among them, number of feasible candidates).
+    `pool` (int64) and `stays` (bool) are scratch for at least as many candidates as the row has.
     """
     start, stop = offsets[row], offsets[row + 1]
     n, k = stop - start, len(kept)
@@ -107,7 +112,7 @@ def _keep(offsets, feasible, row, choice, rng, kept, pool, stays):  # type: igno
 
 @njit(cache=True, nogil=True)
 def largest_set(offsets, rows):  # type: ignore[no-untyped-def]
-    """The size of the largest candidate set of these rows."""
+    """Return the size of the largest candidate set of these rows."""
     n = 0
     for row in rows:
         n = max(n, offsets[row + 1] - offsets[row])
@@ -116,9 +121,10 @@ def largest_set(offsets, rows):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def pick(offsets, feasible, rows, choice, rng, index, position, drawn):  # type: ignore[no-untyped-def]
-    """Fill index (D, K) with which candidates of each row stay, ascending, -1 for padding.
+    """Fill index (D, K) with the candidates of each row that stay, ascending, -1 for padding.
 
-    position (D,) and drawn (D,) are Padded.choice and Padded.drawn; the rest is as in `pad`.
+    `position` (D,) and `drawn` (D,) are Padded.choice and Padded.drawn; the other arguments are
+    those of `pad`.
     """
     pool = np.empty(largest_set(offsets, rows), np.int64)
     stays = np.empty(len(pool), np.bool_)

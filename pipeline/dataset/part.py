@@ -1,4 +1,4 @@
-"""A part: one Parquet file of decisions. The layout of its columns, written and read.
+"""Reading a part: one Parquet file of decisions.
 
     one row per decision, plus one closing row per episode
       step          0    1    2   ...  T-1    T
@@ -6,8 +6,8 @@
       choice        c0   c1   c2       cT-1   null
       reward        r0   r1   r2       rT-1   null
 
-Candidates are list<struct of float32>: one child column per feature compresses several times
-better than rows of a fixed width.
+Candidates are list<struct of float32>: one child column per feature compresses several times better
+than rows of a fixed width.
 """
 
 from collections.abc import Iterator
@@ -31,13 +31,13 @@ from pipeline.storage.location import is_remote
 
 @dataclass(frozen=True)
 class Block:
-    """Rows of a part as arrays; closing rows have choice -1 and zeros where the file has nulls.
+    """Rows of a part as arrays; closing rows have choice -1, and zeros for the nulls of the file.
 
     episode, step, choice (R,) int64; time_s, reward, elapsed_s (R,) float64; propensity (R,)
-    float32; terminated, truncated (R,) bool; terms (R, K) float64; context (R, C) float32;
-    offsets (R + 1,) int64 into candidates (V, F) float32, feasible (V,), probabilities (V,);
-    image (R, P) uint8 or None; value (R,) float64 or None. Of what was read without a column of
-    SKIPPABLE, that array has no rows.
+    float32; terminated, truncated (R,) bool; terms (R, K) float64; context (R, C) float32; offsets
+    (R + 1,) int64 into candidates (V, F) float32, feasible (V,), probabilities (V,); image (R, P)
+    uint8 or None; value (R,) float64 or None. The array of a SKIPPABLE column that was not read has
+    no rows.
     """
 
     episode: NDArray[np.int64]
@@ -63,9 +63,9 @@ class Block:
 
 
 def read_blocks(path: Path, spec: Spec, without: frozenset[str] = frozenset()) -> Iterator[Block]:
-    """The row groups of a part, one Block each, without those columns of SKIPPABLE.
+    """Yield the row groups of a part, one Block each, without those columns of SKIPPABLE.
 
-    Raises DatasetError where the file is no Parquet file or has other columns.
+    Raises DatasetError if the file is not a Parquet file or has other columns.
     """
     file = open_part(path, spec)
     for group in range(file.num_row_groups):
@@ -75,7 +75,7 @@ def read_blocks(path: Path, spec: Spec, without: frozenset[str] = frozenset()) -
 def read_block(
     file: pq.ParquetFile, group: int, path: Path, spec: Spec, without: frozenset[str] = frozenset()
 ) -> Block:
-    """One row group of a part that was opened with `open_part`; see `read_blocks`."""
+    """Return one row group of a part that was opened with `open_part`; see `read_blocks`."""
     columns = [name for name in part_schema(spec).names if name not in without]
     with part_errors(path):
         return _to_block(file.read_row_group(group, columns), spec, path)
@@ -84,7 +84,7 @@ def read_block(
 def read_first_row(
     file: pq.ParquetFile, group: int, path: Path, spec: Spec, without: frozenset[str] = frozenset()
 ) -> Block:
-    """The first row of a row group, without decoding the others; see `read_block`."""
+    """Return the first row of a row group without decoding the others; see `read_block`."""
     columns = [name for name in part_schema(spec).names if name not in without]
     with part_errors(path):
         [*row] = islice(file.iter_batches(1, [group], columns), 1)
@@ -92,26 +92,28 @@ def read_first_row(
 
 
 def open_part(path: Path, spec: Spec, footer: pq.FileMetaData | None = None) -> pq.ParquetFile:
-    """The Parquet file of a part; DatasetError where it is none or has other columns.
+    """Open a part; raise DatasetError if it is not a Parquet file or has other columns.
 
-    `footer` is that of an earlier call: with it nothing is checked again.
+    `footer` is that of an earlier call: with it the page headers are not checked again.
     """
     with part_errors(path):
         if footer is None:
             require_parquet(path, whole=False)
         file = pq.ParquetFile(path.open("rb") if is_remote(path) else path, metadata=footer)
         if not file.schema_arrow.equals(part_schema(spec)):
-            raise DatasetError(f"{path}: columns differ from the spec of the manifest")
+            raise DatasetError(
+                f"{path}: the columns differ from the manifest's spec; see `hindcast verify`"
+            )
         return file
 
 
 @contextmanager
 def part_errors(path: Path) -> Iterator[None]:
-    """Turn what Arrow or the system says of a part that cannot be read into a DatasetError."""
+    """Turn errors of Arrow and of the system about a part into DatasetError."""
     try:
         yield
     except (pa.ArrowException, OSError) as error:
-        raise DatasetError(f"{path}: cannot be read as Parquet ({error})") from error
+        raise DatasetError(f"{path}: this part cannot be read as Parquet ({error})") from error
 
 
 def _to_block(table: pa.Table, spec: Spec, path: Path) -> Block:
@@ -119,7 +121,7 @@ def _to_block(table: pa.Table, spec: Spec, path: Path) -> Block:
         return _whole(table.column(name))
 
     def plain(name: str, empty: float | None = None) -> NDArray[Any]:
-        # a copy: Arrow's own memory is read-only, which compiled code takes for another type
+        # a copy: Arrow's own memory is read-only, and a read-only array has another type for numba
         if name not in table.column_names:
             return np.zeros(0)
         values = column(name)
@@ -128,7 +130,7 @@ def _to_block(table: pa.Table, spec: Spec, path: Path) -> Block:
         return np.array(values.fill_null(empty).to_numpy(zero_copy_only=False))
 
     def struct(array: pa.StructArray) -> NDArray[Any]:
-        # fill_null copies even where there is nothing to fill
+        # fill_null copies even if there is nothing to fill
         children = [c.fill_null(0) if c.null_count else c for c in array.flatten()]
         found = [c.to_numpy(zero_copy_only=False) for c in children]
         return np.stack(found, axis=1) if found else np.zeros((len(array), 0))
@@ -137,7 +139,7 @@ def _to_block(table: pa.Table, spec: Spec, path: Path) -> Block:
     offsets = lists.offsets.to_numpy().astype(np.int64)
     feasible = column("feasible")
     if not np.array_equal(feasible.offsets.to_numpy(), offsets):
-        raise DatasetError(f"{path}: candidates and feasible differ in length")
+        raise DatasetError(f"{path}: the lists candidates and feasible differ in length")
     choice = plain("choice", NO_CHOICE).astype(np.int64)
     closing = column("choice").is_null().to_numpy(zero_copy_only=False)
     _check_nulls(table, closing, path)
@@ -147,7 +149,9 @@ def _to_block(table: pa.Table, spec: Spec, path: Path) -> Block:
         probabilities = column("behaviour_probabilities")
         lengths = probabilities.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
         if not np.array_equal(lengths, np.where(closing, 0, np.diff(offsets))):
-            raise DatasetError(f"{path}: candidates and behaviour_probabilities differ in length")
+            raise DatasetError(
+                f"{path}: the lists candidates and behaviour_probabilities differ in length"
+            )
         full = np.zeros(int(offsets[-1]), np.float32)
         full[np.repeat(~closing, np.diff(offsets))] = probabilities.flatten().to_numpy()
     return Block(
@@ -176,7 +180,7 @@ def _to_block(table: pa.Table, spec: Spec, path: Path) -> Block:
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
-    """The column as one array; without a copy where it is one already, as it mostly is."""
+    """Return the column as one array; without a copy if it is one already, as is usual."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
@@ -187,9 +191,9 @@ _DECIDED: Final = frozenset(
 
 
 def _check_nulls(table: pa.Table, closing: NDArray[np.bool_], path: Path) -> None:
-    """DatasetError unless the columns of a decision are null in closing rows and nowhere else.
+    """Raise DatasetError unless decision columns are null in closing rows, and only there.
 
-    Read as zeros, a null would be a reward, a step or a feature that nobody recorded.
+    A null is read as zero, which would be a reward, a step or a feature that was never recorded.
     """
     for name in table.column_names:
         array = _whole(table.column(name))
@@ -197,13 +201,13 @@ def _check_nulls(table: pa.Table, closing: NDArray[np.bool_], path: Path) -> Non
         nulls = array.is_null().to_numpy(zero_copy_only=False)
         if not np.array_equal(nulls, expected) or _nulls_inside(array):
             raise DatasetError(
-                f"{path}: column {name!r} has a null where a value belongs, or a value in a "
+                f"{path}: the column {name!r} has a null in place of a value, or a value in a "
                 "closing row"
             )
 
 
 def _nulls_inside(array: pa.Array) -> bool:
-    """Whether a struct or list that is there itself has something inside that is not."""
+    """Return whether a struct or list that is not null has a null inside."""
     if isinstance(array, pa.StructArray):
         return any(child.null_count != array.null_count for child in array.flatten())
     if isinstance(array, pa.ListArray | pa.FixedSizeListArray):
@@ -215,10 +219,11 @@ def _nulls_inside(array: pa.Array) -> bool:
 def _check_choices(
     choice: NDArray[np.int64], n: NDArray[np.int64], closing: NDArray[np.bool_], path: Path
 ) -> None:
-    """DatasetError for a choice outside its row's candidates: compiled code would follow it."""
+    """Raise DatasetError for a choice outside its row's candidates: compiled code would use it."""
     outside = ~closing & ((choice < 0) | (choice >= n))
     if outside.any():
         row = int(np.argmax(outside))
         raise DatasetError(
-            f"{path}: the choice is not feasible: {choice[row]} of {n[row]} candidates"
+            f"{path}: the choice of row {row} of a row group is not feasible: it is {choice[row]}, "
+            f"expected one of {n[row]} candidates, numbered from 0"
         )

@@ -1,4 +1,4 @@
-"""Decisions of a split as arrays for learners: a uniform draw, candidates cut or padded to K."""
+"""Uniform samples of the decisions of a split as arrays, candidates cut or padded to K."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -35,14 +35,14 @@ def sample_decisions(
     per_second: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Decisions:
-    """Decisions of a split as arrays, candidates cut or padded to `k`.
+    """Return decisions of a split as arrays, candidates cut or padded to `k`.
 
-    Of every episode at most `per_episode` decisions, of all at most `limit`, drawn uniformly
-    without replacement. The result depends on `rng` alone. `images` adds the images of scenarios
-    that have them, `probabilities` those of the candidates; a `discount` below 1, per decision or
-    `per_second`, adds `discounted`. Memory: the result (`decisions.decision_bytes` each), which is
-    filled in place, and a row group or two for each of two readers. DatasetError where the split
-    is empty.
+    At most `per_episode` decisions of every episode and at most `limit` in total are drawn
+    uniformly without replacement. The result depends on `rng` alone. `images` adds the images of
+    scenarios that have them, `probabilities` those of the candidates under the behaviour; a
+    `discount` below 1, per decision or `per_second`, adds `discounted`. In memory are the result
+    (`decisions.decision_bytes` per decision), which is filled in place, and one or two row groups
+    for each of two readers. Raises DatasetError if the split has no episodes.
     """
     chosen = dataset.episodes(split)
     returns = chosen["return"].to_numpy()
@@ -58,7 +58,10 @@ def sample_decisions(
         found["discounted"] = np.empty(len(found["reward"]))
     home = chosen["first_part"].to_numpy()
     if (np.diff(home) < 0).any():
-        raise DatasetError(f"{dataset.folder}: its episodes are not in the order of its parts")
+        raise DatasetError(
+            f"{dataset.folder}: the episodes are not in the order of the parts; see "
+            "`hindcast verify`"
+        )
     parts, begins = np.unique(home, return_index=True)
     bounds = first[[*begins, len(wanted)]]
     position = {e: i for i, e in enumerate(chosen["episode"])}
@@ -86,7 +89,7 @@ def sample_decisions(
             if progress is not None:
                 progress(done, len(parts))
     found["to_go"] += returns[found["episode"]]
-    pa.default_memory_pool().release_unused()  # a learner comes next, and needs it more than Arrow
+    pa.default_memory_pool().release_unused()  # the learner that runs next needs the memory
     return Decisions(episodes=chosen, **found)
 
 
@@ -96,7 +99,7 @@ def _wanted_steps(
     limit: int | None,
     rng: np.random.Generator,
 ) -> list[NDArray[np.int64]]:
-    """The steps to take of every episode, ascending."""
+    """Return the steps to take of every episode, ascending."""
     wanted = [
         np.arange(n) if per_episode is None or n <= per_episode
         else np.sort(rng.choice(n, per_episode, replace=False))
@@ -112,9 +115,10 @@ def _wanted_steps(
 
 
 class _Gather:
-    """Puts the wanted rows of consecutive blocks into the columns, from row `at` to `end`.
+    """Writer of the wanted rows of consecutive blocks into the columns, from row `at` to `end`.
 
-    A decision and the observation after it can lie in two blocks: then it waits for the second.
+    A decision and its next observation can be in two blocks: then the decision waits for the
+    second.
     """
 
     def __init__(
@@ -130,15 +134,15 @@ class _Gather:
         self._path, self._found, self.at, self._end = path, found, at, end
         self._position, self._wanted = position, wanted
         self._rng, self._transitions = rng, "next_mask" in found
-        self._waits = False  # the row before `at`, for what followed it
-        self._last = (-1, 0.0)  # the episode of the last row so far, and its rewards up to there
+        self._waits = False  # whether the row before `at` waits for its next observation
+        self._last = (-1, 0.0)  # episode of the last row, and its sum of rewards
         self._gone = np.zeros(0)
-        # of all rows of the part, wanted or not: episode, reward, share of what comes after
+        # of all rows of the part, wanted or not: episode, reward, discount of the rewards after it
         self._past: list[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]] = []
         self._taken: list[NDArray[np.int64]] = []  # rows of the part that are wanted
 
     def add(self, block: Block) -> None:
-        """Take what is wanted of the block."""
+        """Take the wanted rows of the block."""
         if len(block) == 0:
             return
         self._add_rewards(block)
@@ -151,8 +155,8 @@ class _Gather:
             raise self.unlike()
         if self.at > len(self._found["reward"]):
             raise DatasetError(
-                f"episode {block.episode[0]} has more decisions than its table says; see "
-                "`hindcast verify`"
+                f"{self._path}: episode {block.episode[0]} has more decisions than the table of "
+                "episodes says; see `hindcast verify`"
             )
         if self._waits:
             self._here(block, rows[-1:], self.at - 1)
@@ -163,13 +167,13 @@ class _Gather:
                 self._next(block, rows + 1, at)
 
     def remember(self, block: Block, share: NDArray[np.float64]) -> None:
-        """Keep what discounted sums are made of; after `add` of the same block."""
+        """Keep the terms of the discounted sums; call it after `add` of the same block."""
         offset = sum(len(reward) for _, reward, _ in self._past)
         self._taken.append(self._rows(block) + offset)
         self._past.append((block.episode.copy(), block.reward.copy(), share))
 
     def discounted(self) -> NDArray[np.float64]:
-        """Discounted rewards from each wanted row of the part to the end of its episode."""
+        """Return discounted rewards from each wanted row of the part to the end of its episode."""
         if not self._past:
             return np.zeros(0)
         columns = zip(*self._past, strict=True)
@@ -177,14 +181,14 @@ class _Gather:
         return discounted_sums(episode, reward, share)[np.concatenate(self._taken)]
 
     def unlike(self) -> DatasetError:
-        """The error for a part with other decisions than it should have."""
+        """Return the error for a part with other decisions than the table of episodes says."""
         return DatasetError(
-            f"{self._path}: holds other decisions than its table of episodes says; see "
+            f"{self._path}: this part holds other decisions than the table of episodes says; see "
             "`hindcast verify`"
         )
 
     def _add_rewards(self, block: Block) -> None:
-        """What was gained in its episode before each row of the block."""
+        """Compute the sum of rewards in its episode before each row of the block."""
         starts = np.flatnonzero(np.diff(block.episode, prepend=-1))
         total = np.cumsum(block.reward)
         before = total - block.reward
@@ -196,7 +200,7 @@ class _Gather:
         self._last = int(block.episode[-1]), float(self._gone[-1] + block.reward[-1])
 
     def _rows(self, block: Block) -> NDArray[np.int64]:
-        """Rows of the block that are wanted, in order."""
+        """Return the rows of the block that are wanted, in order."""
         found = []
         starts = np.flatnonzero(np.diff(block.episode, prepend=-1))
         for start, stop in zip(starts, [*starts[1:], len(block)], strict=True):
@@ -235,7 +239,7 @@ class _Gather:
     def _pad(
         self, block: Block, rows: NDArray[np.int64], choice: NDArray[np.int64], to: slice, of: str
     ) -> None:
-        """Candidates and mask of the rows; of decisions also the choice and `drawn`."""
+        """Write candidates and masks of the rows; of decisions also the choice and `drawn`."""
         found = self._found
         lost = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
         picked, drawn = lost if of else (found["choice"][to], found["drawn"][to])

@@ -1,10 +1,10 @@
-"""A bounded buffer of decisions that are drawn uniformly: rows poured in, drawn once, squeezed out.
+"""Bounded buffer of decisions that are drawn uniformly, each once.
 
     rows        r0  r1  r2  r3  r4 ...      offsets[r] .. offsets[r + 1] are a row's candidates
     waiting      x       x   x              drawn rows are false; so are closing rows
-    after squeezing   r0 r1 r2 r3 r4: what waits, and the row after it, which is what followed it
+    after squeezing   r0 r1 r2 r3 r4: rows that wait, and the row after each, its next observation
 
-One allocation for the whole life of the buffer; candidates are neither padded nor kept twice.
+The arrays are allocated once; candidates are neither padded nor stored twice.
 """
 
 from typing import Any, Final
@@ -23,13 +23,13 @@ _COPIED: Final = ("propensity", "reward", "elapsed_s", "terminated", "episode", 
 
 
 def row_bytes(spec: Spec, *, images: bool) -> tuple[int, int]:
-    """Bytes of a row without its candidates, and of a candidate."""
+    """Return the bytes of a row without its candidates, and of a candidate."""
     row = sum(a.itemsize * int(np.prod(a.shape[1:])) for a in _make_rows(0, spec, images).values())
     return row, 4 * len(spec.candidates) + 1
 
 
 def _make_rows(count: int, spec: Spec, images: bool) -> dict[str, NDArray[Any]]:
-    """Arrays with one element per row."""
+    """Return arrays with one element per row."""
     like = make_columns(0, spec, 0, images=images)
     rows: dict[str, NDArray[Any]] = {
         name: np.empty((count, *like[name].shape[1:]), like[name].dtype)
@@ -42,11 +42,10 @@ def _make_rows(count: int, spec: Spec, images: bool) -> dict[str, NDArray[Any]]:
 
 
 class ShuffleBuffer:
-    """Room for `rows` rows with together `candidates` candidates.
+    """Buffer for `rows` rows with `candidates` candidates in total.
 
-    transitions   whether the row after a decision is wanted with it
-    images        whether images are kept
-    used          rows in it
+    With `transitions` the row after a decision is kept with it; with `images` the images are kept.
+    `used` is the number of rows in the buffer.
     """
 
     def __init__(
@@ -60,23 +59,23 @@ class ShuffleBuffer:
         self._order = np.zeros(0, np.int64)
 
     def __len__(self) -> int:
-        """Decisions that wait to be drawn."""
+        """Return the number of decisions that wait to be drawn."""
         return len(self._order)
 
     def fits(self, rows: int, candidates: int) -> bool:
-        """Whether so much can be poured in."""
+        """Return whether there is room for so many rows and candidates."""
         free = len(self._rows["offset"]) - 1 - self.used, len(self._feasible) - self._end
         return rows <= free[0] and candidates <= free[1]
 
     @property
     def _end(self) -> int:
-        """Candidates in use."""
+        """Number of candidates in use."""
         return int(self._rows["offset"][self.used])
 
     def pour(self, block: Block, episode: NDArray[np.int64]) -> None:
         """Add the rows of a block whose `episode` (R,) is not negative, under that number.
 
-        The caller has asked whether they fit. `shuffle` before the next draw.
+        The caller has checked with `fits` that there is room. Call `shuffle` before the next draw.
         """
         here, there = self._end, self._end + int(block.offsets[-1])
         rows = slice(self.used, self.used + len(block))
@@ -92,11 +91,11 @@ class ShuffleBuffer:
         self.used = rows.stop
 
     def shuffle(self, rng: np.random.Generator) -> None:
-        """Put all that waits into a new random order."""
+        """Put all waiting decisions into a new random order."""
         self._order = rng.permutation(np.flatnonzero(self._rows["waiting"][: self.used]))
 
     def squeeze(self) -> None:
-        """Make room: forget rows that neither wait nor follow one that waits."""
+        """Make room: drop rows that neither wait nor follow a waiting row."""
         n = self.used
         keep = self._rows["waiting"][:n].copy()
         if self._transitions:
@@ -109,20 +108,20 @@ class ShuffleBuffer:
         self._rows["offset"][self.used] = end
 
     def draw(self, count: int) -> NDArray[np.int64]:
-        """The next `count` rows in random order, which no longer wait."""
+        """Return the next `count` rows in random order and mark them as drawn."""
         drawn, self._order = self._order[:count], self._order[count:]
         self._rows["waiting"][drawn] = False
         return drawn
 
     def largest(self, drawn: NDArray[np.int64]) -> int:
-        """The size of the largest candidate set of these rows, and of what followed them."""
+        """Return the size of the largest candidate set of these rows and the rows after them."""
         rows = np.concatenate([drawn, drawn + 1]) if self._transitions else drawn
         return int(largest_set(self._rows["offset"], rows))
 
     def gather(
         self, drawn: NDArray[np.int64], k: int, rng: np.random.Generator
     ) -> dict[str, NDArray[Any]]:
-        """The columns of Decisions for rows (B,), candidates cut or padded to `k`."""
+        """Return the columns of Decisions for rows (B,), candidates cut or padded to `k`."""
         out = make_columns(
             len(drawn), self._spec, k, transitions=self._transitions, images=self._images
         )
@@ -144,7 +143,7 @@ class ShuffleBuffer:
         out: dict[str, NDArray[Any]],
         of: str,
     ) -> None:
-        """What was seen at these rows, into the columns whose names begin with `of`."""
+        """Write the observations of these rows into the columns whose names begin with `of`."""
         np.take(self._rows["context"], rows, axis=0, out=out[f"{of}context"])
         if self._images and "image" in self._rows:
             np.take(self._rows["image"], rows, axis=0, out=out[f"{of}image"])
@@ -156,7 +155,7 @@ class ShuffleBuffer:
 
 @njit(cache=True, nogil=True)
 def _squeeze(keep, offset, candidates, feasible):  # type: ignore[no-untyped-def]
-    """Move the candidates of kept rows, and their offsets, to the front; where they end."""
+    """Move the candidates of kept rows, and their offsets, to the front; return their end."""
     row = 0
     end = 0
     for r in range(len(keep)):

@@ -1,8 +1,8 @@
-"""Decisions with what came next as a lazy table: `Dataset.transitions`.
+"""Decisions with their next observations as a lazy table: `Dataset.transitions`.
 
-row group        t0  t1  t2 | t3  t4  end
-its decisions    t0  t1  t2   t3  t4
-what came next   t1  t2  t3   t4  end       of t2: the first row of the next row group
+row group            t0  t1  t2 | t3  t4  end
+its decisions        t0  t1  t2   t3  t4
+next observations    t1  t2  t3   t4  end       of t2: the first row of the next row group
 """
 
 from collections.abc import Iterator
@@ -25,10 +25,10 @@ _NEXT: Final = "next_"
 
 
 def transitions(dataset: DatasetFolder, split: str | None) -> pl.LazyFrame:
-    """See `Dataset.transitions`.
+    """Return the lazy table of `Dataset.transitions`.
 
-    A source of our own: with `shift` polars would have to hold whole columns, and its readers do
-    not know the stores of `pipeline.storage.location`.
+    It is a custom source: with `shift` polars would have to hold whole columns, and its readers
+    cannot read the stores of `pipeline.storage.location`.
     """
     episodes = dataset.episodes(split)
     numbers = episodes["episode"].implode()
@@ -42,7 +42,7 @@ def transitions(dataset: DatasetFolder, split: str | None) -> pl.LazyFrame:
         n_rows: int | None,
         batch_size: int | None,
     ) -> Iterator[pl.DataFrame]:
-        del batch_size  # a row group at a time
+        del batch_size  # batches are row groups
         wanted = list(columns) if with_columns is None else with_columns
         left = n_rows
         for part in parts:
@@ -61,7 +61,7 @@ def transitions(dataset: DatasetFolder, split: str | None) -> pl.LazyFrame:
 
 
 def _decisions(dataset: DatasetFolder, part: int, wanted: list[str]) -> Iterator[pl.DataFrame]:
-    """The decisions of each row group of a part, with these columns and the episode."""
+    """Yield the decisions of each row group of a part, with these columns and the episode."""
     path, spec = dataset.part(part), dataset.spec
     following = [name for name in _OBSERVED if f"{_NEXT}{name}" in wanted]
     read = sorted({"episode", "choice", *following, *wanted} & set(part_schema(spec).names))
@@ -79,7 +79,9 @@ def _decisions(dataset: DatasetFolder, part: int, wanted: list[str]) -> Iterator
 
 def _first_row(file: pq.ParquetFile, group: int, columns: list[str], path: Path) -> pl.DataFrame:
     if group == file.num_row_groups:
-        raise DatasetError(f"{path}: ends in the middle of an episode")
+        raise DatasetError(
+            f"{path}: this part ends in the middle of an episode; see `hindcast verify`"
+        )
     return _to_polars(pa.Table.from_batches([next(file.iter_batches(1, [group], columns))]))
 
 

@@ -1,1 +1,1 @@
-"""History files: decisions recorded elsewhere, read, made a dataset, and written again."""
+"""History files of decisions recorded elsewhere: reading, converting to a dataset, writing."""

@@ -1,16 +1,16 @@
-"""From a history file to a dataset's columns.
+"""Conversion of a history file to the columns of a dataset.
 
     record      0    1    2         3    4             episodes: records whose NEXT_STATE is the
     STATE       s0   s1   s2        u0   u1            next record's STATE, at a later TIME
     NEXT_STATE  s1   s2   s3        u1   u2
     rows        s0   s1   s2  s3 |  u0   u1   u2       s3, u2: closing rows
 
-What a history file does not have is NaN: propensities and behaviour probabilities (nobody knows
-how these decisions were drawn), reward terms, what only a calendar tells of a server. The setting
-is `thermal` with features = "history": there those columns are hidden from learners, so that what
-is learned from the file can be tried in the simulator, beside every rule.
+Values that a history file does not have are NaN: propensities and behaviour probabilities (it is
+not known how these decisions were drawn), reward terms, and the features of a server that need a
+calendar. The setting is `thermal` with features = "history", which hides those columns from
+learners. So agents learned from the file can be tried in the simulator, beside every rule.
 
-A history has no ends, it just stops: the last decision of every episode is marked truncated.
+A history does not end, it just stops: the last decision of every episode is marked truncated.
 """
 
 import numpy as np
@@ -28,7 +28,7 @@ from pipeline.simulation.spec import Spec
 
 
 def episodes(history: History) -> list[range]:
-    """The records of every episode: runs in which NEXT_STATE is the STATE of the next record."""
+    """Return the records of every episode: runs whose NEXT_STATE is the next record's STATE."""
     after, before = history.next_state.arrays, history.state.arrays
     goes_on = np.diff(history.time) > 0
     for one, other in zip(after, before, strict=True):
@@ -40,9 +40,9 @@ def episodes(history: History) -> list[range]:
 
 
 def to_log(history: History, spec: Spec, config: ThermalConfig, first_episode: int = 0) -> Log:
-    """All records as rows of a dataset part, with a closing row after every episode.
+    """Return all records as rows of a dataset part, with a closing row after every episode.
 
-    `spec` is that of `thermal` under `config`; alpha and beta are taken from there.
+    `spec` is that of `thermal` under `config`, which also gives alpha and beta.
     """
     runs = episodes(history)
     n = len(history)
@@ -58,7 +58,7 @@ def to_log(history: History, spec: Spec, config: ThermalConfig, first_episode: i
     log.probabilities[:] = np.repeat(np.where(closing, 0.0, np.nan), h.SERVERS)
     log.propensity[:] = np.where(closing, 0.0, np.nan)
 
-    of = np.minimum(order, n - 1)  # the record of a row; of no matter in closing rows
+    of = np.minimum(order, n - 1)  # the record of a row; unused in closing rows
     lengths = [len(run) + 1 for run in runs]
     log.labels[recorder.L_EPISODE, :rows] = first_episode + np.repeat(np.arange(len(runs)), lengths)
     log.labels[recorder.L_STEP, :rows] = np.concatenate([np.arange(length) for length in lengths])
@@ -83,14 +83,14 @@ def _joined(state: States, next_state: States, order: NDArray[np.int64]) -> Stat
 
 
 def _closing_time(history: History, record: NDArray[np.int64]) -> NDArray[np.float64]:
-    """When the episode was left: the submission in NEXT_STATE, or else a step after the record."""
+    """Return when episodes stopped: the submission in NEXT_STATE, at least 1 after the record."""
     submit: NDArray[np.float64] = history.next_state.job[record, h.SUBMIT_TIME]
     left: NDArray[np.float64] = np.maximum(submit, history.time[record] + 1.0)
     return left
 
 
 def _context(states: States, config: ThermalConfig) -> NDArray[np.float64]:
-    """Features (C, R) in the order of `thermal`."""
+    """Return the features (C, R) in the order of `thermal`."""
     submit, deadline, process, resources = states.job[:, : h.FINISH_TIME].T
     slack = np.where(process > 0, deadline - submit - process + 1, 0.0)
     moment = MOMENT._replace(
@@ -102,7 +102,7 @@ def _context(states: States, config: ThermalConfig) -> NDArray[np.float64]:
 
 
 def _candidates(states: States, columns: int) -> NDArray[np.float64]:
-    """Features (F, R * 6) in the order of `thermal`; NaN for what a history file does not have."""
+    """Return the features (F, R * 6) in the order of `thermal`; NaN for unknown ones."""
     servers = states.servers.reshape(-1, len(h.SERVER_KEYS)).T
     x, y = servers[h.X], servers[h.Y]
     values = np.full((columns, servers.shape[1]), np.nan)

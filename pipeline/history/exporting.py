@@ -1,11 +1,11 @@
-"""From a dataset's columns to a history file.
+"""Conversion of a dataset's columns to a history file.
 
-What the file has no place for is left out: the calendar's columns, propensities, reward terms, how
-episodes ended. Numbers that a dataset holds as float32 are written with the fewest digits that mean
-them, so that reading the file again gives the same float32.
+Values that have no key in the file are left out: the calendar's columns, propensities, reward
+terms, and how episodes ended. Numbers that a dataset holds as float32 are written with the fewest
+digits that identify them, so that reading the file again gives the same float32.
 
 States are those before the decision. The report's own generator wrote usage, energy and heat after
-the placement, and the finish time: such a state reveals the decision, so that it is not written.
+the placement, and the finish time. Such a state reveals the decision, so it is not written.
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ _JOB: Final = [MOMENT.submit, MOMENT.deadline, MOMENT.process, MOMENT.resources]
 def to_history(blocks: Iterable[Block]) -> History:
     """Return the decisions of a `thermal` dataset as records, episodes one after the other.
 
-    Raises DatasetError where the columns are not those of `thermal`.
+    Raises DatasetError if the columns are not those of `thermal`.
     """
     pieces = [_Rows(block) for block in blocks if len(block)]
     if not pieces:
@@ -42,7 +42,7 @@ def to_history(blocks: Iterable[Block]) -> History:
 
 
 class _Rows:
-    """All rows of a block, closing ones too: states, and what was chosen in them."""
+    """States and choices of all rows of a block, including closing rows."""
 
     def __init__(self, block: Block) -> None:
         n = len(block)
@@ -50,8 +50,8 @@ class _Rows:
             block.offsets, np.arange(n + 1) * h.SERVERS
         ):
             raise DatasetError(
-                f"these decisions are not among {h.SERVERS} servers: only datasets of the scenario "
-                "thermal can be written as a history file"
+                f"the decisions of this dataset are not among {h.SERVERS} servers; only datasets "
+                "of the scenario thermal can be written as a history file"
             )
         candidates = _widened(block.candidates).reshape(n, h.SERVERS, -1)
         context = _widened(block.context)
@@ -65,7 +65,7 @@ class _Rows:
 
 
 def _widened(values: NDArray[np.float32]) -> NDArray[np.float64]:
-    """float64 with the fewest digits that mean the same float32: .475, not .47499999."""
+    """Return float64 with the fewest digits that mean the same float32: .475, not .47499999."""
     different, where = np.unique(values, return_inverse=True)
     short: NDArray[np.float64] = different.astype(np.str_).astype(np.float64)
     return short[where].reshape(values.shape)

@@ -1,15 +1,15 @@
-"""A dataset folder made from a history file, and its check.
+"""Dataset folders made from a history file: ingestion and verification.
 
     OUT/
       data/part-00000.parquet   the records as decisions (pipeline.history.conversion)
       episodes.parquet          one row per episode; outcomes are NaN: they were not recorded
       recorded.parquet          the records themselves, in float64: writing them as a history file
-                                again gives every value back
+                                again gives the same values
       workload/                 empty: the file has transitions, not jobs
-      README.md, manifest.json  provenance says recorded = "elsewhere"
+      README.md, manifest.json  the provenance says recorded = "elsewhere"
 
-Such decisions cannot be replayed: the simulator does not know the jobs to come. What is checked
-instead is that the parts are what `recorded.parquet` becomes.
+Such decisions cannot be replayed, since the simulator does not know the later jobs. Instead,
+`verify` checks that converting `recorded.parquet` gives the parts.
 """
 
 import math
@@ -60,7 +60,7 @@ _LEAK: Final = (
 
 
 def history_recipe(identifier: str, name: str, n_episodes: int) -> Recipe:
-    """The setting of a dataset made from the history file `name`."""
+    """Return the recipe of a dataset made from the history file `name`."""
     return Recipe(
         id=identifier,
         scenario="thermal",
@@ -78,11 +78,13 @@ def history_recipe(identifier: str, name: str, n_episodes: int) -> Recipe:
 def ingest_history(path: Path, out: Path) -> BuildResult:
     """Make the dataset `out` from the history file at `path`; its id is the name of `out`.
 
-    Raises InputError for the file, StorageError where `out` is not empty or cannot be written.
+    Raises InputError for the file, StorageError if `out` is not empty or cannot be written.
     """
     history = read_history(path)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise StorageError(f"{out}: exists and is not an empty folder; choose another --out")
+        raise StorageError(
+            f"{out}: this path exists and is not an empty folder; choose another --out"
+        )
     runs = episodes(history)
     recipe = history_recipe(out.name, path.name, len(runs))
     spec = load_scenario("thermal").spec(recipe.config, recipe.objective)
@@ -117,7 +119,7 @@ def _write_part(log: Log, spec: Spec, path: Path) -> None:
 
 
 def _episode_table(history: History, log: Log, spec: Spec) -> pl.DataFrame:
-    """The table of episodes."""
+    """Return the table of episodes."""
     outcomes = [o.name for o in spec.outcomes]
     rows = []
     for number, run in enumerate(episodes(history)):
@@ -157,18 +159,22 @@ def _provenance(history: History, path: Path, out: Path) -> Provenance:
 
 
 def check_recorded(dataset: Dataset) -> tuple[str, str]:
-    """What `verify` does with such a dataset instead of a replay.
+    """Convert recorded.parquet again and compare every value of every row and episode.
 
-    Converts recorded.parquet again and compares every value of every row and episode; NaN equals
-    NaN. VerificationFailed where anything differs.
+    This replaces the replay of `verify` for such a dataset. NaN equals NaN. Returns the name and
+    result of the check; raises VerificationFailed if anything differs.
     """
     folder, spec = dataset.folder, dataset.spec
     claims = {f["name"]: f["sha256"] for f in dataset.manifest.provenance["files"]}
     try:
         if files.sha256_file(folder / RECORDED) != claims.get(RECORDED):
-            raise VerificationFailed(f"{folder / RECORDED}: SHA-256 is not the manifest's")
+            raise VerificationFailed(
+                f"{folder / RECORDED}: the SHA-256 of this file differs from the manifest's"
+            )
     except OSError as error:
-        raise VerificationFailed(f"{folder / RECORDED}: {error.strerror}") from error
+        raise VerificationFailed(
+            f"{folder / RECORDED}: this file cannot be read ({error.strerror})"
+        ) from error
     try:
         history = read_table(folder / RECORDED)
         log = to_log(history, spec, dataset.recipe.config)
@@ -179,9 +185,13 @@ def check_recorded(dataset: Dataset) -> tuple[str, str]:
         _write_part(log, spec, Path(scratch) / "part.parquet")
         [expected] = read_blocks(Path(scratch) / "part.parquet", spec)
     if len(found) != 1 or not _same(found[0], expected):
-        raise VerificationFailed(f"{folder / DATA}: the decisions are not those of {RECORDED}")
+        raise VerificationFailed(
+            f"{folder / DATA}: the decisions differ from those that {RECORDED} gives"
+        )
     if not _episode_table(history, log, spec).equals(dataset.episodes()):
-        raise VerificationFailed(f"{folder / mf.EPISODES}: is not what {RECORDED} gives")
+        raise VerificationFailed(
+            f"{folder / mf.EPISODES}: the episodes differ from those that {RECORDED} gives"
+        )
     return "decisions", f"{len(history):,} converted again; decisions of others cannot be replayed"
 
 

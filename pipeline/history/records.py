@@ -6,9 +6,9 @@
          "JOB_STATE":    {SUBMIT_TIME, DEADLINE, PROCESS_TIME, RESOURCES, FINISH_TIME},
          "DC":           {TOTAL_HEAT}}
 
-Values go by their keys; the order of keys means nothing. IS_VALID is 1 where the server can finish
-the job in time. FINISH_TIME is null where it is not known: written before the decision, it would
-reveal the decision. Keys besides these are left out and told (`History.unknown_keys`).
+Values are found by their keys, in any order. IS_VALID is 1 if the server can finish the job in
+time. FINISH_TIME is null if it is not known: written before the decision, it would reveal the
+decision. Other keys are left out and listed in `History.unknown_keys`.
 
 Source: L. Dong, "Solution on Data Center Job Scheduling Problem", 2018, Figure 4.
 """
@@ -35,8 +35,8 @@ SUBMIT_TIME, DEADLINE, PROCESS_TIME, RESOURCES, FINISH_TIME = range(5)
 _RECORD_KEYS: Final = ("TIME", "STATE", "ACTION", "REWARD", "NEXT_STATE")
 _STATE_KEYS: Final = ("SERVER_STATE", "JOB_STATE", "DC")
 _NAMES: Final = tuple(str(server) for server in range(SERVERS))
-_FRACTIONS: Final = frozenset({USAGE, ENERGY, HEAT})  # written as fractions even where whole
-_LARGEST: Final = float(np.finfo(np.float32).max)  # of a dataset's column
+_FRACTIONS: Final = frozenset({USAGE, ENERGY, HEAT})  # written with a fraction even if whole
+_LARGEST: Final = float(np.finfo(np.float32).max)  # of a float32 column of a dataset
 _LARGEST_WHOLE: Final = 2**53
 
 
@@ -44,9 +44,10 @@ _LARGEST_WHOLE: Final = 2**53
 class States:
     """States of R records.
 
-    servers      (R, 6, 7) float64 in the order of SERVER_KEYS
-    job          (R, 5) float64 in the order of JOB_KEYS; NaN for a FINISH_TIME of null
-    total_heat   (R,) float64
+    Attributes:
+        servers: (R, 6, 7) float64, in the order of SERVER_KEYS.
+        job: (R, 5) float64, in the order of JOB_KEYS; NaN for a FINISH_TIME of null.
+        total_heat: (R,) float64.
     """
 
     servers: NDArray[np.float64]
@@ -54,7 +55,7 @@ class States:
     total_heat: NDArray[np.float64]
 
     def rows(self, at: NDArray[np.int64]) -> "States":
-        """The states of these records."""
+        """Return the states of these records."""
         return States(*(array[at] for array in self.arrays))
 
     @property
@@ -81,25 +82,29 @@ class History:
 def read_history(path: Path) -> History:
     """Read a history file.
 
-    Raises InputError that names the file and, where a record is at fault, the record and the key.
+    Raises InputError that names the file and, if a record is bad, the record and the key.
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file, expected a history file (JSON)") from error
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise InputError(f"{path}: not valid JSON ({error}), expected a history file") from error
+        raise InputError(
+            f"{path}: this file is not valid JSON ({error}), expected a history file"
+        ) from error
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+        raise InputError(f"{path}: this file cannot be read ({error.strerror})") from error
     return parse_history(value, str(path))
 
 
 def parse_history(value: Any, where: str) -> History:
-    """A history from parsed JSON; `where` is the file that errors name."""
+    """Return a history from parsed JSON; `where` is the file that errors name."""
     if not isinstance(value, list):
-        raise InputError(f"{where}: is a JSON {_kind(value)}, expected a list of records")
+        raise InputError(
+            f"{where}: the file holds a JSON {_kind(value)}, expected a list of records"
+        )
     if not value:
-        raise InputError(f"{where}: has no records")
+        raise InputError(f"{where}: the file has no records, expected at least one")
     reader = _Reader()
     n = len(value)
     history = History(
@@ -132,20 +137,21 @@ def _action(reader: "_Reader", value: Any, servers: NDArray[np.float64]) -> int:
         raise InputError(f"{reader.where}: ACTION is {action}, expected a server, 0..{SERVERS - 1}")
     if servers[action, IS_VALID] == 0:
         raise InputError(
-            f"{reader.where}: ACTION is {action}, but STATE.SERVER_STATE.{action}.IS_VALID is 0"
+            f"{reader.where}: ACTION is {action}, but STATE.SERVER_STATE.{action}.IS_VALID is 0, "
+            "expected a valid server"
         )
     return action
 
 
 class _Reader:
-    """Takes values out of one record after the other; `where` says which one in errors."""
+    """Reader of values from one record after the other; errors name the record in `where`."""
 
     def __init__(self) -> None:
         self.where = ""
         self.unknown: set[str] = set()
 
     def check_keys(self, value: Any, keys: tuple[str, ...], path: str) -> None:
-        """Refuse what is no object or lacks a key; remember keys that nobody knows."""
+        """Refuse a value that is no object or lacks a key; keep the names of unknown keys."""
         if not isinstance(value, Mapping):
             name = path.rstrip(".") or "the record"
             raise InputError(f"{self.where}: {name} is a {_kind(value)}, expected an object")
@@ -153,12 +159,12 @@ class _Reader:
             if key not in value:
                 close = nearest(key, [k for k in value if k not in keys])
                 hint = f"; it has {close!r}" if close else ""
-                raise InputError(f"{self.where}: key {path}{key} is missing{hint}")
+                raise InputError(f"{self.where}: the key {path}{key} is missing{hint}")
         if len(value) > len(keys):
             self.unknown.update(path + key for key in value if key not in keys)
 
     def number(self, value: Any, key: str) -> float:
-        """A finite number."""
+        """Return a finite number; raise InputError for anything else."""
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise InputError(f"{self.where}: {key} is {_shown(value)}, expected a number")
         if not abs(value) <= _LARGEST:
@@ -166,7 +172,7 @@ class _Reader:
         return float(value)
 
     def whole(self, value: Any, key: str) -> int:
-        """A whole number."""
+        """Return a whole number; raise InputError for anything else."""
         number = self.number(value, key)
         if not number.is_integer() or abs(number) > _LARGEST_WHOLE:
             raise InputError(f"{self.where}: {key} is {_shown(value)}, expected a whole number")
@@ -212,7 +218,7 @@ def _shown(value: Any) -> str:
 
 
 def record_json(history: History, row: int) -> dict[str, Any]:
-    """One record as written to a file."""
+    """Return one record as written to a file."""
     return {
         "TIME": int(history.time[row]),
         "STATE": _state_json(history.state, row),
@@ -239,14 +245,14 @@ def _state_json(states: States, row: int) -> dict[str, Any]:
 
 
 def _plain(value: float) -> float | None:
-    """Whole numbers without a fraction, NaN as null."""
+    """Return whole numbers without a fraction, NaN as None."""
     if math.isnan(value):
         return None
     return int(value) if value.is_integer() else value
 
 
 def write_records(path: Path, histories: Iterable[History]) -> None:
-    """Write the records of one history after the other to one file; never all at once in memory."""
+    """Write the records of several histories to one file, without holding all in memory."""
     encode: Callable[[Any], str] = partial(json.dumps, separators=(",", ":"), allow_nan=False)
     with path.open("w", encoding="utf-8") as file:
         separator = "["

@@ -1,4 +1,4 @@
-"""The records of a history file as one flat table, in float64: nothing is lost."""
+"""Records of a history file as one flat table in float64, without loss."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from pipeline.storage.files import read_parquet
 
 
 def to_table(history: History) -> pl.DataFrame:
-    """One row per record; columns are named by the path of keys, STATE.DC.TOTAL_HEAT."""
+    """Return one row per record; columns are named by the path of keys, STATE.DC.TOTAL_HEAT."""
     columns = {"TIME": history.time, "ACTION": history.action, "REWARD": history.reward}
     for prefix, states in (("STATE", history.state), ("NEXT_STATE", history.next_state)):
         columns |= dict(zip(_names(prefix), _flat(states).T, strict=True))
@@ -21,11 +21,14 @@ def to_table(history: History) -> pl.DataFrame:
 
 
 def read_table(path: Path) -> History:
-    """The records of a Parquet file written from `to_table`; DatasetError where it is not one."""
+    """Return the records of a file written from `to_table`; raise DatasetError for others."""
     table = read_parquet(path)
     expected = ["TIME", "ACTION", "REWARD", *_names("STATE"), *_names("NEXT_STATE")]
     if table.columns != expected:
-        raise DatasetError(f"{path}: columns are not those of a recorded history")
+        raise DatasetError(
+            f"{path}: the columns are not those of a recorded history, expected {expected[0]} to "
+            f"{expected[-1]}"
+        )
     time, action = (table[name].to_numpy().astype(np.int64) for name in ("TIME", "ACTION"))
     return History(
         time,
@@ -43,7 +46,7 @@ def _names(prefix: str) -> list[str]:
 
 
 def _flat(states: States) -> NDArray[np.float64]:
-    """All values of R states, (R, 48)."""
+    """Return all values of R states, (R, 48)."""
     n = len(states.job)
     return np.concatenate(
         [states.servers.reshape(n, -1), states.job, states.total_heat[:, None]], axis=1
@@ -51,7 +54,7 @@ def _flat(states: States) -> NDArray[np.float64]:
 
 
 def _states(flat: NDArray[np.float64]) -> States:
-    """The inverse of `_flat`."""
+    """Invert `_flat`."""
     servers = h.SERVERS * len(h.SERVER_KEYS)
     return States(
         flat[:, :servers].reshape(len(flat), h.SERVERS, -1),

@@ -1,1 +1,1 @@
-"""Recipes: everything that a dataset, an agent and a report are made from."""
+"""Recipes: the settings that a dataset, its agents and its report are made from."""

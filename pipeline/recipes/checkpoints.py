@@ -5,10 +5,10 @@
 
     DATASET/policies/<name>/checkpoint.json, weights.safetensors
 
-`sha256` is of checkpoint.json, which holds that of the weights: it enters the recipe's digest, and
-no path of the machine that built the dataset does. The copies let a dataset be verified and built
-again without anything else. What is read here is compared and copied; a policy is loaded by
-policies.networks.checkpoint alone, where nothing is ever unpickled.
+`sha256` is that of checkpoint.json, which holds the SHA-256 of the weights. It enters the recipe's
+digest; paths of the machine that built the dataset do not. With the copies, a dataset can be
+verified and built again without any other file. This module only compares and copies files;
+policies are loaded by policies.networks.checkpoint, which never unpickles anything.
 """
 
 import re
@@ -34,23 +34,23 @@ _FROM: Final[Mapping[str, Any]] = {
 
 
 def check_behaviour(policy: str, sha256: str, where: str) -> None:
-    """RecipeError for a checkpoint that is not named as one inside a dataset is."""
+    """Raise RecipeError for a checkpoint without the name that it has inside a dataset."""
     if ("/" in policy or "\\" in policy) != bool(sha256):
         raise RecipeError(
-            f"{where}: behaviour {policy!r} with sha256 {sha256!r}; expected a rule without, or a "
-            "checkpoint with one"
+            f"{where}: the behaviour {policy!r} has sha256 {sha256!r}; expected a rule without a "
+            "sha256, or a checkpoint (a path with /) with one"
         )
     if sha256 and not (_PINNED.fullmatch(policy) and _SHA256.fullmatch(sha256)):
         raise RecipeError(
-            f"{where}: behaviour {policy!r} with sha256 {sha256[:80]!r}; expected a checkpoint "
+            f"{where}: the behaviour {policy!r} has sha256 {sha256[:80]!r}; expected a checkpoint "
             f"{FOLDER}/NAME of the dataset itself, and 64 hexadecimal digits"
         )
 
 
 def built_from(folder: Path) -> dict[str, Any] | None:
-    """The recipe in the manifest of a dataset folder; None where the folder is no dataset.
+    """Return the recipe in the manifest of a dataset folder; None if it is not a dataset.
 
-    Raises DatasetError where something was appended, since one recipe cannot build that.
+    Raises DatasetError if something was appended, since one recipe cannot build that.
     """
     manifest = folder / "manifest.json"
     if (folder / "recipe.toml").is_file() or not manifest.is_file():
@@ -59,7 +59,10 @@ def built_from(folder: Path) -> dict[str, Any] | None:
     if not isinstance(value, dict) or not isinstance(value.get("recipe"), dict):
         return None
     if value.get("appended"):
-        raise DatasetError(f"{folder}: was appended to, so that no single recipe builds it")
+        raise DatasetError(
+            f"{folder}: this dataset was appended to, so no single recipe builds it; load one of "
+            "its recipes from a recipe.toml"
+        )
     recipe: dict[str, Any] = value["recipe"]
     return recipe
 
@@ -67,10 +70,10 @@ def built_from(folder: Path) -> dict[str, Any] | None:
 def pin_checkpoints(
     table: Mapping[str, Any], base: Path, where: str
 ) -> tuple[dict[str, Any], dict[str, Path]]:
-    """A recipe's table with its checkpoints named by content, and where each of them is.
+    """Return a recipe's table with checkpoints named by content, and the folder of each.
 
-    `behaviours_from` is replaced by what it stands for. Raises RecipeError that names a checkpoint
-    which is missing, is none, or is another one than the sha256 beside it.
+    `behaviours_from` is replaced by its behaviours. Raises RecipeError for a checkpoint that is
+    missing or damaged, or that differs from the sha256 in the recipe.
     """
     table, places = dict(table), {}
     if "behaviours_from" in table:
@@ -91,7 +94,7 @@ def pin_checkpoints(
 
 
 def _expanded(value: Any, base: Path, where: str) -> Iterator[dict[str, Any]]:
-    """One behaviour for each checkpoint of a training, in the order of their steps."""
+    """Yield one behaviour for each checkpoint of a training, in the order of their steps."""
     given = value if isinstance(value, Mapping) else {"path": value}
     for key in given:
         if key not in _FROM:
@@ -107,8 +110,8 @@ def _expanded(value: Any, base: Path, where: str) -> Iterator[dict[str, Any]]:
     found = inside or ([folder] if _is_checkpoint(folder) else [])
     if not found:
         raise RecipeError(
-            f"{where}: behaviours_from: no checkpoints in {folder}; expected DIR/checkpoints of "
-            "`hindcast train-online ... --checkpoint-every N`"
+            f"{where}: behaviours_from names {folder}, which holds no checkpoints; expected "
+            "DIR/checkpoints of `hindcast train-online ... --checkpoint-every N`"
         )
     for checkpoint in sorted(found, key=lambda p: (_described(p, where)[2], p.name)):
         name = str(checkpoint)  # a policy with a slash is a checkpoint
@@ -120,7 +123,7 @@ def _is_checkpoint(folder: Path) -> bool:
 
 
 def _find(policy: str, base: Path, inside: str) -> Path:
-    """Where a checkpoint is: below the recipe's folder, else as any path of a command."""
+    """Return the folder of a checkpoint: below the recipe's folder, else below the working one."""
     given = location(policy)
     if "://" in policy or given.is_absolute():
         return given
@@ -129,42 +132,50 @@ def _find(policy: str, base: Path, inside: str) -> Path:
 
 
 def _described(folder: Path, where: str) -> tuple[str, int, int]:
-    """Agent, seed and steps of a checkpoint; RecipeError where it is none."""
+    """Return agent, seed and steps of a checkpoint; raise RecipeError if it is damaged."""
     try:
         value = read_json(folder / DESCRIPTION)
         agent, training = value["agent"], value["training"]
         seed, steps = training["seed"], training["steps"]
     except (InputError, KeyError, TypeError, ValueError) as error:
-        raise RecipeError(f"{where}: checkpoint {folder}: {error}") from error
+        raise RecipeError(f"{where}: the checkpoint {folder} is damaged: {error}") from error
     named = isinstance(agent, str) and _AGENT.fullmatch(agent)
     if not (named and type(seed) is int and type(steps) is int and min(seed, steps) >= 0):
-        raise RecipeError(f"{where}: checkpoint {folder}: agent, seed or steps cannot be read")
+        raise RecipeError(
+            f"{where}: the checkpoint {folder} is damaged: agent, seed or steps cannot be read"
+        )
     return agent, seed, steps
 
 
 def _pin(policy: str, claimed: Any, base: Path, where: str) -> tuple[str, Path, str]:
-    """The name of a checkpoint by its content, its place and its digest."""
+    """Return the name of a checkpoint by its content, its folder and its digest."""
     folder = _find(policy, base, DESCRIPTION)
     if not _is_checkpoint(folder):
-        raise RecipeError(f"{where}: behaviour {policy!r}: {folder} is no checkpoint")
+        raise RecipeError(
+            f"{where}: the behaviour {policy!r} is no checkpoint: {folder / DESCRIPTION} is missing"
+        )
     agent, seed, steps = _described(folder, where)
     digest = sha256_file(folder / DESCRIPTION)
     if claimed and claimed != digest:
         raise RecipeError(
-            f"{where}: behaviour {policy!r}: {folder} changed: SHA-256 is {digest[:12]}..., the "
-            f"recipe says {str(claimed)[:12]}..."
+            f"{where}: the behaviour {policy!r} changed: the SHA-256 of {folder / DESCRIPTION} is "
+            f"{digest[:12]}..., the recipe says {str(claimed)[:12]}..."
         )
     return f"{FOLDER}/{agent}-seed{seed}-step{steps}-{digest[:8]}", folder, digest
 
 
 def checkpoint_places(recipe: Recipe, folder: Path) -> dict[str, Path]:
-    """The places of a recipe's checkpoints in its dataset; DatasetError for a symbolic link."""
+    """Return the folders of a recipe's checkpoints in its dataset.
+
+    Raises DatasetError for a symbolic link.
+    """
     places = {b.policy: folder / b.policy for b in recipe.behaviours if b.sha256}
     for place in places.values():
         for path in (folder / FOLDER, place, place / DESCRIPTION, place / WEIGHTS):
             if path.is_symlink():
                 raise DatasetError(
-                    f"{path}: is a symbolic link, which is not followed in a dataset"
+                    f"{path}: this is a symbolic link, which is not followed inside a dataset; "
+                    "copy the files themselves (cp -rL)"
                 )
     return places
 
@@ -172,7 +183,7 @@ def checkpoint_places(recipe: Recipe, folder: Path) -> dict[str, Path]:
 def copy_policies(recipe: Recipe, out: Path) -> None:
     """Copy the checkpoints of a recipe's behaviours into its dataset, unless they are there.
 
-    Raises DatasetError where one is missing or has changed since the recipe was read.
+    Raises DatasetError if one is missing or has changed since the recipe was read.
     """
     for behaviour in recipe.behaviours:
         target = out / behaviour.policy
@@ -181,7 +192,7 @@ def copy_policies(recipe: Recipe, out: Path) -> None:
         source = recipe.places.get(behaviour.policy)
         if source is None or not _is_whole(source, behaviour.sha256):
             raise DatasetError(
-                f"{source or behaviour.policy}: the checkpoint of a behaviour is missing, or "
+                f"{source or behaviour.policy}: this checkpoint of a behaviour is missing, or was "
                 f"changed since the recipe was read (SHA-256 {behaviour.sha256[:12]}...)"
             )
         make_folder(target)
@@ -190,7 +201,7 @@ def copy_policies(recipe: Recipe, out: Path) -> None:
 
 
 def _is_whole(folder: Path, sha256: str) -> bool:
-    """Whether a checkpoint is there, with this description and the weights that it describes."""
+    """Return whether a checkpoint exists with this description and the weights it describes."""
     try:
         check_checkpoint(folder, sha256)
     except InputError:
@@ -199,26 +210,29 @@ def _is_whole(folder: Path, sha256: str) -> bool:
 
 
 def check_checkpoint(folder: Path, sha256: str) -> None:
-    """DatasetError that names the file of a checkpoint which is missing or has changed."""
+    """Raise DatasetError that names the file of a checkpoint which is missing or has changed."""
     description = folder / DESCRIPTION
     require_file(description)
     if (digest := sha256_file(description)) != sha256:
         raise DatasetError(
-            f"{description}: changed: SHA-256 is {digest[:12]}..., the recipe says {sha256[:12]}..."
+            f"{description}: this file was changed: its SHA-256 is {digest[:12]}..., the recipe "
+            f"says {sha256[:12]}..."
         )
     weights = folder / WEIGHTS
     require_file(weights, _LARGEST)
     described = read_json(description)
-    told = described.get("weights") if isinstance(described, dict) else None
-    if not isinstance(told, dict) or sha256_file(weights) != told.get("sha256"):
-        raise DatasetError(f"{weights}: changed: SHA-256 is not that of {DESCRIPTION}")
+    claimed = described.get("weights") if isinstance(described, dict) else None
+    if not isinstance(claimed, dict) or sha256_file(weights) != claimed.get("sha256"):
+        raise DatasetError(
+            f"{weights}: this file was changed: its SHA-256 differs from that in {DESCRIPTION}"
+        )
 
 
 def check_policies(recipes: Sequence[Recipe], folder: Path, *, more: bool) -> int:
-    """Check the checkpoints inside a dataset; their number.
+    """Check the checkpoints inside a dataset, and return their number.
 
-    `more` lets others be there, as while an append is under way. Raises DatasetError that names
-    what is missing, changed or too many.
+    `more` accepts others there, as during an append. Raises DatasetError for a file that is
+    missing, changed or not in the manifest.
     """
     known: dict[str, str] = {}
     for recipe in recipes:
@@ -230,5 +244,5 @@ def check_policies(recipes: Sequence[Recipe], folder: Path, *, more: bool) -> in
         for path in sorted((folder / FOLDER).rglob("*")):
             at = path.relative_to(folder / FOLDER).parts
             if at[0] not in known or (len(at) > 1 and at[1:] not in {(DESCRIPTION,), (WEIGHTS,)}):
-                raise DatasetError(f"{path}: is not in the manifest")
+                raise DatasetError(f"{path}: this file is not in the manifest")
     return len(known)

@@ -1,4 +1,4 @@
-"""Loading recipes: find the file, apply overrides, check every key."""
+"""Loading of recipes: finding the file, applying overrides, checking every key."""
 
 import dataclasses
 import os
@@ -18,21 +18,21 @@ from pipeline.storage.location import location
 
 
 def recipe_folder() -> Path:
-    """The folder of recipes: beside the packages in a checkout, else the installed share/."""
+    """Return the folder of recipes: beside the packages in a checkout, else in share/."""
     beside = Path(__file__).resolve().parents[2] / "datasets"
     return beside if beside.is_dir() else Path(sys.prefix) / "share" / "hindcast" / "datasets"
 
 
 def known_recipes() -> list[str]:
-    """Ids of the recipes that come with Hindcast."""
+    """Return the ids of the recipes that come with Hindcast."""
     return sorted(p.parent.name for p in recipe_folder().glob("*/recipe.toml"))
 
 
 def load_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """Read a recipe by path or id and apply `section.key=value` overrides (values are TOML).
 
-    The folder of a dataset is a recipe too: the one that builds it again. Checkpoints among the
-    behaviours are looked for below the recipe's folder, then below the working one. Raises
+    The folder of a dataset counts as the recipe that builds it again. Checkpoints among the
+    behaviours are searched below the recipe's folder, then below the working folder. Raises
     RecipeError that names the file and the key, or the checkpoint that is missing or changed.
     """
     path = location(name)
@@ -44,20 +44,20 @@ def load_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
         path = recipe_folder() / str(name) / "recipe.toml"
     if not path.is_file():
         raise RecipeError(
-            f"no recipe {str(name)!r}: neither a file nor one of the recipes that come with "
-            f"Hindcast; {did_you_mean(str(name), known_recipes())}"
+            f"there is no recipe {str(name)!r}: it is neither a file nor one of the recipes that "
+            f"come with Hindcast; {did_you_mean(str(name), known_recipes())}"
         )
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path}: not valid TOML ({error})") from error
+        raise RecipeError(f"{path}: this file is not valid TOML ({error})") from error
     except OSError as error:
-        raise RecipeError(f"{path}: cannot be read ({error.strerror})") from error
+        raise RecipeError(f"{path}: this file cannot be read ({error.strerror})") from error
     return _found(table, path.parent, str(path), overrides)
 
 
 def _found(table: dict[str, Any], base: Path, where: str, overrides: Sequence[str]) -> Recipe:
-    """The recipe of a table with its overrides, its checkpoints found."""
+    """Return the recipe of a table with its overrides, its checkpoints found."""
     for override in overrides:
         _override(table, override)
     found, places = pin_checkpoints(table, base, where)
@@ -68,7 +68,9 @@ def _override(table: dict[str, Any], override: str) -> None:
     """Set one `section.key=value`; a value that is not TOML is taken as a string."""
     key, equals, text = override.partition("=")
     if not equals or not key.strip():
-        raise RecipeError(f"--set {override!r}: expected section.key=value")
+        raise RecipeError(
+            f"--set {override!r}: this has no key or no '=', expected section.key=value"
+        )
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -77,18 +79,20 @@ def _override(table: dict[str, Any], override: str) -> None:
     for section in sections:
         table = table.setdefault(section, {})
         if not isinstance(table, dict):
-            raise RecipeError(f"--set {override!r}: {section!r} is not a table")
+            raise RecipeError(
+                f"--set {override!r}: {section!r} is a value, not a table, so it has no keys"
+            )
     table[last] = value
 
 
 def parse_recipe(table: Mapping[str, Any], where: str) -> Recipe:
-    """A recipe from parsed TOML; `where` is the file named in errors."""
+    """Return a recipe from parsed TOML; `where` is the file named in errors."""
     table = dict(table)
     if "places" in table:
         raise RecipeError(f"{where}: unknown key 'places'")
     for key in ("id", "scenario", "trace", "split"):
         if key not in table:
-            raise RecipeError(f"{where}: key {key!r} is missing")
+            raise RecipeError(f"{where}: the key {key!r} is missing")
     if not isinstance(table["scenario"], str):
         raise RecipeError(f"{where}: scenario is {table['scenario']!r}, expected a string")
     scenario = load_scenario(table["scenario"])
@@ -106,17 +110,20 @@ def parse_recipe(table: Mapping[str, Any], where: str) -> Recipe:
     recipe = read_settings(Recipe, table, where)
     assert isinstance(recipe, Recipe)
     if unknown := set(recipe.dataset_splits) - set(recipe.split):
-        raise RecipeError(f"{where}: dataset_splits names {sorted(unknown)}, not in [split]")
+        raise RecipeError(
+            f"{where}: dataset_splits names {sorted(unknown)}, expected names of [split]: "
+            f"{', '.join(recipe.split)}"
+        )
     for behaviour in recipe.behaviours:
         check_behaviour(behaviour.policy, behaviour.sha256, where)
     names = [b.name for b in recipe.behaviours]
     if len(set(names)) < len(names):
-        raise RecipeError(f"{where}: two behaviours are the same: {names}")
+        raise RecipeError(f"{where}: two behaviours have the same name: {names}")
     return recipe
 
 
 def traces_folder() -> Path:
-    """The folder of raw traces: $HINDCAST_TRACES, else shared/traces beside the checkout."""
+    """Return the folder of raw traces: $HINDCAST_TRACES, else shared/traces by the checkout."""
     given = os.environ.get("HINDCAST_TRACES")
     if given:
         return location(given)

@@ -1,4 +1,4 @@
-"""From a recipe and a workload to a problem instance."""
+"""Problem instances of a recipe and its workload."""
 
 from pipeline.recipes.recipe import Recipe
 from pipeline.simulation.scenario import Instance, Scenario
@@ -7,6 +7,6 @@ from pipeline.workloads.schema import Workload
 
 
 def make_instance(recipe: Recipe, scenario: Scenario, workload: Workload, window: int) -> Instance:
-    """The problem instance of a window: the same for every policy that meets it."""
+    """Return the problem instance of a window, which is the same for every policy."""
     rng = generator(recipe.seed, "instance", window)
     return scenario.instance(recipe.config, recipe.objective, workload, window, rng)

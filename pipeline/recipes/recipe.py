@@ -1,4 +1,4 @@
-"""Recipes: strict TOML that says everything a dataset, an agent and a report are made from.
+"""Recipes: strict TOML with all settings of a dataset, its agents and its report.
 
     id = "binpack-synthetic-v1"            # the folder's name under datasets/
     scenario = "binpack"
@@ -18,7 +18,7 @@
     [evaluate]                             # policies, references, seeds, metrics
     [online]                               # agent, iterations, seeds, settings of `train-online`
 
-Keys that do not exist are refused, with the nearest one that does. The digest covers every value,
+Unknown keys are refused, and the error names the nearest known key. The digest covers every value,
 defaults included, in canonical form: two recipes with one digest make the same bytes.
 """
 
@@ -36,7 +36,7 @@ from pipeline.storage.files import sha256_text
 
 Level: TypeAlias = Literal["", "random", "heuristic", "mixed", "medium", "replay"]
 
-# What a dataset of a level is a log of; a recipe without a level says so in its description.
+# Behaviours of a dataset by level; a recipe without a level describes them in its description.
 LEVELS: Final[Mapping[str, str]] = {
     "random": "uniform choices among the feasible candidates",
     "heuristic": "the strongest rules of the scenario, with some uniform choices",
@@ -48,11 +48,14 @@ LEVELS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class TraceSource:
-    """Where the workload is from.
+    """Source of the workload: the section [trace] of a recipe.
 
-    format    a name of pipeline.traces.FORMATS, or "synthetic"
-    path      below the folder named by $HINDCAST_TRACES, or absolute; empty for "synthetic"
-    settings  of the synthetic generator
+    Attributes:
+        format: A name of pipeline.traces.FORMATS, "synthetic", "generated" (the scenario draws
+            every instance), or "workload" (a folder written by `hindcast ingest`).
+        path: Path below the folder named by $HINDCAST_TRACES, or an absolute path or URL; empty for
+            "synthetic" and "generated".
+        settings: Settings of the synthetic generator, see SyntheticConfig.
     """
 
     format: str
@@ -62,11 +65,16 @@ class TraceSource:
 
 @dataclass(frozen=True)
 class BehaviourRecipe:
-    """A behaviour policy: `episodes` episodes on every window of the dataset's splits.
+    """A behaviour policy: an entry of [[behaviours]] in a recipe.
 
-    policy   a rule; or a checkpoint, "policies/NAME" once it is found
-             (pipeline.recipes.checkpoints)
-    sha256   of the checkpoint's description, which has that of its weights; "" for a rule
+    Attributes:
+        policy: Name of a rule, or path or URL of a checkpoint, which becomes "policies/NAME" once
+            it is found (pipeline.recipes.checkpoints).
+        epsilon: Probability of a uniform choice among the feasible candidates, 0 to 1.
+        temperature: Temperature of the softmax over scores, at least 0; 0 chooses the best score.
+        episodes: Number of episodes on every window of the dataset's splits, at least 1.
+        sha256: SHA-256 of the checkpoint's description, which has that of its weights; "" for a
+            rule.
     """
 
     policy: str
@@ -77,7 +85,7 @@ class BehaviourRecipe:
 
     @property
     def name(self) -> str:
-        """Unique within a recipe: the policy and how it explores."""
+        """Name within the recipe, which is unique: the policy and its exploration."""
         shown = self.policy.removeprefix("policies/")
         shown += f"+eps{self.epsilon:g}" if self.epsilon else ""
         return shown + (f"+temp{self.temperature:g}" if self.temperature else "")
@@ -96,12 +104,16 @@ def _dotted(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 
 @dataclass(frozen=True)
 class TrainRecipe:
-    """What `hindcast run` trains: every agent with every seed.
+    """Training of agents by `hindcast run`: the section [train] of a recipe.
 
-    agents     names; "all" alone is every agent that is for the scenario
-    steps      of each agent
-    settings   of agents, by agent: [train.settings.cql] with the names that --set takes, and
-               `steps` where an agent needs others than the rest
+    Every agent is trained with every seed.
+
+    Attributes:
+        agents: Names of offline agents; "all" alone means every agent for the scenario.
+        steps: Gradient steps of each agent, at least 1.
+        seeds: Seeds of the trainings.
+        settings: Settings by agent, [train.settings.cql], with the names that --set takes, and
+            `steps` for an agent that needs another number.
     """
 
     agents: tuple[str, ...] = ()
@@ -112,13 +124,13 @@ class TrainRecipe:
     )
 
     def settings_of(self, agent: str) -> dict[str, Any]:
-        """Its settings by dotted names, as `network.hidden`, however the tables were nested."""
+        """Return an agent's settings by dotted names such as `network.hidden`."""
         own = dict(_dotted(self.settings.get(agent, {})))
         own.pop(_STEPS, None)
         return own
 
     def steps_of(self, agent: str) -> int:
-        """How many steps it is trained for; RecipeError where that is no whole number above 0."""
+        """Return an agent's number of steps; raise RecipeError if it is not a whole number > 0."""
         steps = self.settings.get(agent, {}).get(_STEPS, self.steps)
         if not isinstance(steps, int) or steps < 1:
             raise RecipeError(
@@ -129,10 +141,13 @@ class TrainRecipe:
 
 @dataclass(frozen=True)
 class EvaluateRecipe:
-    """What stands in the tables: policies, and the references that others are paired with.
+    """Tables of an evaluation: the section [evaluate] of a recipe.
 
-    seeds   episodes per window of a policy that draws; others are run once
-    metrics outcomes that stand in results.csv beside the headline
+    Attributes:
+        policies: Policies that are evaluated.
+        references: Policies with which the others are compared, window by window.
+        seeds: Episodes per window of a policy that draws, at least 1; other policies have one.
+        metrics: Outcomes in results.csv besides the headline.
     """
 
     policies: tuple[str, ...] = ()
@@ -143,10 +158,15 @@ class EvaluateRecipe:
 
 @dataclass(frozen=True)
 class OnlineRecipe:
-    """What `hindcast train-online` trains: an agent that plays the train windows.
+    """Training by `hindcast train-online`: the section [online] of a recipe.
 
-    seeds            of `hindcast run`, which trains one agent with each
-    imitate_steps    in `hindcast run`: how long its dataset is imitated first; 0: not at all
+    Attributes:
+        agent: Name of the online agent, which plays the train windows.
+        iterations: Iterations of the training, at least 1.
+        settings: Settings of the agent, by the names that --set takes.
+        seeds: Seeds of the trainings in `hindcast run`, one agent each.
+        imitate_steps: Steps of imitating the recipe's dataset before the training, in `hindcast
+            run`; at least 0, and 0 does not imitate.
     """
 
     agent: str = ""
@@ -158,9 +178,25 @@ class OnlineRecipe:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that a run depends on; see the module.
+    """All settings that a run depends on; see the module.
 
-    places   where the checkpoints among the behaviours are; no part of what the recipe says
+    Attributes:
+        id: Name of the recipe.
+        scenario: Name of the scenario.
+        config: Settings of the scenario, see its Config class.
+        objective: Objective whose reward is recorded; by default the first of the scenario.
+        trace: Source of the workload.
+        split: Windows by split; in TOML "first..last", both included.
+        seed: Seed of every random draw; 0 by default.
+        behaviours: Behaviour policies of the dataset.
+        train: Training of offline agents.
+        evaluate: Tables of an evaluation.
+        online: Training of an online agent.
+        description: One sentence for the card.
+        level: How well the behaviours do, a key of LEVELS, or "".
+        dataset_splits: Splits in the dataset; by default train and validation.
+        places: Folders of the checkpoints among the behaviours; not a key of a recipe file, and not
+            in the digest.
     """
 
     id: str
@@ -193,12 +229,12 @@ class Recipe:
         return sha256_text(text)
 
     def windows(self, split: str) -> list[int]:
-        """Windows of a split; "all" is every split in order of its windows."""
+        """Return the windows of a split; "all" means every split, in order of the windows."""
         if split == "all":
             return sorted({w for r in self.split.values() for w in r})
         if split not in self.split:
             raise RecipeError(
-                f"recipe {self.id} has no split {split!r}; "
+                f"the recipe {self.id} has no split {split!r}; "
                 f"{did_you_mean(split, [*self.split, 'all'])}"
             )
         return list(self.split[split])

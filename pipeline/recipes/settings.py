@@ -18,9 +18,9 @@ _RANGES: Final[Mapping[str, Callable[[float], bool]]] = {
 
 
 def require_numbers(settings: Any, expected: str, *names: str, table: str = "") -> None:
-    """Raise RecipeError where a number of settings is not as expected, a key of _RANGES.
+    """Raise RecipeError if a number of `settings` is not as expected, a key of _RANGES.
 
-    `table` is what the settings are called in a recipe, for the message.
+    `table` is the name of the settings in a recipe, for the message.
     """
     for name in names:
         value = getattr(settings, name)
@@ -30,14 +30,15 @@ def require_numbers(settings: Any, expected: str, *names: str, table: str = "") 
 
 
 def read_settings(settings: type[Any], value: Any, where: str) -> Any:
-    """A frozen dataclass from a table: unknown keys refused, types checked, ints made floats.
+    """Return a frozen dataclass from a table, with unknown keys refused and types checked.
 
-    Raises RecipeError that names the key and what was expected.
+    A whole number becomes a float if the field is one. Raises RecipeError that names the key and
+    what was expected.
     """
     if dataclasses.is_dataclass(settings) and isinstance(value, settings):
         return value
     if not isinstance(value, Mapping):
-        raise RecipeError(f"{where}: is {value!r}, expected a table")
+        raise RecipeError(f"{where}: the value is {value!r}, expected a table")
     hints = get_type_hints(settings)
     names = [f.name for f in dataclasses.fields(settings)]
     for key in value:
@@ -49,12 +50,12 @@ def read_settings(settings: type[Any], value: Any, where: str) -> Any:
         if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
     ]
     if missing := [name for name in required if name not in value]:
-        raise RecipeError(f"{where}: key {missing[0]!r} is missing")
+        raise RecipeError(f"{where}: the key {missing[0]!r} is missing")
     return settings(**{k: _typed(hints[k], v, f"{where}: {k}") for k, v in value.items()})
 
 
 def _typed(hint: Any, value: Any, where: str) -> Any:
-    """`value` as the annotation says, or a RecipeError."""
+    """Return `value` with the type of the annotation, or raise RecipeError."""
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is Any or (origin is Mapping and where.endswith(": split")):
         return value

@@ -1,4 +1,4 @@
-"""Splits: which windows of a workload are for training, for validation, and for the test."""
+"""Splits: the windows of a workload for training, for validation, and for the test."""
 
 import itertools
 import re
@@ -12,9 +12,9 @@ _RANGE: Final = re.compile(r"^(\d{1,15})\.\.(\d{1,15})$")
 
 
 def read_split(value: Any, where: str) -> dict[str, range]:
-    """Windows by split, of a table like train = "0..179"; RecipeError that names the key."""
+    """Return windows by split, from a table like train = "0..179"; raise RecipeError for others."""
     if not isinstance(value, Mapping) or not value:
-        raise RecipeError(f'{where}: [split] is empty; expected e.g. test = "200..519"')
+        raise RecipeError(f'{where}: [split] is empty, expected windows such as test = "200..519"')
     split: dict[str, range] = {}
     for name, text in value.items():
         if name not in SPLITS:
@@ -27,5 +27,7 @@ def read_split(value: Any, where: str) -> dict[str, range]:
         split[name] = range(int(match[1]), int(match[2]) + 1)
     for (one, first), (other, second) in itertools.combinations(split.items(), 2):
         if first.start < second.stop and second.start < first.stop:
-            raise RecipeError(f"{where}: split.{one} and split.{other} share windows")
+            raise RecipeError(
+                f"{where}: split.{one} and split.{other} share windows, expected each in one split"
+            )
     return split

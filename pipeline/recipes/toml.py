@@ -1,4 +1,4 @@
-"""A recipe written as TOML, defaults included: reading it gives the same recipe and digest."""
+"""Writing of a recipe as TOML with all defaults; reading it gives the same recipe and digest."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from pipeline.recipes.recipe import Recipe
 
 
 def recipe_toml(recipe: Recipe) -> str:
-    """The text of a recipe.toml. What is None is left out: it is the default of its key."""
+    """Return the text of a recipe.toml, without keys of value None, which is their default."""
     table = recipe.to_dict()
     behaviours = table.pop("behaviours")
     sections = {k: table.pop(k) for k in ("config", "trace", "split", "train", "evaluate")}

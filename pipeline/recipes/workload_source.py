@@ -1,4 +1,4 @@
-"""The workload that a recipe names: generated, read from a raw trace, or ingested before."""
+"""Workload of a recipe: generated, read from a raw trace, or ingested before."""
 
 from typing import Final
 
@@ -16,13 +16,13 @@ from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 SYNTHETIC: Final = "synthetic"
 INGESTED: Final = "workload"  # path is a folder written by `hindcast ingest`
 GENERATED: Final = "generated"  # the scenario draws every instance itself
-RECORDED: Final = "history"  # decisions recorded elsewhere: the jobs to come are not known
+RECORDED: Final = "history"  # decisions recorded elsewhere: the jobs are not known in advance
 
 
 def load_source(recipe: Recipe) -> Workload:
-    """The recipe's workload.
+    """Return the recipe's workload.
 
-    Raises TraceError or DatasetError where the trace cannot be read, UnknownName for its format.
+    Raises TraceError or DatasetError if the trace cannot be read, UnknownName for its format.
     """
     trace = recipe.trace
     if trace.format == SYNTHETIC:

@@ -1,9 +1,9 @@
-"""Files that are there whole or not at all, here and in object stores; digests; JSON.
+"""Atomic files, on this machine and in object stores; digests; JSON.
 
-Here a file is written under a temporary name, synced, renamed. In a store
-(`pipeline.storage.location`) it is written to a temporary file here and uploaded in one step; an
-object is there when its upload is complete. Files of a store are read through `local_copy`: one at
-a time, on disk, not in memory.
+A local file is written under a temporary name, synced and renamed. A file of a store
+(`pipeline.storage.location`) is written to a local temporary file and uploaded in one step; an
+object exists once its upload is complete. Files of a store are read through `local_copy`: one at a
+time, on disk, not in memory.
 """
 
 import errno
@@ -31,7 +31,7 @@ _PARTIAL = ".partial"  # suffix of a file that is still being written
 
 @dataclass(frozen=True)
 class Stored:
-    """A file that was written: its size and its SHA-256."""
+    """Size and SHA-256 of a file that was written."""
 
     bytes: int
     sha256: str
@@ -39,22 +39,22 @@ class Stored:
 
 @contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
-    """Turn the operating system's refusals while writing `path` into a StorageError."""
+    """Turn errors of the operating system while writing `path` into StorageError."""
     try:
         yield
     except OSError as error:
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             free = shutil.disk_usage(_existing(path)).free
             raise StorageError(
-                f"{path}: the disk is full ({free / 1e6:.1f} MB free); nothing half-written was "
-                "left, free some space and run the same command again"
+                f"{path}: the disk is full ({free / 1e6:.1f} MB free); no partial file was left; "
+                "free some space and run the same command again"
             ) from error
         if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT}:
-            raise StorageError(f"{path}: cannot be written ({error.strerror})") from error
+            raise StorageError(f"{path}: this path cannot be written ({error.strerror})") from error
         if error.errno in {errno.ENOTDIR, errno.EEXIST, errno.EISDIR}:
             raise StorageError(
-                f"{path}: a file is in the way of a folder, or the other way round "
-                f"({error.strerror})"
+                f"{path}: a file has the name of a folder that is needed here, or a folder that of "
+                f"a file ({error.strerror}); choose another path"
             ) from error
         raise
 
@@ -66,9 +66,9 @@ def _existing(path: Path) -> Path:
 
 
 def make_folder(path: Path) -> Path:
-    """Create a folder and its parents; StorageError where that is not possible.
+    """Create a folder and its parents; raise StorageError if that is not possible.
 
-    Stores have no folders: there it is tried whether objects can be written and removed.
+    Stores have no folders: there an object is written and removed, to test the access.
     """
     if is_remote(path):
         from pipeline.storage.remote import check_writable
@@ -78,14 +78,14 @@ def make_folder(path: Path) -> Path:
     with storage_errors(path):
         path.mkdir(parents=True, exist_ok=True)
         if not os.access(path, os.W_OK | os.X_OK):
-            raise StorageError(f"{path}: cannot be written (permission denied)")
+            raise StorageError(f"{path}: this folder cannot be written (permission denied)")
     return path
 
 
 def write_atomically(path: Path, write: Callable[[Path], Any]) -> Stored:
-    """Call `write(temporary)`, sync it and rename it to `path`; on any failure leave nothing.
+    """Call `write(temporary)`, sync the file and rename it to `path`; a failure leaves nothing.
 
-    Raises StorageError for a full disk, a folder that cannot be written, or a store that refuses.
+    Raises StorageError if the disk is full, the folder cannot be written, or the store refuses.
     """
     if is_remote(path):
         return _upload(path, write)
@@ -115,7 +115,7 @@ def _upload(path: Path, write: Callable[[Path], Any]) -> Stored:
 
 
 def _measured(temporary: Path) -> Stored:
-    """Size and digest of a file that is safe on disk."""
+    """Return size and digest of a file after syncing it to disk."""
     with temporary.open("rb") as handle:
         os.fsync(handle.fileno())
         digest = hashlib.file_digest(handle, "sha256").hexdigest()
@@ -132,10 +132,10 @@ def _scratch() -> Iterator[Path]:
 
 @contextmanager
 def local_copy(path: Path) -> Iterator[Path]:
-    """A file of this machine with the content of `path`, for as long as the context is open.
+    """Yield a local file with the content of `path`, which exists while the context is open.
 
-    For a path of this machine it is the path itself. What is raised inside about the copy names
-    `path`. FileNotFoundError where there is no such object, StorageError where the store refuses.
+    A local path is yielded itself. Errors raised inside the context about the copy name `path`.
+    Raises FileNotFoundError if there is no such object, StorageError if the store refuses.
     """
     if not is_remote(path):
         yield path
@@ -152,7 +152,7 @@ def local_copy(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def local_folder(path: Path) -> Iterator[Path]:
-    """`local_copy` of a file, or of a folder with the files that lie directly in it."""
+    """Yield the `local_copy` of a file, or of a folder with the files directly in it."""
     if not is_remote(path) or not path.is_dir():
         with local_copy(path) as copy:
             yield copy
@@ -172,7 +172,7 @@ def local_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _named(copy: Path, path: Path) -> Iterator[None]:
-    """What is raised about a copy speaks of what it is a copy of."""
+    """Replace the name of a copy by the name of its original in errors."""
     try:
         yield
     except HindcastError as error:
@@ -190,13 +190,13 @@ def _sync_folder(folder: Path) -> None:
 
 
 def remove_partials(folder: Path) -> None:
-    """Delete what a killed process left behind under a temporary name."""
+    """Delete the temporary files that a killed process left."""
     for path in list(folder.glob(f".*{_PARTIAL}")):
         path.unlink(missing_ok=True)
 
 
 def is_partial(name: str) -> bool:
-    """Whether a file of this name is still being written, or was left by a killed process."""
+    """Return whether a file of this name is being written, or was left by a killed process."""
     return name.startswith(".") and name.endswith(_PARTIAL)
 
 
@@ -211,27 +211,27 @@ def remove_folder(folder: Path) -> None:
 
 
 def read_parquet(path: Path) -> "pl.DataFrame":
-    """One Parquet file as a table; DatasetError where it is none."""
+    """Return one Parquet file as a table; raise DatasetError if that is not possible."""
     import polars as pl
 
-    panic = pl.exceptions.PanicException  # no Exception, and printed when raised
+    panic = pl.exceptions.PanicException  # a BaseException
     try:
         with local_copy(path) as copy:
             require_parquet(copy)
             return pl.read_parquet(copy, glob=False, hive_partitioning=False)
     except (pl.exceptions.PolarsError, panic, OSError) as error:
-        raise DatasetError(f"{path}: cannot be read as Parquet ({error})") from error
+        raise DatasetError(f"{path}: this file cannot be read as Parquet ({error})") from error
 
 
 def write_parquet(path: Path, table: "pl.DataFrame") -> Stored:
-    """Write a table atomically as Parquet, compressed as all tables of datasets and workloads."""
+    """Write a table atomically as Parquet, compressed like all tables of datasets."""
     return write_atomically(
         path, partial(table.write_parquet, compression="zstd", compression_level=3)
     )
 
 
 def scan_parquet(paths: Sequence[Path]) -> "pl.LazyFrame":
-    """Parquet files of one folder as one lazy table; of a store, only what is asked for is read."""
+    """Return Parquet files of one folder as a lazy table; queries read only what they need."""
     import polars as pl
 
     if not any(is_remote(path) for path in paths):
@@ -261,30 +261,30 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path, largest: int = LARGEST_JSON) -> Any:
-    """Read JSON; DatasetError that names the file where it is missing, too large or not JSON."""
+    """Read JSON; raise DatasetError if the file is missing, too large or not valid JSON."""
     require_file(path, largest)
     try:
         return parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise DatasetError(f"{path}: no such file") from error
     except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, absurd numbers or depth
-        raise DatasetError(f"{path}: not valid JSON ({error})") from error
+        raise DatasetError(f"{path}: this file is not valid JSON ({error})") from error
     except OSError as error:
-        raise DatasetError(f"{path}: cannot be read ({error.strerror})") from error
+        raise DatasetError(f"{path}: this file cannot be read ({error.strerror})") from error
 
 
 def read_manifest(folder: Path, kind: str, version: int, command: str) -> dict[str, Any]:
-    """The manifest.json of a folder; DatasetError where it is missing or of another kind.
+    """Return the manifest.json of a folder; raise DatasetError if it is missing or another kind.
 
     `command` is the one that writes such folders.
     """
     if not folder.is_dir():
-        what = "is a file" if folder.exists() else "no such folder"
+        what = "this is a file" if folder.exists() else "no such folder"
         raise DatasetError(f"{folder}: {what}, expected a {kind} (see `hindcast {command} --help`)")
     path = folder / "manifest.json"
     if not path.exists() and not path.is_symlink():
         raise DatasetError(
-            f"{folder}: no {path.name}, so this is no finished {kind}; "
+            f"{folder}: there is no {path.name}, so this is no finished {kind}; "
             f"run `hindcast {command}` again to finish it"
         )
     value = read_json(path)
@@ -297,17 +297,17 @@ def read_manifest(folder: Path, kind: str, version: int, command: str) -> dict[s
 
 
 def json_text(value: Any) -> str:
-    """The text that `write_json` writes."""
+    """Return the text that `write_json` writes."""
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def sha256_file(path: Path) -> str:
-    """SHA-256 of a file's content, as lower-case hex; DatasetError for a FIFO or a device."""
+    """Return the SHA-256 of a file as lower-case hex; raise DatasetError for a FIFO or a device."""
     require_file(path, links=True)
     with local_copy(path) as copy, copy.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def sha256_text(text: str) -> str:
-    """SHA-256 of UTF-8 text, as lower-case hex."""
+    """Return the SHA-256 of UTF-8 text, as lower-case hex."""
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,13 +1,14 @@
-"""Where folders and files are: a path of this machine, or a URL of an object store.
+"""Locations of folders and files: a local path, or a URL of an object store.
 
     demo/dataset, file:///data/demo    pathlib.Path
-    s3://bucket/demo                   Amazon S3 and what speaks its protocol   extra s3
+    s3://bucket/demo                   Amazon S3 and stores with its protocol   extra s3
     gs://bucket/demo                   Google Cloud Storage                     extra gs
     az://container/demo                Azure Blob Storage                       extra az
-    memory://name                      this process's memory, for tests
+    memory://name                      memory of this process, for tests
 
 Credentials and endpoints are never part of a URL: each store's client reads its usual environment
-(README.md, "Remote"). Importing this loads no store's client; `location` does where one is named.
+(README.md, "Remote"). Importing this module loads no store's client; `location` loads one when a
+URL names its store.
 """
 
 import importlib.util
@@ -19,7 +20,7 @@ from urllib.parse import unquote
 
 from pipeline.errors import InputError, did_you_mean
 
-# What a scheme needs: the package that speaks to the store, and the extra that installs it.
+# Requirements of a scheme: the package of its client, and the extra that installs the package.
 SCHEMES: Final[Mapping[str, tuple[str, str] | None]] = {
     "s3": ("s3fs", "s3"),
     "gs": ("gcsfs", "gs"),
@@ -32,19 +33,20 @@ _COLLAPSED: Final = re.compile(rf"^({'|'.join(SCHEMES)}):/(?!/)")
 
 
 def location(text: Any) -> Path:
-    """The path that a text names; a path is given back as it is.
+    """Return the path that a text names; a path is returned unchanged.
 
-    A URL becomes an object with the methods of pathlib.Path that are used here
-    (`pipeline.storage.remote`); what a store refuses, they raise as StorageError. Raises InputError
-    for a scheme that is not known or whose package is not installed, and for a URL that names no
-    bucket.
+    A URL becomes an object with those methods of pathlib.Path that are used here
+    (`pipeline.storage.remote`); they raise StorageError if the store refuses. Raises InputError if
+    the scheme is unknown, its package is not installed, or the URL names no bucket.
     """
     if isinstance(text, PurePath) or not isinstance(text, str):
         return cast("Path", text)
     url = _URL.match(text)
     if url is None:
         if found := _COLLAPSED.match(text):
-            raise InputError(f"{text}: a URL has two slashes, did you mean {found[1]}://... ?")
+            raise InputError(
+                f"{text}: a URL has two slashes after the colon; did you mean {found[1]}://... ?"
+            )
         return Path(text)
     scheme, rest = url[1], url[2]
     if scheme not in SCHEMES:
@@ -58,22 +60,22 @@ def location(text: Any) -> Path:
 
 
 def is_remote(path: Path) -> bool:
-    """Whether `location` made this path from the URL of a store."""
+    """Return whether `location` made this path from the URL of a store."""
     return not isinstance(path, PurePath)
 
 
 def _local(text: str, rest: str) -> Path:
     host, slash, path = rest.partition("/")
     if not slash or host not in {"", "localhost"}:
-        raise InputError(f"{text}: expected file:///absolute/path")
+        raise InputError(f"{text}: this URL has a host or no path, expected file:///absolute/path")
     return Path("/" + unquote(path))
 
 
 def _check(text: str, scheme: str, rest: str) -> None:
-    """Refuse what could mean something else to a client, and schemes that cannot be spoken."""
+    """Raise InputError for URLs that a client could misread, and for missing packages."""
     bucket = rest.partition("/")[0]
     if not bucket:
-        raise InputError(f"{text}: names no bucket, expected {scheme}://BUCKET/FOLDER")
+        raise InputError(f"{text}: this URL names no bucket, expected {scheme}://BUCKET/FOLDER")
     if "@" in bucket:
         shown = f"{scheme}://...@{rest.rpartition('@')[2]}"
         raise InputError(f"{shown}: credentials belong in the environment, not in a URL")

@@ -1,8 +1,8 @@
 """Page headers of a Parquet column chunk, read without decoding a page.
 
-The footer says how many values and bytes a column chunk holds, and every page says it again for
-itself; decoders trust the page. A page of a hundred bytes can hold two thousand million run-length
-encoded values, so both are compared before anything is decoded.
+The footer says how many values and bytes a column chunk holds, and every page header says it for
+its page; decoders trust the page. A page of a hundred bytes can hold two thousand million
+run-length encoded values, so both are compared before anything is decoded.
 
 Source: Apache Parquet format, parquet.thrift (PageHeader), in Thrift's compact protocol.
 """
@@ -23,11 +23,11 @@ _NUM_VALUES: Final = 1
 
 
 class DamagedPage(Exception):
-    """A column chunk does not hold what the footer says."""
+    """Error: a column chunk differs from the footer."""
 
 
 def check_chunk(handle: BinaryIO, column: Any, size: int) -> int:
-    """Bytes that a column chunk decodes to, at most; DamagedPage where its pages say otherwise.
+    """Return the most bytes that a column chunk decodes to; raise DamagedPage if pages differ.
 
     `column` is the pyarrow ColumnChunkMetaData, `size` the bytes of the file.
     """
@@ -71,7 +71,7 @@ def _count(header: dict[int, Any], name: str) -> int:
 
 
 def _page_header(handle: BinaryIO, at: int, stop: int) -> tuple[dict[int, Any], int]:
-    """Fields of the PageHeader at an offset, and its length."""
+    """Return the fields of the PageHeader at an offset, and its length."""
     length = _HEADER
     while True:
         handle.seek(at)
@@ -85,7 +85,7 @@ def _page_header(handle: BinaryIO, at: int, stop: int) -> tuple[dict[int, Any], 
 
 
 def _struct(buffer: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
-    """Fields of a struct by number: whole numbers, booleans, structs; others are None."""
+    """Return the fields of a struct by number: whole numbers, booleans, structs; else None."""
     if depth > _DEEPEST:
         raise DamagedPage("a page header is nested too deep")
     fields: dict[int, Any] = {}
@@ -103,7 +103,7 @@ def _struct(buffer: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
 
 
 def _value(buffer: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
-    """A value of a compact type: what it is, and where it ends."""
+    """Return a value of a compact type, and its end."""
     if kind in {1, 2}:  # true, false: in the type itself
         return kind == 1, at
     if kind == 3:

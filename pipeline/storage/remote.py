@@ -1,9 +1,9 @@
 """Folders in an object store, with the methods of pathlib.Path that Hindcast uses.
 
-An object is there when its upload is complete, and not before: there are no temporary names and no
-renames. Folders are what the names of objects begin with; an empty one does not exist. Listings
-are never remembered. What a store refuses is raised as StorageError by `refusals`, and nowhere
-else; a file that is missing stays a FileNotFoundError.
+An object exists once its upload is complete: there are no temporary names and no renames. A folder
+is a prefix of the names of objects; an empty folder does not exist. Listings are not cached. Errors
+of a store are raised as StorageError by `refusals`, and only there; a missing file stays a
+FileNotFoundError.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from upath.extensions import ProxyUPath
 
 from pipeline.errors import HindcastError, StorageError
 
-# Where each store's client looks for credentials, and for a server other than the usual one.
+# Where each store's client looks for credentials, and for the address of another server.
 _ENVIRONMENT: Final[Mapping[str, tuple[str, str]]] = {
     "s3": ("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE", "AWS_ENDPOINT_URL"),
     "gs": ("GOOGLE_APPLICATION_CREDENTIALS", "STORAGE_EMULATOR_HOST"),
@@ -45,8 +45,8 @@ _NO_BUCKET: Final = (
 _ANSWERS: Final = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 
-# A store that is away is told after about a minute: three attempts by its client, twice, since
-# s3fs begins again once more where a download breaks off. The environment may say otherwise.
+# If a store does not respond, the error comes after about a minute: three attempts by its client,
+# twice, since s3fs restarts a download that breaks off. The environment can change the attempts.
 _S3_ATTEMPTS: Final = 3
 _S3_WAITS_S: Final = 10
 _S3FS_ATTEMPTS: Final = 2
@@ -55,18 +55,18 @@ _READ_AHEAD: Final = 1 << 20  # bytes; larger reads are one request each
 
 
 class RemotePath(ProxyUPath):
-    """A URL of a store; made by `pipeline.storage.location.location`."""
+    """URL of a store; made by `pipeline.storage.location.location`."""
 
     @classmethod
     def at(cls, url: str) -> "RemotePath":
-        """The path of a URL; StorageError where its client cannot be set up."""
-        for name in _LOGGERS:  # what clients log is raised as well, and told in one line
+        """Return the path of a URL; raise StorageError if its client cannot be set up."""
+        for name in _LOGGERS:  # clients also raise what they log, and it is shown in one line
             logging.getLogger(name).addHandler(logging.NullHandler())
         with refusals(url):
             return cls._from_upath(UPath(url.rstrip("/"), **_options(url.partition("://")[0])))
 
     def store(self) -> Any:
-        """The fsspec filesystem, without what it remembers of earlier answers."""
+        """Return the fsspec filesystem, with an empty cache."""
         store: Any = self.fs
         store.invalidate_cache()
         if self.protocol == "s3":
@@ -74,18 +74,18 @@ class RemotePath(ProxyUPath):
         return store
 
     def exists(self, *, follow_symlinks: bool = True) -> bool:
-        """Whether there is a file or a folder."""
-        del follow_symlinks  # there are none
+        """Return whether there is a file or a folder of this name."""
+        del follow_symlinks  # stores have no links
         with refusals(self):
             return bool(self.store().exists(self.path)) or self.is_dir()
 
     def is_file(self) -> bool:
-        """Whether there is an object of this name."""
+        """Return whether there is an object of this name."""
         with refusals(self):
             return bool(self.store().isfile(self.path))
 
     def is_dir(self) -> bool:
-        """Whether there is anything below; StorageError where there is not even the bucket."""
+        """Return whether there is an object below; raise StorageError if the bucket is missing."""
         try:
             entries = self._entries()
         except (FileNotFoundError, NotADirectoryError):
@@ -93,7 +93,7 @@ class RemotePath(ProxyUPath):
         return not any(entry["name"].strip("/") == self.path.strip("/") for entry in entries)
 
     def iterdir(self) -> Iterator["RemotePath"]:
-        """What is below, one level, in order."""
+        """Return the paths one level below, in order."""
         own = self.path.strip("/")
         names = {e["name"].rstrip("/").rpartition("/")[2] for e in self._entries()
                  if e["name"].strip("/") != own}  # fmt: skip
@@ -105,31 +105,33 @@ class RemotePath(ProxyUPath):
         return cast("list[dict[str, Any]]", found)
 
     def glob(self, pattern: str, **_settings: Any) -> Iterator["RemotePath"]:
-        """Paths below that match, in order."""
+        """Return the paths below that match, in order."""
         with refusals(self):
             self.store()
             return iter(sorted(super().glob(pattern), key=str))
 
     def stat(self, *, follow_symlinks: bool = True) -> Any:
-        """What is known of an object; st_size above all."""
+        """Return metadata of an object, such as st_size."""
         del follow_symlinks
         with refusals(self):
             self.store()
             return super().stat()
 
     def read_bytes(self) -> bytes:
-        """The content of an object."""
+        """Return the content of an object."""
         with refusals(self):
             return bytes(self.store().cat_file(self.path))
 
     def read_text(self, encoding: str | None = None, errors: str | None = None) -> str:  # type: ignore[override]
-        """The content of an object as text."""
+        """Return the content of an object as text."""
         return self.read_bytes().decode(encoding or "utf-8", errors or "strict")
 
     def open(self, mode: str = "r", **_settings: Any) -> Any:  # type: ignore[override]
-        """The object as a file for reading, fetched piece by piece; mode "rb", or "r" for UTF-8."""
+        """Open the object for reading in pieces; mode "rb", or "r" for UTF-8."""
         if mode not in {"r", "rb"}:
-            raise ValueError(f"{self}: mode {mode!r}; write with pipeline.storage.files")
+            raise ValueError(
+                f"{self}: mode is {mode!r}, expected 'r' or 'rb'; write with pipeline.storage.files"
+            )
         with refusals(self):
             binary = io.BufferedReader(_Object(self), _READ_AHEAD)
         return binary if mode == "rb" else io.TextIOWrapper(binary, encoding="utf-8")
@@ -145,7 +147,7 @@ class RemotePath(ProxyUPath):
 
 
 def _options(scheme: str) -> dict[str, Any]:
-    """What is asked of a client beyond its defaults."""
+    """Return the options of a client that differ from its defaults."""
     if scheme != "s3":
         return {}
     settings: dict[str, Any] = {"read_timeout": _S3_WAITS_S}
@@ -155,7 +157,7 @@ def _options(scheme: str) -> dict[str, Any]:
 
 
 class _Object(io.RawIOBase):
-    """The bytes of an object; every read is one request."""
+    """Raw bytes of an object; every read is one request."""
 
     def __init__(self, path: RemotePath) -> None:
         super().__init__()
@@ -191,7 +193,7 @@ def upload(local: Path, path: Path) -> None:
 
 
 def download(path: Path, local: Path) -> None:
-    """Copy an object to a local file; FileNotFoundError where there is none."""
+    """Copy an object to a local file; raise FileNotFoundError if there is no such object."""
     try:
         with refusals(path):
             _remote(path).store().get_file(_remote(path).path, os.fspath(local))
@@ -200,7 +202,7 @@ def download(path: Path, local: Path) -> None:
 
 
 def arrow_files(paths: Sequence[Path]) -> dict[str, Any]:
-    """Arguments of pyarrow.dataset.dataset for these objects."""
+    """Return the arguments of pyarrow.dataset.dataset for these objects."""
     import pyarrow.fs as pafs
 
     found = [_remote(path) for path in paths]
@@ -210,7 +212,7 @@ def arrow_files(paths: Sequence[Path]) -> dict[str, Any]:
 
 
 def check_writable(folder: Path, probe: str) -> None:
-    """Write and remove the object `probe`: wrong credentials are told before work is done."""
+    """Write and remove the object `probe`, so that wrong credentials fail before the work."""
     path = _remote(folder / probe)
     try:
         with refusals(folder):
@@ -221,7 +223,7 @@ def check_writable(folder: Path, probe: str) -> None:
 
 
 def remove_quietly(path: Path) -> None:
-    """Remove an object, or all below a folder; what cannot be removed stays."""
+    """Remove an object, or all below a folder; errors are ignored."""
     with contextlib.suppress(StorageError, OSError), refusals(path):
         _remote(path).store().rm(_remote(path).path, recursive=True)
 
@@ -233,10 +235,10 @@ def _remote(path: Path) -> RemotePath:
 
 @contextlib.contextmanager
 def refusals(path: Any) -> Iterator[None]:
-    """Turn whatever a store's client raises for `path` into one StorageError, with the URL.
+    """Turn any error of a store's client for `path` into one StorageError, with the URL.
 
-    Only calls of a client stand in this context, so any exception is the client's. Answers stay
-    what they are: a file that is missing is a FileNotFoundError, unless its bucket is.
+    Only calls of a client run in this context, so any exception is the client's. A missing file
+    stays a FileNotFoundError, unless its bucket is missing.
     """
     try:
         yield
@@ -257,17 +259,17 @@ def _refusal(path: Any, error: Exception) -> StorageError:
     kinds = {kind.__name__ for e in _chain(error) for kind in type(e).__mro__}
     if kinds.intersection(_DENIED) or any(_code(e) in {"401", "403"} for e in _chain(error)):
         return StorageError(
-            f"{path}: access was refused ({reason}); check {credentials}, and that they may list, "
-            "read, write and delete there"
+            f"{path}: access was refused ({reason}); check {credentials}, and that they allow to "
+            "list, read, write and delete there"
         )
     if kinds.intersection(_UNREACHABLE):
         return StorageError(
             f"{path}: the store cannot be reached ({reason}); check the network and {endpoint}; "
-            "the same command goes on where it stopped"
+            "the same command continues where it stopped"
         )
     return StorageError(
-        f"{path}: the store refused ({reason}); check {credentials} and {endpoint}; "
-        "the same command goes on where it stopped"
+        f"{path}: the store refused the request ({reason}); check {credentials} and {endpoint}; "
+        "the same command continues where it stopped"
     )
 
 
@@ -283,7 +285,7 @@ def _no_bucket(path: Any, error: Exception) -> StorageError:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and what caused it."""
+    """Yield the error and its causes."""
     seen: BaseException | None = error
     while seen is not None:
         yield seen
@@ -291,7 +293,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _code(error: BaseException) -> str:
-    """The store's own code of an error, where the client passes it on."""
+    """Return the store's own code of an error, if the client passes it on."""
     response = getattr(error, "response", None)
     if isinstance(response, Mapping):
         return str(response.get("Error", {}).get("Code", ""))

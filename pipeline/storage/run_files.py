@@ -1,10 +1,10 @@
-"""Names of the files that a run leaves.
+"""Names of the files of a run.
 
 RUN/checkpoint.json, weights.safetensors     the checkpoint after the last step
 RUN/metrics.parquet                          its training curves: step, metric, value
-RUN/best/                                    the best checkpoint, where one was chosen
+RUN/best/                                    the best checkpoint, if one was chosen
 RUN/checkpoints/step-000500/                 the checkpoint after 500 steps
-run.json                                     ledger of `hindcast run`, in the folder of its output
+run.json                                     ledger of `hindcast run`, in its output folder
 """
 
 from pathlib import Path
@@ -19,5 +19,5 @@ LEDGER: Final = "run.json"
 
 
 def step_folder(run: Path, step: int) -> Path:
-    """Return where a run keeps the checkpoint after so many steps."""
+    """Return the folder of the checkpoint after so many steps of a run."""
     return run / CHECKPOINTS / f"step-{step:06}"

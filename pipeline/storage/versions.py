@@ -1,4 +1,4 @@
-"""Versions of this package and of others, as datasets, checkpoints and training keys have them."""
+"""Versions of this package and of others, as recorded in datasets and checkpoints."""
 
 import importlib.metadata
 import tomllib
@@ -7,13 +7,13 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-DISTRIBUTION: Final = "hindcast-scheduling"  # on package indexes, `hindcast` is a stranger's
+DISTRIBUTION: Final = "hindcast-scheduling"  # on package indexes, `hindcast` is another project
 _CHECKOUT: Final = Path(__file__).resolve().parents[2] / "pyproject.toml"
 
 
 @cache
 def version() -> str:
-    """Return the version of the code that runs: of its checkout, else of the installed package."""
+    """Return the version of the running code: of its checkout, else of the installed package."""
     if _CHECKOUT.is_file():
         project = tomllib.loads(_CHECKOUT.read_text(encoding="utf-8")).get("project", {})
         if str(project.get("name", "")).startswith("hindcast"):

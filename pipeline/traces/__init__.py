@@ -1,4 +1,4 @@
-"""The raw trace formats that can be read, by name; to add one, write its file and a line here."""
+"""Registry of the raw trace formats. A new format takes its own file and an entry here."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,12 +14,19 @@ from pipeline.workloads.schema import Workload
 
 @dataclass(frozen=True)
 class TraceFormat:
-    """A raw format: what it is, where it comes from, on which terms, and its reader.
+    """A raw trace format: its description, source and terms, and its reader.
 
-    `licence` is the identifier that dataset hubs know, "other" where `terms` has no such name.
-    `path` says what the reader's PATH is. `read` gives the workload and the bad rows
-    (columns file, line, reason, text), and raises TraceError where PATH is not of this format.
-    It is None where the format holds decisions, which make a dataset instead of a workload.
+    Attributes:
+        name: Name in recipes (`trace.format`) and for `hindcast ingest`.
+        description: One line about the content of the trace.
+        path: What the reader's `path` can be: which files or folders, in words.
+        source: Where the trace can be obtained.
+        terms: Terms of use of the trace.
+        citation: What to cite.
+        read: Reader. Takes a path and returns the workload and the bad rows (columns file, line,
+            reason, text); raises TraceError if the path is not of this format. None for a format of
+            recorded decisions, which make a dataset instead of a workload.
+        licence: Identifier of the licence on dataset hubs; "other" if there is none for `terms`.
     """
 
     name: str

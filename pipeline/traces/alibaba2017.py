@@ -1,11 +1,12 @@
 """Reader of Alibaba cluster-trace-v2017, from the original tables or the DeepJS jobs.csv.
 
-PATH is a file (jobs.csv or batch_task) or a folder with one; of both, jobs.csv is read. Tables are
-told apart by their content, not by their names. Beside the tasks may lie batch_instance (durations
-of the instances; batch_task only) and server_event (the machines). All may be gzip-compressed.
+The path is a file (jobs.csv or batch_task) or a folder that holds one of them; if it holds both,
+jobs.csv is read. Tables are recognised by their content, not by their names. Two more tables are
+read if they lie beside the tasks: batch_instance (durations of the instances; only with batch_task)
+and server_event (the machines). All files may be gzip-compressed.
 
-Memory is bounded by the number of tasks, never by the size of the files: batch_instance, the large
-one, is aggregated as it streams by.
+Memory is bounded by the number of tasks, not by the size of the files: batch_instance, the large
+table, is aggregated while it is read.
 """
 
 from collections import Counter
@@ -41,7 +42,7 @@ _WIDTHS: Final[dict[Table, int]] = {
 
 @dataclass(frozen=True)
 class _Layout:
-    """What a file turned out to be; `header` is empty where it has none."""
+    """The table in a file, and its header line; `header` is empty if the file has none."""
 
     table: Table
     header: tuple[str, ...] = ()
@@ -51,14 +52,15 @@ class _Layout:
 def read(path: Path) -> tuple[Workload, pl.DataFrame]:
     """Return the workload of a trace file or folder, and its bad rows (file, line, reason, text).
 
-    `left_out` counts the rows of the task table that are no task of the workload, by reason; the
-    key "quarantined" counts the bad ones. Raises TraceError where the path is not such a trace.
+    In the provenance, `left_out` counts the rows of the task table that are not tasks of the
+    workload, by reason; the key "quarantined" counts the bad rows. Raises TraceError if the path is
+    not such a trace.
     """
     tasks_path = _task_table(path)
     layout = _layout(tasks_path)
     if layout.table not in {"jobs", "batch_task"}:
         raise TraceError(
-            f"{tasks_path}: is a {layout.table} table, which has no tasks; expected {_EXPECTED}"
+            f"{tasks_path}: this {layout.table} table has no tasks; expected {_EXPECTED}"
         )
     files = [tasks_path]
     sifted: dict[str, Sifted] = {}
@@ -111,7 +113,7 @@ def _beside(path: Path, name: str) -> Path | None:
 
 
 def _layout(path: Path, expected_table: Table | None = None) -> _Layout:
-    """Tell what a file is from its first lines; TraceError where that is nothing known."""
+    """Recognise a table by the first lines of its file; raise TraceError if it is not known."""
     expected = f"a {expected_table} table" if expected_table else _EXPECTED
     lines = [
         (number, [field.strip(' \t"') for field in line.split(",")])
@@ -130,13 +132,13 @@ def _layout(path: Path, expected_table: Table | None = None) -> _Layout:
         raise TraceError(_not_known(path, first_line, first, expected))
     if expected_table and layout.table != expected_table:
         raise TraceError(
-            f"{path}: is a {layout.table} table, expected {expected}; rename it or move it away"
+            f"{path}: this is a {layout.table} table, expected {expected}; rename or move the file"
         )
     return layout
 
 
 def _table_of(fields: Sequence[str]) -> Table | None:
-    """Which table a row without header belongs to, judged by its width and its words."""
+    """Return the table that a row without header belongs to, by its width and its words."""
     width = len(fields)
     if width == _WIDTHS["batch_task"] and fields[5] in task_tables.STATUSES:
         return "batch_task"
@@ -157,7 +159,7 @@ def _not_known(path: Path, line: int, fields: Sequence[str], expected: str) -> s
 
 
 def _is_header(fields: Sequence[str]) -> bool:
-    """Tell whether a row has words and no number: a bad row of data still has some."""
+    """Return whether a row has words and no number; a bad row of data still has some number."""
     return any(fields) and pl.Series(fields).cast(pl.Float64, strict=False).is_null().all()
 
 

@@ -1,10 +1,10 @@
-"""The tables that may lie beside the tasks of Alibaba cluster-trace-v2017.
+"""Optional tables of Alibaba cluster-trace-v2017: instances (attempts) and server events.
 
-batch_instance  no header, 12 columns: start s, end s, job_id, task_id, machine_id, status, seq_no,
-                total_seq_no, real cpu max and average, real memory max and average. One row per
-                ATTEMPT; ids can be missing; running and failed attempts end at 0.
-server_event    no header, 7 columns: timestamp s, machine_id, add | softerror | harderror, detail,
-                cpu cores, memory fraction, disk fraction. Errors carry zero capacities.
+batch_instance  no header, 12 columns: start s, end s, job_id, task_id, machine_id, status,
+                seq_no, total_seq_no, real cpu max and average, real memory max and average.
+                One row per attempt; ids can be missing; running and failed attempts end at 0.
+server_event    no header, 7 columns: timestamp s, machine_id, add | softerror | harderror,
+                detail, cpu cores, memory fraction, disk fraction. Errors have capacities of 0.
 """
 
 from pathlib import Path
@@ -28,11 +28,11 @@ _LATEST_S: Final = 10_000_000_000  # later is no time in seconds, and microsecon
 
 
 def sift_batch_instance(path: Path, header_line: int | None) -> Sifted:
-    """Return the attempts that ended well: line, text, job_id, task_id, duration_us (int64).
+    """Return the successful attempts: line, text, job_id, task_id, duration_us (int64).
 
-    Used are attempts that are Terminated, end after they start and name their task; the others
-    are counted by reason. Whole microseconds make sums exact, so that a mean does not depend on
-    the order in which threads add.
+    Successful attempts are Terminated, end after they start and name their task. All others are
+    counted by reason. Whole microseconds make sums exact, so a mean does not depend on the order in
+    which threads add.
     """
     start, end = number("start"), number("end")
     rows = scan_rows(path, _BATCH_INSTANCE_COLUMNS, header_line)
@@ -63,7 +63,7 @@ def sift_batch_instance(path: Path, header_line: int | None) -> Sifted:
 
 
 def mean_durations(path: Path, attempts: Sifted) -> pl.DataFrame:
-    """Return the mean duration of each task's attempts, a row per task: job_id, task_id, mean_s."""
+    """Return the mean duration of the attempts of each task: columns job_id, task_id, mean_s."""
     attempt = attempts.rows.select(
         "job_id", "task_id", "duration_us", attempts=pl.lit(1, dtype=pl.Int64)
     )
@@ -80,8 +80,8 @@ def mean_durations(path: Path, attempts: Sifted) -> pl.DataFrame:
 def sift_server_event(path: Path, header_line: int | None) -> Sifted:
     """Return the add events: line, text, timestamp, machine_id, cores, memory.
 
-    Errors say that a machine was ill for a while, with capacities of zero, and never when it was
-    well again. They are counted in `left_out` and change no machine.
+    An error event has capacities of zero, and no event says when the machine was repaired. Error
+    events are therefore counted in `left_out` and change no machine.
     """
     added = pl.col("event") == "add"
     rows = scan_rows(path, _SERVER_EVENT_COLUMNS, header_line)
@@ -112,7 +112,7 @@ def sift_server_event(path: Path, header_line: int | None) -> Sifted:
 
 
 def machines_of(path: Path, added: Sifted) -> pl.DataFrame:
-    """Return the canonical machines: order of first appearance, capacities of the latest add."""
+    """Return the canonical machines, in order of appearance, each as its latest add event says."""
     events = collect(added.rows.drop("text"), path).sort("line")
     latest = events.sort("timestamp", "line").group_by("machine_id", maintain_order=True).last()
     return (

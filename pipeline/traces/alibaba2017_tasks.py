@@ -1,14 +1,14 @@
-"""The two task tables of Alibaba cluster-trace-v2017: the original one and the DeepJS file.
+"""Task tables of Alibaba cluster-trace-v2017: the original batch_task and the DeepJS jobs.csv.
 
-batch_task   no header, 8 columns: create_timestamp s, modify_timestamp s, job_id, task_id,
-             instance_num, status, plan_cpu (1/100 core per instance), plan_mem (fraction of the
-             largest machine, per instance). One row per task, not sorted.
-jobs.csv     header; submit_time s, duration s, cpu cores, memory fraction, job_id, task_id,
-             instances_num, disk. Derived by the DeepJS authors: submit_time is
-             create_timestamp + 173, duration the mean over the task's instances.
+    batch_task   no header, 8 columns: create_timestamp s, modify_timestamp s, job_id, task_id,
+                 instance_num, status, plan_cpu (1/100 core per instance), plan_mem (fraction of
+                 the largest machine, per instance). One row per task, not sorted.
+    jobs.csv     header; submit_time s, duration s, cpu cores, memory fraction, job_id, task_id,
+                 instances_num, disk. Derived by the DeepJS authors: submit_time is
+                 create_timestamp + 173, duration the mean over the task's instances.
 
-Both become rows of line, text, job_id, task_id, submit_s, duration_s, cores, memory, instances;
-times stay on the trace's own clock and may be negative.
+Both are read as rows of line, text, job_id, task_id, submit_s, duration_s, cores, memory,
+instances. Times stay on the clock of the trace and may be negative.
 """
 
 from collections.abc import Sequence
@@ -39,9 +39,9 @@ _CENTICORES: Final = 100  # plan_cpu of one core
 
 
 def sift_jobs(path: Path, header: Sequence[str], header_line: int) -> Sifted:
-    """Return the rows of a jobs.csv; columns are found by their names in `header`.
+    """Return the rows of a jobs.csv, whose columns are found by their names in `header`.
 
-    Raises TraceError where a column is missing or named twice, or no row is usable.
+    Raises TraceError if a column is missing or named twice, or if no row is usable.
     """
     for name in JOBS_COLUMNS:
         if header.count(name) != 1:
@@ -82,10 +82,11 @@ def sift_batch_task(
 ) -> Sifted:
     """Return the rows of a batch_task table, with or without a header line.
 
-    A task lasts for the mean of its instances (`mean_durations`: job_id, task_id, mean_s) where
-    they are known, else from creation to modification. Usable are Terminated tasks whose cpu and
-    memory are known and that last; the others are counted in `left_out`. Of a usable task whose
-    modification precedes its creation nothing can be made: it is quarantined.
+    The duration of a task is the mean over its instances (`mean_durations`: job_id, task_id,
+    mean_s) if it is known, otherwise the time from creation to modification. A usable task is
+    Terminated, has a known cpu and memory, and lasts longer than 0 s; all others are counted in
+    `left_out`. A usable task that is modified before it is created has no sensible duration: its
+    row is quarantined.
     """
     rows = scan_rows(path, BATCH_TASK_COLUMNS, header_line)
     if mean_durations is None:

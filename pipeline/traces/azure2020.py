@@ -7,17 +7,18 @@
                one row per (vmTypeId, machineId)
     table      .csv without header, 6 columns: id, cores, memory, disk, duration_ms, start_ms
 
-A VM is a job of one task with one instance. Behind the canonical columns its row has
+A VM is a job of one task with one instance. After the canonical columns its row has
 
-    priority   int64     0 on-demand, 1 deferrable; null in a table
-    tenant     string    null in a table
-    vm_type    string    null in a table
-    ended      bool      false: alive at the end of the trace, its duration is until then
+    priority   int64     0 on-demand, 1 deferrable; null if read from a derived table
+    tenant     string    null if read from a derived table
+    vm_type    string    null if read from a derived table
+    ended      bool      false: alive at the end of the trace, which ends its duration
 
-The trace gives no absolute sizes. `cores` are fractions times MACHINE_CORES. A VM type fits several
-machine types; of the machines for which its cores are known it takes the one that hosts the most
-VM types, so that most VMs are measured in one unit and no VM is counted twice. In a table, which
-was joined with all of them, the first row of a VM counts, and memory is a fraction of the largest.
+The trace gives no absolute sizes: `cores` are fractions times MACHINE_CORES. A VM type fits several
+machine types. Its size is taken from one of the machines for which its cores are known: the one
+that hosts the most VM types. So most VMs are measured in one unit, and no VM is counted twice. A
+derived table is joined with all machine types: there the first row of a VM counts, and memory is a
+fraction of the largest VM's.
 
 Source: Hadary et al., "Protean: VM Allocation Service at Scale", OSDI 2020.
 """
@@ -37,7 +38,7 @@ from pipeline.traces.text_rows import Sifted, collect, scan_rows, sift
 from pipeline.workloads.schema import Provenance, Workload
 
 FORMAT: Final = "azure2020"
-MACHINE_CORES: Final = 48.0  # cores of a whole machine: ours, the trace has fractions only
+MACHINE_CORES: Final = 48.0  # cores of a whole machine, chosen here: the trace has fractions only
 DAY_S: Final = 86_400.0
 LAST_DAY: Final = 14.0
 _MAGIC: Final = b"SQLite format 3\0"
@@ -51,19 +52,19 @@ _TABLES: Final[dict[str, tuple[str, ...]]] = {
 }
 _DERIVED: Final = ("job_id", "cores", "memory", "", "duration_ms", "start_ms")
 _EXTRA: Final = ("priority", "tenant", "vm_type", "ended")
-_FURTHEST_DAY: Final = 3650.0  # further away is no time of this trace
+_FURTHEST_DAY: Final = 3650.0  # days further away cannot belong to this trace
 _BATCH: Final = 200_000  # rows fetched at once
 
 
 def read(path: Path) -> tuple[Workload, pl.DataFrame]:
     """Return the workload of a database or derived table, and its bad rows.
 
-    The `line` of a bad row of a database is its rowid in table vm. Raises TraceError where the
-    path is neither, or has no VM that can be used.
+    The `line` of a bad row of a database is its rowid in table vm. Raises TraceError if the path is
+    neither a database nor a table, or if no VM is usable.
     """
     database = _is_database(path)
     vms = _sift_database(path) if database else _sift_table(path)
-    distinct, vms = distinct_tasks(path, vms, "a VM that can be used")
+    distinct, vms = distinct_tasks(path, vms, "a usable VM")
     if not database:
         distinct = distinct.with_columns(pl.col("memory") / pl.col("memory").max())
     extra = distinct.select("job_id", *_EXTRA)
@@ -86,14 +87,14 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
 
 
 def _is_database(path: Path) -> bool:
-    """Whether the file begins as a database; TraceError where it cannot be looked at."""
+    """Return whether the file is an SQLite database; raise TraceError if it cannot be read."""
     if path.is_file():
         try:
             with path.open("rb") as raw:
                 if raw.read(len(_MAGIC)) == _MAGIC:
                     return True
         except OSError as error:
-            raise TraceError(f"{path}: cannot be read ({error.strerror})") from error
+            raise TraceError(f"{path}: this file cannot be read ({error.strerror})") from error
     head_lines(path, _EXPECTED)
     return False
 
@@ -112,7 +113,7 @@ def _notes(database: bool) -> tuple[str, ...]:
 
 
 def _sift_table(path: Path) -> Sifted:
-    """The rows of a derived table, with the columns of a task."""
+    """Return the rows of a derived table, with the columns of a task."""
     rows = scan_rows(path, _DERIVED)
     no_text = pl.lit(None, dtype=pl.String)
     values = rows.select(
@@ -142,7 +143,7 @@ def _sift_table(path: Path) -> Sifted:
 
 
 def _sift_database(path: Path) -> Sifted:
-    """The rows of table vm with the size of their type, as the columns of a task."""
+    """Return the rows of table vm, with the columns of a task and the size of the VM type."""
     vms, types = _fetch(path)
     sizes = _sizes(path, types)
     rows = (
@@ -200,7 +201,7 @@ def _sift_database(path: Path) -> Sifted:
 
 
 def _fetch(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Tables vm and vmType; every value as text, exact to the last bit."""
+    """Return the tables vm and vmType; every value is text, exact to the last bit."""
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
             for table, columns in _TABLES.items():
@@ -208,29 +209,29 @@ def _fetch(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
             return _table(database, "vm"), _table(database, "vmType")
     except sqlite3.Error as error:
         raise TraceError(
-            f"{path}: a damaged or foreign SQLite database ({error}), expected {_EXPECTED}"
+            f"{path}: this SQLite database is damaged or foreign ({error}); expected {_EXPECTED}"
         ) from error
 
 
 def _check_table(
     path: Path, database: sqlite3.Connection, table: str, columns: tuple[str, ...]
 ) -> None:
-    """TraceError that names the table or column that is missing."""
+    """Raise TraceError if the table or one of its columns is missing."""
     there = [row[1] for row in database.execute(f"PRAGMA table_info({table})")]
     if not there:
         names = [row[0] for row in database.execute("SELECT name FROM sqlite_master")]
         has = f"it has {', '.join(names[:5])}" if names else "it has no tables"
-        raise TraceError(f"{path}: lacks the table {table!r} ({has}), expected {_EXPECTED}")
+        raise TraceError(f"{path}: the table {table!r} is missing ({has}); expected {_EXPECTED}")
     lower = {name.lower() for name in there}
     for column in columns:
         if column.lower() not in lower:
             close = nearest(column, there)
             hint = f"; did you mean {close!r}?" if close else ""
-            raise TraceError(f"{path}: table {table!r} lacks the column {column!r}{hint}")
+            raise TraceError(f"{path}: column {column!r} of the table {table!r} is missing{hint}")
 
 
 def _table(database: sqlite3.Connection, table: str) -> pl.DataFrame:
-    """`line` (the rowid) and the known columns of a table, numbers printed to read back the same."""
+    """Return `line` (the rowid) and the known columns of a table; numbers read back unchanged."""
     columns = _TABLES[table]
     as_text = ", ".join(
         f"CASE typeof({c}) WHEN 'real' THEN printf('%!.17g', {c}) ELSE CAST({c} AS TEXT) END"
@@ -246,7 +247,7 @@ def _table(database: sqlite3.Connection, table: str) -> pl.DataFrame:
 
 
 def _sizes(path: Path, types: pl.DataFrame) -> pl.DataFrame:
-    """The size of every VM type on the machine chosen for it: vmTypeId, core, memory, known."""
+    """Return the size of each VM type on its chosen machine: vmTypeId, core, memory, known."""
     hosted = pl.col("vmTypeId").n_unique().over("machineId")
     usable = (pl.col("core") > 0) & pl.col("core").is_finite()
     sized = types.with_columns(

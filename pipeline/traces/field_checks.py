@@ -1,7 +1,7 @@
-"""What can be wrong with one field of a row, as polars expressions.
+"""Checks of one field of a row, as polars expressions.
 
-Each gives the reason in words ("memory is 'abc', expected a number") where the field is at fault,
-and null where it is sound; `pl.coalesce` of several keeps the first.
+Each expression gives the reason in words ("memory is 'abc', expected a number") if the field is
+bad, and null if it is sound. `pl.coalesce` of several keeps the first reason.
 """
 
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ _LARGEST_COUNT: Final = 2**53  # whole numbers beyond are not exact in float64
 
 
 def number(name: str) -> pl.Expr:
-    """Return a field as float64; null where it is not a number."""
+    """Return a field as float64; null if it is not a number."""
     return pl.col(name).cast(pl.Float64, strict=False)
 
 
 def value_fault(name: str, broken: pl.Expr, expected: str) -> pl.Expr:
-    """Why a field is not as `expected`, where `broken` is true, else null."""
+    """Return the reason that a field is not as `expected`; null if `broken` is false."""
     return pl.when(broken).then(
         pl.format("{} is {}, expected {}", pl.lit(name), _short(name), pl.lit(expected))
     )
@@ -32,9 +32,12 @@ def number_fault(
     at_least: float | None = None,
     above: float | None = None,
 ) -> pl.Expr:
-    """Why a field is no finite number of that size, else null; an `optional` one may be empty."""
+    """Return the reason that a field is no finite number within the limit, else null.
+
+    An `optional` field may be empty. The number must be `at_least` one limit, or `above` another.
+    """
     value = number(name)
-    fault = pl.when(value.is_null() | ~value.is_finite()).then(
+    fault: pl.Expr = pl.when(value.is_null() | ~value.is_finite()).then(
         pl.format("{} is '{}', expected a number", pl.lit(name), _short(name))
     )
     if at_least is not None:
@@ -46,7 +49,7 @@ def number_fault(
 
 
 def count_fault(name: str) -> pl.Expr:
-    """Why a field is not a whole number of at least 1, else null."""
+    """Return the reason that a field is not a whole number of at least 1, else null."""
     value = number(name)
     whole = (value >= 1) & (value <= _LARGEST_COUNT) & (value == value.floor())
     return pl.coalesce(
@@ -55,12 +58,12 @@ def count_fault(name: str) -> pl.Expr:
 
 
 def name_fault(name: str) -> pl.Expr:
-    """Why a field is no name, else null: it is empty."""
+    """Return the reason that a field is not a name (it is empty), else null."""
     return pl.when(pl.col(name).is_null()).then(pl.lit(f"{name} is missing"))
 
 
 def choice_fault(name: str, options: Sequence[str]) -> pl.Expr:
-    """Why a field is none of `options`, else null."""
+    """Return the reason that a field is not one of `options`, else null."""
     return pl.when(~pl.col(name).is_in(list(options)).fill_null(value=False)).then(
         pl.format(
             "{} is '{}', expected {}",

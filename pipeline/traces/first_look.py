@@ -1,7 +1,6 @@
-"""The first look at a raw trace: is it there, is it text, which lines does it begin with.
+"""First look at a raw trace: whether the file exists and is text, and its first lines.
 
-Everything that can be said about a file before it is read in earnest is said here, as one line
-that names the file, what was found and what was expected.
+Every error message here is one line with the file, what was found and what was expected.
 """
 
 import gzip
@@ -23,12 +22,14 @@ def head_lines(path: Path, expected: str) -> list[str]:
     """Return the complete lines within the first 64 KiB of a text file, plain or gzip-compressed.
 
     A byte-order mark and carriage returns are removed; bytes that are not UTF-8 become U+FFFD.
-    Raises TraceError where `path` is missing, a folder, unreadable, empty, binary or one endless
-    line; `expected` completes its message.
+    Raises TraceError if the file is missing, a folder, unreadable, empty or binary, or if its first
+    line is longer than 64 KiB; `expected` completes the message.
     """
     content = _head(path, expected)
     if b"\0" in content:
-        raise TraceError(f"{path}: is a binary file (or UTF-16), expected {expected} as UTF-8 text")
+        raise TraceError(
+            f"{path}: this is a binary file (or UTF-16), expected {expected} as UTF-8 text"
+        )
     if len(content) > _HEAD_BYTES:
         whole, newline, _ = content.rpartition(b"\n")
         if not newline:
@@ -38,12 +39,12 @@ def head_lines(path: Path, expected: str) -> list[str]:
         content = whole
     lines = content.decode("utf-8-sig", errors="replace").split("\n")
     if not any(line.strip() for line in lines):
-        raise TraceError(f"{path}: is empty, expected {expected}")
+        raise TraceError(f"{path}: this file is empty, expected {expected}")
     return [line.removesuffix("\r") for line in lines]
 
 
 def _head(path: Path, expected: str) -> bytes:
-    """One byte more than the head where the file is longer than that."""
+    """Return the first bytes of a file: at most one more than the head, if the file is longer."""
     try:
         with path.open("rb") as raw:
             compressed = raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
@@ -55,10 +56,12 @@ def _head(path: Path, expected: str) -> bytes:
     except FileNotFoundError:
         _no_such_file(path, expected)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise TraceError(f"{path}: a damaged gzip file ({error}), expected {expected}") from error
+        raise TraceError(
+            f"{path}: this gzip file is damaged ({error}), expected {expected}"
+        ) from error
     except OSError as error:
         raise TraceError(
-            f"{path}: cannot be read ({error.strerror}), expected {expected}"
+            f"{path}: this file cannot be read ({error.strerror}), expected {expected}"
         ) from error
 
 
@@ -71,10 +74,10 @@ def _no_such_file(path: Path, expected: str) -> NoReturn:
 
 
 def find_table(folder: Path, name: str) -> Path | None:
-    """Return the file of a folder that holds a table: `name.csv`, else the only `name*.csv`.
+    """Return the file of a table in a folder: `name.csv`, else the only `name*.csv`.
 
-    Files may end in .csv or .csv.gz. None where there is none; TraceError where several
-    are equally good.
+    Files may end in .csv or .csv.gz. Returns None if there is no such file; raises TraceError if
+    several files match equally well.
     """
     exact = [folder / f"{name}{suffix}" for suffix in _SUFFIXES]
     for path in exact:
@@ -88,14 +91,14 @@ def find_table(folder: Path, name: str) -> Path | None:
     if len(found) > 1:
         names = ", ".join(path.name for path in found)
         raise TraceError(
-            f"{folder}: several files could be {name}.csv ({names}); name the one to read "
-            f"{name}.csv or give its path"
+            f"{folder}: several files could be {name}.csv ({names}); rename the one to read to "
+            f"{name}.csv, or give its path"
         )
     return found[0] if found else None
 
 
 def folder_without(folder: Path, names: Sequence[str], expected: str) -> TraceError:
-    """Return the error for a folder that has none of the files `names`; it names what is there."""
+    """Return the error for a folder without any of the files `names`; it lists the files there."""
     there = _names(folder)
     close = next((match for name in names if (match := nearest(name, there))), None)
     if close:
@@ -103,9 +106,9 @@ def folder_without(folder: Path, names: Sequence[str], expected: str) -> TraceEr
     elif there:
         found = f"; it has {', '.join(there[:5])}{', ...' if len(there) > 5 else ''}"
     else:
-        found = "; it is empty"
+        found = "; the folder is empty"
     return TraceError(
-        f"{folder}: no {' or '.join(names)} in this folder, expected {expected}{found}"
+        f"{folder}: there is no {' or '.join(names)} in this folder, expected {expected}{found}"
     )
 
 
@@ -113,9 +116,9 @@ def _names(folder: Path) -> list[str]:
     try:
         return sorted(entry.name for entry in folder.iterdir())
     except OSError as error:
-        raise TraceError(f"{folder}: cannot be listed ({error.strerror})") from error
+        raise TraceError(f"{folder}: this folder cannot be listed ({error.strerror})") from error
 
 
 def source_file(path: Path) -> SourceFile:
-    """Describe a raw file for provenance: its name (never its place), bytes, SHA-256."""
+    """Return name (without folder), bytes and SHA-256 of a raw file, for the provenance."""
     return SourceFile(name=path.name, bytes=path.stat().st_size, sha256=sha256_file(path))

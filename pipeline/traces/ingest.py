@@ -1,4 +1,4 @@
-"""Ingestion: a raw trace becomes a workload folder."""
+"""Ingestion: conversion of a raw trace to a workload folder."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from pipeline.workloads.schema import Workload
 
 _STEPS: Final = 2
 
-Progress = Callable[[int, int, str], None]  # steps done, steps in all, what is done now
+Progress = Callable[[int, int, str], None]  # steps done, steps in total, current step in words
 
 
 @dataclass(frozen=True)
 class IngestResult:
-    """What an ingestion wrote: the folder, its workload and the rows kept in quarantine."""
+    """Result of an ingestion: the folder, its workload, and the number of rows in quarantine."""
 
     folder: Path
     workload: Workload
@@ -31,14 +31,17 @@ def ingest(
 ) -> IngestResult:
     """Read the trace at `path` as `format_name` and write it to the folder `out`.
 
-    Raises UnknownName for the format, TraceError for the trace, StorageError where `out` cannot be
-    written or holds something else. Until the trace has been read, `out` is left as it is.
+    Nothing in `out` changes until the trace has been read. Raises UnknownName for the format,
+    TraceError for the trace, and StorageError if `out` cannot be written or holds something else.
     """
     if format_name not in FORMATS:
         raise unknown_name("trace format", format_name, FORMATS)
     read = FORMATS[format_name].read
     if read is None:
-        raise UnknownName(f"{format_name} holds decisions, not jobs: it makes a dataset")
+        raise UnknownName(
+            f"the format {format_name!r} holds decisions, not jobs: expected a trace of jobs; "
+            "`hindcast ingest` makes a dataset of it"
+        )
     tell = progress or (lambda _done, _total, _what: None)
     refuse_foreign(out)
     if is_remote(out):

@@ -1,4 +1,4 @@
-"""From usable rows to canonical tasks: which row counts, which job is first.
+"""Conversion of usable rows to canonical tasks: repetitions, and the order of the jobs.
 
     rows of the trace, in file order          tasks
     job_id  task_id  submit_s                 job  task  job_id  task_id  submit_s
@@ -7,9 +7,9 @@
     b       2        15   (last of b)         1    1     b       2        15
     b       2        15   (there already: quarantined)
 
-A job is submitted once. Where its rows disagree the LAST one counts, as in the simulator of the
-DeepJS authors, whose published numbers depend on it. Jobs go by that time; equal times keep the
-order of first appearance in the file. Tasks keep file order.
+A job is submitted once. If its rows have different times the LAST row counts, as in the simulator
+of the DeepJS authors, whose published numbers depend on it. Jobs are sorted by that time; equal
+times keep the order of first appearance in the file. Tasks keep file order.
 """
 
 from collections.abc import Sequence
@@ -29,11 +29,11 @@ _VALUES = ("submit_s", "duration_s", "cores", "memory", "instances")
 def distinct_tasks(
     path: Path, sifted: Sifted, noun: str, key: Sequence[str] = _KEY
 ) -> tuple[pl.DataFrame, Sifted]:
-    """One row per task, and the rows of the file with repetitions counted as quarantined.
+    """Return one row per task, and `sifted` with repetitions counted as quarantined.
 
     `sifted.rows` has line, text, `key` and the task's values. The first row of a task counts.
-    Memory is bounded by the number of tasks, however often they are repeated. Raises TraceError
-    where there is no task; `noun` completes its message.
+    Memory is bounded by the number of tasks, however often they are repeated. Raises TraceError if
+    there is no task; `noun` completes its message.
     """
     rows, first_line = sifted.rows, pl.col("line").min()
     values = [name for name in rows.collect_schema().names() if name not in {*key, "line", "text"}]

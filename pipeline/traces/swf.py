@@ -1,25 +1,25 @@
 """Reader of the Standard Workload Format, version 2.2: logs of the Parallel Workloads Archive.
 
-PATH is one log, plain or gzip-compressed: header lines `; Key: value`, then a row of 18 numbers
-for every job, -1 where something is unknown. A job is one task with one instance that holds its
-processors (cores) and memory together for its run time. What a row lacks is derived, and counted
-in the provenance:
+The path is one log, plain or gzip-compressed: header lines `; Key: value`, then a row of 18 numbers
+for every job, -1 for an unknown value. A job is one task with one instance that holds its
+processors (cores) and memory together for its run time. Missing values are derived, and the
+provenance counts them:
 
-    wanted          taken from                 where unknown (-1)
+    wanted          taken from                 if unknown (-1)
     cores           requested processors       allocated processors; else the row is left out
     duration_s      run time                   average cpu time; else requested time; else left out
                     a run time of 0            1 s, the resolution of the logs
     requested_s     requested time             duration_s
     memory          requested memory           used memory; else 0
 
-Memory is in KB per processor; as a fraction of the cluster it is memory * cores over (the largest
+Memory is in KB per processor. As a fraction of the cluster it is memory * cores over (the largest
 memory of the log * processors of the cluster). The cluster is one machine of MaxProcs processors,
 else MaxNodes, else as many as the largest job has.
 
 Rows of status 2, 3 and 4 are parts of a job that has a row of its own: they are left out, as are
-jobs cancelled before they ran. Columns beyond the canonical ones: requested_s, requested_cores,
-allocated_cores, wait_s, memory_kb (per processor), status, user, group, executable, queue,
-partition, preceding_job, think_s; null where unknown.
+jobs cancelled before they ran. Additional columns: requested_s, requested_cores, allocated_cores,
+wait_s, memory_kb (per processor), status, user, group, executable, queue, partition, preceding_job,
+think_s; null if unknown.
 
 Source: Feitelson, Tsafrir & Krakov, "Experience with using the Parallel Workloads Archive", JPDC
 2014.
@@ -41,9 +41,9 @@ from pipeline.workloads.schema import MACHINE_COLUMNS, Provenance, Workload
 FORMAT: Final = "swf"
 _EXPECTED: Final = "an SWF log (lines `; Key: value`, then rows of 18 numbers)"
 _WHAT: Final = "a job of an SWF log"
-_TOLD: Final = ("Computer", "Installation", "Acknowledge", "Information", "Note")
+_QUOTED: Final = ("Computer", "Installation", "Acknowledge", "Information", "Note")
 
-# Values that no log can have: beyond them a row is quarantined.
+# Largest plausible values: a row with a larger one is quarantined.
 _LONGEST_S: Final = 1e9  # 32 years, of a run, a wait, a request
 _LATEST_S: Final = 1e10  # a clock of seconds since 1970 included
 _MOST_MEMORY_KB: Final = 1e11  # per processor
@@ -82,10 +82,10 @@ _EXTRA: Final[Mapping[str, tuple[str, pl.DataType]]] = {
 def read(path: Path) -> tuple[Workload, pl.DataFrame]:
     """Return the workload of a log and its bad rows (file, line, reason, text).
 
-    Raises TraceError where the path is no such log or has no usable job.
+    Raises TraceError if the path is not such a log or has no usable job.
     """
     if path.is_dir():
-        raise TraceError(f"{path}: is a folder, expected the file of {_EXPECTED}")
+        raise TraceError(f"{path}: this is a folder, expected the file of {_EXPECTED}")
     header = _header(head_lines(path, _EXPECTED))
     processors = _processors(path, header)
     sifted = sift(path, _judged(scan_fields(path), processors), _WHAT)
@@ -116,7 +116,7 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
 
 
 def _header(lines: list[str]) -> dict[str, list[str]]:
-    """Values of the header by key; a key may come several times."""
+    """Return the values of the header by key; a key may occur several times."""
     header: dict[str, list[str]] = {}
     for line in lines:
         if line.lstrip().startswith(";"):
@@ -127,7 +127,7 @@ def _header(lines: list[str]) -> dict[str, list[str]]:
 
 
 def _processors(path: Path, header: Mapping[str, list[str]]) -> int | None:
-    """Processors of the cluster: MaxProcs, else MaxNodes, else None."""
+    """Return the number of processors of the cluster: MaxProcs, else MaxNodes, else None."""
     for key in ("MaxProcs", "MaxNodes"):
         if key in header:
             text = header[key][0].split()[0]
@@ -142,12 +142,12 @@ def _processors(path: Path, header: Mapping[str, list[str]]) -> int | None:
 
 
 def _known(name: str) -> pl.Expr:
-    """A field as a number, null where it is -1."""
+    """Return a field as a number, null if it is unknown (-1)."""
     return pl.when(number(name) >= 0).then(number(name))
 
 
 def _judged(rows: pl.LazyFrame, processors: int | None) -> pl.LazyFrame:
-    """Rows with values as numbers, the derived columns, `reason` and `left_out`."""
+    """Add numbers, derived columns, `reason` and `left_out` to the rows of a log."""
     positive = {name: pl.when(_known(name) > 0).then(_known(name)) for name in FIELDS}
     cores = pl.coalesce(positive["requested"], positive["allocated"])
     ran = positive["run"]
@@ -193,12 +193,12 @@ def _judged(rows: pl.LazyFrame, processors: int | None) -> pl.LazyFrame:
         requested_derived=positive["requested_time"].is_null(),
         zero_run=number("run") == 0,
         cpu_run=(number("run") < 0) & positive["average_cpu"].is_not_null(),
-        asked_run=(number("run") < 0) & positive["average_cpu"].is_null(),
+        requested_run=(number("run") < 0) & positive["average_cpu"].is_null(),
     )
 
 
 def _faults(name: str) -> list[pl.Expr]:
-    """What can be wrong with one field."""
+    """Return the checks of one field."""
     value, most = number(name), _LARGEST.get(name)
     faults = [
         number_fault(name, at_least=0 if name in {"job", "submit"} else -1),
@@ -212,7 +212,7 @@ def _faults(name: str) -> list[pl.Expr]:
 
 
 def _with_memory(rows: pl.DataFrame, capacity: int) -> pl.DataFrame:
-    """Canonical columns of one-row-per-job rows."""
+    """Add the canonical columns that follow from others to rows of one job each."""
     largest = rows["memory_kb"].max() or 1.0
     share = pl.col("memory_kb") * pl.col("cores") / (pl.lit(largest) * capacity)
     return rows.with_columns(
@@ -223,7 +223,7 @@ def _with_memory(rows: pl.DataFrame, capacity: int) -> pl.DataFrame:
 
 
 def _with_extras(tasks: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-    """The canonical tasks with what the format knows besides."""
+    """Add the columns that only this format has to the canonical tasks."""
     extras = rows.select(
         "job_id",
         "requested_s",
@@ -236,12 +236,12 @@ def _with_extras(tasks: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _derived(rows: pl.DataFrame) -> dict[str, int]:
-    """How often something was derived, by what was derived."""
+    """Return how often each value was derived, by what it was derived from."""
     counts = {
         "cores from allocated processors": rows["cores_derived"].sum(),
         "duration_s 1 for a run time of 0": rows["zero_run"].sum(),
         "duration_s from average cpu time": rows["cpu_run"].sum(),
-        "duration_s from requested time": rows["asked_run"].sum(),
+        "duration_s from requested time": rows["requested_run"].sum(),
         "requested_s from duration_s": rows["requested_derived"].sum(),
         "memory unknown, taken as 0": rows["memory_kb"].is_null().sum(),
     }
@@ -256,7 +256,7 @@ def _notes(
     *,
     known: bool,
 ) -> tuple[str, ...]:
-    notes = [f"{key}: {value}" for key in _TOLD for value in header.get(key, [])]
+    notes = [f"{key}: {value}" for key in _QUOTED for value in header.get(key, [])]
     notes += [f"{name}: {count:,} rows" for name, count in _derived(rows).items()]
     if not known:
         notes.append(f"the header names no MaxProcs or MaxNodes: {capacity} is the largest job")
@@ -277,8 +277,8 @@ FIELDS: Final = (
 def scan_fields(path: Path) -> pl.LazyFrame:
     """Return the rows of a log, plain or gzip: line, text, FIELDS as strings, reason.
 
-    Comments and blank lines are no rows. `line` counts from 1; `reason` says why the row cannot be
-    split, null where it can.
+    Comments and blank lines are skipped. `line` counts from 1; `reason` says why the row cannot be
+    split, null if it can.
     """
     text = pl.col("text")
     trimmed = text.str.strip_chars().str.replace_all(r"\s+", " ")

@@ -1,18 +1,19 @@
-"""A synthetic workload with the marginals of jobs.csv, for a machine without traces.
+"""Synthetic workload with the marginals of jobs.csv, for use without a trace.
 
 Every quantity is drawn from its quantiles in the trace, joined by straight lines of log(value)
-over the normal score z: `value = exp(interp(z, z of the share, log of the quantile))`. What ties
-the quantities together is how z is drawn:
+over the normal score z: `value = exp(interp(z, z of the share, log of the quantile))`. The
+quantities are correlated through their normal scores:
 
     size of a job      z_n       independent
     instances   z_i = job part + task part; jobs of many tasks have fewer instances a task
     duration    z_d = .56 c(z_i) + own
     memory      z_m = .62 c(z_i) + .30 own part of the duration + own
 
-`own` has a job part and a task part again. c(z) = min(z, .6), standardised: in the trace single
-instances are short and small, but from some five instances on neither duration nor memory grows
-with their number. Without that bend the largest tasks would also be the longest, and the work of
-a chunk twice what it is. Gaps between jobs follow an autoregression in z, which makes bursts.
+`own` also has a job part and a task part. c(z) = min(z, .6), standardised: in the trace tasks of
+one instance are short and small, but from about five instances on neither duration nor memory
+grows with the number of instances. Without this bend the largest tasks would also be the longest,
+and the work of a chunk would double. Gaps between jobs follow an autoregression in z, which makes
+bursts.
 
 Fitted to jobs.csv (31,756 tasks, 5,216 jobs); chunk = ten jobs, five machines of 64 cores and 1.0
 memory. Synthetic: means over six seeds of 5,216 jobs.
@@ -88,12 +89,16 @@ _LARGEST_SCALE: Final = 1000.0
 
 @dataclass(frozen=True)
 class SyntheticConfig:
-    """How much of the synthetic workload: RecipeError where that is out of range.
+    """Settings of the synthetic workload.
 
-    n_jobs           jobs, at least 1; the trace has 5,216
-    instances_scale  multiplies every task's instances (never below 1); 1 is the trace. Of the
-                     chunks on five machines .94 are contended at 1, .84 at .5, .68 at .3, .29
-                     at .1: a demo that scales the instances should scale the machines as well.
+    Of the chunks on five machines .94 are contended at an `instances_scale` of 1, .84 at .5, .68 at
+    .3 and .29 at .1: a demonstration with fewer instances should use fewer machines as well. Raises
+    RecipeError if a value is out of range.
+
+    Attributes:
+        n_jobs: Number of jobs, at least 1; the trace has 5,216.
+        instances_scale: Factor on the instances of every task, which stay at least 1; above 0, at
+            most 1000. At 1, as in the trace.
     """
 
     n_jobs: int = 5216
@@ -110,7 +115,7 @@ class SyntheticConfig:
 
 
 def generate(config: SyntheticConfig, rng: np.random.Generator) -> Workload:
-    """Draw a workload; the same generator state gives the same workload. It has no machines."""
+    """Draw a workload without machines; the same generator state gives the same workload."""
     size = rng.standard_normal(config.n_jobs)
     n_tasks = np.rint(_values(size, _TASKS_PER_JOB)).astype(np.int64)  # (jobs,)
     job = np.repeat(np.arange(config.n_jobs), n_tasks)  # (tasks,)
@@ -152,7 +157,7 @@ def generate(config: SyntheticConfig, rng: np.random.Generator) -> Workload:
 
 
 def _values(scores: _Floats, quantiles: _Quantiles) -> _Floats:
-    """Return the values that normal scores stand for; beyond the ends, the end itself."""
+    """Return the values of normal scores; a score beyond the last quantile gets that quantile."""
     normal = NormalDist()
     knots = [normal.inv_cdf(share) for share, _ in quantiles]
     logs = [math.log(value) for _, value in quantiles]
@@ -160,7 +165,7 @@ def _values(scores: _Floats, quantiles: _Quantiles) -> _Floats:
 
 
 def _task_scores(size: _Floats, job: npt.NDArray[np.int64], rng: np.random.Generator) -> _Floats:
-    """Return normal scores (tasks, 3) with a part that all tasks of a job share."""
+    """Return normal scores (tasks, 3), of which one part is common to all tasks of a job."""
     of_job = rng.standard_normal((len(size), 3))
     of_task = rng.standard_normal((len(job), 3))
     of_job = _WITH_SIZE * (size[:, None] - _MEAN_SIZE) + np.sqrt(1 - _WITH_SIZE**2) * of_job

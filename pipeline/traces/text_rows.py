@@ -1,7 +1,7 @@
 """Comma-separated text as checked rows, in bounded memory at any file size.
 
-A line that does not fit must neither stop the reading nor disappear. So a file is read as whole
-lines, each with its number, and is split afterwards:
+A malformed line must neither stop the reading nor disappear. So a file is read as whole lines, each
+with its number, which are split afterwards:
 
     line  text            -> a      b      reason
     1     "1,2"              "1"    "2"    null
@@ -9,9 +9,9 @@ lines, each with its number, and is split afterwards:
     3     "1,2,3"            "1"    "2"    "3 columns, expected 2"
     4     ""              (blank: not a row)
 
-`reason` says why a row is bad (it goes to the quarantine), `left_out` why a sound row is not used
-(it is counted). Both are null on a row that is used. Every step is lazy and runs in polars'
-streaming engine; what stays in memory is at most QUARANTINE_LIMIT bad rows a file.
+`reason` says why a row is bad (it is quarantined), `left_out` why a sound row is not used (it is
+counted). Both are null for a row that is used. Every step is lazy and runs in polars' streaming
+engine; at most QUARANTINE_LIMIT bad rows a file stay in memory.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,13 +33,14 @@ _NO_SEPARATOR: Final = "\x01"  # a byte that no text file has, so that a line is
 
 @dataclass(frozen=True)
 class Sifted:
-    """The rows of one file, judged.
+    """The rows of one file, sorted into usable, bad and unused ones.
 
-    rows         lazy: the usable ones: line, text and the caller's columns
-    read         how many rows the file has, header and blank lines aside
-    quarantined  how many are bad
-    left_out     how many are sound and not used, by reason
-    quarantine   the first QUARANTINE_LIMIT bad ones, columns QUARANTINE_COLUMNS
+    Attributes:
+        rows: Lazy table of the usable rows: line, text and the caller's columns.
+        read: Number of rows of the file, without header and blank lines.
+        quarantined: Number of bad rows.
+        left_out: Number of sound rows that are not used, by reason.
+        quarantine: The first QUARANTINE_LIMIT bad rows, columns QUARANTINE_COLUMNS.
     """
 
     rows: pl.LazyFrame
@@ -50,11 +51,11 @@ class Sifted:
 
     @property
     def all_left_out(self) -> dict[str, int]:
-        """Rows that are not used, by reason; those in quarantine under "quarantined"."""
+        """Numbers of rows that are not used, by reason; the key "quarantined" counts bad rows."""
         return {**self.left_out, **({"quarantined": self.quarantined} if self.quarantined else {})}
 
     def note(self, prefix: str = "") -> list[str]:
-        """The note that not all bad rows were kept, where that is so."""
+        """Return the note that not all bad rows were kept, if that is so, after `prefix`."""
         kept = self.quarantine.height
         if self.quarantined == kept:
             return []
@@ -65,7 +66,7 @@ def scan_rows(path: Path, columns: Sequence[str], header_line: int | None = None
     """Return the rows of a comma-separated file, plain or gzip: line, text, `columns`, reason.
 
     `columns` names the fields in file order; a field named "" is counted and dropped. Fields are
-    strings without surrounding blanks and quotes; an empty one is null. `line` counts from 1.
+    strings without surrounding blanks and quotes; an empty field is null. `line` counts from 1.
     Quoted commas are not supported: such a row has too many columns.
     """
     width = len(columns)
@@ -87,8 +88,8 @@ def scan_rows(path: Path, columns: Sequence[str], header_line: int | None = None
 def scan_lines(path: Path) -> pl.LazyFrame:
     """Return the lines of a text file that are not blank, plain or gzip: line (from 1), text, rest.
 
-    `rest` is what follows a control character that no trace has, else null; a line of nothing but
-    this character is blank.
+    `rest` is the text after a control character that no trace contains, else null; a line of
+    nothing but this character counts as blank.
     """
     lines = pl.scan_csv(
         path,
@@ -109,9 +110,9 @@ def scan_lines(path: Path) -> pl.LazyFrame:
 
 
 def split_fault(found: pl.Expr, expected: int, noun: str) -> pl.Expr:
-    """Return why a line of `scan_lines` cannot be split into `expected` parts; null where it can.
+    """Return why a line of `scan_lines` cannot be split into `expected` parts; null if it can.
 
-    `found` is the number of its parts, `noun` what they are called ("column").
+    `found` is the number of its parts, `noun` the word for a part ("column").
     """
     word = pl.when(found == 1).then(pl.lit(noun)).otherwise(pl.lit(f"{noun}s"))
     return (
@@ -130,10 +131,10 @@ def _field(fields: pl.Expr, index: int, name: str) -> pl.Expr:
 
 
 def sift(path: Path, rows: pl.LazyFrame, what: str) -> Sifted:
-    """Judge the rows of `scan_rows`, to which the caller has added reasons and `left_out`.
+    """Sort the rows of `scan_rows`, to which the caller has added reasons and `left_out`.
 
-    Two passes at most: one counts, one more fetches the bad rows where there are any. Raises
-    TraceError where the file has no rows, or nothing but bad ones: it is no `what` then.
+    Makes one pass to count, and a second one to fetch the bad rows if there are any. Raises
+    TraceError if the file has no rows, or if all of them are bad: then it is not a `what`.
     """
     if "left_out" not in rows.collect_schema():
         rows = rows.with_columns(left_out=pl.lit(None, dtype=pl.String))
@@ -147,7 +148,7 @@ def sift(path: Path, rows: pl.LazyFrame, what: str) -> Sifted:
     read = int(tally["len"].sum())
     quarantined = int(tally.filter("bad")["len"].sum())
     if not read:
-        raise TraceError(f"{path}: has no rows, expected {what}")
+        raise TraceError(f"{path}: this file has no rows, expected {what}")
     quarantine = empty_quarantine()
     if quarantined:
         quarantine = quarantined_rows(path, rows.filter(bad))
@@ -178,7 +179,7 @@ def quarantined_rows(path: Path, bad: pl.LazyFrame) -> pl.DataFrame:
 
 
 def collect(frame: pl.LazyFrame, path: Path) -> pl.DataFrame:
-    """Run a query over `path` in the streaming engine; TraceError where the file gives way."""
+    """Run a query over `path` in the streaming engine; raise TraceError if the file is damaged."""
     with _reading(path):
         return frame.collect(engine="streaming")
 
@@ -189,8 +190,8 @@ def fold(
     """Group `rows` by `key`, in memory bounded by the number of groups.
 
     Each aggregate keeps its column's name and gives the same for parts as for the whole (sum, min,
-    min_by), so that batches can be merged. polars' own streaming group_by keeps some 20 bytes a
-    ROW where keys come back late, as they do in a trace.
+    min_by), so that batches can be merged. polars' own streaming group_by keeps about 20 bytes per
+    ROW if a key occurs again much later, which is usual in a trace.
     """
 
     def merged(frame: pl.DataFrame) -> pl.DataFrame:
@@ -217,4 +218,6 @@ def _reading(path: Path) -> Iterator[None]:
         yield
     except (OSError, pl.exceptions.ComputeError) as error:
         what = str(error).splitlines()[0]
-        raise TraceError(f"{path}: cannot be read to its end ({what})") from error
+        raise TraceError(
+            f"{path}: this file cannot be read to its end ({what}); download or copy it again"
+        ) from error

@@ -1,1 +1,1 @@
-"""Verification: every claim of a dataset is recomputed."""
+"""Verification: recomputation of every claim of a dataset."""

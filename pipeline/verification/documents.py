@@ -1,4 +1,4 @@
-"""The documents of a dataset: its card and its Croissant metadata, as they should be."""
+"""Verification of the documents of a dataset: its card and its Croissant metadata."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,15 +14,15 @@ from pipeline.storage.guards import LARGEST_JSON, require_file
 
 
 def check_documents(folder: Path, manifest: mf.Manifest, episodes: pl.DataFrame) -> tuple[str, str]:
-    """Both written again and compared; VerificationFailed where a byte differs.
+    """Write both documents again and compare; raise VerificationFailed if a byte differs.
 
-    Their words are those of the code that wrote them: where packages have other versions by now,
-    only the data can be verified.
+    The text of the documents depends on the code that wrote them: if packages have other versions
+    now, the documents are not compared. Returns the name of the check and its result.
     """
     written = [manifest.versions, *(segment.versions for segment in manifest.appended)]
     if any(versions != mf.versions() for versions in written):
-        return "documents", "not compared: written by other package versions"
-    writers: Mapping[str, Callable[[], str]] = {  # the cheap one first
+        return "documents", "not compared, since other package versions wrote them"
+    writers: Mapping[str, Callable[[], str]] = {  # the cheaper one first
         croissant.NAME: lambda: json_text(croissant.croissant(manifest)),
         mf.CARD: lambda: card_text(folder, manifest, episodes),
     }
@@ -31,6 +31,7 @@ def check_documents(folder: Path, manifest: mf.Manifest, episodes: pl.DataFrame)
         with local_copy(folder / name) as copy:
             if copy.read_bytes() != write().encode():
                 raise VerificationFailed(
-                    f"{folder / name}: is not what the manifest and the data give"
+                    f"{folder / name}: this document differs from the one that the manifest and "
+                    "the data give"
                 )
     return "documents", f"{', '.join(writers)} written again"

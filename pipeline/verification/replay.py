@@ -1,4 +1,4 @@
-"""Compiled replay of recorded choices: the first row that is not what the simulator gives."""
+"""Compiled replay of recorded choices: finds the first row that differs from the simulator."""
 
 from typing import Final, NamedTuple
 
@@ -30,8 +30,8 @@ FAULTS: Final = (
     "there are decisions after the episode's end, or none before its closing row",
     "the image differs from the simulator's",
 )
-PROBABILITIES: Final = 13  # the fault of probabilities that are another policy's
-TOLERANCE: Final = 1e-5  # of probabilities, stored as float32
+PROBABILITIES: Final = 13  # index of the fault of probabilities of another policy
+TOLERANCE: Final = 1e-5  # of probabilities, which are stored as float32
 
 _FLOATS32: Final = types.Array(types.float32, 1, "C")
 _ROWS32: Final = types.Array(types.float32, 2, "C")
@@ -72,9 +72,9 @@ def replay(  # type: ignore[no-untyped-def]
     observe, step, score, episode, arrays, parameters, temperature, epsilon, scored,
     log, state, first, stop,
 ):  # fmt: skip
-    """Replay rows first..stop-1 of one episode; (fault, row), fault 0 where all is well.
+    """Replay rows first..stop-1 of one episode; return (fault, row), fault 0 if all rows match.
 
-    `state` is [status, sum of rewards] and goes from block to block of a long episode.
+    `state` is [status, sum of rewards], and is passed from block to block of a long episode.
     """
     ints, floats, context, image, candidates, feasible = episode
     scores, probabilities, step_outputs, _totals = arrays

@@ -1,21 +1,21 @@
-"""Verification: every claim of a dataset recomputed, down to each decision in the simulator.
+"""Verification: every claim of a dataset is recomputed, down to each decision in the simulator.
 
-- manifest: readable, its recipe has the digest that it claims, its spec is the scenario's, but for
-  outcomes that the scenario has had since: those are named, and the others verified;
-- files: all there, none too many in data/, sizes and SHA-256 as claimed;
+- manifest: readable; its recipe has the digest that it claims; its spec is the scenario's, except
+  for outcomes that were added to the scenario later: those are named, and the others verified;
+- files: all there, no others in data/, sizes and SHA-256 as claimed;
 - workload: its own manifest and SHA-256;
 - episodes: counts; every episode once, in order, in the parts that it claims;
 - decisions: the recorded choices are replayed: observations, masks, rewards, terms, times and ends
-  must be what the simulator gives; the choice is feasible; probabilities sum to 1 and the
-  propensity is the choice's, above 0. What was recorded elsewhere cannot be replayed: the file it
-  came from is converted again and compared;
-- behaviours: where their rules are given, the probabilities are the rules';
+  must be those of the simulator; the choice is feasible; probabilities sum to 1, and the propensity
+  is the choice's, above 0. Decisions recorded elsewhere cannot be replayed: the file that they came
+  from is converted again and compared;
+- behaviours: if their policies are given, the probabilities are those of the policies;
 - returns: stored return == sum of rewards == the replay's; outcomes and values likewise;
-- seal: the manifest is, byte for byte, what these claims are written as;
-- documents: card and Croissant metadata are what the manifest and the data give.
+- seal: the manifest is, byte for byte, the text that these claims are written as;
+- documents: card and Croissant metadata are those that the manifest and the data give.
 
-Everything is checked before compiled code or a large allocation depends on it: a dataset may come
-from anywhere.
+Everything is checked before compiled code or a large allocation depends on it: a dataset may be
+foreign.
 """
 
 import itertools
@@ -68,7 +68,11 @@ _LARGEST_SETTING: Final = 10_000_000  # of a number in recipe.config
 
 @dataclass(frozen=True)
 class VerifyResult:
-    """The checks that were made, with what each saw."""
+    """The checks that were made.
+
+    Attributes:
+        checks: Pairs of the name of a check and its result in words.
+    """
 
     checks: list[tuple[str, str]]
 
@@ -78,10 +82,10 @@ def verify(
     behaviours: Mapping[str, Behaviour] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> VerifyResult:
-    """Check a dataset; raises VerificationFailed with the first claim that does not hold.
+    """Check a dataset; raise VerificationFailed for the first claim that does not hold.
 
-    `behaviours`, by the names of the recipe, let the logged probabilities be recomputed too.
-    Raises DatasetError where the folder is no dataset at all.
+    With `behaviours`, by the names of the recipe, the logged probabilities are recomputed too.
+    Raises DatasetError if the folder is not a dataset.
     """
     manifest = mf.read_manifest(folder)
     checks = [*_check_manifest(folder, manifest), check_files(folder, manifest)]
@@ -98,8 +102,10 @@ def verify(
     else:
         checks += _check_decisions(dataset, workload, behaviours or {}, progress)
     if not mf.is_sealed(folder, manifest):
-        raise VerificationFailed(f"{folder / mf.NAME}: was changed since it was written")
-    if append_in_progress(folder) is None:  # which writes them again at its end
+        raise VerificationFailed(
+            f"{folder / mf.NAME}: this manifest was changed since it was written"
+        )
+    if append_in_progress(folder) is None:  # an append writes them again at its end
         try:
             checks.append(check_documents(folder, manifest, dataset.episodes()))
         except DatasetError as error:
@@ -111,7 +117,7 @@ def _check_manifest(folder: Path, manifest: mf.Manifest) -> list[tuple[str, str]
     recipe = manifest.recipe
     if (digest := mf.digest_of(manifest.recipes)) != manifest.digest:
         raise VerificationFailed(
-            f"{folder / mf.NAME}: digest {manifest.digest[:12]} is not that of its recipe, "
+            f"{folder / mf.NAME}: the digest is {manifest.digest[:12]}, but the recipes have "
             f"{digest[:12]}"
         )
     try:
@@ -121,23 +127,30 @@ def _check_manifest(folder: Path, manifest: mf.Manifest) -> list[tuple[str, str]
     spec = _spec_of(recipe, folder / mf.NAME)
     added = added_outcomes(manifest.spec, spec)
     if added is None:
-        raise VerificationFailed(f"{folder / mf.NAME}: spec is not that of its scenario")
+        raise VerificationFailed(
+            f"{folder / mf.NAME}: the spec differs from that of the scenario {recipe.scenario}"
+        )
     checks = [("manifest", f"recipe {recipe.id}, digest {manifest.digest[:12]}")]
     if added:
         newer = ", ".join(added)
-        checks.append(("outcomes", f"not in it, since the dataset is older than they: {newer}"))
+        checks.append(
+            ("outcomes", f"not in the dataset, which is older than these outcomes: {newer}")
+        )
     return checks
 
 
 def _spec_of(recipe: Recipe, path: Path) -> Spec:
-    """The spec of a recipe whose settings are of a size that can be simulated."""
+    """Return the spec of a recipe; refuse settings too large to be simulated."""
     numbers: list[Any] = [asdict(recipe.config)]
     while numbers:
         value = numbers.pop()
         if isinstance(value, dict | list | tuple):
             numbers.extend(value.values() if isinstance(value, dict) else value)
         elif isinstance(value, int | float) and not abs(value) <= _LARGEST_SETTING:
-            raise VerificationFailed(f"{path}: recipe.config holds {str(value)[:40]}: too large")
+            raise VerificationFailed(
+                f"{path}: recipe.config holds {str(value)[:40]}, expected numbers up to "
+                f"{_LARGEST_SETTING}"
+            )
     try:
         return load_scenario(recipe.scenario).spec(recipe.config, recipe.objective)
     except (InputError, ArithmeticError, LookupError, ValueError) as error:
@@ -145,38 +158,44 @@ def _spec_of(recipe: Recipe, path: Path) -> Spec:
 
 
 def _check_workload(dataset: Dataset, workload: Workload) -> None:
-    """The workload is the manifest's, and so is where it came from."""
+    """Check that the workload and its provenance are those of the manifest."""
     manifest, where = dataset.manifest, dataset.folder / mf.WORKLOAD
     if sha256_file(where / mf.NAME) != manifest.workload_sha256:
-        raise VerificationFailed(f"{where}: is not the workload of the manifest")
+        raise VerificationFailed(
+            f"{where}: this workload has another SHA-256 than the manifest says"
+        )
     lineage = json.loads(json.dumps(asdict(workload.provenance)))
     if any(manifest.provenance.get(key) != value for key, value in lineage.items()):
-        raise VerificationFailed(f"{dataset.folder / mf.NAME}: provenance is not the workload's")
+        raise VerificationFailed(
+            f"{dataset.folder / mf.NAME}: the provenance differs from that of the workload"
+        )
 
 
 def _check_episodes(dataset: Dataset) -> tuple[str, str]:
     manifest, episodes = dataset.manifest, dataset.episodes()
     where = dataset.folder / manifest.episodes.path
     if dict(episodes.schema) != episodes_schema(dataset.spec):
-        raise VerificationFailed(f"{where}: columns differ from the spec")
+        raise VerificationFailed(f"{where}: the columns differ from those of the spec")
     made = sum(map(episodes_of, manifest.recipes))
-    if made != episodes.height:  # before they are gone through
-        raise VerificationFailed(f"{where}: {episodes.height} episodes, the recipe makes {made}")
+    if made != episodes.height:  # checked first: it bounds the loop below
+        raise VerificationFailed(
+            f"{where}: the table has {episodes.height} episodes, the recipe makes {made}"
+        )
     expected = planned_episodes(manifest.recipes)
     found = episodes.select("split", "behaviour", "seed", "window").rows()
     same = all(one == two for one, two in itertools.zip_longest(found, expected))
     if not same or episodes["episode"].to_list() != list(range(len(found))):
-        raise VerificationFailed(f"{where}: episodes are not those of the recipe")
+        raise VerificationFailed(f"{where}: the episodes are not those of the recipe, in order")
     for segment in manifest.appended:
         own = episodes["episode"] >= segment.first_episode
         if not ((episodes["first_part"] >= segment.first_part) == own).all():
-            raise VerificationFailed(f"{where}: what was appended is not in its own parts")
+            raise VerificationFailed(f"{where}: appended episodes and earlier ones share a part")
     if int(episodes["steps"].sum()) + episodes.height != sum(p.rows for p in manifest.parts):
-        raise VerificationFailed(f"{where}: has other counts of rows than the parts together")
+        raise VerificationFailed(f"{where}: the number of rows differs from that of all parts")
     counts = counts_of(manifest.parts, episodes)
     if dict(manifest.counts) != counts:
         raise VerificationFailed(
-            f"{where}: counts are {counts}, the manifest says {dict(manifest.counts)}"
+            f"{where}: the counts are {counts}, the manifest says {dict(manifest.counts)}"
         )
     return "episodes", f"{counts['episodes']:,} episodes, {counts['decisions']:,} decisions"
 
@@ -208,7 +227,7 @@ def _check_decisions(
 
 
 class _PartCheck:
-    """Replays the episodes of one part against what it says."""
+    """Replay of the episodes of one part, compared with its rows."""
 
     def __init__(
         self,
@@ -226,13 +245,13 @@ class _PartCheck:
         self._path = dataset.folder / self._entry.path
         episodes = dataset.episodes()
         self._rows = episodes.filter(episodes["first_part"] == part).rows(named=True)
-        self._next = 0  # index into _rows of the episode that is due
-        self._row: dict[str, Any] | None = None  # of the episode that is being replayed
+        self._next = 0  # index into _rows of the next episode
+        self._row: dict[str, Any] | None = None  # of the running episode
         self._recomputed = 0
         self._instance: tuple[int, Any] = (-1, None)
 
     def run(self) -> int:
-        """Check the part; the number of decisions whose probabilities were recomputed."""
+        """Check the part; return the number of decisions whose probabilities were recomputed."""
         rows = 0
         try:
             for block in self._dataset.blocks(self._part):
@@ -240,14 +259,16 @@ class _PartCheck:
                 rows += len(block)
         except StorageError:
             raise
-        except InputError as error:  # which names the file itself
+        except InputError as error:  # the message names the file
             raise VerificationFailed(str(error)) from error
         if rows != self._entry.rows:
             raise VerificationFailed(
-                f"{self._path}: {rows} rows, the manifest says {self._entry.rows}"
+                f"{self._path}: this part has {rows} rows, the manifest says {self._entry.rows}"
             )
         if self._row is not None or self._next != len(self._rows):
-            raise VerificationFailed(f"{self._path}: episodes are missing")
+            raise VerificationFailed(
+                f"{self._path}: episodes are missing from the end of this part"
+            )
         return self._recomputed
 
     def _check(self, block: Block) -> None:
@@ -259,7 +280,10 @@ class _PartCheck:
 
     def _begin(self, episode: int) -> None:
         if self._next >= len(self._rows) or self._rows[self._next]["episode"] != episode:
-            raise VerificationFailed(f"{self._path}: episode {episode} is not due here")
+            raise VerificationFailed(
+                f"{self._path}: episode {episode} is here, expected the next one of this part in "
+                "the table of episodes"
+            )
         self._row = self._rows[self._next]
         self._next += 1
         window = int(self._row["window"])
@@ -282,7 +306,7 @@ class _PartCheck:
             self._runner = episode_runner(self._scenario, spec, instance, behaviour)
 
     def _make_instance(self, window: int) -> Instance:
-        """The problem instance of a window; VerificationFailed where the recipe gives none."""
+        """Return the problem instance of a window; raise VerificationFailed if there is none."""
         recipe = self._dataset.recipe
         try:
             if window < self._scenario.windows(recipe.config, self._workload):
@@ -291,10 +315,10 @@ class _PartCheck:
             raise VerificationFailed(
                 f"{self._dataset.folder}: window {window} cannot be simulated ({error})"
             ) from error
-        raise VerificationFailed(f"{self._dataset.folder}: its workload has no window {window}")
+        raise VerificationFailed(f"{self._dataset.folder}: the workload has no window {window}")
 
     def _parameters(self, row: dict[str, Any]) -> NDArray[np.float64]:
-        """What the behaviour drew for an episode: as many numbers as its rule reads."""
+        """Return the logged parameters of the behaviour: as many numbers as its rule reads."""
         parameters = np.array(row["behaviour_parameters"], np.float64)
         if self._rule is None:
             return parameters
@@ -307,7 +331,7 @@ class _PartCheck:
         return parameters
 
     def _replay(self, block: Block, at: int) -> int:
-        """Replay the episode at row `at` as far as the block has it; the row after it."""
+        """Replay the episode at row `at` to its end in the block; return the row after it."""
         row = self._row
         assert row is not None
         rule, behaviour = self._rule, self._behaviour
@@ -347,7 +371,7 @@ class _PartCheck:
     def _check_probabilities(
         self, network: EpisodeRunner, block: Block, at: int, stop: int
     ) -> None:
-        """The probabilities of decisions that were replayed are those of the network."""
+        """Check that the probabilities of replayed decisions are those of the network."""
         made = at + int((block.choice[at:stop] != NO_CHOICE).sum())
         expected = network.follow(block.choice[at:made].astype(np.int64))
         logged = block.probabilities[block.offsets[at] : block.offsets[made]]
@@ -356,7 +380,7 @@ class _PartCheck:
             raise VerificationFailed(f"{self._path}: episode {episode}: {FAULTS[PROBABILITIES]}")
 
     def _check_order(self, block: Block, at: int, stop: int, episode: int) -> None:
-        """Steps count up; only the last row of an episode is a closing row."""
+        """Check that steps count up, and that only the last row of an episode is a closing row."""
         steps: NDArray[np.int64] = np.arange(self._step, self._step + stop - at)
         closing = block.choice[at:stop] == NO_CHOICE
         if stop == at or closing[:-1].any() or not np.array_equal(block.step[at:stop], steps):
@@ -365,7 +389,7 @@ class _PartCheck:
             )
 
     def _check_values(self, episode: int) -> None:
-        """Monte-Carlo values are those of the episode's end."""
+        """Check that the Monte-Carlo values are those at the episode's end."""
         if not self._dataset.spec.valued:
             return
         values = values_of(self._scenario, self._memory.ints, self._memory.floats, self._step - 1)
@@ -375,11 +399,11 @@ class _PartCheck:
             )
 
     def _end(self, row: dict[str, Any]) -> None:
-        """Compare what the episode came to with episodes.parquet."""
+        """Compare the results of the episode with episodes.parquet."""
         spec = self._dataset.spec
-        outcomes = np.zeros(len(self._outcomes))  # of the scenario, which writes all of them
+        outcomes = np.zeros(len(self._outcomes))  # the scenario writes all of its outcomes
         self._scenario.outcome(self._memory.ints, self._memory.floats, outcomes)
-        booked = {o.name: float(v) for o, v in zip(self._outcomes, outcomes, strict=True)}
+        results = {o.name: float(v) for o, v in zip(self._outcomes, outcomes, strict=True)}
         claims: dict[str, Any] = {
             "steps": self._step - 1,
             "return": self._total,
@@ -387,10 +411,12 @@ class _PartCheck:
             "first_part": self._part,
             "last_part": self._part,
             "truncated": self._status == TRUNCATED,
-            **{o.name: booked[o.name] for o in spec.outcomes},
+            **{o.name: results[o.name] for o in spec.outcomes},
         }
         if self._status not in {TERMINATED, TRUNCATED}:
-            raise VerificationFailed(f"{self._path}: episode {row['episode']} ends too early")
+            raise VerificationFailed(
+                f"{self._path}: episode {row['episode']} ends before the simulator ends it"
+            )
         for name, value in claims.items():
             if row[name] != value:
                 raise VerificationFailed(

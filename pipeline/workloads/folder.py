@@ -1,13 +1,13 @@
-"""Ingestion: a raw trace becomes a workload folder, and a workload folder becomes a Workload.
+"""Workload folders: writing a workload as a folder, and reading it back.
 
     OUT/
       tasks.parquet         the canonical tasks (pipeline.workloads.schema.TASK_COLUMNS)
-      machines.parquet      the machines, where the trace has them
+      machines.parquet      the machines, if the trace has them
       quarantine.parquet    the bad rows: file, line, reason, text
-      manifest.json         written last: what went in, what was left out, SHA-256 of all above
+      manifest.json         written last: sources, rows left out, SHA-256 of all files above
 
-A folder is a workload when its manifest is there; without one it is an interrupted ingestion,
-which may be repeated in place. The same input gives the same bytes.
+A folder is a workload once it has its manifest; without one it is an interrupted ingestion, which
+may be repeated in place. The same input gives the same bytes.
 """
 
 from collections.abc import Mapping
@@ -44,7 +44,10 @@ _COLUMNS: Final[Mapping[str, Mapping[str, pl.DataType]]] = {
 
 
 def save_workload(workload: Workload, out: Path, quarantine: pl.DataFrame | None = None) -> None:
-    """Write a workload folder; an older one is replaced, anything else raises StorageError."""
+    """Write a workload folder, in place of an older one.
+
+    Raises StorageError if the folder holds anything else than a workload.
+    """
     refuse_foreign(out)
     files.make_folder(out)
     files.remove_partials(out)
@@ -73,41 +76,43 @@ def save_workload(workload: Workload, out: Path, quarantine: pl.DataFrame | None
 
 
 def refuse_foreign(out: Path) -> None:
-    """Raise StorageError where `out` holds anything but a workload, whole or interrupted."""
+    """Raise StorageError if `out` holds anything but a workload, whole or interrupted."""
     if not out.exists():
         return
     if not out.is_dir():
-        raise StorageError(f"{out}: is a file, expected a folder to write a workload to")
+        raise StorageError(
+            f"{out}: this is a file, expected a folder for the workload; choose another --out"
+        )
     if (out / _MANIFEST).exists():
         try:
             manifest = files.read_json(out / _MANIFEST)
         except DatasetError as error:
-            raise StorageError(f"{error}; give an empty or a new folder") from error
+            raise StorageError(f"{error}; choose an empty or a new folder") from error
         kind = manifest.get("kind") if isinstance(manifest, dict) else None
         if kind == KIND:
             return
         raise StorageError(
-            f"{out}: holds a {kind or 'manifest without kind'}, not a workload; "
-            "give an empty or a new folder"
+            f"{out}: this folder holds a {kind or 'manifest without kind'}, not a workload; "
+            "choose an empty or a new folder"
         )
     there = sorted(entry.name for entry in out.iterdir())
     if foreign := [name for name in there if name not in _COLUMNS and not files.is_partial(name)]:
         raise StorageError(
-            f"{out}: is not empty and not a workload (it has {foreign[0]!r}); "
-            "give an empty or a new folder"
+            f"{out}: this folder is not empty and not a workload (it has {foreign[0]!r}); "
+            "choose an empty or a new folder"
         )
 
 
 def load_workload(folder: Path) -> Workload:
     """Read a workload folder after checking every file against its manifest.
 
-    Raises DatasetError that says what is wrong: no folder, no manifest, another kind or version,
-    a file missing or changed, a table with other columns.
+    Raises DatasetError if the folder or its manifest is missing, if the manifest is of another kind
+    or version, or if a file is missing or changed or has other columns.
     """
     manifest = files.read_manifest(folder, KIND, VERSION, "ingest")
     entries = manifest.get("files")
     if not isinstance(entries, list):
-        raise DatasetError(f"{folder / _MANIFEST}: lacks the list 'files'")
+        raise DatasetError(f"{folder / _MANIFEST}: the list 'files' is missing")
     tables = {}
     for entry in entries:
         name = entry.get("name") if isinstance(entry, dict) else None
@@ -118,24 +123,27 @@ def load_workload(folder: Path) -> Workload:
             )
         tables[name] = _table(folder / name, entry)
     if _TASKS not in tables:
-        raise DatasetError(f"{folder / _MANIFEST}: lists no {_TASKS}")
+        raise DatasetError(f"{folder / _MANIFEST}: {_TASKS} is missing from 'files'")
     if fault := damage(tables[_TASKS], tables.get(_MACHINES)):
         raise DatasetError(f"{folder / _TASKS}: {fault}")
     try:
         provenance = read_provenance(manifest.get("provenance"))
     except (KeyError, TypeError, ValueError) as error:
-        raise DatasetError(f"{folder / _MANIFEST}: 'provenance' is damaged ({error})") from error
+        raise DatasetError(
+            f"{folder / _MANIFEST}: the key 'provenance' is damaged ({error})"
+        ) from error
     return Workload(tables[_TASKS], provenance, tables.get(_MACHINES))
 
 
 def _table(path: Path, entry: Mapping[str, Any]) -> pl.DataFrame:
     if not path.exists() and not path.is_symlink():
-        raise DatasetError(f"{path}: is missing, its manifest lists it")
+        raise DatasetError(f"{path}: this file is missing, but the manifest lists it")
     require_file(path)
     digest = files.sha256_file(path)
     if digest != entry.get("sha256"):
         raise DatasetError(
-            f"{path}: was changed: its SHA-256 is {digest}, the manifest says {entry.get('sha256')}"
+            f"{path}: this file was changed: its SHA-256 is {digest}, the manifest says "
+            f"{entry.get('sha256')}"
         )
     table = files.read_parquet(path)
     expected = _COLUMNS[path.name]
@@ -144,9 +152,9 @@ def _table(path: Path, entry: Mapping[str, Any]) -> pl.DataFrame:
         for columns in (table.schema, expected)
     )
     if found != wanted:
-        raise DatasetError(f"{path}: has the columns {found}, expected {wanted}")
+        raise DatasetError(f"{path}: the columns are {found}, expected {wanted}")
     if table.height != entry.get("rows"):
         raise DatasetError(
-            f"{path}: has {table.height} rows, its manifest says {entry.get('rows')!r}"
+            f"{path}: this file has {table.height} rows, the manifest says {entry.get('rows')!r}"
         )
     return table

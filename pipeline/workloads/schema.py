@@ -1,19 +1,20 @@
-"""The canonical workload: what every raw trace becomes, and what every scenario reads.
+"""The canonical workload: the tables that trace readers write and scenarios read.
 
-One row of `tasks` per task; the instance (one of `instances` identical copies) is what is placed.
+`tasks` has one row per task; schedulers place instances, of which a task has `instances` identical
+ones.
 
     job          int64     0, 1, 2, ... in order of submission (stable for equal times)
     task         int64     0, 1, ... in file order inside its job
     job_id       string    the trace's own name of the job
     task_id      string    the trace's own name of the task
-    submit_s     float64   seconds, re-based so that the trace's first job is at its own clock
+    submit_s     float64   seconds on the clock of the trace
     duration_s   float64   > 0
     cores        float64   > 0, per instance
     memory       float64   >= 0, fraction of the reference machine, per instance
     instances    int64     >= 1
 
-`machines` is optional: machine (int64), machine_id (string), cores (float64), memory (float64).
-Formats that know more (deadlines, users, dependencies) append columns of their own at the end.
+`machines` is optional: machine (int64), machine_id (string), cores (float64), memory (float64). A
+format that knows more (deadlines, users, dependencies) appends its own columns at the end.
 """
 
 from collections.abc import Mapping
@@ -47,28 +48,29 @@ _LARGEST: Final = 1e15  # seconds, cores, instances: sums of them stay exact
 
 
 def damage(tasks: pl.DataFrame, machines: pl.DataFrame | None = None) -> str | None:
-    """What a table of tasks or machines holds that no ingestion writes, or None.
+    """Return the first fault of tables that no ingestion writes, or None if they are sound.
 
-    Simulators compute the size of their memory from these numbers: they are checked where tables
-    come from a file, in one pass.
+    Simulators compute the size of their memory from these numbers. So tables that come from a file
+    are checked here, in one pass.
     """
     known = tasks.select(list(TASK_COLUMNS))
     if sum(known.null_count().row(0)):
-        return "a value is missing"
+        return "a value of the tasks is missing (null)"
     numbers = known.select("submit_s", "duration_s", "cores", "memory", "instances")
     low, job = (0.0, 0.0, 0.0, 0.0, 1), known["job"]
     for column, least in zip(numbers.get_columns(), low, strict=True):
         strictly = column.name in {"duration_s", "cores"}
         within = column > least if strictly else column >= least
         if not (within & (column <= _LARGEST)).all():
-            return f"{column.name} has a value below {least:g}, above {_LARGEST:g} or not a number"
+            expected = f"{'above' if strictly else 'at least'} {least:g} and at most {_LARGEST:g}"
+            return f"{column.name} has a value that is not a number {expected}"
     if float(known["instances"].cast(pl.Float64).sum()) > _LARGEST:
-        return "instances are more than can be counted"
+        return f"the sum of the instances is above {_LARGEST:g}"
     steps = job.diff().drop_nulls()
     if job.len() and not (job[0] == 0 and steps.is_between(0, 1).all()):
-        return "jobs are not numbered 0, 1, 2, ... in order"
+        return "the jobs are not numbered 0, 1, 2, ... in order"
     if not (known["submit_s"].diff().drop_nulls() >= 0).all():
-        return "jobs are not in order of submission"
+        return "the jobs are not in order of submission"
     sizes = [] if machines is None else machines.select("cores", "memory").get_columns()
     for column in sizes:
         if column.null_count() or not column.is_between(0, _LARGEST).all():
@@ -78,7 +80,7 @@ def damage(tasks: pl.DataFrame, machines: pl.DataFrame | None = None) -> str | N
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One raw file that went in."""
+    """A raw file that a workload was made from."""
 
     name: str
     bytes: int
@@ -87,10 +89,15 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a workload is from and what was left out of it.
+    """Source of a workload, and the rows that were left out.
 
-    `counts` holds rows_read, tasks, jobs, instances, and `left_out` the number of rows by reason;
-    rows_read == tasks + sum of left_out wherever one raw row is one task.
+    Attributes:
+        format: Name of the trace format.
+        files: The raw files.
+        counts: Numbers of rows_read, tasks, jobs, instances and others.
+        left_out: Number of rows that are not in the workload, by reason; rows_read == tasks + the
+            sum of left_out if one raw row is one task.
+        notes: Remarks for the card of a dataset.
     """
 
     format: str
@@ -101,7 +108,7 @@ class Provenance:
 
 
 def read_provenance(value: Any) -> Provenance:
-    """A provenance from JSON; KeyError, TypeError or ValueError where it is damaged."""
+    """Return a provenance from JSON; raise KeyError, TypeError or ValueError if it is damaged."""
     return Provenance(
         format=a_text(value["format"]),
         files=tuple(
@@ -116,7 +123,7 @@ def read_provenance(value: Any) -> Provenance:
 
 @dataclass(frozen=True)
 class Workload:
-    """Tasks (and machines, where the trace gives them) with their provenance."""
+    """Tasks, machines (None if the trace has none) and their provenance."""
 
     tasks: pl.DataFrame
     provenance: Provenance

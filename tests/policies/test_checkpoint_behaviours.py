@@ -128,18 +128,18 @@ def test_a_missing_or_changed_checkpoint_is_named(run, tmp_path):
     weights = bytearray((copy / WEIGHTS).read_bytes())
     weights[-1] ^= 1
     (copy / WEIGHTS).write_bytes(weights)
-    with pytest.raises(DatasetError, match=rf"{copy}/{WEIGHTS}: changed"):
+    with pytest.raises(DatasetError, match=rf"{copy}/{WEIGHTS}: this file was changed"):
         behaviours(recipe)
-    with pytest.raises(DatasetError, match=rf"{copy}: the checkpoint of a behaviour is missing"):
+    with pytest.raises(DatasetError, match=rf"{copy}: this checkpoint of a behaviour is missing"):
         build(recipe, known, tmp_path / "d")
     assert not (tmp_path / "d" / "manifest.json").exists()
     claimed = override.replace("}]", f', sha256="{"0" * 64}"}}]')
-    with pytest.raises(RecipeError, match=f"{copy} changed: SHA-256"):
+    with pytest.raises(RecipeError, match=f"changed: the SHA-256 of {copy}"):
         load_recipe("binpack-synthetic-v1", [*TINY, claimed])
     (copy / DESCRIPTION).unlink()
-    with pytest.raises(RecipeError, match=f"{copy} is no checkpoint"):
+    with pytest.raises(RecipeError, match=f"is no checkpoint: {copy}"):
         load_recipe("binpack-synthetic-v1", [*TINY, override])
-    with pytest.raises(RecipeError, match="no checkpoints in"):
+    with pytest.raises(RecipeError, match="which holds no checkpoints"):
         load_recipe("binpack-synthetic-v1", [*TINY, f'behaviours_from="{tmp_path}"'])
     with pytest.raises(RecipeError, match="did you mean 'temperature'"):
         load_recipe("binpack-synthetic-v1", [*TINY, 'behaviours_from={temperatur=1.0, path="x"}'])

@@ -142,7 +142,7 @@ def test_the_first_recipe_finds_its_dataset_built(new, tmp_path):
     first = recipe(FIRST)
     assert build(first, behaviours(first), out).digest == mf.read_manifest(new).digest
     assert digest(out) == digest(new)
-    with pytest.raises(DatasetError, match="or add to it with --append"):
+    with pytest.raises(DatasetError, match="or append to the dataset with --append"):
         build(recipe(MORE), behaviours(recipe(MORE)), out)
 
 
@@ -217,11 +217,13 @@ def test_what_is_under_way_is_told_apart_from_what_is_foreign(old, tmp_path):
     out = interrupted(old, tmp_path / "d")
     check(out)
     (out / "data" / "part-00099.parquet").write_bytes(b"x")
-    with pytest.raises(VerificationFailed, match=r"part-00099\.parquet: is not in the manifest"):
+    with pytest.raises(
+        VerificationFailed, match=r"part-00099\.parquet: this file is not in the manifest"
+    ):
         check(out)
     (out / "data" / "part-00099.parquet").unlink()
     shutil.rmtree(out / ".building")
-    with pytest.raises(VerificationFailed, match="is not in the manifest"):
+    with pytest.raises(VerificationFailed, match="this file is not in the manifest"):
         check(out)
 
 
@@ -236,19 +238,21 @@ def test_another_append_does_not_mix_with_one_under_way(old, tmp_path):
 def test_an_older_table_of_episodes_is_foreign(new, tmp_path):
     out = copied(new, tmp_path / "d")
     (out / "episodes.parquet").write_bytes(b"x")
-    with pytest.raises(VerificationFailed, match=r"episodes\.parquet: is not in the manifest"):
+    with pytest.raises(
+        VerificationFailed, match=r"episodes\.parquet: this file is not in the manifest"
+    ):
         check(out)
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (("seed=2",), "seed is 1 there and 2"),
-        (("config.machines=3",), "config.machines is 2 there and 3"),
-        (("trace.settings.n_jobs=61",), "trace.settings.n_jobs is 60 there and 61"),
+        (("seed=2",), "seed is 1 in the dataset and 2"),
+        (("config.machines=3",), "config.machines is 2 in the dataset and 3"),
+        (("trace.settings.n_jobs=61",), "trace.settings.n_jobs is 60 in the dataset and 61"),
         (
             ('split.train="3..5"', 'split.test="0..2"', 'split.validation="6..7"'),
-            "window 0 is of the split train there and of test",
+            "window 0 is in the split 'train' of the dataset, and in 'test'",
         ),
         (("behaviours=[]",), "nothing to append"),
     ],

@@ -168,7 +168,7 @@ def test_a_limit_keeps_a_uniform_share(tiny_dataset):
         ds.open(tiny_dataset), "validation", np.random.default_rng(0), k=4, limit=50
     )
     assert len(found) == 50
-    with pytest.raises(DatasetError, match="no episodes of split 'test'"):
+    with pytest.raises(DatasetError, match="split 'test' has no episodes"):
         sample_decisions(ds.open(tiny_dataset), "test", np.random.default_rng(0), k=4)
 
 
@@ -189,6 +189,6 @@ def test_a_folder_of_something_else_is_left_alone(tiny_recipe, tmp_path):
 
 def test_windows_beyond_the_workload_are_named(tmp_path):
     recipe = load_recipe("binpack-synthetic-v1", (*TINY, 'split.train="12..20"'))
-    with pytest.raises(RecipeError, match="names window 20, the workload has 12"):
+    with pytest.raises(RecipeError, match="names window 20, but the workload has 12"):
         build(recipe, behaviours(recipe), tmp_path / "out")
     assert not (tmp_path / "out").exists()

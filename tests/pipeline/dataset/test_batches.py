@@ -192,7 +192,7 @@ def test_settings_that_cannot_be_are_refused_at_once(tiny_dataset, settings, mes
 
 
 def test_an_unknown_split_is_refused_at_once(tiny_dataset):
-    with pytest.raises(DatasetError, match="no episodes of split 'tests'; it has train, valid"):
+    with pytest.raises(DatasetError, match="split 'tests' has no episodes; known: train, valid"):
         ds.open(tiny_dataset).batches(4, np.random.default_rng(0), split="tests")
 
 

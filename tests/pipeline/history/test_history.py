@@ -274,7 +274,7 @@ def test_a_history_becomes_a_dataset(tmp_path):
     assert "80 converted again" in dict(verify(out).checks)["decisions"]
     table = pl.read_parquet(out / RECORDED)
     table.with_columns(pl.col("STATE.DC.TOTAL_HEAT") + 1.0).write_parquet(out / RECORDED)
-    with pytest.raises(VerificationFailed, match=r"recorded\.parquet: SHA-256"):
+    with pytest.raises(VerificationFailed, match=r"recorded\.parquet: the SHA-256"):
         check_recorded(dataset)
     with pytest.raises(StorageError, match="not an empty folder"):
         ingest_history(path, out)

@@ -107,7 +107,7 @@ def test_a_folder_without_permission_is_named(tmp_path):
 def test_what_is_no_json_is_said_to_be_none(content, tmp_path):
     path = tmp_path / "x.json"
     path.write_bytes(content)
-    with pytest.raises(DatasetError, match=r"x\.json: not valid JSON"):
+    with pytest.raises(DatasetError, match=r"x\.json: this file is not valid JSON"):
         read_json(path)
 
 

@@ -164,7 +164,7 @@ def test_verify_names_the_object_that_was_changed(server, tiny_recipe, tiny_data
             if path.name == "part-00001.parquet":
                 content = content[:-100] + bytes(1) + content[-99:]
             boto3.client("s3").put_object(Bucket=BUCKET, Key=key, Body=content)
-    with pytest.raises(VerificationFailed, match=rf"{out}/data/part-00001\.parquet: SHA-256"):
+    with pytest.raises(VerificationFailed, match=rf"{out}/data/part-00001\.parquet: the SHA-256"):
         verify(out, behaviours(tiny_recipe))
 
 
@@ -268,7 +268,7 @@ def test_a_server_that_goes_away_in_the_middle(
     out, known = folder_of("stopped"), behaviours(tiny_recipe)
     monkeypatch.setattr("pipeline.storage.remote.upload", Stopping(server, after))
     try:
-        with pytest.raises(StorageError, match=r"cannot be reached.*goes on where it stopped"):
+        with pytest.raises(StorageError, match=r"cannot be reached.*continues where it stopped"):
             build(tiny_recipe, known, out)
     finally:
         server.start()

@@ -129,7 +129,7 @@ def test_a_key_twice_in_the_manifest_is_found(small, tmp_path):
     copy = Path(shutil.copytree(small, tmp_path / "copy"))
     path = copy / "manifest.json"
     path.write_text(path.read_text().replace("{\n", '{\n  "id": "another",\n', 1))
-    with pytest.raises(VerificationFailed, match=r"manifest\.json: was changed"):
+    with pytest.raises(VerificationFailed, match=r"manifest\.json: this manifest was changed"):
         verify(copy)
 
 
@@ -138,7 +138,7 @@ def test_a_version_that_was_edited_is_found(small, tmp_path):
     copy = Path(shutil.copytree(small, tmp_path / "copy"))
     path = copy / "manifest.json"
     path.write_text(path.read_text().replace('"python": "3', '"python": "4', 1))
-    with pytest.raises(VerificationFailed, match=r"manifest\.json: was changed"):
+    with pytest.raises(VerificationFailed, match=r"manifest\.json: this manifest was changed"):
         verify(copy)
 
 

@@ -98,9 +98,9 @@ def test_a_dataset_older_than_an_outcome_is_verified_in_all_it_has(later, tiny_d
 
     later(longer, order)
     named = dict(verify(tiny_dataset).checks)
-    assert named["outcomes"] == "not in it, since the dataset is older than they: one, two"
+    assert named["outcomes"] == "not in the dataset, which is older than these outcomes: one, two"
     assert "returns" in named
-    with pytest.raises(DatasetError, match="build it again to append to it"):
+    with pytest.raises(DatasetError, match="build the dataset again to append to it"):
         append(load_recipe("binpack-synthetic-v1", TINY), {}, tiny_dataset)
 
 
@@ -133,7 +133,7 @@ def test_an_older_dataset_whose_own_outcomes_differ_fails(later, tiny_dataset):
 )
 def test_a_spec_that_differs_otherwise_fails(later, tiny_dataset, other):
     later(other, [])
-    with pytest.raises(VerificationFailed, match="spec is not that of its scenario"):
+    with pytest.raises(VerificationFailed, match="the spec differs from that of the scenario"):
         verify(tiny_dataset)
 
 
@@ -150,13 +150,17 @@ def test_a_flipped_byte_is_found(copy, name, where):
 
 def test_a_missing_part_is_found(copy):
     (copy / "data" / "part-00001.parquet").unlink()
-    with pytest.raises(VerificationFailed, match=r"part-00001\.parquet: is missing"):
+    with pytest.raises(
+        VerificationFailed, match=r"part-00001\.parquet: this file of the manifest is missing"
+    ):
         verify(copy)
 
 
 def test_a_part_too_many_is_found(copy):
     shutil.copy(copy / "data" / "part-00000.parquet", copy / "data" / "part-00099.parquet")
-    with pytest.raises(VerificationFailed, match=r"part-00099\.parquet: is not in the manifest"):
+    with pytest.raises(
+        VerificationFailed, match=r"part-00099\.parquet: this file is not in the manifest"
+    ):
         verify(copy)
 
 
@@ -281,7 +285,7 @@ def test_a_changed_workload_is_found(copy):
     path = copy / "workload" / "tasks.parquet"
     frame = pl.read_parquet(path)
     frame.with_columns(pl.col("cores") * 2).write_parquet(path)
-    with pytest.raises(VerificationFailed, match=r"tasks\.parquet: was changed"):
+    with pytest.raises(VerificationFailed, match=r"tasks\.parquet: this file was changed"):
         verify(copy)
 
 

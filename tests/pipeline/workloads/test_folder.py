@@ -95,7 +95,7 @@ def test_an_interrupted_ingestion_is_no_workload_and_can_be_repeated(
     before = contents(workload)
     (workload / "manifest.json").unlink()
     (workload / ".tasks.parquet.123.partial").write_text("half")
-    with pytest.raises(DatasetError, match=r"it has no manifest\.json"):
+    with pytest.raises(DatasetError, match=r"there is no manifest\.json"):
         load_workload(workload)
     ingest("alibaba2017", trace, workload)
     assert contents(workload) == before
@@ -150,9 +150,9 @@ def test_what_is_not_a_workload_folder_is_refused_by_name(tmp_path: Path) -> Non
     with pytest.raises(DatasetError, match="nowhere: no such folder"):
         load_workload(tmp_path / "nowhere")
     (tmp_path / "file").write_text("")
-    with pytest.raises(DatasetError, match="file: is a file, expected a workload folder"):
+    with pytest.raises(DatasetError, match="file: this is a file, expected a workload"):
         load_workload(tmp_path / "file")
-    with pytest.raises(DatasetError, match=r"it has no manifest\.json"):
+    with pytest.raises(DatasetError, match=r"there is no manifest\.json"):
         load_workload(tmp_path)
 
 
@@ -179,10 +179,12 @@ def test_a_changed_or_missing_file_is_found(workload: Path) -> None:
     path = workload / "tasks.parquet"
     content = path.read_bytes()
     path.write_bytes(content[:-1] + b"?")
-    with pytest.raises(DatasetError, match=r"tasks\.parquet: was changed: its SHA-256 is"):
+    with pytest.raises(
+        DatasetError, match=r"tasks\.parquet: this file was changed: its SHA-256 is"
+    ):
         load_workload(workload)
     path.unlink()
-    with pytest.raises(DatasetError, match=r"tasks\.parquet: is missing"):
+    with pytest.raises(DatasetError, match=r"tasks\.parquet: this file is missing"):
         load_workload(workload)
 
 
@@ -196,7 +198,7 @@ def replace_tasks(workload: Path, content: bytes) -> None:
 def test_a_table_with_other_columns_or_no_table_is_refused(workload: Path, tmp_path: Path) -> None:
     load_workload(workload).tasks.drop("memory").write_parquet(tmp_path / "other")
     replace_tasks(workload, (tmp_path / "other").read_bytes())
-    with pytest.raises(DatasetError, match=r"has the columns job Int64, .* expected job Int64"):
+    with pytest.raises(DatasetError, match=r"the columns are job Int64, .* expected job Int64"):
         load_workload(workload)
     replace_tasks(workload, b"not parquet")
     with pytest.raises(DatasetError, match="Parquet"):
