@@ -62,7 +62,9 @@ def damage(tasks: pl.DataFrame, machines: pl.DataFrame | None = None) -> str | N
         strictly = column.name in {"duration_s", "cores"}
         within = column > least if strictly else column >= least
         if not (within & (column <= _LARGEST)).all():
-            expected = f"{'above' if strictly else 'at least'} {least:g} and at most {_LARGEST:g}"
+            expected = (
+                f"{'above' if strictly else 'of at least'} {least:g} and at most {_LARGEST:g}"
+            )
             return f"{column.name} has a value that is not a number {expected}"
     if float(known["instances"].cast(pl.Float64).sum()) > _LARGEST:
         return f"the sum of the instances is above {_LARGEST:g}"

@@ -69,7 +69,7 @@ def test_a_command_records_its_run_and_passes_errors_on(home, tmp_path):
     assert failed.returncode == 2
     assert failed.stderr.splitlines() == [
         "starting Prefect",
-        f"hindcast: {file}: is a file, expected a folder",
+        f"hindcast: {file}: this is a file, expected a folder; choose another --out",
     ]
     assert "StorageError" in (home / "hindcast.log").read_text(encoding="utf-8")
     name = "build binpack-synthetic-v1"

@@ -294,7 +294,7 @@ def test_the_command_line_appends(old, tmp_path, capsys):
     assert cli.main(["verify", str(out)]) == 0
     assert cli.main([*command[:2], *sets, "--set", "seed=3", *command[-4:]]) == 2
     said = capsys.readouterr().err.splitlines()[-1]
-    assert "seed is 1 there and 3" in said
+    assert "seed is 1 in the dataset and 3" in said
     card = (out / "README.md").read_text()
     assert "episodes-00001.parquet" in card
     assert "--append" in card

@@ -189,12 +189,12 @@ def change(value, record: int, path: str, new) -> None:
 @pytest.mark.parametrize(
     ("path", "new", "message"),
     [
-        ("TIME", KeyError, "record 3: key TIME is missing"),
+        ("TIME", KeyError, "record 3: the key TIME is missing"),
         ("REWARD", 3.0, "record 3: REWARD is a number, expected an object"),
         ("REWARD.REWARD", "x", r'record 3: REWARD.REWARD is "x", expected a number'),
         ("REWARD.REWARD", float("nan"), "record 3: REWARD.REWARD is NaN, expected a finite"),
         ("REWARD.REWARD", 10**400, "record 3: REWARD.REWARD is 1000"),
-        ("STATE.DC.TOTAL_HEAT", KeyError, "record 3: key STATE.DC.TOTAL_HEAT is missing"),
+        ("STATE.DC.TOTAL_HEAT", KeyError, "record 3: the key STATE.DC.TOTAL_HEAT is missing"),
         ("STATE.SERVER_STATE.2.HEAT", KeyError, "key STATE.SERVER_STATE.2.HEAT is missing"),
         ("STATE.SERVER_STATE.2.IS_VALID", 2, "SERVER_STATE.2.IS_VALID is 2, expected 0 or 1"),
         ("STATE.SERVER_STATE.5", KeyError, "STATE.SERVER_STATE has 5 servers, expected 6"),

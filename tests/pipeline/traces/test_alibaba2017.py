@@ -253,12 +253,12 @@ def test_a_path_that_is_not_there_is_answered_with_the_nearest_name(tmp_path: Pa
         (b"PK\x03\x04\x00\x00", "is a binary file"),
         ("1,2,3,4".encode("utf-16"), "binary file (or UTF-16)"),
         (b"x" * 100_000, "no line ends within the first 65536 bytes"),
-        (b"\x1f\x8b\x08\x00junk", "damaged gzip"),
+        (b"\x1f\x8b\x08\x00junk", "this gzip file is damaged"),
         (gzip.compress(b"trace/\0\0\0\0ustar", mtime=0), "is a binary file"),
         (b"hello\n", "line 1 has 1 column ('hello'), expected a jobs.csv"),
         (b"M1,1,j_1,1,Terminated,5,9,100,.3\n", "cluster-trace-v2018, which is another format"),
-        (b"0,9,add,,64,0.69,1\n", "is a server_event table, which has no tasks"),
-        (b"1,2,3,4,5,Terminated,1,1,,,,\n", "is a batch_instance table, which has no tasks"),
+        (b"0,9,add,,64,0.69,1\n", "this server_event table has no tasks"),
+        (b"1,2,3,4,5,Terminated,1,1,,,,\n", "this batch_instance table has no tasks"),
         (HEADER.encode(), "has no rows"),
         (
             HEADER.replace("submit_time", "submit_tiem").encode() + b"0,1,1,1,0,a,1,1,0\n",
@@ -277,7 +277,7 @@ def test_a_file_that_is_no_such_trace_is_refused_in_one_line(
 
 
 def test_a_folder_without_a_known_file_is_refused_with_what_it_has(tmp_path: Path) -> None:
-    assert "it is empty" in refusal(tmp_path)
+    assert "the folder is empty" in refusal(tmp_path)
     written(tmp_path, "cluster.swf", "1 2 3")
     assert "no jobs.csv or batch_task.csv in this folder" in refusal(tmp_path)
     assert "cluster.swf" in refusal(tmp_path)

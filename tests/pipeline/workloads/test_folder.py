@@ -161,8 +161,8 @@ def test_what_is_not_a_workload_folder_is_refused_by_name(tmp_path: Path) -> Non
     [
         ({"kind": "dataset"}, "kind is 'dataset', expected 'workload'"),
         ({"version": 2}, "version is 2, expected 1"),
-        ({"files": None}, "lacks the list 'files'"),
-        ({"files": []}, r"lists no tasks\.parquet"),
+        ({"files": None}, "the list 'files' is missing"),
+        ({"files": []}, r"tasks\.parquet is missing from 'files'"),
         ({"files": [{"name": "../x"}]}, r"file '\.\./x' is not part of a workload"),
         ({"provenance": {"format": "x"}}, "'provenance' is damaged"),
     ],
