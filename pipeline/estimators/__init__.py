@@ -1,8 +1,9 @@
-"""Off-policy estimators: what a policy would earn, from the log of others; numpy only.
+"""Off-policy estimators: the return of a policy, estimated from episodes of other policies.
 
-An estimator is a function (LoggedEpisodes, Settings) -> Draft; `estimate` adds intervals,
-diagnostics and warnings. Which one to believe is an empirical matter: see docs of each module, and
-compare with the simulator where there is one.
+An estimator is a function (LoggedEpisodes, Settings) -> Draft. `estimate` adds intervals,
+diagnostics and warnings. The best estimator depends on the log: the docstring of each module says
+what its estimators assume, and a simulator, where there is one, shows how far they are off. The
+package needs numpy alone.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,9 +34,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Estimator:
-    """An estimator and what it wants of the log.
+    """An estimator by name, and the arrays of LoggedEpisodes that it needs.
 
-    values, features   whether it needs q and v, the three feature arrays
+    Attributes:
+        name: Name on the command line and in tables.
+        draft: Function that computes the estimate.
+        description: One line for people, which begins with the standard name of the method.
+        values: True if the estimator needs q and v.
+        features: True if the estimator needs features, next_features and initial_features.
     """
 
     name: str
@@ -74,9 +80,11 @@ def estimate(
     settings: Settings | None = None,
     rng: np.random.Generator | None = None,
 ) -> Estimate:
-    """The estimate of that name; without `rng` its bootstrap draws are those of seed 0.
+    """Return the estimate of the named estimator.
 
-    Raises UnknownName for the name, InputError where the episodes lack what it needs.
+    The bootstrap draws from `rng`, or from a generator of seed 0 if `rng` is None. Raises
+    UnknownName for an unknown name, and InputError if `episodes` lack an array that the estimator
+    needs.
     """
     if name not in ESTIMATORS:
         raise unknown_name("estimator", name, ESTIMATORS)

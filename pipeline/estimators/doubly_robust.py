@@ -1,16 +1,16 @@
-"""Estimators that use values: the direct method, doubly robust, weighted doubly robust.
+"""Estimators that use fitted values: the direct method, doubly robust, weighted doubly robust.
 
     delta_t   r_t + gamma_t * v_(t+1) - q_t            v after the last decision is zero
     DM        mean over episodes of v_0
     DR        mean over episodes of v_0 + sum over t of gamma^t * rho_t * delta_t
     WDR       mean of v_0 + sum over t of gamma^t * (sum of rho_t * delta_t) / (sum of rho_t)
 
-which is Jiang & Li 2016, equation 10 unrolled, and Thomas & Brunskill 2016, equation 7, with the
-terms of one weight collected. Values must not be fitted on the episodes that are weighted, or DR
-loses its unbiasedness. A policy's true values have temporal differences of zero mean after every
-choice, whoever made it: their mean on the log, without any weights, tells how far fitted values
-are off, and DM warns where that is much. In WDR episodes that are over stay in the denominators
-(see importance).
+DR is equation 10 of Jiang & Li 2016, unrolled. WDR is equation 7 of Thomas & Brunskill 2016, with
+the terms of one weight collected. DR is unbiased only if the values were fitted on other episodes
+than those that are weighted. The temporal differences of a policy's true values have zero mean
+after every choice, whichever policy made it. Their unweighted mean on the log therefore measures
+the error of fitted values, and DM warns if that mean is large. In WDR, episodes that have ended
+stay in the denominators (see `importance`).
 """
 
 from typing import Final
@@ -30,7 +30,7 @@ _MISSED: Final = 0.5  # mean sum of temporal differences over the spread of retu
 
 
 def direct_method(e: LoggedEpisodes, _settings: Settings) -> Draft:
-    """The value function's own opinion of the first states; no weights, no check against data."""
+    """Return the mean fitted value of the first states (DM), without weights or correction."""
     start = _values(e)[1][e.first]
     warnings = []
     if len(e) > 1 and np.ptp(start) <= _ALIKE * np.abs(start).max():
@@ -46,20 +46,20 @@ def direct_method(e: LoggedEpisodes, _settings: Settings) -> Draft:
 
 
 def doubly_robust(e: LoggedEpisodes, _settings: Settings) -> Draft:
-    """The direct method, corrected by weighted temporal differences (DR)."""
+    """Return the direct method, corrected by weighted temporal differences (DR)."""
     _q, v = _values(e)
     contributions = v[e.first] + per_decision_sums(e, temporal_differences(e))
     return Draft(float(contributions.mean()), contributions, e.log_weights)
 
 
 def weighted_doubly_robust(e: LoggedEpisodes, _settings: Settings) -> Draft:
-    """Doubly robust with weights normalised at every step (WDR)."""
+    """Return doubly robust with the weights normalised at every step (WDR)."""
     _q, v = _values(e)
     return step_draft(e, temporal_differences(e), v[e.first])
 
 
 def temporal_differences(e: LoggedEpisodes) -> Array:
-    """Temporal differences (D,) of the value functions on the log."""
+    """Return the temporal differences of the value functions on the log, (D,)."""
     q, v = _values(e)
     following = np.zeros(len(v))
     following[:-1] = v[1:]

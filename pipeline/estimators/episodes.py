@@ -1,11 +1,12 @@
-"""Logged episodes as arrays: what an off-policy estimator is given, and how it is weighted.
+"""Logged episodes as arrays, with the importance weights of the evaluated policy.
 
     episode          0 0 0 1 1 2 ...          offsets   [0, 3, 5, ...]
     decision         0 1 2 0 1 0 ...
     weight after t   product over the episode's decisions 0..t of evaluation / behaviour
 
-Products over hundreds of decisions leave the range of a double: they are sums of logarithms here,
-and are scaled by their largest before they become numbers wherever an estimator is a ratio.
+Products over hundreds of decisions leave the range of a double, so weights are stored as sums of
+logarithms. Where an estimator is a ratio, weights are divided by the largest one before they become
+numbers.
 """
 
 from dataclasses import dataclass
@@ -30,27 +31,31 @@ _OF_EPISODES: Final = ("group", "initial_features")
 
 @dataclass(frozen=True)
 class LoggedEpisodes:
-    """E whole episodes of D decisions in all, and what is known of the evaluated policy on them.
+    """E whole episodes of D decisions, and the behaviour of the evaluated policy at each decision.
 
-    offsets             (E + 1,) int64; decisions of episode e are rows offsets[e]:offsets[e + 1]
-    behaviour           (D,) probability with which the log's policy made the choice, > 0
-    evaluation          (D,) probability with which the evaluated policy would have made it
-    reward              (D,)
-    elapsed_s           (D,) seconds that the decision let pass; needed to discount per second
-    discount            of a reward, per decision or per second after the episode's start
-    q                   (D,) the evaluated policy's value of the logged choice
-    v                   (D,) its value of the state: sum over choices of probability * q
-    covered             (D,) share of the evaluated policy's probability on choices that the
-                        behaviour could make
-    group               (E,) which episodes are one unit of the sample (the window); None: each
-    mixture             whether `behaviour` is that of the mixture of all episodes of a unit, so
-                        that weights average one over a unit and not episode by episode
-    features            (D, d) of the logged choice
-    next_features       (D, d) expected under the evaluated policy after the decision; 0 at the end
-    initial_features    (E, d) expected under the evaluated policy at the first decision
+    A truncated episode counts with the rewards that were recorded. Raises InputError for arrays of
+    other lengths, numbers out of range, and unknown propensities.
 
-    An episode that was cut off counts with the rewards that it has. Raises InputError for arrays
-    that do not fit, and for propensities that are not known.
+    Attributes:
+        offsets: (E + 1,) int64; the decisions of episode e are rows offsets[e]:offsets[e + 1].
+        behaviour: (D,) probability that the logged policy made the logged choice, above 0.
+        evaluation: (D,) probability that the evaluated policy would make the logged choice.
+        reward: (D,) rewards.
+        elapsed_s: (D,) seconds from the decision to the next one; needed to discount per second.
+        discount: Discount of a reward, per decision or per second since the episode's start; 0 to
+            1.
+        discount_per: Unit of the discount: "decision" or "second".
+        q: (D,) the evaluated policy's value of the logged choice.
+        v: (D,) the evaluated policy's value of the state: sum over choices of probability * q.
+        covered: (D,) share of the evaluated policy's probability that lies on choices which the
+            behaviour could make.
+        group: (E,) unit of the sample (the window) of each episode; None makes each episode a unit.
+        mixture: True if `behaviour` is the probability under the mixture of all episodes of a unit.
+            Weights then average one over a unit, not for each episode.
+        features: (D, d) features of the logged choice.
+        next_features: (D, d) expected features of the next choice under the evaluated policy; 0 at
+            the end of an episode.
+        initial_features: (E, d) expected features of the first choice under the evaluated policy.
     """
 
     offsets: NDArray[np.int64]
@@ -77,22 +82,22 @@ class LoggedEpisodes:
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
-        """Decisions of every episode, (E,)."""
+        """Number of decisions of every episode, (E,)."""
         return np.diff(self.offsets)
 
     @cached_property
     def first(self) -> NDArray[np.int64]:
-        """The row of every episode's first decision, (E,)."""
+        """Row of every episode's first decision, (E,)."""
         return self.offsets[:-1]
 
     @cached_property
     def last(self) -> NDArray[np.int64]:
-        """The row of every episode's last decision, (E,)."""
+        """Row of every episode's last decision, (E,)."""
         return self.offsets[1:] - 1
 
     @cached_property
     def step_discount(self) -> Array:
-        """What a unit after the decision is worth at the decision, (D,)."""
+        """Discount between every decision and the next one, (D,)."""
         if self.elapsed_s is None:  # only needed to discount per second
             return np.full(len(self.reward), self.discount)
         per_second = self.discount_per == "second"
@@ -100,7 +105,7 @@ class LoggedEpisodes:
 
     @cached_property
     def discounts(self) -> Array:
-        """What a unit at the decision is worth at the episode's start, (D,)."""
+        """Discount between the start of the episode and every decision, (D,)."""
         if self.discount == 1.0:
             return np.ones(len(self.reward))
         shifted = np.ones(len(self.reward))
@@ -116,37 +121,37 @@ class LoggedEpisodes:
 
     @cached_property
     def log_weight(self) -> Array:
-        """Logarithm of the weight after every decision, (D,); -inf where it is zero."""
+        """Logarithm of the weight after every decision, (D,); -inf where the weight is zero."""
         with np.errstate(divide="ignore"):
             return self.cumulative(np.log(self.evaluation) - np.log(self.behaviour))
 
     @cached_property
     def log_weights(self) -> Array:
-        """Logarithm of the whole episode's weight, (E,)."""
+        """Logarithm of every whole episode's weight, (E,)."""
         return self.log_weight[self.last]
 
     @cached_property
     def units(self) -> NDArray[np.int64]:
-        """The unit of every episode as 0, 1, 2, ... (E,)."""
+        """Unit of every episode, numbered 0, 1, 2, ..., (E,)."""
         if self.group is None:
             return np.arange(len(self))
         return np.unique(self.group, return_inverse=True)[1].astype(np.int64)
 
     @cached_property
     def sizes(self) -> Array:
-        """Episodes of every unit, (G,)."""
+        """Number of episodes of every unit, (G,)."""
         return np.bincount(self.units).astype(np.float64)
 
     def by_unit(self, values: Array) -> Array:
-        """Sums over the episodes of every unit: (E,) -> (G,)."""
+        """Return sums over the episodes of every unit: (E,) -> (G,)."""
         return np.asarray(np.bincount(self.units, values, len(self.sizes)), np.float64)
 
     def sums(self, values: Array) -> Array:
-        """Sums over the decisions of every episode: (D,) -> (E,)."""
+        """Return sums over the decisions of every episode: (D,) -> (E,)."""
         return np.asarray(np.add.reduceat(values, self.first), np.float64)
 
     def cumulative(self, values: Array) -> Array:
-        """Running sums inside every episode, (D,); once -inf, always -inf."""
+        """Return running sums inside every episode, (D,); after -inf a sum stays -inf."""
         dead = np.isneginf(values)
         finite = np.where(dead, 0.0, values)
         running = np.concatenate([np.cumsum(part) for part in np.split(finite, self.first[1:])])

@@ -1,4 +1,4 @@
-"""An off-policy estimate: the number, how sure it is, and whether it should be believed."""
+"""An off-policy estimate: the value, its intervals, and warnings about its reliability."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,15 +24,17 @@ _COVERED: Final = 1.0 - 1e-6
 
 @dataclass(frozen=True)
 class Settings:
-    """How estimates are made.
+    """Settings of the estimators and their intervals.
 
-    level, resamples   of all intervals; of the bootstrap
-    range              lowest and highest that one unit can contribute, for the intervals that
-                       need it; None takes the data's own, which is an assumption
-    fewest, share      an effective sample size below either is warned of: in all, and as a share
-                       of the episodes
-    ridge              of linear systems, relative to their mean diagonal
-    tempered           effective share of a window's episodes that tempered weights keep
+    Attributes:
+        level: Confidence level of all intervals, between 0 and 1.
+        resamples: Number of bootstrap resamples; below 1 there is no bootstrap interval.
+        range: Lowest and highest contribution that a unit can have, for the intervals of Hoeffding
+            and Bernstein. None takes the range of the data, which is an assumption.
+        fewest: Effective number of episodes below which an estimate carries a warning.
+        share: Effective share of the episodes below which an estimate carries a warning, 0 to 1.
+        ridge: Ridge penalty of linear systems, relative to the mean of their diagonal; 0 or more.
+        tempered: Effective share of a window's episodes that tempered weights keep, 0 to 1.
     """
 
     level: float = 0.95
@@ -52,12 +54,17 @@ class Settings:
 
 @dataclass(frozen=True)
 class Draft:
-    """What an estimator computes; `finish` adds the rest.
+    """The result of an estimator before `finish` adds intervals, diagnostics and warnings.
 
-    contributions   (E,) whose mean is the value; of a ratio, its linear part around the value
-    weights         log-weights that the estimator rests on; None where it rests on none
-    replicate       the whole estimator for counts of units; None: the mean of contributions
-    ess             effective episodes where they do not follow from `weights`
+    Attributes:
+        value: The estimate.
+        contributions: (E,) contributions of the episodes, whose mean is the value. For a ratio, its
+            linear part around the value.
+        weights: Log-weights that the estimate rests on, or None if it rests on no weights.
+        replicate: The whole estimator as a function of counts of units; None means the mean of the
+            contributions.
+        ess: Effective number of episodes, if it does not follow from `weights`.
+        warnings: Warnings of the estimator.
     """
 
     value: float
@@ -72,18 +79,27 @@ class Draft:
 class Estimate:
     """An estimator's answer for one policy.
 
-    value           expected (discounted) return of the evaluated policy
-    difference      value - mean return of the log, whose windows are the same
-    bootstrap, difference_bootstrap   percentile intervals over units
-    hoeffding, bernstein              intervals from a range; see intervals.Concentration
-    ess             effective number of episodes, (sum w)^2 / sum w^2; this and the next four are
-                    NaN where the estimator rests on no weights of episodes
-    mean_weight     1 in expectation; far from it the log misses what the policy does
-    max_weight      the largest weight, and `largest_share` its share of their sum
-    nonzero         share of episodes with a weight above zero
-    coverage        share of the policy's probability on choices that the behaviour could make,
-                    None where it is not known
-    warnings        why it should not be believed, one sentence each; empty is good
+    Attributes:
+        name: Name of the estimator.
+        value: Expected (discounted) return of the evaluated policy.
+        difference: Value minus the mean return of the log, which has the same windows.
+        bootstrap: Percentile interval of the value, over units.
+        difference_bootstrap: Percentile interval of the difference, over units.
+        hoeffding: Interval of Hoeffding, see `intervals.Concentration`.
+        bernstein: Empirical Bernstein interval, see `intervals.Concentration`.
+        episodes: Number of episodes.
+        units: Number of units.
+        coverage: Share of the policy's probability on choices that the behaviour could make, or
+            None if it is not known.
+        contributions: (E,) contributions of the episodes.
+        warnings: Reasons to doubt the estimate, one sentence each; empty if there are no doubts.
+        ess: Effective number of episodes, (sum w)^2 / sum w^2. This field and the next four are NaN
+            if the estimator uses no weights of episodes.
+        mean_weight: Mean weight, 1 in expectation. A value far from 1 means that the log lacks what
+            the policy does.
+        max_weight: Largest weight.
+        largest_share: Share of the largest weight in the sum of the weights.
+        nonzero: Share of episodes with a weight above zero.
     """
 
     name: str
@@ -108,7 +124,7 @@ class Estimate:
 def finish(
     name: str, e: LoggedEpisodes, draft: Draft, settings: Settings, rng: np.random.Generator
 ) -> Estimate:
-    """Intervals, diagnostics and warnings around a draft."""
+    """Return the estimate of a draft: its value with intervals, diagnostics and warnings."""
     units = len(e.sizes)
     replicate = draft.replicate or mean_replicate(draft.contributions, e)
     logged = mean_replicate(e.returns, e)
@@ -157,18 +173,18 @@ def finish(
 
 
 def mean_replicate(contributions: Array, e: LoggedEpisodes) -> Replicate:
-    """The mean of contributions (E,) over resampled units."""
+    """Return a function from counts of units to the mean of contributions (E,)."""
     sums = e.by_unit(contributions)
     return lambda counts: (counts @ sums) / (counts @ e.sizes)
 
 
 def exp_weights(log_weights: Array) -> Array:
-    """Weights of log-weights; those beyond the range of a double are cut."""
+    """Return the weights of log-weights, each at most exp(LARGEST_LOG)."""
     return np.asarray(np.exp(np.minimum(log_weights, LARGEST_LOG)), np.float64)
 
 
 def _diagnose(log_weights: Array | None) -> dict[str, float]:
-    """The fields of an Estimate that describe weights."""
+    """Return the fields of an Estimate that describe its weights."""
     names = "ess", "mean_weight", "max_weight", "largest_share", "nonzero"
     if log_weights is None:
         return dict.fromkeys(names, float("nan"))

@@ -1,4 +1,4 @@
-"""Importance sampling: whole episodes or decision by decision, plain or self-normalised.
+"""Importance sampling: of whole episodes or per decision, plain or self-normalised.
 
     rho_t    product of evaluation / behaviour over decisions 0..t
     IS       mean over episodes of rho_T * G
@@ -6,8 +6,8 @@
     SNIS     sum of rho_T * G / sum of rho_T
     SNPDIS   sum over t of gamma^t * (sum over episodes of rho_t * r_t) / (sum of rho_t)
 
-In SNPDIS an episode that is over stays in the denominator with its last weight and a reward of
-zero (an absorbing state, as in Thomas 2015, section 3.9): left out, later steps would be averaged
+In SNPDIS an episode that has ended stays in the denominator with its last weight and a reward of
+zero (an absorbing state, as in Thomas 2015, section 3.9). Otherwise later steps would be averaged
 over long episodes alone. Sources: Precup, Sutton & Singh 2000 (IS, PDIS and weighted forms);
 Thomas, "Safe Reinforcement Learning", 2015.
 """
@@ -24,29 +24,29 @@ Array = NDArray[np.float64]
 
 
 def importance_sampling(e: LoggedEpisodes, _settings: Settings) -> Draft:
-    """Trajectory-wise importance sampling (IS)."""
+    """Return trajectory-wise importance sampling (IS)."""
     contributions = exp_weights(e.log_weights) * e.returns
     return Draft(float(contributions.mean()), contributions, e.log_weights)
 
 
 def per_decision(e: LoggedEpisodes, _settings: Settings) -> Draft:
-    """Per-decision importance sampling (PDIS)."""
+    """Return per-decision importance sampling (PDIS)."""
     contributions = per_decision_sums(e, e.reward)
     return Draft(float(contributions.mean()), contributions, e.log_weights)
 
 
 def per_decision_sums(e: LoggedEpisodes, signal: Array) -> Array:
-    """By episode the sum over t of gamma^t * rho_t * signal_t: (D,) -> (E,)."""
+    """Return, per episode, the sum over t of gamma^t * rho_t * signal_t: (D,) -> (E,)."""
     return e.sums(exp_weights(e.log_weight) * e.discounts * signal)
 
 
 def self_normalised(e: LoggedEpisodes, _settings: Settings) -> Draft:
-    """Self-normalised trajectory-wise importance sampling (SNIS, also WIS)."""
+    """Return self-normalised trajectory-wise importance sampling (SNIS, also called WIS)."""
     return ratio_draft(e, e.log_weights, e.returns)
 
 
 def ratio_draft(e: LoggedEpisodes, log_weights: Array, values: Array) -> Draft:
-    """The weighted mean of values (E,) with these log-weights (E,); NaN where all are zero."""
+    """Return the mean of values (E,) with log-weights (E,); NaN if all weights are zero."""
     highest = log_weights.max()
     if np.isneginf(highest):
         return Draft(float("nan"), np.full(len(e), np.nan), log_weights)
@@ -61,25 +61,28 @@ def ratio_draft(e: LoggedEpisodes, log_weights: Array, values: Array) -> Draft:
 
 
 def ratio(above: Array | float, below: Array, otherwise: float = np.nan) -> Array:
-    """Element by element; `otherwise` where nothing is left to divide by."""
+    """Divide element by element; the result is `otherwise` where `below` is not above 0."""
     found = np.full_like(below, otherwise)
     return np.asarray(np.divide(above, below, out=found, where=below > 0.0), np.float64)
 
 
 @dataclass(frozen=True)
 class StepSums:
-    """Per-step numerators and denominators by unit, scaled alike at every step, both (G, T)."""
+    """Numerators and denominators by unit and step, both (G, T), on one scale per step."""
 
     above: Array
     below: Array
 
     def value(self, counts: Array) -> Array:
-        """Sum over steps of ratios for counts of units (R, G); steps without weight add nothing."""
+        """Return the sum over steps of the ratios, for counts of units (R, G).
+
+        A step without weight adds nothing.
+        """
         return np.asarray(ratio(counts @ self.above, counts @ self.below, 0.0).sum(axis=1))
 
 
 def step_sums(e: LoggedEpisodes, signal: Array) -> StepSums:
-    """Sums over the episodes of each unit of gamma^t * rho_t * signal_t and of rho_t."""
+    """Return the sums over each unit's episodes of gamma^t * rho_t * signal_t and of rho_t."""
     steps, units = int(e.lengths.max()), len(e.sizes)
     highest = _highest(e, steps)
     above, below = np.zeros((units, steps)), np.zeros((units, steps))
@@ -93,7 +96,7 @@ def step_sums(e: LoggedEpisodes, signal: Array) -> StepSums:
 
 
 def _highest(e: LoggedEpisodes, steps: int) -> Array:
-    """The largest log-weight at every step, over those that are there and those that ended."""
+    """Return the largest log-weight at every step, over running and ended episodes."""
     highest = np.full(steps, -np.inf)
     for start, stop in zip(e.offsets[:-1], e.offsets[1:], strict=True):
         n = stop - start
@@ -103,12 +106,12 @@ def _highest(e: LoggedEpisodes, steps: int) -> Array:
 
 
 def self_normalised_per_decision(e: LoggedEpisodes, _settings: Settings) -> Draft:
-    """Self-normalised per-decision importance sampling (SNPDIS)."""
+    """Return self-normalised per-decision importance sampling (SNPDIS)."""
     return step_draft(e, e.reward, np.zeros(len(e)))
 
 
 def step_draft(e: LoggedEpisodes, signal: Array, start: Array) -> Draft:
-    """Mean of `start` (E,) + per-step normalised sums of a signal (D,)."""
+    """Return the mean of `start` (E,) plus the self-normalised sums per step of a signal (D,)."""
     sums = step_sums(e, signal)
     begun = e.by_unit(start)
     value = float(start.mean() + sums.value(np.ones((1, len(begun))))[0])
@@ -126,7 +129,10 @@ def step_draft(e: LoggedEpisodes, signal: Array, start: Array) -> Draft:
 
 
 def _linear_part(e: LoggedEpisodes, signal: Array, sums: StepSums) -> Array:
-    """Contributions (E,) of a sum of ratios: their mean is its value, their spread its error's."""
+    """Return contributions (E,) of a sum of ratios.
+
+    The mean of the contributions is the sum's value; their spread is that of the sum's error.
+    """
     below = sums.below.sum(axis=0)
     at_step, inverse = ratio(sums.above.sum(axis=0), below, 0.0), ratio(1.0, below, 0.0)
     highest = _highest(e, len(below))

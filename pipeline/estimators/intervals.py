@@ -1,8 +1,8 @@
 """Intervals for means of independent units: bootstrap, Hoeffding, empirical Bernstein.
 
-A unit is an episode, or a window with all its episodes where groups are given. The bootstrap
-draws units with replacement and computes the whole estimator anew. The other two hold for any
-sample size, but only if all units lie in a range that was known beforehand; a range read off the
+A unit is an episode, or a window with all its episodes if groups are given. The bootstrap draws
+units with replacement and computes the whole estimator for each draw. The other two hold for any
+sample size, but only if all units lie in a range that was known beforehand. A range taken from the
 data is an assumption, and `Concentration.source` says so.
 """
 
@@ -21,7 +21,14 @@ _BLOCK: Final = 1 << 21  # counts held at once
 
 @dataclass(frozen=True)
 class Concentration:
-    """An interval that follows from a range; `source` says where the range is from."""
+    """An interval that follows from a range of values.
+
+    Attributes:
+        low: Lower end of the interval.
+        high: Upper end of the interval.
+        range: Lowest and highest value that a unit can have.
+        source: "given" if the caller set the range, "data" if it is the range of the data.
+    """
 
     low: float
     high: float
@@ -32,7 +39,7 @@ class Concentration:
 def bootstrap(
     replicate: Replicate, units: int, rng: np.random.Generator, resamples: int, level: float
 ) -> tuple[float, float]:
-    """Percentile interval over draws of `units` units with replacement; NaN for one unit only."""
+    """Return the percentile interval over units drawn with replacement; NaN for one unit."""
     if units < 2 or resamples < 1:
         return float("nan"), float("nan")
     values = []
@@ -51,7 +58,7 @@ def bootstrap(
 
 
 def hoeffding(values: Array, low: float, high: float, level: float) -> tuple[float, float]:
-    """Two-sided interval of the mean of independent values in [low, high] (Hoeffding 1963)."""
+    """Return the two-sided interval of a mean of values in [low, high] (Hoeffding 1963)."""
     half = (high - low) * np.sqrt(np.log(2.0 / (1.0 - level)) / (2.0 * len(values)))
     middle = float(values.mean())
     return middle - float(half), middle + float(half)
@@ -60,10 +67,10 @@ def hoeffding(values: Array, low: float, high: float, level: float) -> tuple[flo
 def empirical_bernstein(
     values: Array, low: float, high: float, level: float
 ) -> tuple[float, float]:
-    """Two-sided interval of the mean of values in [low, high], with their sample variance.
+    """Return the two-sided interval of a mean of values in [low, high], from their variance.
 
-    Maurer & Pontil 2009, theorem 4, on both sides with half of the error each:
-    sqrt(2 V ln(4 / d) / n) + 7 (high - low) ln(4 / d) / (3 (n - 1)), d = 1 - level. NaN for one.
+    Maurer & Pontil 2009, theorem 4, on both sides with half of the error each: sqrt(2 V ln(4 / d) /
+    n) + 7 (high - low) ln(4 / d) / (3 (n - 1)), d = 1 - level. NaN for one value.
     """
     n = len(values)
     if n < 2:

@@ -1,8 +1,8 @@
-"""Marginalised weights: how often a policy comes by a state and choice, over how often the log did.
+"""Marginalised importance sampling: one weight per (state, choice) instead of products of ratios.
 
-Products of hundreds of ratios are avoided: one weight per (state, choice), found by minimax weight
-learning (Uehara, Huang & Jiang 2020) with features phi both for the weights, w = phi'a, and for
-the functions that they are tested with, f = phi'b. For such classes the saddle point is the
+A weight is the ratio of how often the policy and the log visit a state and choice. The weights are
+found by minimax weight learning (Uehara, Huang & Jiang 2020), with the features phi both for the
+weights, w = phi'a, and for the test functions, f = phi'b. For such classes the saddle point is the
 solution of a linear system, here in the episodic form with ragged lengths. For all f,
 
     sum over decisions of w * (f_t - gamma_t * f_(t+1)) = sum over episodes of f_0
@@ -12,10 +12,10 @@ with f_(t+1) and f_0 expected under the evaluated policy and zero after the end;
     A = sum over decisions of (phi_t - gamma_t * phi_(t+1)) phi_t'        a = A^-1 sum of phi_0
     value = sum over decisions of w * r / episodes
 
-An unregularised solution equals LSTD-Q with the same features (their section 4). Per episode it is
-reported in its double form v_0 + sum of w * delta, q being the LSTD-Q solution: means agree, and
-the spread is the one that the fitted weights have (Kallus & Uehara 2022). Discounts are counted by
-the system itself, so the weights are those of discounted visits.
+Without a ridge the solution equals LSTD-Q with the same features (section 4 of the paper). Per
+episode the estimate is reported in its double form v_0 + sum of w * delta, where q is the LSTD-Q
+solution: the mean is the same, and the spread is that of the fitted weights (Kallus & Uehara 2022).
+The system itself contains the discounts, so the weights are those of discounted visits.
 """
 
 import numpy as np
@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 
 
 def minimax_weights(e: LoggedEpisodes, settings: Settings) -> Draft:
-    """Minimax weight learning with linear features (MWL)."""
+    """Return minimax weight learning with linear features (MWL)."""
     if e.features is None or e.next_features is None or e.initial_features is None:
         raise InputError("minimax weights need features, next_features and initial_features")
     phi, n = e.features, len(e)

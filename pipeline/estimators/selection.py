@@ -1,10 +1,10 @@
-"""How well estimates pick policies, judged by the truth: pure functions of two arrays.
+"""Metrics of how well estimates select policies, given the true values.
 
     estimated, true   (P,) values of the same P policies, higher is better
 
-Rank correlation, regret@k, SharpeRatio@k (Kiyohara et al. 2024, "Towards Assessing and
-Benchmarking Risk-Return Tradeoff of Off-Policy Evaluation", equation 4) and the two errors of the
-test "is this policy better than the reference?".
+Rank correlation, regret@k, SharpeRatio@k (Kiyohara et al. 2024, "Towards Assessing and Benchmarking
+Risk-Return Tradeoff of Off-Policy Evaluation", equation 4) and the two error rates of the test "is
+this policy better than the reference?".
 """
 
 from dataclasses import dataclass
@@ -19,10 +19,14 @@ Array = NDArray[np.float64]
 class Selection:
     """All metrics of one estimator over a set of policies.
 
-    rank_correlation   Spearman's, ties sharing their mean rank; NaN where either side is constant
-    regret             regret@k by k, in the unit of the return, >= 0
-    sharpe             SharpeRatio@k by k
-    type_1, type_2     error rates against the reference, NaN where there is nothing to err on
+    Attributes:
+        policies: Number of policies.
+        rank_correlation: Spearman's rank correlation, ties with their mean rank; NaN if either side
+            is constant.
+        regret: regret@k by k, in the unit of the return, 0 or more.
+        sharpe: SharpeRatio@k by k.
+        type_1: Type I error rate against the reference; NaN if no policy can be misjudged so.
+        type_2: Type II error rate against the reference; NaN if no policy can be misjudged so.
     """
 
     policies: int
@@ -41,10 +45,10 @@ def assess(
     reference: int | None = None,
     ks: tuple[int, ...] = (1, 3),
 ) -> Selection:
-    """All metrics; `behaviour` is the log's mean return, `reference` the best heuristic's index.
+    """Return all metrics of the estimates.
 
-    Policies whose estimate is not a number are ranked last. Raises ValueError for arrays that do
-    not fit.
+    `behaviour` is the log's mean return and `reference` the index of the best heuristic. Policies
+    whose estimate is NaN are ranked last. Raises ValueError for arrays of different lengths.
     """
     shown, truth = _pair(np.nan_to_num(np.asarray(estimated, float), nan=-np.inf), true)
     used = [k for k in ks if k <= len(truth)]
@@ -66,7 +70,7 @@ def assess(
 
 
 def ranks(values: ArrayLike) -> Array:
-    """Ranks 1..P, ties sharing the mean of theirs."""
+    """Return ranks 1..P; ties share their mean rank."""
     array = np.asarray(values, np.float64)
     _unique, inverse, counts = np.unique(array, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
@@ -74,7 +78,7 @@ def ranks(values: ArrayLike) -> Array:
 
 
 def rank_correlation(estimated: ArrayLike, true: ArrayLike) -> float:
-    """Spearman's rank correlation: Pearson's of the ranks; NaN where either side is constant."""
+    """Return Spearman's rank correlation (Pearson's of ranks); NaN if a side is constant."""
     first, second = (ranks(side) for side in _pair(estimated, true))
     first, second = first - first.mean(), second - second.mean()
     size = np.sqrt((first @ first) * (second @ second))
@@ -82,9 +86,9 @@ def rank_correlation(estimated: ArrayLike, true: ArrayLike) -> float:
 
 
 def top(estimated: ArrayLike, k: int) -> NDArray[np.int64]:
-    """Indices of the k highest estimates, highest first; of equal ones the earlier.
+    """Return the indices of the k highest estimates, highest first; among equal ones the earlier.
 
-    Raises ValueError where k is not one of 1..P.
+    Raises ValueError if k is not one of 1..P.
     """
     array = np.asarray(estimated, np.float64)
     if not 1 <= k <= len(array):
@@ -93,16 +97,17 @@ def top(estimated: ArrayLike, k: int) -> NDArray[np.int64]:
 
 
 def regret_at(estimated: ArrayLike, true: ArrayLike, k: int) -> float:
-    """What the best of the k that were picked lacks to the best of all."""
+    """Return the best true value of all, minus the best among the k highest estimates."""
     shown, truth = _pair(estimated, true)
     return float(truth.max() - truth[top(shown, k)].max())
 
 
 def sharpe_ratio_at(estimated: ArrayLike, true: ArrayLike, k: int, behaviour: float) -> float:
-    """(best true value of the k picked - behaviour's) / deviation of the k true values.
+    """Return (best true value of the k picked - behaviour's) / deviation of the k true values.
 
-    The gain of trying the k picked online, over the risk of doing so. Of one policy, or of equal
-    ones, the deviation is zero: the ratio is infinite with the sign of the gain, NaN for none.
+    The ratio is the gain of trying the k picked policies online, over the risk of doing so. If the
+    deviation is zero (one policy, or equal ones), the ratio is infinite with the sign of the gain,
+    or NaN if the gain is zero too.
     """
     shown, truth = _pair(estimated, true)
     picked = truth[top(shown, k)]
@@ -119,10 +124,10 @@ def error_rates(
     estimated_reference: float,
     true_reference: float,
 ) -> tuple[float, float]:
-    """Type I and type II error of "better than the reference" by the same estimator.
+    """Return the type I and type II error rates of the verdict "better than the reference".
 
-    Type I: of the policies that are not better, the share called better. Type II: of those that
-    are, the share not called so. NaN where there are none.
+    Type I: the share called better among the policies that are not better. Type II: the share not
+    called better among the policies that are better. A rate is NaN if its set of policies is empty.
     """
     shown, truth = _pair(estimated, true)
     better, called = truth > true_reference, shown > estimated_reference

@@ -1,22 +1,23 @@
-"""Estimators that compare the episodes of one window: returns differ far more between windows.
+"""Estimators that compare episodes of one window; returns differ far more between windows.
 
     B_w           mean return of the logged episodes of window w
     paired IS     mean over episodes of rho * (G - B of the window's other episodes) + B
     paired SNIS   mean of B_w + sum of rho * (G - B_w) / sum of rho
     tempered      mean over windows of the mean of G with weights rho^a / sum of rho^a
 
-Leaving an episode out of its own baseline keeps paired IS unbiased: E[rho * B] = E[B], since the
-other episodes are independent of rho. It is IS with a control variate per window. Where weights
-are those of the mixture of a window's behaviours they average one over the window only, and B is
-the whole window's mean: the bias is the covariance of B and the window's mean weight, which
-vanishes with the episodes of a window, and is zero where the mean weight is one.
+Paired IS is IS with a control variate per window. An episode is left out of its own baseline, which
+keeps the estimate unbiased: E[rho * B] = E[B], since the other episodes are independent of rho. If
+the weights are those of the mixture of a window's behaviours, they average one over the window
+only, and B is the mean of the whole window. The bias is then the covariance of B and the window's
+mean weight; it vanishes as the window's episodes grow in number, and is zero if the mean weight is
+one.
 
-Tempered weights are for episodes so long that every product is zero or rare and huge. The exponent
-`a` of a window is the largest of at most 1 that leaves `Settings.tempered` of its episodes
-effective: 1 is self-normalised sampling inside the window, 0 the log's own mean. In between it is
-the mean return of those episodes of the window that the policy agrees with most: biased towards
-the log's mean, of bounded variance, and fit for ranking more than for the value. (Weights to a
-power are known from adaptive importance sampling: Korba & Portier 2022.)
+Tempered weights are for episodes so long that every product is either zero or rare and huge. The
+exponent `a` of a window is the largest one, at most 1, that leaves `Settings.tempered` of its
+episodes effective: 1 is self-normalised sampling inside the window, 0 the log's own mean. In
+between, the estimate is the mean return of those episodes of the window that the policy agrees with
+most. It is biased towards the log's mean and has bounded variance, so it suits ranking more than
+valuing. (Weights to a power are known from adaptive importance sampling: Korba & Portier 2022.)
 """
 
 import numpy as np
@@ -31,7 +32,7 @@ Array = NDArray[np.float64]
 
 
 def paired_importance_sampling(e: LoggedEpisodes, _settings: Settings) -> Draft:
-    """Importance sampling with the window's other episodes as baseline."""
+    """Return importance sampling with the mean of the window's other episodes as the baseline."""
     sums, sizes = _windows(e)
     of_window = sizes[e.units]
     if e.mixture:
@@ -45,7 +46,7 @@ def paired_importance_sampling(e: LoggedEpisodes, _settings: Settings) -> Draft:
 
 
 def paired_self_normalised(e: LoggedEpisodes, _settings: Settings) -> Draft:
-    """Self-normalised importance sampling of differences to the window's mean."""
+    """Return self-normalised importance sampling of differences from the window's mean."""
     sums, sizes = _windows(e)
     baseline = (sums / sizes)[e.units]
     draft = ratio_draft(e, e.log_weights, e.returns - baseline)
@@ -61,7 +62,7 @@ def paired_self_normalised(e: LoggedEpisodes, _settings: Settings) -> Draft:
 
 
 def tempered(e: LoggedEpisodes, settings: Settings) -> Draft:
-    """Self-normalised importance sampling inside each window, weights to a power."""
+    """Return self-normalised importance sampling in each window, with weights to a power."""
     _sums, sizes = _windows(e)
     order = np.argsort(e.units, kind="stable")
     means, effective = np.empty(len(sizes)), np.empty(len(sizes))
@@ -92,7 +93,7 @@ def tempered(e: LoggedEpisodes, settings: Settings) -> Draft:
 
 
 def _tempered(log_weights: Array, least: float) -> Array:
-    """Normalised weights (n,) to the largest power of at most 1 that keeps `least` effective."""
+    """Return weights (n,) to the largest power, at most 1, that keeps `least` effective."""
     shifted = log_weights - log_weights.max()
 
     def weights(power: float) -> Array:
@@ -113,7 +114,7 @@ def _tempered(log_weights: Array, least: float) -> Array:
 
 
 def _windows(e: LoggedEpisodes) -> tuple[Array, Array]:
-    """Sums of returns and numbers of episodes by window, (G,)."""
+    """Return the sums of returns and the numbers of episodes by window, both (G,)."""
     if e.group is None:
         raise InputError("this estimator needs to know which episodes are of one window (group)")
     return e.by_unit(e.returns), e.sizes

@@ -1,7 +1,7 @@
-"""Agents that learn from logs: a registry, and their settings.
+"""The registry of agents that learn from logs, and their settings.
 
-Importing this loads nothing but the registry (the command line's help reads it); an agent's
-module, and with it torch, is loaded when it is trained.
+Importing this package loads the registry alone, which the command line's help reads. The module of
+an agent, and torch with it, is loaded when the agent is trained.
 """
 
 import dataclasses
@@ -18,18 +18,22 @@ ALL: Final = "all"  # in a recipe: every agent that is for its scenario
 
 @dataclass(frozen=True)
 class Agent:
-    """An offline learner and the decisions that it wants.
+    """An agent that learns from datasets, and the decisions that it needs.
 
-    module        where its implementation is; loaded when the agent is used
-    attribute     name of the implementation in the module; "": the module itself. It has Config,
-                  a frozen dataclass, and learner(task, config), see policies.training.learner
-    transitions   whether it needs what followed each decision (Decisions.next_*)
-    per_episode   decisions to draw of every episode, None for all
-    candidates    K, to which candidate sets are cut
-    scenarios     the only ones that it is for; () for all
-    probabilities whether it needs Decisions.probabilities
-    whole         whether it goes through whole logs too: its learner takes `logs`, see
-                  policies.training.episode_stream
+    Attributes:
+        name: Name of the agent in commands and recipes.
+        module: Dotted name of the module with the implementation; loaded when the agent is used.
+        transitions: True if the agent needs what followed each decision (Decisions.next_*).
+        description: One line for people, which begins with the standard name of the algorithm.
+        per_episode: Number of decisions to draw of every episode, or None for all of them.
+        candidates: Number K of candidates to which candidate sets are cut.
+        scenarios: Names of the only scenarios that the agent is for; () for all scenarios.
+        probabilities: True if the agent needs Decisions.probabilities.
+        whole: True if the agent also reads whole logs, from `Task.logs`
+            (policies.training.episode_stream).
+        attribute: Name of the implementation in the module; "" means the module itself. The
+            implementation has `Config`, a frozen dataclass, and `learner(task, config)`, see
+            policies.training.learner.
     """
 
     name: str
@@ -44,7 +48,14 @@ class Agent:
     attribute: str = ""
 
     def implementation(self) -> Any:
-        """Return the object that has the agent's `Config` and `learner`; loads its module."""
+        """Return the object with the agent's `Config` and `learner`, after loading its module.
+
+        Returns:
+            The module, or its attribute of the name `attribute`.
+
+        Raises:
+            ImportError: The module cannot be imported.
+        """
         module = importlib.import_module(self.module)
         return getattr(module, self.attribute) if self.attribute else module
 
@@ -102,14 +113,17 @@ AGENTS: Final = Registry[Agent]("agents", {a.name: a for a in _ALL})
 
 
 def agent(name: str) -> Agent:
-    """The agent of that name; UnknownName with the nearest one where there is none."""
+    """Return the agent of that name.
+
+    Raises UnknownName, with the nearest name, if there is no such agent.
+    """
     if name not in AGENTS:
         raise unknown_name("agent", name, AGENTS)
     return AGENTS[name]
 
 
 def agents_for(names: Sequence[str], scenario: str) -> tuple[str, ...]:
-    """The named agents, or where "all" alone is named every one that is for the scenario."""
+    """Return the named agents; for "all" alone, every agent that is for the scenario."""
     if tuple(names) != (ALL,):
         return tuple(names)
     return tuple(a.name for a in AGENTS.values() if not a.scenarios or scenario in a.scenarios)
@@ -119,9 +133,10 @@ _find = agent  # `agent` is also what train_agent's first argument is best calle
 
 
 def read_config(agent: str, settings: Mapping[str, Any] | None = None) -> Any:
-    """The Config of an agent with these settings replaced; "network.hidden" is one of `network`.
+    """Return the Config of an agent with these settings replaced.
 
-    Raises UnknownName for the agent, RecipeError for settings that it does not have.
+    A dotted name reaches into a table: "network.hidden" is the key `hidden` of `network`. Raises
+    UnknownName for the agent, and RecipeError for settings that the agent does not have.
     """
     from pipeline.recipes.settings import read_settings
 
@@ -130,7 +145,7 @@ def read_config(agent: str, settings: Mapping[str, Any] | None = None) -> Any:
 
 
 def _nested(defaults: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by dotted names as tables, in which the agent's defaults stand for the others."""
+    """Return settings with dotted names as tables, filled up with the agent's defaults."""
     nested: dict[str, Any] = {}
     for key, value in settings.items():
         table, dot, name = key.partition(".")

@@ -1,17 +1,17 @@
-"""What `hindcast export --to d3rlpy` wrote, for d3rlpy: a ReplayBuffer, or mini-batches.
+"""Folders of `hindcast export --to d3rlpy`, read into a ReplayBuffer or mini-batches of d3rlpy.
 
     replay_buffer    observations are vectors (C + K * F + K,): context, candidates, mask
     mini_batches     observations are [context (B, C), candidates (B, K, F), mask (B, K)], and the
-                     image (B, ...) where there is one; what followed is there for every decision
+                     image (B, ...) if there is one; every decision has its next observation
 
     import numpy as np
     from policies.offline.d3rlpy_replay_buffer import mini_batches, replay_buffer
     buffer = replay_buffer("demo/d3rlpy")
     for batch in mini_batches("demo/d3rlpy", 256, np.random.default_rng(0)): algorithm.update(batch)
 
-d3rlpy's own buffer drops the last decision of an episode that was cut off, and its sampler is a
-loop in Python; mini_batches gathers rows of arrays that are mapped into memory. Nothing is masked
-by d3rlpy itself: `policies.offline.q_learning.masked_q` shows how.
+d3rlpy's own buffer drops the last decision of a truncated episode, and its sampler is a loop in
+Python. `mini_batches` gathers rows of memory-mapped arrays instead. d3rlpy itself masks no choice:
+`policies.offline.q_learning.masked_q` shows how to do so.
 """
 
 import importlib
@@ -32,16 +32,23 @@ _NAMES: Final = ("observations", "actions", "rewards", "terminals", "timeouts")
 
 @dataclass(frozen=True)
 class Arrays:
-    """The arrays of an export, mapped into memory and not to be written to.
+    """The arrays of an export, mapped into memory and read-only.
 
-    observations        (N, C + K * F + K) float32
-    actions             (N,) int64
-    rewards, terminals, timeouts, propensity   (N,) float32
-    probabilities       (N, K) float32
-    episode             (N,) int64
-    last_observations   (E, C + K * F + K) float32, of the episodes in order
-    images, last_images uint8, or None
-    context, candidates, features   C, K, F
+    Attributes:
+        observations: (N, C + K * F + K) float32.
+        actions: (N,) int64.
+        rewards: (N,) float32.
+        terminals: (N,) float32.
+        timeouts: (N,) float32.
+        propensity: (N,) float32.
+        probabilities: (N, K) float32.
+        episode: (N,) int64.
+        last_observations: (E, C + K * F + K) float32, of the episodes in order.
+        images: (N, ...) uint8, or None.
+        last_images: (E, ...) uint8, or None.
+        context: Number C of context features.
+        candidates: Number K of candidates.
+        features: Number F of candidate features.
     """
 
     observations: NDArray[np.float32]
@@ -64,7 +71,10 @@ class Arrays:
 
 
 def open_arrays(folder: Path | str) -> Arrays:
-    """Open an export; DatasetError where the folder is none, or its arrays do not fit together."""
+    """Open an export.
+
+    Raises DatasetError if the folder is no export, or if its arrays do not fit together.
+    """
     folder = Path(folder)
     shape = read_json(folder / SHAPE)
     try:
@@ -109,9 +119,9 @@ def _array(folder: Path, name: str, shape: tuple[int | None, ...], dtype: type) 
 
 
 def replay_buffer(folder: Path | str) -> Any:
-    """d3rlpy's MDPDataset, a ReplayBuffer, of vector observations; it is held in memory.
+    """Return d3rlpy's MDPDataset, a ReplayBuffer, of vector observations, held in memory.
 
-    Raises DatasetError where the folder is no export of this format.
+    Raises DatasetError if the folder is no export of this format.
     """
     arrays = open_arrays(folder)
     _load_d3rlpy()
@@ -126,10 +136,10 @@ def replay_buffer(folder: Path | str) -> Any:
 
 
 def mini_batches(folder: Path | str, size: int, rng: np.random.Generator) -> Iterator[Any]:
-    """d3rlpy's TransitionMiniBatch of `size` decisions, drawn uniformly with replacement; endless.
+    """Yield d3rlpy's TransitionMiniBatch of `size` decisions without end, drawn with replacement.
 
     A mask after the end of an episode is all zero. Rewards are as recorded, and the interval is one
-    decision. Raises DatasetError where the folder is no export of this format.
+    decision. Raises DatasetError if the folder is no export of this format.
     """
     return _drawn(open_arrays(folder), size, rng)
 
@@ -167,12 +177,12 @@ def _drawn(arrays: Arrays, size: int, rng: np.random.Generator) -> Iterator[Any]
 
 
 def _divided(arrays: Arrays, rows: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-    """[context (B, C), candidates (B, K, F), mask (B, K)] of vectors."""
+    """Return [context (B, C), candidates (B, K, F), mask (B, K)] of vectors."""
     c, k, f = arrays.context, arrays.candidates, arrays.features
     candidates = rows[:, c : c + k * f].reshape(len(rows), k, f)
     return [rows[:, :c], candidates, rows[:, c + k * f :]]
 
 
 def _load_d3rlpy() -> None:
-    """Load d3rlpy so that its import changes nothing for others."""
+    """Load d3rlpy without side effects of its import."""
     importlib.import_module("policies.offline.q_learning.masked_q")

@@ -1,4 +1,4 @@
-"""From decisions in memory to trained weights: checks, the loop, what looks on."""
+"""Training on decisions in memory: checks, the training loop, and its callbacks."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -28,9 +28,10 @@ def train_agent(
     settings: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Trained:
-    """Train the agent of that name, with `more` arguments as `train_decisions` takes them.
+    """Train the agent of that name; `more` are arguments of `train_decisions`.
 
-    Raises UnknownName, RecipeError for settings the agent does not have, and what that raises.
+    Raises UnknownName for the agent, RecipeError for settings that the agent does not have, and the
+    errors of `train_decisions`.
     """
     config = read_config(agent, settings)
     return train_decisions(find_agent(agent), decisions, spec, config, **more)
@@ -57,16 +58,32 @@ def train_decisions(
 ) -> Trained:
     """Train an agent with its Config for `steps` gradient steps.
 
-    The same decisions, settings and seed give the same weights, bit for bit, whatever else is
-    asked for. `validation` adds points to the curves and tells the best checkpoint; `device` is
-    cpu, cuda or auto; `progress(done, steps)` and `point(step, metrics)` are called about fifty
-    times; `keep(trained)` is given a checkpoint every `checkpoint_every` steps;
-    `select`, a name and a function, chooses the best checkpoint instead of the agent's criterion;
-    `resume`, a folder and a key, is where the state is left for a later call with the same key;
-    `logs` is what an agent that goes through whole logs reads in place of the decisions.
+    The same decisions, settings and seed give the same weights, bit for bit, whatever the other
+    arguments are.
 
-    Raises DatasetError for decisions it cannot learn from, InputError for a device that is not
-    there.
+    Args:
+        agent: Agent to train.
+        decisions: Decisions to learn from.
+        spec: Spec of the scenario that the decisions come from.
+        config: The agent's Config.
+        steps: Number of gradient steps, at least 1.
+        seed: Seed of every random draw.
+        validation: Decisions that add points to the curves and select the best checkpoint.
+        device: "cpu", "cuda" or "auto".
+        progress: Called with (done, steps) about fifty times.
+        point: Called with (step, metrics) about fifty times.
+        checkpoint_every: Steps between two checkpoints.
+        keep: Called with every checkpoint.
+        select: A name, and a function that chooses the best checkpoint instead of the agent's
+            criterion.
+        resume: A folder and a key: the state is left in the folder for a later call with the same
+            key.
+        resume_s: Least number of seconds between two states.
+        logs: Whole logs, which an agent with `whole` reads instead of the decisions.
+
+    Raises:
+        DatasetError: The agent cannot learn from these decisions.
+        InputError: The device does not exist, or `steps` is below 1.
     """
     _check(agent, decisions, spec, steps)
     place = find_device(device)

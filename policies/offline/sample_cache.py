@@ -1,8 +1,8 @@
-"""The decisions that agents of one seed learn from: drawn once, kept for the next agent.
+"""The decisions that agents of one seed learn from: drawn once, and kept for the next agent.
 
-Reading a whole log takes longer than most trainings. Agents that want the same of it (columns,
-candidates, decisions per episode) and have the same seed are given the same decisions, which also
-makes their results pairs; the latest sample of each split is kept in memory, one at a time.
+Reading a whole log takes longer than most trainings. Agents with the same seed and the same needs
+(columns, candidates, decisions per episode) get the same decisions, which also pairs their results.
+The latest sample of each split is kept in memory, one at a time.
 """
 
 from typing import Any, Final
@@ -19,9 +19,10 @@ _HELD: Final[dict[str, tuple[Any, Decisions]]] = {}  # by split: what was asked 
 def sample(
     opened: ds.Dataset, agent: Agent, config: Any, seed: int, split: str, memory: int
 ) -> Decisions:
-    """The decisions of a split that this agent and seed learn from, in at most `memory` bytes.
+    """Return the decisions of a split for this agent and seed, in at most `memory` bytes.
 
-    They are shared: nobody may change them. Raises DatasetError as `sample_decisions` does.
+    The decisions are shared between agents and must not be changed. Raises DatasetError as
+    `sample_decisions` does.
     """
     images = getattr(getattr(config, "network", None), "image", 0) > 0
     each = decision_bytes(
@@ -50,7 +51,7 @@ def sample(
 
 
 def _discounting(opened: ds.Dataset, config: Any) -> dict[str, Any]:
-    """How returns are discounted for this agent; {} where it does not discount."""
+    """Return how this agent discounts returns; {} if it does not."""
     if not hasattr(config, "discount_per"):
         return {}
     discount = opened.spec.discount if config.discount is None else config.discount

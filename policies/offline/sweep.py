@@ -1,4 +1,4 @@
-"""Sweeps: strict TOML that says which trainings to run, and the trainings that it comes to.
+"""Sweeps: strict TOML that describes a set of trainings, and the list of those trainings.
 
     agents = ["cql", "trajectory_preference"]
     seeds = [0, 1]                      # every choice of settings with every seed
@@ -14,8 +14,8 @@
     [settings.cql]                      # of one agent
     alpha = {low = 1e-4, high = 1e-1, scale = "log"}    # "random" only; scale is linear by default
 
-Each training has a folder of its own, named after the agent, a digest of the settings, and the
-seed: what is finished there is not done again.
+The folder of a training is named after the agent, a digest of the settings, and the seed. A
+training that is finished in its folder is not repeated.
 """
 
 import dataclasses
@@ -42,7 +42,17 @@ _SCALES: Final = ("linear", "log")
 
 @dataclass(frozen=True)
 class Sweep:
-    """Which trainings to run; see the module."""
+    """A set of trainings, as in a sweep.toml.
+
+    Attributes:
+        agents: Names of the agents, at least one.
+        seeds: Seeds of the trainings, 0 or more each, at least one.
+        steps: Gradient steps of every training, at least 1.
+        search: "grid" tries every combination of values, "random" draws some.
+        draws: Choices of settings per agent in a random search, at least 1.
+        seed: Seed of a random search, 0 or more.
+        settings: Values or ranges to try, by the names of settings, or by agent and then by name.
+    """
 
     agents: tuple[str, ...]
     seeds: tuple[int, ...] = (0,)
@@ -55,7 +65,14 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Run:
-    """One training of a sweep; `settings` are those that the sweep replaces, by dotted names."""
+    """One training of a sweep.
+
+    Attributes:
+        agent: Name of the agent.
+        settings: Settings that the sweep replaces, by dotted names.
+        seed: Seed of the training.
+        steps: Number of gradient steps.
+    """
 
     agent: str
     settings: Mapping[str, Any]
@@ -64,18 +81,21 @@ class Run:
 
     @property
     def choice(self) -> str:
-        """Agent and settings in canonical form: the same for runs that differ in the seed."""
+        """Agent and settings in canonical form, the same for runs that differ in the seed alone."""
         return f"{self.agent} {json.dumps(self.settings, sort_keys=True)}"
 
     @property
     def name(self) -> str:
-        """The name of its folder."""
+        """Name of the run's folder."""
         which = sha256_text(self.choice)[:8] if self.settings else "default"
         return f"{self.agent}-{which}-seed{self.seed}"
 
 
 def load_sweep(path: Path) -> dict[str, Any]:
-    """The table of a sweep.toml; RecipeError where it is not valid TOML or cannot be read."""
+    """Return the table of a sweep.toml.
+
+    Raises RecipeError if the file is no valid TOML or cannot be read.
+    """
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -85,9 +105,9 @@ def load_sweep(path: Path) -> dict[str, Any]:
 
 
 def plan(table: Mapping[str, Any], where: str) -> list[Run]:
-    """The trainings of a sweep, in order, each once; `where` is the file named in errors.
+    """Return the trainings of a sweep, in order, each once; `where` is the file to name in errors.
 
-    Raises RecipeError that names the key and the nearest that there is, UnknownName for an agent.
+    Raises RecipeError, which names the key and the nearest valid one, and UnknownName for an agent.
     """
     sweep = read_settings(Sweep, table, where)
     for name in sweep.agents:
@@ -111,7 +131,7 @@ def plan(table: Mapping[str, Any], where: str) -> list[Run]:
 
 
 def _by_agent(sweep: Sweep, where: str) -> dict[str, dict[str, Any]]:
-    """What to try of each agent: dotted names to lists of values, or to ranges."""
+    """Return the settings to try of each agent: dotted names to lists of values, or to ranges."""
     general = {k: v for k, v in sweep.settings.items() if k not in AGENTS}
     known = {name: _settings_of(name) for name in sweep.agents}
     flat = dict(_flatten(general))
@@ -141,7 +161,7 @@ def _by_agent(sweep: Sweep, where: str) -> dict[str, dict[str, Any]]:
 
 
 def _settings_of(name: str) -> set[str]:
-    """Dotted names of an agent's settings, tables of settings included."""
+    """Return the dotted names of an agent's settings, tables of settings included."""
     config = agent(name).implementation().Config()
     names = {f.name for f in dataclasses.fields(config)}
     tables = {n: v for n in names if dataclasses.is_dataclass(v := getattr(config, n))}
@@ -149,7 +169,7 @@ def _settings_of(name: str) -> set[str]:
 
 
 def _flatten(table: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted names and values of nested tables; a range is a value."""
+    """Yield dotted names and values of nested tables; a range is a value."""
     for key, value in table.items() if isinstance(table, Mapping) else ():
         if isinstance(value, Mapping) and not _is_range(value):
             yield from _flatten(value, f"{prefix}{key}.")
@@ -164,7 +184,7 @@ def _is_range(value: Any) -> bool:
 def _choices(
     sweep: Sweep, name: str, settings: Mapping[str, Any], where: str
 ) -> Iterator[dict[str, Any]]:
-    """Settings to train with, one after the other."""
+    """Yield the settings of each training."""
     keys = list(settings)
     values = [v if isinstance(v, list) or _is_range(v) else [v] for v in settings.values()]
     for key, value in zip(keys, values, strict=True):
@@ -194,7 +214,7 @@ def _check_range(value: Mapping[str, Any], where: str, search: str) -> None:
 
 
 def _draw(value: Any, rng: np.random.Generator) -> Any:
-    """One of a list, or a number of a range: whole where both of its ends are."""
+    """Return one value of a list, or a number of a range: whole if both ends of the range are."""
     if isinstance(value, list):
         return value[int(rng.integers(len(value)))]
     low, high = value["low"], value["high"]

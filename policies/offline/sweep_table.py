@@ -1,12 +1,12 @@
-"""What a sweep came to: one row per training, the best choice of settings first.
+"""The table of a sweep's results: one row per training, the best choice of settings first.
 
-agent, settings (JSON), seed, steps, checkpoint   which training
-criterion, best_step, best_score                  its best checkpoint, by its own criterion
-preference            policies.training.monitoring's on the validation split, at that checkpoint:
-                      the one metric that all agents share
-mean_preference       mean of it over the seeds of one choice; rows are sorted by it
-validation_...        what was measured after the last step
-error                 why there is no checkpoint
+agent, settings (JSON), seed, steps, checkpoint   the training
+criterion, best_step, best_score                  its best checkpoint, by the agent's criterion
+preference            preference on the validation split at the best checkpoint
+                      (policies.training.monitoring), the one metric that all agents share
+mean_preference       mean preference over the seeds of one choice; rows are sorted by it
+validation_...        metrics after the last step
+error                 reason for a missing checkpoint
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ _SCORED: Final = ("criterion", "best_step", "best_score", "preference")
 def tabulate(
     runs: Sequence[Run], folders: Sequence[Path], errors: Mapping[str, str]
 ) -> pl.DataFrame:
-    """The table of finished runs; `errors` by the names of those that failed."""
+    """Return the table of finished runs; `errors` are by the names of the runs that failed."""
     rows = [
         _row(run, folder, errors.get(run.name)) for run, folder in zip(runs, folders, strict=True)
     ]
@@ -73,7 +73,7 @@ def _row(run: Run, folder: Path, error: str | None) -> dict[str, Any]:
 
 
 def summary(table: pl.DataFrame) -> list[str]:
-    """Lines for people: choices of settings, best first, with means over their seeds."""
+    """Return lines for people: choices of settings, best first, with means over their seeds."""
     means = table.group_by(["agent", "settings"], maintain_order=True).agg(
         pl.len().alias("seeds"),
         pl.col("preference").mean(),

@@ -1,4 +1,4 @@
-"""From a dataset folder to a checkpoint folder: what `hindcast train` does."""
+"""Training from a dataset folder to a checkpoint folder: the work of `hindcast train`."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -44,13 +44,12 @@ def train(
         out/metrics.parquet                         curves: step, metric, value
         out/best/                                   the best checkpoint on the validation split
         out/checkpoints/step-000500/ ...            every `checkpoint_every` steps, and the last
-        out/training.safetensors                    where a run was interrupted; gone when finished
+        out/training.safetensors                    state of an interrupted run; removed at the end
 
-    A run that was interrupted goes on, and ends in the same bytes; one that is finished is left
-    as it is. The validation split, where there is one, adds points to the curves and chooses the
-    best checkpoint, by the agent's own criterion or by `select`. `tensorboard` is a folder for
-    TensorBoard's event files. Raises UnknownName, RecipeError, DatasetError, StorageError,
-    InputError.
+    An interrupted run resumes and ends in the same bytes. A finished run is left unchanged. The
+    validation split, if there is one, adds points to the curves and selects the best checkpoint, by
+    the agent's own criterion or by `select`. `tensorboard` is a folder for TensorBoard's event
+    files. Raises UnknownName, RecipeError, DatasetError, StorageError and InputError.
     """
     wanted = find_agent(agent)
     config = read_config(agent, settings)  # before anything is written or takes time

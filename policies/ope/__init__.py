@@ -1,8 +1,12 @@
 """Off-policy evaluation of policies on a dataset: whole episodes in, estimates out.
 
 episodes        whole logged episodes as ragged arrays
-probabilities   what a policy, or the mixture of all behaviours of a window, would have done
-fqe             fitted Q evaluation: values of a policy, by a network or in closed form
-truth           what the simulator says of the same policy on the same windows
-ope             all of it, for `hindcast ope`
+probabilities   probabilities of a policy, or of the mixture of all behaviours of a window
+fqe             fitted Q evaluation: values of a policy, fitted by a network
+basis           linear features for marginalised importance sampling
+truth           the same policies on the same windows in the simulator
+results         the folder of results
+consensus       a ranking by several estimators
+selection_table tables of how well estimators rank policies
+ope             the whole of `hindcast ope`
 """

@@ -1,9 +1,10 @@
-"""Linear features of logged choices and of what a policy would do next, for marginal weights.
+"""Linear features of logged choices and of a policy's next choices, for marginalised weights.
 
     phi     1 | candidate, expanded and standardised | context, standardised
 
-Squares and products of the candidate's columns are taken where the whole stays below 120 numbers:
-the linear system is solved for every policy.
+The features include squares and products of the candidate's columns if there are fewer than 120
+candidate features with them. The limit keeps the linear system small, which is solved for every
+policy.
 """
 
 from dataclasses import dataclass
@@ -25,19 +26,24 @@ _CHUNK: Final = 1 << 13
 
 @dataclass(frozen=True)
 class Basis:
-    """The feature maps; `size` is d."""
+    """Feature maps of the linear features.
+
+    Attributes:
+        candidates: Map of a candidate's columns.
+        context: Map of the context's columns.
+    """
 
     candidates: FeatureMap
     context: FeatureMap
 
     @property
     def size(self) -> int:
-        """Numbers of a feature vector."""
+        """Length d of a feature vector."""
         return 1 + self.candidates.size + self.context.size
 
 
 def fit_basis(log: WholeEpisodes, spec: Spec) -> Basis:
-    """Features standardised on feasible candidates of evenly spaced decisions of the log."""
+    """Return feature maps, standardised on feasible candidates of evenly spaced decisions."""
     at = np.linspace(0, log.decisions - 1, min(_FITTED, log.decisions)).astype(np.int64)
     near = np.concatenate([np.arange(log.rows[d], log.rows[d + 1]) for d in at])
     near = near[log.feasible[near]]
@@ -51,9 +57,10 @@ def fit_basis(log: WholeEpisodes, spec: Spec) -> Basis:
 
 
 def linear_features(basis: Basis, log: WholeEpisodes, probabilities: Array) -> dict[str, Array]:
-    """Features of the logged choices, and expected ones under probabilities (V,).
+    """Return features of the logged choices, and expected features under probabilities (V,).
 
-    They are features, next_features (D, d) and initial_features (E, d) of LoggedEpisodes.
+    The result holds features (D, d), next_features (D, d) and initial_features (E, d) of
+    LoggedEpisodes, by name.
     """
     width = basis.candidates.size
     features = np.ones((log.decisions, basis.size))

@@ -1,12 +1,13 @@
-"""The default choice among policies: a ranking by estimators of four kinds, which sees no truth.
+"""The consensus: a ranking of policies by estimators of four kinds, computed without the truth.
 
     score of a policy   mean over estimators of its rank among the policies, ties shared
 
-Which estimator ranks best differs by scenario (docs/results/ope.md), and nothing in a log says
-which: weights die on long episodes, fitted values drift where credit is far off, linear features
-miss what is not linear, and the window's most similar episodes say little where no episode is
-similar. Their errors are of different origin, so one of each kind is asked, with one vote each.
-Ranks have no unit: a consensus orders policies and says nothing of what they earn.
+No estimator ranks best in every scenario (docs/results/ope.md), and a log does not show which one
+to trust. Weights vanish on long episodes. Fitted values drift if rewards come long after the
+choices that earned them. Linear features miss nonlinear effects. The window's most similar episodes
+say little if no episode is similar. The errors of these four kinds have different causes, so one
+estimator of each kind has one vote. Ranks have no unit: the consensus orders policies and does not
+estimate their returns.
 """
 
 from collections.abc import Mapping
@@ -24,15 +25,16 @@ MEMBERS: Final = ("snpdis", "dm", "mwl", "tempered")
 
 
 def members_of(estimators: list[str]) -> list[str]:
-    """The estimators that have a vote, of those that were asked for; none for a single one."""
+    """Return the estimators that vote, among the given ones; [] if only one of them could."""
     found: list[str] = [name for name in MEMBERS if name in estimators]
     return found if len(found) > 1 else []
 
 
 def consensus_scores(rows: pl.DataFrame) -> NDArray[np.float64]:
-    """Mean ranks (P,) of the policies, in their order in `rows`; higher is better.
+    """Return the mean ranks (P,) of the policies, in their order in `rows`; higher is better.
 
-    `rows` are those of estimates.parquet; a policy without an estimate comes last for it.
+    `rows` are those of estimates.parquet. If an estimator has no value for a policy, it ranks that
+    policy last.
     """
     votes = [
         ranks(rows.filter(pl.col("estimator") == name)["value"].fill_null(-np.inf).to_numpy())
@@ -44,10 +46,11 @@ def consensus_scores(rows: pl.DataFrame) -> NDArray[np.float64]:
 def describe_consensus(
     rows: pl.DataFrame, logged: float, reference: str | None
 ) -> Mapping[str, Any] | None:
-    """What ope.json says of it: who voted, the policies best first, and metrics with truths.
+    """Return the consensus as in ope.json, or None for fewer than two estimators or policies.
 
-    logged      the log's mean return
-    reference   the heuristic against which errors are counted
+    The entry holds the voting estimators, the policies with the best first, and, if the truth is
+    known, the selection metrics. `logged` is the log's mean return. `reference` is the heuristic
+    for the error rates.
     """
     voting = members_of(rows["estimator"].unique().to_list())
     if not voting or rows["policy"].n_unique() < 2:

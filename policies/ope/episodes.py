@@ -1,4 +1,4 @@
-"""Whole logged episodes as ragged arrays: weights are products over all of an episode's decisions.
+"""Whole logged episodes as ragged arrays, since weights are products over all of an episode.
 
 episode      0 0 0 1 1 ...        offsets   [0, 3, 5, ...]        into decisions
 decision     0 1 2 3 4 ...        rows      [0, 11, 22, 30, ...]  into candidates
@@ -24,15 +24,21 @@ _OF_CANDIDATES: Final = ("candidates", "feasible", "probabilities")
 
 @dataclass(frozen=True)
 class WholeEpisodes:
-    """E whole episodes of D decisions over V candidates, closing rows left out.
+    """E whole episodes of D decisions over V candidates, without closing rows.
 
-    offsets         (E + 1,) int64 into decisions
-    rows            (D + 1,) int64 into candidates
-    context         (D, C) float32;  image (D, P) uint8 or None
-    candidates      (V, F) float32;  feasible (V,) bool
-    probabilities   (V,) float32, of the behaviour
-    choice          (D,) index among its own candidates;  propensity, reward, elapsed_s (D,)
-    table           the dataset's rows about these episodes, in order
+    Attributes:
+        offsets: (E + 1,) int64 into decisions.
+        rows: (D + 1,) int64 into candidates.
+        context: (D, C) float32.
+        candidates: (V, F) float32.
+        feasible: (V,) bool.
+        probabilities: (V,) float32, of the behaviour.
+        choice: (D,) int64, index of the logged choice among the decision's candidates.
+        propensity: (D,) float64, the behaviour's probability of the logged choice.
+        reward: (D,) float64.
+        elapsed_s: (D,) float64, in seconds.
+        table: The dataset's rows about these episodes, in order.
+        image: (D, P) uint8, or None.
     """
 
     offsets: NDArray[np.int64]
@@ -53,32 +59,33 @@ class WholeEpisodes:
 
     @property
     def decisions(self) -> int:
-        """D."""
+        """Number D of decisions."""
         return len(self.choice)
 
     @cached_property
     def chosen(self) -> NDArray[np.int64]:
-        """The logged choices as rows of candidates, (D,)."""
+        """Logged choices as rows of candidates, (D,)."""
         return self.rows[:-1] + self.choice
 
     @cached_property
     def last(self) -> NDArray[np.bool_]:
-        """Whether a decision is its episode's last, (D,)."""
+        """Mask (D,) of the last decision of every episode."""
         last = np.zeros(self.decisions, np.bool_)
         last[self.offsets[1:] - 1] = True
         return last
 
     @cached_property
     def group(self) -> NDArray[np.int64]:
-        """The window of every episode, (E,)."""
+        """Window of every episode, (E,)."""
         return self.table["window"].to_numpy().astype(np.int64)
 
 
 def whole_windows(episodes: pl.DataFrame, limit: int) -> list[int]:
-    """As many windows, evenly spaced, as hold `limit` decisions in all; one at least.
+    """Return evenly spaced windows, as many as hold at most `limit` decisions in all; at least one.
 
-    The middles of as many equal stretches: the first and the last window would else be in every
-    choice, and two large ones there would leave a single window of a hundred small ones.
+    The windows are the middles of intervals of equal length. Otherwise the first and the last
+    window would be in every selection, and if those two were large, they could leave a single
+    window out of a hundred small ones.
     """
     sizes = episodes.group_by("window").agg(pl.col("steps").sum()).sort("window")
     windows, steps = sizes["window"].to_numpy(), sizes["steps"].to_numpy()
@@ -92,9 +99,10 @@ def whole_windows(episodes: pl.DataFrame, limit: int) -> list[int]:
 def read_episodes(
     dataset: Dataset, split: str, *, limit: int, image: bool = False
 ) -> WholeEpisodes:
-    """All episodes of evenly spaced windows of a split, at most about `limit` decisions in all.
+    """Return all episodes of evenly spaced windows of a split, about `limit` decisions at most.
 
-    Raises InputError where the split does not exist, DatasetError where it is not readable.
+    Raises InputError if the split does not exist or its decisions need too much memory, and
+    DatasetError if the dataset cannot be read.
     """
     table = dataset.episodes(split)
     if table.is_empty():
@@ -121,7 +129,7 @@ def read_episodes(
 
 
 def _cut(block: Block, wanted: NDArray[np.int64], image: bool) -> dict[str, NDArray[Any]]:
-    """The decisions of wanted episodes in a block."""
+    """Return the decisions of wanted episodes in a block, as columns."""
     keep = np.isin(block.episode, wanted) & (block.choice != NO_CHOICE)
     sizes = np.diff(block.offsets)
     inside = np.repeat(keep, sizes)

@@ -1,13 +1,13 @@
-"""Fitted Q evaluation: what a policy would earn from a logged choice on, learned from the log.
+"""Fitted Q evaluation: expected returns of a policy after logged choices, learned from the log.
 
     target   r_t + gamma_t * sum over c of pi(c | o_(t+1)) * Q'(o_(t+1), c)      0 after the end
     loss     mean of (Q(o_t, c_t) - target)^2
 
-The expectation runs over ALL feasible candidates of what came next (expected SARSA; Le, Voloshin &
-Yue 2019), Q' is a copy that follows in steps, the loss is a plain square. An episode that was cut
-off ends there, as in evaluation. Values are standardised by the log's returns-to-go, and the
-network first learns those (the behaviour's own values): bootstrapping over hundreds of decisions
-then has to move values by what the policy changes, not from nothing.
+The expectation is over ALL feasible candidates of the next observation (expected SARSA; Le,
+Voloshin & Yue 2019). Q' is a copy of Q, renewed at intervals; the loss is a plain square. A
+truncated episode counts as ended, as in evaluation. Values are standardised by the log's returns to
+go, and the network first learns those, the behaviour's own values. Bootstrapping over hundreds of
+decisions then only has to learn the difference that the policy makes.
 """
 
 from collections.abc import Callable
@@ -40,14 +40,20 @@ _CHUNK: Final = 1 << 14
 class FQESettings:
     """Settings of fitted Q evaluation.
 
-    steps       gradient steps after the warm start
-    warm        gradient steps on the log's returns-to-go; 0 starts from nothing
-    follow      steps after which the target network takes over the weights
-    seeds       networks whose values are averaged
-    relative    whether squares are divided by the square of how far the logged return-to-go lies
-                from the median (plus its typical distance): a log's worst rules earn a hundred
-                times less than its best, and would otherwise be all that is learned
-    discount    per decision or per second; 1 for the return that evaluations report
+    Attributes:
+        steps: Gradient steps after the warm start, 0 or more.
+        warm: Gradient steps on the log's returns to go, 0 or more; 0 means no warm start.
+        follow: Steps between two copies of the weights into the target network, at least 1.
+        minibatch: Decisions per step, at least 1.
+        learning_rate: Step size of Adam, above 0; it falls to a tenth over the steps.
+        seeds: Number of networks whose values are averaged, at least 1.
+        relative: True divides each square by the square of the distance between the logged return
+            to go and the median (plus the typical distance). The worst rules of a log can earn a
+            hundred times less than the best, and would otherwise dominate the loss.
+        discount: Discount per decision or per second, 0 to 1; 1 gives the return that evaluations
+            report.
+        discount_per: Unit of the discount: "decision" or "second".
+        network: Shape of the network, an mlp without image.
     """
 
     steps: int = 1500
@@ -84,7 +90,7 @@ class FittedQ:
     scale: float
 
     def candidates(self, log: WholeEpisodes) -> Array:
-        """The value of every candidate of a log, (V,)."""
+        """Return the value of every candidate of a log, (V,)."""
         found = np.zeros(len(log.candidates))
         for at in range(0, log.decisions, _CHUNK):
             end = min(at + _CHUNK, log.decisions)
@@ -98,7 +104,7 @@ class FittedQ:
         return np.asarray(self.middle + self.scale * found / len(self.networks), np.float64)
 
     def values(self, log: WholeEpisodes, probabilities: Array) -> tuple[Array, Array]:
-        """(q, v), each (D,): of the logged choices, and expected under probabilities (V,)."""
+        """Return values q (D,) of logged choices, and v (D,) of states under probabilities (V,)."""
         every = self.candidates(log)
         v = np.add.reduceat(every * probabilities, log.rows[:-1])
         return every[log.chosen], np.asarray(v, np.float64)
@@ -106,7 +112,7 @@ class FittedQ:
 
 @dataclass(frozen=True)
 class WarmStart:
-    """What all policies share: feature maps, scale, and per seed weights fitted to the log."""
+    """The common start of all policies: feature maps, scale, weights per seed fitted to the log."""
 
     network: Network
     middle: float
@@ -116,13 +122,13 @@ class WarmStart:
 
 
 def _discounts(log: WholeEpisodes, settings: FQESettings) -> Array:
-    """Discount of the step after each decision, (D,)."""
+    """Return the discount between each decision and the next one, (D,)."""
     per_second = settings.discount_per == "second"
     return step_discounts(log.elapsed_s, settings.discount, per_second=per_second)
 
 
 def warm_start(log: WholeEpisodes, spec: Spec, settings: FQESettings, seed: int = 0) -> WarmStart:
-    """Networks that know what the log's own behaviours earned from each choice on."""
+    """Return networks that are fitted to the returns to go of the log's own behaviours."""
     rows = np.linspace(0, log.decisions - 1, min(_FITTED, log.decisions)).astype(np.int64)
     near = np.concatenate([np.arange(log.rows[d], log.rows[d + 1]) for d in rows[:4096]])
     near = near[log.feasible[near]]
@@ -152,7 +158,7 @@ def warm_start(log: WholeEpisodes, spec: Spec, settings: FQESettings, seed: int 
 
 
 def _standard(earned: Array, settings: FQESettings) -> tuple[float, float, Tensor]:
-    """Middle and scale of returns-to-go (D,), and the weight of every decision's square."""
+    """Return middle and scale of returns to go (D,), and the weight of every decision's square."""
     if not settings.relative:
         return float(earned.mean()), float(earned.std()) or 1.0, torch.ones(len(earned))
     middle = float(np.median(earned))
@@ -169,7 +175,7 @@ def fit_fqe(
     start: WarmStart,
     seed: int = 0,
 ) -> FittedQ:
-    """Values of the policy with probabilities (V,) on the log's candidates.
+    """Return the values of the policy with probabilities (V,) on the log's candidates.
 
     The same log, probabilities, settings and seed give the same values, bit for bit.
     """
@@ -244,7 +250,7 @@ def _minimise(
     target: CandidateScorer | None,
     weight: Tensor,
 ) -> None:
-    """`steps` of Adam on squared errors; the step size falls to a tenth."""
+    """Take `steps` steps of Adam on squared errors; the step size falls to a tenth."""
     optimiser = torch.optim.Adam(scorer.parameters(), lr=settings.learning_rate)
     row = torch.arange(settings.minibatch)
     for step in range(steps):

@@ -1,15 +1,15 @@
-"""`hindcast ope`: what policies would earn, estimated from a dataset, beside what they do earn.
+"""`hindcast ope`: returns of policies, estimated from a dataset and compared with the simulator.
 
     OUT/estimates.parquet   one row per policy and estimator
-    OUT/ope.json            what was estimated and how; selection metrics by estimator; written last
+    OUT/ope.json            the settings, and selection metrics by estimator; written last
     OUT/truth/              the simulator's evaluation of the same policies on the same windows
-    OUT/.estimating/        finished policies of a call that is not over
+    OUT/.estimating/        results of finished policies while a call is running
 
-The evaluated policy explores. A greedy policy would have made hardly any logged episode of some
-hundred decisions, and its weights would be zeros: by default it explores as much as the log's own
-rules do (the largest epsilon below 1 of the recipe's behaviours). A rule that is among the
-behaviours then has a component of the log to itself, and a learned policy is compared with rules
-under the same disturbance. The truth is that of the same exploring policy.
+The evaluated policy explores. A greedy policy would have produced hardly any of the logged episodes
+of some hundred decisions, so its weights would be zero. By default the policy explores as much as
+the log's own rules do (the largest epsilon below 1 of the recipe's behaviours). A rule that is
+among the behaviours then has its own component in the log, and a learned policy is compared with
+rules under the same disturbance. The truth is that of the same exploring policy.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -55,15 +55,23 @@ _EPSILON: Final = 0.1  # where no behaviour of the log says how much is usual
 
 @dataclass(frozen=True)
 class OPESettings:
-    """How policies are estimated.
+    """Settings of off-policy evaluation.
 
-    split          whose episodes are weighted; values are fitted on another where there is one
-    epsilon, temperature   of the evaluated policies; None: as much as the log's rules explore
-    estimators     names, all by default
-    propensities   probabilities of the mixture of a window's behaviours, or as logged
-    limit          decisions that are read of a split
-    fqe_steps      gradient steps of fitted Q evaluation per policy
-    truth_seeds    episodes per window of the simulated policies; 0: no truth
+    Attributes:
+        split: Split whose episodes are weighted. Values are fitted on another split if there is
+            one.
+        epsilon: Share of uniform choices of the evaluated policies, 0 to 1; None means as much as
+            the log's rules explore.
+        temperature: Softmax temperature of the evaluated policies, 0 or more; 0 means greedy.
+        estimators: Names of the estimators, all by default.
+        propensities: "mixture" weighs by the mixture of a window's behaviours, "logged" by the
+            recorded probabilities.
+        limit: Number of decisions to read of a split, at least 1.
+        fqe_steps: Gradient steps of fitted Q evaluation per policy, 0 or more.
+        truth_seeds: Episodes per window of the simulated policies, 0 or more; 0 means no
+            simulation.
+        seed: Seed of all draws.
+        intervals: Settings of the estimators and their intervals.
     """
 
     split: str = "validation"
@@ -89,19 +97,27 @@ class OPESettings:
 
 @dataclass(frozen=True)
 class OPEResult:
-    """Rows as in estimates.parquet, the description as in ope.json."""
+    """Result of an off-policy evaluation.
+
+    Attributes:
+        rows: Rows as in estimates.parquet.
+        description: Description as in ope.json.
+    """
 
     rows: pl.DataFrame
     description: Mapping[str, Any]
 
 
 def default_epsilon(recipe: Recipe) -> float:
-    """The largest epsilon below 1 of the recipe's behaviours."""
+    """Return the largest epsilon below 1 of the recipe's behaviours."""
     return max((b.epsilon for b in recipe.behaviours if 0.0 < b.epsilon < 1.0), default=_EPSILON)
 
 
 def exploring(candidate: Entrant, epsilon: float, temperature: float) -> Entrant:
-    """The policy as it is evaluated; one that draws of itself (random) stays as it is."""
+    """Return the policy with the exploration it is evaluated with.
+
+    A policy that already draws (random) is returned unchanged.
+    """
     behaviour = candidate.behaviour
     if behaviour.epsilon > 0.0 or behaviour.temperature > 0.0:
         return candidate
@@ -213,7 +229,7 @@ def _known(recipe: Recipe) -> Mapping[str, Behaviour]:
 
 
 def _few(opened: Dataset, log: WholeEpisodes, settings: OPESettings) -> str:
-    """What to know where the intervals are over hardly any windows, or ""."""
+    """Return a note if the intervals are over very few windows, else ""."""
     windows = len(np.unique(log.group))
     if windows >= _FEW:
         return ""
@@ -256,7 +272,7 @@ def _truth(
 
 
 class _Job:
-    """A log with all that is the same for every policy; fitted when it is first needed."""
+    """A log, and everything that all policies share; values are fitted when first needed."""
 
     def __init__(
         self,
@@ -288,7 +304,7 @@ class _Job:
         return next((s for s in others if s != self.settings.split), self.settings.split)
 
     def estimate(self, behaviour: Behaviour) -> dict[str, Estimate]:
-        """All estimates of one policy."""
+        """Return all estimates of one policy."""
         log, settings = self.log, self.settings
         probabilities = policy_probabilities(behaviour, log)
         covered = np.add.reduceat(probabilities * self._propensities.possible, log.rows[:-1])
@@ -313,7 +329,7 @@ class _Job:
 
     @cached_property
     def _fitted(self) -> tuple[WholeEpisodes, Any, Any]:
-        """Episodes to fit values on, settings of FQE, and what all policies start from."""
+        """Episodes to fit values on, settings of FQE, and the common warm start of all policies."""
         from policies.ope import fqe
 
         split, settings, other = self._fit_split(), self.settings, self.log
@@ -323,7 +339,7 @@ class _Job:
         return other, own, fqe.warm_start(other, self.opened.spec, own, settings.seed)
 
     def _fit(self, behaviour: Behaviour, probabilities: Array) -> tuple[Array, Array]:
-        """The policy's values on the log, by networks fitted on another split."""
+        """Return the policy's values (q, v) on the log, from networks fitted on another split."""
         from policies.ope.fqe import fit_fqe
 
         other, own, start = self._fitted
@@ -333,7 +349,7 @@ class _Job:
 
 
 def is_logged(behaviour: Behaviour, known: Mapping[str, Behaviour]) -> bool:
-    """Whether the policy, exploration included, is one of the log's behaviours."""
+    """Return True if the policy, exploration included, is one of the log's behaviours."""
     return any(
         b.policy is behaviour.policy
         and (b.epsilon, b.temperature) == (behaviour.epsilon, behaviour.temperature)
@@ -342,10 +358,10 @@ def is_logged(behaviour: Behaviour, known: Mapping[str, Behaviour]) -> bool:
 
 
 def new_rank_correlation(rows: pl.DataFrame, estimator: str) -> float:
-    """Rank correlation among the policies that are not in the log; NaN for fewer than three.
+    """Return the rank correlation among policies that are not in the log; NaN for fewer than three.
 
-    A behaviour of the log is estimated from its own episodes; what counts for choosing among
-    trained policies is how those rank that never ran.
+    A behaviour of the log is estimated from its own episodes. A choice among trained policies
+    depends on how policies rank that never ran.
     """
     own = rows.filter((pl.col("estimator") == estimator) & ~pl.col("logged"))
     if own.height < 3:
@@ -354,7 +370,7 @@ def new_rank_correlation(rows: pl.DataFrame, estimator: str) -> float:
 
 
 def reference_of(rows: pl.DataFrame) -> str | None:
-    """The heuristic that truly earns most; None without truths or heuristics."""
+    """Return the heuristic with the highest true return; None without truths or heuristics."""
     rules = rows.filter((pl.col("kind") == "heuristic") & pl.col("truth").is_not_null())
     if rules.is_empty():
         return None
@@ -364,7 +380,7 @@ def reference_of(rows: pl.DataFrame) -> str | None:
 def _selection(
     rows: pl.DataFrame, estimator: str, logged: float, best: str | None
 ) -> Mapping[str, Any]:
-    """How well one estimator would have picked among the policies; `best` is the reference."""
+    """Return the selection metrics of one estimator; `best` is the name of the reference."""
     own = rows.filter(pl.col("estimator") == estimator)
     found = assess(
         own["value"].fill_null(float("nan")).to_numpy(), own["truth"].to_numpy(), behaviour=logged,

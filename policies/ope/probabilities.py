@@ -1,16 +1,16 @@
-"""How likely a policy was to decide as the log did: its probabilities on logged observations.
+"""Probabilities of a policy on logged observations, and the propensities of the log.
 
-Several behaviours wrote a log, and a trajectory that one of them can hardly produce may be an
-everyday one of another. So the probability of a logged choice is by default not that of the
-behaviour which happened to make it, but that of the mixture of all n episodes of its window (the
-balance heuristic of Veach & Guibas 1995; for several loggers Agarwal et al. 2017):
+Several behaviours wrote a log, and an episode that is rare for one of them may be common for
+another. So the probability of a logged choice is by default not that of the behaviour which made
+the choice, but that of the mixture of all n episodes of the window (the balance heuristic of Veach
+& Guibas 1995; for several loggers Agarwal et al. 2017):
 
     m(o_0, c_0 .. o_t, c_t)   mean over the window's n episodes of b_1(c_0|o_0) .. b_n(c_t|o_t)
     behaviour at t            m(.. c_t) / m(.. c_(t-1))
 
 Every estimate stays unbiased, since exactly one episode was drawn from each component, and no
-weight is larger than n times the least one. A rule that draws parameters per episode
-(`random_linear`) is one component per drawn set, which the dataset keeps.
+weight is larger than n times the smallest weight of a single component. A rule that draws
+parameters per episode (`random_linear`) is one component per drawn set, which the dataset keeps.
 """
 
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ def _score_rule(score, context, candidates, feasible, rows, parameters, temperat
 
 @compiled(types.void(FLOATS, MASK, INTS, types.float64, types.float64, FLOATS))
 def _spread(scores, feasible, rows, temperature, epsilon, out):  # type: ignore[no-untyped-def]
-    """Fill out (V,) with probabilities of scores (V,)."""
+    """Fill out (V,) with the probabilities that follow from scores (V,)."""
     for d in range(len(rows) - 1):
         start, stop = rows[d], rows[d + 1]
         fill_probabilities(
@@ -71,10 +71,10 @@ def policy_probabilities(
     parameters: NDArray[np.float64] = NO_PARAMETERS,
     decisions: slice = slice(None),
 ) -> Array:
-    """Probability of every candidate (V,) under a policy and its exploration.
+    """Return the probability of every candidate (V,) under a policy and its exploration.
 
-    `decisions` restricts it to a stretch of them. Raises InputError for a rule that draws
-    parameters which are not given: its probabilities are not known then.
+    `decisions` restricts the result to a range of decisions. Raises InputError for a rule that
+    draws its parameters if `parameters` are not given, since its probabilities are then not known.
     """
     policy = behaviour.policy
     if isinstance(policy, Heuristic) and policy.draw is not None and not len(parameters):
@@ -126,12 +126,13 @@ def _scores(
 
 @dataclass(frozen=True)
 class Propensities:
-    """How likely the log was to choose as it did, and what it could choose at all.
+    """Probabilities of the logged choices, and the choices that the log could have made.
 
-    behaviour   (D,) probability of the logged choice
-    possible    (V,) whether the log could have chosen it
-    kind        "mixture" of the window's behaviours, or "logged"
-    note        what to know about it, or ""
+    Attributes:
+        behaviour: (D,) probability of the logged choice.
+        possible: (V,) True if the log could have made the choice.
+        kind: "mixture" of the window's behaviours, or "logged".
+        note: A remark for the user, or "".
     """
 
     behaviour: Array
@@ -141,15 +142,17 @@ class Propensities:
 
 
 def logged_propensities(log: WholeEpisodes) -> Propensities:
-    """The probabilities that the dataset holds."""
+    """Return the propensities that the dataset holds."""
     return Propensities(log.propensity, log.probabilities > 0.0, "logged")
 
 
 def mixture_propensities(log: WholeEpisodes, known: Mapping[str, Behaviour]) -> Propensities:
-    """Conditional probabilities of the mixture of each window's behaviours.
+    """Return conditional probabilities of the mixture of each window's behaviours.
 
-    `known` are behaviours by the names in the log; where one of them is missing, or a rule's own
-    probabilities are not those of the log, the logged ones are returned, with the reason.
+    `known` are behaviours by their names in the log. If one of them is missing, or propensities
+    are, the result is the logged propensities and a note with the reason. If a rule's probabilities
+    differ from the logged ones, each episode keeps the logged ones for its own behaviour, with a
+    note.
     """
     names = log.table["behaviour"].to_list()
     missing = sorted(set(names) - set(known))
@@ -194,7 +197,7 @@ def mixture_propensities(log: WholeEpisodes, known: Mapping[str, Behaviour]) -> 
 
 
 def _conditional(logs: Array, counts: NDArray[np.int64]) -> Array:
-    """Probability of each choice given those before, (T,), of component log-products (J, T)."""
+    """Return the probability (T,) of each choice given earlier ones, from log-products (J, T)."""
     highest = logs.max(axis=0)  # the episode's own component is always above -inf
     shares = counts[:, None] / counts.sum()
     mixed = highest + np.log((shares * np.exp(logs - highest)).sum(axis=0))

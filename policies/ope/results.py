@@ -1,4 +1,4 @@
-"""What `hindcast ope` writes: a row per policy and estimator, and what it was about."""
+"""The files of `hindcast ope`: a row per policy and estimator, and a description."""
 
 import math
 import tempfile
@@ -42,9 +42,9 @@ SCHEMA: Final[Mapping[str, Any]] = {
 def rows_of(
     candidate: Entrant, estimates: Mapping[str, Estimate], truth: Interval | None, *, logged: bool
 ) -> pl.DataFrame:
-    """One row per estimator; null where a number is not known.
+    """Return one row per estimator; null where a number is not known.
 
-    logged   whether this very policy is one of the log's behaviours
+    `logged` is True if the policy is one of the log's behaviours.
     """
     behaviour, known = candidate.behaviour, truth or Interval(math.nan, math.nan, math.nan)
     rows = []
@@ -76,7 +76,7 @@ def _known(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Folder:
-    """The folder of one call; without --out a temporary one, of which nothing stays."""
+    """The folder of one call; without --out a temporary one, which is removed."""
 
     path: Path
 
@@ -85,7 +85,11 @@ class Folder:
     def open(
         out: Path | None, dataset: Dataset, settings: Any, policies: Sequence[Entrant]
     ) -> Iterator["Folder"]:
-        """The folder, ready to be written; StorageError or DatasetError for another's."""
+        """Open the folder for writing.
+
+        Raises StorageError if the folder holds other files, and DatasetError if it holds an
+        unfinished call with another dataset or other settings.
+        """
         names = [p.behaviour.name for p in policies]
         if out is not None and len(set(names)) < len(names):
             raise DatasetError(f"two policies have the same name: {sorted(names)}")
@@ -99,7 +103,7 @@ class Folder:
 
     @property
     def truth(self) -> Path:
-        """Where the simulator's evaluation is written."""
+        """Folder of the simulator's evaluation."""
         return self.path / TRUTH
 
     def _begin(self, dataset: Dataset, settings: Any) -> None:
@@ -134,16 +138,16 @@ class Folder:
         return self.path / WORKING / f"{files.sha256_text(identity)[:16]}.parquet"
 
     def finished(self, candidate: Entrant) -> pl.DataFrame | None:
-        """The rows of a policy that an earlier call finished."""
+        """Return the rows of a policy that an earlier call finished, or None."""
         path = self._file(candidate)
         return files.read_parquet(path) if path.exists() else None
 
     def keep(self, candidate: Entrant, rows: pl.DataFrame) -> None:
-        """Keep the rows of a finished policy."""
+        """Write the rows of a finished policy."""
         files.write_atomically(self._file(candidate), rows.write_parquet)
 
     def finish(self, rows: pl.DataFrame, description: Mapping[str, Any]) -> None:
-        """Write all rows and the description, and forget the parts."""
+        """Write all rows and the description, and remove the rows of single policies."""
         files.write_atomically(
             self.path / ESTIMATES, partial(rows.write_parquet, compression="zstd")
         )
@@ -152,7 +156,7 @@ class Folder:
 
 
 def finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity: null stands for both."""
+    """Return the value with null for NaN and infinity, which JSON does not have."""
     if isinstance(value, dict):
         return {str(k): finite(v) for k, v in value.items()}
     if isinstance(value, list):

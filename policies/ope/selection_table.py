@@ -1,4 +1,4 @@
-"""How well estimators rank policies, over several folders of `hindcast ope`: one row each.
+"""Tables of how well estimators rank policies, over several folders of `hindcast ope`.
 
 hindcast report FOLDER... --ranking TABLE.csv    the table, and its page
 hindcast report TABLE.csv --pages                the page of a table
@@ -44,7 +44,7 @@ _ABOUT: Final = (
 
 
 def selection_table(folders: Sequence[Path]) -> pl.DataFrame:
-    """A DataFrame: a row per folder and estimator, the consensus too, best rank correlation first.
+    """Return a row per folder and estimator, the consensus included, with the best ranking first.
 
     Raises DatasetError for a folder without truths.
     """
@@ -62,7 +62,7 @@ def selection_table(folders: Sequence[Path]) -> pl.DataFrame:
 
 
 def _estimators(estimates: pl.DataFrame) -> list[pl.DataFrame]:
-    """The rows of each estimator, and those of the consensus with scores for values."""
+    """Return the rows of each estimator, and those of the consensus with its scores as values."""
     names = estimates["estimator"].unique(maintain_order=True).to_list()
     found = [estimates.filter(pl.col("estimator") == name) for name in names]
     if members_of(names):
@@ -104,9 +104,9 @@ def _row(about: Mapping[str, Any], own: pl.DataFrame, command: str) -> dict[str,
 
 
 def selection_markdown(content: bytes, name: str) -> str:
-    """The page of a table: where estimators rank well and where none does, then every number.
+    """Return the page of a table: which estimators rank well in each scenario, then every number.
 
-    `content` is that of the CSV `name`. Raises DatasetError where it is no such table.
+    `content` is the content of the CSV file `name`. Raises DatasetError if it is no such table.
     """
     try:
         table = pl.read_csv(io.BytesIO(content), schema=COLUMNS)
@@ -142,7 +142,7 @@ def selection_markdown(content: bytes, name: str) -> str:
 
 
 def _verdict(runs: Sequence[pl.DataFrame]) -> list[str]:
-    """A line per scenario: which estimators rank well in it, or how good the best one is."""
+    """Return a line per scenario: the estimators that rank well, or the best one."""
     lines = []
     for own in runs:
         rows = own.drop_nulls("rank_correlation").sort("rank_correlation", descending=True)
@@ -154,7 +154,7 @@ def _verdict(runs: Sequence[pl.DataFrame]) -> list[str]:
 
 
 def _means(table: pl.DataFrame) -> str:
-    """Every estimator with its mean rank correlation, best first."""
+    """Return every estimator with its mean rank correlation, best first, as text."""
     means = table.group_by("estimator").agg(pl.col("rank_correlation").mean())
     ordered = means.sort("rank_correlation", "estimator", descending=[True, False])
     return ", ".join(f"{name} {value:.2f}" for name, value in ordered.iter_rows())

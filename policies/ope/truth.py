@@ -1,7 +1,7 @@
-"""What the simulator says: the mean return of the evaluated policies on the log's own windows.
+"""True returns: mean returns of the evaluated policies in the simulator, on the log's windows.
 
-The policies that are run are the ones whose returns were estimated, exploration included; an
-estimate of an exploring policy says nothing exact about the greedy one.
+The simulated policies are those whose returns are estimated, exploration included. An estimate for
+an exploring policy is not exact for the greedy one.
 """
 
 from collections.abc import Sequence
@@ -26,9 +26,9 @@ def simulate(
     seeds: int,
     command: str = "",
 ) -> pl.DataFrame:
-    """Scores of the policies on a split, from an earlier call where that had the same policies.
+    """Return scores of the policies on a split, from an earlier call if it had the same policies.
 
-    Raises InputError where the workload or the split is not there.
+    Raises InputError if the workload or the split does not exist.
     """
     if (out / EVALUATION).exists() and _same(read_json(out / EVALUATION), recipe, policies, split):
         return read_parquet(out / SCORES)
@@ -50,9 +50,9 @@ def _same(description: object, recipe: Recipe, policies: Sequence[Entrant], spli
 def true_return(
     scores: pl.DataFrame, policy: str, windows: NDArray[np.int64], seed: int
 ) -> Interval:
-    """The policy's mean return on these windows (E,), each counted as often as it is named.
+    """Return the policy's mean return on these windows (E,), each counted as often as it is named.
 
-    The interval is over the windows, each once.
+    The interval is over the distinct windows.
     """
     own = scores.filter((pl.col("policy") == policy) & (pl.col("metric") == "return"))
     by_window = dict(own.group_by("window").agg(pl.col("value").mean()).rows())

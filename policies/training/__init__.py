@@ -1,1 +1,1 @@
-"""What offline and online trainings share: loop, minibatches, curves, resuming."""
+"""Code that offline and online training share: loop, minibatches, curves, resuming."""

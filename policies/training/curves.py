@@ -1,4 +1,4 @@
-"""Training curves: means over equal stretches of steps."""
+"""Training curves: means over equal intervals of steps."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,7 +12,7 @@ POINTS: Final = 50  # of a curve, about; between two of them values are averaged
 
 
 class Curves:
-    """The curves of one run; a point is due every `steps // POINTS` steps, and after the last."""
+    """The curves of one run, with a point every `steps // POINTS` steps and after the last step."""
 
     def __init__(self, steps: int) -> None:
         self._steps = steps
@@ -21,16 +21,19 @@ class Curves:
         self._values: dict[str, list[Tensor | float]] = {}
 
     def add(self, info: Mapping[str, Tensor | float]) -> None:
-        """Values of one step; tensors are fetched from their device when a point is due."""
+        """Add the metrics of one step; tensors stay on their device until a point is due."""
         for name, value in info.items():
             self._values.setdefault(name, []).append(value)
 
     def due(self, step: int) -> bool:
-        """Whether a point is drawn after this many steps."""
+        """Return True if a point is due after this many steps."""
         return step % self._every == 0 or step == self._steps
 
     def point(self, step: int, extra: Mapping[str, float]) -> tuple[Metric, ...]:
-        """Close a stretch, and what it came to; `extra` was measured at this very step."""
+        """Close an interval of steps and return the means over it.
+
+        `extra` are metrics that were measured after exactly this step.
+        """
         means = {name: float(np.mean(_fetched(v))) for name, v in self._values.items()}
         drawn = tuple(Metric(step, name, value) for name, value in {**means, **extra}.items())
         self.rows.extend(drawn)
@@ -38,12 +41,12 @@ class Curves:
         return drawn
 
     def state(self) -> dict[str, Any]:
-        """Everything, as JSON."""
+        """Return the whole state of the curves, as JSON values."""
         rows = [[m.step, m.metric, m.value] for m in self.rows]
         return {"rows": rows, "values": {n: _fetched(v) for n, v in self._values.items()}}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """The opposite of `state`."""
+        """Restore the state that `state` returned."""
         self.rows = [Metric(int(s), str(name), float(v)) for s, name, v in state["rows"]]
         self._values = {str(n): [float(v) for v in vs] for n, vs in state["values"].items()}
 

@@ -1,4 +1,4 @@
-"""Where a training runs: `auto`, `cpu` or `cuda`, and torch so that it repeats there."""
+"""The device of a training (`auto`, `cpu` or `cuda`), and repeatable torch settings."""
 
 import os
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ DEVICES: Final = ("auto", "cpu", "cuda")
 
 
 def find_device(name: str) -> torch.device:
-    """The device of that name; `auto` is a GPU where torch finds one.
+    """Return the device of that name; `auto` is a GPU if torch finds one, else the CPU.
 
-    Raises UnknownName, or InputError where there is no such device.
+    Raises UnknownName for another name, and InputError if there is no such device here.
     """
     if name not in DEVICES:
         raise unknown_name("device", name, DEVICES)
@@ -28,9 +28,9 @@ def find_device(name: str) -> torch.device:
 
 @contextmanager
 def repeatable(device: torch.device) -> Iterator[None]:
-    """Torch so that weights repeat bit for bit: one thread, deterministic kernels on a GPU.
+    """Make torch repeat weights bit for bit: one thread, and deterministic kernels on a GPU.
 
-    The networks are far too small to gain from more threads; several trainings run side by side
+    The networks are far too small to gain from more threads. Several trainings run side by side
     instead.
     """
     threads = torch.get_num_threads()

@@ -1,10 +1,10 @@
-"""All decisions of a split, stretch by stretch of whole episodes, as often as an agent asks.
+"""All decisions of a split, in chunks of whole episodes, readable as often as an agent needs.
 
-    log = log_of_dataset(dataset, "train")            reads the parts anew in every pass
-    log = log_of_decisions(decisions)                 what is in memory, where episodes are whole
-    for stretch in log.stretches(): ...
+    log = log_of_dataset(dataset, "train")            reads the parts again in every pass
+    log = log_of_decisions(decisions)                 decisions in memory, of whole episodes
+    for chunk in log.stretches(None): ...
 
-An agent that only sums over decisions needs no sample of them: of every pass one stretch is held,
+An agent that only sums over decisions needs no sample of them: a pass holds one chunk at a time,
 however large the log is. Infeasible candidates are left out.
 """
 
@@ -28,13 +28,16 @@ _DECISIONS: Final = 1 << 14  # of a stretch, at least; one episode may have more
 class EpisodeChunk:
     """Whole episodes of D decisions over V feasible candidates.
 
-    episode         (D,) int64, row of EpisodeStream.episodes;  step (D,) int64
-    context         (D, C) float32
-    offsets         (D + 1,) int64 into candidates
-    candidates      (V, F) float32
-    probabilities   (V,) float32, of the behaviour; those of a decision sum to 1
-    chosen          (D,) int64, the logged choices as rows of candidates
-    reward, elapsed_s   (D,) float64
+    Attributes:
+        episode: (D,) int64, row of EpisodeStream.episodes.
+        step: (D,) int64, number of the decision in its episode.
+        context: (D, C) float32.
+        offsets: (D + 1,) int64 into candidates.
+        candidates: (V, F) float32.
+        probabilities: (V,) float32, of the behaviour; those of a decision sum to 1.
+        chosen: (D,) int64, the logged choices as rows of candidates.
+        reward: (D,) float64.
+        elapsed_s: (D,) float64, in seconds.
     """
 
     episode: NDArray[np.int64]
@@ -48,15 +51,18 @@ class EpisodeChunk:
     elapsed_s: NDArray[np.float64]
 
     def __len__(self) -> int:
-        """D, its decisions."""
+        """Return D, the number of decisions."""
         return len(self.chosen)
 
 
 @dataclass(frozen=True)
 class EpisodeStream:
-    """The table of episodes of a split, and a way to go through all of their decisions.
+    """The episodes of a split, and a function that iterates over all of their decisions.
 
-    stretches(kept)   one pass over the episodes that `kept` (E,) bool says, in order; all with None
+    Attributes:
+        episodes: Table of the episodes, one row each.
+        stretches: Function of a mask (E,) bool of episodes, or None for all. It makes one pass over
+            those episodes, in order, and yields chunks.
     """
 
     episodes: pl.DataFrame
@@ -65,14 +71,17 @@ class EpisodeStream:
 
 @dataclass(frozen=True)
 class Logs:
-    """What an agent that reads whole logs is given: the split it learns from, and validation."""
+    """The whole logs that an agent reads: the split to learn from, and validation if any."""
 
     train: EpisodeStream
     validation: EpisodeStream | None = None
 
 
 def log_of_dataset(dataset: Dataset, split: str) -> EpisodeStream:
-    """The log of a dataset's split; DatasetError where there is none, or a part is damaged."""
+    """Return the log of a dataset's split.
+
+    Reading it raises DatasetError if the split does not exist or a part is damaged.
+    """
     episodes = dataset.episodes(split)
     row = {episode: i for i, episode in enumerate(episodes["episode"])}
 
@@ -92,10 +101,10 @@ def log_of_dataset(dataset: Dataset, split: str) -> EpisodeStream:
 
 
 def log_of_decisions(decisions: Decisions) -> EpisodeStream:
-    """The log that is in memory, as one stretch.
+    """Return the log of decisions in memory, as one chunk.
 
-    Raises DatasetError where decisions of an episode are missing, or what the behaviour would have
-    done is not known.
+    Raises DatasetError if decisions of an episode are missing, or if the decisions came without the
+    behaviour's probabilities.
     """
     d = decisions
     probabilities = d.probabilities
@@ -128,7 +137,7 @@ def log_of_decisions(decisions: Decisions) -> EpisodeStream:
 
 
 def _piece(t: Trajectory, episode: int) -> dict[str, NDArray[Any]]:
-    """The decisions of an episode, with what was feasible."""
+    """Return the decisions of an episode with their feasible candidates, as columns."""
     end = int(t.offsets[len(t)])
     feasible = t.feasible[:end]
     before = np.concatenate([[0], np.cumsum(feasible)])
@@ -146,6 +155,7 @@ def _piece(t: Trajectory, episode: int) -> dict[str, NDArray[Any]]:
 
 
 def _stretch(pieces: Iterable[dict[str, NDArray[Any]]]) -> EpisodeChunk:
+    """Return the chunk of these episodes."""
     whole = {name: np.concatenate([p[name] for p in pieces]) for name in next(iter(pieces))}
     offsets = np.concatenate([[0], np.cumsum(whole.pop("sizes"))])
     whole["chosen"] = offsets[:-1] + whole["chosen"]

@@ -1,8 +1,8 @@
-"""Which training a folder holds: a key of everything that its weights depend on.
+"""The identity of a training: a key over everything that its weights depend on.
 
-A run goes on from a state, or is left alone as finished, only where the key is the same: agent,
-settings, steps, seed, data, kind of device, versions of this package and of its libraries, and the
-source code of the agent. Code that agents share is covered by the version of the package.
+A run resumes from a state, or counts as finished, only if the key is the same. The key covers the
+agent, settings, steps, seed, data, kind of device, versions of this package and of its libraries,
+and the source code of the agent. Code that agents share is covered by the version of the package.
 """
 
 import dataclasses
@@ -34,9 +34,9 @@ def training_key(
     device: str,
     selected_by: str = "",
 ) -> str:
-    """SHA-256 over all of it.
+    """Return the key of a training, a SHA-256 digest.
 
-    `module` is where the agent is implemented; `data` says which dataset, by digests.
+    `module` is where the agent is implemented; `data` identifies the dataset by digests.
     """
     parts = {
         "agent": agent,
@@ -54,9 +54,9 @@ def training_key(
 
 
 def agent_sources(module: str) -> list[Path]:
-    """Return the source files of an agent: its module, or all of its own folder.
+    """Return the source files of an agent: its module, or all files of its own folder.
 
-    A folder is an agent's own where the agent is a package, and for agents of one paper.
+    An agent has its own folder if it is a package, or if it belongs to a paper.
     """
     if module == _SCRIPT:  # which has no spec
         file = getattr(sys.modules[module], "__file__", None)
@@ -71,14 +71,15 @@ def agent_sources(module: str) -> list[Path]:
 
 
 def code_digest(sources: list[Path]) -> str:
-    """SHA-256 over the content of source files, wherever they lie and whatever they are called."""
+    """Return the SHA-256 over the contents of source files, whatever their names and folders."""
     return sha256_text("\n".join(sorted(sha256_text(p.read_text("utf-8")) for p in sources)))
 
 
 def finished(folder: Path, key: str, checkpoint_every: int | None) -> bool:
-    """Whether the folder holds the whole checkpoint of this training.
+    """Return True if the folder holds the whole checkpoint of this training.
 
-    Checkpoints on the way are no part of the key, but where they are asked for, they must be there.
+    Checkpoints on the way are no part of the key. If `checkpoint_every` asks for them, they must
+    exist.
     """
     try:
         training = read_description(folder)["training"]

@@ -1,13 +1,13 @@
-"""What an agent hands to the one training loop: how to take a step, and everything with state.
+"""The interface between an agent and the training loop: its steps, and everything with state.
 
 An agent is a module policies/offline/<name>.py with `Config`, a frozen dataclass, and
 
     def learner(task, config) -> Learner
 
-The loop (policies.training.loop) owns the rest: the step size, curves, checkpoints, going on after
-a kill. For that to end in the same weights, bit for bit, whatever changes from step to step must
-be in `modules` (parameters and buffers), `optimisers` or `rng`: a counter or a running mean is a
-buffer, a target network a module; the number of the step is given.
+The loop (policies.training.loop) does the rest: step sizes, curves, checkpoints and resuming after
+a kill. A resumed run ends in the same weights, bit for bit, only if everything that changes from
+step to step is in `modules` (parameters and buffers), `optimisers` or `rng`. So a counter or a
+running mean is a buffer, and a target network is a module; the number of the step is an argument.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,12 +31,16 @@ CPU: Final = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Task:
-    """What one training run is given besides its settings.
+    """The input of one training run, besides its settings.
 
-    steps        that will be taken
-    seed         every random draw of the run descends from it
-    validation   decisions that are not learned from, where there are any
-    logs         whole logs, for agents that ask for them (Agent.whole)
+    Attributes:
+        decisions: Decisions to learn from.
+        spec: Spec of the scenario that the decisions come from.
+        steps: Number of steps of the run.
+        seed: Seed of every random draw of the run.
+        validation: Decisions that the agent does not learn from, if there are any.
+        device: Device to train on.
+        logs: Whole logs, for agents with `Agent.whole`.
     """
 
     decisions: Decisions
@@ -50,11 +54,15 @@ class Task:
 
 @dataclass(frozen=True)
 class Criterion:
-    """The metric by which one of an agent's own checkpoints is called its best.
+    """The metric that selects the best of an agent's checkpoints.
 
-    It is one of what `validate` returns, or of what the loop measures of any agent
-    (policies.training.monitoring). An agent may name its own loss where a lower one means a better
-    scheduler or imitator; a TD error does not: its target moves with the values.
+    The metric is one that `validate` returns, or one that the loop measures for every agent
+    (policies.training.monitoring). An agent may name its own loss if a lower loss means a better
+    scheduler or imitator. A TD error is no such loss: its target moves with the values.
+
+    Attributes:
+        metric: Name of the metric.
+        better: "lower" or "higher", the direction of improvement.
     """
 
     metric: str = "validation_preference"
@@ -68,16 +76,21 @@ LOWEST_LOSS: Final = Criterion("validation_loss", "lower")
 class Learner:
     """One training run, before its first step.
 
-    network      shape and feature maps of the scorer that acts
-    weights      of the acting scorer, now; float32 arrays by the names of `network.shapes`
-    modules      everything with state: scorer, critics, targets
-    optimisers   what moves them; the loop sets their step size
-    rng          of all draws in `step`; drawn from, never spawned from
-    step         one gradient step, counted from 1; its metrics, not yet fetched from the device
-    validate     metrics on validation decisions, {} without any
-    decays       whether step sizes fall linearly over the run, to `floor` times what they were
-    most_steps   how many steps it can use: 1 where the first one is the solution; None for any
-    criterion    what the best checkpoint is chosen by
+    Attributes:
+        network: Shape and feature maps of the scorer that acts.
+        weights: Function that returns the current weights of that scorer: float32 arrays by the
+            names of `network.shapes`.
+        modules: Everything with state: scorer, critics, targets.
+        optimisers: Optimisers of the modules; the loop sets their step sizes.
+        rng: Generator of all draws in `step`; it may be drawn from, never spawned from.
+        step: Function that takes one gradient step, numbered from 1, and returns its metrics, not
+            yet fetched from the device.
+        validate: Function that returns metrics on the validation decisions, {} if there are none.
+        decays: True if step sizes fall linearly over the run, to `floor` times their first value.
+        floor: Share of the step size that is left at the end of the run, 0 to 1.
+        most_steps: Largest number of steps that the learner can use (1 if the first step is the
+            solution), or None for no limit.
+        criterion: Metric that selects the best checkpoint.
     """
 
     network: AnyNetwork
@@ -94,14 +107,14 @@ class Learner:
 
 
 def descend(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
-    """One step of the optimiser down the gradient of `loss`."""
+    """Take one step of the optimiser down the gradient of `loss`."""
     optimiser.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
     optimiser.step()
 
 
 def means(found: Sequence[Info]) -> Info:
-    """Means over several steps of what each came to; nothing of none."""
+    """Return the means of each metric over several steps; {} for no steps."""
     return {name: torch.stack([one[name] for one in found]).mean() for name in (found or [{}])[0]}
 
 
@@ -114,10 +127,10 @@ def descent(
     loss: Loss,
     held_out: Loss | None,
 ) -> Learner:
-    """Return the learner that descends the loss of minibatches, as those of imitators do.
+    """Return the learner that descends the loss of minibatches, as imitation does.
 
-    `loss` is of decisions that it draws with `rng`, `held_out` of the same validation decisions
-    every time; the best checkpoint has the lowest `held_out`.
+    `loss` draws its decisions with `rng`. `held_out` is the loss of the same validation decisions
+    at every call; the best checkpoint is the one with the lowest `held_out`.
     """
 
     def step(_number: int) -> Info:
@@ -138,7 +151,7 @@ def descent(
 
 
 def validation_of(held_out: Loss | None) -> Callable[[], Mapping[str, float]]:
-    """Return `validate` of a learner whose loss on validation decisions is `held_out`."""
+    """Return the `validate` of a learner whose loss on validation decisions is `held_out`."""
     if held_out is None:
         return nothing_to_validate
 
@@ -151,5 +164,5 @@ def validation_of(held_out: Loss | None) -> Callable[[], Mapping[str, float]]:
 
 
 def nothing_to_validate() -> Mapping[str, float]:
-    """`validate` of a learner without validation decisions."""
+    """Return no metrics: the `validate` of a learner without validation decisions."""
     return {}

@@ -1,8 +1,8 @@
-"""The one training loop: step sizes, curves, checkpoints, the best one, going on after a kill.
+"""The training loop: step sizes, curves, checkpoints, the best checkpoint, resuming after a kill.
 
     restore -> { step size -> step -> curves -> [point, best] -> [checkpoint] -> [state] } -> done
 
-Curves, checkpoints and states only look on: whatever is asked for, the weights are the same.
+Curves, checkpoints and states only observe: the weights are the same with and without them.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,16 +25,18 @@ Keep = Callable[[int, Weights, tuple[Metric, ...]], None]
 
 @dataclass(frozen=True)
 class Callbacks:
-    """What looks on; no part of the training.
+    """Callbacks of a training run; none of them affects the weights.
 
-    measure    metrics of the acting scorer with these weights
-    progress   is told (done, steps) at every point of the curves
-    point      is given every point of the curves
-    every      steps between two checkpoints, None for none; the last step has one then, too
-    keep       is given every checkpoint
-    select     what the best one is chosen by, and `selected_by`, its name; by default the
-               learner's criterion
-    resume     where the state is left
+    Attributes:
+        measure: Returns metrics of the acting scorer with the given weights.
+        progress: Called with (done, steps) at every point of the curves.
+        point: Called with the step and metrics of every point of the curves.
+        every: Steps between two checkpoints, or None for no checkpoints. With a number, the last
+            step has a checkpoint too.
+        keep: Called with every checkpoint.
+        select: Scores a checkpoint to choose the best one; None means the learner's criterion.
+        selected_by: Name of `select`.
+        resume: File of the state, or None to keep no state.
     """
 
     measure: Callable[[Weights], Mapping[str, float]]
@@ -49,14 +51,14 @@ class Callbacks:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What the loop comes to: the curves, and the best checkpoint where one could be told."""
+    """The curves of a finished run, and its best checkpoint if there is a score."""
 
     metrics: tuple[Metric, ...]
     best: Selected | None
 
 
 def fit(learner: Learner, steps: int, callbacks: Callbacks) -> Fitted:
-    """Take `steps` steps, or those that an earlier call has left; the learner ends up trained."""
+    """Train the learner for `steps` steps, or for those that an interrupted call has left."""
     curves = Curves(steps)
     done, best = 0, None
     if callbacks.resume is not None:
@@ -81,7 +83,7 @@ def fit(learner: Learner, steps: int, callbacks: Callbacks) -> Fitted:
 def _point(
     learner: Learner, curves: Curves, step: int, callbacks: Callbacks, best: Selected | None
 ) -> Selected | None:
-    """Draw a point, and the better of `best` and the checkpoint that the scorer is now."""
+    """Draw a point, and return the better of `best` and the current checkpoint."""
     weights = learner.weights()
     drawn = curves.point(step, {**callbacks.measure(weights), **learner.validate()})
     metrics = {m.metric: m.value for m in drawn}

@@ -17,7 +17,7 @@ LossAt = Callable[[NDArray[np.int64]], tuple[Tensor, Info]]  # of decisions at r
 
 
 def drawn_loss(loss: LossAt, count: int, size: int, rng: np.random.Generator) -> Loss:
-    """Return the loss of `size` of `count` decisions, others at every call."""
+    """Return the loss of `size` of `count` decisions, drawn again at every call."""
     return lambda: loss(draw_rows(count, size, rng))
 
 
@@ -28,7 +28,7 @@ def spaced_loss(loss: LossAt, count: int, most: int) -> Loss:
 
 
 def tilted_loss(scores: Tensor, mask: Tensor, targets: Tensor) -> tuple[Tensor, Info]:
-    """Mean over decisions of KL(targets || softmax of the scores), both (B, K)."""
+    """Return the mean over decisions of KL(targets || softmax of the scores), both (B, K)."""
     log_pi = torch.log_softmax(torch.where(mask, scores, FILL), dim=-1)
     per_candidate = torch.where(mask, torch.xlogy(targets, targets) - targets * log_pi, 0.0)
     agreement = (scores.argmax(dim=-1) == targets.argmax(dim=-1)).float().mean()

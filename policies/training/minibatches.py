@@ -1,12 +1,12 @@
-"""From logged decisions to minibatches: rows gathered by index, features expanded on the way.
+"""Minibatches of logged decisions: rows gathered by index, with their features expanded.
 
     batches = Batches(decisions, network, device)
-    batch = batches.at(draw_rows(len(decisions), 256, rng))       what was decided
-    steps = batches.transitions(rows)                             and what followed
+    batch = batches.at(draw_rows(len(decisions), 256, rng))       the decisions
+    steps = batches.transitions(rows)                             the decisions and what followed
 
-On a CPU rows are expanded by the compiled map: once where that takes little memory, else as they
-are drawn, which costs a tenth of a network's update. On another device the feasible candidates are
-moved there once, and gathered and expanded there; only indices travel afterwards.
+On a CPU the compiled map expands rows. It expands them once if the result takes little memory, else
+as they are drawn, which costs a tenth of a network's update. On another device the feasible
+candidates are moved there once, and gathered and expanded there; afterwards only indices are sent.
 """
 
 from dataclasses import dataclass
@@ -33,8 +33,10 @@ Columns = tuple[NDArray[np.float32], Image, NDArray[np.float32], NDArray[np.bool
 class Observations:
     """B observations, ready for a scorer.
 
-    candidates (sum of mask, E) the rows that the mask allows, context (B, G + P) with the P
-    pixels of an image where the network reads one, mask (B, K)
+    Attributes:
+        candidates: (sum of mask, E), the rows that the mask allows.
+        context: (B, G + P), with the P pixels of an image if the network reads one.
+        mask: (B, K) bool.
     """
 
     candidates: Tensor
@@ -44,9 +46,11 @@ class Observations:
 
 @dataclass(frozen=True)
 class Minibatch(Observations):
-    """B decisions.
+    """B decisions: their observations and choices.
 
-    choice (B,) int64; drawn (B,) int64, feasible candidates before the cut to K
+    Attributes:
+        choice: (B,) int64, position of the logged choice.
+        drawn: (B,) int64, number of feasible candidates before the cut to K.
     """
 
     choice: Tensor
@@ -55,14 +59,15 @@ class Minibatch(Observations):
 
 @dataclass(frozen=True)
 class Transitions:
-    """B decisions and what came of them.
+    """B decisions with their rewards and the observations that followed.
 
-    now         the decisions
-    reward      (B,) float32, in the units of the log
-    elapsed_s   (B,) float32
-    to_go       (B,) float32, rewards from here to the end of the episode; NaN where not known
-    terminal    (B,) float32, 1 where the episode ended with the decision, else 0
-    after       the observations that followed; without candidates where `terminal`
+    Attributes:
+        now: The decisions.
+        reward: (B,) float32, in the units of the log.
+        elapsed_s: (B,) float32, in seconds.
+        to_go: (B,) float32, rewards from here to the end of the episode; NaN if they are not known.
+        terminal: (B,) float32, 1 if the episode ended with the decision, else 0.
+        after: The observations that followed; without candidates if `terminal`.
     """
 
     now: Minibatch
@@ -74,9 +79,10 @@ class Transitions:
 
 
 class Batches:
-    """Decisions where the training reads them: in the memory of `device`.
+    """Minibatches of decisions, in the memory of `device`.
 
-    `resident` says whether they are moved there once; by default everywhere but on a CPU.
+    If `resident` is true, the decisions are moved to the device once; by default they are, except
+    on a CPU.
     """
 
     def __init__(
@@ -107,11 +113,14 @@ class Batches:
         self._terminal = torch.from_numpy(d.terminated.astype(np.float32)).to(device)
 
     def at(self, rows: NDArray[np.int64]) -> Minibatch:
-        """The decisions at `rows` (B,), in that order."""
+        """Return the decisions at `rows` (B,), in that order."""
         return self._minibatch(rows, torch.from_numpy(rows).to(self.device))
 
     def transitions(self, rows: NDArray[np.int64]) -> Transitions:
-        """The decisions at `rows` (B,) with what followed; DatasetError where that is not known."""
+        """Return the decisions at `rows` (B,) with what followed.
+
+        Raises DatasetError if the decisions came without what followed.
+        """
         if self._after is None:
             raise DatasetError("these decisions came without what followed them")
         index = torch.from_numpy(rows).to(self.device)
@@ -132,7 +141,7 @@ class Batches:
 
 
 class _Gathered:
-    """Observations gathered in main memory and expanded minibatch by minibatch."""
+    """Observations that are gathered in main memory and expanded per minibatch."""
 
     def __init__(self, network: Network, columns: Columns) -> None:
         self._network = network
@@ -163,7 +172,7 @@ class _Packed:
         self._start = np.cumsum(self._count) - self._count
 
     def at(self, rows: NDArray[np.int64]) -> Tensor:
-        """Those of the observations at `rows`, in that order."""
+        """Return the candidates of the observations at `rows`, in that order."""
         count = self._count[rows]
         before = np.cumsum(count) - count
         index = np.repeat(self._start[rows] - before, count) + np.arange(count.sum())
@@ -172,7 +181,7 @@ class _Packed:
 
 
 class _Resident:
-    """Observations that lie on a device, with their feasible candidates only."""
+    """Observations on a device, with their feasible candidates only."""
 
     def __init__(self, network: Network, device: torch.device, columns: Columns) -> None:
         context, image, candidates, mask = columns
@@ -196,7 +205,7 @@ class _Resident:
 
 
 class _Expansion:
-    """Expand features on tensors as policies.networks.features does, up to float32's last digit."""
+    """The expansion of policies.networks.features on tensors, equal up to float32's last digit."""
 
     def __init__(self, feature_map: FeatureMap, device: torch.device) -> None:
         self._columns = torch.from_numpy(feature_map.columns).to(device)
@@ -208,7 +217,7 @@ class _Expansion:
         self._inverse = torch.from_numpy(feature_map.inverse).to(device)
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """Network inputs (M, E) of raw rows (M, F)."""
+        """Return network inputs (M, E) of raw rows (M, F)."""
         raw = rows.index_select(1, self._columns).double()
         base = torch.where(self._heavy, raw.sign() * raw.abs().log1p(), raw)
         products = base.index_select(1, self._pairs[0]) * base.index_select(1, self._pairs[1])
@@ -217,10 +226,10 @@ class _Expansion:
 
 
 def draw_rows(count: int, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """`size` of `count` rows, uniformly, with replacement."""
+    """Return `size` of `count` rows, drawn uniformly with replacement."""
     return rng.integers(0, count, size)
 
 
 def spaced_rows(count: int, most: int) -> NDArray[np.int64]:
-    """At most `most` of `count` rows, evenly spaced: the same ones every time."""
+    """Return at most `most` of `count` rows, evenly spaced: the same ones at every call."""
     return np.arange(0, count, max(1, -(-count // most)))

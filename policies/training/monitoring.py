@@ -1,18 +1,18 @@
-"""What is measured of any agent while it learns, by the scorer that would act.
+"""Metrics of the acting scorer, measured during the training of any agent.
 
-    log_agreement     share of decisions at which its first choice is the logged one: the gap to
-                      the behaviour, 1 for a perfect imitator of a behaviour that never explores
-    preference        correlation, within windows, between the mean reciprocal rank that it gives an
-                      episode's logged choices and how well the episode went: -1 .. 1
+    log_agreement     share of decisions at which the scorer's first choice is the logged one: 1 for
+                      a perfect imitator of a behaviour that never explores
+    preference        correlation, within windows, between the mean reciprocal rank of an episode's
+                      logged choices and the return of the episode: -1 to 1
 
-Preference asks the same of every agent, whatever its scores mean: does it side with the better of
-two episodes of one window? It needs no simulator and no propensities, is not what any agent but
-the preference agents is trained on, and is measured on episodes that training has not seen. It says
-little where episodes of a window hardly differ. Reciprocal ranks (1 for its first choice, 1/2 for
-its second ...) look at the top, as acting does: over twelve checkpoints of six agents on
-binpack-synthetic-v1 their preference had a rank correlation of .93 with the true makespan, that of
-relative ranks .63. Both are measured on training decisions and, with `validation_` before the name,
-on validation decisions.
+Preference asks the same question of every agent, whatever its scores mean: does the agent side with
+the better of two episodes of one window? Preference needs no simulator and no propensities. Only
+the preference agents are trained on it, and it is measured on episodes that training has not seen.
+It says little if the episodes of a window hardly differ. Reciprocal ranks (1 for the first choice,
+1/2 for the second, ...) weigh the top, as acting does. Over twelve checkpoints of six agents on
+binpack-synthetic-v1, preference with reciprocal ranks had a rank correlation of .93 with the true
+makespan, and .63 with relative ranks. Both metrics are measured on training decisions, and on
+validation decisions with the prefix `validation_`.
 """
 
 from collections.abc import Mapping
@@ -33,12 +33,20 @@ HELD_OUT: Final = 2048  # validation decisions: together a few per cent of an ag
 
 @dataclass(frozen=True)
 class ProbeSet:
-    """Evenly spaced decisions of a split, as an acting policy is given them.
+    """Evenly spaced decisions of a split, as an acting policy sees them.
 
-    context (D, C), image (D, P) or None; candidates (sum of N, F), the infeasible ones too, with
-    feasible (sum of N,) and offsets (D + 1,); starts (D + 1,) offsets among the feasible, chosen
-    (D,) position of the logged choice among them; episode (D,), window (E,), z (E,) return of an
-    episode, standardised in its window, not a number where there is nothing to compare
+    Attributes:
+        context: (D, C).
+        image: (D, P), or None.
+        candidates: (sum of N, F), the infeasible ones too.
+        feasible: (sum of N,) bool.
+        offsets: (D + 1,) into candidates.
+        starts: (D + 1,) offsets into the feasible candidates.
+        chosen: (D,) position of the logged choice among the feasible candidates.
+        episode: (D,) episode of the decision.
+        window: (E,) window of the episode.
+        z: (E,) return of the episode, standardised in its window; NaN if there is nothing to
+            compare.
     """
 
     context: NDArray[np.float64]
@@ -54,7 +62,7 @@ class ProbeSet:
 
 
 def make_probe_set(decisions: Decisions, most: int = HELD_OUT) -> ProbeSet:
-    """At most `most` decisions to measure on."""
+    """Return at most `most` evenly spaced decisions to measure on."""
     d = decisions
     rows = spaced_rows(len(d), most)
     mask, choice = d.mask[rows], d.choice[rows]
@@ -78,12 +86,12 @@ def make_probe_set(decisions: Decisions, most: int = HELD_OUT) -> ProbeSet:
 
 
 def _offsets(shown: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Where the rows of each decision begin, (D + 1,)."""
+    """Return the offset of each decision's first row, (D + 1,)."""
     return np.concatenate([[0], np.cumsum(shown.sum(axis=1))])
 
 
 def _standardised(decisions: Decisions) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Windows and returns in them, (E,)."""
+    """Return the window of every episode, and its return standardised in the window, both (E,)."""
     returns = decisions.episodes["return"].to_numpy().astype(np.float64)
     window = windows_of(decisions)
     count = np.bincount(window)
@@ -96,7 +104,7 @@ def _standardised(decisions: Decisions) -> tuple[NDArray[np.int64], NDArray[np.f
 
 
 def measure(trained: Trained, probes: ProbeSet, prefix: str = "") -> Mapping[str, float]:
-    """The metrics of the module's head; without preference where nothing can be compared."""
+    """Return the metrics of the module's docstring; no preference if nothing can be compared."""
     w = probes
     scores = trained.policy().batch_scores(
         w.context, w.candidates, w.offsets, feasible=w.feasible, image=w.image
@@ -121,7 +129,7 @@ def _preference(
     window: NDArray[np.int64],
     z: NDArray[np.float64],
 ) -> float | None:
-    """Correlation over episodes of the mean of `rank` (D,) with z, both in their window."""
+    """Return the correlation over episodes of mean `rank` (D,) with z, both centred by window."""
     seen = np.bincount(episode, minlength=len(z))
     used = (seen > 0) & np.isfinite(z)
     if used.sum() < 2:

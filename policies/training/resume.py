@@ -1,15 +1,15 @@
-"""The state of a training between two steps, in one file: a killed run goes on as if it had not.
+"""The state of a training between two steps, in one file, from which a killed run resumes.
 
-<folder>/training.safetensors
-    module/<name>/<key>                 parameters and buffers
-    optimiser/<name>/<number>/<slot>    what an optimiser remembers of a parameter
-    best/<name>                         weights of the best checkpoint so far
-    metadata "state"                    JSON: key, step, generator, curves, best, and what else
-                                        an optimiser remembers
+    <folder>/training.safetensors
+        module/<name>/<key>                 parameters and buffers
+        optimiser/<name>/<number>/<slot>    an optimiser's state of a parameter
+        best/<name>                         weights of the best checkpoint so far
+        metadata "state"                    JSON: key, step, generator, curves, best, and the rest
+                                            of the optimisers' state
 
-It is written under a temporary name and renamed, so that it is there whole or not at all, and
-removed when the checkpoint is written. `key` says which training it is of (data, settings, seed,
-code): the state of another one is not gone on with. Nothing is ever unpickled.
+The file is written under a temporary name and renamed, so it is always complete. It is removed when
+the checkpoint is written. `key` identifies the training (data, settings, seed, code); a state with
+another key is ignored. Nothing is ever unpickled.
 """
 
 import json
@@ -36,7 +36,10 @@ _DAMAGED: Final = (safetensors.SafetensorError, KeyError, ValueError, TypeError,
 
 
 class ResumeFile:
-    """Where a run leaves its state: at most every `interval_s` seconds, which changes no result."""
+    """The file with the state of a run, written at most every `interval_s` seconds.
+
+    The interval changes no result.
+    """
 
     def __init__(
         self,
@@ -50,11 +53,11 @@ class ResumeFile:
         self._last = clock()
 
     def due(self) -> bool:
-        """Whether enough time has passed."""
+        """Return True if `interval_s` seconds have passed since the last state."""
         return self._clock() - self._last >= self._interval_s
 
     def save(self, step: int, learner: Learner, curves: Curves, best: Selected | None) -> None:
-        """Replace the state by the one after `step`."""
+        """Replace the state with the one after `step`."""
         tensors, slots = _tensors(learner)
         described = {
             "key": self._key,
@@ -72,9 +75,10 @@ class ResumeFile:
         self._last = self._clock()
 
     def restore(self, learner: Learner, curves: Curves) -> tuple[int, Selected | None]:
-        """Put the learner where it was, and after which step that is: 0 where nothing was left.
+        """Restore the learner and the curves, and return their step and the best checkpoint so far.
 
-        Raises DatasetError where the file is damaged.
+        The step is 0 if there is no state of this training. Raises DatasetError if the file is
+        damaged.
         """
         if not self.path.is_file():
             return 0, None
@@ -98,19 +102,19 @@ class ResumeFile:
             ) from error
 
     def waits(self) -> bool:
-        """Whether a state of this very training is there."""
+        """Return True if a state of this training exists."""
         try:
             return bool(_metadata(self.path.read_bytes())["key"] == self._key)
         except (OSError, ValueError, KeyError, TypeError):
             return False
 
     def remove(self) -> None:
-        """The run is finished."""
+        """Remove the state; the run is finished."""
         self.path.unlink(missing_ok=True)
 
 
 def _tensors(learner: Learner) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """All tensors by name, and what optimisers remember besides."""
+    """Return all tensors by name, and the optimisers' state that is no tensor."""
     found: dict[str, NDArray[Any]] = {}
     slots: dict[str, Any] = {}
     for name, module in learner.modules.items():
@@ -154,6 +158,6 @@ def _array(value: torch.Tensor) -> NDArray[Any]:
 
 
 def _metadata(content: bytes) -> Any:
-    """The JSON that stands in the header of a safetensors file."""
+    """Return the JSON in the header of a safetensors file."""
     length = int.from_bytes(content[:8], "little")
     return json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["state"])

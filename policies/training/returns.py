@@ -1,7 +1,7 @@
-"""How well episodes went, compared where they can be compared: inside their window.
+"""Returns of episodes and returns to go, compared inside one window.
 
-The same tenth of two episodes on one window is about the same problem; the returns of two windows
-are not, nor are what is left to gain at the beginning and at the end of an episode.
+The same tenth of two episodes on one window poses about the same problem. Returns of two windows
+are not comparable, and neither are returns to go at the beginning and at the end of an episode.
 """
 
 from typing import Final
@@ -20,16 +20,19 @@ _LEAST: Final = 0.1  # of the median window's deviation
 
 
 def windows_of(decisions: Decisions) -> NDArray[np.int64]:
-    """The window of each episode, (E,), numbered from 0; one of all where each has one episode."""
+    """Return the window of each episode, (E,), numbered from 0.
+
+    If every window has one episode, all episodes share one window.
+    """
     names = decisions.episodes["window"].to_numpy()
     window = np.unique(names, return_inverse=True)[1].astype(np.int64)
     return np.zeros_like(window) if (np.bincount(window) < 2).all() else window
 
 
 def undiscounted_to_go(decisions: Decisions) -> NDArray[np.float64]:
-    """Rewards from each decision to the end of its episode, (D,).
+    """Return the rewards from each decision to the end of its episode, (D,).
 
-    Raises DatasetError where it is not given and decisions are missing to sum it from.
+    Raises DatasetError if the sums are not given and some decisions of an episode are missing.
     """
     d = decisions
     if d.to_go is not None:
@@ -47,10 +50,10 @@ def undiscounted_to_go(decisions: Decisions) -> NDArray[np.float64]:
 
 
 def discounted_to_go(decisions: Decisions, share: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rewards from each decision to the end of its episode, (D,), discounted.
+    """Return the discounted rewards from each decision to the end of its episode, (D,).
 
-    share (D,) is what the discount leaves of all that comes after a decision. Raises DatasetError
-    where the sums were not taken at loading and decisions are missing to take them from.
+    share (D,) is the factor that the discount puts on everything after a decision. Raises
+    DatasetError if the sums were not taken at loading and some decisions of an episode are missing.
     """
     d = decisions
     if (share == 1.0).all():
@@ -68,17 +71,18 @@ def discounted_to_go(decisions: Decisions, share: NDArray[np.float64]) -> NDArra
 def against_window(
     decisions: Decisions, to_go: NDArray[np.float64], share: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Rewards and returns to go, both (D,), in units of what choices make of one window.
+    """Return rewards and returns to go, both (D,), relative to the other episodes of the window.
 
         reward'_t  = (reward_t + share_t * p(w, t + 1) - p(w, t)) / s(w)       p = 0 after the end
         to_go'_t   = (to_go_t - p(w, t)) / s(w)
 
-    p(w, t), the mean return to go of the logged episodes of window w at their decision t, is a
-    potential: it changes no policy's rank (Ng, Harada & Russell, "Policy invariance under reward
-    transformations", ICML 1999). s(w), the deviation of to_go - p in the window, lets every window
-    count alike, however heavy the tails; at least a tenth of the median window's, so that a window
-    on which nothing matters is not blown up. Without a potential values would first have to
-    learn what is left to gain of a workload, of which choices are a small part.
+    p(w, t) is the mean return to go of the logged episodes of window w at their decision t. It is a
+    potential, so it changes the rank of no policy (Ng, Harada & Russell, "Policy invariance under
+    reward transformations", ICML 1999). Without a potential, values would first have to learn what
+    is left to gain of a workload, of which choices are a small part. s(w) is the deviation of to_go
+    - p in the window; dividing by it lets every window count alike, however heavy the tails. s(w)
+    is at least a tenth of the median window's, so that a window on which no choice matters is not
+    blown up.
     """
     d = decisions
     window = windows_of(d)[d.episode]
@@ -102,10 +106,10 @@ def against_window(
 
 
 def standardised_to_go(decisions: Decisions) -> NDArray[np.float32]:
-    """Returns to go, (D,), standardised among decisions of one tenth of the episodes of one window.
+    """Return returns to go, (D,), standardised among the same tenth of a window's episodes.
 
-    0 where there is nothing to compare. Every episode counts alike there, however many of its
-    decisions there are.
+    The result is 0 if there is nothing to compare. Every episode counts alike, however many of its
+    decisions are in the sample.
     """
     d = decisions
     to_go = undiscounted_to_go(d)
@@ -125,10 +129,11 @@ def standardised_to_go(decisions: Decisions) -> NDArray[np.float32]:
 
 
 def best_behaviours(episodes: pl.DataFrame, share: float) -> list[str]:
-    """Names of the behaviours with the best returns inside windows, until they have that share.
+    """Return the names of the best behaviours, enough of them to hold that share of the episodes.
 
-    Compared are means of returns standardised among the episodes of a window, or of all where no
-    window has two. At least one behaviour; all of them for a share of 1.
+    Behaviours are ranked by their mean return, standardised among the episodes of a window, or
+    among all episodes if no window has two. The result has at least one behaviour; for a share of 1
+    it has all of them.
     """
     alone = episodes["window"].n_unique() == episodes.height
     values = pl.col("return")
@@ -148,6 +153,6 @@ def best_behaviours(episodes: pl.DataFrame, share: float) -> list[str]:
 
 
 def of_behaviours(episodes: pl.DataFrame, names: list[str]) -> NDArray[np.bool_]:
-    """Which episodes are of these behaviours, (E,)."""
+    """Return a mask (E,) of the episodes of these behaviours."""
     found: NDArray[np.bool_] = episodes["behaviour"].is_in(names).to_numpy()
     return found

@@ -1,4 +1,4 @@
-"""The folder of a training run: what a new run clears, and its curves."""
+"""The folder of a training run: clearing it for a new run, and writing its curves."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from policies.networks.checkpoint import Metric
 
 
 def clear(out: Path) -> None:
-    """Remove the checkpoints of another training: they would look like this one's."""
+    """Remove the checkpoints of another training, which would look like those of this one."""
     for folder in (out, out / BEST, *sorted((out / CHECKPOINTS).glob("step-*"))):
         for name in (DESCRIPTION, WEIGHTS):
             (folder / name).unlink(missing_ok=True)
@@ -19,7 +19,7 @@ def clear(out: Path) -> None:
 
 
 def write_curves(metrics: tuple[Metric, ...], path: Path) -> None:
-    """Write curves as Parquet: step, metric, value."""
+    """Write curves as Parquet with the columns step, metric and value."""
     curves = pl.DataFrame(
         [(m.step, m.metric, m.value) for m in metrics],
         schema={"step": pl.Int64, "metric": pl.String, "value": pl.Float64},

@@ -1,4 +1,4 @@
-"""Training curves for TensorBoard, where the extra `tensorboard` is installed."""
+"""Training curves for TensorBoard, if the extra `tensorboard` is installed."""
 
 import importlib.util
 from collections.abc import Callable, Mapping
@@ -10,10 +10,10 @@ from policies.training.loop import Point
 
 
 def open_tensorboard(folder: Path | None, run: str) -> tuple[Point | None, Callable[[], None]]:
-    """What draws a point in the event files of `folder`/`run`, and what closes them.
+    """Return two functions: one writes a point to event files in `folder`/`run`, one closes them.
 
-    Raises InputError where TensorBoard is not installed. A run that is gone on with adds to its
-    files; TensorBoard shows the later of two points of one step.
+    A resumed run adds to its files; of two points of one step TensorBoard shows the later one.
+    Raises InputError if TensorBoard is not installed.
     """
     check_tensorboard(folder)
     if folder is None:
@@ -31,6 +31,6 @@ def open_tensorboard(folder: Path | None, run: str) -> tuple[Point | None, Calla
 
 
 def check_tensorboard(folder: Path | str | None) -> None:
-    """Raise InputError where a folder is given and TensorBoard is not installed."""
+    """Raise InputError if a folder is given and TensorBoard is not installed."""
     if folder is not None and importlib.util.find_spec("tensorboard") is None:
         raise InputError("--tensorboard needs TensorBoard: pip install '.[tensorboard]'")

@@ -1,10 +1,10 @@
-"""What agents that learn values have in common: their settings, the unit of values, targets.
+"""Settings and targets that agents with value functions share, and the unit of their values.
 
     y = (1 - m) * (r + gamma ** interval * V(s')) + m * G           m: `monte_carlo`
 
-with r, G the reward and the logged return to go, scaled so that values are of order one whatever
-the unit of the reward. Where `baseline` is "window" they are measured against other episodes of the
-window (`policies.training.returns.against_window`); policies keep their order either way.
+r and G are the reward and the logged return to go, scaled so that values are of order one in any
+unit of the reward. If `baseline` is "window", r and G are measured against other episodes of the
+window (`policies.training.returns.against_window`); this keeps the order of policies.
 """
 
 from dataclasses import dataclass, field, replace
@@ -27,16 +27,19 @@ from policies.training.returns import against_window, discounted_to_go
 class ValueSettings:
     """Settings of every agent that learns values.
 
-    minibatch       transitions per step
-    discount        gamma, or None for the one that the objective is meant for
-    discount_per    what gamma is raised to: 1 per decision, or the seconds that passed
-    reward_scale    rewards are multiplied by it; 0: one over the mean size of a return, or, with
-                    a baseline, 1
-    baseline        "window": rewards against what other episodes of the window came to; "none"
-    monte_carlo     m, the share of the logged return in targets. 0 learns of what the agent itself
-                    would go on to do, if its values have the time to come back from the end of an
-                    episode: m of what is known is forgotten per decision. 1 learns how well
-                    the log went on after a choice
+    Attributes:
+        minibatch: Transitions per step, at least 1.
+        discount: Discount gamma, 0 to 1, or None for the discount of the objective.
+        discount_per: Exponent of gamma: 1 per "decision", or the number of "second"s that passed.
+        reward_scale: Factor on rewards. 0 means 1 with a baseline, and otherwise one over the mean
+            size of a return.
+        baseline: "window" measures rewards against other episodes of the window; "none" does not.
+        monte_carlo: Share m of the logged return in targets, 0 to 1. With 0, values are those of
+            the agent's own policy, but only if they have the time to propagate from the end of an
+            episode to its beginning. With 1, values are those of the logged continuation after a
+            choice. In between, the influence of later values decays by 1 - m per decision.
+        learning_rate: Step size of Adam, above 0.
+        network: Shape of the networks.
     """
 
     minibatch: int = 256
@@ -53,9 +56,16 @@ class ValueSettings:
 
 @dataclass(frozen=True)
 class ValueUnit:
-    """How rewards and time enter a target, of decisions that `prepare` has returned.
+    """The unit of rewards and time in a target, for decisions that `prepare` has returned.
 
-    gain + remaining * discount ** interval * next value
+        target = gain + remaining * discount ** interval * next value
+
+    Attributes:
+        scale: Factor on rewards.
+        discount: Discount gamma.
+        per_second: True if gamma is per second, False if it is per decision.
+        baseline: True if rewards are relative to the window.
+        monte_carlo: Share of the logged return in targets.
     """
 
     scale: float
@@ -65,7 +75,7 @@ class ValueUnit:
     monte_carlo: float = 0.0
 
     def prepare(self, decisions: Decisions) -> Decisions:
-        """The decisions with `reward` and `to_go` as targets take them; untouched where they do."""
+        """Return the decisions with the `reward` and `to_go` that targets use."""
         if not (self.baseline or self.monte_carlo):
             return decisions
         share = step_discounts(decisions.elapsed_s, self.discount, per_second=self.per_second)
@@ -75,21 +85,21 @@ class ValueUnit:
         return replace(decisions, reward=reward, to_go=to_go)
 
     def gain(self, steps: Transitions) -> Tensor:
-        """What a target knows without a value, (B,): the reward mixed with the logged return."""
+        """Return the value-free part of targets, (B,): reward mixed with the logged return."""
         if not self.monte_carlo:
             return steps.reward * self.scale
         return torch.lerp(steps.reward, steps.to_go, self.monte_carlo) * self.scale
 
     def remaining(self, steps: Transitions) -> Tensor:
-        """The weight of the next value before it is discounted, (B,); 0 where there is none."""
+        """Return the weight of the next value before its discount, (B,); 0 if no state follows."""
         return (1.0 - self.monte_carlo) * (1.0 - steps.terminal)
 
     def interval(self, steps: Transitions) -> Tensor:
-        """What the discount is raised to, (B,)."""
+        """Return the exponent of the discount, (B,)."""
         return steps.elapsed_s if self.per_second else steps.reward.new_ones(len(steps.reward))
 
     def target(self, steps: Transitions, following: Tensor) -> Tensor:
-        """Targets from finite values of what followed, (B,) or the quantiles (B, Q) of it."""
+        """Return targets from finite values of the next states, (B,), or their quantiles (B, Q)."""
         reward, share = self.gain(steps), self.discount ** self.interval(steps)
         share = share * self.remaining(steps)
         if following.dim() > 1:
@@ -98,7 +108,7 @@ class ValueUnit:
 
 
 def value_unit(decisions: Decisions, spec: Spec, settings: ValueSettings) -> ValueUnit:
-    """The unit of a training: from its settings, or where they leave it open, from the log."""
+    """Return the unit of a training: from its settings, or from the log if they leave it open."""
     require_numbers(settings, "from 0 to 1", "monte_carlo")
     discount = spec.discount if settings.discount is None else settings.discount
     baseline = settings.baseline == "window"
@@ -108,7 +118,7 @@ def value_unit(decisions: Decisions, spec: Spec, settings: ValueSettings) -> Val
 
 
 def reward_scale(decisions: Decisions, discount: float) -> float:
-    """One over the mean size of an episode's return, or of what a discount leaves of it."""
+    """Return one over the mean size of a return, or of the part that a discount leaves of it."""
     returns = np.abs(decisions.episodes["return"].to_numpy()).mean()
     if discount < 1.0:
         returns = min(returns, np.abs(decisions.reward).mean() / (1.0 - discount))

@@ -1,11 +1,11 @@
-"""A policy from advantages: imitation of the logged choices, weighted by how good each was.
+"""A policy from advantages: imitation of the logged choices, weighted by the quality of each.
 
     loss = - mean over decisions of w(A) * log pi(choice)
 
-Shared by agents that differ in where the advantage A comes from. Advantages are measured in their
-deviation from 0 within the minibatch (root mean square). In a scheduling log the values of the
-candidates of one decision differ by a small part of a return, the longer the episode the smaller; a
-temperature in units of the reward would have to be searched anew for each objective and episode
+The agents that share this code differ in the source of the advantage A. Advantages are divided by
+their deviation from 0 within the minibatch (root mean square). In a scheduling log the values of
+the candidates of one decision differ by a small part of a return, which shrinks as episodes get
+longer. A temperature in units of the reward would need a new search for each objective and episode
 length.
 """
 
@@ -25,12 +25,13 @@ _SMALLEST = 1e-8  # deviation below which advantages count as equal
 
 @dataclass(frozen=True)
 class Extraction(ValueSettings):
-    """Settings of agents that weigh what they imitate.
+    """Settings of agents that imitate with weights, in addition to those of ValueSettings.
 
-    temperature   deviations of the advantage that make a choice e times as heavy; towards 0 only
-                  the best are imitated, a large one gives cloning
-    most          no choice is heavier than this
-    target_rate   share of the way that target networks go at every step
+    Attributes:
+        temperature: Deviations of the advantage that multiply the weight of a choice by e, above 0.
+            Values near 0 imitate the best choices alone; large values give plain cloning.
+        most: Largest weight of a choice, above 0.
+        target_rate: Share of the distance that target networks move at every step, 0 to 1.
     """
 
     temperature: float = 0.5
@@ -39,13 +40,13 @@ class Extraction(ValueSettings):
 
 
 def standardised_weights(advantage: Tensor, temperature: float, most: float) -> Tensor:
-    """exp(advantage / (temperature * its deviation)), at most `most`, (B,)."""
+    """Return exp(advantage / (temperature * deviation of the advantages)), at most `most`, (B,)."""
     deviation = advantage.square().mean().sqrt().clamp(min=_SMALLEST)
     return torch.exp((advantage / (temperature * deviation)).clamp(max=20.0)).clamp(max=most)
 
 
 def weighted_cloning(scores: Tensor, now: Minibatch, weights: Tensor) -> tuple[Tensor, Info]:
-    """The loss of the module's head: the policy's scores (B, K), weights (B,) without gradient."""
+    """Return the loss of the module's docstring from scores (B, K) and constant weights (B,)."""
     log_pi = log_probabilities(scores, now.mask, now.choice, now.drawn)
     agreement = (scores.argmax(dim=-1) == now.choice).float().mean()
     loss = -(weights * log_pi).mean()
@@ -53,10 +54,11 @@ def weighted_cloning(scores: Tensor, now: Minibatch, weights: Tensor) -> tuple[T
 
 
 def advantage_over(scores: Tensor, now: Minibatch, values: Tensor) -> Tensor:
-    """Values (B, K) of the logged choices over their mean under the policy with these scores, (B,).
+    """Return advantages (B,) of the logged choices over the policy with these scores.
 
-    Where candidates were cut to K, each that was not chosen carries the share of those it stands
-    for: means under them estimate means over all candidates.
+    `values` (B, K) are those of the candidates. If candidates were cut to K, each one that was not
+    chosen carries the share of those it stands for, so that means under the shares estimate means
+    over all candidates.
     """
     log_pi = masked_log_softmax(drawn_logits(scores, now.mask, now.choice, now.drawn), now.mask)
     return chosen(values, now.choice) - masked_expectation(log_pi, values, now.mask)

@@ -7,11 +7,10 @@
     pi   maximises  sum over the minibatch of w * log pi(choice)
 
 Source: Nair, Gupta, Dalal & Levine, "AWAC: Accelerating Online Reinforcement Learning with Offline
-Datasets", 2020; the weights are normalised over the minibatch as its authors' code does, the
-heaviest cut off before. With
-candidates to enumerate, expectations over the policy are sums and not single draws. Advantages are
-measured in their deviation, see `policies.offline.actor_critic.advantage_weighting`; no online
-phase.
+Datasets", 2020. As in its authors' code, weights are normalised over the minibatch; the largest
+weights are cut off first. Differences: expectations over the policy are sums over the candidates,
+not single draws; advantages are divided by their deviation, see
+`policies.offline.actor_critic.advantage_weighting`; there is no online phase.
 """
 
 from dataclasses import dataclass
@@ -34,11 +33,11 @@ from policies.training.minibatches import Transitions
 
 @dataclass(frozen=True)
 class Config(Extraction):
-    """Settings of AWAC: those of agents that weigh what they imitate."""
+    """Settings of AWAC: those of Extraction."""
 
 
 def learner(task: Task, config: Config) -> Learner:
-    """One training run, see `policies.training.learner`."""
+    """Return one training run, see `policies.training.learner`."""
     weights_rng, rng, unit, network = begin(task, config)
     policy = CandidateScorer(network, weights_rng)
     critics = Critics(network, weights_rng)

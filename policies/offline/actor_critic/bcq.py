@@ -5,10 +5,10 @@
     Q    minimises  mean huber(Q(s, choice) - y)
     acts by         argmax_c Q(s, c)                 over c with G(c | s) >= threshold * max G
 
-threshold 0 is double DQN, 1 is cloning. Source: Fujimoto, Conti, Ghavamzadeh & Pineau,
-"Benchmarking Batch Deep Reinforcement Learning Algorithms", 2019, after Fujimoto, Meger & Precup,
-"Off-Policy Deep Reinforcement Learning without Exploration", ICML 2019. Q and G are two networks
-that the checkpoint holds side by side, and the target follows slowly.
+A threshold of 0 is double DQN, a threshold of 1 is cloning. Source: Fujimoto, Conti, Ghavamzadeh &
+Pineau, "Benchmarking Batch Deep Reinforcement Learning Algorithms", 2019, after Fujimoto, Meger &
+Precup, "Off-Policy Deep Reinforcement Learning without Exploration", ICML 2019. Q and G are two
+networks that the checkpoint holds side by side, and the target follows slowly.
 """
 
 import copy
@@ -32,10 +32,12 @@ from policies.training.values import ValueSettings
 
 @dataclass(frozen=True)
 class Config(ValueSettings):
-    """Settings of discrete BCQ.
+    """Settings of discrete BCQ, in addition to those of ValueSettings.
 
-    threshold     how likely a candidate must be, as a share of the likeliest, above 0 to 1
-    target_rate   share of the way that the target network goes at every step
+    Attributes:
+        threshold: Least probability of a candidate, as a share of the likeliest one's; above 0, at
+            most 1.
+        target_rate: Share of the distance that the target network moves at every step, 0 to 1.
     """
 
     threshold: float = 0.3
@@ -43,7 +45,7 @@ class Config(ValueSettings):
 
 
 def learner(task: Task, config: Config) -> Learner:
-    """One training run, see `policies.training.learner`."""
+    """Return one training run, see `policies.training.learner`."""
     require_numbers(config, "above 0, at most 1", "threshold")
     check_mergeable(config.network)
     weights_rng, rng, unit, network = begin(task, config)
@@ -52,7 +54,7 @@ def learner(task: Task, config: Config) -> Learner:
     target = copy.deepcopy(q).requires_grad_(requires_grad=False)
 
     def value_after(after: Observations) -> Tensor:
-        """Q'(s', the allowed candidate of the highest Q)."""
+        """Return Q'(s', the allowed candidate with the highest Q)."""
         seen = after.candidates, after.context, after.mask
         likely = behaviour.packed(*seen)
         least = likely.amax(dim=1, keepdim=True) + float(np.log(config.threshold))

@@ -1,4 +1,4 @@
-"""Conservative discrete quantile actor-critic: distributions of returns, a policy that waits.
+"""Conservative discrete quantile actor-critic (CDQAC), with delayed policy updates.
 
     Z_j(s, c)   N quantiles, v_i(s) + a_i(s, c) - mean_c' a_i(s, c')         dueling, j = 1, 2
     Q_j         mean over the quantiles of Z_j
@@ -9,13 +9,14 @@
                 mean sum_c pi(c | s) min_j Q_j(s, c) / size(Q) + alpha * H(pi(s))
 
 Source: van Remmerden, Bukhsh & Zhang, "Generalizing Beyond Suboptimality: Offline Reinforcement
-Learning Learns Effective Scheduling through Random Data" (CDQAC), TMLR 2026. The abstract and the
-public descriptions were at hand, not the code: a quantile critic, conservative, per candidate,
-dueling, and delayed policy updates are theirs. What may differ: two critics of which the lower is
-believed, that the target averages quantiles over the policy one by one (exact for the mean, and
-unlike one drawn candidate without noise and whatever the order of the candidates), the entropy's
-fixed weight, that values are divided by how much they differ among the candidates of a decision,
-and every number in the settings. The authors' graph network is replaced by the candidate scorer.
+Learning Learns Effective Scheduling through Random Data" (CDQAC), TMLR 2026. This implementation
+follows the abstract and the public descriptions, without the code. From them it has a conservative
+dueling quantile critic per candidate and delayed policy updates. Possible differences: there are
+two critics, and targets use the lower one; the target averages quantiles over the policy one by one
+(exact for the mean, and, unlike one drawn candidate, free of noise and of the order of candidates);
+the weight of the entropy is fixed; values are divided by their spread among the candidates of a
+decision; and every number in the settings. The candidate scorer replaces the authors' graph
+network.
 """
 
 import copy
@@ -44,14 +45,16 @@ from policies.training.values import ValueSettings
 
 @dataclass(frozen=True)
 class Config(ValueSettings):
-    """Settings of CDQAC.
+    """Settings of CDQAC, in addition to those of ValueSettings.
 
-    quantiles      N
-    kappa          up to where the quantile loss is quadratic, in units of a return
-    conservatism   weight of CQL's term
-    alpha          weight of the policy's entropy, in units of how candidates' values differ
-    delay          steps of the critics per step of the policy
-    target_rate    share of the way that target networks go at every step
+    Attributes:
+        quantiles: Number N of quantiles, at least 1.
+        kappa: Error up to which the quantile loss is quadratic, in units of a return; above 0.
+        conservatism: Weight of CQL's term, 0 or more.
+        alpha: Weight of the policy's entropy, in units of the spread of the candidates' values; 0
+            or more.
+        delay: Steps of the critics per step of the policy, at least 1.
+        target_rate: Share of the distance that target networks move at every step, 0 to 1.
     """
 
     quantiles: int = 16
@@ -63,7 +66,7 @@ class Config(ValueSettings):
 
 
 def learner(task: Task, config: Config) -> Learner:
-    """One training run, see `policies.training.learner`."""
+    """Return one training run, see `policies.training.learner`."""
     weights_rng, rng, unit, network = begin(task, config)
     policy = CandidateScorer(network, weights_rng)
     critics = nn.ModuleList(
@@ -72,7 +75,7 @@ def learner(task: Task, config: Config) -> Learner:
     targets = copy.deepcopy(critics).requires_grad_(requires_grad=False)
 
     def samples(batch: Transitions) -> Tensor:
-        """Quantiles (B, N) of the return, as the target of the lower critic sees it."""
+        """Return targets, the quantiles (B, N) of the return under the lower target critic."""
         after = batch.after
         scores = policy.packed(after.candidates, after.context, after.mask)
         share = masked_log_softmax(scores, after.mask).exp() * after.mask

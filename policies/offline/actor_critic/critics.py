@@ -1,11 +1,11 @@
-"""Values that help to train a policy and are not needed to act: critics, their targets, losses.
+"""Critics that train a policy and are not needed to act, with their targets and losses.
 
-A critic scores every candidate like the policy does, with a network of its own; a state's value is
-a network of all its feasible candidates,
+A critic scores every candidate as the policy does, with its own network. The value of a state is a
+network of all its feasible candidates,
 
     V(s) = g(mean_c f(s, c), max_c f(s, c))        c over the feasible candidates of s
 
-so that neither depends on padding or on the order of candidates.
+so neither depends on padding or on the order of candidates.
 """
 
 import copy
@@ -27,9 +27,10 @@ _WIDTH = 32  # of a state's value where the network has no hidden layer to take 
 
 
 class StateValue(nn.Module):
-    """V(s) (B,), or several numbers (B, Q), of observations; deep also where `network` is linear.
+    """V(s) (B,), or several numbers (B, Q), of observations; deep also if `network` is linear.
 
-    It reads what `network` reads; where an observation has no candidates, only a constant is left.
+    It reads the inputs that `network` reads. For an observation without candidates it is a
+    constant.
     """
 
     def __init__(self, network: Network, rng: np.random.Generator, outputs: int = 1) -> None:
@@ -46,7 +47,7 @@ class StateValue(nn.Module):
         self.last, self.last_bias = _layer(outputs, width, rng)
 
     def forward(self, seen: Observations) -> Tensor:
-        """Values of these observations."""
+        """Return the values of these observations."""
         row = seen.mask.view(-1).nonzero().squeeze(1) // seen.mask.shape[1]
         encoded = self.encoder.ragged(seen.candidates, seen.context, row).relu()
         hidden = linear(pool(encoded, row, len(seen.mask)), self.hidden, self.hidden_bias).relu()
@@ -54,7 +55,7 @@ class StateValue(nn.Module):
 
 
 def _layer(after: int, before: int, rng: np.random.Generator) -> tuple[nn.Parameter, nn.Parameter]:
-    """Weight and bias, drawn as those of a scorer."""
+    """Return weight and bias of a layer, drawn as those of a scorer."""
     bound = 1.0 / math.sqrt(before)
     drawn = [rng.uniform(-bound, bound, shape) for shape in ((after, before), (after,))]
     weight, bias = (nn.Parameter(torch.from_numpy(d.astype(np.float32))) for d in drawn)
@@ -62,11 +63,11 @@ def _layer(after: int, before: int, rng: np.random.Generator) -> tuple[nn.Parame
 
 
 class Critics(nn.Module):
-    """`count` critics of one shape and their targets, which follow slowly.
+    """`count` critics of one shape, with targets that follow slowly.
 
-    The least of several is what is believed: the maximum over candidates would else pick the
-    errors that flatter (Fujimoto, van Hoof & Meger, "Addressing Function Approximation Error in
-    Actor-Critic Methods", ICML 2018).
+    Targets and policies use the least of several critics. The maximum over candidates would
+    otherwise pick errors in its favour (Fujimoto, van Hoof & Meger, "Addressing Function
+    Approximation Error in Actor-Critic Methods", ICML 2018).
     """
 
     def __init__(self, network: Network, rng: np.random.Generator, count: int = 2) -> None:
@@ -75,21 +76,21 @@ class Critics(nn.Module):
         self.target = copy.deepcopy(self.online).requires_grad_(requires_grad=False)
 
     def values(self, seen: Observations) -> Tensor:
-        """Values (count, B, K) of every candidate, FILL where the mask forbids."""
+        """Return values (count, B, K) of every candidate, FILL where the mask forbids."""
         return _stacked(self.online, seen)
 
     @torch.no_grad()
     def least(self, seen: Observations) -> Tensor:
-        """The least of the targets, (B, K)."""
+        """Return the least of the target critics, (B, K)."""
         return _stacked(self.target, seen).amin(dim=0)
 
     def logged(self, now: Minibatch) -> Tensor:
-        """Values (count, B) of the logged choices; cheaper than all of them."""
+        """Return values (count, B) of the logged choices, which costs less than all values."""
         return torch.stack([logged_value(q, now) for q in _scorers(self.online)])
 
     @torch.no_grad()
     def least_logged(self, now: Minibatch) -> Tensor:
-        """The least of the targets at the logged choices, (B,)."""
+        """Return the least of the target critics at the logged choices, (B,)."""
         return torch.stack([logged_value(q, now) for q in _scorers(self.target)]).amin(dim=0)
 
     def follow(self, rate: float) -> None:
@@ -98,7 +99,7 @@ class Critics(nn.Module):
 
 
 def _stacked(scorers: Iterable[nn.Module], seen: Observations) -> Tensor:
-    """Scores (count, B, K) of several scorers."""
+    """Return scores (count, B, K) of several scorers."""
     given = seen.candidates, seen.context, seen.mask
     return torch.stack([scorer.packed(*given) for scorer in _scorers(scorers)])
 
@@ -108,7 +109,10 @@ def _scorers(modules: Iterable[nn.Module]) -> list[CandidateScorer]:
 
 
 def logged_value(scorer: CandidateScorer, now: Minibatch) -> Tensor:
-    """Scores (B,) of the logged choices; others are looked at only by networks that see them."""
+    """Return scores (B,) of the logged choices.
+
+    Only networks that compare candidates read the other candidates.
+    """
     if scorer.kind != "mlp":
         return chosen(scorer.packed(now.candidates, now.context, now.mask), now.choice)
     rows = now.candidates.index_select(0, packed_position(now.mask, now.choice))
@@ -116,20 +120,20 @@ def logged_value(scorer: CandidateScorer, now: Minibatch) -> Tensor:
 
 
 def packed_position(mask: Tensor, choice: Tensor) -> Tensor:
-    """Where the candidates `choice` (B,) stand among the rows that mask (B, K) allows."""
+    """Return positions of the candidates `choice` (B,) among the rows that mask (B, K) allows."""
     flat = mask.view(-1).cumsum(0)
     at = choice + torch.arange(len(mask), device=mask.device) * mask.shape[1]
     return flat[at] - 1
 
 
 class DuelingQuantiles(nn.Module):
-    """Quantiles of the return, those of the state and, centred, of each candidate.
+    """Quantiles of the return: those of the state plus centred ones of each candidate.
 
         theta(s, c) = v(mean_c f(s, c), max_c f(s, c)) + W (f(s, c) - mean_c f(s, c))
 
-    with one network f for both (Wang et al., "Dueling Network Architectures for Deep Reinforcement
-    Learning", ICML 2016). The mean over the quantiles is as linear in f as they are, so values of
-    all candidates cost no more than those of a single number each.
+    One network f serves both (Wang et al., "Dueling Network Architectures for Deep Reinforcement
+    Learning", ICML 2016). The mean over the quantiles is as linear in f as the quantiles, so the
+    values of all candidates cost no more than with a single number each.
     """
 
     def __init__(self, network: Network, rng: np.random.Generator, quantiles: int) -> None:
@@ -145,11 +149,12 @@ class DuelingQuantiles(nn.Module):
         self.advantage, _ = _layer(quantiles, width, rng)
 
     def forward(self, seen: Observations, share: Tensor) -> tuple[Tensor, Tensor]:
-        """Values (B, K), FILL where the mask forbids, and quantiles (B, N) of a policy's return.
+        """Return values (B, K) and quantiles (B, N) of a policy's return.
 
-        share (B, K) says how often the policy takes each candidate, 1 for a single one; quantiles
-        are averaged one by one, so that their mean is that of the mixture, which is wider. Of an
-        observation without candidates they are a constant.
+        Values are FILL where the mask forbids. share (B, K) is the policy's probability of each
+        candidate, 1 for a single one. Quantiles are averaged one by one, so their mean is that of
+        the mixture, whose spread is wider. For an observation without candidates they are a
+        constant.
         """
         allowed = seen.mask.view(-1).nonzero().squeeze(1)
         row = allowed // seen.mask.shape[1]
@@ -170,41 +175,41 @@ class DuelingQuantiles(nn.Module):
 
 @torch.no_grad()
 def follow(target: nn.Module, online: nn.Module, rate: float) -> None:
-    """Move each weight of `target` `rate` of the way to that of `online`; 1 copies."""
+    """Move each weight of `target` `rate` of the way to that of `online`; a rate of 1 copies."""
     moved: list[Tensor] = list(target.parameters())
     torch._foreach_lerp_(moved, list(online.parameters()), rate)
 
 
 def chosen(values: Tensor, choice: Tensor) -> Tensor:
-    """Values (..., B) of the logged choices (B,) among values (..., B, K)."""
+    """Return values (..., B) of the logged choices (B,) among values (..., B, K)."""
     at = choice.expand(values.shape[:-1]).unsqueeze(-1)
     return values.gather(-1, at).squeeze(-1)
 
 
 def masked_expectation(log_pi: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-    """Mean (B,) of values (B, K) under log-probabilities (B, K); 0 where the mask allows nothing.
+    """Return the mean (B,) of values (B, K) under log-probabilities (B, K); 0 for an empty mask.
 
-    Masked entries, FILL or whatever else, never enter a product.
+    Masked entries, FILL or others, never enter a product.
     """
     return torch.where(mask, log_pi.exp() * values, 0.0).sum(dim=-1)
 
 
 def masked_log_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """Log-probabilities (B, K) over the candidates that the mask allows; 0 at the others.
+    """Return log-probabilities (B, K) over the candidates that the mask allows; 0 at the others.
 
-    With 0 instead of about FILL, a product with them is 0 and has the gradient 0.
+    With 0 instead of about FILL, products with masked entries are 0 and have the gradient 0.
     """
     return torch.where(mask, torch.log_softmax(scores, dim=-1), 0.0)
 
 
 def policy_value(policy: CandidateScorer, seen: Observations, values: Tensor) -> Tensor:
-    """Mean (B,) of values (B, K) under the policy; 0 where there are no candidates."""
+    """Return the mean (B,) of values (B, K) under the policy; 0 if there are no candidates."""
     scores = policy.packed(seen.candidates, seen.context, seen.mask)
     return masked_expectation(masked_log_softmax(scores, seen.mask), values, seen.mask)
 
 
 def spread_among(values: Tensor, mask: Tensor) -> Tensor:
-    """How much values (B, K) differ among the candidates of a decision: one number, above 0."""
+    """Return the spread of values (B, K) among candidates of a decision: one number, above 0."""
     count = mask.sum(dim=1, keepdim=True).clamp(min=1)
     mean = torch.where(mask, values, 0.0).sum(dim=1, keepdim=True) / count
     squares = torch.where(mask, values - mean, 0.0).square().sum()
@@ -212,26 +217,27 @@ def spread_among(values: Tensor, mask: Tensor) -> Tensor:
 
 
 def entropy(log_pi: Tensor, mask: Tensor) -> Tensor:
-    """Entropy (B,) of log-probabilities (B, K)."""
+    """Return the entropy (B,) of log-probabilities (B, K)."""
     return -masked_expectation(log_pi, log_pi, mask)
 
 
 def conservative(values: Tensor, choice: Tensor) -> Tensor:
-    """CQL's term (...,): how far the values (..., B, K) stand above those of what was logged."""
+    """Return CQL's term (...,): the excess of values (..., B, K) over those of logged choices."""
     return (torch.logsumexp(values, dim=-1) - chosen(values, choice)).mean(dim=-1)
 
 
 def expectile_loss(error: Tensor, expectile: float) -> Tensor:
-    """Mean of |expectile - 1[error < 0]| * error^2."""
+    """Return the mean of |expectile - 1[error < 0]| * error^2."""
     weight = torch.where(error < 0.0, 1.0 - expectile, expectile)
     return (weight * error.square()).mean()
 
 
 def quantile_loss(quantiles: Tensor, target: Tensor, kappa: float) -> Tensor:
-    """Quantile Huber loss of quantiles (..., B, Q) against samples (B, T) of what they describe.
+    """Return the quantile Huber loss of quantiles (..., B, Q) against samples (B, T) of the return.
 
-    mean over samples, sum over quantiles of |tau - 1[u < 0]| * huber_kappa(u) / kappa, as in
-    Dabney et al., "Distributional Reinforcement Learning with Quantile Regression", AAAI 2018.
+    The loss is the mean over samples of the sum over quantiles of |tau - 1[u < 0]| * huber_kappa(u)
+    / kappa, as in Dabney et al., "Distributional Reinforcement Learning with Quantile Regression",
+    AAAI 2018.
     """
     q = quantiles.shape[-1]
     tau = (torch.arange(q, device=quantiles.device, dtype=quantiles.dtype) + 0.5) / q

@@ -1,4 +1,4 @@
-"""Critic-regularised regression: imitate the logged choices that a critic finds above average.
+"""Critic-regularised regression: imitation of the logged choices that a critic finds above average.
 
     y    = r + gamma * sum_c pi'(c | s') Q'(s', c)
     Q    minimises  mean (y - Q(s, choice))^2
@@ -9,9 +9,9 @@
 Source: Wang, Novikov, Zolna et al., "Critic Regularized Regression", NeurIPS 2020 ("binary" and
 "exp", with the mean over the policy as the baseline). Differences: expectations are sums over the
 candidates instead of means over a few draws; the critic gives a value where the paper's gives a
-distribution; for "exp" advantages are measured in their deviation, see
-`policies.offline.actor_critic.advantage_weighting`. Unlike `awac` it believes one critic, and
-targets come from a policy that lags, as in the paper.
+distribution; for "exp", advantages are divided by their deviation, see
+`policies.offline.actor_critic.advantage_weighting`. Unlike `awac`, CRR has one critic, and targets
+come from a lagging policy, as in the paper.
 """
 
 import copy
@@ -36,16 +36,18 @@ from policies.training.minibatches import Transitions
 
 @dataclass(frozen=True)
 class Config(Extraction):
-    """Settings of CRR: those of agents that weigh what they imitate, and one more.
+    """Settings of CRR, in addition to those of Extraction.
 
-    weight   f: "binary", only choices above the mean, all alike; "exp", all, better ones more
+    Attributes:
+        weight: The function f: "binary" imitates choices above the mean, all alike; "exp" imitates
+            all choices, better ones more.
     """
 
     weight: Literal["binary", "exp"] = "exp"
 
 
 def learner(task: Task, config: Config) -> Learner:
-    """One training run, see `policies.training.learner`."""
+    """Return one training run, see `policies.training.learner`."""
     weights_rng, rng, unit, network = begin(task, config)
     policy = CandidateScorer(network, weights_rng)
     lagging = copy.deepcopy(policy).requires_grad_(requires_grad=False)

@@ -4,19 +4,20 @@
     Q_j   minimises  mean (y - Q_j(s, choice))^2
                      + conservatism * mean (logsumexp_c Q_j(s, c) - Q_j(s, choice))
     pi    maximises  mean over s of  sum_c pi(c | s) min_j Q_j(s, c) / size(Q) + alpha * H(pi(s))
-    alpha falls where H(pi(s)) stands above entropy_share * log N(s), N(s) the feasible candidates
+    alpha falls if H(pi(s)) is above entropy_share * log N(s), N(s) the feasible candidates
 
 Source: van Remmerden, Bukhsh & Zhang, "Offline Reinforcement Learning for Learning to Dispatch for
 Job Shop Scheduling", Machine Learning 2025 (d-mSAC with CQL), after Christodoulou, "Soft
 Actor-Critic for Discrete Action Settings", 2019, and Kumar et al., "Conservative Q-Learning",
-NeurIPS 2020. The entropy that is aimed at depends on how many candidates there are, so that a
-decision among two is not asked for the entropy of one among thirty. As in the authors' code,
-targets leave the entropy out: over thousands of decisions it would drown the return. Differences:
-values are divided by size(Q), how much they differ among the candidates of a decision, so that one
-alpha serves rewards of any size: one that is too small at the beginning leaves a policy that is
-sure before the values are, and its gradient is gone. Targets follow slowly; the weight of the
-conservative term suits values of order one (`policies.offline.q_learning.agents`); entropy_share
-is lower, since the greedy choice is what acts; no dropout.
+NeurIPS 2020. The target entropy depends on the number of candidates, since a decision between two
+cannot have the entropy of one among thirty. As in the authors' code, targets leave the entropy out:
+over thousands of decisions it would drown the return.
+
+Differences: values are divided by size(Q), their spread among the candidates of a decision, so one
+alpha serves rewards of any size. An alpha that is too small at the beginning makes the policy
+certain before the values are accurate, and its gradient vanishes. Targets follow slowly. The weight
+of the conservative term suits values of order one (`policies.offline.q_learning.agents`).
+entropy_share is lower, since the agent acts greedily. There is no dropout.
 """
 
 import math
@@ -43,14 +44,16 @@ from policies.training.values import ValueSettings
 
 @dataclass(frozen=True)
 class Config(ValueSettings):
-    """Settings of discrete SAC with CQL.
+    """Settings of discrete SAC with CQL, in addition to those of ValueSettings.
 
-    conservatism    weight of CQL's term
-    entropy_share   of log N that the policy's entropy is kept at; 0 is greedy, 1 uniform
-    alpha           weight of the entropy to begin with, in units of how candidates' values differ
-    alpha_rate      how fast it may change: about this share per step
-    soft_targets    whether size(Q) * alpha * the entropy of later decisions counts as reward
-    target_rate     share of the way that target networks go at every step
+    Attributes:
+        conservatism: Weight of CQL's term, 0 or more.
+        entropy_share: Target entropy of the policy, as a share of log N: 0 is greedy, 1 uniform.
+        alpha: First weight of the entropy, in units of the spread of the candidates' values; above
+            0.
+        alpha_rate: Largest change of alpha per step, roughly, as a share of alpha; 0 or more.
+        soft_targets: True adds size(Q) * alpha * the entropy of later decisions to the reward.
+        target_rate: Share of the distance that target networks move at every step, 0 to 1.
     """
 
     conservatism: float = 1e-3
@@ -62,19 +65,19 @@ class Config(ValueSettings):
 
 
 class Temperature(nn.Module):
-    """Alpha, positive: its logarithm is what is learned."""
+    """Alpha, a positive number: the learned parameter is its logarithm."""
 
     def __init__(self, alpha: float) -> None:
         super().__init__()
         self.log_alpha = nn.Parameter(torch.tensor(math.log(alpha)))
 
     def now(self) -> Tensor:
-        """Alpha, without a gradient."""
+        """Return alpha without a gradient."""
         return self.log_alpha.detach().exp()
 
 
 def learner(task: Task, config: Config) -> Learner:
-    """One training run, see `policies.training.learner`."""
+    """Return one training run, see `policies.training.learner`."""
     weights_rng, rng, unit, network = begin(task, config)
     policy = CandidateScorer(network, weights_rng)
     critics = Critics(network, weights_rng)

@@ -1,15 +1,14 @@
-"""Implicit Q-learning: the best that was logged, learned without asking for what was not.
+"""Implicit Q-learning: values of the best logged choices, without values of unlogged ones.
 
     V    minimises  mean |tau - 1[u < 0]| * u^2,  u = min_j Q'_j(s, choice) - V(s)      expectile
     Q_j  minimises  mean (r + gamma * V(s') - Q_j(s, choice))^2
     pi   maximises  mean exp(A / (temperature * deviation)) * log pi(choice),  A = min Q' - V
 
-tau near 1 makes V the value of the best logged choices of states like s; no value of an unlogged
-choice is ever used. Source: Kostrikov, Nair & Levine, "Offline Reinforcement Learning with Implicit
-Q-Learning", ICLR 2022. Differences: candidates instead of actions (V pools them, see
-`policies.offline.actor_critic.critics`), and advantages are measured in their deviation within the
-minibatch, so that one temperature serves rewards of any size and any number of decisions per
-episode.
+A tau near 1 makes V the value of the best logged choices of states like s; the value of an unlogged
+choice is never used. Source: Kostrikov, Nair & Levine, "Offline Reinforcement Learning with
+Implicit Q-Learning", ICLR 2022. Differences: candidates instead of actions (V pools them, see
+`policies.offline.actor_critic.critics`); advantages are divided by their deviation within the
+minibatch, so that one temperature serves rewards of any size and episodes of any length.
 """
 
 from dataclasses import dataclass
@@ -31,16 +30,18 @@ from policies.training.minibatches import Transitions
 
 @dataclass(frozen=True)
 class Config(Extraction):
-    """Settings of implicit Q-learning: those of agents that weigh what they imitate, and one more.
+    """Settings of implicit Q-learning, in addition to those of Extraction.
 
-    expectile   tau; .5 is the value of the behaviour, towards 1 that of its best choices
+    Attributes:
+        expectile: Expectile tau, between 0 and 1: .5 gives the value of the behaviour, values near
+            1 that of its best choices.
     """
 
     expectile: float = 0.8
 
 
 def learner(task: Task, config: Config) -> Learner:
-    """One training run, see `policies.training.learner`."""
+    """Return one training run, see `policies.training.learner`."""
     weights_rng, rng, unit, network = begin(task, config)
     policy = CandidateScorer(network, weights_rng)
     critics = Critics(network, weights_rng)

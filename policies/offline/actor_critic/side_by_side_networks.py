@@ -1,11 +1,11 @@
-"""Two trained scorers as one network of two outputs, so that one forward pass serves both.
+"""Two trained scorers as one network with two outputs, so that one forward pass serves both.
 
     layer 0            [A_x | A_c | A_image .       ]      reads [candidate | context | image a | b]
                        [B_x | B_c .       | B_image ]
-    layer i, others    [A .]                               hidden layers stand side by side
+    layer i, others    [A .]                               hidden layers are side by side
                        [. B]
 
-Nothing flows between the two: each output is what its scorer gives alone.
+The two parts are independent: each output is that of its scorer alone.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ Matrix = NDArray[np.float32]
 
 
 def check_mergeable(settings: NetworkSettings) -> None:
-    """Raise RecipeError for networks that cannot stand side by side."""
+    """Raise RecipeError for networks that cannot be put side by side."""
     if settings.kind == "attention" and settings.norm:
         raise RecipeError(
             "network: norm is true, which takes a mean over both of the networks that this agent "
@@ -29,7 +29,7 @@ def check_mergeable(settings: NetworkSettings) -> None:
 
 
 def side_by_side(network: Network) -> Network:
-    """The shape of two scorers of one shape, twice as wide, with two outputs."""
+    """Return the shape of two scorers of one shape: twice as wide, with two outputs."""
     settings = network.settings
     return dataclasses.replace(
         network,
@@ -44,7 +44,7 @@ def side_by_side(network: Network) -> Network:
 
 
 def merge(network: Network, one: Weights, other: Weights) -> Weights:
-    """Weights of `side_by_side(network)` from those of two scorers of shape `network`."""
+    """Return weights of `side_by_side(network)` from those of two scorers of shape `network`."""
     read = network.candidates.size + network.context.size
     return {name: _merged(name, one[name], other[name], network, read) for name in network.shapes}
 
@@ -64,6 +64,6 @@ def _merged(name: str, a: Matrix, b: Matrix, network: Network, read: int) -> Mat
 
 
 def _diagonal(a: Matrix, b: Matrix) -> Matrix:
-    """Two blocks of one shape on the diagonal, zeros elsewhere."""
+    """Return a matrix with two blocks of one shape on the diagonal, and zeros elsewhere."""
     zero = np.zeros_like(a)
     return np.block([[a, zero], [zero, b]])

@@ -1,4 +1,4 @@
-"""From a loss on transitions to a `Learner`: what agents in plain torch share around their loss."""
+"""The parts of a training run that agents in plain torch share: everything around their loss."""
 
 from collections.abc import Callable, Mapping
 
@@ -18,7 +18,7 @@ _VALIDATED = 1024  # transitions
 def begin(
     task: Task, config: ValueSettings
 ) -> tuple[np.random.Generator, np.random.Generator, ValueUnit, Network]:
-    """Generators of first weights and of minibatches, the unit of values, the network's shape."""
+    """Return generators of weights and minibatches, the unit of values, and the network's shape."""
     weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
     unit = value_unit(task.decisions, task.spec, config)
     return weights_rng, rng, unit, fit_network(task.decisions, task.spec, config.network)
@@ -36,16 +36,23 @@ def td_learner(
     after: Callable[[], None],
     rates: Mapping[str, float] | None = None,
 ) -> Learner:
-    """One run: uniform minibatches, Adam on all parameters, the same loss on validation decisions.
+    """Return a run with uniform minibatches and Adam, which validates with the same loss.
 
-    Metrics are those of the loss and `loss` itself.
+    The metrics are `loss` and those of the loss function.
 
-    network   shape of what acts, and `weights`, those of it now
-    modules   everything with parameters; those that need no gradient are not trained
-    loss_of   (steps, number of the step) -> the sum of the losses, each with gradients for its own
-              part only, and metrics; called without gradients, with number 0, to validate
-    after     what follows a step (targets)
-    rates     learning rates of modules that have one of their own
+    Args:
+        task: Input of the run.
+        config: Settings of the agent.
+        unit: Unit of values.
+        rng: Generator of the minibatches.
+        network: Shape of the network that acts.
+        weights: Returns the current weights of that network.
+        modules: Everything with parameters; parameters without a gradient are not trained.
+        loss_of: Function of transitions and the number of the step. It returns the sum of the
+            losses, where each loss has gradients for its own module only, and metrics. To validate,
+            it is called without gradients and with the number 0.
+        after: Called after every step, to move targets.
+        rates: Learning rates of modules that do not use that of `config`.
     """
     validation, own = task.validation, rates or {}
     batches = Batches(unit.prepare(task.decisions), network, task.device)
@@ -82,5 +89,5 @@ def td_learner(
 
 
 def td_metrics(error: Tensor, value: Tensor) -> Info:
-    """Curves of anything that learns values: mean size of the TD error, mean value."""
+    """Return the curves of every agent with values: mean size of the TD error, and mean value."""
     return {"td_error": error.detach().abs().mean(), "mean_q": value.detach().mean()}

@@ -2,8 +2,8 @@
 
     loss = - mean over decisions of log pi(choice)
 
-With several behaviours in a log it imitates their mixture, the worst of them included; it stands in
-tables for what imitation alone is worth. Source: Pomerleau, "Efficient Training of Artificial
+With several behaviours in a log it imitates their mixture, the worst of them included. In tables of
+results it shows the worth of imitation alone. Source: Pomerleau, "Efficient Training of Artificial
 Neural Networks for Autonomous Navigation", Neural Computation 1991.
 """
 
@@ -29,7 +29,11 @@ _VALIDATED: Final = 4096  # decisions
 class Config:
     """Settings of behaviour cloning.
 
-    minibatch   decisions per step
+    Attributes:
+        minibatch: Decisions per step, at least 1.
+        learning_rate: Step size of AdamW, above 0.
+        weight_decay: Weight decay of AdamW, 0 or more.
+        network: Shape of the scorer.
     """
 
     minibatch: int = 256
@@ -41,7 +45,7 @@ class Config:
 
 
 def cloning_loss(scorer: CandidateScorer, batch: Minibatch) -> tuple[Tensor, Info]:
-    """Mean negative log-probability of the logged choices."""
+    """Return the mean negative log-probability of the logged choices."""
     scores = scorer.packed(batch.candidates, batch.context, batch.mask)
     log_pi = log_probabilities(scores, batch.mask, batch.choice, batch.drawn)
     agreement = (scores.argmax(dim=-1) == batch.choice).float().mean()
@@ -49,7 +53,7 @@ def cloning_loss(scorer: CandidateScorer, batch: Minibatch) -> tuple[Tensor, Inf
 
 
 def learner(task: Task, config: Config) -> Learner:
-    """One training run, see `policies.training.learner`."""
+    """Return one training run, see `policies.training.learner`."""
     weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
     network = fit_network(task.decisions, task.spec, config.network)
     scorer = CandidateScorer(network, weights_rng).to(task.device)
@@ -70,7 +74,7 @@ def cloning_learner(
     loss_of: Callable[[Decisions], LossAt],
     rng: np.random.Generator,
 ) -> Learner:
-    """Return the learner that trains `scorer` on `loss_of` the decisions, with AdamW."""
+    """Return the learner that trains `scorer` with AdamW on the loss that `loss_of` gives."""
     optimiser = torch.optim.AdamW(
         scorer.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
     )

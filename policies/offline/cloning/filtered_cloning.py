@@ -3,10 +3,11 @@
     kept = of the E episodes of a window the ceil(share * E) with the highest return
     loss = - mean over decisions of kept episodes of log pi(choice)
 
-Episodes are compared inside their window only, since windows differ in how much there is to gain;
-where each window has one episode, over all windows. Source: the "BC of the best x %" baseline of
-Chen, Lu, Rajeswaran et al., "Decision Transformer", NeurIPS 2021, and of Chen, Zhou, Wang et al.,
-"BAIL: Best-Action Imitation Learning for Batch Deep Reinforcement Learning", NeurIPS 2020.
+Episodes are compared inside their window only, since windows differ in how much there is to gain.
+If each window has one episode, they are compared over all windows. Source: the "BC of the best x %"
+baseline of Chen, Lu, Rajeswaran et al., "Decision Transformer", NeurIPS 2021, and of Chen, Zhou,
+Wang et al., "BAIL: Best-Action Imitation Learning for Batch Deep Reinforcement Learning", NeurIPS
+2020.
 """
 
 from dataclasses import dataclass, replace
@@ -23,16 +24,18 @@ from policies.training.returns import windows_of
 
 @dataclass(frozen=True)
 class Config(behaviour_cloning.Config):
-    """Settings of filtered cloning: those of behaviour cloning and one more.
+    """Settings of filtered cloning, in addition to those of behaviour cloning.
 
-    share   of a window's episodes that is imitated, above 0 to 1; at least one episode is
+    Attributes:
+        share: Share of a window's episodes to imitate, above 0, at most 1; at least one episode is
+            imitated.
     """
 
     share: float = 0.2
 
 
 def best_episodes(decisions: Decisions, share: float) -> NDArray[np.bool_]:
-    """Which episodes are kept, (E,); of equal ones the first."""
+    """Return a mask (E,) of the episodes to keep; among equal ones the first."""
     returns = decisions.episodes["return"].to_numpy().astype(np.float64)
     kept = np.zeros(len(returns), np.bool_)
     seen = np.bincount(decisions.episode, minlength=len(returns)) > 0
@@ -45,7 +48,7 @@ def best_episodes(decisions: Decisions, share: float) -> NDArray[np.bool_]:
 
 
 def learner(task: Task, config: Config) -> Learner:
-    """One training run, see `policies.training.learner`."""
+    """Return one training run, see `policies.training.learner`."""
     require_numbers(config, "above 0, at most 1", "share")
 
     def filtered(of: Decisions) -> Decisions:

@@ -1,4 +1,4 @@
-"""Return-conditioned cloning: imitate, knowing how well the rest of the episode went; ask for well.
+"""Return-conditioned cloning: imitates choices given the return, then acts for a high return.
 
     z      = return to go, standardised among decisions of the same tenth of its window's episodes
     loss   = - mean over decisions of log pi(choice | s, z)
@@ -6,11 +6,11 @@
 
 Source: Chen, Lu, Rajeswaran et al., "Decision Transformer", NeurIPS 2021, and Emmons, Eysenbach,
 Kostrikov & Levine, "RvS: What is Essential for Offline RL via Supervised Learning?", ICLR 2022,
-which needs no transformer for it; nor is there one here, an observation holds what counts of the
-past. The return to go is standardised because what can be gained differs from window to window and
-falls as an episode goes on, so that no number of it could be asked for. Since z* does not change
-while it acts, its part of the first layer is added to the bias and the checkpoint is an ordinary
-scorer; quantile stands in its config.
+which needs no transformer. This agent has none either, since an observation holds the relevant
+past. The return to go is standardised because the possible gain differs from window to window and
+falls in the course of an episode, so no single number could be the target. z* does not change while
+the agent acts. Its part of the first layer is therefore added to the bias, and the checkpoint is an
+ordinary scorer; its config holds the quantile.
 """
 
 import dataclasses
@@ -36,16 +36,17 @@ from policies.training.returns import standardised_to_go
 
 @dataclass(frozen=True)
 class Config(behaviour_cloning.Config):
-    """Settings of return-conditioned cloning: those of behaviour cloning and one more.
+    """Settings of return-conditioned cloning, in addition to those of behaviour cloning.
 
-    quantile   of the standardised returns to go that is asked for when it acts, 0 to 1
+    Attributes:
+        quantile: Quantile of the standardised returns to go that the agent acts for, 0 to 1.
     """
 
     quantile: float = 0.9
 
 
 def conditioned(network: Network) -> Network:
-    """The network with one more column of context, z, which is the last of them."""
+    """Return the network with one more column of context, z, which is the last column."""
     zero, one = np.zeros(1), np.ones(1)
     context = network.context._replace(
         mean=np.concatenate([network.context.mean, zero]),
@@ -55,13 +56,13 @@ def conditioned(network: Network) -> Network:
 
 
 def insert(network: Network, context: Tensor, z: Tensor) -> Tensor:
-    """Contexts (B, G + P) with z (B,) after the G columns of the moment."""
+    """Return contexts (B, G + P) with z (B,) after the G columns of context features."""
     g = network.context.size
     return torch.cat([context[:, :g], z.unsqueeze(1), context[:, g:]], dim=1)
 
 
 def fold(network: Network, weights: Weights, target: float) -> Weights:
-    """Weights of `network` that give what those of `conditioned(network)` give at z = target."""
+    """Return weights of `network` with the outputs of `conditioned(network)` at z = target."""
     at = network.candidates.size + network.context.size
     first = weights["layer0.weight"]
     return {
@@ -72,7 +73,7 @@ def fold(network: Network, weights: Weights, target: float) -> Weights:
 
 
 def learner(task: Task, config: Config) -> Learner:
-    """One training run, see `policies.training.learner`."""
+    """Return one training run, see `policies.training.learner`."""
     require_numbers(config, "from 0 to 1", "quantile")
     if not config.network.hidden:
         raise RecipeError(

@@ -4,10 +4,10 @@
           the windows, m = 1 .. members
     w     = mean over the members of the mean of w_m over the last `average` of the steps
 
-A log has a few hundred windows, and which of them are in it moves a scorer more than which pairs
-are drawn. Scores are linear in the weights, so the mean of the weights is the scorer of the mean
-of the scores: the ensemble is one checkpoint, and acts as fast as one. Sources: Breiman, "Bagging
-Predictors", Machine Learning 1996; for the mean over steps see
+A log has a few hundred windows. The choice of those windows affects a scorer more than the choice
+of pairs. Scores are linear in the weights, so the mean of the weights is the scorer of the mean of
+the scores: the ensemble is one checkpoint, and acts as fast as one scorer. Sources: Breiman,
+"Bagging Predictors", Machine Learning 1996; for the mean over steps see
 `policies.offline.preference.weight_averaging`.
 """
 
@@ -30,10 +30,14 @@ from policies.training.minibatches import Batches
 
 @dataclass(frozen=True)
 class Config(single.Config):
-    """Settings of the ensemble: those of trajectory preference, whose network is linear, and more.
+    """Settings of the ensemble, in addition to those of trajectory preference.
 
-    members   scorers
-    average   share of the steps, from the end, over which weights are averaged; 0: the last ones
+    The network must be linear.
+
+    Attributes:
+        members: Number of scorers, at least 1.
+        average: Share of the steps, from the end, over which weights are averaged, 0 to 1; 0 takes
+            the last weights.
     """
 
     members: int = 5
@@ -41,13 +45,16 @@ class Config(single.Config):
 
 
 def resampled(ranking: Ranking, rng: np.random.Generator) -> Ranking:
-    """As many of its windows, drawn with replacement."""
+    """Return a ranking of as many windows, drawn with replacement."""
     drawn: NDArray[np.int64] = rng.integers(0, len(ranking.size), len(ranking.size))
     return replace(ranking, start=ranking.start[drawn], size=ranking.size[drawn])
 
 
 def learner(task: Task, config: Config) -> Learner:
-    """One training run, see `policies.training.learner`; RecipeError for a network with layers."""
+    """Return one training run, see `policies.training.learner`.
+
+    Raises RecipeError for a network with hidden layers.
+    """
     if config.members < 1 or not 0.0 <= config.average <= 1.0:
         raise RecipeError(
             f"preference_ensemble: members is {config.members} and average {config.average}, "

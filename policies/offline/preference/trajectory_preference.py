@@ -1,16 +1,16 @@
-"""Trajectory preference: of two episodes on one window, make the better one's choices likelier.
+"""Trajectory preference: make the choices of the better of two episodes on one window likelier.
 
     l_i  = mean over the decisions of episode i of log pi(choice)
     z_i  = return of episode i, standardised among the episodes of its window
     loss = |z_1 - z_2| * softplus(-beta * sign(z_1 - z_2) * (l_1 - l_2))
 
-One outcome per episode says next to nothing about a single decision; it says a lot about two
-episodes that explored in consistently different ways on the same problem. So the log should hold
-several behaviours and several episodes per window, `random_linear` among them. The form of the
-loss is that of preference learning (Bradley & Terry 1952; Christiano et al., "Deep Reinforcement
-Learning from Human Preferences", NeurIPS 2017; Hejna et al., "Contrastive Preference Learning",
-ICLR 2024), with the mean instead of the sum, since episodes differ in length, and weighted by how
-much better one episode was.
+One outcome per episode contains hardly any information about a single decision. It contains a lot
+about two episodes that explored in consistently different ways on the same problem. So the log
+should hold several behaviours and several episodes per window, `random_linear` among them. The form
+of the loss is that of preference learning (Bradley & Terry 1952; Christiano et al., "Deep
+Reinforcement Learning from Human Preferences", NeurIPS 2017; Hejna et al., "Contrastive Preference
+Learning", ICLR 2024). Differences: the mean replaces the sum, since episodes differ in length, and
+pairs are weighted by the difference of their outcomes.
 """
 
 from collections.abc import Callable
@@ -39,10 +39,15 @@ _VALIDATION_SEED: Final = 0  # the same pairs at every point of a curve
 class Config:
     """Settings of trajectory preference.
 
-    beta        how sharply a difference in mean log-probability counts; 4 is safe, 10 greedier
-    pairs       of episodes per step
-    decisions   drawn of each of the two episodes, with replacement
-    outcome     what makes an episode better: a name of Spec.outcomes, or "" for its return
+    Attributes:
+        beta: Weight of a difference in mean log-probability, above 0; 4 is safe, 10 is greedier.
+        pairs: Pairs of episodes per step, at least 1.
+        decisions: Decisions drawn of each of the two episodes, with replacement; at least 1.
+        outcome: Outcome that makes an episode better: a name of Spec.outcomes, or "" for the
+            return.
+        learning_rate: Step size of AdamW, above 0.
+        weight_decay: Weight decay of AdamW, 0 or more.
+        network: Shape of the scorer.
     """
 
     beta: float = 4.0
@@ -58,11 +63,13 @@ class Config:
 class Ranking:
     """Episodes that can be compared, ordered by window.
 
-    episode     (E,) index into Decisions.episodes
-    z           (E,) outcome standardised in its window, higher is better
-    first       (E,) row of the episode's first decision
-    count       (E,) its number of decisions
-    start       (W,) where a window's episodes begin;  size (W,) how many it has, at least 2
+    Attributes:
+        episode: (E,) index into Decisions.episodes.
+        z: (E,) outcome standardised in its window, higher is better.
+        first: (E,) row of the episode's first decision.
+        count: (E,) number of decisions of the episode.
+        start: (W,) position of a window's first episode.
+        size: (W,) number of episodes of a window, at least 2.
     """
 
     episode: NDArray[np.int64]
@@ -74,9 +81,9 @@ class Ranking:
 
 
 def rank(decisions: Decisions, spec: Spec, outcome: str) -> Ranking:
-    """The comparable episodes: with decisions, in a window where outcomes differ.
+    """Return the comparable episodes: those with decisions, in a window where outcomes differ.
 
-    Raises DatasetError where there are none.
+    Raises DatasetError if there are no such episodes.
     """
     value = _value(decisions, spec, outcome)
     window = decisions.episodes["window"].to_numpy()
@@ -104,7 +111,7 @@ def rank(decisions: Decisions, spec: Spec, outcome: str) -> Ranking:
 
 
 def _value(decisions: Decisions, spec: Spec, outcome: str) -> NDArray[np.float64]:
-    """What each episode is judged by, (E,), higher is better."""
+    """Return the outcome by which each episode is judged, (E,), higher is better."""
     if not outcome:
         return decisions.episodes["return"].to_numpy().astype(np.float64)
     judged = {o.name: o.better for o in spec.outcomes if o.better != "neither"}
@@ -118,7 +125,7 @@ def _value(decisions: Decisions, spec: Spec, outcome: str) -> NDArray[np.float64
 
 
 def draw_pairs(ranking: Ranking, pairs: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Positions (2, pairs) of two different episodes of one window, windows uniformly."""
+    """Return positions (2, pairs) of two episodes of one window, windows drawn uniformly."""
     window = rng.integers(0, len(ranking.size), pairs)
     size = ranking.size[window]
     one = rng.integers(0, size)
@@ -127,9 +134,9 @@ def draw_pairs(ranking: Ranking, pairs: int, rng: np.random.Generator) -> NDArra
 
 
 def preference_loss(log_pi: Tensor, better_by: Tensor, beta: float) -> tuple[Tensor, Info]:
-    """The loss of the module's head.
+    """Return the loss of the module's docstring.
 
-    log_pi (2, P) mean log-probability of either episode, better_by (P,) is z_1 - z_2.
+    log_pi (2, P) is the mean log-probability of either episode, better_by (P,) is z_1 - z_2.
     """
     margin = torch.sign(better_by) * (log_pi[0] - log_pi[1])
     loss = better_by.abs() * softplus(-beta * margin)
@@ -146,7 +153,7 @@ def pair_loss(
     pairs: NDArray[np.int64],
     rng: np.random.Generator,
 ) -> tuple[Tensor, Info]:
-    """The loss of these pairs, on decisions drawn from them."""
+    """Return the loss of these pairs, on decisions drawn from them."""
     within = rng.integers(0, ranking.count[pairs][..., None], (*pairs.shape, config.decisions))
     batch = batches.at((ranking.first[pairs][..., None] + within).ravel())
     scores = scorer.packed(batch.candidates, batch.context, batch.mask)
@@ -157,7 +164,7 @@ def pair_loss(
 
 
 def learner(task: Task, config: Config) -> Learner:
-    """One training run, see `policies.training.learner`."""
+    """Return one training run, see `policies.training.learner`."""
     weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
     ranking = rank(task.decisions, task.spec, config.outcome)
     network = fit_network(task.decisions, task.spec, config.network)
@@ -180,7 +187,7 @@ def validation_loss(
 ) -> Loss | None:
     """Return the loss of a scorer on the same validation pairs every time.
 
-    None where no validation episodes can be compared, which is no error.
+    The result is None if no validation episodes can be compared, which is no error.
     """
     if task.validation is None:
         return None

@@ -16,7 +16,7 @@ from policies.networks.settings import Weights
 
 
 class TailAverage(nn.Module):
-    """The mean of a scorer's weights over the steps from `first` on; its buffers are its state."""
+    """The mean of a scorer's weights over the steps from `first` on, held in buffers."""
 
     def __init__(self, scorer: CandidateScorer, first: int) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class TailAverage(nn.Module):
 
     @torch.no_grad()
     def add(self, step: int, scorer: CandidateScorer) -> None:
-        """The weights after `step`; steps before the first one do not count."""
+        """Add the weights after `step`; steps before `first` do not count."""
         if step < self._first:
             return
         buffers = dict(self.named_buffers())
@@ -36,7 +36,7 @@ class TailAverage(nn.Module):
             buffers[name] += (value - buffers[name]) / buffers["count"]
 
     def weights(self, scorer: CandidateScorer) -> Weights:
-        """The mean so far; the scorer's own weights before there is one."""
+        """Return the mean so far, or the scorer's current weights before step `first`."""
         if int(dict(self.named_buffers())["count"]) == 0:
             return scorer.weights()
         return {
@@ -47,7 +47,7 @@ class TailAverage(nn.Module):
 
 
 def mean_weights(of: Sequence[Weights]) -> Weights:
-    """Means of weights of one shape, summed in the order given; exact for a single one."""
+    """Return means of weights of one shape, summed in the given order; exact for a single one."""
     return {
         name: (np.sum([w[name] for w in of], axis=0) / np.float32(len(of))).astype(np.float32)
         for name in of[0]

@@ -5,8 +5,8 @@
 
     dqn          V(s') = max_c Q_target(s', c)                    over the candidates c of s'
     double_dqn   V(s') = Q_target(s', argmax_c Q(s', c))
-    nfq          V(s') = max_c Q(s', c)       Q as it was before this step, not differentiated
-    cql          double_dqn; the loss has alpha * mean (logsumexp_c Q(s, c) - Q(s, choice)) too
+    nfq          V(s') = max_c Q(s', c)       Q before this step, not differentiated
+    cql          as double_dqn; the loss adds alpha * mean (logsumexp_c Q(s, c) - Q(s, choice))
     qr_dqn       dqn with quantiles theta_i of the return, i = 1 .. N, whose mean is Q:
                  y_j  = r + gamma * theta_j of Z_target(s', argmax_c Q_target(s', c))
                  loss = mean over j, sum over i of |tau_i - 1[y_j < theta_i]| * huber(y_j - theta_i)
@@ -14,9 +14,9 @@
     qr_dqn_cql   qr_dqn whose targets choose as double_dqn does, with the added term of cql
 
 Q_target is a copy of Q, taken every `target_update_interval` steps. The paper of NFQ fits a network
-to the end between two rounds of targets; here a round is one gradient step. qr_dqn_cql is the first
-of the two agents that Offline-LD trains on logs of job-shop scheduling, there over a graph network.
-What a mask means for quantiles stands in `policies.offline.q_learning.masked_q`.
+to convergence between two rounds of targets; here a round is one gradient step. qr_dqn_cql is the
+first of the two agents that Offline-LD trains on logs of job-shop scheduling, there over a graph
+network. `policies.offline.q_learning.masked_q` explains masks for quantiles.
 
 Sources: Mnih et al., "Human-level control through deep reinforcement learning", Nature 2015 (dqn);
 van Hasselt, Guez & Silver, "Deep Reinforcement Learning with Double Q-Learning", AAAI 2016;
@@ -37,9 +37,10 @@ from policies.training.values import ValueSettings
 
 @dataclass(frozen=True)
 class DqnConfig(ValueSettings):
-    """Settings of DQN and double DQN.
+    """Settings of DQN and double DQN, in addition to those of ValueSettings.
 
-    target_update_interval   steps between two copies of Q into Q_target
+    Attributes:
+        target_update_interval: Steps between two copies of Q into Q_target, at least 1.
     """
 
     target_update_interval: int = 100
@@ -47,11 +48,12 @@ class DqnConfig(ValueSettings):
 
 @dataclass(frozen=True)
 class CqlConfig(DqnConfig):
-    """Settings of CQL.
+    """Settings of CQL, in addition to those of double DQN.
 
-    alpha   weight of the conservative term. Rewards are scaled so that values are of order one, and
-            candidates of one decision then differ by about one over the length of an episode; a
-            weight that is not of that order turns CQL into cloning
+    Attributes:
+        alpha: Weight of the conservative term, 0 or more. Rewards are scaled so that values are of
+            order one, and candidates of one decision then differ by about one over the length of an
+            episode. A weight above that order turns CQL into cloning.
     """
 
     alpha: float = 1e-3
@@ -59,9 +61,10 @@ class CqlConfig(DqnConfig):
 
 @dataclass(frozen=True)
 class QuantileConfig(DqnConfig):
-    """Settings of QR-DQN.
+    """Settings of QR-DQN, in addition to those of DQN.
 
-    quantiles   N
+    Attributes:
+        quantiles: Number N of quantiles, at least 1.
     """
 
     quantiles: int = 32
@@ -69,10 +72,11 @@ class QuantileConfig(DqnConfig):
 
 @dataclass(frozen=True)
 class QuantileCqlConfig(QuantileConfig):
-    """Settings of QR-DQN with conservative values.
+    """Settings of QR-DQN with conservative values, in addition to those of QR-DQN.
 
-    alpha   weight of the conservative term, see CqlConfig; the quantile loss is a sum over
-            quantiles, so that the same weight counts for less
+    Attributes:
+        alpha: Weight of the conservative term, see CqlConfig. The quantile loss is a sum over
+            quantiles, so the same weight counts for less here.
     """
 
     alpha: float = 1e-2
@@ -80,16 +84,18 @@ class QuantileCqlConfig(QuantileConfig):
 
 @dataclass(frozen=True)
 class QLearning:
-    """An agent of this module: its settings, and the name of d3rlpy's config of its algorithm.
+    """An agent of this module; it has `Config` and `learner`, as the module of any other agent.
 
-    It has `Config` and `learner`, as the module of any other agent.
+    Attributes:
+        Config: The agent's settings.
+        algorithm: Name of d3rlpy's config of the algorithm.
     """
 
     Config: type[ValueSettings]
     algorithm: str
 
     def learner(self, task: Task, config: Any) -> Learner:
-        """One training run, see `policies.training.learner`."""
+        """Return one training run, see `policies.training.learner`."""
         from policies.offline.q_learning.masked_q import q_learner  # it keeps d3rlpy's import quiet
 
         from d3rlpy import algos  # isort: skip

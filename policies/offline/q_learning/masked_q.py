@@ -1,24 +1,23 @@
 """Q-learning over masked candidates with d3rlpy's algorithms; loaded only when one is trained.
 
-d3rlpy has no action masks. Here an observation is a tuple that carries its own,
+d3rlpy has no action masks. Here an observation is a tuple that carries its own mask,
 
     [context (B, G), candidates (sum of mask, E), mask (B, K)]          features expanded
 
-and the Q function fills what the mask forbids with a finite number inside `forward`. That reaches
-everything built on it: argmax, TD target, CQL's logsumexp. Minibatches are gathered by index on
-the device of the training and handed to the algorithm's own loss, which also keeps the last
-transition of truncated episodes (d3rlpy's buffers drop it). Afterwards the weights are taken out;
-acting needs no d3rlpy.
+and the Q function fills masked entries with a finite number inside `forward`. The fill reaches
+everything built on `forward`: argmax, TD target, CQL's logsumexp. Minibatches are gathered by index
+on the device of the training and handed to the algorithm's own loss. They keep the last transition
+of truncated episodes, which d3rlpy's buffers drop. Afterwards the weights are extracted; acting
+needs no d3rlpy.
 
-What a mask means for quantiles: a forbidden candidate has no return, so it has no distribution of
-returns either. All its quantiles, and so their mean, are the fill: the greedy choice, taken by
-means, never falls on it; its quantiles are never picked for a target; and the loss, over the
-quantiles of the logged choice alone, never reaches it. What follows a terminal decision has no
-candidates at all: every quantile there is the fill, times zero. So the masked head is sound, and
-since the mean is linear, the scorer that acts is the same network with its last layer averaged
-over the quantiles.
+With quantiles, a forbidden candidate has no return, and so no distribution of returns. All its
+quantiles, and so their mean, are the fill. The greedy choice, taken by means, never falls on the
+candidate; its quantiles are never picked for a target; and the loss, over the quantiles of the
+logged choice alone, never reaches it. After a terminal decision there are no candidates at all:
+every quantile there is the fill, times zero. So the masked head is sound. Since the mean is linear,
+the scorer that acts is the same network with its last layer averaged over the quantiles.
 
-Where candidates were cut to K, maxima run over the K that are there.
+If candidates were cut to K, maxima are over those K.
 """
 
 import contextlib
@@ -44,7 +43,7 @@ _VALIDATED: Final = 1024  # transitions
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Undo what importing d3rlpy does to others: gym's notice, structlog's settings, TF32."""
+    """Undo side effects of importing d3rlpy: gym's notice, structlog's settings, TF32."""
     configured, settings = structlog.is_configured(), structlog.get_config()
     precision = torch.get_float32_matmul_precision()
     notice = io.StringIO()
@@ -68,7 +67,7 @@ with _undisturbed():
 
 
 class _Encoder(torch.nn.Module):
-    """The scorer behind d3rlpy's notion of an encoder: observation -> (B, K, ...), masked."""
+    """The scorer as an encoder of d3rlpy: observation -> (B, K, ...), masked."""
 
     def __init__(self, network: Network, rng: np.random.Generator) -> None:
         super().__init__()
@@ -82,25 +81,26 @@ class _Encoder(torch.nn.Module):
 
 
 class MaskedEncoderFactory(EncoderFactory):  # type: ignore[misc]
-    """Makes scorers with weights drawn from a numpy generator, not from torch's global one."""
+    """A factory of scorers with weights drawn from a numpy generator, not torch's global one."""
 
     def __init__(self, network: Network, rng: np.random.Generator) -> None:
         self._network, self._rng = network, rng
 
     def create(self, observation_shape: Any) -> _Encoder:  # noqa: ARG002
-        """One scorer; d3rlpy asks for two, and copies the first into the second."""
+        """Return one scorer; d3rlpy requests two, and copies the first into the second."""
         return _Encoder(self._network, self._rng)
 
     @staticmethod
     def get_type() -> str:
-        """How d3rlpy's own files would call it."""
+        """Return the name of this factory in d3rlpy's own files."""
         return "hindcast_candidates"
 
 
 class MaskedQFunction(DiscreteQFunction):  # type: ignore[misc]
     """Q values (B, K) of the candidates, FILL where the mask forbids; with quantiles, their mean.
 
-    `seen` are the values that it gave last, for the curves.
+    Attributes:
+        seen: The values of the last call, for the curves.
     """
 
     def __init__(self, encoder: _Encoder, quantiles: int) -> None:
@@ -109,7 +109,7 @@ class MaskedQFunction(DiscreteQFunction):  # type: ignore[misc]
         self.seen: Tensor | None = None
 
     def forward(self, x: list[Tensor]) -> Any:
-        """Values as d3rlpy wants them."""
+        """Return the values in d3rlpy's output type."""
         given, n = self._encoder(x), self._quantiles
         value = given.mean(dim=2) if n else given
         self.seen = value.detach()
@@ -125,7 +125,7 @@ class MaskedQFunction(DiscreteQFunction):  # type: ignore[misc]
 
 
 class MaskedQFunctionFactory(QFunctionFactory):  # type: ignore[misc]
-    """Makes masked Q functions with d3rlpy's own errors: of values, or of `quantiles` quantiles."""
+    """A factory of masked Q functions with d3rlpy's own losses, of values or of quantiles."""
 
     def __init__(self, quantiles: int = 0) -> None:
         self._quantiles = quantiles
@@ -133,7 +133,7 @@ class MaskedQFunctionFactory(QFunctionFactory):  # type: ignore[misc]
     def create_discrete(
         self, encoder: _Encoder, hidden_size: int, action_size: int  # noqa: ARG002
     ) -> tuple[MaskedQFunction, Any]:  # fmt: skip
-        """The Q function and what computes its errors."""
+        """Return the Q function and the object that computes its losses."""
         q_function = MaskedQFunction(encoder, self._quantiles)
         if self._quantiles:
             return q_function, DiscreteQRQFunctionForwarder(q_function, self._quantiles)
@@ -141,7 +141,7 @@ class MaskedQFunctionFactory(QFunctionFactory):  # type: ignore[misc]
 
     @staticmethod
     def get_type() -> str:
-        """How d3rlpy's own files would call it."""
+        """Return the name of this factory in d3rlpy's own files."""
         return "hindcast_masked"
 
 
@@ -154,9 +154,10 @@ def create(
     quantiles: int = 0,
     device: torch.device | None = None,
 ) -> Any:
-    """A d3rlpy algorithm over K candidates; `make(encoder_factory=, q_func_factory=)` its config.
+    """Return a d3rlpy algorithm over K candidates.
 
-    Torch's own generator is left as it was: weights are drawn from `seed`.
+    `make(encoder_factory=, q_func_factory=)` returns the algorithm's config. Weights are drawn from
+    `seed`, and torch's own generator is left unchanged.
     """
     scored = dataclasses.replace(network, outputs=quantiles or 1)
     place = device or torch.device("cpu")
@@ -171,7 +172,7 @@ def create(
 
 
 def d3rlpy_batch(steps: Transitions, unit: ValueUnit) -> Any:
-    """Transitions as d3rlpy's losses take them."""
+    """Return transitions as the minibatch of d3rlpy's losses."""
     now, after = steps.now, steps.after
     action = now.choice[:, None]
     reward = unit.gain(steps)[:, None]
@@ -189,7 +190,7 @@ def d3rlpy_batch(steps: Transitions, unit: ValueUnit) -> Any:
 
 
 def update(impl: Any, batch: Any, step: int, interval: int, unit: ValueUnit) -> Info:
-    """One step of the algorithm, counted from 1, as its own `update` takes it.
+    """Take one step of the algorithm, counted from 1, as its own `update` does.
 
     Metrics stay on the device, where `update` would fetch them at every step.
     """
@@ -205,7 +206,7 @@ def update(impl: Any, batch: Any, step: int, interval: int, unit: ValueUnit) -> 
 
 
 def _values(impl: Any, batch: Any, target: Tensor, unit: ValueUnit) -> Info:
-    """Mean value of the logged choices, and the mean size of their TD errors."""
+    """Return the mean value of the logged choices, and the mean size of their TD errors."""
     value = impl.q_function[0].seen.gather(1, batch.actions)
     following = target.mean(dim=1, keepdim=True)  # of a target's quantiles, where it has some
     y = batch.rewards + unit.discount**batch.intervals * (1.0 - batch.terminals) * following
@@ -215,7 +216,7 @@ def _values(impl: Any, batch: Any, target: Tensor, unit: ValueUnit) -> Info:
 def q_learner(
     make: Callable[..., Any], task: Task, config: ValueSettings, *, interval: int, quantiles: int
 ) -> Learner:
-    """One run of a d3rlpy Q-learning algorithm; `make(gamma=, ...)` gives its config.
+    """Return one run of a d3rlpy Q-learning algorithm; `make(gamma=, ...)` gives its config.
 
     `interval` is the number of steps between two copies of the values into their target.
     """
@@ -247,7 +248,7 @@ def q_learner(
 
         @torch.no_grad()
         def validate() -> Mapping[str, float]:
-            """The algorithm's own loss on transitions that it was not trained on, and TD errors."""
+            """Return the algorithm's own loss and TD errors on validation transitions."""
             target = impl.compute_target(fixed)
             loss = impl.compute_loss(fixed, target).loss
             metrics = {"loss": loss, **_values(impl, fixed, target, unit)}
@@ -266,7 +267,7 @@ def q_learner(
 
 
 def _acting(network: Network, weights: Weights, quantiles: int) -> Weights:
-    """Weights of the scorer that acts: with quantiles, the last layer gives their mean."""
+    """Return the weights of the acting scorer: with quantiles, its last layer gives their mean."""
     if not quantiles:
         return weights
     last = f"layer{len(network.settings.hidden)}."

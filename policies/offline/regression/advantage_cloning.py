@@ -1,16 +1,18 @@
-"""Advantage cloning: imitate what the best behaviours would have done, tilted to their gains.
+"""Advantage cloning: imitates the best behaviours' probabilities, tilted towards high advantages.
 
     target(c)  proportional to  b(c) * exp(improvement * f(c) / spread)
     loss       = mean over decisions of KL(target || softmax of the scores)
 
-b are the logged probabilities of the best behaviours (`share` of the episodes), f their advantages
-and `spread` its deviation over their choices, both of `policies.offline.regression.advantages`.
-With improvement 0 this is behaviour cloning that reads whole distributions, where a choice alone
-says what was drawn from them: the scorer need not learn to tell exploration from intent. With more
-of it choices move to what paid, and no farther from the log than the behaviours explored: f alone,
-linear as it is, is worth little where no behaviour has been. The scorer may read more than f does,
-the other candidates and the moment, so that rules that look at them can be imitated. The target is
-the improved policy of Peters, Mulling & Altun, "Relative Entropy Policy Search", AAAI 2010, and
+b are the logged probabilities of the best behaviours (`share` of the episodes). f are their
+advantages and `spread` is the deviation of f over their choices, both of
+`policies.offline.regression.advantages`.
+
+With an improvement of 0 this is behaviour cloning from whole distributions instead of single
+choices, so the scorer need not learn to separate exploration from intent. A larger improvement
+moves choices towards high advantages, and no farther from the log than the behaviours explored: f
+alone is linear, and unreliable where no behaviour has been. The scorer may read more inputs than f
+does, the other candidates and the context, and so can imitate rules that look at them. The target
+is the improved policy of Peters, Mulling & Altun, "Relative Entropy Policy Search", AAAI 2010, and
 of Abdolmaleki et al., "Maximum a Posteriori Policy Optimisation", ICLR 2018, with the advantages
 and the prior read from a log with propensities.
 """
@@ -40,12 +42,17 @@ _IMPOSSIBLE: Final = -1e9  # logarithm of a probability of 0
 
 @dataclass(frozen=True)
 class Config(AdvantageSettings):
-    """Settings of advantage cloning: those of the advantages and how they are imitated.
+    """Settings of advantage cloning, in addition to those of the advantages.
 
-    improvement   how far to go from the behaviours, in deviations of f; 0: not at all
-    minibatch     decisions per step
-    phi           what advantages are linear in: the map of a linear network
-    network       the scorer
+    Attributes:
+        share: Share of the episodes to learn from, as in AdvantageSettings; above 0, at most 1.
+        improvement: Distance from the behaviours, in deviations of f; 0 or more, where 0 is pure
+            imitation.
+        minibatch: Decisions per step, at least 1.
+        learning_rate: Step size of AdamW, above 0.
+        weight_decay: Weight decay of AdamW, 0 or more.
+        phi: Features of the linear advantages: the map of a linear network.
+        network: Shape of the scorer.
     """
 
     share: float = 0.3
@@ -62,9 +69,9 @@ class Config(AdvantageSettings):
 def improved(
     decisions: Decisions, maps: Maps, solution: Solution, improvement: float
 ) -> NDArray[np.float32]:
-    """The targets (D, K), 0 where the mask forbids.
+    """Return the targets (D, K), 0 where the mask forbids.
 
-    Raises DatasetError where it is not known what else the behaviours might have done.
+    Raises DatasetError if the decisions came without the behaviours' probabilities.
     """
     if decisions.probabilities is None:
         raise DatasetError("these decisions came without the probabilities of their candidates")
@@ -82,7 +89,7 @@ def improved(
 
 
 def learner(task: Task, config: Config) -> Learner:
-    """One training run, see `policies.training.learner`."""
+    """Return one training run, see `policies.training.learner`."""
     if config.improvement < 0.0:
         raise RecipeError(f"improvement is {config.improvement}, expected 0 or more")
     logs = logs_of(task.decisions, task.validation, task.logs)

@@ -1,13 +1,12 @@
 """Advantage regression: the first choice by advantages fitted with the log's own propensities.
 
-    score(c) = theta . phi(c)         theta of `policies.offline.regression.advantages`, round by
-    round
+    score(c) = theta . phi(c)         theta of `policies.offline.regression.advantages`, by round
 
-A step is a round, solved in closed form over all decisions of the log: there is nothing to draw, to
-tune by a step size or to be lucky with. It compares a choice with what else the behaviour might
-have done at that very decision, where `trajectory_preference` compares whole episodes: better where
-a choice shows in the rewards of the next few dozen decisions, worse where one outcome comes at the
-end of thousands. Behaviours should explore, or have no advantage to show.
+A step is a round, solved in closed form over all decisions of the log. It has no random draws and
+no step size to tune. The agent compares a choice with the alternatives of the behaviour at the same
+decision, where `trajectory_preference` compares whole episodes. It is better if a choice shows in
+the rewards of the next few dozen decisions, and worse if one outcome comes at the end of thousands.
+Behaviours must explore, or there is no advantage to fit.
 """
 
 import contextlib
@@ -38,13 +37,17 @@ from policies.training.returns import best_behaviours, of_behaviours
 
 @dataclass(frozen=True)
 class Config(AdvantageSettings):
-    """Settings of advantage regression: those of the advantages; phi is a linear network's map."""
+    """Settings of advantage regression, in addition to those of the advantages.
+
+    Attributes:
+        network: Features phi and the scorer: a linear network, with or without `quadratic`.
+    """
 
     network: NetworkSettings = field(default_factory=NetworkSettings)
 
 
 class _State(nn.Module):
-    """What goes from round to round: theta (E,) of this one and of the one before, v, R2."""
+    """The state between rounds: theta (E,) of this round and of the one before, v, R2."""
 
     def __init__(self, size: int, baseline: int) -> None:
         super().__init__()
@@ -57,7 +60,7 @@ class _State(nn.Module):
 
 
 def logs_of(decisions: Decisions, validation: Decisions | None, logs: Logs | None) -> Logs:
-    """The logs that were given, or else what is in memory; validation only where it is whole."""
+    """Return the given logs, or else those in memory; validation only if its episodes are whole."""
     if logs is not None:
         return logs
     held_out = None
@@ -68,7 +71,7 @@ def logs_of(decisions: Decisions, validation: Decisions | None, logs: Logs | Non
 
 
 def fit_maps(decisions: Decisions, spec: Spec, logs: Logs, phi: NetworkSettings) -> Maps:
-    """Feature maps of advantages, standardised on the sample."""
+    """Return the feature maps of advantages, standardised on the sample."""
     columns = tuple(range(len(spec.context)))
     return Maps(
         candidates=fit_network(decisions, spec, phi).candidates,
@@ -78,7 +81,10 @@ def fit_maps(decisions: Decisions, spec: Spec, logs: Logs, phi: NetworkSettings)
 
 
 def learner(task: Task, config: Config) -> Learner:
-    """One training run, see `policies.training.learner`; RecipeError for a network with layers."""
+    """Return one training run, see `policies.training.learner`.
+
+    Raises RecipeError for a network with hidden layers.
+    """
     shape = config.network
     if shape.hidden or shape.context or shape.image or shape.kind != "mlp":
         raise RecipeError(
@@ -94,7 +100,7 @@ def learner(task: Task, config: Config) -> Learner:
     kept = of_behaviours(train.episodes, names)
 
     def before() -> np.ndarray | None:
-        """Theta of the round before, None in the first one."""
+        """Return theta of the round before, or None in the first round."""
         return state.previous.numpy() if bool(state.previous.any()) else None
 
     def step(_number: int) -> Info:
@@ -114,7 +120,7 @@ def learner(task: Task, config: Config) -> Learner:
         shown = of_behaviours(other.episodes, names)
 
         def validate() -> Mapping[str, float]:
-            """R2 of the advantages on validation episodes of the same behaviours, 1 - R2."""
+            """Return R2 and 1 - R2 of advantages on validation episodes of the same behaviours."""
             now = Solution(state.theta.numpy(), state.v.numpy(), 0.0, 0.0)
             r2 = explained(other, shown, maps, config, now, before())
             return {"validation_loss": 1.0 - r2, "validation_r2": r2}

@@ -1,20 +1,22 @@
-"""Advantages of logged choices by least squares: what a choice was worth beyond its alternatives.
+"""Advantages of logged choices by least squares: the worth of a choice beyond its alternatives.
 
     G_t    discounted return to go,   b_t(c) the logged probabilities
     z_t    = phi(choice_t) - sum over c of b_t(c) phi(c)
     theta  = argmin  sum over t of (G_t - v . x_t - theta . z_t)^2 + ridge * D |theta|^2      with v
     f(c)   = theta . phi(c)
 
-x_t are the context, the step and its root: a baseline. Given what was seen, z_t has mean zero under
-the behaviour whatever f is, so a bad baseline costs variance and puts no bias on theta: the log's
-propensities do what a critic would have to get right. f is the advantage, over the behaviours'
-mixture, of choosing c now and going on as they do, as far as it is linear in phi; its first choice
-is one step of policy improvement. Further rounds, of choosing by f later on as well, replace G by
+x_t is a baseline: the context, the step and its root. Given the observation, z_t has mean zero
+under the behaviour for any f. A bad baseline therefore costs variance and does not bias theta: the
+log's propensities do the work of a critic. f is the advantage, over the behaviours' mixture, of
+choosing c now and then following the behaviours, as far as it is linear in phi. Its first choice is
+one step of policy improvement. Further rounds, which also choose by f later on, replace G by
 
     r_t + gamma_t * (Y_(t+1) + max over c of f(c) - f(choice_(t+1)))
 
-which adds up what later choices fell short by, without any value of a state. Each round is one pass
-over the log and sums of products: no step size, no draw, memory that does not grow with the log.
+This adds up the shortfalls of later choices without any value of a state. Each round is one pass
+over the log with sums of products: no step size, no draw, and memory that does not grow with the
+log.
+
 Sources: Robinson, "Root-N-Consistent Semiparametric Regression", Econometrica 1988; Murphy,
 "Optimal Dynamic Treatment Regimes", JRSS B 2003 (regrets added back, as in the rounds); Nie &
 Wager, "Quasi-Oracle Estimation of Heterogeneous Treatment Effects", Biometrika 2021.
@@ -38,14 +40,17 @@ _BASELINE_RIDGE: Final = 1e-6  # for columns of the context that repeat each oth
 
 @dataclass(frozen=True)
 class AdvantageSettings:
-    """How advantages are fitted; RecipeError for settings that make no sense.
+    """Settings of the fit of advantages; invalid settings raise RecipeError.
 
-    discount       of what comes later, per decision or per second
-    ridge          penalty per decision, where columns of phi have deviation 1
-    share          of the episodes that is learned from: those of the behaviours that did best
-                   inside their windows, whole behaviours, until there are as many. Picking episodes
-                   by how they went instead would undo the comparison inside a decision
-    rounds         1: choose better once, then go on as the behaviours; more: also later
+    Attributes:
+        discount: Discount of later rewards, per decision or per second, 0 to 1.
+        discount_per: Unit of the discount: "decision" or "second".
+        ridge: Penalty per decision, above 0, for columns of phi with deviation 1.
+        share: Share of the episodes to learn from, above 0, at most 1. Behaviours are taken whole,
+            the best inside their windows first, until they hold that share. Selecting episodes by
+            their outcome instead would invalidate the comparison inside a decision.
+        rounds: Number of rounds, at least 1. One round improves the current choice and then follows
+            the behaviours; more rounds improve later choices too.
     """
 
     discount: float = 0.95
@@ -66,21 +71,21 @@ class AdvantageSettings:
 
 @dataclass(frozen=True)
 class Maps:
-    """What is made of a decision: phi of candidates, context of the baseline, longest episode."""
+    """Feature maps of a decision: phi of candidates, context of the baseline, longest episode."""
 
     candidates: FeatureMap
     context: FeatureMap
     longest: int
 
     def contrasts(self, stretch: EpisodeChunk) -> NDArray[np.float32]:
-        """The z_t, (D, E)."""
+        """Return the z_t, (D, E)."""
         phi = self.candidates.expand(stretch.candidates)
         expected = np.add.reduceat(stretch.probabilities[:, None] * phi, stretch.offsets[:-1])
         contrasts: NDArray[np.float32] = phi[stretch.chosen] - expected
         return contrasts
 
     def baseline(self, stretch: EpisodeChunk) -> NDArray[np.float32]:
-        """The x_t, (D, C + 3)."""
+        """Return the x_t, (D, C + 3)."""
         gone = (stretch.step / max(self.longest, 1)).astype(np.float32)
         moment = self.context.expand(stretch.context)
         return np.column_stack([moment, gone, np.sqrt(gone), np.ones_like(gone)])
@@ -88,10 +93,13 @@ class Maps:
 
 @dataclass(frozen=True)
 class Solution:
-    """Least squares over a log.
+    """The least-squares fit over a log.
 
-    theta (E,), v (C + 3,); spread: deviation of theta . z over the logged choices; r2: share of the
-    variance that the baseline leaves which theta explains
+    Attributes:
+        theta: (E,) coefficients of the advantages.
+        v: (C + 3,) coefficients of the baseline.
+        spread: Deviation of theta . z over the logged choices.
+        r2: Share of the variance left by the baseline that theta explains.
     """
 
     theta: Array
@@ -101,7 +109,7 @@ class Solution:
 
 
 def to_go(stretch: EpisodeChunk, settings: AdvantageSettings, gains: Array | None = None) -> Array:
-    """What each decision led to, (D,), with `gains` (D,) of later decisions added back."""
+    """Return the discounted return of each decision, (D,), plus the `gains` (D,) of later ones."""
     per_second = settings.discount_per == "second"
     share = step_discounts(stretch.elapsed_s, settings.discount, per_second=per_second)
     if gains is None:
@@ -110,7 +118,7 @@ def to_go(stretch: EpisodeChunk, settings: AdvantageSettings, gains: Array | Non
 
 
 def shortfalls(stretch: EpisodeChunk, maps: Maps, theta: Array) -> Array:
-    """How much less f is for the logged choice than for the best candidate, (D,)."""
+    """Return f of the best candidate minus f of the logged choice, (D,)."""
     f = maps.candidates.expand(stretch.candidates) @ theta.astype(np.float32)
     best = np.maximum.reduceat(f, stretch.offsets[:-1])
     return np.asarray(best - f[stretch.chosen], np.float64)
@@ -123,7 +131,7 @@ def fit_advantages(
     settings: AdvantageSettings,
     previous: Array | None = None,
 ) -> Solution:
-    """One round, over the `kept` (E,) episodes; `previous` is theta of the round before."""
+    """Fit one round over the `kept` (E,) episodes; `previous` is theta of the round before."""
     e = maps.candidates.size
     size = e + maps.context.size + 3
     products, right, square, count = np.zeros((size, size)), np.zeros(size), 0.0, 0
@@ -157,7 +165,7 @@ def explained(
     solution: Solution,
     previous: Array | None = None,
 ) -> float:
-    """Solution.r2 on another log; nan where nothing is kept of it."""
+    """Return Solution.r2 on another log; NaN if none of its episodes is kept."""
     error = without = 0.0
     for stretch in log.stretches(kept):
         gains = None if previous is None else shortfalls(stretch, maps, previous)
