@@ -1,1 +1,1 @@
-"""One folder per paper: networks and agents that only its reproduction needs."""
+"""Networks and agents of single papers, one folder per paper."""

@@ -1,1 +1,1 @@
-"""DeepJS: the figures of its evaluation."""
+"""Figures of the evaluation of DeepJS."""

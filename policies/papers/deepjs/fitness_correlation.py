@@ -1,17 +1,17 @@
-"""How alike two trained scorers judge: correlation of their scores over the same candidates.
+"""Correlation of the scores that two trained scorers give to the same candidates.
 
     hindcast calibrate fitness-correlation A B --recipe binpack-deepjs
 
-The decisions are those of greedy episodes of A; every feasible candidate of them is scored by both.
+The decisions are those of greedy episodes of A; both agents score every feasible candidate.
 
-    pearson     of the scores, as the DeepJS paper's Figure 5 has it
-    spearman    of their ranks: a score is as good as any increasing function of it
-    within      mean Pearson correlation among the candidates of one decision, which is what a
-                choice is made by; decisions on which either score is constant are left out
-    agreement   share of decisions on which both choose the same candidate
+    pearson     correlation of the scores, as in Figure 5 of the DeepJS paper
+    spearman    correlation of their ranks, which no increasing function of a score changes
+    within      mean Pearson correlation among the candidates of one decision, on which a choice is
+                based; decisions at which either score is constant are left out
+    agreement   share of decisions at which both choose the same candidate
 
-Agents that were trained on other machines or windows can be compared as long as their features are
-the same. Source: Li & Hu, "DeepJS", ICBDC 2019, section 4.3.
+Agents that were trained on other machines or windows can be compared if their features are the
+same. Source: Li & Hu, "DeepJS", ICBDC 2019, section 4.3.
 """
 
 from collections.abc import Sequence
@@ -32,12 +32,21 @@ from policies.networks.policy import LearnedPolicy
 from policies.rollouts.trajectories import network_inputs, sample_trajectory
 
 Floats = NDArray[np.float64]
-_DECISIONS: Final = 200  # of a window, evenly spaced
+_DECISIONS: Final = 200  # per window, evenly spaced
 
 
 @dataclass(frozen=True)
 class Alike:
-    """What two scorers have in common; see the module. Not a number where nothing varies."""
+    """Correlations of two scorers, see the module; NaN where a score does not vary.
+
+    Attributes:
+        pearson: Correlation of the scores.
+        spearman: Correlation of the ranks of the scores.
+        within: Mean correlation among the candidates of a decision.
+        agreement: Share of decisions at which both choose the same candidate.
+        candidates: Number of candidates.
+        decisions: Number of decisions.
+    """
 
     pearson: float
     spearman: float
@@ -48,7 +57,7 @@ class Alike:
 
 
 def pearson(x: Floats, y: Floats) -> float:
-    """Pearson's correlation of x (M,) and y (M,); not a number where either is constant."""
+    """Return Pearson's correlation of x (M,) and y (M,), or NaN if either is constant."""
     if len(x) < 2 or not (np.ptp(x) > 0.0 and np.ptp(y) > 0.0):
         return float("nan")
     x, y = x - x.mean(), y - y.mean()
@@ -56,7 +65,10 @@ def pearson(x: Floats, y: Floats) -> float:
 
 
 def alike(x: Floats, y: Floats, starts: NDArray[np.int64]) -> Alike:
-    """How alike scores x (M,) and y (M,) are; decision t has those of starts[t]:starts[t + 1]."""
+    """Return the correlations of scores x (M,) and y (M,).
+
+    The scores of decision t are at starts[t]:starts[t + 1].
+    """
     pieces = [slice(a, b) for a, b in pairwise(starts)]
     within = np.array([pearson(x[piece], y[piece]) for piece in pieces])
     varied = within[~np.isnan(within)]
@@ -78,10 +90,11 @@ def compare(
     windows: Sequence[int],
     decisions: int = _DECISIONS,
 ) -> Alike:
-    """How alike two scorers are on decisions of the first one's greedy episodes.
+    """Return the correlations of two scorers on decisions of the first one's greedy episodes.
 
-    At most about `decisions` of each window, evenly spaced. Raises DatasetError where a policy has
-    other features than the recipe, InputError where one reads an image or the other candidates.
+    About `decisions` decisions of each window are used, evenly spaced. Raises DatasetError if a
+    policy has other features than the recipe, and InputError if one reads an image or the other
+    candidates.
     """
     scenario, workload = load_scenario(recipe.scenario), load_source(recipe)
     spec = scenario.spec(recipe.config, recipe.objective)
@@ -89,8 +102,8 @@ def compare(
         policy.check(spec)
         if policy.reads:
             raise InputError(
-                f"{policy.name} reads {', '.join(policy.reads)}: its scores are no function of a "
-                "candidate and the moment, so that they are not compared here"
+                f"{policy.name} reads {', '.join(policy.reads)}, so its scores are no function of "
+                "a candidate and the moment; give an agent that reads nothing else"
             )
     reader = (second if second.network.settings.context else first).network
     rows: list[Floats] = []
@@ -108,7 +121,7 @@ def compare(
     starts = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
     candidates = np.ascontiguousarray(np.concatenate(rows))
     context = np.ascontiguousarray(np.concatenate(contexts))
-    if not reader.settings.context:  # neither looks at it
+    if not reader.settings.context:  # neither policy reads it
         context = np.zeros((len(starts) - 1, len(spec.context)))
     x, y = (p.batch_scores(context, candidates, starts) for p in (first, second))
     return alike(x, y, starts)

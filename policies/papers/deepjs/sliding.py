@@ -1,4 +1,4 @@
-"""An agent that slides over windows: what each of them cost before it was learned from.
+"""Cost of each window to an agent that slides over windows, before it is trained on the window.
 
     hindcast calibrate sliding RUN --recipe binpack-deepjs --policy first_fit --last 99
 
@@ -7,8 +7,8 @@
     row           window, step, policy, draws, value             of the headline metric
 
 RUN is the folder of `hindcast train-online --checkpoint-every STAY`. The agent plays a window
-greedily and, under the name <agent>@1, draws its choices as in training; the rules named play the
-same windows. Source: Li & Hu, "DeepJS", ICBDC 2019, section 4.2 and Figure 4.
+greedily and, under the name <agent>@1, draws its choices as in training; the rules named on the
+command line play the same windows. Source: Li & Hu, "DeepJS", ICBDC 2019, section 4.2 and Figure 4.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,13 @@ COLUMNS: Final = ("window", "step", "policy", "draws", "value")
 
 @dataclass(frozen=True)
 class Stretch:
-    """A window, the steps taken before it was learned from, and the checkpoint of that moment."""
+    """Window with the checkpoint before the training on it.
+
+    Attributes:
+        window: Number of the window.
+        step: Iterations before the training on the window.
+        checkpoint: Folder of the checkpoint after these iterations.
+    """
 
     window: int
     step: int
@@ -50,10 +56,10 @@ class Stretch:
 
 
 def stretches(run: Path, recipe: Recipe, last: int | None = None) -> list[Stretch]:
-    """What was played in which order, as far as window `last` of the split, or as was trained.
+    """Return the windows in the order of training, up to window `last` or the end of the training.
 
-    The first window is left out: before it there is no checkpoint. Raises DatasetError where a
-    checkpoint is missing, RecipeError for a training that did not play one window after another.
+    The first window is left out, since no checkpoint precedes it. Raises DatasetError if a
+    checkpoint is missing, and RecipeError if the training played several windows at once.
     """
     sampling, steps = _trained(run)
     if sampling.windows != 1:
@@ -72,17 +78,20 @@ def stretches(run: Path, recipe: Recipe, last: int | None = None) -> list[Stretc
             )
         found.append(Stretch(window, step, folder))
     if not found:
-        raise DatasetError(f"{run}: no window was played after the first one was learned from")
+        raise DatasetError(f"{run}: no window was played after the training on the first one")
     return found
 
 
 def _trained(run: Path) -> tuple[Sampling, int]:
-    """How a run drew its episodes, and for how many iterations; DatasetError for another folder."""
+    """Return the sampling of a run and its number of iterations.
+
+    Raises DatasetError if the folder is not that of an online training.
+    """
     training: Any = read_description(run).get("training")
     try:
         settings, steps = training["config"]["sampling"], training["steps"]
     except (KeyError, TypeError) as error:
-        raise DatasetError(f"{run}: was not trained by playing, see train-online") from error
+        raise DatasetError(f"{run}: is not a training of `hindcast train-online`") from error
     if type(steps) is not int:
         raise DatasetError(f"{run}: steps is {steps!r}, expected a whole number")
     return read_settings(Sampling, settings, f"{run}: sampling"), steps
@@ -96,9 +105,10 @@ def slide(
     last: int | None = None,
     draws: int = _DRAWS,
 ) -> pl.DataFrame:
-    """COLUMNS of the agent, greedy and drawing, and of rules, on every window after the first.
+    """Return a table with COLUMNS of the agent, greedy and drawing, and of rules.
 
-    Values that were drawn are means over `draws` episodes. Raises as `stretches` does.
+    It has a row for every window after the first and every policy. The values of policies that draw
+    are means over `draws` episodes. Raises the errors of `stretches`.
     """
     scenario, workload = load_scenario(recipe.scenario), load_source(recipe)
     spec = scenario.spec(recipe.config, recipe.objective)
@@ -128,7 +138,7 @@ def _played(
     behaviour: Behaviour,
     rng: np.random.Generator,
 ) -> float:
-    """The headline outcome of one episode."""
+    """Return the headline outcome of one episode."""
     if isinstance(behaviour.policy, Heuristic | Planner):
         return float(run_episode(scenario, spec, instance, behaviour, rng).outcomes[0])
     policy: LearnedPolicy = behaviour.policy

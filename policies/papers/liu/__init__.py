@@ -1,1 +1,1 @@
-"""Liu et al.: values of pairs of application and cluster."""
+"""Liu et al.: a network that values each pair of application and cluster."""

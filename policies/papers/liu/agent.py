@@ -1,27 +1,28 @@
-"""Values that are known when the episode is over, learned from a replay: the agent of Liu et al.
+"""Agent of Liu et al.: Monte-Carlo values of choices, learned from a replay of episodes.
 
-    episode    explored with a rule as the guide (policies.papers.liu.rollouts); every choice
-               gets its Monte-Carlo value at the end and goes to the replay
-    then       `batches` mini-batches of `batch` rows of the replay, SGD on the squared error of
+    episode    played with exploration guided by a rule (policies.papers.liu.rollouts); at its end
+               every choice gets a Monte-Carlo value and is added to the replay
+    training   `batches` mini-batches of `batch` rows of the replay; SGD on the squared error of
                the output of the chosen cluster
-    explore    explore_first in episode 1, falling in a line to explore_last in `explore_episodes`
+    explore    probability explore_first in episode 1, decreasing linearly to explore_last in
+               episode `explore_episodes`
 
-The improved epsilon-greedy strategy of the paper is random_share = .5 with the guide sf_e, the
-plain one random_share = 1. The choice is the best of all applications of the pool times all
-clusters.
+The improved epsilon-greedy strategy of the paper is random_share = .5 with the guide sf_e; the
+plain strategy is random_share = 1. A greedy choice is the best pair of an application of the pool
+and a cluster.
 
-A value is anything from -.1 (an undisturbed run) to some hundreds below zero (a streaming
-application in a crowded cluster), and most of the differences between clusters are small: `targets`
-says what is learned of it.
+Values range from -.1 (an undisturbed run) to some hundreds below zero (a streaming application in a
+crowded cluster), and most differences between clusters are small. The setting `targets` selects the
+function of the value that is learned:
 
     raw            the value
-    standardised   (value - mean) / deviation, of episodes in which every decision explores
-    logarithm      log(1 + |value| / .1) with the value's sign, then standardised: the mean of a
-                   logarithm is not the logarithm of a mean, but no single episode outweighs all
+    standardised   (value - mean) / deviation, measured on episodes in which every decision explores
+    logarithm      sign(value) log(1 + |value| / .1), then standardised; the mean of a logarithm is
+                   not the logarithm of a mean, but no single episode dominates the loss
 
 Source: Liu et al., see pipeline.scenarios.multicluster: section IV-C and algorithm 1. The paper
-names neither step size nor activation nor scale; those are ours, and so are the constants by which
-inputs are standardised. Difference: whole episodes leave the replay, not single rows.
+states neither step size nor activation nor scale; those are ours, and so are the constants that
+standardise inputs. Difference from the paper: whole episodes leave the replay, not single rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,17 +62,24 @@ _VALIDATED = 50  # windows, at most
 
 @dataclass(frozen=True)
 class Config:
-    """Settings of `monte_carlo_value`; those of Liu et al. by default, where the paper has any.
+    """Settings of `monte_carlo_value`; the defaults follow Liu et al. where the paper has any.
 
-    windows            episodes between two trainings, each of another window
-    batches, batch     mini-batches after them, rows of each
-    replay             rows that are kept
-    learning_rate      of SGD, with `momentum`; with `decay` it falls to zero in a line
-    targets            what is learned of a value, see above
-    guide              the rule that leads a share of the exploration, by name
-    random_share       of the exploration; the rest is the guide's
-    explore_first, explore_last, explore_episodes
-                       probability of exploring, in episode 1 and from that episode on
+    Attributes:
+        network: Architecture of the value network.
+        windows: Episodes per iteration, each of another window, at least 1.
+        batches: Mini-batches per iteration, at least 1.
+        batch: Rows of a mini-batch, at least 1.
+        replay: Rows that the replay keeps, at least 1.
+        learning_rate: Step size of SGD, above 0.
+        momentum: Momentum of SGD, 0 to below 1.
+        decay: Whether the step size decreases linearly to zero.
+        targets: Function of the value that is learned: "raw", "standardised" or "logarithm".
+        guide: Name of the rule that guides a part of the exploration.
+        random_share: Share of exploring choices that are uniformly random, 0 to 1; the guide makes
+            the others.
+        explore_first: Probability of exploring in episode 1, 0 to 1.
+        explore_last: Probability of exploring from episode `explore_episodes` on, 0 to 1.
+        explore_episodes: Episode in which the probability reaches `explore_last`, at least 1.
     """
 
     network: ClustersSettings = field(default_factory=ClustersSettings)
@@ -102,21 +110,27 @@ class Config:
 
 @dataclass(frozen=True)
 class Target:
-    """What is learned of a value: (f(value) - mean) / deviation."""
+    """Target of the network for a value: (f(value) - mean) / deviation.
+
+    Attributes:
+        logarithm: Whether f is the signed logarithm; else f is the identity.
+        mean: Mean of f(value).
+        deviation: Standard deviation of f(value), above 0.
+    """
 
     logarithm: bool
     mean: float
     deviation: float
 
     def of(self, values: NDArray[np.floating]) -> NDArray[np.float32]:
-        """Targets of values."""
+        """Return the targets of values."""
         plain = _logarithm(values) if self.logarithm else values
         scaled: NDArray[np.float32] = ((plain - self.mean) / self.deviation).astype(np.float32)
         return scaled
 
 
 def explore_at(config: Config, episode: int) -> float:
-    """Probability of exploring in an episode, counted from 1."""
+    """Return the probability of exploring in an episode, counted from 1."""
     if episode >= config.explore_episodes:
         return config.explore_last
     passed = (episode - 1) / (config.explore_episodes - 1)
@@ -124,17 +138,20 @@ def explore_at(config: Config, episode: int) -> float:
 
 
 def fit(problem: Problem, settings: ClustersSettings) -> ClustersNetwork:
-    """The network's shape, standardised on what exploration meets in windows of the train split."""
+    """Return the network, standardised on exploring episodes of windows of the train split.
+
+    Raises RecipeError if the number of clusters is not that of the scenario.
+    """
     spec = problem.spec
     network = clusters_network(settings, spec.context, spec.candidates)
     if network.context.size != len(MOMENT) * settings.clusters:
         raise RecipeError(
-            f"network.clusters is {settings.clusters}, but the context is that of "
-            f"{network.context.size / len(MOMENT):g}"
+            f"network.clusters is {settings.clusters}, but the scenario has "
+            f"{network.context.size / len(MOMENT):g} clusters"
         )
     seen = np.concatenate([v.inputs for v in _explored(problem, network, "sf_e")])
     own = network.candidates.size
-    # The maps read raw columns: put what was seen back where it came from.
+    # The maps read raw columns, so the features go back to their columns.
     rows = np.zeros((len(seen), len(spec.candidates)), np.float32)
     rows[:, network.candidates.columns] = seen[:, :own]
     return clusters_network(
@@ -149,7 +166,10 @@ def learner(
     weights: Weights | None,
     device: torch.device,
 ) -> Learner:
-    """One run, from these weights or from ones drawn anew; a step is `windows` episodes."""
+    """Return the learner of one run, from these weights or random ones.
+
+    A step plays `windows` episodes and trains on `batches` mini-batches.
+    """
     rng = generator(problem.seed, "online weights")
     target = fit_target(problem, config, network)
     scorer = make_value_network(network, weights, rng).to(device)
@@ -223,7 +243,7 @@ def learner(
 
 
 def fit_target(problem: Problem, config: Config, network: ClustersNetwork) -> Target:
-    """Mean and deviation of what exploration is worth; 0 and 1 for raw targets."""
+    """Return the target, with the mean and deviation of values in exploring episodes."""
     if config.targets == "raw":
         return Target(logarithm=False, mean=0.0, deviation=1.0)
     logarithm = config.targets == "logarithm"
@@ -233,12 +253,12 @@ def fit_target(problem: Problem, config: Config, network: ClustersNetwork) -> Ta
 
 
 def _summary(problem: Problem, played: list[Valued]) -> dict[str, float]:
-    """Means over episodes: return, 1 / Eval, TMDL, AJDR, how many were cut off."""
+    """Return means over episodes: return, 1 / Eval, TMDL, AJDR and the truncated share."""
     return problem.summary((v.episode for v in played), ("eval_cost", "tmdl", "ajdr_percent"))
 
 
 def _told(problem: Problem, played: list[Valued]) -> dict[str, Tensor]:
-    """Curves: what episodes came to as they were explored, and how their choices came about."""
+    """Return metrics of exploring episodes: their means, and the share of each kind of choice."""
     source = np.concatenate([one.source for one in played])
     values = np.concatenate([one.values for one in played])
     numbers = {**_summary(problem, played), "value": float(values.mean())}
@@ -248,7 +268,7 @@ def _told(problem: Problem, played: list[Valued]) -> dict[str, Tensor]:
 
 
 def _explored(problem: Problem, network: ClustersNetwork, guide: str) -> list[Valued]:
-    """Episodes in which every decision explores, half at random."""
+    """Return episodes in which every decision explores, half of them at random."""
     windows = list(problem.train[:: -(-len(problem.train) // _FITTED_WINDOWS)])
     zeros = {name: np.zeros(shape, np.float32) for name, shape in network.shapes.items()}
     spec = problem.spec
@@ -267,7 +287,7 @@ def _play_all(
     *,
     inputs: bool,
 ) -> list[Valued]:
-    """An episode per window, on the problem's threads; each has a generator of its own."""
+    """Return one episode per window, played on the problem's threads with separate generators."""
 
     def one(k: int) -> Valued:
         instance = problem.instance(windows[k])
@@ -283,7 +303,7 @@ def _play_all(
 
 
 def _room(instance: Instance) -> int:
-    """The most decisions of an episode: every application is deployed once."""
+    """Return the maximal number of decisions: every application is deployed once."""
     return int(instance.ints[APPLICATIONS])
 
 

@@ -1,14 +1,14 @@
-"""Compiled forward pass of the network of Liu et al., with what a decision's rows share done once.
+"""Compiled forward pass of the network of Liu et al.; shared parts are computed once.
 
     moment       (C,) -> its part of layer 0, once per decision
     application  (A,) -> the rest of layer 0, ReLU, layer 1, ReLU, ..., a value per cluster,
                  once per application
     row          the value of its application at its cluster
 
-Rows of one application stand together in an observation; where they do not, the application is
-computed again, and the scores are the same. Half of what a ReLU lets through is zero and is left
-out. `flat` is laid out as in `policies.networks.forward`: each bias (out,) before its weight (in,
-out), in layer 0 the application before the moment.
+Rows of one application are usually adjacent in an observation. If they are not, the application is
+computed again, with the same scores. About half of the outputs of a ReLU are zero; the next layer
+skips them. `flat` is laid out as in `policies.networks.forward`: each bias (out,) before its weight
+(in, out), and in layer 0 the application before the moment.
 """
 
 from typing import Any, Final, NamedTuple
@@ -26,7 +26,7 @@ _FUSED: Final = {"contract"}  # fused multiply-add; nothing is reordered
 
 
 class ClustersArrays(NamedTuple):
-    """The network with its weights, as compiled code takes it; `place` is the cluster's column."""
+    """Network with its weights, as compiled code reads it; `place` is the column of the cluster."""
 
     c_columns: NDArray[np.int64]
     c_heavy: NDArray[np.bool_]
@@ -51,7 +51,7 @@ CLUSTERS: Final = named(ClustersArrays, *MAP_MEMBERS, *MAP_MEMBERS, types.int64,
     fastmath=_FUSED,
 )
 def _add_active(x: Any, n: Any, flat: Any, at: Any, out: Any, width: Any, active: Any) -> None:
-    """out[:width] += max(x[:n], 0) @ flat[at:] as (n, width); `active` (n,) is scratch."""
+    """Add max(x[:n], 0) @ W to out[:width]; W (n, width) is flat[at:], `active` (n,) is scratch."""
     w = np.uint64(width)
     count = 0
     for j in range(n):
@@ -76,7 +76,7 @@ def _add_active(x: Any, n: Any, flat: Any, at: Any, out: Any, width: Any, active
 
 @compiled(types.void(ROWS, ROWS, COLUMNS, CLUSTERS, FLOATS), fastmath=_FUSED)
 def score_pairs(context: Any, candidates: Any, offsets: Any, network: Any, scores: Any) -> None:
-    """Fill scores (M,): the value of every row's application at the cluster in column `place`."""
+    """Fill scores (M,) with the value of each row's application at the cluster in `place`."""
     (
         c_columns, c_heavy, c_quadratic, c_mean, c_inverse,
         columns, heavy, quadratic, mean, inverse, place, widths, flat,

@@ -1,9 +1,9 @@
-"""Imitation before play for a network that gives an application a value at every cluster.
+"""Imitation before play for the network of Liu et al., which values applications at clusters.
 
     loss = mean over decisions of KL(logged distribution || softmax of the values of the rows)
 
-The values that come of it order choices as the log does; what they are worth is learned by playing.
-An application's rows stand together, so that it is computed once for all its clusters.
+The resulting values rank choices as the log does; their scale is learned by playing. The rows of an
+application are adjacent, so each application is computed once for all its clusters.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ def imitator(
     shown: NDArray[np.float32],
     held_out: NDArray[np.float32] | None,
 ) -> Learner:
-    """The learner of an imitation before play, see policies.online.imitation."""
+    """Return the learner of an imitation before play, see policies.online.imitation."""
     rng = generator(task.seed, "imitation weights")
     scorer = make_value_network(network, None, rng).to(task.device)
     place = [f.name for f in task.spec.candidates].index(CLUSTER)
@@ -57,9 +57,10 @@ def imitator(
 def asked(
     decisions: Decisions, rows: NDArray[np.int64], network: ClustersNetwork, place: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]:
-    """Inputs (U, I) of the applications of decisions `rows`, without those that stand repeated.
+    """Return network inputs for the candidates of decisions `rows`, B decisions of K candidates.
 
-    With the input (B * K,) of every candidate, and its cluster (B * K,), in column `place`.
+    The result is inputs (U, I) without adjacent repetitions, the index (B * K,) of each candidate's
+    input, and each candidate's cluster (B * K,), which is read from column `place`.
     """
     candidates = decisions.candidates[rows]
     count, most = candidates.shape[:2]

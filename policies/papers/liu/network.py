@@ -1,16 +1,17 @@
-"""The value network of Liu et al., which acts: moment and application in, a value per cluster out.
+"""Value network of Liu et al. and the policy that acts with it.
 
     moment       5 clusters x (index, capability, occupation in each of 100 steps, misses) = 515
     application  category, profile over 10 bins, execution, deadline, duration = 14
-    value        [moment, application] 529 - 2000 - 500 - 5, ReLU (the paper does not name one)
+    values       [moment, application] 529 - 2000 - 500 - 5, one per cluster; ReLU (the paper does
+                 not name an activation)
 
-2,063,005 weights. A candidate, which is an application and a cluster, scores the value of its
-application's at the output of its cluster: so the best of all applications of the pool times all
-clusters is chosen. That has a price: an application that has little to lose is sent before one
-that has a deadline. With a `rule`, which is ours, the rule takes the application and the network
-its cluster alone. Unlike a candidate scorer it knows every cluster by its number, and sees neither
-n nor the age of an application nor what is free or queued now: it must read that from occupation
-curves.
+The network has 2,063,005 weights. A candidate is a pair of application and cluster; its score is
+the output of its cluster for its application. The best pair of the pool is chosen. A drawback is
+that an application that has little to lose is sent before one that has a deadline. With a `rule`,
+which is our addition, the rule chooses the application and the network only its cluster.
+
+Unlike a candidate scorer, the network identifies clusters by their numbers. It sees neither n, nor
+the age of an application, nor what is free or queued now; only occupation curves contain that.
 
 Source: Liu, Zhang, Rao, Wang, "A Reinforcement Learning Based Resource Management Approach for
 Time-critical Workloads in Distributed Computing Environment", section IV-B and Table I.
@@ -38,7 +39,7 @@ APPLICATION: Final = (
     "category", *(f"profile_{b}" for b in range(10)), "execution", "deadline", "duration",
 )  # fmt: skip
 CLUSTER: Final = "cluster"
-_WAITING: Final = (*APPLICATION, "tasks", "age")  # what applications of a pool are told apart by
+_WAITING: Final = (*APPLICATION, "tasks", "age")  # features that identify an application of a pool
 _OTHERS: Final = -1e9  # below every value
 _WIDEST: Final = 4096
 _DEEPEST: Final = 8
@@ -46,7 +47,13 @@ _DEEPEST: Final = 8
 
 @dataclass(frozen=True)
 class ClustersSettings(FixedSettings):
-    """The shape of the network: how many clusters, widths of the hidden layers."""
+    """Architecture of the network. Raises DatasetError for a value that is out of range.
+
+    Attributes:
+        clusters: Number of clusters, 1 to 4096.
+        hidden: Widths of the hidden layers: 1 to 8 layers of width 1 to 4096.
+        kind: Name of the architecture.
+    """
 
     clusters: int = 5
     hidden: tuple[int, ...] = (2000, 500)
@@ -66,15 +73,16 @@ class ClustersSettings(FixedSettings):
 
 @dataclass(frozen=True)
 class ClustersNetwork(FixedNetwork[ClustersSettings]):
-    """The network without its weights, in the terms of policies.networks.settings.Network.
+    """Network without its weights; implements policies.networks.settings.Network.
 
-    candidates   the map of the 14 features of an application
-    context      the map of the moment
+    Attributes:
+        candidates: Map of the 14 features of an application.
+        context: Map of the features of the moment.
     """
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Of all layers: inputs, hidden, one value per cluster."""
+        """Widths of all layers: inputs, hidden layers, one value per cluster."""
         inputs = self.candidates.size + self.context.size
         return (inputs, *self.settings.hidden, self.settings.clusters)
 
@@ -93,9 +101,9 @@ def clusters_network(
     candidates: Features,
     rows: tuple[NDArray[np.floating], NDArray[np.floating]] | None = None,
 ) -> ClustersNetwork:
-    """The network over these features, standardised on `rows` (contexts, candidates) if given.
+    """Return the network over these features, standardised on `rows` if given.
 
-    Raises DatasetError for a feature that is missing.
+    `rows` are contexts and candidates. Raises DatasetError if a feature is missing.
     """
     own, moment = columns_of(candidates, (*APPLICATION, CLUSTER))[:-1], tuple(range(len(context)))
     moments, pairs = rows or (None, None)
@@ -107,7 +115,7 @@ def clusters_network(
 
 
 class ClustersPolicy(LearnedPolicy):
-    """The network with weights, as a BatchPolicy; about .2 ms a decision."""
+    """BatchPolicy of the network with its weights; a decision takes about .2 ms."""
 
     network: ClustersNetwork  # type: ignore[assignment]
     reads: tuple[Reading, ...] = ()
@@ -127,7 +135,7 @@ class ClustersPolicy(LearnedPolicy):
         self._own = columns_of(features_candidates, _WAITING)
 
     def led_by(self, rule: Heuristic) -> "ClustersPolicy":
-        """The same network, where `rule` takes the application and it the cluster."""
+        """Return a policy in which `rule` chooses the application and the network its cluster."""
         return ClustersPolicy(
             self.name, self.network, self.weights, self.features_context, self.features_candidates,
             rule,
@@ -135,7 +143,7 @@ class ClustersPolicy(LearnedPolicy):
 
     @cached_property
     def arrays(self) -> ClustersArrays:  # type: ignore[override]
-        """The network and its weights, as `score_pairs` takes them."""
+        """Network and weights, as `score_pairs` reads them."""
         widths = np.array(self.network.widths[1:])
         flat = [
             self.weights[f"layer{i}.{part}"].T.ravel()
@@ -156,9 +164,9 @@ class ClustersPolicy(LearnedPolicy):
         feasible: NDArray[np.bool_] | None = None,  # noqa: ARG002 - the protocol's
         image: NDArray[np.uint8] | None = None,  # noqa: ARG002 - the protocol's
     ) -> NDArray[np.float64]:
-        """Values (sum of N,) of B observations.
+        """Return values (sum of N,) of B observations.
 
-        Raises HindcastError where arrays do not fit each other, or a cluster is not known.
+        Raises HindcastError if the shapes of the arrays do not match or a cluster is unknown.
         """
         given = (context.shape, candidates.shape)
         expected = (
@@ -167,11 +175,11 @@ class ClustersPolicy(LearnedPolicy):
         )
         number = candidates[:, self._number] if given == expected else np.zeros(0)
         clusters = self.network.settings.clusters
-        # Compiled code reads where it is told to.
+        # Compiled code does no bounds checks.
         if given != expected or not ((number >= 0) & (number < clusters)).all():
             raise HindcastError(
                 f"{self.name}: context {context.shape} and candidates {candidates.shape}, expected "
-                f"{expected[0]} and {expected[1]}, of clusters 0 to {clusters - 1}"
+                f"{expected[0]} and {expected[1]} with clusters 0 to {clusters - 1}"
             )
         context = np.ascontiguousarray(context, np.float64)
         candidates = np.ascontiguousarray(candidates, np.float64)
@@ -180,7 +188,7 @@ class ClustersPolicy(LearnedPolicy):
         if self.rule is None:
             score_pairs(context, candidates, offsets, self.arrays, scores)
             return scores
-        # A row's score hangs on no other row: the network is asked for the rule's application only.
+        # Scores of rows are independent: only those of the rule's application are computed.
         each = [
             self._taken(self.rule, context[b], candidates[start:stop])
             for b, (start, stop) in enumerate(pairwise(offsets))
@@ -194,8 +202,8 @@ class ClustersPolicy(LearnedPolicy):
     def _taken(
         self, rule: Heuristic, context: NDArray[np.float64], candidates: NDArray[np.float64]
     ) -> NDArray[np.bool_]:
-        """Rows (N,) of the application that a rule takes."""
-        feasible = np.ones(len(candidates), np.bool_)  # every pair of the pool is
+        """Return the mask (N,) of the rows of the application that a rule chooses."""
+        feasible = np.ones(len(candidates), np.bool_)  # every pair of the pool is feasible
         scores = rule.scores(Observation(0.0, context, candidates, feasible))
         own = candidates[:, self._own]
         taken: NDArray[np.bool_] = (own == own[scores.argmax()]).all(axis=1)

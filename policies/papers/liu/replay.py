@@ -1,11 +1,11 @@
-"""A replay of whole episodes that a resumed run makes again: what is kept of it are the choices.
+"""Replay of whole episodes, of which only the choices are saved with the state of a training.
 
     slot      0        1        2       ...       holding // room - 1
-    episode   e0       e1       e2      ...       the next one takes the place of the oldest
-    rows      0 .. room - 1 | room .. 2 room - 1 | ...       an episode may leave some of its empty
+    episode   e0       e1       e2      ...       the next one replaces the oldest
+    rows      0 .. room - 1 | room .. 2 room - 1 | ...       an episode may leave rows unused
 
-50,000 rows of 529 numbers are 106 MB that would be written with every state of a training; windows
-and choices are .4 MB, and playing 100 episodes again takes a quarter of a second.
+50,000 rows of 529 numbers are 106 MB, which would be written with every state. Windows and choices
+take .4 MB, and a resumed run plays 100 episodes again in a quarter of a second.
 """
 
 from collections.abc import Callable
@@ -21,11 +21,13 @@ Again = Callable[[int, NDArray[np.int64]], Valued]  # (window, choices) -> the s
 
 
 class EpisodeReplay(nn.Module):
-    """The last episodes, as rows of inputs, cluster and value; a module, because it is state.
+    """Last episodes, as rows of inputs, cluster and value; a torch module so that it is saved.
 
-    holding   rows at most; as many whole episodes of `room` rows as that has place for
-    width     of an input
-    again     plays an episode again
+    Args:
+        holding: Maximal number of rows; as many episodes of `room` rows are kept as fit.
+        room: Rows per episode.
+        width: Width of an input row.
+        again: Function that plays an episode again.
     """
 
     def __init__(self, holding: int, room: int, width: int, again: Again) -> None:
@@ -49,7 +51,7 @@ class EpisodeReplay(nn.Module):
         return int(self.lengths.sum())
 
     def add(self, window: int, played: Valued) -> None:
-        """Put an episode in the place of the oldest one."""
+        """Add an episode, which replaces the oldest one if the replay is full."""
         slot, steps = int(self.added) % len(self.lengths), len(played.choices)
         self.windows[slot], self.lengths[slot] = window, steps
         self.choices[slot] = 0
@@ -60,7 +62,7 @@ class EpisodeReplay(nn.Module):
     def draw(
         self, count: int, rng: np.random.Generator
     ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.float32]]:
-        """So many different rows: inputs (N, I), clusters (N,), values (N,)."""
+        """Return `count` different rows: inputs (N, I), clusters (N,), values (N,)."""
         lengths = self.lengths.numpy()
         ends = np.cumsum(lengths)
         drawn = rng.choice(int(ends[-1]), count, replace=False)
@@ -75,7 +77,7 @@ class EpisodeReplay(nn.Module):
         self._values[rows] = played.values
 
     def make_again(self) -> None:
-        """Play every episode again, as the choices say."""
+        """Fill the rows by playing every episode again with its saved choices."""
         for slot in range(len(self.lengths)):
             choices = self.choices[slot, : self.lengths[slot]].numpy().astype(np.int64)
             if len(choices):

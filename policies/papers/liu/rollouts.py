@@ -1,13 +1,13 @@
-"""Compiled episodes of a value network that explores with a rule as its guide, and their replay.
+"""Compiled episodes of a value network that explores with a rule as its guide.
 
-At every decision
+The choice at every decision is
 
-    with probability explore * random_share         any feasible row, all alike
-    with probability explore * (1 - random_share)   what the guide chooses
-    else                                            the row of the highest value
+    with probability explore * random_share         a feasible row, uniformly at random
+    with probability explore * (1 - random_share)   the choice of the guide
+    else                                            the row with the highest value
 
-so that the network is asked only where its answer is used. What it would read is written down: a
-row of inputs is [application | moment], standardised, as its layer 0 reads it; a guide is compiled.
+The network is only evaluated for a choice of the last kind. The inputs of every choice are recorded
+as layer 0 reads them: [application | moment], standardised. A guide is a compiled rule.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from policies.networks.features import expand_row
 from policies.papers.liu.forward import CLUSTERS, score_pairs
 from policies.papers.liu.network import ClustersPolicy
 
-GREEDY: Final = 0  # how a choice came about
+GREEDY: Final = 0  # kinds of choices
 RANDOM: Final = 1
 GUIDED: Final = 2
 GIVEN: Final = 3
@@ -38,7 +38,13 @@ _INPUTS: Final = types.Array(types.float32, 2, "C")
 
 @dataclass(frozen=True)
 class Exploring:
-    """How often an agent explores, and what share of that is random; the rest is the guide's."""
+    """Exploration of an episode.
+
+    Attributes:
+        explore: Probability of exploring at a decision, 0 to 1.
+        random_share: Share of exploring choices that are uniformly random, 0 to 1.
+        guide: Rule that makes the other exploring choices.
+    """
 
     explore: float
     random_share: float
@@ -47,14 +53,15 @@ class Exploring:
 
 @dataclass(frozen=True)
 class Valued:
-    """An episode of T decisions and what each of them was worth.
+    """Episode of T decisions with the value of each choice.
 
-    choices   (T,)
-    source    (T,) GREEDY, RANDOM, GUIDED or GIVEN
-    inputs    (T, I) float32, what the network reads of the moment and the application; (0, I)
-              where they were not asked for
-    clusters  (T,) the cluster chosen: the output that the value is of
-    values    (T,) Monte-Carlo value of every choice, known at the end
+    Attributes:
+        episode: The finished episode.
+        choices: Chosen rows (T,).
+        source: Kind (T,) of each choice: GREEDY, RANDOM, GUIDED or GIVEN.
+        inputs: Inputs (T, I) float32 of the network for each choice; (0, I) if not recorded.
+        clusters: Chosen clusters (T,), which are the outputs that the values belong to.
+        values: Monte-Carlo value (T,) of each choice, known at the end of the episode.
     """
 
     episode: Episode
@@ -76,10 +83,10 @@ def _play(
     explore: Any, random_share: Any, rng: Any, given: Any,
     choices: Any, source: Any, inputs: Any, clusters: Any,
 ) -> Any:  # fmt: skip
-    """One episode, its first `given` choices as they stand in `choices`.
+    """Play one episode, whose first `given` choices are read from `choices`.
 
-    Returns 2 * decisions + truncated, or INFEASIBLE where a choice is forbidden or there are more
-    decisions than room for them.
+    Returns 2 * decisions + truncated, or INFEASIBLE if a choice is infeasible or there are more
+    decisions than rows for them.
     """
     ints, floats, context, image, candidates, feasible = episode
     scores, _probabilities, step_outputs, totals = arrays
@@ -153,9 +160,9 @@ def play_valued(
     given: NDArray[np.int64] | None = None,
     inputs: bool = True,
 ) -> Valued:
-    """One episode of at most `room` decisions; its first choices are `given`, if there are any.
+    """Return an episode of at most `room` decisions, which begins with the choices `given`, if any.
 
-    Raises HindcastError where a choice is infeasible or the episode is longer.
+    Raises HindcastError if a choice is infeasible or the episode is longer.
     """
     memory, arrays = begin_episode(spec, instance), make_step_arrays(spec, instance)
     choices, source, clusters = (np.zeros(room, np.int64) for _ in range(3))
@@ -171,8 +178,8 @@ def play_valued(
     )  # fmt: skip
     if code == kernel.INFEASIBLE:
         raise HindcastError(
-            f"{policy.name}: a choice in {scenario.name} is infeasible, or there are more than "
-            f"{room} decisions"
+            f"{policy.name}: a choice in {scenario.name} is infeasible, or the episode has more "
+            f"than {room} decisions"
         )
     steps = int(code) // 2
     episode = finished_episode(

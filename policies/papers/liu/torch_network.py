@@ -1,4 +1,4 @@
-"""The network of policies.papers.liu.network in torch, for learning."""
+"""Torch version of the network of policies.papers.liu.network, for learning."""
 
 from itertools import pairwise
 
@@ -13,7 +13,7 @@ from policies.papers.liu.network import ClustersNetwork
 def make_value_network(
     network: ClustersNetwork, weights: Weights | None, rng: np.random.Generator
 ) -> nn.Sequential:
-    """The network with these weights, or with ones drawn anew (He et al., ICCV 2015)."""
+    """Return the network with these weights, or with random ones (He et al., ICCV 2015)."""
     layers: list[nn.Module] = []
     for i, (before, after) in enumerate(pairwise(network.widths)):
         layer = nn.Linear(before, after)
@@ -30,7 +30,7 @@ def make_value_network(
 
 
 def weights_of(scorer: nn.Sequential) -> Weights:
-    """Copies of the weights, float32, by the names of ClustersNetwork.shapes."""
+    """Return copies of the weights, float32, by the names of ClustersNetwork.shapes."""
     return {
         f"layer{i}.{part}": getattr(layer, part).detach().cpu().numpy().copy()
         for i, layer in enumerate(m for m in scorer if isinstance(m, nn.Linear))

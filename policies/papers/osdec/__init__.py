@@ -1,1 +1,1 @@
-"""OSDEC: scores for every job of a slot."""
+"""OSDEC: one network call scores all jobs of a slot of `deferrable`."""

@@ -1,21 +1,25 @@
-"""PPO or REINFORCE over scores of a whole slot: the OSDEC family, for `deferrable`.
+"""PPO or REINFORCE over scores of a whole slot: the OSDEC family of agents for `deferrable`.
 
-    action      a score per startable job, drawn once a slot, N(mean, deviation) for each; the jobs
-                are started by score as far as they fit (pipeline.scenarios.deferrable.slotwise)
-    gain        clipped (ppo), or advantage * log-density (reinforce); the density is that of the
-                scores of the jobs that could start
-    advantage   generalised advantage estimation over slots (ppo); return to go less the mean over
-                trajectories of the window (reinforce, sampling.baseline); normalised per batch
-    value       mean of (V - target)^2, where V counts what a return differs from that of a steady
-                policy, in units of the first batch: a finite week is known from the start
-    auxiliary   mean squared error of four predictions of the next slot, by an optimiser of its own
+    action      one score per startable job, drawn once per slot from N(mean, deviation); the jobs
+                start in order of score until one does not fit
+                (pipeline.scenarios.deferrable.slotwise)
+    gain        clipped (ppo), or advantage * log-density (reinforce); the density covers the
+                scores of the startable jobs
+    advantage   generalised advantage estimation over slots (ppo), or return to go minus the mean
+                over the window's trajectories (reinforce, sampling.baseline); normalised per batch
+    value       mean of (V - target)^2. V is the difference between a return and the return of a
+                steady policy, in units of the first batch; the steady part accounts for the
+                number of slots left in a finite episode
+    auxiliary   mean squared error of four predictions of the next slot, with a separate optimiser
 
 Source: Dong, Zhu, Shan et al. (OSDEC), sections 4.1-4.3, Table 3; Schulman et al., "Proximal
 Policy Optimization Algorithms", 2017. Differences from the paper:
-- A batch is 16 whole episodes (2,688 slots of the base setting) where the paper has 2,048 slots
-  of 16 workers, so that nothing is bootstrapped in the middle of an episode.
-- Minibatches of 256, 64 published. Passes over a batch are not told: 4 here, one for reinforce.
-- What the auxiliary module says is an input like others: the gradient of the policy ends there.
+- A batch is 16 whole episodes (2,688 slots of the base setting). The paper uses 2,048 slots of 16
+  workers. With whole episodes no value is bootstrapped in the middle of an episode.
+- Minibatches have 256 slots; the paper uses 64. The paper does not state the number of passes over
+  a batch: PPO makes 4 here, REINFORCE one.
+- The outputs of the auxiliary module are plain inputs of the policy: the gradient of the policy
+  loss does not flow back into the module.
 """
 
 from collections.abc import Mapping
@@ -48,13 +52,22 @@ _VALIDATED = 50
 
 @dataclass(frozen=True)
 class Config:
-    """Settings of `score_ppo`; those of OSDEC by default.
+    """Settings of `score_ppo`; the defaults are those of OSDEC.
 
-    sampling     `baseline` is read by reinforce only, which needs two trajectories of a window
-    epochs       passes over a batch; reinforce makes one
-    lam          of the advantages
-    floor        share of the step sizes that is left at the end of the run
-    value_weight   of the squared error of the value beside the gain
+    Attributes:
+        network: Architecture of the policy, the value and the auxiliary module.
+        sampling: Trajectories and windows of an iteration. Only reinforce reads `baseline`, for
+            which it needs at least 2 trajectories of each window.
+        algorithm: "ppo" (clipped gain) or "reinforce".
+        epochs: Passes over a batch, at least 1; reinforce always makes one.
+        minibatch: Slots per gradient step, at least 1.
+        clip: Clipping range of the probability ratio of PPO, above 0.
+        lam: Lambda of generalised advantage estimation, 0 to 1.
+        learning_rate: Step size of Adam for the policy, above 0.
+        value_learning_rate: Step size of Adam for the value, above 0.
+        auxiliary_learning_rate: Step size of Adam for the auxiliary module, above 0.
+        floor: Share of each step size that remains at the end of the run, 0 to 1.
+        value_weight: Weight of the squared error of the value in the loss.
     """
 
     network: SlotScoresSettings = field(
@@ -91,7 +104,11 @@ class Config:
 
 
 class Units(nn.Module):
-    """What values are counted in, from the first batch: reward of a slot, size of a difference."""
+    """Units of the value, measured on the first batch.
+
+    `steady` is the mean reward of a slot. `size` is the standard deviation of returns to go around
+    those of a policy that earns `steady` in every slot.
+    """
 
     steady: Tensor
     size: Tensor
@@ -102,7 +119,7 @@ class Units(nn.Module):
         self.register_buffer("size", torch.tensor(0.0, dtype=torch.float64))
 
     def fit(self, played: SlotTraces, discount: float) -> None:
-        """Keep those of this batch, unless there are some."""
+        """Measure the units on this batch, unless they are already known."""
         if float(self.size) > 0.0:
             return
         self.steady.fill_(float(played.reward.mean()))
@@ -111,13 +128,13 @@ class Units(nn.Module):
         self.size.fill_(difference or 1.0)
 
     def expected(self, left: Floats, discount: float) -> Floats:
-        """Discounted return of a steady policy with so many slots left."""
+        """Return the discounted return of a steady policy with `left` slots left."""
         slots = left if discount == 1.0 else (1.0 - discount**left) / (1.0 - discount)
         return slots * float(self.steady)
 
 
 def fit(problem: Problem, settings: SlotScoresSettings) -> SlotScoresNetwork:
-    """The network, standardised on what random scores meet in windows of the train split."""
+    """Return the network, standardised on episodes of train windows played with random scores."""
     plain = slot_scores_network(settings, problem.spec.context, problem.spec.candidates)
     windows = problem.train[:: -(-len(problem.train) // _FITTED_WINDOWS)]
     slots = Slots(problem.spec, [problem.instance_of(w) for w in windows])
@@ -146,7 +163,7 @@ def learner(
     weights: Weights | None,
     device: torch.device,
 ) -> Learner:
-    """One run, from these weights or from ones drawn anew; a step is an iteration."""
+    """Return the learner of one run, from these weights or random ones; a step is an iteration."""
     rng = generator(problem.seed, "online weights")
     net = SlotNetwork(network, rng)
     if weights is not None:
@@ -206,7 +223,7 @@ def learner(
 
 
 def worth(played: SlotTraces, config: Config, units: Units) -> tuple[Floats, Floats]:
-    """Normalised advantages (E * T,) of the slots, and targets (E * T,) of the value."""
+    """Return normalised advantages (E * T,) of the slots, and targets (E * T,) of the value."""
     discount, sampling = config.sampling.discount, config.sampling
     expected = units.expected(played.left, discount)
     value = played.value * float(units.size) + expected
@@ -236,7 +253,7 @@ def _learn(
     target: Tensor,
     rng: np.random.Generator,
 ) -> dict[str, Tensor]:
-    """Passes over a batch in minibatches; means of what is measured of them."""
+    """Make the passes over a batch in minibatches, and return the means of their metrics."""
     metrics: list[dict[str, Tensor]] = []
     count = len(advantage)
     for _ in range(config.epochs if config.algorithm == "ppo" else 1):
@@ -274,7 +291,7 @@ def _learn(
 
 
 def _prediction_error(net: SlotNetwork, played: SlotTraces, which: Tensor) -> Tensor:
-    """Mean squared error of the auxiliary module; 0 without one."""
+    """Return the mean squared error of the auxiliary module, or 0 if there is no such module."""
     if net.settings.auxiliary == "none":
         return played.history.new_zeros(())
     target = played.targets.index_select(0, which)

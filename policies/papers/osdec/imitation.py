@@ -1,26 +1,29 @@
-"""Imitation before play for a network that scores the jobs of a slot at once: that of score_ppo.
+"""Imitation before play for the network of score_ppo, which scores the jobs of a slot at once.
 
-    scores     of all startable jobs as the slot began; those that were started are passed over
-    p(job)     softmax of the scores / TEMPERATURE over the jobs that wait, whether or not they fit
-    p(close)   the sum of p over those that do not fit: a slot ends at the first that is refused
+    scores     of all startable jobs at the beginning of the slot; jobs already started are skipped
+    p(job)     softmax of scores / TEMPERATURE over the waiting jobs, whether or not they fit
+    p(close)   sum of p over the jobs that do not fit: a slot ends at the first job that is refused
     loss       mean over decisions of KL(logged distribution || p)
 
-That is the action of the network as it acts, made soft: scores with Gumbel noise of the size of
-TEMPERATURE, drawn once a slot, start the jobs in the order of Plackett and Luce, of which p is the
-next one given those started so far. So the decisions of a slot can be learned from one by one.
+p is a soft version of how the network acts. Scores with Gumbel noise of scale TEMPERATURE, drawn
+once per slot, start the jobs in an order with the Plackett-Luce distribution, and p is the
+distribution of the next job given those already started. The decisions of a slot can therefore be
+learned from one by one.
 
-The scores are means between -1 and 1, with which softmax itself could not prefer a job more than
-e^2 times; divided by TEMPERATURE they can be as certain as a rule. Being bounded they settle.
+The scores are means between -1 and 1, for which a plain softmax could prefer one job to another by
+a factor of e^2 at most. Division by TEMPERATURE allows preferences as certain as those of a rule.
+Since the scores are bounded, they converge.
 
-No scores close a slot while all that waits would fit. Decisions at which the log more likely than
-not does so are left out (`left_out`: their share), and of the others such a close does not count:
-rules that hold jobs back, knapsack_patient say, are imitated as far as an order can.
+No scores close a slot while all waiting jobs would fit. Decisions at which the log closes such a
+slot with probability above 1/2 are left out (`left_out` is their share); at the others, that
+probability is ignored. Rules that hold jobs back, such as knapsack_patient, are thus imitated as
+far as an order of jobs can imitate them.
 
-Only the mean is imitated. The head of the deviation keeps the weights that it was drawn with, so
-play begins as noisy as without imitation, around another mean (what it reads, the encoder, has
-moved, and the deviation a little with it); so does the value, which is learned by playing. What the
-auxiliary module says is not listened to: it learns fast in play, and would take the mean with it.
-The inputs that read it have weight 0 afterwards, which the gradient of play moves from there.
+Only the mean is imitated. The head of the deviation keeps its initial weights, so play begins about
+as noisy as without imitation, around another mean; the deviation changes a little because the
+encoder that it reads has changed. The value head also keeps its initial weights and is learned by
+playing. The outputs of the auxiliary module are muted: the module learns fast during play, which
+would shift the mean. The weights of its inputs are 0 after imitation and are learned during play.
 
 Sources: Luce, "Individual Choice Behavior", 1959; Plackett, "The Analysis of Permutations", 1975.
 """
@@ -58,9 +61,9 @@ def imitator(
     shown: NDArray[np.float32],
     held_out: NDArray[np.float32] | None,
 ) -> Learner:
-    """The learner of an imitation before play, see policies.online.imitation.
+    """Return the learner of an imitation before play, see policies.online.imitation.
 
-    Decisions are whole observations. Raises DatasetError where no scores could choose as they do.
+    Decisions are whole observations. Raises DatasetError if no scores can imitate any of them.
     """
     net = SlotNetwork(network, generator(task.seed, "imitation weights"))
     net.mute_auxiliary()
@@ -68,8 +71,8 @@ def imitator(
     decisions, wanted = representable(task.decisions, shown)
     if len(decisions) == 0:
         raise DatasetError(
-            "its best behaviours only ever close slots into which all jobs would fit; scores of a "
-            "slot never do"
+            "the best behaviours of the dataset only close slots into which all jobs would fit, "
+            "which scores of a slot cannot imitate; choose another dataset"
         )
     left_out = torch.tensor(1.0 - len(decisions) / len(task.decisions))
     validation, others = task.validation, held_out
@@ -96,7 +99,7 @@ def imitator(
 
 
 def kinds(decisions: Decisions) -> tuple[_Mask, _Mask, _Mask]:
-    """Which rows (D, K) are jobs that fit, jobs that could start but do not fit, and the close."""
+    """Return masks (D, K) of jobs that fit, of startable jobs that do not fit, and of the close."""
     waits = decisions.candidates[:, :, ROW.is_startable] == 1.0
     fits = waits & decisions.mask
     return fits, waits & ~fits, decisions.candidates[:, :, ROW.closes] == 1.0
@@ -105,7 +108,10 @@ def kinds(decisions: Decisions) -> tuple[_Mask, _Mask, _Mask]:
 def representable(
     decisions: Decisions, shown: NDArray[np.float32]
 ) -> tuple[Decisions, NDArray[np.float32]]:
-    """The decisions that scores could make, and their distributions among what scores could do."""
+    """Return the decisions that scores can imitate, and their distributions (D, K).
+
+    The distributions are normalised over the choices that scores can make.
+    """
     fits, refused, close = kinds(decisions)
     kept = shown * (fits | (close & refused.any(axis=1, keepdims=True)))
     share = kept.sum(axis=1)
@@ -114,7 +120,10 @@ def representable(
 
 
 def log_probabilities_of(scores: Tensor, fits: Tensor, refused: Tensor, close: Tensor) -> Tensor:
-    """Logarithms of p (B, K), FILL where it is 0; all (B, K), and some job waits in every row."""
+    """Return log p (B, K), with FILL where p is 0.
+
+    All arguments are (B, K), and every row has at least one waiting job.
+    """
     every = torch.where(fits | refused, scores, FILL).logsumexp(dim=1, keepdim=True)
     ends = torch.where(refused, scores, FILL).logsumexp(dim=1, keepdim=True)
     trace_probabilities = torch.where(fits, scores - every, FILL)
@@ -124,7 +133,7 @@ def log_probabilities_of(scores: Tensor, fits: Tensor, refused: Tensor, close: T
 def _scores(
     net: SlotNetwork, network: SlotScoresNetwork, decisions: Decisions, device: torch.device
 ) -> Tensor:
-    """Mean scores (B, K) of the jobs that wait, as their slots began; 0 in other rows."""
+    """Return mean scores (B, K) of waiting jobs, at the beginning of their slots; 0 elsewhere."""
     slots = begun_slots(decisions.context, decisions.candidates)
     with torch.no_grad():
         seen, _history = look(net, network, slots, device)

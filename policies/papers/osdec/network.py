@@ -1,25 +1,27 @@
-"""Networks that score the jobs of a whole slot of `deferrable` at once: the OSDEC family.
+"""Architecture of the OSDEC networks, which score all jobs of a slot of `deferrable` at once.
 
-What they are without their weights; policies.papers.osdec.policy acts with them.
+policies.papers.osdec.policy acts with these networks; torch_network learns them.
 
-    row      9 numbers of a job, 3 of the moment, and what the auxiliary module says; the first
-             `rows` rows are read: startable jobs, then running ones, then future ones by their time
-    mlp        all rows, padded with zeros, through two layers to an output per row
-    pointer    a GRU from the last future job to the first startable one; its last state points at
-               the jobs: v' tanh(R e + Q q)
-    attention  self-attention with one head, then a layer per row; each with residual and norm
-    heads    mean tanh, deviation softplus (policies.papers.osdec.torch_network; acting needs the
-             mean), value the average over rows
-    auxiliary   a GRU over the last six slots -> 5 shared numbers (low) -> 5 of the tasks (high) ->
-             the next slot's capacity, mean cores, mean duration and violation; low and high are
-             multiplied by their coefficients and join every row
+    row         9 features of a job, 3 of the moment, and the outputs of the auxiliary module; the
+                first `rows` rows are read: startable jobs, then running, then future ones by time
+    mlp         all rows, padded with zeros, through two layers to one output per row
+    pointer     a GRU from the last future job to the first startable one; its last state points at
+                the jobs: v' tanh(R e + Q q)
+    attention   self-attention with one head, then a layer per row; each with residual and norm
+    heads       mean (tanh), deviation (softplus, see torch_network; acting needs the mean only),
+                value (mean over the rows)
+    auxiliary   a GRU over the last six slots -> 5 shared outputs (low) -> 5 task outputs (high) ->
+                the next slot's capacity, mean cores, mean duration and violation; low and high are
+                multiplied by their coefficients and appended to every row
 
-Source: Dong, Zhu, Shan et al. (OSDEC), sections 4.1-4.2. Differences: sizes of layers are not told;
-the auxiliary GRU reads what an observation tells of the last six slots, where the paper's is fed
-what the agent has seen and done; the pointer network's encoder is a GRU, not an LSTM. What the
-published "information coefficients" of 10 multiply is not told: as weights of losses that have an
-optimiser of their own they would change nothing, and inputs ten times as large as all others made
-learning slower here, so that they are 1.
+Source: Dong, Zhu, Shan et al. (OSDEC), sections 4.1-4.2. Differences from the paper:
+- The paper does not state the sizes of layers; those here are ours.
+- The auxiliary GRU reads what an observation contains about the last six slots; in the paper it
+  reads the past observations and actions of the agent.
+- The encoder of the pointer network is a GRU, not an LSTM.
+- The paper does not state what its "information coefficients" of 10 multiply. As weights of losses
+  with a separate optimiser they would have no effect, and inputs ten times as large as all others
+  slowed learning here, so the coefficients are 1.
 """
 
 from dataclasses import dataclass
@@ -54,15 +56,19 @@ _Row = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class SlotScoresSettings(FixedSettings):
-    """The shape of the network. Raises RecipeError for settings that make none.
+    """Architecture of the network. Raises RecipeError for a value that is out of range.
 
-    encoder            what reads the jobs
-    auxiliary          which layers of the auxiliary module join the rows
-    width              of an encoded job; the mlp has four times as many in its layers
-    layers             of the attention encoder
-    rows               that are read at most: startable, then running, then future jobs; startable
-                       ones after them come last
-    low_coefficient, high_coefficient   multiply what joins the rows
+    Attributes:
+        encoder: Encoder of the jobs: "mlp", "pointer" or "attention".
+        auxiliary: Layers of the auxiliary module whose outputs are appended to the rows: "none",
+            "high", "low" or "both".
+        width: Width of an encoded job, 1 to 1024; the layers of the mlp are four times as wide.
+        layers: Layers of the attention encoder, 1 to 8.
+        rows: Rows that are read, 1 to 1024: startable, then running, then future jobs. Startable
+            jobs beyond them get the lowest score.
+        low_coefficient: Factor of the low outputs of the auxiliary module, above 0.
+        high_coefficient: Factor of the high outputs of the auxiliary module, above 0.
+        kind: Name of the architecture.
     """
 
     encoder: Literal["mlp", "pointer", "attention"] = "attention"
@@ -85,7 +91,7 @@ class SlotScoresSettings(FixedSettings):
 
     @property
     def information(self) -> int:
-        """Numbers that the auxiliary module adds to a row."""
+        """Number of outputs of the auxiliary module in a row."""
         return LOW * (self.auxiliary in {"low", "both"}) + HIGH * (
             self.auxiliary in {"high", "both"}
         )
@@ -93,7 +99,7 @@ class SlotScoresSettings(FixedSettings):
 
 @dataclass(frozen=True)
 class SlotScoresNetwork(FixedNetwork[SlotScoresSettings]):
-    """The network without its weights, in the terms of policies.networks.settings.Network."""
+    """Network without its weights; implements policies.networks.settings.Network."""
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -140,7 +146,7 @@ class SlotScoresNetwork(FixedNetwork[SlotScoresSettings]):
         return shapes
 
     def history(self, history: NDArray[np.float64]) -> _Row:
-        """What the auxiliary GRU reads (..., LAGS + 1, HISTORY), in sizes of order one."""
+        """Return the input (..., LAGS + 1, HISTORY) of the auxiliary GRU, scaled to order one."""
         c, r = self.context, self.candidates
         level = max(float(c.mean[0]), 1.0)
         mean = np.array([c.mean[0], 0.0, 0.0, r.mean[0], r.mean[1], 0.0])
@@ -156,7 +162,10 @@ def slot_scores_network(
     context: Features,
     candidates: Features,
 ) -> SlotScoresNetwork:
-    """The network over these features, unscaled; DatasetError where one is missing or elsewhere."""
+    """Return the network over these features, unscaled.
+
+    Raises DatasetError if the features are not those of `deferrable`, in their order.
+    """
     check_deferrable(context, candidates)
     moment = [[f.name for f in context].index(name) for name in MOMENT]
     of_job = unscaled_map(candidates, range(len(ROW)), quadratic=False)
@@ -167,7 +176,7 @@ def slot_scores_network(
 
 
 def check_deferrable(context: Features, candidates: Features) -> None:
-    """DatasetError unless these are the features of the scenario, in its order."""
+    """Raise DatasetError unless these are the features of `deferrable`, in their order."""
     names = tuple(f.name for f in candidates), tuple(f.name for f in context)
     if (
         names[0] != (*ROW, "closes", "job")

@@ -1,8 +1,9 @@
-"""What acts with a network of the OSDEC family (policies.papers.osdec.network), without torch.
+"""Policy that acts with an OSDEC network (policies.papers.osdec.network), without torch.
 
-The scores of a slot are those of how it began. Asked within a slot the policy undoes the slot's
-starts (pipeline.scenarios.deferrable.slotwise), so that decision by decision it starts exactly the
-prefix that its scores of the slot mean, without remembering anything.
+The scores of a slot depend on the state at its beginning. At a later decision of the slot the
+policy undoes the starts made so far (pipeline.scenarios.deferrable.slotwise) and scores that state
+again. Decision by decision it therefore starts the same jobs as one action of the paper would,
+without any memory between decisions.
 """
 
 from typing import Final
@@ -30,7 +31,7 @@ _Row = NDArray[np.float32]
 
 
 class SlotScoresPolicy(LearnedPolicy):
-    """The network with weights, as a BatchPolicy; it acts with the mean scores."""
+    """BatchPolicy of the network with its weights; acts with the mean scores."""
 
     network: SlotScoresNetwork  # type: ignore[assignment]
     reads: tuple[Reading, ...] = ("feasible",)
@@ -43,7 +44,7 @@ class SlotScoresPolicy(LearnedPolicy):
         features_context: Features,
         features_candidates: Features,
     ) -> None:
-        # Compiled when there is something to act with, not when checkpoints are looked into.
+        # Compiled when a policy is made, not when checkpoints are only inspected.
         from pipeline.scenarios.deferrable.slotwise import begin_of_slot, waiting_jobs
         from pipeline.scenarios.deferrable.slotwise_action import stop_at_misfit
 
@@ -51,8 +52,8 @@ class SlotScoresPolicy(LearnedPolicy):
         self._begin: Compiled = begin_of_slot
         self._waiting = waiting_jobs
         super().__init__(name, network, weights, features_context, features_candidates)
-        # Scores of the slots of the last call: most of its observations are asked for again, with
-        # one more job started. What is found here is what would be computed.
+        # Scores of the slots of the last call: most of its observations come again with one more
+        # job started, and have the same slot state, hence the same scores.
         self._known: dict[bytes, NDArray[np.float64]] = {}
 
     def batch_scores(
@@ -64,9 +65,9 @@ class SlotScoresPolicy(LearnedPolicy):
         feasible: NDArray[np.bool_] | None = None,
         image: NDArray[np.uint8] | None = None,  # noqa: ARG002 - the protocol's
     ) -> NDArray[np.float64]:
-        """Scores (sum of N,) of B observations, whose last row closes the slot.
+        """Return scores (sum of N,) of B observations, whose last row closes the slot.
 
-        Raises HindcastError where arrays do not fit each other.
+        Raises HindcastError if the shapes of the arrays do not match.
         """
         if (
             context.shape != (len(offsets) - 1, len(self.features_context))
@@ -120,10 +121,11 @@ class SlotScoresPolicy(LearnedPolicy):
         history: NDArray[np.float64],
         startable: int,
     ) -> _Row:
-        """Mean scores (K,) of the K startable jobs of one slot.
+        """Return mean scores (K,) of the K startable jobs of one slot.
 
-        moment (C,), rows (J, F), history (LAGS + 1, HISTORY) as the slot began. One slot at a time:
-        sums of BLAS depend on how many rows it is given at once, and a score must not.
+        moment (C,), rows (J, F) and history (LAGS + 1, HISTORY) describe the beginning of the slot.
+        Slots are scored one at a time, since sums of BLAS depend on the number of rows of a call,
+        and a score must not.
         """
         settings = self.network.settings
         means = np.full(startable, np.float32(BEYOND))
@@ -138,7 +140,7 @@ class SlotScoresPolicy(LearnedPolicy):
         return means
 
     def _encoded(self, rows: _Row, more: _Row, startable: int) -> _Row:
-        """What the head of the means reads: of each startable job, or of all rows at once."""
+        """Return the inputs of the mean head: one row per startable job, or one vector (mlp)."""
         settings = self.network.settings
         if settings.encoder == "mlp":
             read = np.zeros((settings.rows, rows.shape[1]), np.float32)
@@ -160,7 +162,7 @@ class SlotScoresPolicy(LearnedPolicy):
         return np.maximum(self._linear(hidden[:startable], "mean_layer"), np.float32(0.0))
 
     def _information(self, history: _Row) -> _Row:
-        """What the auxiliary module says, (I,)."""
+        """Return the outputs (I,) of the auxiliary module."""
         settings = self.network.settings
         if settings.auxiliary == "none":
             return np.zeros(0, np.float32)
@@ -174,7 +176,7 @@ class SlotScoresPolicy(LearnedPolicy):
         return np.concatenate(said)
 
     def _attend(self, x: _Row, layer: int) -> _Row:
-        """One layer of the encoder: every job sees every job."""
+        """Return x after one layer of self-attention."""
         query, key, value = (self._linear(x, f"{p}{layer}") for p in ("query", "key", "value"))
         logits = query @ key.T / np.float32(np.sqrt(query.shape[1]))
         share = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -192,7 +194,7 @@ class SlotScoresPolicy(LearnedPolicy):
         return normed
 
     def _recurrent(self, x: _Row, layer: str) -> _Row:
-        """States (T, W) of a GRU that reads x (T, E), from zero."""
+        """Return the states (T, W) of a GRU that reads x (T, E), from state zero."""
         inputs = self._linear(x, f"{layer}.input")
         width = inputs.shape[1] // 3
         weight = np.ascontiguousarray(self.weights[f"{layer}.state.weight"].T)

@@ -1,9 +1,9 @@
-"""Episodes of `deferrable` slot by slot: one call of the network per slot for all of them.
+"""Episodes of `deferrable` played slot by slot, with one network call per slot for all episodes.
 
     slot 0       see -> network -> scores drawn -> prefix started, closed -> reward
     slot 1       see -> ...                        all episodes in lock step, to the horizon
 
-Every episode draws its scores from its own generator.
+Each episode draws its scores from a separate generator.
 """
 
 from collections.abc import Sequence
@@ -25,15 +25,20 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class SlotTraces:
-    """E episodes of T slots; what they came to, and what the network was shown and said.
+    """E episodes of T slots with the inputs and outputs of the network.
 
-    seen             E * T slots, an episode's one after the other
-    scores           (E * T, K) as they were drawn
-    log_probability  (E * T,) of them, of the jobs that could start
-    history          (E * T, LAGS + 1, HISTORY) that the auxiliary module read
-    targets          (E * T, TASKS) that it had to predict; NaN in the last slot of an episode
-    value            (E, T) in units of the learner
-    reward, left     (E, T); slots that are left, this one included
+    Arrays of E * T slots hold one episode after the other.
+
+    Attributes:
+        episodes: The finished episodes.
+        seen: Inputs of the network for E * T slots.
+        scores: Scores (E * T, K) that were drawn.
+        log_probability: Log-density (E * T,) of the scores of the startable jobs.
+        history: Input (E * T, LAGS + 1, HISTORY) of the auxiliary module.
+        targets: Targets (E * T, TASKS) of the auxiliary module; NaN in the last slot of an episode.
+        value: Values (E, T), in units of the learner.
+        reward: Rewards (E, T) of the slots.
+        left: Slots left (E, T), the current one included.
     """
 
     episodes: list[Episode]
@@ -50,7 +55,7 @@ class SlotTraces:
 def look(
     net: SlotNetwork, network: SlotScoresNetwork, slots: Slots | Begun, device: torch.device
 ) -> tuple[Seen, torch.Tensor]:
-    """What a network is shown of slots as they begin, and their histories."""
+    """Return the network's inputs for slots at their beginning, and the slots' histories."""
     jobs = np.minimum(slots.counts.sum(axis=1), network.settings.rows)
     longest = max(int(jobs.max()), 1)
     shown = np.ascontiguousarray(slots.rows[:, :longest])
@@ -76,7 +81,7 @@ def play_greedily(
     instances: Sequence[Instance],
     device: torch.device,
 ) -> list[Episode]:
-    """Episodes that are played with the mean scores."""
+    """Return episodes played with the mean scores."""
     slots = Slots(spec, instances)
     for _ in range(slots.horizon):
         slots.see()
@@ -94,7 +99,7 @@ def play_slots(
     rngs: Sequence[np.random.Generator],
     device: torch.device,
 ) -> SlotTraces:
-    """Episodes whose scores are drawn, once a slot."""
+    """Return episodes whose scores are drawn, once per slot."""
     slots = Slots(spec, instances)
     shown, parts = [], []
     value, reward, told = [], [], []
@@ -130,7 +135,7 @@ def play_slots(
 
 
 def _told(network: SlotScoresNetwork, spec: Spec, slots: Slots) -> Floats:
-    """What the auxiliary module could have predicted of a slot that was played, (E, TASKS)."""
+    """Return the quantities (E, TASKS) of a played slot that the auxiliary module predicts."""
     names = [f.name for f in spec.context]
     cores, duration = (names.index(f"startable_mean_{what}") for what in ("cores", "duration"))
     context, of_moment, of_job = slots.context, network.context, network.candidates
@@ -146,15 +151,15 @@ def _told(network: SlotScoresNetwork, spec: Spec, slots: Slots) -> Floats:
 
 
 def _following(told: Sequence[Floats]) -> NDArray[np.float32]:
-    """What was told one slot later, (E, T, TASKS)."""
+    """Return the quantities of the following slot, (E, T, TASKS); NaN after the last slot."""
     nothing = np.full_like(told[0], np.nan)
     return np.stack([*told[1:], nothing], axis=1).astype(np.float32)
 
 
 def _stacked(parts: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Slots (E, ...) of T moments -> (E * T, ...), an episode's one after the other.
+    """Return T arrays of slots (E, ...) as one array (E * T, ...), episode after episode.
 
-    Their second dimension is padded with zeros to the longest.
+    The second dimension is padded with zeros to the longest.
     """
     if parts[0].dim() > 1:
         longest = max(p.shape[1] for p in parts)

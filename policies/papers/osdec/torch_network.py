@@ -1,4 +1,4 @@
-"""The OSDEC networks in torch: normal scores of the jobs of a slot, and the value of the slot."""
+"""OSDEC networks in torch: normal distributions of job scores, and the value of a slot."""
 
 import math
 from dataclasses import dataclass
@@ -18,14 +18,15 @@ _AUXILIARY: Final = ("past", "shared", "task", "prediction")
 
 @dataclass(frozen=True)
 class Seen:
-    """What a network is shown of B slots; jobs as policies.networks.features expands them.
+    """Inputs of the network for B slots; features are expanded by policies.networks.features.
 
-    rows         (B, L, E) startable, then running, then future jobs; zeros after them; at most
-                 as many as the network reads
-    moment       (B, M)
-    information  (B, I) what the auxiliary module says
-    jobs         (B,) how many rows are jobs
-    startable    (B,) how many jobs can start
+    Attributes:
+        rows: Jobs (B, L, E): startable, then running, then future ones, then zeros; L is at most
+            the number of rows that the network reads.
+        moment: Features (B, M) of the moment.
+        information: Outputs (B, I) of the auxiliary module.
+        jobs: Number of jobs (B,) among the rows.
+        startable: Number of startable jobs (B,).
     """
 
     rows: Tensor
@@ -48,9 +49,13 @@ class Seen:
 
 @dataclass(frozen=True)
 class Scored:
-    """Normal distributions of the scores of startable jobs, and values in units of the learner.
+    """Normal distributions of the scores of startable jobs, and values of the slots.
 
-    mean, deviation (B, K), present (B, K) where there is such a job and it is drawn, value (B,)
+    Attributes:
+        mean: Means (B, K).
+        deviation: Standard deviations (B, K).
+        present: Mask (B, K) of the jobs that exist and whose scores are drawn.
+        value: Values (B,), in units of the learner.
     """
 
     mean: Tensor
@@ -59,14 +64,14 @@ class Scored:
     value: Tensor
 
     def log_probability(self, scores: Tensor) -> Tensor:
-        """Log-density (B,) of scores (B, K), of the jobs that are there."""
+        """Return the log-density (B,) of scores (B, K) of the present jobs."""
         z = (scores - self.mean) / self.deviation
         each = -0.5 * (z * z + math.log(2.0 * math.pi)) - self.deviation.log()
         return torch.where(self.present, each, 0.0).sum(dim=1)
 
 
 class SlotNetwork(WeightedModule):
-    """The network with its heads; parameters are drawn from `rng`, +-1/sqrt(inputs)."""
+    """Network with its heads; parameters are drawn from `rng`, uniform in +-1/sqrt(inputs)."""
 
     dot: ClassVar[str] = "__"
 
@@ -84,14 +89,14 @@ class SlotNetwork(WeightedModule):
             self.register_parameter(name.replace(".", "__"), parameter)
 
     def mute_auxiliary(self) -> None:
-        """Give weight 0 to what the auxiliary module says, wherever rows are read with it."""
+        """Set the weights of the auxiliary module's outputs to 0 in the layer that reads them."""
         first = "layer0" if self.settings.encoder == "mlp" else "embed"
         weight = self._layer(first)[0]
         with torch.no_grad():
             weight[:, weight.shape[1] - self.settings.information :] = 0.0
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
-        """Parameters of the policy (with what is shared), of the value, of the auxiliary module."""
+        """Return the parameters of the policy (with shared layers), value and auxiliary module."""
         found: dict[str, list[nn.Parameter]] = {"policy": [], "value": [], "auxiliary": []}
         for name, value in self.named_parameters():
             part = name.split("_")[0]
@@ -100,7 +105,7 @@ class SlotNetwork(WeightedModule):
         return found
 
     def auxiliary(self, history: Tensor) -> tuple[Tensor, Tensor]:
-        """What joins the rows (B, I), and predictions (B, TASKS), of histories (B, T, HISTORY)."""
+        """Return outputs (B, I) for the rows, and predictions (B, TASKS), of B histories."""
         settings = self.settings
         if settings.auxiliary == "none":
             return history.new_zeros(len(history), 0), history.new_zeros(len(history), 0)
@@ -114,7 +119,7 @@ class SlotNetwork(WeightedModule):
         return torch.cat(said, dim=1), self._linear(high, "prediction")
 
     def forward(self, seen: Seen) -> Scored:
-        """Scores and values of B slots."""
+        """Return the scores and values of B slots."""
         shown, read = int(seen.startable.max()), seen.rows.shape[1]
         more = torch.cat([seen.moment, seen.information], dim=1)
         if self.settings.encoder == "mlp":
@@ -131,7 +136,7 @@ class SlotNetwork(WeightedModule):
         )  # fmt: skip
 
     def _fixed(self, rows: Tensor, more: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The mlp: heads (B, rows) before their activations, and values (B,)."""
+        """Return the heads (B, rows) of the mlp before their activations, and values (B,)."""
         missing = self.settings.rows - rows.shape[1]
         hidden = torch.cat([pad(rows, (0, 0, 0, missing)).flatten(1), more], dim=1)
         for layer in ("layer0", "layer1"):
@@ -140,10 +145,10 @@ class SlotNetwork(WeightedModule):
         return mean, deviation, self._linear(hidden, "worth").squeeze(1)
 
     def _each(self, seen: Seen, more: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Of encoded jobs: heads (B, most) before their activations, and values (B,)."""
+        """Return the heads (B, most) of encoded jobs before activations, and values (B,)."""
         read = seen.rows.shape[1]
         live = torch.arange(read, device=more.device) < seen.jobs[:, None]
-        # The moment's part of the first layer once per slot.
+        # The moment's part of the first layer is computed once per slot.
         weight, bias = self._layer("embed")
         width = seen.rows.shape[2]
         x = linear(seen.rows, weight[:, :width], bias)
@@ -162,7 +167,7 @@ class SlotNetwork(WeightedModule):
         return mean.squeeze(2), deviation.squeeze(2), value
 
     def _point(self, x: Tensor, jobs: Tensor, most: int) -> tuple[Tensor, Tensor]:
-        """States of all jobs (B, L, W), and what points at the startable ones (B, K, W)."""
+        """Return states (B, L, W) of all jobs, and pointing vectors (B, K, W) of startable ones."""
         longest = x.shape[1]
         turned = (jobs[:, None] - 1 - torch.arange(longest, device=x.device)).clamp(min=0)
         index = turned.unsqueeze(2).expand(-1, -1, x.shape[2])
@@ -183,7 +188,7 @@ class SlotNetwork(WeightedModule):
         return layer_norm(x, x.shape[2:], *self._layer(layer), NORM_EPSILON)
 
     def _recurrent(self, x: Tensor, layer: str) -> Tensor:
-        """States (B, T, W) of a GRU that reads x (B, T, E), from zero."""
+        """Return the states (B, T, W) of a GRU that reads x (B, T, E), from state zero."""
         given, kept = self._layer(f"{layer}.input"), self._layer(f"{layer}.state")
         start = x.new_zeros(1, len(x), kept[0].shape[1])
         weights = [given[0], kept[0], given[1], kept[1]]

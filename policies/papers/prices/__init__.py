@@ -1,1 +1,1 @@
-"""Learned prices of coming slots for an exact knapsack; our own agent for `deferrable`."""
+"""Agent for `deferrable` that learns prices of coming slots for an exact knapsack (ours)."""

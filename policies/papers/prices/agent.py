@@ -1,10 +1,10 @@
-"""CMA-ES of the prices of coming slots, for `deferrable`: our own agent.
+"""CMA-ES of the prices of coming slots: an agent for `deferrable` that is not from a paper.
 
-An individual is a set of weights of policies.papers.prices.network; its fitness is what the
-knapsack over them earns, mean over the windows of the iteration, the same for all individuals.
-Credit goes to weights and not to single decisions, which all stand in each other's way here; a
-dozen weights need a few dozen generations. The distribution and how it moves:
-policies.online.evolution.
+An individual is a set of weights of policies.papers.prices.network. Its fitness is the mean return
+of the knapsack with these weights over the windows of the iteration, which all individuals play.
+Credit goes to weights rather than to single decisions, since the jobs that decisions start compete
+for the same cores. A dozen weights need a few dozen generations. policies.online.evolution
+describes the search distribution and its update.
 
 `sampling.trajectories` is the number of individuals; `baseline`, `normalise` and `discount` are not
 used.
@@ -39,7 +39,10 @@ _VALIDATED = 50
 class Config:
     """Settings of `price_evolution`.
 
-    step   standard deviation of the first individuals
+    Attributes:
+        network: Architecture of the network.
+        sampling: Individuals (`trajectories`, at least 4) and windows of an iteration.
+        step: Standard deviation of the first individuals, above 0.
     """
 
     network: PricesSettings = field(default_factory=PricesSettings)
@@ -58,7 +61,7 @@ class Config:
 
 
 def fit(problem: Problem, settings: PricesSettings) -> PricesNetwork:
-    """The network; its level is the mean capacity of the train windows."""
+    """Return the network, whose level is the mean capacity of the train windows."""
     spec = problem.spec
     plain = prices_network(settings, spec.context, spec.candidates)
     at = [o.name for o in spec.outcomes].index("capacity")
@@ -76,9 +79,9 @@ def learner(
     config: Config,
     network: PricesNetwork,
     weights: Weights | None,
-    device: torch.device,  # noqa: ARG001 - nothing here is work for another device than the CPU
+    device: torch.device,  # noqa: ARG001 - all work is done on the CPU
 ) -> Learner:
-    """One run, from these weights or from zero; a step is a generation."""
+    """Return the learner of one run, from these weights or zeros; a step is a generation."""
     rng = generator(problem.seed, "online weights")
     start = np.zeros(WEIGHTS) if weights is None else network.parameters(weights)[1:]
     count = config.sampling.trajectories
@@ -122,7 +125,7 @@ def learner(
 def play(
     problem: Problem, network: PricesNetwork, flat: Vector, windows: Sequence[int]
 ) -> list[Episode]:
-    """An episode of each window, by these weights as a checkpoint would keep them."""
+    """Return an episode of each window, played with these weights in a checkpoint's precision."""
     parameters = network.parameters(as_weights(network, flat))
     rule = Heuristic("prices", score_by_prices, lambda _spec, _rng: parameters)
     behaviour = Behaviour("prices", rule)

@@ -1,4 +1,4 @@
-"""Compiled: the knapsack of `deferrable` over values with learned prices.
+"""Compiled knapsack of `deferrable` over job values with learned prices.
 
 The formulas are those of policies.papers.prices.network.
 """
@@ -14,9 +14,9 @@ from pipeline.simulation.kernel import FLOATS, INTS, ROWS, SCORE, compiled
 from policies.heuristics.deferrable import choose_set
 
 AHEAD: Final = 8  # slots whose prices are learned
-DEAREST: Final = 1.2  # price of a core-slot at most: a little more than what a job pays for it
+DEAREST: Final = 1.2  # maximal price of a core-slot: a little more than a job pays for it
 PRICE_INPUTS: Final = 5
-# of the parameters
+# Positions in the parameters.
 _LEVEL: Final = 0
 _PRICE: Final = 1  # bias, then weights
 _WAIT: Final = _PRICE + 1 + PRICE_INPUTS
@@ -32,9 +32,9 @@ def _sigmoid(x):  # type: ignore[no-untyped-def]
 
 @compiled(types.float64(FLOATS, ROWS, FLOATS, FLOATS, FLOATS))
 def fill_prices(context, candidates, parameters, demand, price):  # type: ignore[no-untyped-def]
-    """Fill what becomes startable in the coming slots and what a core of them costs.
+    """Fill the cores that become startable in each coming slot, and the price of a core there.
 
-    demand and price (AHEAD + 1,), the first of price 0; returns the cores of startable jobs that
+    demand and price are (AHEAD + 1,), and price[0] is 0. Returns the cores of startable jobs that
     can wait.
     """
     demand[:] = 0.0
@@ -52,7 +52,7 @@ def fill_prices(context, candidates, parameters, demand, price):  # type: ignore
     trend = (capacity - context[MOMENT.capacity + LAGS]) / LAGS
     for ahead in range(1, AHEAD + 1):
         if ahead >= context[MOMENT.slots_left]:
-            break  # what is occupied after the end is not missed
+            break  # cores that are occupied after the end cost nothing
         if ahead <= LOOKAHEAD:
             running -= context[MOMENT.freed_in_1 + ahead - 1]
         price[ahead] = DEAREST * _sigmoid(
@@ -68,7 +68,7 @@ def fill_prices(context, candidates, parameters, demand, price):  # type: ignore
 
 @compiled(SCORE)
 def score_by_prices(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    """The jobs of the exact knapsack with what they are worth, the close row 0, the others -1."""
+    """Fill the scores of the exact knapsack: the values of its jobs, close row 0, all others -1."""
     n = len(scores)
     demand, price = np.empty(AHEAD + 1), np.empty(AHEAD + 1)
     waiting = fill_prices(context, candidates, parameters, demand, price)
@@ -101,11 +101,12 @@ def score_by_prices(context, candidates, feasible, parameters, scores):  # type:
 
 @compiled(types.float64(ROWS, _SETS, INTS, _MASKS, ROWS, FLOATS))
 def shared(context, candidates, sizes, feasible, shown, parameters):  # type: ignore[no-untyped-def]
-    """Mean over B decisions of what the distributions `shown` give to the set of the knapsack.
+    """Return the mean over B decisions of the probability that `shown` gives to the knapsack's set.
 
-    Of the jobs that it would still start in this slot, in whatever order, or of the close where it
-    would start none. context (B, C), candidates (B, K, F) of which the first `sizes` (B,) are rows
-    of the observation, the close row last; feasible and shown (B, K).
+    The set is the jobs that the knapsack would still start in the slot, in any order, or the close
+    if it would start none. context is (B, C). candidates is (B, K, F), of which the first `sizes`
+    (B,) are rows of the observation and the last of these is the close row. feasible and shown are
+    (B, K).
     """
     total = 0.0
     for b in range(len(context)):

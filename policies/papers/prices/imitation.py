@@ -1,20 +1,20 @@
-"""Imitation before play for learned prices: CMA-ES of what they would start, as the log does.
+"""Imitation before play for learned prices: CMA-ES of the agreement with the logged choices.
 
     fitness    mean over a minibatch of decisions of the logged probability of the jobs that the
-               knapsack would still start in this slot, or of the close where it would start none
+               knapsack would still start in this slot, or of the close if it would start none
 
-A dozen weights of an exact knapsack have no gradient and need none: it is the evolution of
-policies.online.evolution, from zero, with a fitness that asks no simulator. All individuals of a
-generation are judged on one minibatch, those of the next on another.
+A dozen weights of an exact knapsack have no gradient and need none. The search is that of
+policies.online.evolution, started at zero, with a fitness that needs no simulator. All individuals
+of a generation are evaluated on the same minibatch, and each generation draws another one.
 
-In which order a slot's jobs are started changes nothing, so it is no part of the fitness: what has
-to be right is the set, at every decision of what is left of the slot. A set that is too small lacks
-the job that the log starts, one that is too large is there still when the log closes the slot. What
-stays below 1 is what the log explores, and ties: a rule that takes the first of two equal sets
-cannot be told from its values.
+The order in which the jobs of a slot are started has no effect, so the fitness ignores it: at every
+decision, the set of jobs still to be started has to be right. A set that is too small lacks the job
+that the log starts; one that is too large is not empty when the log closes the slot. The fitness
+stays below 1 because the log explores, and because of ties: values cannot reproduce a rule that
+takes the first of two equal sets.
 
-`RIDGE` times the squared weights is taken off. A sigmoid that is as good as 0 or 1 wherever the log
-says something is not driven farther, where play could not move it any more.
+`RIDGE` times the squared weights is subtracted from the fitness. It keeps a sigmoid that is nearly
+0 or 1 at all logged decisions from being driven so far that play could not change it any more.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,7 +34,7 @@ from policies.training.learner import Criterion, Info, Learner, Task
 from policies.training.minibatches import draw_rows, spaced_rows
 
 RIDGE: Final = 1e-4
-GENERATIONS: Final = 100  # no more are used; agreement stood still after 40 of them
+GENERATIONS: Final = 100  # maximal number; agreement stopped improving after 40
 _INDIVIDUALS: Final = 16
 _MINIBATCH: Final = 256
 _STEP: Final = 0.5
@@ -50,7 +50,7 @@ def imitator(
     shown: NDArray[np.float32],
     held_out: NDArray[np.float32] | None,
 ) -> Learner:
-    """The learner of an imitation before play, see policies.online.imitation.
+    """Return the learner of an imitation before play, see policies.online.imitation.
 
     Decisions are whole observations; a step is a generation.
     """
@@ -95,7 +95,10 @@ def imitator(
 def agreement_of(
     decisions: Decisions, shown: NDArray[np.float32], network: PricesNetwork
 ) -> Agreement:
-    """Decisions at rows (B,) -> weights (N,) -> how far they agree with `shown` (D, K) there."""
+    """Return a function of rows (B,), which returns a function of weights (N,): their agreement.
+
+    The agreement is the mean probability that `shown` (D, K) gives to the knapsack's sets there.
+    """
     closes = decisions.candidates[:, :, ROW.closes] == 1.0
     sizes = closes.argmax(axis=1) + 1  # the close row is the last one
 

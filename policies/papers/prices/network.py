@@ -1,21 +1,24 @@
-"""The exact knapsack of `deferrable`, over what jobs are worth at learned prices of coming slots.
+"""Policy of `deferrable` that solves an exact knapsack with learned prices of coming slots.
 
-    pays     c d - w1 (t - e)                          as the knapsack of the rules counts it
+    pays     c d - w1 (t - e)                          as in the rules' knapsack
     price_a  1.2 sigmoid(b + w x_a)                    of a core, a = 1, 2, ... slots ahead
-    worth    pays - c (price_1 + ... + price_d-1)      what else might run there is taken off
-    later    pays - w1 - c (price_1 + ... + price_d)   of the same job, one slot later
+    worth    pays - c (price_1 + ... + price_d-1)      minus the price of the cores it occupies
+    later    pays - w1 - c (price_1 + ... + price_d)   worth of the same job one slot later
     value    worth - share max(0, later)               of a job that can wait; share = sigmoid(...)
 
-and per slot the set of startable jobs with the highest value within what is free. x_a: the known
-demand of slot a above its capacity, the trend of the capacity, a, the capacity, the cores of jobs
-that can wait. share reads how long the job can wait, the demand of the next slot, its cores, the
-cores of all that can wait, and how long it has waited. Every job pays 1 per core-slot, so the price
-of a core-slot is what a Lagrangian relaxation of the offline problem would put there: 1 where
-demand is certain, 0 where capacity is left over. With all weights at zero a later slot costs .6 and
-share is 1/2, nearly the rule knapsack_patient.
+In every slot, the set of startable jobs with the highest total value that fits into the free cores
+is started. x_a contains the known demand of slot a above its capacity, the trend of the capacity,
+a, the capacity, and the cores of jobs that can wait. share reads how long the job can wait, the
+demand of the next slot, the job's cores, the cores of all jobs that can wait, and how long the job
+has waited.
 
-12 weights are learned; all else is arithmetic of the scenario (policies.papers.prices.forward). It
-is not in any of the papers.
+Every job pays 1 per core-slot, so the price of a core-slot corresponds to its multiplier in a
+Lagrangian relaxation of the offline problem: 1 where demand is certain, 0 where capacity is left
+over. With all weights at zero a later slot costs .6 and share is 1/2, which is nearly the rule
+knapsack_patient.
+
+12 weights are learned; the rest is arithmetic of the scenario (policies.papers.prices.forward).
+This policy is ours; it is not from a paper.
 """
 
 from dataclasses import dataclass
@@ -41,14 +44,18 @@ WEIGHTS: Final = 2 + PRICE_INPUTS + WAIT_INPUTS  # with a bias each
 
 @dataclass(frozen=True)
 class PricesSettings(FixedSettings):
-    """The form of the network: there is one."""
+    """Architecture of the network, which has no settings.
+
+    Attributes:
+        kind: Name of the architecture.
+    """
 
     kind: Literal["prices"] = "prices"
 
 
 @dataclass(frozen=True)
 class PricesNetwork(FixedNetwork[PricesSettings]):
-    """The network without its weights; `context` knows the mean capacity, which amounts are in."""
+    """Network without its weights; `context` holds the mean capacity, the unit of all amounts."""
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -61,7 +68,7 @@ class PricesNetwork(FixedNetwork[PricesSettings]):
         }
 
     def parameters(self, weights: Weights) -> NDArray[np.float64]:
-        """What the compiled rule reads: the level, then the weights."""
+        """Return the parameters of the compiled rule: the level, then the weights."""
         level = max(float(self.context.mean[0]), 1.0)
         flat = [np.array([level]), *(weights[name].ravel() for name in self.shapes)]
         return np.concatenate(flat).astype(np.float64)
@@ -70,7 +77,10 @@ class PricesNetwork(FixedNetwork[PricesSettings]):
 def prices_network(
     settings: PricesSettings, context: Features, candidates: Features
 ) -> PricesNetwork:
-    """The network over these features, unscaled; DatasetError where they are not deferrable's."""
+    """Return the network over these features, unscaled.
+
+    Raises DatasetError if the features are not those of `deferrable`, in their order.
+    """
     check_deferrable(context, candidates)
     return PricesNetwork(
         settings,
@@ -80,14 +90,14 @@ def prices_network(
 
 
 class PricesPolicy(LearnedPolicy):
-    """The network with weights, as a BatchPolicy."""
+    """BatchPolicy of the network with its weights."""
 
     network: PricesNetwork  # type: ignore[assignment]
     reads: tuple[Reading, ...] = ("feasible",)
 
     @cached_property
     def parameters(self) -> NDArray[np.float64]:
-        """What the compiled rule reads."""
+        """Parameters of the compiled rule: the level, then the weights."""
         return self.network.parameters(self.weights)
 
     def batch_scores(
@@ -99,9 +109,9 @@ class PricesPolicy(LearnedPolicy):
         feasible: NDArray[np.bool_] | None = None,
         image: NDArray[np.uint8] | None = None,  # noqa: ARG002 - the protocol's
     ) -> NDArray[np.float64]:
-        """Values (sum of N,) of B observations, whose last row closes the slot.
+        """Return values (sum of N,) of B observations, whose last row closes the slot.
 
-        Raises HindcastError where arrays do not fit each other, or nothing says what is feasible.
+        Raises HindcastError if the shapes of the arrays do not match or `feasible` is missing.
         """
         if (
             feasible is None
@@ -111,8 +121,8 @@ class PricesPolicy(LearnedPolicy):
         ):
             raise HindcastError(
                 f"{self.name}: context {context.shape} and candidates {candidates.shape} with "
-                f"{len(offsets)} offsets up to {offsets[-1]} are not observations of deferrable, "
-                "with what is feasible"
+                f"{len(offsets)} offsets up to {offsets[-1]} are not observations of deferrable "
+                "with their feasible rows"
             )
         scores = np.empty(len(candidates))
         for b in range(len(context)):

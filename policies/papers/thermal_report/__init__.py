@@ -1,1 +1,1 @@
-"""The 2018 data-centre DQN report: its network and its agent."""
+"""Network and agent of the 2018 report on DQN in a data centre."""

@@ -1,4 +1,4 @@
-"""The agent of the 2018 data-centre report: DQN over all six servers at once, for `thermal`.
+"""Agent of the 2018 data-centre report: DQN over all six servers at once, for `thermal`.
 
     y     = r + gamma * max over the feasible i of Q_target(s')_i
     loss  = mean (y - Q(s)_choice)^2 + l1 * |theta|_1 + l2 * |theta|_2^2
@@ -7,11 +7,11 @@ with the network of `policies.papers.thermal_report.network`, RMSProp, uniform m
 transitions, and a target network that is replaced every `target_update_interval` steps. Source: L.
 Dong, "Solution on Data Center Job Scheduling Problem", 2018, section III.
 
-Differences from the report, whose code learns nothing: its target network is never read, its Q and
-its target are masked by different actions, its regulariser is never optimised, its features are
-misaligned, its learning rate is .3 and its states contain the decision. Here inputs are
-standardised, rewards are scaled to values of order one, and nothing follows the end of an episode
-(the report has no end).
+Differences from the report, whose code does not learn: the report's target network is never read,
+its Q and its target are masked by different actions, its regulariser is never optimised, its
+features are misaligned, its learning rate is .3, and its states contain the decision. Here inputs
+are standardised, rewards are scaled to values of order one, and the value after the end of an
+episode is 0 (the report has no end).
 """
 
 import copy
@@ -44,12 +44,16 @@ _VALIDATED: Final = 1024  # transitions
 
 @dataclass(frozen=True)
 class Config:
-    """Settings of the report's agent; its own where they are told, but for the learning rate.
+    """Settings of the agent; the defaults are the report's where known, except the learning rate.
 
-    discount                 gamma
-    l1, l2                   weights of the regulariser
-    target_update_interval   steps between two copies of Q into Q_target
-    reward_scale             rewards are multiplied by it; 0: one over the mean size of a return
+    Attributes:
+        minibatch: Transitions per gradient step.
+        discount: Discount factor gamma.
+        l1: Weight of the L1 regulariser.
+        l2: Weight of the L2 regulariser.
+        learning_rate: Step size of RMSProp.
+        target_update_interval: Gradient steps between two copies of Q to Q_target.
+        reward_scale: Factor of the rewards; 0 means one over the mean size of a return.
     """
 
     minibatch: int = 256
@@ -62,7 +66,7 @@ class Config:
 
 
 class ServersScorer(WeightedModule):
-    """The network in torch: servers (B, n, 7) and job (B, 5) -> values (B, n)."""
+    """Torch version of the network: servers (B, n, 7) and job (B, 5) -> values (B, n)."""
 
     def __init__(self, network: ServersNetwork, rng: np.random.Generator) -> None:
         super().__init__()
@@ -74,7 +78,7 @@ class ServersScorer(WeightedModule):
             )
 
     def forward(self, servers: Tensor, job: Tensor) -> Tensor:
-        """Values of all servers, the infeasible ones too."""
+        """Return the values of all servers, including infeasible ones."""
         seen = self._layer(self._layer(servers, "phi0"), "phi1").flatten(1)
         hidden = self._layer(self._layer(torch.cat([seen, job], dim=1), "joint0"), "joint1")
         return linear(hidden, self.joint2_weight, self.joint2_bias)  # type: ignore[arg-type]
@@ -86,7 +90,7 @@ class ServersScorer(WeightedModule):
 
 @dataclass(frozen=True)
 class _Log:
-    """Transitions on a device; servers in the order of their numbers."""
+    """Transitions on a device, with servers in the order of their numbers."""
 
     servers: Tensor
     job: Tensor
@@ -98,7 +102,10 @@ class _Log:
 
 
 def learner(task: Task, config: Config) -> Learner:
-    """One training run, see `policies.training.learner`; DatasetError for changing servers."""
+    """Return the learner of one training run, see `policies.training.learner`.
+
+    Raises DatasetError if decisions do not all show the same servers.
+    """
     weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
     number = [f.name for f in task.spec.candidates].index(NUMBER)
     count = int(task.decisions.candidates[..., number].max()) + 1
@@ -116,7 +123,7 @@ def learner(task: Task, config: Config) -> Learner:
     optimiser = torch.optim.RMSprop(q.parameters(), lr=config.learning_rate)
 
     def errors(of: _Log, rows: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        """TD errors (B,) and values (B,) of the logged choices."""
+        """Return TD errors (B,) and values (B,) of the logged choices."""
         at = torch.from_numpy(rows).to(task.device)
         value = q(of.servers[at], of.job[at]).gather(1, of.choice[at][:, None]).squeeze(1)
         with torch.no_grad():
@@ -171,7 +178,7 @@ def _load(
     assert d.next_context is not None
     assert d.next_mask is not None
     servers, order = _in_order(network, number, d.candidates, d.mask)
-    # Nothing follows a terminal decision; what stands there is multiplied by zero.
+    # A terminal decision has no successor; the placeholder is multiplied by zero.
     after = np.where(d.terminated[:, None, None], d.candidates, d.next_candidates)
     next_servers, _ = _in_order(network, number, after, d.next_mask)
     tensors = (
@@ -192,7 +199,7 @@ def _in_order(
     candidates: NDArray[np.float32],
     mask: NDArray[np.bool_],
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Servers (D, n, 7) by their numbers, and the position that each had (D, n)."""
+    """Return servers (D, n, 7) in the order of their numbers, and their positions (D, n)."""
     n = network.settings.servers
     shown = candidates[:, :n]
     order = shown[..., number].argsort(axis=1, kind="stable")

@@ -1,14 +1,14 @@
-"""The Q network of the 2018 data-centre report, which acts: all servers in, a value for each out.
+"""Q network of the 2018 data-centre report, and the policy that acts with it.
 
     server i     7 numbers: capacity, x, y, usage, energy, heat, feasible
     phi          one net for all servers, 7 - 10 - 2, leaky ReLU after both layers
     job          submit, deadline, process, resources, and the total heat
     Q            [phi(server 0) .. phi(server 5), job] - 20 - 10 - 6, leaky ReLU .2, the last linear
 
-Unlike a candidate scorer it knows every server by its number: the candidates are put in the order
-of their identifier, so their order in the observation does not matter, but there must be exactly as
-many as in training. Source: L. Dong, "Solution on Data Center Job Scheduling Problem", 2018,
-section III and Figure 6.
+Unlike a candidate scorer, the network identifies servers by their numbers. Candidates are sorted by
+their number, so their order in the observation does not matter, but there must be exactly as many
+as in training. Source: L. Dong, "Solution on Data Center Job Scheduling Problem", 2018, section III
+and Figure 6.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,12 @@ _JOINT: Final = (20, 10)
 
 @dataclass(frozen=True)
 class ServersSettings(FixedSettings):
-    """The shape of the network: how many servers."""
+    """Architecture of the network. Raises DatasetError for a value that is out of range.
+
+    Attributes:
+        servers: Number of servers, 1 to 1024.
+        kind: Name of the architecture.
+    """
 
     servers: int
     kind: Literal["servers"] = "servers"
@@ -49,7 +54,7 @@ class ServersSettings(FixedSettings):
 
 @dataclass(frozen=True)
 class ServersNetwork(FixedNetwork[ServersSettings]):
-    """The network without its weights, in the terms of policies.networks.settings.Network."""
+    """Network without its weights; implements policies.networks.settings.Network."""
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -72,9 +77,9 @@ def servers_network(
     candidates: Features,
     rows: tuple[NDArray[np.floating], NDArray[np.floating]] | None = None,
 ) -> ServersNetwork:
-    """The network over these features, standardised on `rows` (contexts, candidates) if given.
+    """Return the network over these features, standardised on `rows` if given.
 
-    Raises DatasetError for a feature that is missing.
+    `rows` are contexts and candidates. Raises DatasetError if a feature is missing or heavy-tailed.
     """
     seen, moment = columns_of(candidates, (*SERVER, NUMBER))[:-1], columns_of(context, JOB)
     moments, servers = rows or (None, None)
@@ -86,7 +91,7 @@ def servers_network(
 
 
 class ServersPolicy(LearnedPolicy):
-    """The network with weights, as a BatchPolicy; a few microseconds a decision."""
+    """BatchPolicy of the network with its weights; a decision takes a few microseconds."""
 
     network: ServersNetwork  # type: ignore[assignment]
     reads: tuple[Reading, ...] = ("feasible",)
@@ -100,11 +105,14 @@ class ServersPolicy(LearnedPolicy):
         feasible: NDArray[np.bool_] | None = None,
         image: NDArray[np.uint8] | None = None,  # noqa: ARG002 - the protocol's
     ) -> NDArray[np.float64]:
-        """Values (sum of N,) of B observations; HindcastError where one has other servers."""
+        """Return values (sum of N,) of B observations.
+
+        Raises HindcastError if an observation does not show exactly the servers of the network.
+        """
         n, count = self.network.settings.servers, len(offsets) - 1
         if (np.diff(offsets) != n).any() or len(candidates) != n * count or len(context) != count:
             raise HindcastError(
-                f"{self.name}: knows {n} servers, and every observation must show all of them"
+                f"{self.name}: every observation must show all {n} servers of the network"
             )
         number = candidates[:, columns_of(self.features_candidates, (NUMBER,))[0]].reshape(count, n)
         order = number.argsort(axis=1, kind="stable") + offsets[:-1, None]
@@ -119,14 +127,14 @@ class ServersPolicy(LearnedPolicy):
     def _values(
         self, servers: NDArray[np.float32], job: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """Q (B, n) of servers (B, n, 7) and jobs (B, 5)."""
+        """Return Q (B, n) of servers (B, n, 7) and jobs (B, 5)."""
         seen = _leaky(self._linear(_leaky(self._linear(servers, "phi0")), "phi1"))
         joined = np.concatenate([seen.reshape(len(job), -1), job], axis=1)
         hidden = _leaky(self._linear(_leaky(self._linear(joined, "joint0")), "joint1"))
         return self._linear(hidden, "joint2")
 
     def _linear(self, x: NDArray[np.float32], layer: str) -> NDArray[np.float32]:
-        """Without BLAS, whose sums depend on how many rows it is given at once."""
+        """Return x W' + b, without BLAS, whose sums depend on the number of rows of a call."""
         y: NDArray[np.float32] = np.einsum(
             "...i,oi->...o", x, self.weights[f"{layer}.weight"], optimize=False
         )

@@ -135,7 +135,7 @@ def test_an_unknown_cluster_is_refused(moments):
     policy = policy_of(spec, seen)
     rows = seen[0].candidates.copy()
     rows[0, [f.name for f in spec.candidates].index("cluster")] = 5
-    with pytest.raises(HindcastError, match="of clusters 0 to 4"):
+    with pytest.raises(HindcastError, match="with clusters 0 to 4"):
         policy.batch_scores(seen[0].context[None], rows, np.array([0, len(rows)]))
 
 

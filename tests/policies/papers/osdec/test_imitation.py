@@ -240,5 +240,5 @@ def test_a_close_while_everything_fits_is_left_out():
 def test_a_log_that_only_closes_is_refused(slot_net, slot_problem):
     _, network, _ = slot_net()
     decisions, shown = crafted(["ffc"], [[0.0, 0.0, 1.0]])
-    with pytest.raises(DatasetError, match="only ever close slots"):
+    with pytest.raises(DatasetError, match="only close slots"):
         imitator(Task(decisions, slot_problem.spec, 1, 0), None, network, shown, None)

@@ -208,5 +208,5 @@ def test_other_scenarios_and_other_servers_are_refused_by_name():
     with pytest.raises(DatasetError, match="needs the feature 'usage'"):
         servers_network(ServersSettings(6), SPEC.context, SPEC.candidates[:5])
     policy = _train(decisions, steps=1).policy()
-    with pytest.raises(HindcastError, match="knows 6 servers"):
+    with pytest.raises(HindcastError, match="all 6 servers"):
         policy.batch_scores(np.ones((1, 8)), np.ones((4, len(SPEC.candidates))), np.array([0, 4]))
