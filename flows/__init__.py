@@ -1,1 +1,1 @@
-"""Prefect flows and the command line over `pipeline` and `policies`; thin by intent."""
+"""Command line and Prefect flows on top of `pipeline` and `policies`, which do the work."""

@@ -1,10 +1,12 @@
-"""The `hindcast` command: arguments in, an exit code out, errors as one line.
+"""Entry point of the `hindcast` command. Errors are printed as one line.
 
-0    done
-1    a check failed (verify), two datasets differ (diff), or something went wrong that the input is
-     not to blame for
-2    the input cannot be used; the line says what, where and what to do
-130  interrupted (143 by SIGTERM); the same command goes on where it stopped
+Exit codes:
+
+    0    success
+    1    a check failed (verify), two datasets differ (diff), or an error that the input did not
+         cause
+    2    unusable input; the printed line names it and the correction
+    130  interrupted (143 by SIGTERM); the same command continues where it stopped
 """
 
 import argparse
@@ -24,7 +26,7 @@ from pipeline.errors import HindcastError, InputError
 
 
 class Terminated(BaseException):
-    """SIGTERM: unwinds like KeyboardInterrupt, so that everything is closed on the way out."""
+    """SIGTERM as an exception, so that everything is closed as after a KeyboardInterrupt."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,9 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except HindcastError as error:
         return _fail(1, error)
     except MemoryError:
-        return _fail(1, "out of memory; fewer --workers or smaller windows need less")
+        return _fail(1, "out of memory; fewer --workers or smaller windows need less memory")
     except BrokenPipeError:
-        # The reader of stdout is gone (`| head`); what is still buffered has nowhere to go.
+        # The reader of stdout has closed it (`| head`); the rest of the output is discarded.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
@@ -48,9 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         return _fail(2, f"{error.filename or 'writing'}: {error.strerror}")
     except KeyboardInterrupt:
-        return _fail(130, "interrupted; the same command goes on where it stopped")
+        return _fail(130, "interrupted; the same command continues where it stopped")
     except Terminated:
-        return _fail(143, "terminated; the same command goes on where it stopped")
+        return _fail(143, "terminated; the same command continues where it stopped")
 
 
 def _run(argv: list[str]) -> int:
@@ -80,7 +82,7 @@ def _run(argv: list[str]) -> int:
 
 
 def _execute(arguments: argparse.Namespace) -> tuple[dict[str, Any], Shown]:
-    """Check what the arguments ask for, do it, and return the result and what is printed."""
+    """Check and run the request of the arguments; return its result and what is printed."""
     request = arguments.read(arguments)
     command = module_of(request)
     command.check(request)
@@ -99,13 +101,13 @@ def _fail(code: int, reason: Any) -> int:
 
 
 def _printable(text: str) -> str:
-    """The text with control characters written out: names in folders can come from anybody."""
+    """Return the text with control characters escaped, since folders may come from strangers."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM raises Terminated inside the context, where signals can be handled at all."""
+    """Raise Terminated on SIGTERM inside the context, if this thread can handle signals."""
 
     def terminate(_number: int, _frame: FrameType | None) -> None:
         raise Terminated

@@ -1,7 +1,7 @@
-"""All Prefect flows: one per command whose runs Prefect records, and one for sweeps.
+"""All Prefect flows: one for each command that Prefect records, and one for sweeps.
 
-The parameters of a flow are the fields of its command's request: their types, limits and texts are
-what the server checks and shows, so that an option is written in the command's file alone.
+The parameters of a flow are the fields of its command's request. The server checks their types and
+limits and shows their texts, so an option is defined in the command's file only.
 """
 
 import dataclasses
@@ -33,9 +33,9 @@ Result: TypeAlias = dict[str, Any]
 
 
 def _takes(request: type) -> Callable[[Callable[[Any], Result]], Callable[..., Result]]:
-    """Return a decorator: a function of a request becomes one of the request's fields."""
+    """Return a decorator that turns a function of a request into one of the request's fields."""
     fields = dataclasses.fields(request)
-    signature = inspect.signature(request)  # of its __init__: the same names, types and defaults
+    signature = inspect.signature(request)  # that of __init__: names, types and defaults
 
     def decorate(body: Callable[[Any], Result]) -> Callable[..., Result]:
         def flat(*args: Any, **parameters: Any) -> Result:
@@ -75,7 +75,7 @@ def train(request: Train) -> Result:
 @flow(name="sweep", flow_run_name="sweep into {out}", **RECORDED)
 @_takes(Sweep)
 def sweep(request: Sweep) -> Result:
-    """Train agents with several settings and seeds, one task each, and compare them."""
+    """Train agents with several settings and seeds, one task per training, and compare them."""
     return run_sweep(request, call_as_task)
 
 
@@ -89,21 +89,21 @@ def train_online(request: TrainOnline) -> Result:
 @flow(name="evaluate", flow_run_name="evaluate {recipe} on {split}", **RECORDED)
 @_takes(Evaluate)
 def evaluate(request: Evaluate) -> Result:
-    """Score policies on the windows of a split, all on the same ones."""
+    """Score policies on the windows of a split; all policies play the same windows."""
     return call_as_task(request)
 
 
 @flow(name="report", **RECORDED)
 @_takes(Report)
 def report(request: Report) -> Result:
-    """Write one HTML page about evaluations, with its numbers as Parquet and Markdown."""
+    """Write one HTML page about evaluations, with its numbers in Parquet and Markdown files."""
     return call_as_task(request)
 
 
 @flow(name="run", flow_run_name="run {recipe}", **RECORDED)
 @_takes(Run)
 def run(request: Run) -> Result:
-    """Build, verify, train, evaluate and report; what was done before is not done again."""
+    """Build, verify, train, evaluate and report; finished stages are skipped."""
     with showing(Lines(get_run_logger().info)):
         return run_stages(request, call_as_task)
 
@@ -111,5 +111,5 @@ def run(request: Run) -> Result:
 @flow(name="study", flow_run_name="study {vary} of {recipe}", **RECORDED)
 @_takes(Study)
 def study(request: Study) -> Result:
-    """Train the same agents on several logs of one problem, and score them on the same windows."""
+    """Train the same agents on several logs of one problem and score them on the same windows."""
     return run_study(request, call_as_task)

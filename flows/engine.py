@@ -1,17 +1,17 @@
-"""Prefect's surroundings for one command: its environment, and a server inside the process.
+"""Environment of Prefect for one command, and a Prefect server inside the process.
 
-Prefect wants a server. Where PREFECT_API_URL names one it is used; else the command runs one of
-its own on a free port of the loopback interface, in a thread: nothing has to be started before,
-and nothing can be left behind, however the command ends. Processes that the command starts find
-it under PREFECT_API_URL.
+Prefect needs a server. If PREFECT_API_URL names one, it is used. Otherwise the command runs a
+server in a thread, on a free port of the loopback interface: nothing has to be started beforehand,
+and nothing is left running, however the command ends. Processes that the command starts find the
+server under PREFECT_API_URL.
 
     PREFECT_HOME, by default <cache>/hindcast/prefect, <cache> being $XDG_CACHE_HOME or ~/.cache
-      prefect.db        run history; kept, since to create it takes seconds
-      prefect-1.db ...  of commands that run at the same time: SQLite serves one server
+      prefect.db        run history; kept, since creating it takes seconds
+      prefect-1.db ...  for commands that run at the same time: an SQLite file serves one server
       hindcast.log      Prefect's warnings, with tracebacks
       storage/          results of flows and tasks, JSON
 
-It is outside the folders that commands write, which are digested and passed on.
+PREFECT_HOME is outside the folders that commands write, since those are digested and passed on.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from pipeline.errors import HindcastError
 
 _STARTUP_S: Final = 90
 
-# Set before Prefect is imported, and only where the user has not decided otherwise.
+# Set before Prefect is imported, unless the user has set them.
 _SETTINGS: Final[Mapping[str, str]] = {
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -40,8 +40,8 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "PREFECT_LOGGING_SETTINGS_PATH": str(Path(__file__).with_name("prefect_logging.yml")),
 }
 
-# The same for a server of our own: it lives as long as one command, so nothing that watches,
-# schedules, reacts or shows is needed; what a run came to is recorded.
+# Set in addition for the server of this process. It lives as long as one command and only records
+# runs, so services for events, triggers, schedules and the user interface are off.
 _EMBEDDED: Final[Mapping[str, str]] = {
     "PREFECT_LOGGING_TO_API_ENABLED": "false",
     "PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "false",
@@ -51,7 +51,7 @@ _EMBEDDED: Final[Mapping[str, str]] = {
 
 
 def run_flow(request: Any) -> dict[str, Any]:
-    """Run the flow of a request to its end; what its steps raise comes through as it was raised."""
+    """Run the flow of a request to its end, and raise the errors of its steps unchanged."""
     with prefect_engine():
         flow = getattr(importlib.import_module("flows.deployments"), name_of(request))
         result: dict[str, Any] = flow(**vars(request))
@@ -60,7 +60,7 @@ def run_flow(request: Any) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def prefect_engine() -> Iterator[None]:
-    """Prefect ready to run flows: with the server of PREFECT_API_URL, or one of its own."""
+    """Prepare Prefect to run flows, with the server of PREFECT_API_URL or one in this process."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(_environment(_SETTINGS))
         stack.enter_context(_home())
@@ -72,7 +72,7 @@ def prefect_engine() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Environment variables, as far as they are not set, for as long as the context is open."""
+    """Set those environment variables that are not set, for as long as the context is open."""
     added = {name: value for name, value in values.items() if not os.environ.get(name)}
     os.environ.update(added)
     try:
@@ -84,7 +84,7 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _home() -> Iterator[None]:
-    """PREFECT_HOME: the user's, else a folder in the user's cache, else a temporary one."""
+    """Set PREFECT_HOME, unless the user has, to a folder in the cache or a temporary one."""
     if os.environ.get("PREFECT_HOME"):
         yield
         return
@@ -94,7 +94,7 @@ def _home() -> Iterator[None]:
             home = cache / "hindcast" / "prefect"
             home.mkdir(parents=True, exist_ok=True)
             (home / ".writable").touch()
-        except (OSError, RuntimeError):  # a container without a home, say
+        except (OSError, RuntimeError):  # for example a container without a home
             home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hindcast-")))
         with _environment({"PREFECT_HOME": str(home)}):
             yield
@@ -114,8 +114,8 @@ def _embedded_server() -> Iterator[None]:
         with _no_collection():
             from prefect.settings import temporary_settings
 
-        # The environment is read when Prefect is imported, which may have been before. Heartbeats
-        # tell other processes that this one is alive; here they only delay the end of a flow.
+        # Prefect reads the environment at its import, which may have happened before. Heartbeats
+        # show other processes that this one is alive; here they would only delay the end of a flow.
         settings = {
             "api.url": url,
             "server.database.connection_url": f"sqlite+aiosqlite:///{database}",
@@ -128,7 +128,7 @@ def _embedded_server() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _own_database(home: Path) -> Iterator[Path]:
-    """A database file that no other process serves, for as long as the context is open."""
+    """Lock a database file that no other process serves, for as long as the context is open."""
     import fcntl
 
     home.mkdir(parents=True, exist_ok=True)
@@ -147,7 +147,7 @@ def _own_database(home: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _serving(listening: Any) -> Iterator[None]:
-    """Prefect's API answering on the socket, from a thread of this process."""
+    """Serve Prefect's API on the socket, from a thread of this process."""
     with _no_collection():
         import uvicorn
         from prefect.events.worker import EventsWorker
@@ -164,7 +164,7 @@ def _serving(listening: Any) -> Iterator[None]:
     try:
         _wait_until_started(server, thread)
         yield
-        # What happened is recorded while there is a server.
+        # Events are recorded while the server still runs.
         EventsWorker.drain_all(timeout=5, at_exit=False)
     finally:
         server.should_exit = True
@@ -173,7 +173,7 @@ def _serving(listening: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _no_collection() -> Iterator[None]:
-    """Imports without garbage collection: they make many objects and no garbage (12 % of time)."""
+    """Disable garbage collection during imports, which saves 12 % of their time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -191,5 +191,5 @@ def _wait_until_started(server: Any, thread: threading.Thread) -> None:
         if waited > _STARTUP_S or not (thread.is_alive() or server.started):
             log = Path(os.environ["PREFECT_HOME"]) / "hindcast.log"
             raise HindcastError(
-                f"Prefect's server did not start, see {log}; --direct does the same without it"
+                f"Prefect's server did not start, see {log}; --direct runs without it"
             )

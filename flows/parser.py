@@ -1,12 +1,12 @@
-"""The command line as argparse sees it, made of the fields of request dataclasses.
+"""Command line parsers, made from the fields of request dataclasses.
 
     dataset: Folder = argument("folder of a dataset")   a positional argument
     steps: Count = option("gradient steps", default=1)  --steps N
     command: str = hidden("the command line", "")       no argument, a parameter of Prefect's flow
 
-The type of a field says how a word becomes a value, and within which limits. Its text is the help
-of the command, with the default behind it, and what Prefect's server shows beside the parameter.
-Imports nothing heavy: --help must be instant.
+The type of a field determines how a word is converted to a value, and its limits. The text of a
+field is shown by --help, followed by the default, and as a sentence beside the parameter in the
+forms of Prefect's server. This module imports nothing heavy, so that --help is instant.
 """
 
 import argparse
@@ -24,22 +24,25 @@ from pipeline.storage.location import location
 
 DESCRIPTION: Final = """\
 Learn cluster schedulers from history: from a trace to a dataset of decisions, to trained agents,
-to a report that says whether they beat the rules that you have."""
+to a report that shows whether they beat the rules that you use."""
 
 EPILOG: Final = """\
 example:
   hindcast run binpack-synthetic-v1 --out demo
 
-Folders may be URLs: s3://bucket/demo, gs://, az://. Every command goes on where it was interrupted
-when it is given again. HINDCAST_PLUGINS names modules or files, separated by commas, that add
-scenarios, agents or formats. Results go to stdout, progress to stderr. Exit codes: 0 done, 1 a
+Folders may be URLs: s3://bucket/demo, gs://, az://. An interrupted command continues where it
+stopped when it is run again. HINDCAST_PLUGINS names modules or files, separated by commas, that add
+scenarios, agents or formats. Results go to stdout, progress to stderr. Exit codes: 0 success, 1 a
 check failed, 2 unusable input, 130 interrupted."""
 
 _WORDS: Final = "argument"  # key of a field's metadata: flag and settings of add_argument, or None
 
 
 class Limits:
-    """Limits of a value, by the names that pydantic has for them, which Prefect checks."""
+    """Limits of a value under their pydantic names, so that Prefect checks them too.
+
+    `metavar` stands for the value in the help. If `place` is true, the value is a folder or file.
+    """
 
     def __init__(self, metavar: str | None = None, *, place: bool = False, **limits: Any) -> None:
         self.metavar = metavar
@@ -47,7 +50,7 @@ class Limits:
         self.limits = limits
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
-        """Return pydantic's schema of the annotated type, within the limits."""
+        """Return pydantic's schema of the annotated type with the limits."""
         schema = {**handler(source), **self.limits}
         if not self.place:
             return schema
@@ -56,7 +59,7 @@ class Limits:
         return core_schema.no_info_before_validator_function(_as_text, schema)
 
 
-# A folder or a file is text: a path, or a URL, which pathlib would take apart.
+# Folders and files are text: a path or a URL, which pathlib would change.
 Folder: TypeAlias = Annotated[str, Limits("DIR", place=True, min_length=1)]
 Name: TypeAlias = Annotated[str, Limits(min_length=1)]
 Override: TypeAlias = Annotated[str, Limits("SECTION.KEY=VALUE", pattern=r"^[^=\s][^=]*=")]
@@ -67,7 +70,7 @@ Device: TypeAlias = Literal["auto", "cpu", "cuda"]
 
 
 def argument(text: str, *, default: Any = MISSING, **settings: Any) -> Any:
-    """Return a field that is a positional argument; `settings` are those of add_argument."""
+    """Return a field that is a positional argument; `settings` are passed to add_argument."""
     metadata = {"text": text, _WORDS: ("", settings), "read": _value}
     return field(default=default, metadata=metadata)
 
@@ -76,9 +79,9 @@ def option(
     text: str, *, default: Any = MISSING, flag: str = "--",
     read: Callable[[Any], Any] | None = None, **settings: Any,
 ) -> Any:  # fmt: skip
-    """Return a field that is an option: --NAME, or `flag`.
+    """Return a field that is an option named --NAME or `flag`.
 
-    `read` makes the value out of the words where the type alone does not say how.
+    `read` converts the words to the value if the type alone does not determine the conversion.
     """
     metadata = {"text": text, _WORDS: (flag, settings), "read": read or _value}
     return field(default=default, metadata=metadata)
@@ -112,19 +115,19 @@ def workers() -> Any:
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser whose errors are InputErrors, and which wants options in full."""
+    """ArgumentParser that raises InputError and accepts no abbreviated options."""
 
     def __init__(self, **settings: Any) -> None:
         settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(allow_abbrev=False, **settings)
 
     def error(self, message: str) -> NoReturn:
-        """Raise what argparse would print with a usage."""
+        """Raise InputError with the message that argparse would print."""
         raise InputError(f"{message} (see `{self.prog} --help`)")
 
 
 def read_request(request: type, arguments: argparse.Namespace, **others: Any) -> Any:
-    """Return the request that the arguments ask for; `others` are fields that they do not hold."""
+    """Return the request of the arguments; `others` are values of fields that have no argument."""
     values = dict(others)
     for each in fields(request):
         if each.name == "command":
@@ -135,10 +138,10 @@ def read_request(request: type, arguments: argparse.Namespace, **others: Any) ->
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """Return the arguments of a command line; InputError where it is not valid.
+    """Return the arguments of a command line. Raises InputError if it is not valid.
 
-    `command` of the namespace is the name of the command or None, `line` the command line as text;
-    `read` makes the command's request of the namespace.
+    In the namespace, `command` is the name of the command or None, `line` is the command line as
+    text, and `read` is the function that makes the command's request from the namespace.
     """
     at = next((i for i, word in enumerate(argv) if not word.startswith("-")), len(argv))
     arguments = argparse.Namespace(
@@ -186,7 +189,7 @@ def _command_parser(name: str) -> Parser:
     if command.recorded:
         parser.add_argument(
             "--direct", action="store_true",
-            help="do the same without Prefect: starts seconds sooner, keeps no run history",
+            help="run without Prefect: starts seconds sooner, keeps no run history",
         )  # fmt: skip
     parser.add_argument(
         "--json", action="store_true", help="print results as JSON lines instead of text"
@@ -216,14 +219,14 @@ def _add_field(parser: Parser, of: Field[Any]) -> None:
 
 
 def _item(kind: Any) -> tuple[Any, bool]:
-    """Return the type of one value of a field, and whether the field holds many of them."""
+    """Return the type of one value of a field, and whether the field holds several values."""
     if get_origin(kind) in {Union, UnionType}:
         kind = next(part for part in get_args(kind) if part is not NoneType)
     return (get_args(kind)[0], True) if get_origin(kind) is tuple else (kind, False)
 
 
 def _words(kind: Any, default: Any) -> dict[str, Any]:
-    """Return the settings of add_argument that say how words become a value of this type."""
+    """Return the settings of add_argument that convert words to a value of this type."""
     if kind is bool:
         return {"action": "store_false" if default is True else "store_true"}
     if get_origin(kind) is Literal:
@@ -250,6 +253,6 @@ def _value(value: Any) -> Any:
 
 
 def _as_text(value: Any) -> Any:
-    """Return a path or URL as text, anything else as it is."""
+    """Return a path or URL as text, and anything else unchanged."""
     is_path = isinstance(value, PurePath) or hasattr(value, "joinuri")
     return str(value) if is_path else value

@@ -1,8 +1,8 @@
-"""What a long step shows while it runs: a bar on a terminal, else a line now and then.
+"""Progress of long steps: a bar on a terminal, elsewhere a line every few seconds.
 
-A step opens `progress(title)` and gets a function to call with (done, total). Where that goes is
-the business of whoever runs the step: the command line shows it on stderr, a Prefect task writes
-it to the run's log, and nobody else is bothered.
+A step opens `progress(title)` and gets a function to call with (done, total). The caller of the
+step chooses the display: the command line shows progress on stderr, a Prefect task writes it to the
+log of the run, and without a display nothing is shown.
 """
 
 import sys
@@ -12,24 +12,24 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Final, Protocol, TextIO
 
-_INTERVAL_S: Final = 10.0  # between two lines of one step
+_INTERVAL_S: Final = 10.0  # minimal time between two lines of one step
 
 
 class Tell(Protocol):
-    """What a step reports to; `what` names the work at hand."""
+    """Function to which a step reports; `what` names the current work."""
 
     def __call__(self, done: int, total: int, what: str = "") -> None:
-        """`done` of `total` units are finished."""
+        """Report that `done` of `total` units are finished."""
 
 
 class Display(Protocol):
-    """Somewhere to show progress and notes."""
+    """Display of progress and notes."""
 
     def progress(self, title: str) -> AbstractContextManager[Tell]:
-        """Show one step for as long as the context is open."""
+        """Show the progress of one step for as long as the context is open."""
 
     def note(self, text: str) -> None:
-        """Show one line that stays."""
+        """Show one permanent line."""
 
 
 _display: ContextVar[Display | None] = ContextVar("hindcast_display", default=None)
@@ -37,7 +37,7 @@ _display: ContextVar[Display | None] = ContextVar("hindcast_display", default=No
 
 @contextmanager
 def showing(display: Display | None) -> Iterator[None]:
-    """Show progress on `display` inside the context, unless something shows it already."""
+    """Show progress on `display` inside the context, unless another display is already set."""
     token = _display.set(_display.get() or display)
     try:
         yield
@@ -47,7 +47,7 @@ def showing(display: Display | None) -> Iterator[None]:
 
 @contextmanager
 def progress(title: str) -> Iterator[Tell]:
-    """Progress of one step on the display of the context, if there is one."""
+    """Show the progress of one step on the display of the context, if any."""
     display = _display.get()
     if display is None:
         yield lambda _done, _total, _what="": None
@@ -57,25 +57,25 @@ def progress(title: str) -> Iterator[Tell]:
 
 
 def note(text: str) -> None:
-    """Show one line on the display of the context, if there is one."""
+    """Show one line on the display of the context, if any."""
     display = _display.get()
     if display is not None:
         display.note(text)
 
 
 def stderr_display() -> Display:
-    """Bars where stderr is a terminal, lines where it is not."""
+    """Return a display on stderr: bars on a terminal, lines elsewhere."""
     return Bars() if sys.stderr.isatty() else Lines(stderr_line)
 
 
 def stderr_line(text: str) -> None:
-    """Write one line to stderr, at once."""
+    """Write one line to stderr and flush it."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
 
 class Lines:
-    """Progress as lines: at most one in `interval_s` seconds, each with an estimate."""
+    """Display of lines, at most one in `interval_s` seconds, each with an estimate."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Lines:
     def progress(self, title: str) -> Iterator[Tell]:
         """Write a line when one is due; a step shorter than the interval writes none."""
         started = last = self._clock()
-        first: int | None = None  # what was done before this call: no part of the estimate
+        first: int | None = None  # units done before this call, which the estimate leaves out
 
         def tell(done: int, total: int, what: str = "") -> None:
             nonlocal last, first
@@ -111,14 +111,14 @@ class Lines:
 
 
 def estimate(done: int, total: int, elapsed_s: float) -> str:
-    """A clause that says how long the rest takes at the speed so far; empty where unknown."""
+    """Return a clause with the time left at the speed so far, or "" if it is unknown."""
     if not 0 < done < total:
         return ""
     return f", about {duration(elapsed_s / done * (total - done))} left"
 
 
 def duration(seconds: float) -> str:
-    """A duration in words: "40 s", "7 min", "2 h 05 min"."""
+    """Return a duration in words: "40 s", "7 min", "2 h 05 min"."""
     if seconds < 100:
         return f"{max(seconds, 1):.0f} s"
     minutes = round(seconds / 60)
@@ -126,7 +126,7 @@ def duration(seconds: float) -> str:
 
 
 class Bars:
-    """Progress as a bar on a terminal, with time passed and time left."""
+    """Display of bars on a terminal, with elapsed and remaining time."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         from rich.console import Console
@@ -139,7 +139,7 @@ class Bars:
 
     @contextmanager
     def progress(self, title: str) -> Iterator[Tell]:
-        """Show a bar; it stays when the step is over."""
+        """Show a bar, which stays when the step has ended."""
         from rich import progress as rich
 
         columns = (

@@ -1,9 +1,10 @@
-"""Requests as Prefect tasks, and what all tasks and flows have in common.
+"""Prefect tasks that run requests, and the settings shared by all tasks and flows.
 
-A task is a whole step (a build, a training run, an evaluation): Prefect takes tens of milliseconds
-and tens of kilobytes of its database for each. Nothing is cached by Prefect, since it sees neither
-the code that a step calls nor whether the files that it wrote are still there; the folders know
-what is done. Nothing is retried, since a step that fails on its input fails again.
+A task is a whole step, such as a build, a training run or an evaluation, since each task costs
+Prefect tens of milliseconds and tens of kilobytes of its database. Prefect's cache is off: Prefect
+sees neither the code that a step calls nor whether the files that it wrote still exist, whereas the
+output folders record what is finished. Nothing is retried, since a step that fails on its input
+fails again.
 """
 
 from typing import Any, Final
@@ -15,7 +16,7 @@ from prefect.logging import get_run_logger
 from flows.commands import directly, module_of, name_of
 from flows.progress import Lines, showing
 
-# Keyword arguments of every @flow and @task: results are JSON and small, and are kept.
+# Keyword arguments of every @flow and @task; results are small JSON values, and are kept.
 RECORDED: Final[dict[str, Any]] = {
     "retries": 0,
     "persist_result": True,
@@ -24,7 +25,7 @@ RECORDED: Final[dict[str, Any]] = {
 
 
 def call_as_task(request: Any) -> dict[str, Any]:
-    """Run the command of a request as a task of the running flow; its errors come through."""
+    """Run the command of a request as a task of the running flow, and raise its errors."""
 
     def body(**parameters: Any) -> dict[str, Any]:
         with showing(Lines(get_run_logger().info)):

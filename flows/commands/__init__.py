@@ -1,12 +1,12 @@
-"""The commands, one file each: what it takes, what is refused, what it does, what it prints.
+"""Commands, one file each: options, checks, the work, and the output.
 
-    Request           frozen dataclass: every option once, with type, default, limits, texts
-    check(request)    raises an InputError for what can be refused before anything starts
-    run(request)      does it, by a call into pipeline/ or policies/; returns small JSON values
-    show(result)      what is printed: lines for people, or JSON
+    Request           frozen dataclass: every option once, with type, default, limits and text
+    check(request)    raises an InputError for errors that can be found before the work starts
+    run(request)      does the work, by calls into pipeline/ or policies/; returns small JSON values
+    show(result)      returns the output: lines for people, or JSON
     COMMANDS          name on the command line -> example, and the request that it makes
 
-Libraries are imported where they are used, so that a command loads no more than it needs.
+Libraries are imported where they are used, so that a command loads only the libraries it needs.
 """
 
 import importlib
@@ -15,49 +15,63 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-# Name -> summary, in the order of `hindcast --help`, which needs no more and so loads no command.
+# Name -> summary, in the order of `hindcast --help`, which therefore loads no command's module.
 SUMMARIES: Final[Mapping[str, str]] = {
-    "traces": "list the known trace formats: where to get them, on which terms, how to cite them",
-    "ingest": "turn a raw trace into a workload, and count what was left out",
+    "traces": "list the known trace formats with their sources, terms of use and citations",
+    "ingest": "convert a raw trace to a workload, and count the rows that were left out",
     "build": "build the dataset of a recipe",
     "verify": "recompute every claim of a dataset's manifest",
     "train": "train an offline agent on a dataset",
-    "train-online": "train an online agent: it plays the train windows of a recipe",
+    "train-online": "train an online agent, which plays the train windows of a recipe",
     "evaluate": "score policies and checkpoints on windows of a recipe",
     "report": "write one HTML page about evaluations",
-    "ope": (
-        "estimate from a dataset what policies would earn, beside what they earn in the simulator"
-    ),
+    "ope": "estimate the returns of policies from a dataset, and compare with the simulator",
     "calibrate": "print a scenario's calibration table beside the paper's numbers",
     "export": "write a dataset in the format of another tool",
     "list": "list the datasets, evaluations, checkpoints and runs below folders",
-    "show": "show a dataset, or what else `list` lists, in detail",
-    "diff": "say what differs between two datasets, from the recipe to the bytes",
-    "study": "train agents on several logs of one problem: what does their quality change?",
-    "run": "do all of it: build, verify, train, evaluate, report",
+    "show": "show a dataset, or anything else that `list` lists, in detail",
+    "diff": "print the differences between two datasets, from the recipe to the bytes",
+    "study": "train agents on several logs of one problem, to compare the effect of their quality",
+    "run": "build, verify, train, evaluate and report, all in one command",
 }
-_MODULES: Final = {"list": "inspect", "show": "inspect", "diff": "inspect"}  # where not the same
+_MODULES: Final = {
+    "list": "inspect",
+    "show": "inspect",
+    "diff": "inspect",
+}  # names that differ from the module's
 
 Call: TypeAlias = Callable[[Any], dict[str, Any]]  # call(request) runs the command of a request
 
 
 @dataclass(frozen=True)
 class Command:
-    """A subcommand: its help, the request that is made of its arguments, and how."""
+    """Subcommand of the command line.
+
+    Attributes:
+        example: A valid command line, for the help.
+        request: Dataclass of its options.
+        details: More text for the help; a function if plug-ins may add lines.
+        recorded: Whether Prefect records its runs, unless --direct is given.
+        more: Dataclass of arguments that are not fields of the request.
+        read: Function that makes the request from the namespace, if the fields are not enough.
+    """
 
     example: str
     request: type
-    details: str | Callable[[], str] = ""  # a function where plug-ins may add lines
-    recorded: bool = False  # by Prefect, unless --direct is given
-    more: type | None = None  # a dataclass of arguments that are no fields of the request
-    read: Callable[[Any], Any] | None = None  # namespace -> request, where fields are not enough
+    details: str | Callable[[], str] = ""
+    recorded: bool = False
+    more: type | None = None
+    read: Callable[[Any], Any] | None = None
 
 
 @dataclass(frozen=True)
 class Shown:
-    """The output of a command: lines for people, JSON objects (one a line), and an exit code.
+    """Output of a command.
 
-    `rows` is None where the result is the one object.
+    Attributes:
+        lines: Lines for people.
+        rows: JSON objects for --json, one per line; None if the result is the only object.
+        code: Exit code.
     """
 
     lines: list[str]
@@ -66,7 +80,7 @@ class Shown:
 
 
 def listed(title: str, things: Mapping[str, Any], width: int = 22) -> str:
-    """Return what a registry knows, one thing a line."""
+    """Return the entries of a registry with their descriptions, one per line."""
     rows = (f"  {thing.name:<{width}}{thing.description}" for thing in things.values())
     return "\n".join([f"{title}:", *rows])
 
@@ -82,15 +96,15 @@ def module_of(request: Any) -> Any:
 
 
 def name_of(request: Any) -> str:
-    """Return the name of a request's task and flow, which is that of its module."""
+    """Return the name of a request's task and flow, which is the name of its module."""
     return type(request).__module__.rpartition(".")[2]
 
 
 def directly(request: Any) -> dict[str, Any]:
-    """Run the command of a request here and now."""
+    """Run the command of a request in this process, without Prefect."""
     result: dict[str, Any] = module_of(request).run(request)
     return result
 
 
 def refuse_nothing(_request: Any) -> None:
-    """Check nothing: what is wrong is found at once when the command runs."""
+    """Accept every request, since the command finds errors as soon as it runs."""

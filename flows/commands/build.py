@@ -1,4 +1,4 @@
-"""`hindcast build`: a recipe becomes a dataset."""
+"""`hindcast build`: build the dataset of a recipe."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from pipeline.storage.location import location
 
 @dataclass(frozen=True)
 class Request:
-    """A recipe and the folder for its dataset."""
+    """Recipe to build, and the folder for its dataset."""
 
     recipe: p.Name = p.recipe()
     out: p.Folder = p.option("folder for the dataset; a finished dataset there is not built again")
@@ -24,7 +24,7 @@ class Request:
 
 
 def check(request: Request) -> None:
-    """Raise for a recipe that is not valid, or policies that do not exist, or does not fit."""
+    """Raise InputError if the recipe is not valid, or does not fit the dataset with --append."""
     from pipeline.recipes.loading import load_recipe
     from policies.registry import behaviours
 
@@ -38,7 +38,7 @@ def check(request: Request) -> None:
 
 
 def run(request: Request) -> dict[str, Any]:
-    """Build the dataset of a recipe, or add to it; finish what was interrupted."""
+    """Build the dataset of a recipe, or append to it; an interrupted build is completed."""
     from pipeline.building.append import append
     from pipeline.building.build import build
     from pipeline.recipes.loading import load_recipe
@@ -63,7 +63,7 @@ def result_of(dataset: Any) -> dict[str, Any]:
 
 
 def show(result: Mapping[str, Any]) -> Shown:
-    """Return the size of the dataset, and its digest."""
+    """Return the size and the digest of the dataset."""
     line = (
         f"{result['dataset']}: {result['episodes']:,} episodes, {result['decisions']:,} decisions, "
         f"{result['bytes'] / 1e6:,.1f} MB, digest {result['digest'][:12]}"
@@ -74,8 +74,8 @@ def show(result: Mapping[str, Any]) -> Shown:
 COMMANDS: Final = {"build": Command(
     "hindcast build binpack-synthetic-v1 --out datasets/demo --workers 2",
     Request,
-    "An interrupted build goes on where it stopped and ends in the same bytes. With --append\n"
-    "the recipe may have other behaviours, episodes and windows than what is there, but must\n"
-    "be of the same problem; what is there is not touched.",
+    "An interrupted build continues where it stopped and ends in the same bytes. With --append,\n"
+    "the recipe may have other behaviours, episodes and windows than the existing dataset, but\n"
+    "must describe the same problem; the existing parts are not changed.",
     recorded=True,
 )}  # fmt: skip

@@ -1,4 +1,4 @@
-"""`hindcast calibrate`: tables of papers, made of our simulators and agents."""
+"""`hindcast calibrate`: tables and figures of papers, from our simulators and agents."""
 
 import importlib
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from pipeline.calibration import CALIBRATIONS
 from pipeline.errors import InputError, unknown_name
 from pipeline.storage.location import location
 
-# Table -> how many folders it is made of, and the options that it reads.
+# Table -> number of folders that it needs, and the options that it reads.
 _TABLES: Final[Mapping[str, tuple[int, tuple[str, ...]]]] = {
     **dict.fromkeys(CALIBRATIONS, (0, ("episodes", "seed"))),
     "multicluster-scores": (1, ("policies",)),
@@ -23,22 +23,29 @@ _TABLES: Final[Mapping[str, tuple[int, tuple[str, ...]]]] = {
 _NEEDED: Final = {
     "multicluster-scores": "policies", "sliding": "recipe", "fitness-correlation": "recipe",
 }  # fmt: skip
-_FLAGS: Final = {"overrides": "--set", "policies": "--policy"}  # where not the field's name
+_FLAGS: Final = {
+    "overrides": "--set",
+    "policies": "--policy",
+}  # flags that differ from the field's name
 
 
 @dataclass(frozen=True)
 class Request:
-    """A table, and what it is made of."""
+    """Table to print, and its sources."""
 
     table: p.Name = p.argument(
-        "deferrable or multicluster, or one of those above", metavar="SCENARIO"
+        "deferrable, multicluster, or one of the tables above", metavar="TABLE"
     )
     folders: tuple[p.Folder, ...] = p.argument(
-        "folders that one of those above is made of", default=()
+        "folders that the table is made from, as shown above", default=()
     )
-    episodes: p.Count | None = p.option("episodes per row (default: the spec's)", default=None)
+    episodes: p.Count | None = p.option(
+        "episodes per row (default: that of the table)", default=None
+    )
     seed: p.Seed = p.option("seed of all random draws", default=0)
-    recipe: p.Name = p.option("recipe.toml or id: where agents play", default="", metavar="RECIPE")
+    recipe: p.Name = p.option(
+        "path or id of the recipe that the agents play", default="", metavar="RECIPE"
+    )
     overrides: tuple[p.Override, ...] = p.overrides()
     policies: tuple[p.Name, ...] = p.option(
         "policies to compare with", default=(), flag="--policy", metavar="POLICY"
@@ -46,29 +53,29 @@ class Request:
     split: p.Name = p.option("split whose windows are played", default="test")
     windows: p.Count = p.option("windows at most, evenly spaced", default=20)
     last: p.Seed | None = p.option(
-        "last window (default: all that were played)", default=None, metavar="WINDOW"
+        "last window (default: the last one played)", default=None, metavar="WINDOW"
     )
 
 
 def check(request: Request) -> None:
-    """Raise for an unknown table, and for options that are not those of the table."""
+    """Raise InputError if the table is unknown, or does not read the given folders or options."""
     if request.table not in _TABLES:
         raise unknown_name("calibration", request.table, _TABLES)
     count, reads = _TABLES[request.table]
     if len(request.folders) != count:
         raise InputError(
-            f"calibrate: {request.table} is made of {count} folders, not of {len(request.folders)}"
+            f"calibrate: {request.table} needs {count} folders, not {len(request.folders)}"
         )
     for field in fields(request)[2:]:
         flag, given = _FLAGS.get(field.name, f"--{field.name}"), getattr(request, field.name)
         if field.name not in reads and given != field.default:
-            raise InputError(f"calibrate: {flag} is not for {request.table}")
+            raise InputError(f"calibrate: {request.table} has no option {flag}")
         if field.name == _NEEDED.get(request.table) and not given:
             raise InputError(f"calibrate: {request.table} needs {flag}")
 
 
 def run(request: Request) -> dict[str, Any]:
-    """Make the table."""
+    """Make the table, and return its lines and rows."""
     folders = [location(folder) for folder in request.folders]
     if request.table == "multicluster-scores":
         from pipeline.calibration.multicluster_scores import comparisons
@@ -99,7 +106,7 @@ def run(request: Request) -> dict[str, Any]:
 
 
 def _calibration(request: Request) -> dict[str, Any]:
-    """Return the spec's calibration table of a scenario, beside the paper's rows."""
+    """Return the calibration table of a scenario, beside the paper's numbers."""
     from pipeline.inspection.list import aligned
     from policies.heuristics import heuristics
 
@@ -129,13 +136,13 @@ def show(result: Mapping[str, Any]) -> Shown:
 COMMANDS: Final = {"calibrate": Command(
     "hindcast calibrate multicluster --episodes 50",
     Request,
-    "Where a published system's settings are not told, ours were fitted; this shows how well.\n"
+    "Settings that a paper does not publish were fitted; the table shows how well they match.\n"
     "\n"
-    "Other tables of papers, made of what was evaluated or trained:\n"
+    "Other tables, made from evaluations or trained agents:\n"
     "  multicluster-scores EVALUATION --policy P...   Liu et al., Tables II and III: missed\n"
     "      deadlines, delay, Score-A to Score-D of every policy against each P\n"
-    "  sliding RUN --recipe R                         DeepJS, Figure 4: what each window cost\n"
-    "      an agent before it was trained on it (train-online --checkpoint-every)\n"
-    "  fitness-correlation A B --recipe R             DeepJS, Figure 5: how alike two agents\n"
-    "      score the same candidates, those of episodes of the first",
+    "  sliding RUN --recipe R                         DeepJS, Figure 4: cost of each window to\n"
+    "      an agent before it is trained on the window (train-online --checkpoint-every)\n"
+    "  fitness-correlation A B --recipe R             DeepJS, Figure 5: correlation of the\n"
+    "      scores of two agents for the same candidates, those of episodes of A",
 )}  # fmt: skip

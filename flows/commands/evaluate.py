@@ -1,4 +1,4 @@
-"""`hindcast evaluate`: policies and checkpoints are scored on windows of a recipe."""
+"""`hindcast evaluate`: score policies and checkpoints on windows of a recipe."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from pipeline.storage.location import location
 
 @dataclass(frozen=True)
 class Request:
-    """A recipe, the policies to score, and the folder for their scores."""
+    """Recipe, policies to score on it, and the folder for their scores."""
 
     recipe: p.Name = p.recipe()
     out: p.Folder = p.option("folder for scores.parquet and evaluation.json")
@@ -27,7 +27,7 @@ class Request:
 
 
 def check(request: Request) -> None:
-    """Raise for a recipe that is not valid, or policies, checkpoints or a split it has not."""
+    """Raise InputError if the recipe is not valid, or a policy, checkpoint or split is unknown."""
     from pipeline.recipes.loading import load_recipe
     from policies.entrants import entrants
 
@@ -37,7 +37,7 @@ def check(request: Request) -> None:
 
 
 def run(request: Request) -> dict[str, Any]:
-    """Score policies on a split of a recipe; by default the policies that the recipe names."""
+    """Score policies on a split of a recipe, by default the policies that the recipe names."""
     from pipeline.evaluation import evaluate as evaluation
     from pipeline.recipes.loading import load_recipe
     from policies.entrants import entrants
@@ -69,7 +69,7 @@ def show(result: Mapping[str, Any]) -> Shown:
 COMMANDS: Final = {"evaluate": Command(
     "hindcast evaluate binpack-synthetic-v1 --policy tetris agents/tp --out evaluations/demo",
     Request,
-    "A checkpoint can act in other ways than it was trained to:\n"
+    "A suffix changes how a checkpoint acts:\n"
     "  FOLDER@1        draws its choices, as in training\n"
     "  FOLDER@RULE     on multicluster, a rule chooses the application and the agent the cluster\n"
     "  FOLDER@rollout  on binpack, looks ahead, as the policy `rollout` does with the rules",

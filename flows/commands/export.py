@@ -1,4 +1,4 @@
-"""`hindcast export`: a dataset in the format of another tool."""
+"""`hindcast export`: write a dataset in the format of another tool."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,26 +13,27 @@ from pipeline.storage.location import location
 
 @dataclass(frozen=True)
 class Request:
-    """A dataset, the format to write, and where."""
+    """Dataset to export, the format, and the path of the output."""
 
     dataset: p.Folder = p.argument("folder of a dataset")
     to: p.Name = p.option("format, one of those above", metavar="FORMAT")
     out: p.Folder = p.option("new folder, or new file if the format is one file", metavar="PATH")
     candidates: p.Count | None = p.option(
-        "candidates of every decision, for formats that pad (default: as many as the largest has); "
-        "of more, the chosen one and K - 1 drawn at random are kept", default=None, metavar="K",
+        "candidates of every decision, for formats that pad (default: as many as the largest "
+        "decision has); a larger decision keeps the chosen one and K - 1 drawn at random",
+        default=None, metavar="K",
     )  # fmt: skip
 
 
 def check(request: Request) -> None:
-    """Raise for an unknown format."""
+    """Raise InputError if the format is unknown."""
     from pipeline.exports import known_export
 
     known_export(request.to)
 
 
 def run(request: Request) -> dict[str, Any]:
-    """Write a dataset in the format of another tool, with what that format cannot hold."""
+    """Write a dataset in the format of another tool; the result lists what the format loses."""
     from pipeline import exports
 
     with progress(f"export to {request.to}") as tell:
@@ -51,7 +52,7 @@ def run(request: Request) -> dict[str, Any]:
 
 
 def show(result: Mapping[str, Any]) -> Shown:
-    """Return what was written, and what the format has no place for."""
+    """Return the files that were written and the content that the format cannot hold."""
     many = "1 file" if result["files"] == 1 else f"{result['files']} files"
     head = f"{result['export']}: {result['format']}, {many}, {result['bytes'] / 1e6:,.1f} MB"
     notes = [f"  {note}" for note in result["notes"]]

@@ -1,4 +1,4 @@
-"""`hindcast ingest`: a raw trace becomes a workload, recorded decisions become a dataset."""
+"""`hindcast ingest`: convert a raw trace to a workload, or recorded decisions to a dataset."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from pipeline.storage.location import location
 
 @dataclass(frozen=True)
 class Request:
-    """A raw trace, its format, and the folder for what becomes of it."""
+    """Raw trace, its format, and the folder for the workload or dataset."""
 
     trace_format: p.Name = p.argument(
         "name of a format that `hindcast traces` lists", metavar="FORMAT"
@@ -22,7 +22,7 @@ class Request:
 
 
 def check(request: Request) -> None:
-    """Raise for an unknown format, or a trace that is not there."""
+    """Raise InputError if the format is unknown or the trace does not exist."""
     from pipeline.errors import TraceError, unknown_name
     from pipeline.traces import FORMATS
 
@@ -34,7 +34,7 @@ def check(request: Request) -> None:
 
 
 def run(request: Request) -> dict[str, Any]:
-    """Read a raw trace and write a workload, or recorded decisions and write a dataset."""
+    """Read a raw trace and write a workload, or read recorded decisions and write a dataset."""
     from pipeline.history.importing import ingest_history
     from pipeline.traces import FORMATS
     from pipeline.traces import ingest as ingestion
@@ -55,7 +55,7 @@ def run(request: Request) -> dict[str, Any]:
 
 
 def show(result: Mapping[str, Any]) -> Shown:
-    """Return what was read, and what was left out."""
+    """Return the numbers of tasks that were read and of rows that were left out."""
     if "dataset" in result:
         return build.show(result)
     lines = [f"{result['workload']}: {result['tasks']:,} tasks"]

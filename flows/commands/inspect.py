@@ -1,4 +1,4 @@
-"""`hindcast list`, `show` and `diff`: what is there, one folder in detail, what differs."""
+"""`hindcast list`, `show` and `diff`: list folders, show one, compare two."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,27 +13,27 @@ check: Final = refuse_nothing
 
 @dataclass(frozen=True)
 class List:
-    """Folders to look through, or the recipes."""
+    """Folders to search, or the recipes."""
 
     folders: tuple[p.Folder, ...] = p.argument(
-        "folders to look through (default: this one)", default=(".",)
+        "folders to search (default: this one)", default=(".",)
     )
     recipes: bool = p.option("list the recipes that come with Hindcast instead", default=False)
 
 
 @dataclass(frozen=True)
 class Show:
-    """One folder."""
+    """Folder to show."""
 
-    folder: p.Folder = p.argument("folder that `list` lists")
+    folder: p.Folder = p.argument("folder that `hindcast list` lists")
 
 
 @dataclass(frozen=True)
 class Diff:
-    """Two datasets."""
+    """Datasets to compare."""
 
     a: p.Folder = p.argument("folder of a dataset", metavar="A")
-    b: p.Folder = p.argument("folder of another", metavar="B")
+    b: p.Folder = p.argument("folder of another dataset", metavar="B")
 
 
 def run(request: List | Show | Diff) -> dict[str, Any]:
@@ -69,12 +69,13 @@ def _list(request: List) -> dict[str, Any]:
         return {"lines": catalogue.aligned(rows, right=(3,)), "rows": found}
     entries = list(catalogue.find([*map(location, request.folders)]))
     if not entries:
-        return {"lines": [f"nothing of Hindcast's below {', '.join(request.folders)}"], "rows": []}
+        searched = ", ".join(request.folders)
+        return {"lines": [f"no dataset or other output of Hindcast below {searched}"], "rows": []}
     return {"lines": catalogue.listing(entries), "rows": [e.to_json() for e in entries]}
 
 
 def show(result: Mapping[str, Any]) -> Shown:
-    """Return what `run` found."""
+    """Return the output that `run` made."""
     return Shown(**result)
 
 
@@ -82,7 +83,7 @@ COMMANDS: Final = {
     "list": Command(
         "hindcast list demo",
         List,
-        "Sizes, digests and levels; what is damaged is listed with the reason.",
+        "The list has sizes, digests and levels; damaged folders are listed with the reason.",
     ),
     "show": Command(
         "hindcast show demo/dataset",
@@ -91,6 +92,6 @@ COMMANDS: Final = {
     "diff": Command(
         "hindcast diff demo/dataset other/dataset",
         Diff,
-        "Exits with 1 where anything differs.",
+        "The exit code is 1 if anything differs.",
     ),
 }

@@ -1,4 +1,4 @@
-"""`hindcast ope`: what policies would earn is estimated from a dataset."""
+"""`hindcast ope`: estimate the returns of policies from a dataset."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ check: Final = refuse_nothing
 
 @dataclass(frozen=True)
 class Request:
-    """A dataset, the policies to estimate, and how."""
+    """Dataset, policies whose returns are estimated from it, and the settings of the estimates."""
 
     dataset: p.Folder = p.argument("folder of a dataset")
     out: p.Folder | None = p.option("folder for estimates.parquet and ope.json", default=None)
@@ -45,7 +45,7 @@ class Request:
 
 
 def run(request: Request) -> dict[str, Any]:
-    """Estimate from a dataset what policies would earn, beside what they earn in the simulator."""
+    """Estimate the returns of policies from a dataset, beside those in the simulator."""
     from policies.ope.ope import OPESettings, evaluate_offline
 
     names = "split", "epsilon", "temperature", "propensities", "limit", "fqe_steps", "seed"
@@ -64,7 +64,7 @@ def run(request: Request) -> dict[str, Any]:
 
 
 def show(result: Mapping[str, Any]) -> Shown:
-    """Return a block per policy, estimates beside the truth, then how well estimators rank."""
+    """Return the estimates and true return of each policy, then how well estimators rank them."""
     about, rows = result["about"], result["rows"]
     read = f"{about['episodes']:,} episodes of {about['windows']:,} {about['split']} windows"
     lines = [
@@ -142,6 +142,7 @@ COMMANDS: Final = {"ope": Command(
     "hindcast ope demo/dataset --policy tetris agents/tp --out demo/ope",
     Request,
     "estimators: is snis pdis snpdis (importance sampling), dm (fitted Q), dr wdr (both),\n"
-    "mwl (marginal weights), paired_is paired_snis tempered (inside a window).\n"
-    "Estimates with a ! come with warnings; with --out a call goes on where it stopped.",
+    "mwl (marginal weights), paired_is paired_snis tempered (within a window).\n"
+    "Estimates marked with ! have warnings. With --out, a repeated command continues where the\n"
+    "interrupted one stopped.",
 )}  # fmt: skip

@@ -1,4 +1,4 @@
-"""`hindcast report`: one HTML page about evaluations, or a table of them."""
+"""`hindcast report`: write one HTML page about evaluations, or print a table of them."""
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +18,7 @@ _TABLES: Final = ("between", "spread", "ranking", "pages")  # of Table
 
 @dataclass(frozen=True)
 class Request:
-    """Evaluations and what else stands on their page, and the folder for it."""
+    """Evaluations and other folders that the page describes, and the folder for the page."""
 
     evaluations: tuple[p.Folder, ...] = p.hidden("folders that `hindcast evaluate` wrote")
     out: p.Folder = p.option(
@@ -35,32 +35,32 @@ class Request:
 
 @dataclass(frozen=True)
 class Table:
-    """Folders or files, and which table is made of them in place of the page."""
+    """Folders or files, and the table that is made from them instead of the page."""
 
     folders: tuple[p.Folder, ...] = p.argument(
         "folders of evaluations, or of runs; their datasets and training curves are shown too"
     )
     between: p.Name | None = p.option(
-        "print how far this policy of each evaluation is from that of the others, on the same "
-        "windows (name it without its seed)", default=None, metavar="POLICY")  # fmt: skip
+        "print the differences of this policy (named without its seed) between the evaluations, on "
+        "the same windows", default=None, metavar="POLICY")  # fmt: skip
     spread: tuple[p.Name, ...] = p.option(
-        "print how far every policy is from these, window by window: counts and quartiles",
+        "print the differences of every policy from these, window by window: counts and quartiles",
         default=(), metavar="POLICY")  # fmt: skip
     ranking: p.Folder | None = p.option(
-        "write how well estimators rank policies, over folders of `hindcast ope`, and its page",
+        "write a table, and its page, of how well estimators rank policies in folders of `ope`",
         default=None, metavar="TABLE.CSV")  # fmt: skip
     pages: bool = p.option(
-        "write the Markdown page of each DIR, a table that report, study or --ranking wrote, "
-        "beside it", default=False)  # fmt: skip
+        "write a Markdown page beside each DIR, here a table that report, study or --ranking wrote",
+        default=False)  # fmt: skip
     metrics: tuple[p.Name, ...] = p.hidden("the metrics of Request", ())
 
 
 def _read(arguments: argparse.Namespace) -> Any:
-    """Return the request of a page, or that of a table."""
+    """Return the request of a page or of a table."""
     table: Table = p.read_request(Table, arguments, metrics=getattr(arguments, "metrics", ()))
     if any(getattr(table, name) for name in _TABLES):
         if hasattr(arguments, "out"):
-            raise InputError("report: --out is for the page, not for a table")
+            raise InputError("report: --out is for the page; a table has no --out")
         arguments.direct = True  # there is nothing to record
         return table
     if not hasattr(arguments, "out"):
@@ -70,7 +70,7 @@ def _read(arguments: argparse.Namespace) -> Any:
     out = location(arguments.out)
     if out.suffix == ".html" and out.name != PAGE:
         raise InputError(
-            f"--out {out}: the page is always named {PAGE}, since summary files stand beside it; "
+            f"--out {out}: the page is always named {PAGE}, since summary files lie beside it; "
             f"try --out {out.with_suffix('') / PAGE}"
         )
     estimates, folders = _estimates([location(folder) for folder in table.folders])
@@ -91,9 +91,9 @@ def _texts(places: Iterable[Path]) -> tuple[str, ...]:
 
 
 def _estimates(folders: list[Path]) -> tuple[tuple[Path, ...], list[Path]]:
-    """Return the folders of `hindcast ope`, among those given or in a run, and the others.
+    """Return the folders of `hindcast ope`, both those given and those in runs, and the others.
 
-    Where there are no others, the simulator's evaluation inside each of them is reported.
+    If there are no others, the simulator's evaluations inside the folders take their place.
     """
     ours = [f for f in folders if (f / "ope.json").exists()]
     others = [f for f in folders if f not in ours]
@@ -103,11 +103,11 @@ def _estimates(folders: list[Path]) -> tuple[tuple[Path, ...], list[Path]]:
 
 
 def _sources(folder: Path) -> tuple[Path, list[Path], list[Path]]:
-    """Return the evaluation, checkpoints and datasets of a folder, of a whole run say."""
+    """Return the evaluation, checkpoints and datasets of a folder, such as a whole run."""
     if (folder / "study.json").exists():
         from pipeline.studies.study import study_points
 
-        return _sources(study_points(folder)[-1])  # of the others it shows what the study says
+        return _sources(study_points(folder)[-1])  # the study's table covers the other points
     if (folder / "evaluation.json").exists() or not (folder / LEDGER).exists():
         return folder, [], []
     trained = sorted(p.parent for p in folder.glob(f"agents/*/{CURVES}"))
@@ -116,7 +116,7 @@ def _sources(folder: Path) -> tuple[Path, list[Path], list[Path]]:
 
 
 def check(request: Request | Table) -> None:
-    """Raise for folders that are no evaluations, and options that do not go together."""
+    """Raise InputError if a folder is no evaluation, or options exclude each other."""
     if isinstance(request, Request):
         from pipeline.evaluation.summary.evaluations import read_evaluation
 
@@ -128,13 +128,13 @@ def check(request: Request | Table) -> None:
         raise InputError(f"report: give one of {', '.join(given)}")
     if len(request.metrics) > (1 if request.between else 0):
         several = "several metrics are" if request.between else "--metrics is"
-        raise InputError(f"report: {several} for the page, not with {given[0]}")
+        raise InputError(f"report: {several} for the page, not for {given[0]}")
     if request.spread and len(request.folders) > 1:
         raise InputError("report: --spread is for one evaluation")
 
 
 def run(request: Request | Table) -> dict[str, Any]:
-    """Write the page, with summary.parquet and summary.md beside it; or make a table."""
+    """Write the page with summary.parquet and summary.md beside it, or make a table."""
     if isinstance(request, Table):
         return _table(request)
     from pipeline.report.page import write_report
@@ -175,7 +175,7 @@ def _table(request: Table) -> dict[str, Any]:
 
 
 def _page_of(content: bytes) -> Callable[[bytes, str], str]:
-    """Return the function that makes the page of a table, which its columns tell."""
+    """Return the function that makes the page of a table with these columns."""
     from pipeline.evaluation.summary.results import results_markdown
     from pipeline.studies.page import study_markdown
     from pipeline.studies.study import COLUMNS
@@ -201,8 +201,8 @@ COMMANDS: Final = {"report": Command(
     "hindcast report evaluations/demo --out report.html",
     Request,
     "The last line of the output is the path of the page.\n\n"
-    "--between compares an agent with itself, over evaluations of recipes that differ only in\n"
-    "how it was trained:\n"
+    "--between compares an agent with itself, in evaluations of recipes that differ only in the\n"
+    "training of the agent:\n"
     "  hindcast report A/evaluation B/evaluation --between score_ppo-best",
     recorded=True,
     more=Table,

@@ -1,4 +1,4 @@
-"""`hindcast run`: build, verify, train, evaluate and report, each stage done once."""
+"""`hindcast run`: build, verify, train, evaluate and report; finished stages are skipped."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Request:
-    """A recipe, and the folder for all that comes of it."""
+    """Recipe to run, and the folder for its dataset, agents, evaluation and report."""
 
     recipe: p.Name = p.recipe()
     out: p.Folder = p.option("folder for dataset/, agents/, evaluation/ and report.html")
@@ -24,7 +24,7 @@ class Request:
 
 
 def check(request: Request) -> None:
-    """Raise for a recipe that is not valid, or policies, agents or metrics that do not exist."""
+    """Raise InputError if the recipe is not valid, or a policy, agent or metric is unknown."""
     from pipeline.evaluation.evaluate import COMMON
     from pipeline.recipes.loading import load_recipe
     from pipeline.scenarios import load_scenario
@@ -33,8 +33,8 @@ def check(request: Request) -> None:
     build.check(build.Request(request.recipe, request.out, request.overrides))
     if loaded.train.agents and not loaded.behaviours:
         raise RecipeError(
-            f"{loaded.id}: train.agents, but without [[behaviours]] there is no dataset to learn "
-            "from"
+            f"{loaded.id}: train.agents is set, but without [[behaviours]] there is no dataset to "
+            "learn from"
         )
     evaluate.check(evaluate.Request(request.recipe, request.out, overrides=request.overrides))
     _check_training(loaded)
@@ -48,7 +48,7 @@ def check(request: Request) -> None:
 
 
 def _check_training(recipe: "Recipe") -> None:
-    """Raise for agents of [train] that do not exist, and settings that they do not have."""
+    """Raise InputError if an agent of [train] is unknown or does not have a given setting."""
     from policies.offline import agent as find_agent
     from policies.offline import agents_for, read_config
 
@@ -60,22 +60,22 @@ def _check_training(recipe: "Recipe") -> None:
     for agent in recipe.train.settings:
         if agent not in agents:
             raise RecipeError(
-                f"{recipe.id}: train.settings.{agent}, but train.agents names no {agent!r}; "
+                f"{recipe.id}: train.settings.{agent} is set, but train.agents has no {agent!r}; "
                 f"{did_you_mean(agent, agents)}"
             )
         read_config(agent, recipe.train.settings_of(agent))
 
 
 def _check_online(recipe: "Recipe") -> None:
-    """Raise for an [online] that a run cannot train."""
+    """Raise InputError if a run cannot train the agent of [online]."""
     from policies.online.training import settings_of
 
     settings_of(recipe)
     seeds = recipe.online.seeds
     if not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds):
         raise RecipeError(
-            f"{recipe.id}: online.seeds is {list(seeds)}, expected one or more, none twice or "
-            "below 0"
+            f"{recipe.id}: online.seeds is {list(seeds)}, expected one or more different seeds, "
+            "each at least 0"
         )
     if recipe.online.imitate_steps and not recipe.behaviours:
         raise RecipeError(
@@ -85,14 +85,14 @@ def _check_online(recipe: "Recipe") -> None:
 
 
 def run(request: Request) -> dict[str, Any]:
-    """Run all stages that are not done yet."""
+    """Run all stages that are not finished yet."""
     from flows.runs.stages import run_stages
 
     return run_stages(request)
 
 
 def show(result: Mapping[str, Any]) -> Shown:
-    """Return what each stage shows, and last the path of the report."""
+    """Return the output of each stage, and last the path of the report."""
     stages: Mapping[str, dict[str, Any]] = result["stages"]
     shows = {"build": build.show, "verify": verify.show, "train": train.show,
              "evaluate": evaluate.show}  # fmt: skip
@@ -109,6 +109,6 @@ def show(result: Mapping[str, Any]) -> Shown:
 COMMANDS: Final = {"run": Command(
     "hindcast run binpack-synthetic-v1 --out demo --workers 2",
     Request,
-    "Given again it goes on where it stopped. The last line is the path of the report.",
+    "Run again, it continues where it stopped. The last line is the path of the report.",
     recorded=True,
 )}  # fmt: skip

@@ -1,4 +1,4 @@
-"""`hindcast study`: the same agents, trained on several logs of one problem."""
+"""`hindcast study`: train the same agents on several logs of one problem."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Request:
-    """A recipe, what is varied of it, who is trained at each point, and the folder for all."""
+    """Recipe, the property that is varied, the agents to train, and the folder for all runs."""
 
     recipe: p.Name = p.recipe()
     out: p.Folder = p.option("folder for a run per point, study.parquet and data_quality.md")
@@ -34,7 +34,7 @@ class Request:
     command: str = p.hidden("command line that is kept in the runs", "")
 
     def points(self) -> "list[Point]":
-        """Return the points of the study; RecipeError where it is not valid."""
+        """Return the points of the study. Raises RecipeError if it is not valid."""
         from pipeline.studies.study import plan
 
         return plan(
@@ -43,7 +43,7 @@ class Request:
 
 
 def check(request: Request) -> None:
-    """Raise for a study whose points are not all valid runs."""
+    """Raise InputError unless all points of the study are valid runs."""
     for point in request.points():
         whole_run.check(whole_run.Request(request.recipe, request.out, tuple(point.overrides)))
 
@@ -51,8 +51,8 @@ def check(request: Request) -> None:
 def run(request: Request, call: Call = directly) -> dict[str, Any]:
     """Run the points through `call`, then write the tables that compare them.
 
-    Points that are finished are not run again. Raises RecipeError for a study that is not valid,
-    DatasetError if `out` holds another study.
+    Finished points are skipped. Raises RecipeError if the study is not valid, and DatasetError if
+    `out` holds another study.
     """
     from flows.runs.stages import run_stages
     from pipeline.recipes.loading import load_recipe
@@ -82,7 +82,7 @@ def run(request: Request, call: Call = directly) -> dict[str, Any]:
 
 
 def show(result: Mapping[str, Any]) -> Shown:
-    """Return where the table and its page are."""
+    """Return the paths of the table and its page."""
     line = f"{result['study']}: {result['points']} points"
     return Shown([line, result["page"]])
 

@@ -1,4 +1,4 @@
-"""`hindcast traces`: the formats that can be ingested."""
+"""`hindcast traces`: list the trace formats that can be ingested."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ check: Final = refuse_nothing
 
 @dataclass(frozen=True)
 class Request:
-    """Every known trace format."""
+    """Request without options: every known trace format is listed."""
 
 
 def run(_request: Request) -> dict[str, Any]:
-    """Return what is known about every format."""
+    """Return the description, source, terms and citation of every format."""
     from pipeline.traces import FORMATS
 
     return {
@@ -31,7 +31,7 @@ def run(_request: Request) -> dict[str, Any]:
 
 
 def show(result: Mapping[str, Any]) -> Shown:
-    """Return a paragraph per format."""
+    """Return one paragraph per format."""
     import textwrap
 
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""`hindcast train`: a dataset becomes a checkpoint, or many with --seeds and --sweep."""
+"""`hindcast train`: train an offline agent on a dataset, or several with --seeds or --sweep."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ _IN_A_SWEEP: Final = (*_OF_ONE_TRAINING, "agent", "steps", "seeds", "settings")
 
 
 def settings_of(pairs: Sequence[str]) -> dict[str, Any]:
-    """Return an agent's settings from key=value; values are TOML, else text."""
+    """Return an agent's settings from key=value pairs; values that are not TOML are text."""
     import tomllib
 
     settings: dict[str, Any] = {}
@@ -35,7 +35,7 @@ def settings_of(pairs: Sequence[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Request:
-    """A dataset, the agent to train on it, and the folder for its checkpoint."""
+    """Dataset, agent to train on it, and the folder for its checkpoint."""
 
     dataset: p.Folder = p.argument("folder of a dataset")
     agent: p.Name = p.option(
@@ -59,7 +59,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Many:
-    """Options of the command line that make it several trainings: a sweep, see flows.runs.sweep."""
+    """Options for several trainings, which become a sweep, see flows.runs.sweep."""
 
     seeds: tuple[p.Seed, ...] = p.option(
         "seeds to train with, one training each, in the folder's runs/", default=()
@@ -70,7 +70,7 @@ class Many:
 
 
 def _read(arguments: argparse.Namespace) -> Any:
-    """Return the request of one training, or that of a sweep."""
+    """Return the request of one training or of a sweep."""
     from flows.runs import sweep
 
     given = vars(arguments)
@@ -82,7 +82,7 @@ def _read(arguments: argparse.Namespace) -> Any:
     if "sweep" in given:
         from policies.offline.sweep import load_sweep
 
-        refused, by = _IN_A_SWEEP, "--sweep, which says it in its file"
+        refused, by = _IN_A_SWEEP, "--sweep, whose file contains it"
         table, where = load_sweep(location(arguments.sweep)), arguments.sweep
     else:
         if "agent" not in given:
@@ -94,20 +94,20 @@ def _read(arguments: argparse.Namespace) -> Any:
     for name in refused:
         if name in given:
             flag = "--set" if name == "settings" else f"--{name.replace('_', '-')}"
-            raise InputError(f"train: {flag} is for a single training, not with {by}")
+            raise InputError(f"train: {flag} is for a single training, not for {by}")
     return sweep.Request(
         arguments.dataset, table, arguments.out, given.get("device", Request.device), where
     )
 
 
 def check(request: Request) -> None:
-    """Raise for an unknown agent or device, or a folder that is no dataset."""
+    """Raise InputError if the agent or device is unknown, or the folder is no dataset."""
     from pipeline.dataset.manifest import read_manifest
     from policies.offline import agent as find_agent
 
     find_agent(request.agent)
     read_manifest(location(request.dataset))
-    if request.device != "auto" or request.tensorboard is not None:  # else torch is not needed yet
+    if request.device != "auto" or request.tensorboard is not None:  # else torch is not loaded yet
         from policies.training.devices import find_device
         from policies.training.tensorboard import check_tensorboard
 
@@ -116,7 +116,7 @@ def check(request: Request) -> None:
 
 
 def run(request: Request) -> dict[str, Any]:
-    """Train one offline agent on a dataset and write its checkpoint, or finish that."""
+    """Train an offline agent on a dataset and write its checkpoint, or continue a training."""
     from policies.offline import training
 
     board = request.tensorboard
@@ -131,7 +131,7 @@ def run(request: Request) -> dict[str, Any]:
 
 
 def result_of(folder: Path, agent: str, steps: int | None, seed: int) -> dict[str, Any]:
-    """Return the result of a command that wrote the checkpoint in this folder."""
+    """Return the result of a command that wrote a checkpoint to this folder."""
     from pipeline.storage.run_files import BEST
 
     best = folder / BEST
@@ -145,7 +145,7 @@ def result_of(folder: Path, agent: str, steps: int | None, seed: int) -> dict[st
 
 
 def show(result: Mapping[str, Any]) -> Shown:
-    """Return where the checkpoint is."""
+    """Return the path of the checkpoint."""
     line = f"{result['checkpoint']}: {result['agent']}, {result['steps']:,} steps"
     return Shown([line])
 

@@ -1,4 +1,4 @@
-"""`hindcast train-online`: a recipe becomes a checkpoint, by playing its train windows."""
+"""`hindcast train-online`: train an agent that plays the train windows of a recipe."""
 
 import argparse
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from policies.online import ONLINE_AGENTS
 
 @dataclass(frozen=True)
 class Request:
-    """A recipe, the agent that plays it, and the folder for its checkpoint."""
+    """Recipe, agent that plays it, and the folder for the agent's checkpoint."""
 
     recipe: p.Name = p.recipe()
     out: p.Folder = p.option("folder for the checkpoint; the best on validation is in its best/")
@@ -56,7 +56,7 @@ def _read(arguments: argparse.Namespace) -> Request:
 
 
 def check(request: Request) -> None:
-    """Raise for a recipe or settings that are not valid, an unknown agent or device, no start."""
+    """Raise InputError if the recipe, settings, agent, device or a given folder is not valid."""
     from pipeline.dataset.manifest import read_manifest
     from pipeline.recipes.loading import load_recipe
     from policies.networks.checkpoint import read_description
@@ -74,7 +74,7 @@ def check(request: Request) -> None:
 
 
 def run(request: Request) -> dict[str, Any]:
-    """Train one online agent on a recipe's train windows, with one seed or several."""
+    """Train one online agent on the train windows of a recipe, with one seed or several."""
     if request.seeds:
         from flows.runs.seeds import train_seeds
 
@@ -101,7 +101,7 @@ def run(request: Request) -> dict[str, Any]:
 
 
 def show(result: Mapping[str, Any]) -> Shown:
-    """Return where the checkpoint of each seed is."""
+    """Return the path of the checkpoint of each seed."""
     runs = result.get("runs", [result])
     return Shown([line for run in runs for line in train.show(run).lines], runs)
 
@@ -110,8 +110,8 @@ COMMANDS: Final = {"train-online": Command(
     "hindcast train-online slots-deeprm-online --out agents/deeprm --workers 2",
     Request,
     lambda: (
-        "Its settings are those of the recipe's [online.settings]; replace one with\n"
-        "--set online.settings.sampling.trajectories=20, say.\n\n" + listed("agents", ONLINE_AGENTS)
+        "The settings of the agent are in [online.settings] of the recipe. Example of another value:\n"
+        "--set online.settings.sampling.trajectories=20\n\n" + listed("agents", ONLINE_AGENTS)
     ),
     recorded=True,
     read=_read,

@@ -1,4 +1,4 @@
-"""`hindcast verify`: every claim of a dataset's manifest is recomputed."""
+"""`hindcast verify`: recompute every claim of a dataset's manifest."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ check: Final = refuse_nothing
 
 @dataclass(frozen=True)
 class Request:
-    """A dataset."""
+    """Dataset to verify."""
 
     dataset: p.Folder = p.argument("folder of a dataset")
 
 
 def run(request: Request) -> dict[str, Any]:
-    """Recompute every claim of a dataset; raises VerificationFailed for the first that fails."""
+    """Recompute every claim of a dataset. Raises VerificationFailed for the first that fails."""
     from pipeline.verification import verify as verification
     from policies.registry import recorded_behaviours
 
@@ -34,7 +34,7 @@ def run(request: Request) -> dict[str, Any]:
 
 
 def show(result: Mapping[str, Any]) -> Shown:
-    """Return a line per check."""
+    """Return one line per check."""
     checks = [f"  {c['check']}: {c['detail']}" for c in result["checks"]]
     return Shown([f"{result['dataset']}: verified", *checks])
 
@@ -42,5 +42,5 @@ def show(result: Mapping[str, Any]) -> Shown:
 COMMANDS: Final = {"verify": Command(
     "hindcast verify datasets/demo",
     Request,
-    "Exits with 1 and the reason on the first claim that does not hold.",
+    "The exit code is 1, with the reason, at the first claim that does not hold.",
 )}  # fmt: skip

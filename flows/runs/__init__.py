@@ -1,1 +1,1 @@
-"""Commands of many steps: each step is a request of its own, which a flow runs as a task."""
+"""Commands of several steps; each step is a separate request, which a flow runs as a task."""

@@ -1,12 +1,12 @@
-"""The ledger of a run: which stages are done, from which inputs, with which output.
+"""Ledger of a run: its finished stages with their inputs and outputs.
 
     DIR/run.json
       recipe, digest     the recipe that this folder belongs to
       stages             name -> inputs (JSON), output (path below DIR), sha256 (of the output)
 
-A stage is done when its inputs are those of the entry and its output, a file that is written
-last, still has the entry's SHA-256. Inputs hold digests of what a stage reads, so that a stage
-that came out differently is followed by new ones.
+A stage is finished if its inputs equal those of its entry and its output, the file that it writes
+last, still has the SHA-256 of the entry. Inputs contain digests of what a stage reads, so if a
+stage writes something else, the stages that read it are run again.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ _RESULTS: Final[Mapping[str, Mapping[str, type | tuple[type, ...]]]] = {
 
 
 class Ledger:
-    """The ledger of one run folder; `result` of a stage is what it returned when it was run."""
+    """Ledger of one run folder, with the result of every finished stage."""
 
     def __init__(self, folder: Path, recipe: Recipe) -> None:
         self._folder = folder
@@ -60,7 +60,7 @@ class Ledger:
         output: Path,
         run: Callable[[], dict[str, Any]],
     ) -> dict[str, Any]:
-        """The result of a stage: of this call, or of an earlier one where that still holds."""
+        """Return the result of a stage, which is run unless an earlier result is still valid."""
         entry = self._stages.get(name)
         if (
             isinstance(entry, dict)
@@ -69,7 +69,7 @@ class Ledger:
             and _is_result(name, entry.get("result"))
             and entry.get("sha256") == sha256_file(output)
         ):
-            note(f"{name}: done before, skipped ({output})")
+            note(f"{name}: finished before, skipped ({output})")
             result: dict[str, Any] = entry["result"]
             return result
         note(f"{name}: started")
@@ -86,9 +86,9 @@ class Ledger:
 
 
 def _is_result(stage: str, result: Any) -> bool:
-    """Whether an entry's result is of the form that the stage gives; else it is run again.
+    """Return whether an entry's result has the form that the stage returns.
 
-    A run folder may be anybody's, and what is in the result is printed.
+    It is checked because a run folder may come from a stranger and the result is printed.
     """
     if not isinstance(result, dict):
         return False

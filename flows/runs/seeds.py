@@ -1,7 +1,9 @@
-"""One online agent, trained with one seed or with several, each a step of its own.
+"""Training of one online agent with one seed or several, one step per seed.
 
-OUT                               with one seed: the checkpoint
-OUT/runs/<agent>-seed<seed>       with several: a checkpoint each; what is finished is left alone
+    OUT                             with one seed, the checkpoint
+    OUT/runs/<agent>-seed<seed>     with several seeds, one checkpoint each
+
+Finished trainings are skipped.
 """
 
 import dataclasses
@@ -15,8 +17,8 @@ from pipeline.storage.location import location
 def train_seeds(request: Any, call: Call = directly) -> dict[str, Any]:
     """Train with each of the seeds of a request of `hindcast train-online`, through `call`.
 
-    Without seeds, train with `seed` into `out`. Returns the result of the step, or {"runs":
-    results} of several.
+    A request without `seeds` is one step with `seed`, whose checkpoint is `out`. Returns the result
+    of that step, or {"runs": results} for several seeds.
     """
     if not request.seeds:
         return call(request)

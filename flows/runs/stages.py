@@ -1,11 +1,14 @@
-"""The stages of `hindcast run`: build, verify, train, evaluate, report, each done once.
+"""Stages of `hindcast run`: build, verify, train, evaluate, report.
 
-OUT/dataset                      the dataset, where the recipe has behaviours
-OUT/agents/<agent>-seed<seed>    a checkpoint per agent and seed of [train], then of [online]; its
-                                 best/ is the one that validation chose
-OUT/evaluation                   the policies of [evaluate], last and best checkpoints, split test
-OUT/report.html                  with summary.parquet, summary.md, results.csv and results.md
-OUT/run.json                     the ledger: what is done need not be done again
+    OUT/dataset                      the dataset, if the recipe has behaviours
+    OUT/agents/<agent>-seed<seed>    a checkpoint per agent and seed of [train], then of [online];
+                                     its best/ is the best checkpoint on validation
+    OUT/evaluation                   scores on the test split of the policies of [evaluate] and of
+                                     the last and best checkpoints
+    OUT/report.html                  with summary.parquet, summary.md, results.csv and results.md
+    OUT/run.json                     the ledger of finished stages, which are skipped
+
+Results of stages are small JSON values, see flows.runs.ledger.
 """
 
 from pathlib import Path
@@ -26,7 +29,7 @@ from policies.offline import agents_for
 def run_stages(request: Any, call: Call = directly) -> dict[str, Any]:
     """Run all stages of a request of `hindcast run`, each through `call`.
 
-    Returns results by stage, and the path of the report. Raises DatasetError where `out` holds a
+    Returns the results by stage and the path of the report. Raises DatasetError if `out` holds a
     run of another recipe.
     """
     recipe, overrides, workers = request.recipe, request.overrides, request.workers
@@ -40,7 +43,7 @@ def run_stages(request: Any, call: Call = directly) -> dict[str, Any]:
         results[name] = ledger.stage(name, inputs, output, lambda: call(step))
 
     data = {}
-    if loaded.behaviours or not loaded.online.agent:  # else there is nothing to record, or to log
+    if loaded.behaviours or not loaded.online.agent:  # else nothing is recorded
         recorded = build.Request(recipe, dataset, overrides, workers)
         stage("build", manifest, {"recipe": loaded.digest}, recorded)
         data = {"dataset": sha256_file(manifest)}
@@ -74,7 +77,7 @@ def run_stages(request: Any, call: Call = directly) -> dict[str, Any]:
         )  # fmt: skip
         checkpoints.append(folder)
     evaluation = out / "evaluation" / "evaluation.json"
-    # Last and selected checkpoints are both reported; nothing is selected on the test split.
+    # Last and best checkpoints are both reported; nothing is selected on the test split.
     selected = [f / BEST for f in checkpoints if (f / BEST / DESCRIPTION).is_file()]
     learned = [*checkpoints, *selected]
     logged = [BEHAVIOUR] if loaded.behaviours else []
@@ -98,7 +101,7 @@ def run_stages(request: Any, call: Call = directly) -> dict[str, Any]:
 
 
 def _runs(recipe: Recipe) -> list[tuple[str, int]]:
-    """Agents and seeds, seed by seed; those that learn from the same sample one after another."""
+    """Return agents and seeds, seed by seed; agents that share a sample of data are adjacent."""
     names = agents_for(recipe.train.agents, recipe.scenario)
     wants = {
         name: (of.transitions, of.probabilities, of.per_episode or 0, of.candidates)

@@ -1,9 +1,9 @@
-"""The trainings of a sweep, each a step of its own, and the table that compares them.
+"""Sweeps: several trainings, one step each, and the table that compares them.
 
-OUT/runs/<agent>-<digest of settings>-seed<seed>    a training, see policies.offline.training
-OUT/sweep.parquet                                   one row per training, the best first
+    OUT/runs/<agent>-<digest of settings>-seed<seed>    a training, see policies.offline.training
+    OUT/sweep.parquet                                   one row per training, the best first
 
-`hindcast train` asks for one with --sweep or --seeds.
+`hindcast train --sweep` and `hindcast train --seeds` make the requests.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from pipeline.storage.location import location
 
 @dataclass(frozen=True)
 class Request:
-    """A dataset, the trainings to compare on it, and the folder for them."""
+    """Trainings to compare on a dataset, and the folder for them."""
 
     dataset: p.Folder = p.hidden("folder of a dataset")
     sweep: dict[str, Any] = p.hidden(
@@ -32,7 +32,7 @@ class Request:
 
 
 def check(request: Request) -> None:
-    """Raise for a sweep that is not valid, an unknown device, or a folder that is no dataset."""
+    """Raise InputError if the sweep is not valid, the device unknown, or the folder no dataset."""
     from pipeline.dataset.manifest import read_manifest
     from policies.offline.sweep import plan
     from policies.training.devices import find_device
@@ -43,10 +43,10 @@ def check(request: Request) -> None:
 
 
 def run(request: Request, call: Call = directly) -> dict[str, Any]:
-    """Run every training through `call`; those that are finished are not done again.
+    """Run every training through `call`; finished trainings are skipped.
 
-    A training that fails on its data or diverges gets a row that says so, and the others go on;
-    where all fail, the first failure is raised. Raises RecipeError for a sweep that is not valid.
+    A training that fails on its data or diverges gets a row with the error, and the others are
+    still run. If all fail, the last error is raised. Raises RecipeError if the sweep is not valid.
     """
     from policies.offline.sweep import plan
     from policies.offline.sweep_table import NAME, summary, tabulate
@@ -79,5 +79,5 @@ def run(request: Request, call: Call = directly) -> dict[str, Any]:
 
 
 def show(result: Mapping[str, Any]) -> Shown:
-    """Return the trainings, best first, and where their table is."""
+    """Return the trainings, best first, and the path of their table."""
     return Shown([*result["lines"], result["sweep"]])

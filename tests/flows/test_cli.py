@@ -68,11 +68,11 @@ def test_version(capsys):
         (["--versoin"], "unrecognized arguments: --versoin (see `hindcast --help`)"),
         (["export", "d", "--to", "cvs", "--out", "x"], "did you mean 'csv'?"),
         (["calibrate", "multiclustr"], "did you mean 'multicluster'?"),
-        (["calibrate", "multicluster", "--last", "3"], "--last is not for multicluster"),
-        (["calibrate", "multicluster", "x"], "made of 0 folders, not of 1"),
+        (["calibrate", "multicluster", "--last", "3"], "multicluster has no option --last"),
+        (["calibrate", "multicluster", "x"], "needs 0 folders, not 1"),
         (["calibrate", "multicluster-scores", "x"], "needs --policy"),
         (["calibrate", "sliding", "x"], "needs --recipe"),
-        (["calibrate", "fitness-correlation", "a", "--recipe", "x"], "made of 2 folders, not of 1"),
+        (["calibrate", "fitness-correlation", "a", "--recipe", "x"], "needs 2 folders, not 1"),
         (["report", "a", "b", "--spread", "c"], "--spread is for one evaluation"),
         (["report", "a", "--pages", "--metrics", "c"], "--metrics is for the page"),
         (
@@ -119,8 +119,8 @@ def test_bad_input_is_one_line_and_exit_code_2(argv, said, capsys, monkeypatch, 
         (MemoryError(), 1, "out of memory"),
         (PermissionError(13, "Permission denied", "x/y"), 2, "x/y: Permission denied"),
         (OSError(28, "No space left on device"), 2, "No space left on device"),
-        (KeyboardInterrupt(), 130, "the same command goes on where it stopped"),
-        (cli.Terminated(), 143, "the same command goes on where it stopped"),
+        (KeyboardInterrupt(), 130, "the same command continues where it stopped"),
+        (cli.Terminated(), 143, "the same command continues where it stopped"),
     ],
 )
 def test_what_a_command_raises_becomes_a_line_and_a_code(raised, code, said, capsys, monkeypatch):
@@ -151,7 +151,7 @@ def test_traces_as_text_and_as_json(capsys):
 def test_list_shows_what_is_there_and_what_is_damaged(tiny_dataset, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["list"]) == 0
-    assert capsys.readouterr().out == "nothing of Hindcast's below .\n"
+    assert capsys.readouterr().out == "no dataset or other output of Hindcast below .\n"
     shutil.copytree(tiny_dataset, tmp_path / "good")
     shutil.copytree(tiny_dataset, tmp_path / "bad")
     (tmp_path / "bad" / "manifest.json").write_text("{")

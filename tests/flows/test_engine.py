@@ -101,7 +101,7 @@ def test_an_interrupted_command_leaves_no_process_behind(home, tmp_path, number,
         process.wait()
     lines = log.read_text().splitlines()
     assert process.returncode == code, lines
-    assert "the same command goes on where it stopped" in lines[-1]
+    assert "the same command continues where it stopped" in lines[-1]
     assert "Traceback" not in " ".join(lines)
     _, alive = psutil.wait_procs(children, timeout=10)
     assert not alive

@@ -71,7 +71,7 @@ def test_given_again_nothing_is_done_again(done, capsys):
     out, argv = done
     before = {p: p.stat().st_mtime_ns for p in out.rglob("*") if p.is_file()}
     assert cli.main(argv) == 0
-    assert capsys.readouterr().err.count("done before, skipped") == 4
+    assert capsys.readouterr().err.count("finished before, skipped") == 4
     assert {p: p.stat().st_mtime_ns for p in out.rglob("*") if p.is_file()} == before
 
 
@@ -111,7 +111,7 @@ def test_seeds_have_a_folder_each_and_say_so(tmp_path, capsys):
     ("override", "said"),
     [
         ("online.seeds=[]", "expected one or more"),
-        ("online.seeds=[1, 1]", "none twice"),
+        ("online.seeds=[1, 1]", "one or more different seeds"),
         ("online.imitate_steps=5", "no dataset to imitate"),
         ('train.agents=["cql"]', "no dataset to learn from"),
         ('evaluate.metrics=["mean_slowdon"]', "did you mean 'mean_slowdown'"),

@@ -95,7 +95,7 @@ def test_a_study_leaves_a_run_per_point_and_one_table(done, capsys):
     before = (done / "study.parquet").read_bytes()
     again = [*STUDY, "--vary", "windows", "--values", "2", "4", "--out", str(done)]
     assert cli.main(again) == 0
-    assert capsys.readouterr().err.count("done before, skipped") == 2 * 5
+    assert capsys.readouterr().err.count("finished before, skipped") == 2 * 5
     assert (done / "study.parquet").read_bytes() == before
 
 

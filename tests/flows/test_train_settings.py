@@ -71,7 +71,7 @@ def test_settings_reach_the_checkpoint_and_the_key_of_its_stage(tmp_path):
     [
         ("train.settings.filtered_clonig.learning_rate=0.1", "filtered_cloning"),
         ("train.settings.filtered_cloning.learning_rat=0.1", "learning_rate"),
-        ("train.settings.cql.alpha=0.1", "train.agents names no 'cql'"),
+        ("train.settings.cql.alpha=0.1", "train.agents has no 'cql'"),
         ("train.settings.filtered_cloning.steps=0", "steps is 0"),
         ("train.settings.filtered_cloning.steps='many'", "steps is 'many'"),
     ],
