@@ -110,7 +110,7 @@ COMMANDS: Final = {"train-online": Command(
     "hindcast train-online slots-deeprm-online --out agents/deeprm --workers 2",
     Request,
     lambda: (
-        "The settings of the agent are in [online.settings] of the recipe. Example of another value:\n"
+        "The settings of the agent are in [online.settings] of the recipe. Replace one like this:\n"
         "--set online.settings.sampling.trajectories=20\n\n" + listed("agents", ONLINE_AGENTS)
     ),
     recorded=True,

@@ -57,7 +57,7 @@ def test_what_is_missing_is_made_again_and_the_rest_is_kept(done, tmp_path, caps
     shutil.rmtree(checkpoint.parent)
     assert cli.main(["run", *RECIPE, "--out", str(copy)]) == 0
     notes = capsys.readouterr().err
-    assert "build: done before" in notes
+    assert "build: finished before" in notes
     assert "train trajectory_preference-seed0: started" in notes
     assert json.loads(checkpoint.read_text())["weights"] == before
 
