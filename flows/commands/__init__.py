@@ -28,7 +28,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "ope": "estimate the returns of policies from a dataset, and compare with the simulator",
     "calibrate": "print a scenario's calibration table beside the paper's numbers",
     "export": "write a dataset in the format of another tool",
-    "list": "list the datasets, evaluations, checkpoints and runs below folders",
+    "list": "list outputs below folders, or known recipes, policies, agents, estimators and keys",
     "show": "show a dataset, or anything else that `list` lists, in detail",
     "diff": "print the differences between two datasets, from the recipe to the bytes",
     "study": "train agents on several logs of one problem, to compare the effect of their quality",

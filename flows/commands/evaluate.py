@@ -17,8 +17,9 @@ class Request:
     recipe: p.Name = p.recipe()
     out: p.Folder = p.option("folder for scores.parquet and evaluation.json")
     policies: tuple[p.Name, ...] = p.option(
-        "names of policies or folders of checkpoints; may be repeated (default: the policies that "
-        "the recipe names)", default=(), flag="--policy", action="extend", metavar="POLICY",
+        "policies of `hindcast list --policies SCENARIO`, or folders of checkpoints; may be "
+        "repeated (default: the recipe's policies)", default=(), flag="--policy", action="extend",
+        metavar="POLICY",
     )  # fmt: skip
     split: p.Name = p.option("split to play: train, validation, test or all", default="test")
     overrides: tuple[p.Override, ...] = p.overrides()

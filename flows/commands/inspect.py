@@ -1,24 +1,35 @@
-"""`hindcast list`, `show` and `diff`: list folders, show one, compare two."""
+"""`hindcast list`, `show` and `diff`: list folders or known names, show one folder, compare two."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from flows import parser as p
-from flows.commands import Command, Shown, refuse_nothing
+from flows.commands import Command, Shown
+from pipeline.errors import InputError
 from pipeline.storage.location import location
 
-check: Final = refuse_nothing
+_NAMES: Final = ("recipes", "policies", "agents", "estimators", "keys")  # options of List
+_WIDEST: Final = 40  # characters of a value or type in a line; --json has all of them
 
 
 @dataclass(frozen=True)
 class List:
-    """Folders to search, or the recipes."""
+    """Folders to search, or the names to list instead."""
 
     folders: tuple[p.Folder, ...] = p.argument(
         "folders to search (default: this one)", default=(".",)
     )
-    recipes: bool = p.option("list the recipes that come with Hindcast instead", default=False)
+    recipes: bool = p.option("list the recipes that come with Hindcast", default=False)
+    policies: p.Name | None = p.option(
+        "list the policies of a scenario", default=None, metavar="SCENARIO"
+    )
+    agents: bool = p.option("list the agents, offline and online", default=False)
+    estimators: bool = p.option("list the estimators of `hindcast ope`", default=False)
+    keys: p.Name | None = p.option(
+        "list the keys of a recipe, defaults included: value, type and meaning", default=None,
+        metavar="RECIPE")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -34,6 +45,16 @@ class Diff:
 
     a: p.Folder = p.argument("folder of a dataset", metavar="A")
     b: p.Folder = p.argument("folder of another dataset", metavar="B")
+
+
+def check(request: List | Show | Diff) -> None:
+    """Raise InputError if options of `list` exclude each other."""
+    if isinstance(request, List):
+        given = [f"--{name}" for name in _NAMES if getattr(request, name)]
+        if len(given) > 1:
+            raise InputError(f"list: {' and '.join(given)} exclude each other; give one of them")
+        if given and request.folders != List.folders:
+            raise InputError(f"list: {given[0]} takes no folders; leave them out")
 
 
 def run(request: List | Show | Diff) -> dict[str, Any]:
@@ -59,19 +80,93 @@ def run(request: List | Show | Diff) -> dict[str, Any]:
 def _list(request: List) -> dict[str, Any]:
     from pipeline.inspection import list as catalogue
 
-    if request.recipes:
-        found = catalogue.recipes()
-        rows = [("recipe", "scenario", "level", "episodes", "description")]
-        rows += [
-            (r["name"], r["scenario"], r["level"] or "-", f"{r['episodes']:,}", r["description"])
-            for r in found
-        ]
-        return {"lines": catalogue.aligned(rows, right=(3,)), "rows": found}
+    if any(getattr(request, name) for name in _NAMES):
+        titles, found = _names(request)
+        rows = [titles, *([_cell(name, row[name]) for name in titles] for row in found)]
+        right = (3,) if request.recipes else ()  # numbers of episodes
+        return {"lines": catalogue.aligned(rows, right), "rows": found}
     entries = list(catalogue.find([*map(location, request.folders)]))
     if not entries:
         searched = ", ".join(request.folders)
         return {"lines": [f"no dataset or other output of Hindcast below {searched}"], "rows": []}
     return {"lines": catalogue.listing(entries), "rows": [e.to_json() for e in entries]}
+
+
+def _names(request: List) -> tuple[tuple[str, ...], list[dict[str, Any]]]:
+    """Return the names that a request lists: titles of columns, and JSON objects that have them."""
+    if request.policies is not None:
+        return ("name", "description"), _policies(request.policies)
+    if request.agents:
+        return ("name", "learns", "scenarios", "description"), _agents()
+    if request.estimators:
+        from pipeline.estimators import ESTIMATORS
+
+        found = [{"name": e.name, "description": e.description} for e in ESTIMATORS.values()]
+        return ("name", "description"), found
+    if request.keys is not None:
+        return ("key", "value", "type", "meaning"), _keys(request.keys)
+    from pipeline.inspection.list import recipes
+
+    return ("name", "scenario", "level", "episodes", "description"), recipes()
+
+
+def _policies(scenario: str) -> list[dict[str, Any]]:
+    from pipeline.scenarios import load_scenario
+    from policies.heuristics import heuristics
+    from policies.registry import ROLLOUT
+
+    rules = heuristics(scenario)
+    found = [
+        {"name": name, "description": getattr(rule, "description", "")}
+        for name, rule in rules.items()
+    ]
+    if load_scenario(scenario).forget is not None:
+        text = "looks ahead with the rules above that draw nothing"
+        found.append({"name": ROLLOUT, "description": text})
+    return found
+
+
+def _agents() -> list[dict[str, Any]]:
+    from policies.offline import AGENTS
+    from policies.online import ONLINE_AGENTS
+
+    return [
+        {
+            "name": agent.name,
+            "learns": learns,
+            "scenarios": list(agent.scenarios),
+            "description": agent.description,
+        }
+        for learns, agents in (("offline", AGENTS), ("online", ONLINE_AGENTS))
+        for agent in agents.values()
+    ]
+
+
+def _keys(name: str) -> list[dict[str, Any]]:
+    from pipeline.inspection.keys import recipe_keys
+    from pipeline.recipes.loading import load_recipe
+
+    recipe, settings = load_recipe(name), {}
+    for agent in recipe.train.settings:
+        from policies.offline import read_config
+
+        own = recipe.train.settings_of(agent)
+        settings[f"train.settings.{agent}"] = read_config(agent, own)
+    if recipe.online.agent:
+        from policies.online.training import settings_of
+
+        settings["online.settings"] = settings_of(recipe)[1]
+    return [asdict(key) for key in recipe_keys(recipe, settings)]
+
+
+def _cell(title: str, value: Any) -> str:
+    if title in {"value", "type"}:
+        text = value if title == "type" else json.dumps(value, ensure_ascii=False)
+        text = "-" if value is None else text
+        return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..."
+    if title == "scenarios":
+        return ", ".join(value) or "all"
+    return f"{value:,}" if isinstance(value, int) else value or "-"
 
 
 def show(result: Mapping[str, Any]) -> Shown:
@@ -83,7 +178,10 @@ COMMANDS: Final = {
     "list": Command(
         "hindcast list demo",
         List,
-        "The list has sizes, digests and levels; damaged folders are listed with the reason.",
+        "Without options, the list has the datasets, evaluations, checkpoints and runs below the\n"
+        "folders, with sizes, digests and levels; damaged folders are listed with the reason.\n\n"
+        "  hindcast list --policies binpack              names for --policy and [[behaviours]]\n"
+        "  hindcast list --keys binpack-synthetic-v1     names for --set",
     ),
     "show": Command(
         "hindcast show demo/dataset",

@@ -39,7 +39,7 @@ class Request:
 
     dataset: p.Folder = p.argument("folder of a dataset")
     agent: p.Name = p.option(
-        "agent to train, as `hindcast train --help` lists them", metavar="NAME", required=False
+        "agent to train, one of `hindcast list --agents`", metavar="NAME", required=False
     )
     out: p.Folder = p.option("folder for the checkpoint; the best on validation is in its best/")
     steps: p.Count = p.option("gradient steps", default=2000)

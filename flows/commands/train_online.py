@@ -21,7 +21,7 @@ class Request:
     out: p.Folder = p.option("folder for the checkpoint; the best on validation is in its best/")
     overrides: tuple[p.Override, ...] = p.overrides()
     agent: p.Name | None = p.option(
-        "agent to train, as `hindcast train-online --help` lists them (default: the recipe's)",
+        "agent to train, one of `hindcast list --agents` (default: the recipe's)",
         default=None, metavar="NAME")  # fmt: skip
     iterations: p.Count | None = p.option(
         "batches of trajectories (default: the recipe's)", default=None

@@ -96,6 +96,10 @@ def test_version(capsys):
         (["verify", "no/such"], "no/such: no such folder"),
         (["report", "no/such", "--out", "x"], "no/such: no such folder"),
         (["list", "no/such"], "no/such: no such folder"),
+        (["list", "--policies", "binpak"], "did you mean 'binpack'?"),
+        (["list", "--keys", "binpack-sythetic-v1"], "did you mean 'binpack-synthetic-v1'?"),
+        (["list", "--agents", "--estimators"], "--agents and --estimators exclude each other"),
+        (["list", "x", "--agents"], "--agents takes no folders"),
         (["show", "no/such"], "no/such: no such folder"),
         (["show", "."], "holds no dataset, workload, evaluation, checkpoint or run"),
         (["diff", "no/such", "no/other"], "no/such: no such folder"),
@@ -170,6 +174,37 @@ def test_list_of_recipes(capsys):
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert RECIPE in {recipe["name"] for recipe in found}
     assert {"random", "heuristic", "mixed"} <= {recipe["level"] for recipe in found}
+
+
+def listed(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, dict]:
+    """The rows of `hindcast list`, by name or key; there is a line of text for each."""
+    assert cli.main(["list", *argv]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert cli.main(["list", *argv, "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    names = [row.get("key") or row["name"] for row in rows]
+    assert [line.split()[0] for line in lines[1:]] == names
+    return dict(zip(names, rows, strict=True))
+
+
+def test_list_of_names(capsys):
+    policies = listed(capsys, "--policies", "binpack")
+    assert {"random", "tetris", "rollout"} <= set(policies)
+    assert "rollout" not in listed(capsys, "--policies", "deferrable")
+    agents = listed(capsys, "--agents")
+    assert agents["cql"]["learns"] == "offline"
+    assert agents["score_ppo"]["scenarios"] == ["deferrable"]
+    assert all(agent["description"] for agent in agents.values())
+    assert listed(capsys, "--estimators")["snis"]["description"]
+
+
+def test_list_of_keys(capsys):
+    """The settings of an online agent are among the keys, with their meanings."""
+    keys = listed(capsys, "--keys", "deferrable-osdec-online")
+    epochs = keys["online.settings.epochs"]
+    assert (epochs["value"], epochs["type"]) == (4, "integer")
+    assert epochs["meaning"].startswith("Passes over a batch")
+    assert keys["online.settings.network.encoder"]["value"] == "attention"
 
 
 def test_show_as_text_and_as_json(tiny_dataset, capsys):
