@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -52,10 +53,18 @@ GLOBAL_RANDOM = {
 }  # fmt: skip
 
 
+@cache
+def nodes(path: Path) -> tuple[ast.Import | ast.ImportFrom | ast.Attribute, ...]:
+    """All imports of a file, and all attributes that it reads."""
+    kinds = ast.Import | ast.ImportFrom | ast.Attribute
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return tuple(node for node in ast.walk(tree) if isinstance(node, kinds))
+
+
 def imports(path: Path) -> set[str]:
     """Top-level names that a file imports, anywhere in it."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -74,7 +83,7 @@ def test_imports_go_one_way(path):
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_no_global_randomness_and_no_pickles(path):
     """Every draw comes from a passed Generator; nothing is unpickled."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if not isinstance(node, ast.Attribute):
             continue
         text = ast.unparse(node)
@@ -162,7 +171,7 @@ def _room(module: str) -> str:
 def _imported_modules(path: Path) -> set[str]:
     """Modules that a file imports, with what is imported from a package taken for a module."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

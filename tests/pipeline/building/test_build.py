@@ -1,12 +1,10 @@
 """Building: the same bytes for any number of workers and any interruption."""
 
 import hashlib
-import os
+import multiprocessing
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from pipeline.dataset.sampling import sample_decisions
 from pipeline.errors import DatasetError, RecipeError, StorageError
 from pipeline.recipes.loading import load_recipe
 from policies.registry import behaviours
+from tests import forked
 from tests.conftest import TINY
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -51,41 +50,31 @@ def test_a_finished_dataset_is_not_built_again(tiny_recipe, tiny_dataset, tmp_pa
     assert result.episodes == ds.open(tiny_dataset).episodes().height
 
 
+def build_tiny(out, ready):
+    """Build the tiny dataset in a process of its own; `ready` says that it begins."""
+    recipe = load_recipe("binpack-synthetic-v1", TINY)
+    known = behaviours(recipe)
+    ready.set()
+    build(recipe, known, out, workers=2)
+
+
 @pytest.mark.slow
 def test_killed_builds_end_in_the_same_bytes(tiny_recipe, tiny_dataset, tmp_path):
     """SIGKILL at random points, over and over; the build that follows ends bit-identical."""
-    out = tmp_path / "killed"
-    script = (
-        "import sys; from pathlib import Path\n"
-        "from pipeline.building.build import build\n"
-        "from pipeline.recipes.loading import load_recipe\n"
-        "from policies.registry import behaviours\n"
-        "recipe = load_recipe('binpack-synthetic-v1', sys.argv[2:])\n"
-        "known = behaviours(recipe); print('ready', flush=True); sys.stdin.read(1)\n"
-        "build(recipe, known, Path(sys.argv[1]), workers=2)\n"
-    )
+    out, ready = tmp_path / "killed", multiprocessing.get_context("forkserver").Event()
     rng = random.Random(7)
     kills = 0
     attempts = 0
     while kills < KILLS:
         attempts += 1
         assert attempts < 4 * KILLS, "builds end before they can be killed"
-        process = subprocess.Popen(
-            [sys.executable, "-c", script, str(out), *TINY],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        assert process.stdout is not None
-        assert process.stdin is not None
-        process.stdout.readline()
-        process.stdin.write(b"x")
-        process.stdin.flush()
+        ready.clear()
+        process = forked.start(build_tiny, out, ready)
+        assert ready.wait(60)
         time.sleep(rng.uniform(0, 0.35))
-        os.kill(process.pid, signal.SIGKILL)
-        kills += process.wait() == -signal.SIGKILL
-        process.stdin.close()
-        process.stdout.close()
+        process.kill()
+        process.join()
+        kills += process.exitcode == -signal.SIGKILL
         if (out / "manifest.json").exists() and rng.random() < 0.7:
             assert digest_without_building(out) == digest(tiny_dataset)
             shutil.rmtree(out)
