@@ -1,0 +1,101 @@
+"""The reference page of recipes: every key, from the settings dataclasses."""
+
+import dataclasses
+from collections.abc import Mapping
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from docs.generate.text import code, prose, table
+from pipeline.documents.attributes import attributes
+from pipeline.recipes import recipe as r
+from pipeline.traces.synthetic import SyntheticConfig
+
+
+def recipe_pages() -> Mapping[str, str]:
+    """Return the page `recipe.md`."""
+    parts = [
+        "# Keys of a recipe", "",
+        "A recipe is a TOML file with these sections. A key that does not exist is refused, and"
+        " the error names the nearest key that does. `hindcast list --keys RECIPE` prints the"
+        " values that one recipe has.", "",
+    ]  # fmt: skip
+    sections = (
+        ("Top level", r.Recipe, ("config", "trace", "behaviours", "train", "evaluate", "online", "places")),
+        ("[trace]", r.TraceSource, ()),
+        ("[[behaviours]]", r.BehaviourRecipe, ("sha256",)),
+        ("[train]", r.TrainRecipe, ()),
+        ("[evaluate]", r.EvaluateRecipe, ()),
+        ("[online]", r.OnlineRecipe, ()),
+    )
+    for title, settings, without in sections:
+        heading = code(title) if title.startswith("[") else title
+        parts += [f"## {heading}", "", settings_table(settings, without)]
+    parts += [
+        "## `[trace.settings]` of the synthetic workload", "", settings_table(SyntheticConfig),
+        "## `[config]`", "",
+        "The settings of the scenario: see the section Settings of its page in"
+        " [](../scenarios/index.md).",
+    ]  # fmt: skip
+    levels = [[code(name), prose(text)] for name, text in r.LEVELS.items()]
+    parts += ["", "## Levels", "", table(["level", "behaviours of the dataset"], levels)]
+    return {"recipe.md": "\n".join(parts)}
+
+
+def settings_table(settings: type[Any], without: tuple[str, ...] = ()) -> str:
+    """Return a table of the keys of a settings dataclass: type, default and meaning."""
+    rows = list(_rows(settings, "", without))
+    return table(["key", "type", "default", "meaning"], rows)
+
+
+def _rows(settings: type[Any], prefix: str, without: tuple[str, ...]) -> list[list[str]]:
+    meanings, hints = attributes(settings), get_type_hints(settings)
+    rows: list[list[str]] = []
+    for each in dataclasses.fields(settings):
+        if each.name in without:
+            continue
+        hint = hints[each.name]
+        inner = next((h for h in (hint, *get_args(hint)) if dataclasses.is_dataclass(h)), None)
+        if inner is not None and get_origin(hint) is not tuple:
+            rows += _rows(inner, f"{prefix}{each.name}.", ())  # type: ignore[arg-type]
+            continue
+        key = f"{prefix}{each.name}"
+        rows.append([code(key), _type(hint), _default(each), prose(meanings.get(each.name, ""))])
+    return rows
+
+
+def _type(hint: Any) -> str:
+    if hint is Any:
+        return "any"
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in {Union, UnionType}:
+        return " or ".join(_type(a) for a in arguments if a is not NoneType)
+    if origin is Literal:
+        return ", ".join(code(f'"{a}"' if isinstance(a, str) else str(a)) for a in arguments)
+    if origin is tuple:
+        return f"list of {_type(arguments[0])}"
+    if origin is not None:
+        return "table"
+    names = {"int": "integer", "float": "number", "str": "text", "bool": "boolean"}
+    return names.get(getattr(hint, "__name__", ""), getattr(hint, "__name__", str(hint)))
+
+
+def _default(of: dataclasses.Field[Any]) -> str:
+    if of.default is not dataclasses.MISSING:
+        value = of.default
+    elif of.default_factory is not dataclasses.MISSING:
+        value = of.default_factory()
+    else:
+        return "required"
+    if isinstance(value, bool):
+        return code(str(value).lower())
+    if isinstance(value, tuple):
+        return code("[" + ", ".join(map(_literal, value)) + "]")
+    return code(_literal(value))
+
+
+def _literal(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, Mapping):
+        return "{}" if not value else str(dict(value))
+    return f'"{value}"' if isinstance(value, str) else f"{value}"

@@ -1,0 +1,46 @@
+"""Pages of the tables below docs/results: a page per table and recipe."""
+
+import csv
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from docs.generate.text import contents
+from pipeline.evaluation.summary.results import COLUMNS, results_markdown
+from pipeline.studies.page import study_markdown
+from pipeline.studies.study import COLUMNS as STUDY_COLUMNS
+from policies.ope.selection_table import selection_markdown
+
+FOLDER: Final = Path(__file__).resolve().parents[1] / "results"
+
+
+def result_pages() -> Mapping[str, str]:
+    """Return the pages of all committed tables."""
+    pages: dict[str, str] = {}
+    for path in sorted(FOLDER.glob("*.csv")):
+        content = path.read_bytes()
+        head = tuple(next(csv.reader([content.split(b"\n", 1)[0].decode()])))
+        if head == COLUMNS:
+            pages |= _by_recipe(path.name, content)
+        else:
+            page = study_markdown if head == tuple(STUDY_COLUMNS) else selection_markdown
+            pages[f"results/{path.stem}.md"] = page(content, path.name)
+    return pages
+
+
+def _by_recipe(name: str, content: bytes) -> dict[str, str]:
+    stem = name.removesuffix(".csv")
+    head, *rows = csv.reader(io.StringIO(content.decode()))
+    recipe = head.index("recipe")
+    pages: dict[str, str] = {}
+    for one in dict.fromkeys(row[recipe] for row in rows):
+        buffer = io.StringIO()
+        csv.writer(buffer, lineterminator="\n").writerows(
+            [head, *(row for row in rows if row[recipe] == one)]
+        )
+        page = results_markdown(buffer.getvalue().encode(), name)
+        pages[f"results/{stem}/{one}.md"] = page.replace("# Results", f"# {one}", 1)
+    index = [f"# Table {name}", "", f"One page per recipe of `docs/results/{name}`.", ""]
+    index += [contents([page.rpartition("/")[2].removesuffix(".md") for page in pages])]
+    return {f"results/{stem}/index.md": "\n".join(index), **pages}

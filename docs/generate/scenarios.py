@@ -1,0 +1,57 @@
+"""Parts of the pages of scenarios: observation, rewards, outcomes, rules, settings, recipes."""
+
+from collections.abc import Iterable, Mapping
+
+from docs.generate.recipe import settings_table
+from docs.generate.text import code, prose, sentence, table
+from pipeline.recipes.loading import known_recipes, load_recipe
+from pipeline.scenarios import SCENARIOS, load_scenario, module_of
+from pipeline.simulation.spec import Feature
+from policies.heuristics import heuristics
+
+
+def scenario_pages() -> Mapping[str, str]:
+    """Return a part for every scenario: `parts/scenario-NAME.md`."""
+    return {f"parts/scenario-{name}.md": _part(name) for name in SCENARIOS}
+
+
+def _part(name: str) -> str:
+    scenario = load_scenario(name)
+    config = scenario.config()
+    spec = scenario.spec(config, scenario.objectives[0])
+    parts = ["## Dynamics in full", "", "```text", (module_of(name).__doc__ or "").strip(), "```", ""]
+    parts += ["## Source", "", prose(scenario.source), ""]
+    if scenario.differences:
+        parts += ["## Differences from the paper", ""]
+        parts += [f"- {sentence(each)}" for each in scenario.differences] + [""]
+    parts += ["## Observation", "", "Context features, the same for all candidates:", ""]
+    parts += [_features(_shortened(spec.context))]
+    parts += ["Candidate features, one row per candidate:", "", _features(spec.candidates)]
+    parts += ["## Objectives and outcomes", ""]
+    parts += [f"Objectives: {', '.join(map(code, scenario.objectives))}. "]
+    parts += [f"Reward terms: {', '.join(map(code, spec.reward_terms))}." if spec.reward_terms else "", ""]
+    outcomes = [[code(o.name), prose(o.unit), o.better, sentence(o.description)] for o in spec.outcomes]
+    parts += [table(["outcome", "unit", "better", "meaning"], outcomes)]
+    if scenario.bound:
+        parts += [f"The outcome {code(scenario.bound)} is the {scenario.bound_kind} bound of the headline outcome.", ""]
+    parts += ["## Rules", "", "Every rule can be a behaviour of a dataset and a row of an evaluation.", ""]
+    rules = [[code(rule), sentence(h.description)] for rule, h in heuristics(name).items()]
+    parts += [table(["rule", "choice"], rules)]
+    parts += ["## Settings", "", "Keys of `[config]` in a recipe.", "", settings_table(scenario.config)]
+    own = [load_recipe(each) for each in known_recipes()]
+    rows = [[code(r.id), r.level, sentence(r.description)] for r in own if r.scenario == name]
+    parts += ["## Recipes", "", table(["recipe", "level", "description"], rows)]
+    return "\n".join(parts)
+
+
+def _features(features: Iterable[Feature]) -> str:
+    rows = [
+        [code(f.name), prose(f.unit), f"{f.low:g} to {f.high:g}", sentence(f.description)]
+        for f in features
+    ]
+    return table(["feature", "unit", "range", "meaning"], rows) or "None.\n"
+
+
+def _shortened(features: tuple[Feature, ...]) -> list[Feature]:
+    """Return one feature per description: numbered repetitions are shown once."""
+    return list({f.description: f for f in reversed(features)}.values())[::-1]
