@@ -5,6 +5,8 @@
     scenarios   observation, rewards, outcomes, rules and settings of each scenario
     learners    agents, estimators, trace formats and exports, from their registries
     results     the tables below docs/results, a page per recipe
+    headlines   selected rows of these tables
+    protocol    the datasets, and the anchors of normalised scores
 
 Generated pages are written to docs/generated and are not committed.
 """
@@ -14,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from docs.generate.commands import command_pages
+from docs.generate.headlines import headline_pages
 from docs.generate.learners import learner_pages
 from docs.generate.protocol import protocol_pages
 from docs.generate.recipe import recipe_pages
@@ -40,4 +43,5 @@ def pages_of() -> Mapping[str, str]:
         **learner_pages(),
         **protocol_pages(),
         **result_pages(),
+        **headline_pages(),
     }

@@ -1,0 +1,102 @@
+"""The headline tables of the results page: selected rows of the committed tables."""
+
+import csv
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from docs.generate.results import FOLDER
+from docs.generate.text import code, prose, table
+from pipeline.statistics.numbers import write_interval, write_number
+
+# (recipe, metric, decimals, the agent that validation windows selected, rules beside it)
+OFFLINE: Final = (
+    ("binpack-alibaba2017-v1", "makespan_s", 1, "trajectory_preference", ("longest_spread",)),
+    ("thermal-default-v1", "level_per_step", 3, "advantage_regression",
+     ("window_greedy", "window_short")),
+    ("deferrable-base-v1", "total_reward", 1, "advantage_cloning",
+     ("knapsack", "knapsack_patient")),
+    ("multicluster-uniform-v1", "eval_cost", 2, "advantage_cloning",
+     ("most_free_now", "urgent_first")),
+    ("slots-deeprm-v1", "mean_slowdown", 3, "advantage_cloning", ("hold_8", "hold_5")),
+    ("slots-deeprm-rate10-v1", "mean_slowdown", 3, "preference_ensemble-best", ("hold_5",)),
+    ("slots-stream-v1", "mean_slowdown", 3, "advantage_cloning", ("no_short_visible",)),
+)  # fmt: skip
+ONLINE: Final = (
+    ("binpack-deepjs", "makespan_s", 1, "reinforce", ("longest_spread", "first_fit")),
+    ("binpack-online", "makespan_s", 1, "evolution-best", ("longest_spread", "longest_first")),
+    ("binpack-rollout-online", "makespan_s", 1, "evolution-best@rollout",
+     ("longest_spread", "longest_first", "rollout")),
+    ("slots-online", "mean_slowdown", 3, "counterfactual-best", ("hold_8",)),
+    ("slots-online-rate10", "mean_slowdown", 3, "counterfactual-best", ("hold_5",)),
+    ("slots-deeprm-rate04-online", "mean_slowdown", 3, "reinforce-best", ("hold_8", "sjf_now")),
+    ("slots-deeprm-rate05-online", "mean_slowdown", 3, "reinforce-best", ("hold_8", "sjf_now")),
+    ("slots-deeprm-rate06-online", "mean_slowdown", 3, "reinforce-best", ("hold_8", "sjf_now")),
+    ("slots-deeprm-rate07-online", "mean_slowdown", 3, "reinforce-best", ("hold_8", "sjf_now")),
+    ("slots-deeprm-image-online", "mean_slowdown", 3, "reinforce-best", ("hold_8", "sjf_now")),
+    ("slots-deeprm-alone-online", "mean_slowdown", 3, "reinforce-best", ("hold_8", "sjf_now")),
+    ("slots-deeprm-natural", "mean_slowdown", 3, "natural_gradient-best", ("hold_8",)),
+    ("slots-stream-online", "mean_slowdown", 3, "counterfactual-best",
+     ("no_short_visible", "backfill")),
+    ("thermal-online", "level_per_step", 3, "ppo-best", ("window_short",)),
+    ("deferrable-online", "total_reward", 1, "price_evolution-best",
+     ("knapsack", "knapsack_patient")),
+    ("deferrable-osdec-both-online", "total_reward", 1, "score_ppo-best", ("fifo", "knapsack")),
+    ("multicluster-evolution-online", "tmdl", 1, "evolution-best",
+     ("most_free_now", "urgent_first")),
+    ("multicluster-evolution-online", "ajdr_percent", 2, "evolution-best",
+     ("most_free_now", "urgent_first")),
+    ("multicluster-evolution-bernoulli-online", "tmdl", 1, "evolution-best",
+     ("most_free_now", "urgent_first")),
+    ("multicluster-evolution-beta-online", "tmdl", 1, "evolution-best",
+     ("most_free_now", "urgent_first")),
+    ("multicluster-liu-step01-online", "tmdl", 1, "monte_carlo_value-best",
+     ("sf_e", "most_free_now")),
+    ("multicluster-liu-bernoulli-online", "tmdl", 1, "monte_carlo_value-best",
+     ("sf_e", "most_free_now")),
+    ("multicluster-liu-beta-online", "tmdl", 1, "monte_carlo_value-best",
+     ("sf_e", "most_free_now")),
+)  # fmt: skip
+
+Row = tuple[str, str, int, str, tuple[str, ...]]
+
+
+def headline_pages() -> Mapping[str, str]:
+    """Return the parts `parts/headlines-offline.md` and `parts/headlines-online.md`."""
+    return {
+        "parts/headlines-offline.md": _headlines("offline.csv", OFFLINE),
+        "parts/headlines-online.md": _headlines("online.csv", ONLINE),
+    }
+
+
+def _headlines(name: str, chosen: Sequence[Row]) -> str:
+    with (FOLDER / name).open(newline="", encoding="utf-8") as file:
+        found = {
+            (r["recipe"], r["metric"], r["policy"], r["baseline"]): r for r in csv.DictReader(file)
+        }
+    rows = []
+    for recipe, metric, decimals, policy, rules in chosen:
+        for rule in rules:
+            row = found[recipe, metric, policy, rule]
+            mean = _mean_of(found, recipe, metric, rule)
+            low, high = float(row["paired_low"]), float(row["paired_high"])
+            difference = write_number(float(row["paired_difference"]), decimals, signed=True)
+            better = low > 0 if row["higher_is_better"] == "true" else high < 0
+            first = rule == rules[0]
+            rows.append([
+                code(recipe) if first else "", code(metric) if first else "",
+                prose(f"{policy} {write_number(float(row['mean']), decimals)}") if first else "",
+                prose(f"{rule} {write_number(mean, decimals)}"),
+                f"**{difference}**" if better else difference,
+                write_interval(low, high, decimals, signed=True),
+                f"{row['wins']} / {row['ties']} / {row['losses']}",
+            ])  # fmt: skip
+    head = ["recipe", "metric", "agent, mean", "rule, mean", "difference", "95 % interval"]
+    return table([*head, "wins / ties / losses"], rows)
+
+
+def _mean_of(
+    found: Mapping[tuple[str, str, str, str], Mapping[str, str]],
+    recipe: str, metric: str, policy: str,
+) -> float:  # fmt: skip
+    """Return the mean of a policy, which stands in every row of that policy."""
+    return float(next(r["mean"] for k, r in found.items() if k[:3] == (recipe, metric, policy)))
