@@ -4,7 +4,7 @@ DEMO ?= demo
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-.PHONY: demo test check lint types kernels unit quick bench clean
+.PHONY: demo test check lint types kernels unit quick docs bench clean
 
 # Files are compiled by all processors; pip would compile one after the other.
 .venv/installed: pyproject.toml constraints.txt
@@ -22,6 +22,7 @@ demo: .venv/installed
 test: lint
 	$(MAKE) --jobs=2 types kernels
 	$(MAKE) unit
+	$(MAKE) docs
 
 # The same but for tests that are marked slow; for between two edits.
 check: lint
@@ -43,8 +44,12 @@ unit: .venv/installed
 quick: .venv/installed
 	$(PYTEST) -m "not slow" tests
 
+# Warnings are errors; needs no network. The start page is docs/_build/index.html.
+docs: .venv/installed
+	$(BIN)/python -m sphinx -b html -W --keep-going -q docs docs/_build
+
 bench: .venv/installed
 	$(BIN)/python -m tests.benchmarks
 
 clean:
-	rm -rf .venv $(DEMO)
+	rm -rf .venv $(DEMO) docs/_build docs/generated

@@ -12,7 +12,9 @@ def command_pages() -> Mapping[str, str]:
     """Return the index of the commands, and the page of every command."""
     names = list(commands.SUMMARIES)
     pages = {f"commands/{name}.md": _page(name) for name in names}
-    rows = [[f"[`hindcast {name}`]({name}.md)", sentence(commands.SUMMARIES[name])] for name in names]
+    rows = [
+        [f"[`hindcast {name}`]({name}.md)", sentence(commands.SUMMARIES[name])] for name in names
+    ]
     notes = EPILOG.partition("\n\n")[2]
     parts = ["# Command line", notes, table(["command", "purpose"], rows), contents(names)]
     return {"commands/index.md": "\n\n".join(parts), **pages}
@@ -31,7 +33,13 @@ def _page(name: str) -> str:
             parts += [f"## {title}", "", table(["", "meaning", "default"], rows)]
     example = (parser.epilog or "").partition("example:\n")[2]
     if example:
-        parts += ["## Example", "", "```text", *[line.strip() for line in example.splitlines()], "```"]
+        parts += [
+            "## Example",
+            "",
+            "```text",
+            *[line.strip() for line in example.splitlines()],
+            "```",
+        ]
     return "\n".join(parts)
 
 
@@ -44,7 +52,11 @@ def prose_blocks(text: str) -> str:
         for line in block.splitlines():
             (indented if line.startswith("  ") else plain).append(line)
         lines += [prose("\n".join(plain)), ""] if plain else []
-        lines += ["```text", *[line.removeprefix("  ") for line in indented], "```", ""] if indented else []
+        lines += (
+            ["```text", *[line.removeprefix("  ") for line in indented], "```", ""]
+            if indented
+            else []
+        )
     return "\n".join(lines)
 
 

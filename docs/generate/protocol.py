@@ -1,11 +1,11 @@
 """Tables of the protocol page: datasets, test windows, anchors of the normalised score."""
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from docs.generate.results import FOLDER
-from docs.generate.text import code, prose, table
+from docs.generate.results import BOUNDS, FOLDER
+from docs.generate.text import code, table
 from pipeline.recipes.loading import known_recipes, load_recipe
 from pipeline.statistics.numbers import decimals_for, write_number
 
@@ -39,41 +39,43 @@ def _datasets() -> str:
 
 
 def _anchors() -> str:
-    rows, seen = [], set[str]()
+    rows, seen, known = [], set[str](), set(known_recipes())
+    with (FOLDER / BOUNDS).open(newline="", encoding="utf-8") as file:
+        bounds = {row["recipe"]: float(row["mean"]) for row in csv.DictReader(file)}
     for name in TABLES:
         for recipe, group in _by_recipe(name).items():
-            if recipe in seen:
+            if recipe in seen or recipe not in known:
                 continue
-            policies = {row["policy"]: row for row in group}
-            rules = [r for r in group if r["policy"] in {g["baseline"] for g in group}]
-            random = policies.get("random")
-            ruled = {r["policy"]: r for r in rules if r["policy"] not in {"random", "behaviour"}}
-            if random is None or not ruled:
-                continue
-            seen.add(recipe)
-            higher = group[0]["higher_is_better"] == "true"
-            best = (max if higher else min)(ruled.values(), key=lambda r: float(r["mean"]))
-            learned = [r for r in group if r["policy"] not in {g["baseline"] for g in group}]
-            top = (max if higher else min)(learned, key=lambda r: float(r["mean"]), default=None)
-            rows.append(_anchor_row(recipe, group[0], random, best, top))
-    head = ["recipe", "metric", "random (0)", "strongest rule (1)", "best agent of the table", "its score"]
-    return table(head, rows)
+            row = _anchor_row(recipe, group, bounds.get(recipe))
+            if row:
+                rows.append(row)
+                seen.add(recipe)
+    head = ["recipe", "metric", "random (0)", "strongest rule (1)", "bound", "its score"]
+    return table([*head, "highest agent row", "its score"], rows)
 
 
-def _anchor_row(
-    recipe: str, first: Mapping[str, str], random: Mapping[str, str], best: Mapping[str, str],
-    top: Mapping[str, str] | None,
-) -> list[str]:  # fmt: skip
-    zero, one = float(random["mean"]), float(best["mean"])
+def _anchor_row(recipe: str, rows: Sequence[Mapping[str, str]], bound: float | None) -> list[str]:
+    """Return the row of a recipe, empty where its table has no rule or no `random`."""
+    means = {row["policy"]: float(row["mean"]) for row in rows}
+    baselines = {row["baseline"] for row in rows}
+    best = max if rows[0]["higher_is_better"] == "true" else min
+    rules = {name for name in means if name in baselines - {"random", "behaviour"}}
+    agents = means.keys() - baselines
+    if "random" not in means or not rules:
+        return []
+    rule = best(rules, key=means.__getitem__)
+    zero, one = means["random"], means[rule]
     decimals = decimals_for([zero, one])
-    row = [
-        code(recipe), code(first["metric"]), write_number(zero, decimals),
-        f"{code(best['policy'])} {write_number(one, decimals)}",
-    ]  # fmt: skip
-    if top is None or zero == one:
-        return [*row, "", ""]
-    score = (float(top["mean"]) - zero) / (one - zero)
-    return [*row, prose(f"{top['policy']} {write_number(float(top['mean']), decimals)}"), f"{score:.3f}"]
+
+    def shown(name: str, value: float) -> list[str]:
+        number = write_number(value, decimals)
+        return [f"{name} {number}".strip(), write_number((value - zero) / (one - zero), 3)]
+
+    row = [code(recipe), code(rows[0]["metric"]), write_number(zero, decimals)]
+    row += shown(code(rule), one)[:1]
+    row += shown("", bound) if bound is not None else ["", ""]
+    highest = best(agents, key=means.__getitem__) if agents else ""
+    return row + (shown(code(highest), means[highest]) if highest else ["", ""])
 
 
 def _by_recipe(name: str) -> dict[str, list[dict[str, str]]]:

@@ -3,41 +3,46 @@
 import dataclasses
 from collections.abc import Mapping
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from docs.generate.text import code, prose, table
 from pipeline.documents.attributes import attributes
 from pipeline.recipes import recipe as r
 from pipeline.traces.synthetic import SyntheticConfig
 
+_INTRODUCTION = """\
+# Keys of a recipe
+
+A recipe is a TOML file with these sections. A key that does not exist is refused, and the error
+names the nearest key that does. `hindcast list --keys RECIPE` prints the values of one recipe.
+"""
+_CONFIG = """\
+## `[config]`
+
+The settings of the scenario: see the section Settings of its page in [](../scenarios/index.md).
+"""
+_SECTIONS: Final = (
+    (
+        "Top level",
+        r.Recipe,
+        ("config", "trace", "behaviours", "train", "evaluate", "online", "places"),
+    ),
+    ("`[trace]`", r.TraceSource, ()),
+    ("`[trace.settings]` of the synthetic workload", SyntheticConfig, ()),
+    ("`[[behaviours]]`", r.BehaviourRecipe, ("sha256",)),
+    ("`[train]`", r.TrainRecipe, ()),
+    ("`[evaluate]`", r.EvaluateRecipe, ()),
+    ("`[online]`", r.OnlineRecipe, ()),
+)
+
 
 def recipe_pages() -> Mapping[str, str]:
     """Return the page `recipe.md`."""
-    parts = [
-        "# Keys of a recipe", "",
-        "A recipe is a TOML file with these sections. A key that does not exist is refused, and"
-        " the error names the nearest key that does. `hindcast list --keys RECIPE` prints the"
-        " values that one recipe has.", "",
-    ]  # fmt: skip
-    sections = (
-        ("Top level", r.Recipe, ("config", "trace", "behaviours", "train", "evaluate", "online", "places")),
-        ("[trace]", r.TraceSource, ()),
-        ("[[behaviours]]", r.BehaviourRecipe, ("sha256",)),
-        ("[train]", r.TrainRecipe, ()),
-        ("[evaluate]", r.EvaluateRecipe, ()),
-        ("[online]", r.OnlineRecipe, ()),
-    )
-    for title, settings, without in sections:
-        heading = code(title) if title.startswith("[") else title
-        parts += [f"## {heading}", "", settings_table(settings, without)]
-    parts += [
-        "## `[trace.settings]` of the synthetic workload", "", settings_table(SyntheticConfig),
-        "## `[config]`", "",
-        "The settings of the scenario: see the section Settings of its page in"
-        " [](../scenarios/index.md).",
-    ]  # fmt: skip
+    parts = [_INTRODUCTION]
+    for title, settings, without in _SECTIONS:
+        parts += [f"## {title}", "", settings_table(settings, without)]
     levels = [[code(name), prose(text)] for name, text in r.LEVELS.items()]
-    parts += ["", "## Levels", "", table(["level", "behaviours of the dataset"], levels)]
+    parts += [_CONFIG, "## Levels", "", table(["level", "behaviours of the dataset"], levels)]
     return {"recipe.md": "\n".join(parts)}
 
 

@@ -19,7 +19,14 @@ def _part(name: str) -> str:
     scenario = load_scenario(name)
     config = scenario.config()
     spec = scenario.spec(config, scenario.objectives[0])
-    parts = ["## Dynamics in full", "", "```text", (module_of(name).__doc__ or "").strip(), "```", ""]
+    parts = [
+        "## Dynamics in full",
+        "",
+        "```text",
+        (module_of(name).__doc__ or "").strip(),
+        "```",
+        "",
+    ]
     parts += ["## Source", "", prose(scenario.source), ""]
     if scenario.differences:
         parts += ["## Differences from the paper", ""]
@@ -29,15 +36,35 @@ def _part(name: str) -> str:
     parts += ["Candidate features, one row per candidate:", "", _features(spec.candidates)]
     parts += ["## Objectives and outcomes", ""]
     parts += [f"Objectives: {', '.join(map(code, scenario.objectives))}. "]
-    parts += [f"Reward terms: {', '.join(map(code, spec.reward_terms))}." if spec.reward_terms else "", ""]
-    outcomes = [[code(o.name), prose(o.unit), o.better, sentence(o.description)] for o in spec.outcomes]
+    parts += [
+        f"Reward terms: {', '.join(map(code, spec.reward_terms))}." if spec.reward_terms else "",
+        "",
+    ]
+    outcomes = [
+        [code(o.name), prose(o.unit), o.better, sentence(o.description)] for o in spec.outcomes
+    ]
     parts += [table(["outcome", "unit", "better", "meaning"], outcomes)]
     if scenario.bound:
-        parts += [f"The outcome {code(scenario.bound)} is the {scenario.bound_kind} bound of the headline outcome.", ""]
-    parts += ["## Rules", "", "Every rule can be a behaviour of a dataset and a row of an evaluation.", ""]
+        parts += [
+            f"The outcome {code(scenario.bound)} is a bound of the headline outcome, "
+            f"a {scenario.bound_kind} one.",
+            "",
+        ]
+    parts += [
+        "## Rules",
+        "",
+        "Every rule can be a behaviour of a dataset and a row of an evaluation.",
+        "",
+    ]
     rules = [[code(rule), sentence(h.description)] for rule, h in heuristics(name).items()]
     parts += [table(["rule", "choice"], rules)]
-    parts += ["## Settings", "", "Keys of `[config]` in a recipe.", "", settings_table(scenario.config)]
+    parts += [
+        "## Settings",
+        "",
+        "Keys of `[config]` in a recipe.",
+        "",
+        settings_table(scenario.config),
+    ]
     own = [load_recipe(each) for each in known_recipes()]
     rows = [[code(r.id), r.level, sentence(r.description)] for r in own if r.scenario == name]
     parts += ["## Recipes", "", table(["recipe", "level", "description"], rows)]
