@@ -45,11 +45,8 @@ def _part(name: str) -> str:
     ]
     parts += [table(["outcome", "unit", "better", "meaning"], outcomes)]
     if scenario.bound:
-        parts += [
-            f"The outcome {code(scenario.bound)} is a bound of the headline outcome, "
-            f"a {scenario.bound_kind} one.",
-            "",
-        ]
+        bound = f"{code(scenario.bound)}, {scenario.bound_kind}"
+        parts += [f"Bound of the headline outcome: {bound}.", ""]
     parts += [
         "## Rules",
         "",
