@@ -155,7 +155,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     if name not in commands.SUMMARIES:
         raise unknown_name("command", name, commands.SUMMARIES)
     arguments.command = name
-    parser = _command_parser(name)
+    parser = command_parser(name)
     _, unknown = parser.parse_known_args(argv[at + 1 :], arguments)
     if unknown:
         options = [o for action in parser._actions for o in action.option_strings]  # noqa: SLF001
@@ -174,7 +174,7 @@ def main_parser() -> Parser:
     return parser
 
 
-def _command_parser(name: str) -> Parser:
+def command_parser(name: str) -> Parser:
     command = commands.find(name).COMMANDS[name]
     description = sentence(commands.SUMMARIES[name])
     details = command.details if isinstance(command.details, str) else command.details()
