@@ -1,4 +1,7 @@
-"""Draw the pictures of docs/concepts and of the software design: `python -m docs.pictures.concepts`."""
+"""Draw the pictures of docs/concepts and docs/software-design.md.
+
+python -m docs.pictures.concepts
+"""
 
 import ast
 from collections.abc import Sequence
@@ -30,6 +33,7 @@ class Picture:
         mono: bool = False,
         bold: bool = False,
     ) -> None:
+        """Add a line of text."""
         family = "monospace" if mono else "sans-serif"
         weight = ' font-weight="bold"' if bold else ""
         self.parts.append(
@@ -49,6 +53,7 @@ class Picture:
         *,
         mono: bool = False,
     ) -> None:
+        """Add a box with lines of text in its middle."""
         self.parts.append(
             f'<rect x="{x:g}" y="{y:g}" width="{w:g}" height="{h:g}" rx="4" fill="{fill}" '
             f'stroke="{INK}" stroke-width="1"/>'
@@ -60,6 +65,7 @@ class Picture:
             self.text(x + w / 2, top + i * step, line, size=size, mono=mono)
 
     def arrow(self, *points: tuple[float, float]) -> None:
+        """Add a line through points, with a tip at its end."""
         path = " ".join(f"{x:g},{y:g}" for x, y in points)
         self.parts.append(
             f'<polyline points="{path}" fill="none" stroke="{INK}" stroke-width="1.4" '
@@ -67,6 +73,7 @@ class Picture:
         )
 
     def save(self, name: str) -> None:
+        """Write the picture."""
         OUT.mkdir(parents=True, exist_ok=True)
         text = (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width:g} {self.height:g}" '

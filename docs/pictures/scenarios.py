@@ -58,6 +58,7 @@ def lanes_of(jobs: Sequence[tuple[float, float]]) -> list[int]:
 
 
 def binpack() -> None:
+    """Draw instances on machines over time, by two rules."""
     figure, (top, bottom) = panels(2, 3.4, sharex=True)
     for axes, rule in ((top, "shortest_first"), (bottom, "longest_first")):
         decisions, outcomes = EPISODES["binpack"][rule]()
@@ -83,6 +84,7 @@ def binpack() -> None:
 
 
 def slots() -> None:
+    """Draw jobs in cpu slots over time, by a rule and by waiting."""
     figure, (top, bottom) = panels(2, 3.6, sharex=True)
     for axes, rule in ((top, "sjf_now"), (bottom, "wait one time step")):
         decisions, outcomes = EPISODES["slots"][rule]()
@@ -108,6 +110,7 @@ def slots() -> None:
 
 
 def thermal() -> None:
+    """Draw the positions of the servers and their heat."""
     figure = Figure(figsize=(WIDTH, 3.3), facecolor="white", layout="constrained")
     axes = figure.subplots()
     positions = [(0, 0), (1, 0), (-2, 0), (-2, 2), (3, 1), (3, 3)]
@@ -125,6 +128,7 @@ def thermal() -> None:
 
 
 def deferrable() -> None:
+    """Draw jobs below the capacity, by two rules."""
     figure, axes_of = panels(3, 4.6, sharex=True)
     rules = ("fifo", "knapsack", "knapsack, capacity falls to 2")
     for axes, rule in zip(axes_of, rules, strict=True):
@@ -150,6 +154,7 @@ def deferrable() -> None:
 
 
 def multicluster() -> None:
+    """Draw tasks on executors, by three plans."""
     figure, axes_of = panels(3, 5.2, sharex=True)
     for axes, rule in zip(axes_of, EPISODES["multicluster"], strict=True):
         decisions, outcomes = EPISODES["multicluster"][rule]()

@@ -5,7 +5,8 @@ The pages of docs/scenarios tell these episodes and `scenarios.py` draws them:
     python -m docs.pictures.small_episodes      prints every decision and the outcomes
 """
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -187,19 +188,18 @@ EPISODES: dict[str, dict[str, Callable[[], tuple[list[Decision], dict[str, float
 }
 
 
-def _print(scenario: str) -> None:
+def _text(scenario: str) -> Iterator[str]:
     for name, run in EPISODES[scenario].items():
         decisions, outcomes = run()
-        print(f"\n{scenario}, {name}")
+        yield f"\n{scenario}, {name}"
         for d in decisions:
             shown = ", ".join(f"{k} {v:g}" for k, v in d.row.items() if "profile" not in k)
-            print(
+            yield (
                 f"  t={d.time_s:g} {d.feasible} of {d.candidates} feasible, choice {d.choice}, "
                 f"reward {d.reward:.4g}, elapsed {d.elapsed_s:g} | {shown}"
             )
-        print("  " + ", ".join(f"{k} {v:.5g}" for k, v in outcomes.items()))
+        yield "  " + ", ".join(f"{k} {v:.5g}" for k, v in outcomes.items())
 
 
 if __name__ == "__main__":
-    for each in PROBLEMS:
-        _print(each)
+    sys.stdout.writelines(f"{line}\n" for each in PROBLEMS for line in _text(each))
