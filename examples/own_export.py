@@ -1,7 +1,7 @@
 """An export outside Hindcast: one JSON object per decision, in one file.
 
-    export HINDCAST_PLUGINS=examples/own_export.py
-    hindcast export demo/dataset --to jsonl --out demo/decisions.jsonl
+export HINDCAST_PLUGINS=examples/own_export.py
+hindcast export demo/dataset --to jsonl --out demo/decisions.jsonl
 """
 
 import json

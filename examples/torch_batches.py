@@ -66,7 +66,9 @@ def main(out: Path, overrides: Sequence[str] = (), passes: int = 1) -> Mapping[s
                 agree = np.mean(scores.argmax(dim=1).numpy() == batch.choice)
                 print(f"minibatch {number:4}: loss {loss.item():.3f}, agreement {agree:.1%}")
 
-    means = hindcast.evaluate(recipe, ["random", "longest_spread", policy], out=out / "scores").means
+    means = hindcast.evaluate(
+        recipe, ["random", "longest_spread", policy], out=out / "scores"
+    ).means
     for name, seconds in means.items():
         print(f"{name:<16}{seconds:10.2f} s")
     return means

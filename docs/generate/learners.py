@@ -95,6 +95,5 @@ def _needs(estimator: Estimator) -> str:
     words = {
         "values": "fitted values",
         "features": "features",
-        "windows": "several episodes per window",
     }
     return ", ".join(word for name, word in words.items() if getattr(estimator, name))

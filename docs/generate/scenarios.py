@@ -53,8 +53,11 @@ def _part(name: str) -> str:
         "Every rule can be a behaviour of a dataset and a row of an evaluation.",
         "",
     ]
-    rules = [[code(rule), sentence(h.description)] for rule, h in heuristics(name).items()]
-    parts += [table(["rule", "choice"], rules)]
+    rules = [
+        [code(rule), sentence(h.description), code(h.formula)]
+        for rule, h in heuristics(name).items()
+    ]
+    parts += [table(["rule", "choice", "score"], rules)]
     parts += [
         "## Settings",
         "",
