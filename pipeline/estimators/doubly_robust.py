@@ -34,13 +34,15 @@ def direct_method(e: LoggedEpisodes, _settings: Settings) -> Draft:
     start = _values(e)[1][e.first]
     warnings = []
     if len(e) > 1 and np.ptp(start) <= _ALIKE * np.abs(start).max():
-        text = "all first states have one value, so the interval is empty: it says nothing of how "
-        warnings.append(text + "wrong the fitted values are")
+        warnings.append(
+            "all first states have the same value, so the interval is empty and does not show the "
+            "error of the fitted values"
+        )
     missed = float(e.sums(e.discounts * temporal_differences(e)).mean())
     if abs(missed) > _MISSED * float(e.returns.std()):
         warnings.append(
-            f"the fitted values miss {missed:+.3g} an episode on the log's own transitions, where "
-            "nothing should be missed on average: they are not the policy's"
+            f"the fitted values have an error of {missed:+.3g} per episode on the log's own "
+            "transitions, where it should be 0 on average: they are not the policy's values"
         )
     return Draft(float(start.mean()), start, None, warnings=tuple(warnings))
 
@@ -69,5 +71,5 @@ def temporal_differences(e: LoggedEpisodes) -> Array:
 
 def _values(e: LoggedEpisodes) -> tuple[Array, Array]:
     if e.q is None or e.v is None:
-        raise InputError("this estimator needs q and v: fit them with FQE, or choose another")
+        raise InputError("this estimator needs q and v; fit them with FQE, or choose another")
     return e.q, e.v

@@ -21,7 +21,9 @@ from pipeline.statistics.returns import step_discounts
 
 Array = NDArray[np.float64]
 
-LARGEST_LOG: Final = 690.0  # exp of it is still a double; larger weights are cut and warned of
+LARGEST_LOG: Final = (
+    690.0  # its exponential is still a double; larger weights are cut, with a warning
+)
 _ROUNDING: Final = 1e-5  # stored probabilities are float32
 _OF_DECISIONS: Final = (
     "behaviour", "evaluation", "elapsed_s", "q", "v", "covered", "features", "next_features"
@@ -165,8 +167,8 @@ def _check(e: LoggedEpisodes) -> None:
     n, offsets = len(e.reward), np.asarray(e.offsets)
     if len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != n or (np.diff(offsets) < 1).any():
         raise InputError(
-            f"offsets of episodes must begin with 0, end with the {n} decisions and rise by one "
-            "at least: an episode has one decision or more"
+            f"offsets of episodes must begin with 0, end with {n} (the number of decisions) and "
+            "rise by at least one, as every episode has a decision"
         )
     for name in (*_OF_DECISIONS, *_OF_EPISODES):
         values, expected = getattr(e, name), n if name in _OF_DECISIONS else len(e)
@@ -175,12 +177,12 @@ def _check(e: LoggedEpisodes) -> None:
     unknown = int(np.isnan(e.behaviour).sum())
     if unknown:
         raise InputError(
-            f"{unknown:,} of {n:,} propensities are unknown: this log does not say how likely its "
-            "choices were, so nothing can be estimated from it by weighting (imported histories "
-            "have none; record with a known policy)"
+            f"{unknown:,} of {n:,} propensities are unknown: without the probabilities of the "
+            "logged choices, weights cannot be computed (imported histories have no propensities; "
+            "record with a known policy)"
         )
     if not ((e.behaviour > 0.0) & (e.behaviour <= 1.0 + _ROUNDING)).all():
-        raise InputError("a propensity is not above 0 and at most 1: no log can hold such a choice")
+        raise InputError("a propensity is not above 0 and at most 1; expected a probability")
     if not ((e.evaluation >= 0.0) & (e.evaluation <= 1.0 + _ROUNDING)).all():
         raise InputError("a probability of the evaluated policy is not between 0 and 1")
     for name in ("reward", "q", "v", "features", "next_features", "initial_features"):
@@ -190,4 +192,4 @@ def _check(e: LoggedEpisodes) -> None:
     if not 0.0 <= e.discount <= 1.0:
         raise InputError(f"discount is {e.discount}, expected a number between 0 and 1")
     if e.discount_per == "second" and e.elapsed_s is None:
-        raise InputError("a discount per second needs elapsed_s")
+        raise InputError("a discount per second needs elapsed_s, which is None")

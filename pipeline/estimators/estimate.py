@@ -49,7 +49,9 @@ class Settings:
         if not 0.0 < self.level < 1.0:
             raise InputError(f"level is {self.level}, expected a number between 0 and 1")
         if self.range is not None and not self.range[0] < self.range[1]:
-            raise InputError(f"range is {self.range}, expected its lower end first")
+            raise InputError(
+                f"range is {self.range}, expected the lower end first, then a larger one"
+            )
 
 
 @dataclass(frozen=True)
@@ -130,12 +132,12 @@ def finish(
     logged = mean_replicate(e.returns, e)
     state = rng.bit_generator.state
     interval = bootstrap(replicate, units, rng, settings.resamples, settings.level)
-    rng.bit_generator.state = state  # the same draws, so that pairs stay together
+    rng.bit_generator.state = state  # the same draws for both, so that they are paired
     paired = bootstrap(
         lambda counts: replicate(counts) - logged(counts),
         units, rng, settings.resamples, settings.level,
     )  # fmt: skip
-    # Units of different size: scaled so that their plain mean is the value.
+    # Units differ in size: sums are scaled so that their plain mean is the value.
     means = e.by_unit(draft.contributions) / e.sizes.mean()
     low, high = settings.range or (float(means.min()), float(means.max()))
     source = "data" if settings.range is None else "given"
@@ -153,7 +155,7 @@ def finish(
     if coverage is not None and coverage < _COVERED:
         warnings.append(
             f"{1.0 - coverage:.1%} of the policy's probability is on choices that the behaviour "
-            "never makes: nothing in the log says what they lead to"
+            "never makes: the log does not show their consequences"
         )
     return Estimate(
         name=name,
@@ -204,21 +206,23 @@ def _weight_warnings(
     log_weights: Array, diagnosis: Mapping[str, float], episodes: int, settings: Settings
 ) -> list[str]:
     if diagnosis["nonzero"] == 0.0:
-        return ["no logged episode could have been the evaluated policy's: every weight is zero"]
+        return [
+            "the evaluated policy could not have played any logged episode: every weight is zero"
+        ]
     found = []
     ess, largest, mean_weight = (diagnosis[k] for k in ("ess", "largest_share", "mean_weight"))
     if ess < max(settings.fewest, settings.share * episodes):
         found.append(
-            f"the weights leave {ess:.1f} of {episodes} episodes: the interval is too narrow, as "
-            "rare large weights are missing from the sample"
+            f"the weights leave {ess:.1f} of {episodes} episodes: the interval is too narrow, "
+            "since rare large weights are missing from the sample"
         )
     if largest > 0.5:
         found.append(f"one episode carries {largest:.0%} of the weight")
     if not 0.5 <= mean_weight <= 2.0:
         found.append(
-            f"weights average {mean_weight:.2g} where 1 is expected: the log misses most of what "
-            "the policy would do"
+            f"the mean weight is {mean_weight:.2g}, expected 1: the log misses most of what the "
+            "policy would do"
         )
     if log_weights.max() > LARGEST_LOG:
-        found.append("a weight is larger than a number can be and was cut")
+        found.append("a weight exceeds the range of a double and was cut")
     return found

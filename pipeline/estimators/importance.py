@@ -119,7 +119,7 @@ def step_draft(e: LoggedEpisodes, signal: Array, start: Array) -> Draft:
     warnings: tuple[str, ...] = ()
     if lost.any():
         at = int(np.flatnonzero(lost)[0])
-        warnings = (f"from decision {at} on every weight is zero: later rewards are not counted",)
+        warnings = (f"every weight is zero from decision {at} on: later rewards are not counted",)
 
     def replicate(counts: Array) -> Array:
         return np.asarray((counts @ begun) / (counts @ e.sizes) + sums.value(counts))
@@ -136,8 +136,8 @@ def _linear_part(e: LoggedEpisodes, signal: Array, sums: StepSums) -> Array:
     below = sums.below.sum(axis=0)
     at_step, inverse = ratio(sums.above.sum(axis=0), below, 0.0), ratio(1.0, below, 0.0)
     highest = _highest(e, len(below))
-    # What an episode that is over still takes off, from every step on: its last weight is the same
-    # at each, but is scaled by that step's largest.
+    # `gone` is what an ended episode still subtracts at later steps: its last weight stays the
+    # same, but is scaled by the largest weight of each step.
     found = np.empty(len(e))
     for i, (start, stop) in enumerate(zip(e.offsets[:-1], e.offsets[1:], strict=True)):
         n = stop - start

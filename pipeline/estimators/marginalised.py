@@ -48,7 +48,7 @@ def minimax_weights(e: LoggedEpisodes, settings: Settings) -> Draft:
     weights = phi @ alpha
     value = float(e.sums(weights * e.reward).mean())
     contributions = e.initial_features @ beta + e.sums(weights * (e.reward - change @ beta))
-    # What the ridge leaves between both forms is spread evenly, so that the mean is the value.
+    # The ridge makes both forms differ; an even shift makes the mean equal to the value.
     contributions += value - contributions.mean()
     share = float(weights.sum() ** 2 / ((weights**2).sum() * len(weights)))
     warnings = _warnings(weights, share, e, settings)
@@ -64,13 +64,12 @@ def _warnings(
     negative = float(np.abs(weights[weights < 0.0]).sum() / np.abs(weights).sum())
     if negative > 0.1:
         found.append(
-            f"{negative:.0%} of the weight is negative, which no occupancy is: the features do not "
-            "tell the policy's visits from the log's"
+            f"{negative:.0%} of the weight is negative, but no visit count is: the features do not "
+            "separate the policy's visits from the log's"
         )
     mean = float(weights.sum() / len(e) / e.lengths.mean())
     if e.discount == 1.0 and not 0.5 <= mean <= 2.0:
         found.append(
-            f"the policy would take {mean:.2g} times as many decisions as the log: the weights "
-            "do not fit"
+            f"the weights imply {mean:.2g} times as many decisions as in the log: they do not fit"
         )
     return tuple(found)

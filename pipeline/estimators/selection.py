@@ -142,6 +142,6 @@ def _pair(estimated: ArrayLike, true: ArrayLike) -> tuple[Array, Array]:
     first, second = np.asarray(estimated, np.float64), np.asarray(true, np.float64)
     if first.ndim != 1 or first.shape != second.shape or not len(first):
         raise ValueError(
-            f"expected two arrays of one length, got shapes {first.shape}, {second.shape}"
+            f"expected two arrays of one length, got shapes {first.shape} and {second.shape}"
         )
     return first, second

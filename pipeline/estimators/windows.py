@@ -38,7 +38,7 @@ def paired_importance_sampling(e: LoggedEpisodes, _settings: Settings) -> Draft:
     if e.mixture:
         others = (sums / sizes)[e.units]
     elif of_window.min() < 2:
-        raise InputError("paired estimates need two episodes of every window at least")
+        raise InputError("paired estimators need at least two episodes of every window")
     else:
         others = (sums[e.units] - e.returns) / (of_window - 1.0)
     contributions = exp_weights(e.log_weights) * (e.returns - others) + others
@@ -80,7 +80,7 @@ def tempered(e: LoggedEpisodes, settings: Settings) -> Draft:
     warnings = []
     if lost:
         warnings.append(
-            f"in {lost} of {len(sizes)} windows every weight is zero; the log's mean stands there"
+            f"in {lost} of {len(sizes)} windows every weight is zero; the log's mean is used there"
         )
     if effective.sum() < settings.fewest:
         warnings.append(f"the weights leave {effective.sum():.1f} episodes")
@@ -105,7 +105,7 @@ def _tempered(log_weights: Array, least: float) -> Array:
 
     if enough(1.0):
         return weights(1.0)
-    # Effective size falls as the power rises; where zeros leave too few at any power, 0 is taken.
+    # The effective size falls as the power rises; if it is too small at any power, 0 is used.
     low, high = 0.0, 1.0
     for _ in range(60):
         middle = 0.5 * (low + high)
@@ -116,5 +116,5 @@ def _tempered(log_weights: Array, least: float) -> Array:
 def _windows(e: LoggedEpisodes) -> tuple[Array, Array]:
     """Return the sums of returns and the numbers of episodes by window, both (G,)."""
     if e.group is None:
-        raise InputError("this estimator needs to know which episodes are of one window (group)")
+        raise InputError("this estimator needs the window of every episode (group), which is None")
     return e.by_unit(e.returns), e.sizes

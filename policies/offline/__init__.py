@@ -13,7 +13,7 @@ from typing import Any, Final
 from pipeline.errors import unknown_name
 from pipeline.plugins import Registry
 
-ALL: Final = "all"  # in a recipe: every agent that is for its scenario
+ALL: Final = "all"  # in a recipe: every agent for the scenario
 
 
 @dataclass(frozen=True)
@@ -62,52 +62,55 @@ class Agent:
 
 _ALL: Final = (
     Agent("behaviour_cloning", "policies.offline.cloning.behaviour_cloning", transitions=False,
-          description="imitates the log: cross-entropy of the logged choices"),
+          description="behaviour cloning: imitates the logged choices (cross-entropy)"),
     Agent("trajectory_preference", "policies.offline.preference.trajectory_preference",
           transitions=False,
-          description="prefers the choices of the better of two episodes of one window"),
+          description="trajectory preference: imitates the better of two episodes of one window"),
     Agent("dqn", "policies.offline.q_learning.agents", transitions=True, attribute="DQN",
-          description="Q-learning towards a target network, over masked candidates (d3rlpy)"),
+          description="DQN: Q-learning with a target network, over masked candidates (d3rlpy)"),
     Agent("nfq", "policies.offline.q_learning.agents", transitions=True, attribute="NFQ",
-          description="Q-learning without a target network, over masked candidates (d3rlpy)"),
+          description="neural fitted Q iteration: Q-learning without a target network (d3rlpy)"),
     Agent("qr_dqn", "policies.offline.q_learning.agents", transitions=True, attribute="QR_DQN",
-          description="Q-learning of the quantiles of the return, over masked candidates (d3rlpy)"),
+          description="quantile-regression DQN: learns quantiles of the return (d3rlpy)"),
     Agent("qr_dqn_cql", "policies.offline.q_learning.agents", transitions=True,
           attribute="QR_DQN_CQL",
-          description="QR-DQN that keeps the values of unlogged choices low (d3rlpy)"),
+          description="QR-DQN with CQL: keeps the values of unlogged choices low (d3rlpy)"),
     Agent("advantage_regression", "policies.offline.regression.advantage_regression",
           transitions=False, probabilities=True, whole=True,
-          description="first choice by advantages over what the log's behaviours would have done"),
+          description="advantage regression: takes the choice of highest fitted advantage"),
     Agent("advantage_cloning", "policies.offline.regression.advantage_cloning", transitions=False,
           per_episode=None, candidates=16, probabilities=True, whole=True,
-          description="imitates what the best behaviours would have done, tilted to their gains"),
+          description="advantage cloning: imitates the best behaviours, tilted to high advantages"),
     Agent("preference_ensemble", "policies.offline.preference.preference_ensemble",
           transitions=False,
-          description="trajectory preference, averaged over scorers on resampled windows"),
+          description="preference ensemble: mean of trajectory preference on resampled windows"),
     Agent("report_dqn", "policies.papers.thermal_report.agent", transitions=True,
           scenarios=("thermal",),
-          description="the DQN of a 2018 data-centre report, mended; for thermal only"),
+          description="DQN of a 2018 data-centre report, errors corrected; for thermal only"),
     Agent("double_dqn", "policies.offline.q_learning.agents", transitions=True,
           attribute="DOUBLE_DQN",
-          description="Q-learning with decoupled targets over masked candidates (d3rlpy)"),
+          description="double DQN: DQN whose targets choose and value by two networks (d3rlpy)"),
     Agent("cql", "policies.offline.q_learning.agents", transitions=True, attribute="CQL",
-          description="double DQN that keeps the values of unlogged choices low (d3rlpy)"),
+          description="conservative Q-learning: keeps values of unlogged choices low (d3rlpy)"),
     Agent("filtered_cloning", "policies.offline.cloning.filtered_cloning", transitions=False,
-          description="imitates the best episodes of every window only"),
+          description="filtered cloning: imitates only the best episodes of every window"),
     Agent("return_conditioned", "policies.offline.cloning.return_conditioned", transitions=False,
-          description="imitates, knowing how well episodes went, and asks for well"),
+          description="return-conditioned cloning: imitates logged choices "
+                      "given the return, acts for a high return"),
     Agent("bcq", "policies.offline.actor_critic.bcq", transitions=True,
-          description="Q-learning over the candidates that the behaviour might have chosen"),
+          description="discrete BCQ: Q-learning over choices that the behaviour might have made"),
     Agent("iql", "policies.offline.actor_critic.iql", transitions=True,
-          description="values of the best logged choices, and imitation weighted by them"),
+          description="implicit Q-learning: values of the best logged choices, weighted imitation"),
     Agent("crr", "policies.offline.actor_critic.crr", transitions=True,
-          description="imitates the logged choices that a critic finds above average"),
+          description="critic-regularised regression: imitates choices "
+                      "that a critic finds above average"),
     Agent("awac", "policies.offline.actor_critic.awac", transitions=True,
-          description="imitates the logged choices, weighted by advantages over the policy itself"),
+          description="advantage-weighted actor-critic: imitates choices weighted by advantage"),
     Agent("discrete_sac_cql", "policies.offline.actor_critic.discrete_sac_cql", transitions=True,
-          description="soft actor-critic with conservative values"),
+          description="discrete soft actor-critic with CQL: keeps unlogged choices' values low"),
     Agent("cdqac", "policies.offline.actor_critic.cdqac", transitions=True,
-          description="actor-critic with conservative quantiles of the return"),
+          description="conservative discrete quantile actor-critic: "
+                      "learns quantiles of the return"),
 )  # fmt: skip
 AGENTS: Final = Registry[Agent]("agents", {a.name: a for a in _ALL})
 
@@ -129,7 +132,7 @@ def agents_for(names: Sequence[str], scenario: str) -> tuple[str, ...]:
     return tuple(a.name for a in AGENTS.values() if not a.scenarios or scenario in a.scenarios)
 
 
-_find = agent  # `agent` is also what train_agent's first argument is best called
+_find = agent  # in functions whose parameter `agent` hides it
 
 
 def read_config(agent: str, settings: Mapping[str, Any] | None = None) -> Any:

@@ -148,8 +148,8 @@ def _drawn(arrays: Arrays, size: int, rng: np.random.Generator) -> Iterator[Any]
     _load_d3rlpy()
     from d3rlpy.dataset import TransitionMiniBatch
 
-    last = np.append(np.diff(arrays.episode) != 0, True)  # rows of an episode
-    number = np.cumsum(last) - last  # of the episode, in order
+    last = np.append(np.diff(arrays.episode) != 0, True)  # True at the last decision of an episode
+    number = np.cumsum(last) - last  # of each row's episode, in order
     while True:
         rows = rng.integers(0, len(arrays), size)
         ends = last[rows]
@@ -169,7 +169,7 @@ def _drawn(arrays: Arrays, size: int, rng: np.random.Generator) -> Iterator[Any]
             actions=action,
             rewards=arrays.rewards[rows, None],
             next_observations=[*_divided(arrays, after), *images[1]],
-            next_actions=action,  # only SARSA-like algorithms would read them
+            next_actions=action,  # read by SARSA-like algorithms only
             terminals=ended[:, None],
             intervals=np.ones((size, 1), np.float32),
             transitions=[],

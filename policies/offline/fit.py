@@ -141,5 +141,5 @@ def _check(agent: Agent, decisions: Decisions, spec: Spec, steps: int) -> None:
     if shape != (len(spec.context), len(spec.candidates)):
         raise DatasetError(
             f"{agent.name}: decisions have {shape[0]} context and {shape[1]} candidate features, "
-            f"the scenario {len(spec.context)} and {len(spec.candidates)}"
+            f"the scenario has {len(spec.context)} and {len(spec.candidates)}"
         )

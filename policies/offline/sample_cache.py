@@ -13,7 +13,9 @@ from pipeline.dataset.sampling import sample_decisions
 from pipeline.simulation.seeds import generator
 from policies.offline import Agent
 
-_HELD: Final[dict[str, tuple[Any, Decisions]]] = {}  # by split: what was asked for, and given
+_HELD: Final[
+    dict[str, tuple[Any, Decisions]]
+] = {}  # by split: the key of the latest sample, and the sample
 
 
 def sample(
@@ -38,13 +40,13 @@ def sample(
         "probabilities": agent.probabilities,
         **_discounting(opened, config),
     }
-    # A log that was added to has other episodes; a copy of it may have been damaged.
+    # The digest separates an extended log from the old one, the folder separates copies.
     key = (str(opened.folder), opened.manifest.episodes.sha256, seed, wanted)
     held = _HELD.get(split)
     if held is not None and held[0] == key:
         return held[1]
     del held
-    _HELD.pop(split, None)  # before the next one is read: memory is for one
+    _HELD.pop(split, None)  # before reading the next sample: memory holds one
     decisions = sample_decisions(opened, split, generator(seed, f"sample {split}"), **wanted)
     _HELD[split] = (key, decisions)
     return decisions

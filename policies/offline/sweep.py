@@ -116,7 +116,7 @@ def plan(table: Mapping[str, Any], where: str) -> list[Run]:
         if getattr(sweep, key) < least:
             raise RecipeError(f"{where}: {key} is {getattr(sweep, key)}, expected at least {least}")
     if not sweep.agents or not sweep.seeds or min(sweep.seeds) < 0:
-        raise RecipeError(f"{where}: expected at least one of agents and of seeds, none below 0")
+        raise RecipeError(f"{where}: expected at least one agent and one seed, and no seed below 0")
     by_agent = _by_agent(sweep, where)
     runs = {
         (run.choice, run.seed): run
@@ -139,13 +139,13 @@ def _by_agent(sweep: Sweep, where: str) -> dict[str, dict[str, Any]]:
     for key in flat:
         if key not in everywhere:
             raise RecipeError(
-                f"{where}: unknown key settings.{key}; none of these agents has it; "
+                f"{where}: unknown key settings.{key}, which no agent of this sweep has; "
                 f"{did_you_mean(key, [*everywhere, *sweep.agents])}"
             )
     for name in sweep.settings:
         if name in AGENTS and name not in sweep.agents:
             raise RecipeError(
-                f"{where}: settings.{name}, but agents names no {name!r}; "
+                f"{where}: settings.{name} is given, but {name!r} is not among the agents; "
                 f"{did_you_mean(name, sweep.agents)}"
             )
     found = {}
@@ -210,7 +210,7 @@ def _check_range(value: Mapping[str, Any], where: str, search: str) -> None:
     if not all(isinstance(v, int | float) and not isinstance(v, bool) for v in (low, high)):
         raise RecipeError(f"{where}: low and high are {low!r} and {high!r}, expected numbers")
     if not low < high or (scale == "log" and low <= 0):
-        raise RecipeError(f"{where}: expected low < high, and for a log scale 0 < low")
+        raise RecipeError(f"{where}: expected low < high, and low above 0 for a log scale")
 
 
 def _draw(value: Any, rng: np.random.Generator) -> Any:

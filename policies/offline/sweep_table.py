@@ -86,8 +86,8 @@ def summary(table: pl.DataFrame) -> list[str]:
     for row in means.iter_rows(named=True):
         value = "-" if row["preference"] is None else f"{row['preference']:.4f}"
         at = "-" if row["best_step"] is None else f"{row['best_step']:,.0f}"
-        told = f"  ({row['error']})" if row["error"] else ""
+        error = f"  ({row['error']})" if row["error"] else ""
         lines.append(
-            f"{value:>10}  {row['seeds']:>5}  {at:>9}  {row['agent']} {row['settings']}{told}"
+            f"{value:>10}  {row['seeds']:>5}  {at:>9}  {row['agent']} {row['settings']}{error}"
         )
     return lines

@@ -21,7 +21,7 @@ from policies.training.resume import ResumeFile
 from policies.training.run_folder import clear, write_curves
 from policies.training.tensorboard import open_tensorboard
 
-MEMORY: Final = 512 << 20  # bytes of decisions; of the real packing workload half a million
+MEMORY: Final = 512 << 20  # bytes of decisions: half a million of the real packing workload
 
 
 def train(
@@ -52,7 +52,7 @@ def train(
     files. Raises UnknownName, RecipeError, DatasetError, StorageError and InputError.
     """
     wanted = find_agent(agent)
-    config = read_config(agent, settings)  # before anything is written or takes time
+    config = read_config(agent, settings)  # before any slow step or write
     place = find_device(device)
     opened = ds.open(dataset)
     data = {

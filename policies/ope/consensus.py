@@ -70,7 +70,7 @@ def describe_consensus(
     truth, new = own["truth"].to_numpy(), ~own["logged"].to_numpy()
     at = None if reference is None else names.index(reference)
     found |= asdict(assess(scores, truth, behaviour=logged, reference=at))
-    several = int(new.sum()) > 2  # of two there is no ranking
+    several = int(new.sum()) > 2  # two policies make no ranking
     found["rank_correlation_new"] = (
         rank_correlation(scores[new], truth[new]) if several else float("nan")
     )

@@ -145,7 +145,9 @@ def _join(
     whole = {name: np.concatenate([p[name] for p in pieces]) for name in pieces[0]}
     steps = table["steps"].to_numpy().astype(np.int64)
     if not np.array_equal(whole.pop("episode"), np.repeat(table["episode"].to_numpy(), steps)):
-        raise DatasetError(f"{dataset.folder}: decisions do not agree with episodes.parquet")
+        raise DatasetError(
+            f"{dataset.folder}: the decisions in the parts do not match episodes.parquet"
+        )
     rows = np.concatenate([[0], np.cumsum(whole.pop("sizes"))])
     whole["propensity"] = whole["propensity"].astype(np.float64)
     offsets = np.concatenate([[0], np.cumsum(steps)])

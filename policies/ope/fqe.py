@@ -71,13 +71,15 @@ class FQESettings:
 
     def __post_init__(self) -> None:
         if self.steps < 0 or self.warm < 0 or self.seeds < 1 or self.follow < 1:
-            raise InputError("FQE: steps and warm must not be negative; seeds, follow at least 1")
+            raise InputError(
+                "FQE: expected steps and warm of at least 0, seeds and follow of at least 1"
+            )
         if not 0.0 <= self.discount <= 1.0:
             raise InputError(f"FQE: discount is {self.discount}, expected 0 to 1")
         if self.network.kind != "mlp" or self.network.image:
             raise InputError(
-                "FQE: the logged choice is valued alone, so its network must be an mlp "
-                "without image"
+                "FQE: the network sees the logged choice alone, so its kind must be mlp, without "
+                "an image"
             )
 
 
@@ -220,11 +222,11 @@ class _Bootstrapped:
         live = np.flatnonzero(~log.last[rows])
         following = rows[live] + 1
         sizes = log.rows[following + 1] - log.rows[following]
-        # rows of all candidates of what followed, one stretch after the other
+        # rows of all candidates of the next decisions, decision by decision
         at = np.repeat(log.rows[following] - np.concatenate([[0], np.cumsum(sizes)[:-1]]), sizes)
         candidates = at + np.arange(len(at))
         row = np.repeat(np.arange(len(live)), sizes)
-        # What the policy never does has no say: most candidates of a greedy one are infeasible.
+        # Choices with probability 0 add nothing; for a greedy policy those are most candidates.
         kept = self._probabilities[candidates] > 0.0
         candidates, row = candidates[kept], row[kept]
         with torch.no_grad():

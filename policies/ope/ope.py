@@ -50,7 +50,7 @@ Array = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 
 _FEW: Final = 5  # windows
-_EPSILON: Final = 0.1  # where no behaviour of the log says how much is usual
+_EPSILON: Final = 0.1  # if no behaviour of the log explores
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,7 @@ def _evaluate(
 def _known(recipe: Recipe) -> Mapping[str, Behaviour]:
     try:
         return behaviours(recipe)
-    except InputError:  # recorded elsewhere: the rules are not here
+    except InputError:  # recorded elsewhere: its rules are not available
         return {}
 
 
@@ -244,13 +244,13 @@ def _refuse_unknown(wanted: Sequence[Entrant]) -> None:
         policy = candidate.behaviour.policy
         if isinstance(policy, Heuristic) and policy.draw is not None:
             raise InputError(
-                f"{candidate.behaviour.name} draws its parameters anew for every episode, so that "
-                "the probability of a single choice is not known; leave it out"
+                f"{candidate.behaviour.name} draws its parameters for every episode, so the "
+                "probability of a single choice is not known; leave it out"
             )
         if isinstance(policy, Planner):
             raise InputError(
-                f"{candidate.behaviour.name} looks ahead in the memory of an episode, which a log "
-                "does not have; leave it out"
+                f"{candidate.behaviour.name} looks ahead in the simulator, which a log cannot "
+                "provide; leave it out"
             )
 
 
@@ -259,9 +259,9 @@ def _truth(
 ) -> tuple[pl.DataFrame | None, list[str]]:
     settings, recipe = job.settings, job.opened.recipe
     if settings.truth_seeds == 0:
-        return None, ["no truth: it was not asked for"]
+        return None, ["no truth: the simulation was switched off"]
     if recipe.trace.format == RECORDED:
-        return None, ["no truth: the decisions were recorded elsewhere, there is no simulator"]
+        return None, ["no truth: the decisions were recorded elsewhere, so there is no simulator"]
     try:
         return simulate(
             recipe, wanted, settings.split, folder.truth, seeds=settings.truth_seeds,
@@ -295,7 +295,7 @@ class _Job:
         split = self._fit_split()
         if self._values and split == settings.split:
             self.notes.append(
-                f"values were fitted on the split {split} itself: dr is no longer unbiased"
+                f"values were fitted on the same split {split}: dr is no longer unbiased"
             )
 
     def _fit_split(self) -> str:

@@ -79,8 +79,8 @@ def policy_probabilities(
     policy = behaviour.policy
     if isinstance(policy, Heuristic) and policy.draw is not None and not len(parameters):
         raise InputError(
-            f"{behaviour.name} draws its parameters anew for every episode, so that the "
-            "probability of a single choice is not known; evaluate another policy"
+            f"{behaviour.name} draws its parameters for every episode, so the probability of a "
+            "single choice is not known; evaluate another policy"
         )
     start, stop, _step = decisions.indices(log.decisions)
     out = np.zeros(int(log.rows[stop] - log.rows[start]))
@@ -190,8 +190,8 @@ def mixture_propensities(log: WholeEpisodes, known: Mapping[str, Behaviour]) -> 
     note = ""
     if strange > 0.001 * compared:
         note = (
-            f"{strange:,} of {compared:,} logged propensities are not what their rule gives on the "
-            "stored (float32) observation; the logged ones stand for their own episodes"
+            f"{strange:,} of {compared:,} logged propensities differ from those of their rule on "
+            "the stored (float32) observation; each episode keeps its logged propensities"
         )
     return Propensities(behaviour, possible, "mixture", note)
 

@@ -109,12 +109,12 @@ class Folder:
     def _begin(self, dataset: Dataset, settings: Any) -> None:
         ours = {ESTIMATES, DESCRIPTION, WORKING, TRUTH}
         if self.path.exists() and not self.path.is_dir():
-            raise StorageError(f"{self.path}: is a file, expected a folder")
+            raise StorageError(f"{self.path} is a file, expected a folder")
         there = sorted(p.name for p in self.path.iterdir()) if self.path.is_dir() else []
         if foreign := [name for name in there if name not in ours and not name.startswith(".")]:
             raise StorageError(
-                f"{self.path}: holds {foreign[0]!r}, which no off-policy evaluation wrote; choose "
-                "another"
+                f"{self.path} holds {foreign[0]!r}, which no off-policy evaluation wrote; choose "
+                "another folder"
             )
         claim = {
             "digest": dataset.manifest.digest,
@@ -127,7 +127,7 @@ class Folder:
         files.remove_partials(plan.parent)
         if plan.exists() and files.read_json(plan) != claim:
             raise DatasetError(
-                f"{self.path}: holds an unfinished call with another dataset or other settings; "
+                f"{self.path} holds an unfinished call with another dataset or other settings; "
                 "delete it or choose another --out"
             )
         files.write_json(plan, claim)

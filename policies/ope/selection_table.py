@@ -33,13 +33,13 @@ COLUMNS: Final[Mapping[str, type[pl.DataType]]] = {
     "estimator": pl.String, **dict.fromkeys(_NUMBERS, pl.Float64),
     "windows": pl.Int64, "episodes": pl.Int64, "command": pl.String,
 }  # fmt: skip
-_ENOUGH: Final = 0.8  # rank correlation that the tables mark
+_ENOUGH: Final = 0.8  # rank correlation from which the tables mark a cell
 _ABOUT: Final = (
-    "Policies are rules and shortly trained agents, most of them not in the log. Truth is the mean "
-    "return of episodes in the simulator on the same validation windows. A cell is the rank "
-    "correlation (Spearman) over all policies / over those that are not in the log; bold from "
-    f"{_ENOUGH} on. An estimate that ranks well may still be far off in its value: see type I and "
-    "type II errors, and the warnings that `hindcast ope` prints."
+    "The policies are rules and briefly trained agents, most of them not in the log. The truth is "
+    "the mean return of episodes in the simulator on the same validation windows. A cell holds the "
+    "rank correlation (Spearman) over all policies / over those that are not in the log; cells of "
+    f"at least {_ENOUGH} are bold. An estimator that ranks well may still have large errors in its "
+    "values: see the type I and type II errors, and the warnings that `hindcast ope` prints."
 )
 
 
@@ -52,7 +52,9 @@ def selection_table(folders: Sequence[Path]) -> pl.DataFrame:
     for folder in folders:
         about, estimates = read_json(folder / DESCRIPTION), read_parquet(folder / ESTIMATES)
         if not isinstance(about, dict) or estimates["truth"].null_count():
-            raise DatasetError(f"{folder}: holds no estimates beside truths")
+            raise DatasetError(
+                f"{folder}: expected estimates with truths; run `hindcast ope` without --no-truth"
+            )
         command = about["command"]
         rows += sorted(
             (_row(about, own, command) for own in _estimators(estimates)),
@@ -116,7 +118,7 @@ def selection_markdown(content: bytes, name: str) -> str:
     names = table["estimator"].unique(maintain_order=True).sort().to_list()
     lines = [
         "# How well estimators rank policies", "",
-        f"Made of {name} alone; change that and make this page again.", "",
+        f"This page is made from {name} alone: to change the page, change the table.", "",
         _ABOUT, "",
         *_verdict(runs), "",
         f"Mean over the scenarios: {_means(table)}.", "",
@@ -148,8 +150,8 @@ def _verdict(runs: Sequence[pl.DataFrame]) -> list[str]:
         rows = own.drop_nulls("rank_correlation").sort("rank_correlation", descending=True)
         good = rows.filter(pl.col("rank_correlation") >= _ENOUGH)["estimator"].to_list()
         best, value = rows["estimator"][0], rows["rank_correlation"][0]
-        told = ", ".join(good) if good else f"none; the best is {best} with {value:.2f}"
-        lines.append(f"- {own['scenario'][0]}, at least {_ENOUGH}: {told}")
+        found = ", ".join(good) if good else f"none; the best is {best} with {value:.2f}"
+        lines.append(f"- {own['scenario'][0]}, at least {_ENOUGH}: {found}")
     return lines
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from policies.networks.checkpoint import Metric
 
-POINTS: Final = 50  # of a curve, about; between two of them values are averaged
+POINTS: Final = 50  # of a curve, roughly; values between two points are averaged
 
 
 class Curves:

@@ -41,6 +41,6 @@ def repeatable(device: torch.device) -> Iterator[None]:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read by cuBLAS
             before = torch.are_deterministic_algorithms_enabled()
             stack.callback(torch.use_deterministic_algorithms, before)
-            # A kernel without a deterministic form is warned of; training goes on.
+            # A kernel without a deterministic form causes a warning, and training continues.
             torch.use_deterministic_algorithms(mode=True, warn_only=True)
         yield

@@ -21,7 +21,7 @@ from pipeline.dataset.decisions import Decisions
 from pipeline.dataset.episodes import Trajectory
 from pipeline.errors import DatasetError
 
-_DECISIONS: Final = 1 << 14  # of a stretch, at least; one episode may have more
+_DECISIONS: Final = 1 << 14  # of a chunk, at least; one episode may have more
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def log_of_decisions(decisions: Decisions) -> EpisodeStream:
         raise DatasetError("these decisions came without the probabilities of their candidates")
     steps = d.episodes["steps"].to_numpy()
     if (np.bincount(d.episode, minlength=len(steps)) != steps).any():
-        raise DatasetError("only some decisions of an episode are here, but all are needed")
+        raise DatasetError("only some decisions of an episode are loaded, but all are needed")
 
     def stretches(kept: NDArray[np.bool_] | None) -> Iterator[EpisodeChunk]:
         rows = np.arange(len(d)) if kept is None else np.flatnonzero(kept[d.episode])

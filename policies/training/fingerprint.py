@@ -20,8 +20,8 @@ from pipeline.storage.versions import package_versions, version
 from policies.networks.checkpoint import load_policy, read_description
 
 _LIBRARIES: Final = ("torch", "numpy", "d3rlpy")
-_SCRIPT: Final = "__main__"  # an agent that is trained by the script which registers it
-_PAPERS: Final = "policies.papers."  # a folder per paper, of which its agent is one module
+_SCRIPT: Final = "__main__"  # module of an agent that its own script trains
+_PAPERS: Final = "policies.papers."  # one folder per paper; the agent is a module of it
 
 
 def training_key(
@@ -58,7 +58,7 @@ def agent_sources(module: str) -> list[Path]:
 
     An agent has its own folder if it is a package, or if it belongs to a paper.
     """
-    if module == _SCRIPT:  # which has no spec
+    if module == _SCRIPT:  # a script has no spec
         file = getattr(sys.modules[module], "__file__", None)
         return [] if file is None else [Path(file)]
     spec = importlib.util.find_spec(module)

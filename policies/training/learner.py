@@ -25,7 +25,7 @@ from policies.networks.settings import Weights
 from policies.training.episode_stream import Logs
 
 Info = Mapping[str, Tensor]
-Loss = Callable[[], tuple[Tensor, Info]]  # of some decisions, with `agreement` and more
+Loss = Callable[[], tuple[Tensor, Info]]  # loss of some decisions, and metrics with `agreement`
 CPU: Final = torch.device("cpu")
 
 

@@ -17,9 +17,9 @@ from policies.training.learner import Criterion, Learner
 from policies.training.resume import ResumeFile
 
 Progress = Callable[[int, int], None]
-# What a checkpoint is worth, from its weights and metrics: higher is better, None for no opinion.
+# The score of a checkpoint from its weights and metrics: higher is better, None for no score.
 Select = Callable[[Weights, Mapping[str, float]], float | None]
-Point = Callable[[int, Mapping[str, float]], None]  # of the curves, to whoever draws them
+Point = Callable[[int, Mapping[str, float]], None]  # receives a point of the curves
 Keep = Callable[[int, Weights, tuple[Metric, ...]], None]
 
 
@@ -93,7 +93,7 @@ def _point(
         name, score = learner.criterion.metric, _score(learner.criterion, metrics)
     else:
         name, score = callbacks.selected_by, callbacks.select(weights, metrics)
-    # Not finite: no opinion, and a comparison with it would be false for ever.
+    # A score that is not finite is ignored; every comparison with a NaN would be false.
     if score is None or not abs(score) < float("inf"):
         return best
     return Selected(step, name, score, weights) if best is None or score > best.score else best

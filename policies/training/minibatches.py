@@ -122,7 +122,9 @@ class Batches:
         Raises DatasetError if the decisions came without what followed.
         """
         if self._after is None:
-            raise DatasetError("these decisions came without what followed them")
+            raise DatasetError(
+                "these decisions came without what followed them; load with transitions"
+            )
         index = torch.from_numpy(rows).to(self.device)
         return Transitions(
             now=self._minibatch(rows, index),
@@ -191,7 +193,7 @@ class _Resident:
         self._image = None
         if network.pixels:
             if image is None:
-                raise DatasetError("this network reads an image, and these decisions have none")
+                raise DatasetError("this network reads an image, but these decisions have none")
             self._image = torch.from_numpy(image).to(device)
         self._mask = torch.from_numpy(mask).to(device)
 

@@ -27,8 +27,8 @@ from policies.networks.checkpoint import Trained
 from policies.training.minibatches import spaced_rows
 from policies.training.returns import windows_of
 
-SEEN: Final = 512  # training decisions to measure on; and
-HELD_OUT: Final = 2048  # validation decisions: together a few per cent of an agent's time
+SEEN: Final = 512  # training decisions to measure on
+HELD_OUT: Final = 2048  # validation decisions; both take a few per cent of an agent's time
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def make_probe_set(decisions: Decisions, most: int = HELD_OUT) -> ProbeSet:
     rows = spaced_rows(len(d), most)
     mask, choice = d.mask[rows], d.choice[rows]
     candidates = d.candidates[rows]
-    shown = mask | (candidates != 0.0).any(axis=2)  # what is all zeros is padding
+    shown = mask | (candidates != 0.0).any(axis=2)  # rows of zeros are padding
     starts = _offsets(mask)
     window, z = _standardised(d)
     before: NDArray[np.int64] = np.cumsum(mask, axis=1)[np.arange(len(rows)), choice] - 1

@@ -31,7 +31,7 @@ from policies.training.curves import Curves
 from policies.training.learner import Learner
 
 NAME: Final = "training.safetensors"
-INTERVAL_S: Final = 15.0  # between two states; more often than that costs more than it saves
+INTERVAL_S: Final = 15.0  # between two states; shorter intervals cost more than they save
 _DAMAGED: Final = (safetensors.SafetensorError, KeyError, ValueError, TypeError, RuntimeError)
 
 
@@ -70,7 +70,7 @@ class ResumeFile:
         if best is not None:
             tensors |= {f"best/{name}": np.array(value) for name, value in best.weights.items()}
         metadata = {"state": json.dumps(described)}
-        # Not save_file: it has a temporary file of its own, which a kill would leave behind.
+        # Not save_file, which writes its own temporary file; a kill would leave that behind.
         write_bytes(self.path, safetensors.numpy.save(tensors, metadata))
         self._last = self._clock()
 
@@ -98,7 +98,7 @@ class ResumeFile:
             return int(described["step"]), best
         except _DAMAGED as error:
             raise DatasetError(
-                f"{self.path}: not the state of a training ({error}); delete it to begin anew"
+                f"{self.path}: not the state of a training ({error}); delete it to start again"
             ) from error
 
     def waits(self) -> bool:

@@ -14,8 +14,8 @@ from pipeline.dataset.decisions import Decisions
 from pipeline.errors import DatasetError
 from pipeline.statistics.returns import discounted_sums
 
-_PARTS: Final = 10  # of an episode, by the number of its decision
-_BINS: Final = 20  # of a window's longest episode, between which its potential is interpolated
+_PARTS: Final = 10  # of an episode, by the numbers of its decisions
+_BINS: Final = 20  # of a window's longest episode; its potential is interpolated between them
 _LEAST: Final = 0.1  # of the median window's deviation
 
 
@@ -41,7 +41,7 @@ def undiscounted_to_go(decisions: Decisions) -> NDArray[np.float64]:
     steps = d.episodes["steps"].to_numpy()
     if (np.bincount(d.episode, minlength=len(steps)) != steps).any():
         raise DatasetError(
-            "returns to go are not known: only some decisions of an episode are here"
+            "returns to go are not known: only some decisions of an episode are loaded"
         )
     total = np.cumsum(d.reward) - d.reward
     first = np.searchsorted(d.episode, np.arange(len(steps)))
@@ -62,7 +62,7 @@ def discounted_to_go(decisions: Decisions, share: NDArray[np.float64]) -> NDArra
         return d.discounted
     if (np.bincount(d.episode, minlength=len(d.episodes)) != d.episodes["steps"].to_numpy()).any():
         raise DatasetError(
-            "discounted returns are not known: only some decisions of an episode are here; load "
+            "discounted returns are not known: only some decisions of an episode are loaded; load "
             "with the discount"
         )
     return discounted_sums(d.episode, d.reward, share)

@@ -23,7 +23,7 @@ from policies.networks.settings import Network, NetworkSettings
 from policies.training.minibatches import Minibatch, Observations
 
 _SMALLEST = 1e-8
-_WIDTH = 32  # of a state's value where the network has no hidden layer to take it from
+_WIDTH = 32  # of a state's value if the network has no hidden layer to copy the width from
 
 
 class StateValue(nn.Module):

@@ -23,8 +23,8 @@ def check_mergeable(settings: NetworkSettings) -> None:
     """Raise RecipeError for networks that cannot be put side by side."""
     if settings.kind == "attention" and settings.norm:
         raise RecipeError(
-            "network: norm is true, which takes a mean over both of the networks that this agent "
-            "acts by; use norm = false"
+            "network: norm is true, which would average over both networks of this agent's "
+            "checkpoint; use norm = false"
         )
 
 

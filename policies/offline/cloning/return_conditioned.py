@@ -77,8 +77,8 @@ def learner(task: Task, config: Config) -> Learner:
     require_numbers(config, "from 0 to 1", "quantile")
     if not config.network.hidden:
         raise RecipeError(
-            "network: hidden is [], but a linear score adds the return that is asked for to every "
-            "candidate alike; give it a hidden layer"
+            "network: hidden is [], but a linear score adds the same term for the target return "
+            "to every candidate; give it a hidden layer"
         )
     weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
     network = fit_network(task.decisions, task.spec, config.network)

@@ -58,12 +58,12 @@ def learner(task: Task, config: Config) -> Learner:
     if config.members < 1 or not 0.0 <= config.average <= 1.0:
         raise RecipeError(
             f"preference_ensemble: members is {config.members} and average {config.average}, "
-            "expected at least 1, and a share from 0 to 1"
+            "expected at least 1 member and an average from 0 to 1"
         )
     if config.network.hidden:
         raise RecipeError(
-            "preference_ensemble: network.hidden is not empty, but a mean of the weights of "
-            "networks is no mean of their scores; use trajectory_preference"
+            "preference_ensemble: network.hidden is not empty, but the mean of several networks' "
+            "weights is no mean of their scores; use trajectory_preference"
         )
     start_rng, rng = np.random.default_rng(task.seed).spawn(2)
     whole = single.rank(task.decisions, task.spec, config.outcome)
@@ -80,13 +80,13 @@ def learner(task: Task, config: Config) -> Learner:
     batches = Batches(task.decisions, network, task.device)
 
     def step(number: int) -> Info:
-        told = []
+        infos = []
         for scorer, ranking in zip(scorers, rankings, strict=True):
             pairs = single.draw_pairs(ranking, config.pairs, rng)
             loss, info = single.pair_loss(scorer, batches, ranking, config, pairs, rng)
-            told.append({"loss": loss, **info})
-        found = {name: torch.stack([t[name] for t in told]).mean() for name in told[0]}
-        descend(optimiser, torch.stack([t["loss"] for t in told]).sum())
+            infos.append({"loss": loss, **info})
+        found = {name: torch.stack([i[name] for i in infos]).mean() for name in infos[0]}
+        descend(optimiser, torch.stack([i["loss"] for i in infos]).sum())
         for scorer, average in zip(scorers, averages, strict=True):
             average.add(number, scorer)
         return {name: value.detach() for name, value in found.items()}

@@ -32,7 +32,7 @@ from policies.training.learner import Info, Learner, Loss, Task, descent
 from policies.training.minibatches import Batches
 
 _VALIDATED: Final = 256  # pairs
-_VALIDATION_SEED: Final = 0  # the same pairs at every point of a curve
+_VALIDATION_SEED: Final = 0  # draws the same pairs at every point of a curve
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def rank(decisions: Decisions, spec: Spec, outcome: str) -> Ranking:
     count = np.bincount(decisions.episode, minlength=len(value))
     first = np.searchsorted(decisions.episode, np.arange(len(value)))
     if (np.diff(decisions.episode) < 0).any():
-        raise DatasetError("decisions are not in order of their episodes")
+        raise DatasetError("decisions are not ordered by episode")
     chosen, z, sizes = [], [], []
     for w in np.unique(window):
         of_window = np.flatnonzero((window == w) & (count > 0) & np.isfinite(value))
@@ -101,7 +101,7 @@ def rank(decisions: Decisions, spec: Spec, outcome: str) -> Ranking:
         sizes.append(len(of_window))
     if not chosen:
         raise DatasetError(
-            "no window has two episodes of different outcome, so there is nothing to compare; "
+            "no window has two episodes with different outcomes, so there is nothing to compare; "
             "record several behaviours, or several episodes of a stochastic one, per window"
         )
     episode, size = np.concatenate(chosen), np.array(sizes)
@@ -117,7 +117,7 @@ def _value(decisions: Decisions, spec: Spec, outcome: str) -> NDArray[np.float64
     judged = {o.name: o.better for o in spec.outcomes if o.better != "neither"}
     if outcome not in judged:
         raise RecipeError(
-            f"outcome is {outcome!r}, not one that says better from worse; "
+            f"outcome is {outcome!r}, expected an outcome of which lower or higher is better; "
             f"{did_you_mean(outcome, judged)}"
         )
     value = decisions.episodes[outcome].to_numpy().astype(np.float64)

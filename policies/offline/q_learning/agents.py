@@ -96,7 +96,7 @@ class QLearning:
 
     def learner(self, task: Task, config: Any) -> Learner:
         """Return one training run, see `policies.training.learner`."""
-        from policies.offline.q_learning.masked_q import q_learner  # it keeps d3rlpy's import quiet
+        from policies.offline.q_learning.masked_q import q_learner  # silences d3rlpy's import
 
         from d3rlpy import algos  # isort: skip
 

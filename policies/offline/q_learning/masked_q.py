@@ -75,7 +75,7 @@ class _Encoder(torch.nn.Module):
 
     def forward(self, observation: list[Tensor]) -> Tensor:
         context, candidates, mask = observation
-        if candidates.dim() == 3:  # padded: d3rlpy tries a made-up one when it is created
+        if candidates.dim() == 3:  # padded: d3rlpy tests new encoders with one
             return self.scorer(candidates, context, mask > 0)  # type: ignore[no-any-return]
         return self.scorer.packed(candidates, context, mask)
 
@@ -181,9 +181,9 @@ def d3rlpy_batch(steps: Transitions, unit: ValueUnit) -> Any:
         actions=action,
         rewards=reward,
         next_observations=[after.context, after.candidates, after.mask],
-        next_actions=action,  # this and the next are not read by the algorithms here
+        next_actions=action,  # the algorithms here read neither next_actions nor returns_to_go
         returns_to_go=reward,
-        terminals=1.0 - unit.remaining(steps)[:, None],  # also a share of the way to the end
+        terminals=1.0 - unit.remaining(steps)[:, None],  # between 0 and 1 with Monte Carlo returns
         intervals=unit.interval(steps)[:, None],
         device=str(reward.device),
     )
@@ -208,7 +208,7 @@ def update(impl: Any, batch: Any, step: int, interval: int, unit: ValueUnit) -> 
 def _values(impl: Any, batch: Any, target: Tensor, unit: ValueUnit) -> Info:
     """Return the mean value of the logged choices, and the mean size of their TD errors."""
     value = impl.q_function[0].seen.gather(1, batch.actions)
-    following = target.mean(dim=1, keepdim=True)  # of a target's quantiles, where it has some
+    following = target.mean(dim=1, keepdim=True)  # over the quantiles of a target, if it has any
     y = batch.rewards + unit.discount**batch.intervals * (1.0 - batch.terminals) * following
     return {"td_error": (y - value).abs().mean(), "mean_q": value.mean()}
 

@@ -108,7 +108,9 @@ def learner(task: Task, config: Config) -> Learner:
     weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
     shown, wanted = imitated(task.decisions)
     if len(shown) == 0:
-        raise DatasetError("advantage_cloning: the best behaviours never had a choice")
+        raise DatasetError(
+            "advantage_cloning: the best behaviours never had more than one feasible candidate"
+        )
     network = fit_network(shown, task.spec, config.network)
     scorer = CandidateScorer(network, weights_rng).to(task.device)
     optimiser = torch.optim.AdamW(

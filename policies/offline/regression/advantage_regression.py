@@ -88,8 +88,8 @@ def learner(task: Task, config: Config) -> Learner:
     shape = config.network
     if shape.hidden or shape.context or shape.image or shape.kind != "mlp":
         raise RecipeError(
-            "advantage_regression: network has hidden layers, context or an image; it is a linear "
-            "score of the candidate, with or without quadratic"
+            "advantage_regression: network has hidden layers, context or an image; expected a "
+            "linear score of the candidate, with or without quadratic"
         )
     logs = logs_of(task.decisions, task.validation, task.logs)
     train, held_out = logs.train, logs.validation

@@ -35,7 +35,7 @@ from policies.training.episode_stream import EpisodeChunk, EpisodeStream
 
 Array = NDArray[np.float64]
 
-_BASELINE_RIDGE: Final = 1e-6  # for columns of the context that repeat each other
+_BASELINE_RIDGE: Final = 1e-6  # for context columns that are linearly dependent
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class AdvantageSettings:
         if self.ridge <= 0.0 or not 0.0 < self.share <= 1.0 or self.rounds < 1:
             raise RecipeError(
                 f"advantage: ridge is {self.ridge}, share {self.share}, rounds {self.rounds}; "
-                "expected ridge above 0, share above 0 to 1, rounds at least 1"
+                "expected ridge above 0, share above 0 and at most 1, rounds at least 1"
             )
 
 
@@ -144,7 +144,7 @@ def fit_advantages(
         square += float(y @ y)
         count += len(y)
     if count == 0:
-        raise DatasetError("the episodes that are kept have no decisions")
+        raise DatasetError("the episodes of the best behaviours have no decisions")
     penalty = np.full(size, _BASELINE_RIDGE * count)
     penalty[:e] = settings.ridge * count
     solved: Array = np.asarray(np.linalg.solve(products + np.diag(penalty), right), np.float64)

@@ -115,5 +115,5 @@ def test_what_is_no_such_table_is_refused():
 
 
 def test_a_folder_without_truths_is_refused(tmp_path):
-    with pytest.raises(DatasetError, match="no estimates beside truths"):
+    with pytest.raises(DatasetError, match="expected estimates with truths"):
         selection_table([folder_of(tmp_path / "x", truth=False)])

@@ -324,7 +324,7 @@ def test_the_command_without_truth_and_as_json(folder, capsys):
             "--json"]  # fmt: skip
     assert main(line) == 0
     about, row = map(json.loads, capsys.readouterr().out.splitlines())
-    assert about["notes"] == ["no truth: it was not asked for"]
+    assert about["notes"] == ["no truth: the simulation was switched off"]
     assert row["truth"] is None
     assert row["estimator"] == "snis"
 

@@ -108,7 +108,7 @@ def test_a_damaged_state_is_named(noisy_episodes, spec, tmp_path):
     content = path.read_bytes()
     for damaged in (b"", content[:7], content[:200], content[:-4], b"\xff" * 1000):
         path.write_bytes(damaged)
-        with pytest.raises(DatasetError, match=r"training\.safetensors.*begin anew"):
+        with pytest.raises(DatasetError, match=r"training\.safetensors.*start again"):
             _train("behaviour_cloning", noisy_episodes, spec, resume=(folder, "k"))
 
 
