@@ -3,8 +3,8 @@
     python examples/torch_batches.py [OUT [SECTION.KEY=VALUE ...]]
 
 A small network scores every candidate, and is trained to give the logged choice the highest score
-(behaviour cloning). `dataset.batches` reads shuffled minibatches from Parquet, so the dataset may be
-larger than memory. The network then acts: it is an object with `name` and `scores`.
+(behaviour cloning). `dataset.batches` reads shuffled minibatches from Parquet, so the dataset may
+be larger than memory. The network then acts: it is an object with `name` and `scores`.
 """
 
 import sys

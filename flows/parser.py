@@ -175,6 +175,7 @@ def main_parser() -> Parser:
 
 
 def command_parser(name: str) -> Parser:
+    """Return the parser of one command."""
     command = commands.find(name).COMMANDS[name]
     description = sentence(commands.SUMMARIES[name])
     details = command.details if isinstance(command.details, str) else command.details()
