@@ -19,7 +19,7 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build", "generate", "generated/parts", "**/.ipynb_checkpoints"]
 suppress_warnings = ["myst.header"]  # parts of pages begin below the first level of headings
 
-myst_enable_extensions = ["attrs_inline", "colon_fence", "dollarmath"]
+myst_enable_extensions = ["attrs_inline", "colon_fence"]
 myst_heading_anchors = 3
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
@@ -33,9 +33,12 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 
+smartquotes = False  # -- is an option, not a dash
+
 html_theme = "furo"
 html_title = "Hindcast"
 html_static_path = ["_static"]
+html_css_files = ["custom.css"]
 html_theme_options = {"navigation_with_keys": True}
 html_copy_source = False
 

@@ -1,27 +1,76 @@
-"""The committed pages of results are what the committed tables give, and nothing else."""
+"""The committed tables of results, and the pages that the documentation makes of them."""
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+from docs.generate.headlines import headline_pages
+from docs.generate.protocol import protocol_pages
+from docs.generate.results import FOLDER, result_pages
 from flows import cli
 from pipeline.errors import DatasetError
-from pipeline.evaluation.summary.results import results_markdown
+from pipeline.evaluation.summary.results import read_results, results_markdown
 
-FOLDER = Path(__file__).resolve().parent.parent / "docs" / "results"
-TABLES = sorted(FOLDER.glob("*.csv"))
+RESULTS = ("offline.csv", "online.csv")
+OTHERS = ("data_quality.csv", "ope.csv")
 
 
-def test_committed_pages_are_what_the_command_makes_of_their_tables(tmp_path):
-    """One command for tables of three kinds: results, a study, and rankings of estimators."""
-    copies = [tmp_path / path.name for path in TABLES]
-    for path, copy in zip(TABLES, copies, strict=True):
-        copy.write_bytes(path.read_bytes())
-    assert cli.main(["report", *map(str, copies), "--pages"]) == 0
-    for path, copy in zip(TABLES, copies, strict=True):
-        page = path.with_suffix(".md")
-        assert copy.with_suffix(".md").read_bytes() == page.read_bytes(), page.name
-    assert {"offline.csv", "data_quality.csv", "ope.csv"} <= {path.name for path in TABLES}
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    """The generated pages by their path below docs/generated."""
+    return {**result_pages(), **headline_pages(), **protocol_pages()}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_every_recipe_of_a_table_has_a_page_with_all_its_policies(pages, name):
+    table = read_results((FOLDER / name).read_bytes(), name)
+    stem = name.removesuffix(".csv")
+    recipes = table["recipe"].unique().to_list()
+    written = {page for page in pages if page.startswith(f"results/{stem}/")}
+    assert written == {f"results/{stem}/{page}.md" for page in [*recipes, "index"]}
+    for recipe in recipes:
+        page = pages[f"results/{stem}/{recipe}.md"]
+        assert page.startswith(f"# {recipe}\n")
+        for policy in table.filter(recipe=recipe)["policy"].unique():
+            assert f"| {policy} |" in page.replace("\\", "")
+
+
+def test_pages_of_one_table_are_what_the_command_writes(pages, tmp_path):
+    """A study and a ranking of estimators: `hindcast report --pages` gives the same page."""
+    for name in OTHERS:
+        (tmp_path / name).write_bytes((FOLDER / name).read_bytes())
+    assert cli.main(["report", *(str(tmp_path / name) for name in OTHERS), "--pages"]) == 0
+    for name in OTHERS:
+        stem = Path(name).stem
+        assert (tmp_path / f"{stem}.md").read_text() == pages[f"results/{stem}.md"]
+
+
+def test_headlines_are_rows_of_the_tables(pages):
+    """A number of the README's table, which is written by hand, stands in the generated one."""
+    online = pages["parts/headlines-online.md"]
+    readme = (FOLDER.parents[1] / "README.md").read_text()
+    for found in ("evolution-best 1,144.0", "counterfactual-best 2.449", "ppo-best -0.911"):
+        agent, number = found.rsplit(" ", 1)
+        assert found in online
+        assert f"{agent.removesuffix('-best')} {number.replace(',', '')}" in readme
+
+
+def test_an_anchor_is_between_random_and_the_bound(pages):
+    """Scores: 1 is the strongest rule, and no agent's score is above the score of the bound."""
+    rows = [line.split(" | ") for line in pages["parts/anchors.md"].splitlines()[2:] if line]
+    assert len(rows) > 10
+    bounded = [(float(row[5]), float(row[7].strip(" |"))) for row in rows if row[5].strip()]
+    assert len(bounded) >= 5
+    assert all(1 <= bound and agent <= bound for bound, agent in bounded)
+
+
+def test_bounds_are_of_recipes_that_exist():
+    from pipeline.recipes.loading import known_recipes
+
+    table = pl.read_csv(FOLDER / "bounds.csv")
+    assert set(table["recipe"]) <= set(known_recipes())
+    assert table["mean"].is_finite().all()
 
 
 def test_a_table_with_a_column_less_or_a_word_for_a_number_is_refused():
