@@ -284,7 +284,7 @@ def test_gradients_reach_every_weight_and_are_finite(shape):
         ({"kind": "attention", "hidden": (8,), "heads": 3}, "does not divide the 8"),
         ({"image": -1}, "image is -1"),
         ({"places": -1}, "places is -1"),
-        ({"places": 3}, "image must be above 0"),
+        ({"places": 3}, "which needs image above 0"),
         ({"places": 3, "image": 2, "hidden": (4,)}, "hidden empty"),
     ],
     ids=["shallow", "linear", "heads", "image", "places", "unseen", "hidden"],

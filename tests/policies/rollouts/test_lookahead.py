@@ -255,5 +255,5 @@ def test_only_candidate_scorers_play_in_rollouts():
     spec = scenario.spec(scenario.config(), "revenue")
     network = slot_scores_network(SlotScoresSettings(), spec.context, spec.candidates)
     policy = SlotScoresPolicy("s", network, some_weights(network), spec.context, spec.candidates)
-    with pytest.raises(InputError, match="kind 'slot_scores' cannot play"):
+    with pytest.raises(InputError, match="not kind 'slot_scores'"):
         rollouts_of(policy)
