@@ -224,6 +224,6 @@ def _check_choices(
     if outside.any():
         row = int(np.argmax(outside))
         raise DatasetError(
-            f"{path}: the choice of row {row} of a row group is not feasible: it is {choice[row]}, "
+            f"{path}: the choice is not feasible: row {row} of a row group chose {choice[row]}, "
             f"expected one of {n[row]} candidates, numbered from 0"
         )
