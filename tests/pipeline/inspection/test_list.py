@@ -88,7 +88,7 @@ def lie_about_the_version(folder):
         (forget_a_part, "data/part-00001.parquet: is missing"),
         (cut_a_part, "data/part-00000.parquet: has"),
         (forget_the_episodes, "episodes.parquet: is missing"),
-        (lie_about_the_version, "version 99"),
+        (lie_about_the_version, "version is 99"),
     ],
 )
 def test_what_is_damaged_is_listed_with_the_reason(damage, said, copy):
