@@ -19,7 +19,6 @@ from pipeline.dataset.sampling import sample_decisions
 from pipeline.errors import DatasetError, RecipeError, StorageError
 from pipeline.recipes.loading import load_recipe
 from policies.registry import behaviours
-from tests import forked
 from tests.conftest import TINY
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -61,7 +60,9 @@ def build_tiny(out, ready):
 @pytest.mark.slow
 def test_killed_builds_end_in_the_same_bytes(tiny_recipe, tiny_dataset, tmp_path):
     """SIGKILL at random points, over and over; the build that follows ends bit-identical."""
-    out, ready = tmp_path / "killed", multiprocessing.get_context("forkserver").Event()
+    context = multiprocessing.get_context("forkserver")  # which imports once, then forks
+    context.set_forkserver_preload(["pipeline.building.build", "policies.heuristics.binpack"])
+    out, ready = tmp_path / "killed", context.Event()
     rng = random.Random(7)
     kills = 0
     attempts = 0
@@ -69,7 +70,8 @@ def test_killed_builds_end_in_the_same_bytes(tiny_recipe, tiny_dataset, tmp_path
         attempts += 1
         assert attempts < 4 * KILLS, "builds end before they can be killed"
         ready.clear()
-        process = forked.start(build_tiny, out, ready)
+        process = context.Process(target=build_tiny, args=(out, ready))
+        process.start()
         assert ready.wait(60)
         time.sleep(rng.uniform(0, 0.35))
         process.kill()
