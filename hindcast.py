@@ -1,4 +1,4 @@
-"""The public face of Hindcast: what its examples, its documentation and other projects import.
+"""Hindcast: offline reinforcement learning for cluster job scheduling.
 
     import hindcast
 
@@ -10,11 +10,26 @@
     )
     print(result.means)          # mean headline outcome by policy
 
-A recipe is the id of one that comes with Hindcast, the path of a recipe.toml, the folder of a
-dataset, or a Recipe. Wherever a folder is asked for, a URL will do (s3://bucket/demo). The same
-errors are raised everywhere: `hindcast.errors.InputError` for what a caller can put right.
+This module is the public interface of Hindcast. Its names by task:
 
-The packages behind it (`pipeline`, `policies`, `flows`) are loaded when a name of theirs is used.
+    make and read datasets      build, append, verify, export, open_dataset, Dataset, Decisions
+    train and score policies    train, load_policy, evaluate
+    step through episodes       make_env
+    read recipes                load_recipe
+    write a scenario            Scenario, Spec, Feature, Outcome, Instance, Heuristic, kernel,
+                                register_scenario
+    write a policy or agent     Policy, Agent, OnlineAgent, register_agent
+    write a reader or export    TraceFormat, register_trace_format, Export, register_export
+    test any of these           testing
+    handle errors               errors
+
+A `recipe` argument is the id of a recipe that comes with Hindcast, the path of a recipe.toml, the
+folder of a dataset, or a Recipe from `load_recipe`. Every argument that is a folder may also be a
+URL (s3://bucket/demo). Every mistake that the caller can correct raises a
+`hindcast.errors.InputError`.
+
+`import hindcast` is fast: the packages behind it (`pipeline`, `policies`, `flows`) are loaded
+when one of their names is used.
 """
 
 import importlib
@@ -22,7 +37,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-if TYPE_CHECKING:  # real types for editors and mypy; at run time __getattr__ finds them
+if TYPE_CHECKING:  # for editors and mypy; at run time __getattr__ imports these names
     from pipeline import errors, testing
     from pipeline.dataset import Dataset
     from pipeline.dataset.decisions import Decisions
@@ -43,7 +58,7 @@ if TYPE_CHECKING:  # real types for editors and mypy; at run time __getattr__ fi
 
     __version__: str
 
-Place: TypeAlias = Path | str  # of a file or folder: a path, or a URL as text
+Place: TypeAlias = Path | str  # of a file or folder; a URL is given as text
 
 __all__ = [
     "Agent", "Dataset", "Decisions", "Export", "Feature", "Heuristic", "Instance", "OnlineAgent",
@@ -53,7 +68,7 @@ __all__ = [
     "register_trace_format", "testing", "train", "verify",
 ]  # fmt: skip
 
-# Where the names are that are no functions of this file: a module, or a module's attribute.
+# The module or the module's attribute behind each public name that is not a function of this file.
 _PLACES: Final[Mapping[str, str]] = {
     "Agent": "policies.offline:Agent",
     "Dataset": "pipeline.dataset:Dataset",
@@ -74,10 +89,10 @@ _PLACES: Final[Mapping[str, str]] = {
     "testing": "pipeline.testing",
 }
 
-if not TYPE_CHECKING:  # which would take any name for one of this module
+if not TYPE_CHECKING:  # with it, type checkers would accept any name of this module
 
     def __getattr__(name: str) -> Any:
-        """Return a name of the face that is not loaded yet (PEP 562)."""
+        """Import and return a public name on its first use (PEP 562)."""
         if name == "__version__":
             from pipeline.storage.versions import version
 
@@ -87,25 +102,29 @@ if not TYPE_CHECKING:  # which would take any name for one of this module
         module, _, attribute = _PLACES[name].partition(":")
         found = importlib.import_module(module)
         found = getattr(found, attribute) if attribute else found
-        globals()[name] = found  # the next access comes here no more
+        globals()[name] = found  # so that the next access does not call this function
         return found
 
 
 def __dir__() -> list[str]:
-    """Return the names of the face."""
+    """Return the public names."""
     return sorted(__all__)
 
 
 def load_recipe(recipe: Place, overrides: Sequence[str] = ()) -> "Recipe":
-    """Return a recipe: what a dataset, its agents and its evaluation are made from.
+    """Return a recipe: the definition of a dataset, of its agents and of their evaluation.
 
     Args:
         recipe: Id of a recipe that comes with Hindcast, path of a recipe.toml, or folder of a
-            dataset, which is a recipe too.
-        overrides: Values to replace, as `section.key=value` with a TOML value each.
+            dataset, which holds its recipe.
+        overrides: Values of the recipe to replace, each written `section.key=value` with a TOML
+            value.
+
+    Returns:
+        The recipe with its overrides.
 
     Raises:
-        RecipeError: There is no such recipe, or a key or value is not valid.
+        RecipeError: The recipe does not exist, or a key or value in it is not valid.
     """
     from pipeline.recipes.loading import load_recipe as load
 
@@ -113,10 +132,13 @@ def load_recipe(recipe: Place, overrides: Sequence[str] = ()) -> "Recipe":
 
 
 def open_dataset(path: Place) -> "Dataset":
-    """Return a dataset, opened for reading; works on datasets larger than memory.
+    """Open a dataset for reading. The dataset may be larger than memory.
 
     Args:
-        path: Its folder, or the URL of its folder in a store.
+        path: The dataset's folder, or the URL of its folder in a store.
+
+    Returns:
+        The opened dataset.
 
     Raises:
         DatasetError: The folder holds no finished dataset.
@@ -129,13 +151,16 @@ def open_dataset(path: Place) -> "Dataset":
 def build(
     recipe: "Recipe | Place", out: Place, *, overrides: Sequence[str] = (), workers: int = 1
 ) -> "Dataset":
-    """Build the dataset of a recipe, or finish a build that was interrupted, and open it.
+    """Build the dataset of a recipe and open it. An interrupted build is resumed.
 
     Args:
         recipe: The recipe, see `load_recipe`.
-        out: Folder of the dataset; where it is built already, nothing is done.
-        overrides: Values of the recipe to replace, as `section.key=value`.
-        workers: Threads that record; the bytes are the same for any number.
+        out: Folder of the dataset. If it holds the finished dataset already, nothing is done.
+        overrides: Values of the recipe to replace, each written `section.key=value`.
+        workers: Number of threads that record. It does not change the bytes of the dataset.
+
+    Returns:
+        The opened dataset.
 
     Raises:
         InputError: The recipe is not valid, its trace cannot be read, or `out` holds something
@@ -152,16 +177,19 @@ def build(
 def append(
     recipe: "Recipe | Place", out: Place, *, overrides: Sequence[str] = (), workers: int = 1
 ) -> "Dataset":
-    """Add a recipe's episodes to a finished dataset, as new parts, and open it.
+    """Add the episodes of a recipe to a finished dataset, as new parts, and open the dataset.
 
     Args:
         recipe: A recipe of the same problem as the dataset's, see `load_recipe`.
         out: Folder of the dataset.
-        overrides: Values of the recipe to replace, as `section.key=value`.
-        workers: Threads that record; the bytes are the same for any number.
+        overrides: Values of the recipe to replace, each written `section.key=value`.
+        workers: Number of threads that record. It does not change the bytes of the dataset.
+
+    Returns:
+        The opened dataset, with its new episodes.
 
     Raises:
-        DatasetError: `out` is no finished dataset, or one of another problem.
+        DatasetError: `out` holds no finished dataset, or a dataset of another problem.
     """
     from pipeline.building.append import append as add
     from pipeline.storage.location import location
@@ -172,16 +200,16 @@ def append(
 
 
 def verify(dataset: "Dataset | Place") -> "VerifyResult":
-    """Compute every claim of a dataset again, down to each decision in the simulator.
+    """Check every claim of a dataset by recomputing it, down to each simulated decision.
 
     Args:
         dataset: The dataset, or its folder.
 
     Returns:
-        The checks that were made, `checks`, as pairs of a name and what was checked.
+        The checks that passed: `checks` holds pairs of a name and a description.
 
     Raises:
-        VerificationFailed: The first claim that does not hold.
+        VerificationFailed: A claim does not hold. The error names the first such claim.
         DatasetError: The folder holds no dataset.
     """
     from pipeline.verification.verify import verify as check
@@ -205,16 +233,16 @@ def train(
 
     Args:
         dataset: The dataset, or its folder.
-        agent: Name of an agent, one of those that `hindcast train --help` lists.
-        out: Folder of the checkpoint; `best` below it is the one that the validation split chose.
-            An interrupted training goes on there, a finished one is left as it is.
-        steps: Gradient steps.
-        seed: Every random draw of the training descends from it.
+        agent: Name of an agent; `hindcast train --help` lists all names.
+        out: Folder of the checkpoint. Its subfolder `best` holds the checkpoint with the best
+            validation score. An interrupted training is resumed; a finished one is not repeated.
+        steps: Number of gradient steps.
+        seed: Seed of every random draw of the training.
         settings: Settings of the agent to replace, by dotted name: `{"network.hidden": [64]}`.
-        device: "cpu", "cuda", or "auto", a GPU where there is one.
+        device: "cpu", "cuda", or "auto", which uses a GPU if there is one.
 
     Returns:
-        The folder of the checkpoint, a policy for `evaluate` and `load_policy`.
+        The folder of the checkpoint, which `evaluate` and `load_policy` take as a policy.
 
     Raises:
         InputError: The agent, a setting, the dataset or the device cannot be used.
@@ -237,23 +265,26 @@ def evaluate(
     overrides: Sequence[str] = (),
     workers: int = 1,
 ) -> "EvaluateResult":
-    """Score policies, all on the same windows of a recipe.
+    """Score policies on the same windows of a recipe.
 
     Args:
         recipe: The recipe, see `load_recipe`.
-        policies: Names of rules, folders of checkpoints, "behaviour" for the log itself, or
-            objects with `name` and `scores`; the recipe's own by default.
-        out: Folder for scores.parquet and evaluation.json; `hindcast report` makes a page of it.
+        policies: Names of rules, folders of checkpoints, "behaviour" for the recipe's own
+            behaviours, or objects with `name` and `scores` (see `Policy`). If empty, the policies
+            that the recipe names are scored.
+        out: Folder for scores.parquet and evaluation.json, from which `hindcast report` makes a
+            page.
         split: "train", "validation", "test" or "all".
-        overrides: Values of the recipe to replace, as `section.key=value`.
-        workers: Threads that run episodes; they change no result.
+        overrides: Values of the recipe to replace, each written `section.key=value`.
+        workers: Number of threads that run episodes. It does not change the scores.
 
     Returns:
-        The folder, the number of scores, and `means`: the mean headline outcome by policy, in the
-        outcome's unit.
+        The folder, the number of scores, and `means`: the mean headline outcome of every policy,
+        in the outcome's unit.
 
     Raises:
-        InputError: A policy, the split or the recipe does not exist, or does not fit.
+        InputError: A policy, the split or the recipe does not exist, or a policy does not fit the
+            recipe.
     """
     from pipeline.evaluation.evaluate import Entrant
     from pipeline.evaluation.evaluate import evaluate as score
@@ -277,13 +308,16 @@ def export(
 
     Args:
         dataset: The dataset, or its folder.
-        to: Name of the format, one of those that `hindcast export --help` lists.
-        out: The new folder, or the new file where the format is one.
-        candidates: K of a format that pads every decision to K candidates; by default as many as
-            the largest has, so that nothing is cut.
+        to: Name of the format; `hindcast export --help` lists all names.
+        out: The folder to create, or the file to create if the format is a single file.
+        candidates: K, for a format that pads every decision to K candidates. By default K is the
+            size of the largest decision, so that no candidate is cut.
+
+    Returns:
+        The number of files and of bytes written.
 
     Raises:
-        InputError: There is no such format, it cannot hold the dataset, or `out` is taken.
+        InputError: The format does not exist or cannot hold the dataset, or `out` exists already.
     """
     from pipeline.exports import export as write
 
@@ -291,10 +325,13 @@ def export(
 
 
 def load_policy(folder: Place) -> "LearnedPolicy":
-    """Return the policy of a checkpoint folder; nothing in it is unpickled.
+    """Return the policy of a checkpoint folder. Nothing in the folder is unpickled.
 
     Args:
-        folder: Folder that a training wrote, or its `best`.
+        folder: Folder that `train` wrote, or its subfolder `best`.
+
+    Returns:
+        The policy, ready to score observations.
 
     Raises:
         DatasetError: The folder holds no checkpoint, or a damaged one.
@@ -313,14 +350,21 @@ def make_env(
     candidates: int | None = None,
     strict: bool = False,
 ) -> "SchedulingEnv":
-    """Return a recipe's windows as a gymnasium.Env: candidates padded to K, the mask in `info`.
+    """Return a gymnasium.Env that plays the windows of a recipe.
+
+    Candidates are padded to K rows; the mask of feasible rows is in the observation and in `info`.
 
     Args:
         recipe: The recipe, see `load_recipe`.
-        overrides: Values of the recipe to replace, as `section.key=value`.
-        split: The split whose windows are episodes, "all" for every window.
-        candidates: K; by default as many as the first windows can have, at most 128.
-        strict: Raise InfeasibleChoice for an action that the mask forbids, instead of ignoring it.
+        overrides: Values of the recipe to replace, each written `section.key=value`.
+        split: The split whose windows are episodes, or "all" for every window.
+        candidates: K. By default the largest number of candidates in the first windows, at most
+            128.
+        strict: Whether an action that the mask forbids raises InfeasibleChoice. If False, the
+            action is ignored.
+
+    Returns:
+        The environment, see `pipeline.gymnasium_env`.
 
     Raises:
         InputError: The recipe or the split does not exist.
@@ -334,11 +378,12 @@ def make_env(
 
 
 def register_agent(agent: "Agent | OnlineAgent") -> None:
-    """Make an agent known under its name, wherever the name of an agent is asked for.
+    """Add an agent, so that its name can be used wherever an agent is named.
 
     Args:
-        agent: An Agent, which learns from datasets, or an OnlineAgent, which plays. Its `module`
-            is the dotted name of the module with its Config and learner, loaded when it is used.
+        agent: An Agent, which learns from a dataset, or an OnlineAgent, which learns in the
+            simulator. Its `module` is the dotted name of the module that holds its Config and
+            learner; the module is imported when the agent is used.
 
     Raises:
         InputError: The name is taken.
@@ -353,10 +398,10 @@ def register_agent(agent: "Agent | OnlineAgent") -> None:
 
 
 def register_trace_format(form: "TraceFormat") -> None:
-    """Make a format of raw traces known, in recipes and to `hindcast ingest`.
+    """Add a format of raw traces, for recipes and for `hindcast ingest`.
 
     Args:
-        form: The format with its reader, which `hindcast.testing.check_trace_format` checks.
+        form: The format with its reader. `hindcast.testing.check_trace_format` tests it.
 
     Raises:
         InputError: The name is taken.
@@ -367,11 +412,12 @@ def register_trace_format(form: "TraceFormat") -> None:
 
 
 def register_export(form: "Export") -> None:
-    """Make an export known to `export` and `hindcast export`.
+    """Add an export format, for `export` and for `hindcast export`.
 
     Args:
-        form: The format; its `module` is the dotted name of the module with the function
-            `export(dataset, out, candidates, tell)`, loaded when it is used.
+        form: The format. Its `module` is the dotted name of a module with the function
+            `export(dataset, out, candidates, tell)`; the module is imported when the format is
+            used.
 
     Raises:
         InputError: The name is taken.
@@ -382,17 +428,21 @@ def register_export(form: "Export") -> None:
 
 
 def _loaded(recipe: "Recipe | Place", overrides: Sequence[str]) -> "Recipe":
+    """Return the recipe that the argument of a public function stands for."""
     from pipeline.errors import InputError
     from pipeline.recipes.recipe import Recipe
 
     if not isinstance(recipe, Recipe):
         return load_recipe(recipe, overrides)
     if overrides:
-        raise InputError(f"{recipe.id}: overrides are for a recipe that is still to be loaded")
+        raise InputError(
+            f"recipe {recipe.id} is loaded already; pass the overrides to load_recipe() instead"
+        )
     return recipe
 
 
 def _folder(dataset: "Dataset | Place") -> Path:
+    """Return the folder of a dataset, or the folder that was given."""
     from pipeline.storage.location import location
 
     return location(getattr(dataset, "folder", dataset))

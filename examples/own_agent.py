@@ -1,15 +1,15 @@
-"""An agent outside Hindcast: imitation, weighted by how well things went.
+"""An agent outside Hindcast: imitation weighted by the return after each decision.
 
     loss = - mean over decisions of w log pi(choice),    w = min(exp(a / temperature), 20)
 
-`a` is the return from a decision to the end of its episode, standardised among decisions of the
+`a` is the return from a decision to the end of its episode, standardised among the decisions in the
 same tenth of the episodes on the same window. Source: Peters & Schaal, "Reinforcement learning by
-reward-weighted regression for operational space control", ICML 2007, here over candidates.
+reward-weighted regression for operational space control", ICML 2007, here applied to candidates.
 
     export HINDCAST_PLUGINS=examples/own_agent.py
     hindcast train demo/dataset --agent weighted_cloning --out demo/agents/own
 
-The same from Python is at the end of this file: python examples/own_agent.py demo/dataset OUT
+The last lines of this file do the same from Python: python examples/own_agent.py demo/dataset OUT
 """
 
 import sys
@@ -28,7 +28,14 @@ from policies.training.returns import standardised_to_go
 
 @dataclass(frozen=True)
 class Config:
-    """Settings of the agent: what `--set` and [train.settings.weighted_cloning] replace."""
+    """Settings of the agent, which `--set` and [train.settings.weighted_cloning] replace.
+
+    Attributes:
+        temperature: Temperature of the weights, above 0. A lower one prefers high returns more.
+        minibatch: Number of decisions per gradient step.
+        learning_rate: Step size of Adam.
+        network: Settings of the network that scores candidates.
+    """
 
     temperature: float = 0.5
     minibatch: int = 256
@@ -37,7 +44,7 @@ class Config:
 
 
 def learner(task, config):
-    """Return one training run, see `policies.training.learner`."""
+    """Return the learner of one training run, see `policies.training.learner`."""
     weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
     network = fit_network(task.decisions, task.spec, config.network)
     scorer = CandidateScorer(network, weights_rng).to(task.device)

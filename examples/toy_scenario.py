@@ -1,10 +1,11 @@
-"""A scenario outside Hindcast: one machine, and which job goes next.
+"""A scenario outside Hindcast: the order of jobs on one machine.
 
-N jobs are there from the start. Job j runs for p_j seconds and weighs w_j; the cost is the weighted
-sum of completion times, sum_j w_j C_j. The largest w / p first is optimal (W. E. Smith, "Various
-optimizers for single-stage production", Naval Research Logistics Quarterly 1956).
+N jobs are present from the start. Job j runs for p_j seconds and has the weight w_j. The cost is
+the weighted sum of completion times, sum_j w_j C_j. The order of decreasing w / p is optimal
+(W. E. Smith, "Various optimizers for single-stage production", Naval Research Logistics Quarterly
+1956).
 
-    ints    FRESH, jobs left, their numbers (N)
+    ints    FRESH, number of jobs left, their numbers (N)
     floats  TIME, cost so far, lengths p (N), weights w (N)
 
     HINDCAST_PLUGINS=examples/toy_scenario.py hindcast run examples/toy/recipe.toml --out toy
@@ -23,7 +24,11 @@ COST, SIZES = 1, 2  # in floats
 
 @dataclass(frozen=True)
 class Config:
-    """Settings: the keys of [config] in a recipe."""
+    """Settings: the keys of [config] in a recipe.
+
+    Attributes:
+        jobs: Number of jobs, at least 1.
+    """
 
     jobs: int = 12
 
@@ -41,7 +46,7 @@ def spec(config, objective):
 
 
 def instance(config, objective, workload, window, rng):
-    """Draw the jobs of a window: exponential lengths, uniform weights."""
+    """Draw the jobs of a window: exponential lengths and uniform weights."""
     sizes = rng.exponential(10.0, config.jobs), rng.random(config.jobs)
     ints = np.array([0, config.jobs, *range(config.jobs)], np.int64)
     return Instance(ints, np.concatenate([np.zeros(SIZES), *sizes]), capacity=config.jobs)
@@ -49,7 +54,7 @@ def instance(config, objective, workload, window, rng):
 
 @k.compiled(k.OBSERVE)
 def observe(ints, floats, context, image, candidates, feasible):
-    """Write one row per job that is left; return how many there are."""
+    """Write one row per remaining job; return the number of rows."""
     n = len(ints) - JOBS
     context[0] = ints[LEFT]
     for row in range(ints[LEFT]):
@@ -81,13 +86,13 @@ def step(ints, floats, choice, step_outputs):
 
 @k.compiled(k.OUTCOME)
 def outcome(ints, floats, outcomes):
-    """Write what Spec.outcomes names, after the end of an episode."""
+    """Write the outcomes of the spec at the end of an episode."""
     outcomes[0] = floats[COST]
 
 
 @k.compiled(k.SCORE)
 def weight_per_second(context, candidates, feasible, parameters, scores):
-    """Score the largest w / p highest: Smith's rule."""
+    """Score the largest w / p highest (Smith's rule)."""
     for row in range(len(scores)):
         scores[row] = candidates[row, 2] / candidates[row, 1]
 

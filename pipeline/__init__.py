@@ -1,21 +1,21 @@
-"""From a trace file to a report, without torch, d3rlpy or Prefect.
+"""Hindcast's data pipeline, from a trace file to a report, without torch, d3rlpy or Prefect.
 
-Folders from the ground up; each imports those above it in this list only (tests/test_house.py):
+Its folders from the ground up; each imports only those above it (checked by tests/test_house.py):
 
-    statistics   intervals, discounted sums, how numbers are written
-    storage      files, URLs of stores, guards against foreign files
+    statistics   confidence intervals, discounted sums, formatting of numbers
+    storage      local files, URLs of stores, checks of untrusted files
     workloads    canonical tables of tasks and machines
     traces       readers of raw traces
-    simulation   the contract of compiled scenarios, policies, episodes one by one and in batches
+    simulation   the contract of compiled scenarios; policies; single and batched episodes
     scenarios    the scheduling problems
-    recipes      strict TOML, and the problem instances that it stands for
-    dataset      reading: manifest, parts, episodes, transitions, minibatches
-    documents    card, Croissant metadata, terms of use
-    building     recording, resuming, appending
-    history      recorded decisions of others, in and out
-    evaluation   policies on common windows, and the summary of their scores
+    recipes      strict TOML files and the problem instances that they define
+    dataset      readers: manifest, parts, episodes, transitions, minibatches
+    documents    dataset card, Croissant metadata, terms of use
+    building     recording, resuming and appending
+    history      import and export of decisions recorded elsewhere
+    evaluation   policies scored on common windows, and summaries of their scores
     exports, verification, inspection, studies, calibration, estimators
-    report       one HTML page
+    report       the HTML report
 
-`testing` has checks for scenarios, policies, datasets, readers and exports of your own.
+The module `testing` has checks for scenarios, policies, datasets, trace readers and exports.
 """

@@ -1,17 +1,17 @@
-"""What can go wrong, drawn once.
+"""The exceptions of Hindcast.
 
     HindcastError
     +-- InputError              the user gave something unusable       exit code 2
     |   +-- TraceError          a raw trace file, its rows, its columns
     |   +-- RecipeError         a recipe: unknown key, wrong type, value out of range
-    |   +-- UnknownName         a policy, scenario, format, objective that does not exist
+    |   +-- UnknownName         a policy, scenario, format or objective that does not exist
     |   +-- DatasetError        a folder that is not a dataset, workload or checkpoint
     |   +-- StorageError        a folder that cannot be written, a full disk
-    +-- VerificationFailed      a dataset does not keep what its manifest says   exit code 1
+    +-- VerificationFailed      a dataset does not match its manifest   exit code 1
     +-- InfeasibleChoice        a policy chose a row that the mask forbids
 
-The command line prints the message of an InputError as one line; everything a reader needs
-(file, row, column or key, what was expected, the nearest valid thing) is in the message.
+The command line prints the message of an InputError on one line. The message names the file, row,
+column or key, says what was expected, and suggests the nearest valid name.
 """
 
 import difflib
@@ -19,54 +19,54 @@ from collections.abc import Iterable
 
 
 class HindcastError(Exception):
-    """Root of every error that Hindcast raises on purpose."""
+    """Base class of every error that Hindcast raises on purpose."""
 
 
 class InputError(HindcastError):
-    """Something given by the user cannot be used; the message says what, where and what to do."""
+    """Unusable input of the user. The message says what is wrong, where, and what to do."""
 
 
 class TraceError(InputError):
-    """A raw trace file cannot be read as the format that was named."""
+    """A raw trace file that cannot be read in the format that was named."""
 
 
 class RecipeError(InputError):
-    """A recipe or a `--set` override is not valid."""
+    """A recipe or a `--set` override that is not valid."""
 
 
 class UnknownName(InputError):
-    """A name that is not in its registry; see `unknown_name`."""
+    """A name that its registry does not hold, see `unknown_name`."""
 
 
 class DatasetError(InputError):
-    """A folder or file is not the dataset, workload or checkpoint that it should be."""
+    """A folder or file that is not the dataset, workload or checkpoint it should be."""
 
 
 class StorageError(InputError):
-    """Writing failed: no permission, no space, not a folder; or a store refused, or is away."""
+    """A failed write (permission, space, no folder), or a store that refuses or does not answer."""
 
 
 class VerificationFailed(HindcastError):
-    """A dataset's content differs from what its manifest claims."""
+    """A dataset whose content differs from what its manifest claims."""
 
 
 class InfeasibleChoice(HindcastError):
-    """A choice outside the candidates, or one that the mask forbids."""
+    """A choice that is not one of the candidates, or that the mask forbids."""
 
 
 def nearest(name: str, options: Iterable[str]) -> str | None:
-    """The option most like `name`, or None where nothing is similar."""
+    """Return the option most similar to `name`, or None if no option is similar."""
     found = difflib.get_close_matches(name, list(options), n=1, cutoff=0.5)
     return found[0] if found else None
 
 
 def did_you_mean(name: str, options: Iterable[str]) -> str:
-    """A clause for an error message: the nearest option, else all of them."""
+    """Return a clause for an error message: the nearest option, or else all options."""
     known = sorted(options)
     close = nearest(name, known)
     return f"did you mean {close!r}?" if close else f"known: {', '.join(known)}"
 
 
 def unknown_name(kind: str, name: str, options: Iterable[str]) -> UnknownName:
-    """The error for `name` missing from a registry of `kind` ("policy", "scenario", ...)."""
+    """Return the error for a `name` that a registry of `kind` ("policy", ...) does not hold."""
     return UnknownName(f"unknown {kind} {name!r}; {did_you_mean(name, options)}")

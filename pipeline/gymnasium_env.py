@@ -1,12 +1,14 @@
-"""A scenario as a gymnasium.Env: candidates padded to K, the mask in `info`.
+"""A recipe as a gymnasium.Env: candidates padded to K rows, with a mask.
 
     observation   {"context": (C,), "candidates": (K, F), "mask": (K,)[, "image": ...]}
     action        Discrete(K)
-    info          "action_mask" (K,) bool; "outcome" at the end; "invalid_action" where it was one
+    info          "action_mask" (K,) bool; "outcome" at the end of an episode; "invalid_action"
+                  after an infeasible action
 
-Gymnasium's own tools sample actions without the mask, so by default an infeasible action does
-nothing: reward 0, no time passes, `info["invalid_action"]` is True and it counts towards a limit
-after which the episode is truncated. With `strict` it raises InfeasibleChoice.
+Gymnasium's own tools sample actions without the mask. By default an infeasible action therefore
+does nothing: the reward is 0, no time passes, and `info["invalid_action"]` is True. An episode is
+truncated after INVALID_LIMIT infeasible actions in a row. With `strict`, an infeasible action
+raises InfeasibleChoice.
 """
 
 from collections.abc import Sequence
@@ -28,19 +30,20 @@ from pipeline.simulation.scenario import Instance
 Shown: TypeAlias = dict[str, NDArray[Any]]  # an observation
 Transition: TypeAlias = tuple[Shown, SupportsFloat, bool, bool, dict[str, Any]]
 INVALID_LIMIT: Final = 1000  # consecutive infeasible actions
-_MOST: Final = 128  # candidates by default
-_LOOKED_AT: Final = 16  # windows
+_MOST: Final = 128  # largest default of K
+_LOOKED_AT: Final = 16  # number of windows that determine the default of K
 
 
 class SchedulingEnv(gymnasium.Env[Shown, int]):
-    """One recipe's windows as episodes; each reset takes the next window, or a random one.
+    """The windows of a recipe as episodes; each reset takes a random window.
 
-    recipe        what is simulated
-    windows       which windows; all of the recipe's train split by default
-    candidates    K; of an observation with more, the first K feasible ones are shown, and
-                  info["cut_candidates"] says how many were left out. By default as many as the
-                  first windows can have, at most 128
-    strict        whether infeasible actions raise
+    Args:
+        recipe: The recipe to simulate.
+        windows: Numbers of the windows. By default all windows of the recipe's train split.
+        candidates: K. If an observation has more candidates, its first K feasible ones are shown
+            and info["cut_candidates"] is the number of the others. By default the largest number
+            of candidates in the first windows, at most 128.
+        strict: Whether an infeasible action raises InfeasibleChoice.
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012  gymnasium's own convention
@@ -92,7 +95,7 @@ class SchedulingEnv(gymnasium.Env[Shown, int]):
         return shown, {**self._info(seen), "window": window}
 
     def step(self, action: int) -> Transition:
-        """Apply the action: observation, reward, terminated, truncated, info."""
+        """Apply an action; return observation, reward, terminated, truncated and info."""
         if not self._mask[action]:
             return self._refuse(action)
         self._invalid = 0
@@ -104,7 +107,7 @@ class SchedulingEnv(gymnasium.Env[Shown, int]):
         return shown, step.reward, step.terminated, step.truncated, info
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """The mask of the current observation, (K,): the name that masked agents look for."""
+        """Return the mask (K,) of the current observation, under the name that agents look for."""
         return self._mask.copy()
 
     def _instance(self, window: int) -> Instance:
@@ -112,13 +115,13 @@ class SchedulingEnv(gymnasium.Env[Shown, int]):
 
     def _refuse(self, action: int) -> Transition:
         if self._strict:
-            raise InfeasibleChoice(f"action {action} is not feasible")
+            raise InfeasibleChoice(f"action {action} is not feasible; see info['action_mask']")
         self._invalid += 1
         info = {**self._info(self._seen), "invalid_action": True}
         return self._show(self._seen), 0.0, False, self._invalid >= INVALID_LIMIT, info
 
     def _show(self, seen: Observation) -> Shown:
-        """The observation padded to K; remembers it and its mask."""
+        """Return an observation padded to K, and keep it and its mask."""
         shown_rows = np.arange(len(seen.feasible))
         if len(shown_rows) > self._k:
             shown_rows = np.flatnonzero(seen.feasible)[: self._k]

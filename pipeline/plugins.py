@@ -1,21 +1,21 @@
-"""Registries of named things, which modules outside this repository can add to.
+"""Registries of named things, which modules outside this repository can extend.
 
-    EXPORTS: Final = Registry("exports", {"csv": Export(...), ...})      what comes with Hindcast
-    EXPORTS.register("mine", Export(...))                                what a plug-in adds
+    EXPORTS: Final = Registry("exports", {"csv": Export(...), ...})      comes with Hindcast
+    EXPORTS.register("mine", Export(...))                                added by a plug-in
 
-A plug-in is a Python module that registers what it has when it is imported. It is imported only
-when a name is asked for that is not known yet, or all names are, and it is found in two places:
+A plug-in is a Python module that calls `register` when it is imported. A registry imports plug-ins
+only when it is asked for an unknown name or for all names. It looks for them in two places:
 
 1. the environment variable HINDCAST_PLUGINS: names of modules or paths of .py files, separated by
    commas;
-2. the entry points of installed packages: in the group `hindcast.exports`, say, the name is that
-   of the export and the value is the module which registers it.
+2. the entry points of installed packages. In the group `hindcast.exports`, for example, the name of
+   an entry point is the name of the export and its value is the module that registers the export:
 
     [project.entry-points."hindcast.exports"]
     mine = "my_package.my_export"
 
-What a dataset, a checkpoint or a recipe says is never imported: its words are only compared with
-the names in a registry and those of the entry points.
+Text from a dataset, a checkpoint or a recipe is never imported. It is only compared with the names
+in a registry and the names of entry points.
 """
 
 import functools
@@ -30,20 +30,21 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from pipeline.errors import InputError
 
-if TYPE_CHECKING:  # its import takes as long as that of the whole command line
+if TYPE_CHECKING:  # importing it takes as long as importing the whole command line
     from importlib.metadata import EntryPoint
 
 T = TypeVar("T")
 VARIABLE: Final = "HINDCAST_PLUGINS"
-_IMPORTING: Final = threading.RLock()  # a file is imported once, whichever thread asks first
+_IMPORTING: Final = threading.RLock()  # lets one thread import a plug-in, the others wait
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """Things by name: those that come with Hindcast, registered ones, and those of plug-ins.
+    """Named things: built in, registered at run time, or provided by plug-ins.
 
     Args:
-        plural: The name of the registry, as in the entry point group `hindcast.<plural>`.
-        known: What comes with Hindcast.
+        plural: The name of the registry. The entry points of its plug-ins are in the group
+            `hindcast.<plural>`.
+        known: The things that come with Hindcast, by name.
     """
 
     def __init__(self, plural: str, known: Mapping[str, T]) -> None:
@@ -51,9 +52,9 @@ class Registry(Mapping[str, T], Generic[T]):
         self._known = dict(known)
 
     def register(self, name: str, thing: T) -> None:
-        """Add a thing; InputError where the name is taken."""
+        """Add a thing under a name. Raises InputError if the name is taken."""
         if name in self._known:
-            raise InputError(f"{self._group}: {name!r} is there already; choose another name")
+            raise InputError(f"{self._group}: the name {name!r} is taken; choose another name")
         self._known[name] = thing
 
     def __getitem__(self, name: str) -> T:
@@ -71,16 +72,17 @@ class Registry(Mapping[str, T], Generic[T]):
         return len(list(iter(self)))
 
     def _load(self, entry: "EntryPoint") -> None:
+        """Import the module of an entry point, which must register the name of that point."""
         of = f"entry point {entry.name} = {entry.value!r} of {self._group}"
         with _IMPORTING:
             _or_input_error(entry.load, of)
         if entry.name not in self._known:
-            raise InputError(f"{of}: the module registers no {entry.name!r}")
+            raise InputError(f"{of}: the module does not register {entry.name!r}")
 
 
 @functools.cache
 def _entry_points(group: str) -> "Mapping[str, EntryPoint]":
-    """Return the entry points of installed packages by name, without importing any of them."""
+    """Return the entry points of a group by name, without importing any of them."""
     from importlib import metadata
 
     return {entry.name: entry for entry in metadata.entry_points(group=group)}
@@ -95,14 +97,17 @@ def _import_plugins() -> None:
 
 
 def _import_file(name: str) -> None:
-    """Import a .py file under the name of the file, unless some module was loaded from it."""
+    """Import a .py file under the name of the file, unless a module was loaded from it before."""
     path = Path(name).resolve()
     modules = list(sys.modules.values())
     if any(getattr(module, "__dict__", {}).get("__file__") == str(path) for module in modules):
         return
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None or path.stem in sys.modules:
-        raise InputError(f"{VARIABLE}: {name}: another module is called {path.stem!r}; rename it")
+        raise InputError(
+            f"{VARIABLE}: {name} cannot be imported, because another module is called "
+            f"{path.stem!r}; rename the file"
+        )
     module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -112,10 +117,10 @@ def _import_file(name: str) -> None:
 
 
 def _or_input_error(load: Callable[[], object], of: str) -> None:
-    """Call `load`; whatever it raises becomes an InputError that names the plug-in."""
+    """Call `load`, and turn any exception into an InputError that names the plug-in."""
     try:
         load()
     except InputError:
         raise
-    except Exception as error:  # a plug-in can raise anything while it is imported
-        raise InputError(f"{of}: cannot be imported ({type(error).__name__}: {error})") from error
+    except Exception as error:  # a plug-in can raise anything during its import
+        raise InputError(f"{of} cannot be imported ({type(error).__name__}: {error})") from error

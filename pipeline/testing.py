@@ -1,13 +1,13 @@
-"""Checks for what is added to Hindcast: a call in a test gives a new thing the whole suite.
+"""Test suites for additions to Hindcast: each is one call inside a test.
 
-    check_scenario        a scenario, on a few of its instances, with its rules
-    check_policy          whatever scores candidates, on windows of a recipe
+    check_scenario        a scenario with its rules, on a few instances
+    check_policy          any object that scores candidates, on windows of a recipe
     check_dataset         a dataset folder: verified, and read in every way
     check_trace_format    a reader of raw traces, on a trace file
     check_export          an export, of a dataset that it can hold
 
-Each raises an AssertionError, or the error of what it calls, for the first thing that does not
-hold. They need no test framework:
+Each call raises an AssertionError, or the error of the code under test, at the first violation.
+They need no test framework:
 
     def test_my_scenario():
         def instance(number):
@@ -55,7 +55,7 @@ NOTHING: Final = Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance("g
 
 
 def uniform(observation: Observation, rng: np.random.Generator) -> int:
-    """Return a uniform choice among the feasible."""
+    """Return a uniformly drawn choice among the feasible candidates."""
     return int(rng.choice(np.flatnonzero(observation.feasible)))
 
 
@@ -70,10 +70,10 @@ def check_scenario(
 ) -> None:
     """Check a scenario: its spec, its compiled functions, and every way to run an episode.
 
-    - Names in the spec are unique, features have units and ranges, and observations keep them.
-    - The same seed gives the same episode; clocks never go back; rewards are finite.
-    - What `observe` updates in place equals what it writes into empty buffers.
-    - A choice that is not feasible is refused and changes nothing.
+    - Names in the spec are unique, features have units and ranges, and observations are in range.
+    - The same seed gives the same episode. Clocks never go back. Rewards are finite.
+    - An observation updated in place by `observe` equals one written into empty buffers.
+    - An infeasible choice is refused and changes nothing.
     - The compiled episode loop, the recorder, the batch of environments and a loop in Python play
       the same episode with every rule, greedy and exploring.
 
@@ -81,9 +81,9 @@ def check_scenario(
         scenario: The scenario.
         config: Its settings; small ones make the check fast.
         objective: One of `scenario.objectives`.
-        instances: Problem instances by number, called with 0, 1, ...
-        heuristics: Its rules by name.
-        episodes: How many instances are played.
+        instances: Function from a number 0, 1, ... to a problem instance.
+        heuristics: The rules of the scenario by name.
+        episodes: Number of instances to play.
     """
     spec = scenario.spec(config, objective)
     check_spec(spec)
@@ -98,7 +98,7 @@ def check_scenario(
 
 
 def check_spec(spec: Spec) -> None:
-    """Check that names are unique and explained, and that the headline outcome has a direction."""
+    """Check that names are unique and described, and that the headline outcome has a direction."""
     for features in (spec.context, spec.candidates):
         names = [f.name for f in features]
         assert len(set(names)) == len(names)
@@ -136,7 +136,7 @@ def check_observation(observation: Observation, spec: Spec) -> None:
 
 
 def check_random_play(scenario: Scenario, spec: Spec, instance: Instance, seed: int) -> None:
-    """Check clocks, ranges, rewards and in-place observation along an episode of random choices."""
+    """Check clocks, ranges, rewards and in-place updates in an episode of random choices."""
     first = _play(scenario, spec, instance, np.random.default_rng(seed))
     again = _play(scenario, spec, instance, np.random.default_rng(seed))
     assert first == again
@@ -146,6 +146,7 @@ def check_random_play(scenario: Scenario, spec: Spec, instance: Instance, seed: 
 def _play(
     scenario: Scenario, spec: Spec, instance: Instance, rng: np.random.Generator
 ) -> tuple[list[tuple[int, float, float]], dict[str, float]]:
+    """Play and check an episode of random choices; return its log and its outcomes."""
     environment, observation = _begin(scenario, spec, instance)
     time_s = observation.time_s
     log = []
@@ -169,14 +170,14 @@ def _play(
 def _begin(
     scenario: Scenario, spec: Spec, instance: Instance
 ) -> tuple[CompiledEnvironment, Observation]:
-    """Begin an episode on an instance, for a spec whose settings need not be known."""
+    """Begin an episode of a spec without its settings; return environment and observation."""
     environment = CompiledEnvironment.__new__(CompiledEnvironment)
     environment.spec, environment._scenario = spec, scenario
     return environment, environment.begin(instance)
 
 
 def _check_fresh(environment: CompiledEnvironment, observation: Observation) -> None:
-    """The observation equals one written into empty buffers."""
+    """Check that an observation equals one written into empty buffers."""
     ints, floats = environment._ints.copy(), environment._floats.copy()
     ints[FRESH] = 0
     buffers = [np.zeros_like(a) for a in environment._arrays[2:]]
@@ -190,7 +191,7 @@ def _check_fresh(environment: CompiledEnvironment, observation: Observation) -> 
 
 
 def check_refusals(scenario: Scenario, spec: Spec, instance: Instance) -> None:
-    """Check that an infeasible choice is refused and changes nothing."""
+    """Check that infeasible choices are refused and change nothing."""
     environment, observation = _begin(scenario, spec, instance)
     before = environment._ints.copy(), environment._floats.copy()
     wrong = [-1, len(observation.feasible), *np.flatnonzero(~observation.feasible)[:3]]
@@ -201,7 +202,7 @@ def check_refusals(scenario: Scenario, spec: Spec, instance: Instance) -> None:
             np.testing.assert_array_equal(environment._ints, before[0])
             np.testing.assert_array_equal(environment._floats, before[1])
         else:
-            raise AssertionError(f"choice {choice} was accepted")
+            raise AssertionError(f"choice {choice} is not feasible but was accepted")
 
 
 def check_callers_agree(
@@ -215,7 +216,7 @@ def check_callers_agree(
         check_episode(scenario, spec, instance, behaviour, seed)
         for seed, instance in enumerate(instances)
     ]
-    if behaviour.policy.draw is not None:  # its parameters are drawn by the compiled callers only
+    if behaviour.policy.draw is not None:  # only the compiled callers draw parameters
         return
     seeds = (*range(len(alone)), *range(1, len(alone) + 1))
     together = run_batched(
@@ -228,9 +229,9 @@ def check_callers_agree(
 def check_episode(
     scenario: Scenario, spec: Spec, instance: Instance, behaviour: Behaviour, seed: int
 ) -> Episode:
-    """Return the compiled episode, after checking that the recorder and Python play it too.
+    """Check that the recorder and Python play the compiled episode, and return the episode.
 
-    Python plays it where the behaviour draws no parameters.
+    A behaviour that draws parameters is not played in Python.
     """
     compiled = run_episode(scenario, spec, instance, behaviour, np.random.default_rng(seed))
 
@@ -272,6 +273,7 @@ def check_episode(
 
 
 def _assert_same(one: Episode, other: Episode) -> None:
+    """Check that two episodes are equal."""
     same = one.steps, one.total, one.truncated
     assert same == (other.steps, other.total, other.truncated)
     np.testing.assert_array_equal(one.terms, other.terms)
@@ -279,15 +281,16 @@ def _assert_same(one: Episode, other: Episode) -> None:
 
 
 def check_policy(policy: Policy, recipe: Recipe, *, windows: int = 2) -> None:
-    """Check a policy on the first windows of a recipe, along episodes of random choices.
+    """Check a policy on the first windows of a recipe, in episodes of random choices.
 
-    It gives one score per candidate, a number for every feasible one, the same when asked again;
-    a BatchPolicy gives the same scores for a batch as for its observations one by one.
+    The policy must give one score per candidate, a number for every feasible one, and the same
+    scores when called again. A BatchPolicy must give the same scores for a batch as for its single
+    observations.
 
     Args:
-        policy: A rule, a network, or anything else that has `name` and `scores`.
+        policy: A rule, a network, or any other object with `name` and `scores`.
         recipe: The recipe of the problem.
-        windows: How many windows are played.
+        windows: Number of windows to play.
     """
     scenario, workload = load_scenario(recipe.scenario), load_source(recipe)
     spec = scenario.spec(recipe.config, recipe.objective)
@@ -312,7 +315,7 @@ def check_policy(policy: Policy, recipe: Recipe, *, windows: int = 2) -> None:
 
 
 def _of_batch(policy: BatchPolicy, seen: list[Observation]) -> NDArray[np.float64]:
-    """The scores of observations that are given together."""
+    """Return the scores of observations that are passed as one batch."""
     offsets = np.cumsum([0, *(len(o.feasible) for o in seen)])
     columns: dict[str, NDArray[Any]] = {}
     if "feasible" in readings(policy):
@@ -328,8 +331,8 @@ def check_dataset(folder: Path | str, behaviours: Mapping[str, Behaviour] | None
 
     Args:
         folder: The folder of the dataset, or its URL.
-        behaviours: Its behaviours by the names of the recipe, so that the logged probabilities
-            are computed again too.
+        behaviours: The dataset's behaviours by their names in the recipe. With them, the logged
+            probabilities are recomputed too.
     """
     dataset = ds.open(folder)
     verify(dataset.folder, behaviours)
@@ -357,12 +360,13 @@ def check_dataset(folder: Path | str, behaviours: Mapping[str, Behaviour] | None
 def check_trace_format(form: TraceFormat, path: Path) -> None:
     """Check a reader of raw traces on a trace that has tasks.
 
-    It says where traces come from and on which terms; reading twice gives the same sound tables,
-    which come back from a workload folder; what is no trace of this format is refused.
+    The format must name the source and the terms of its traces. Two reads must give the same valid
+    tables, and a workload folder must return them unchanged. A file of another format and a missing
+    file must be refused with an InputError.
 
     Args:
         form: The format.
-        path: A file or folder of it, a small one.
+        path: A small file or folder of this format.
     """
     assert all((form.name, form.description, form.path, form.source, form.terms, form.citation))
     assert form.read is not None
@@ -390,10 +394,10 @@ def check_trace_format(form: TraceFormat, path: Path) -> None:
 
 
 def check_export(name: str, dataset: Path | str) -> None:
-    """Check an export: the same bytes twice, counted; nothing in part; nothing replaced.
+    """Check an export: reproducible bytes, correct counts, no partial or overwritten output.
 
     Args:
-        name: The name of the format, which is registered.
+        name: The name of the format, which must be registered.
         dataset: A dataset that the format can hold.
     """
     with tempfile.TemporaryDirectory() as scratch:
@@ -421,7 +425,7 @@ def check_export(name: str, dataset: Path | str) -> None:
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    """SHA-256 of every file below a folder."""
+    """Return the SHA-256 of every file below a folder."""
     files = sorted(p for p in folder.rglob("*") if p.is_file())
     return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
 
@@ -432,4 +436,4 @@ def _refused(call: Callable[[], object], error: type[BaseException]) -> None:
         call()
     except error:
         return
-    raise AssertionError(f"expected {error.__name__}")
+    raise AssertionError(f"expected the call to raise {error.__name__}")

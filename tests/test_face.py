@@ -125,7 +125,7 @@ def test_a_whole_pass(tmp_path):
     env = hindcast.make_env(recipe, split="validation", candidates=8)
     _, info = env.reset(seed=0)
     assert info["window"] in recipe.windows("validation")
-    with pytest.raises(hindcast.errors.InputError, match="still to be loaded"):
+    with pytest.raises(hindcast.errors.InputError, match="is loaded already"):
         hindcast.make_env(recipe, overrides=["seed=2"])
 
 
@@ -144,7 +144,7 @@ def test_what_is_registered_is_what_the_registries_know():
         assert EXPORTS["mine"].module == ONLINE_AGENTS["mine"].module == "nowhere"
         assert FORMATS["mine"] is form
         assert "mine" not in AGENTS
-        with pytest.raises(hindcast.errors.InputError, match="'mine' is there already"):
+        with pytest.raises(hindcast.errors.InputError, match="the name 'mine' is taken"):
             hindcast.register_trace_format(form)
     finally:
         for registry, before in zip((EXPORTS, FORMATS, AGENTS, ONLINE_AGENTS), known, strict=True):

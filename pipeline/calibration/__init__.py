@@ -1,9 +1,12 @@
-"""Calibrations: where a paper leaves settings open, ours beside its numbers; by scenario."""
+"""Calibrations: results of a scenario's rules beside the numbers printed in its paper.
+
+A scenario has a calibration if its paper leaves settings open.
+"""
 
 from collections.abc import Mapping
 from typing import Final
 
-# A module each, with calibrate(rules, episodes=..., seed=0, progress=None) -> polars.DataFrame.
+# Each module has calibrate(rules, episodes=..., seed=0, progress=None) -> polars.DataFrame.
 CALIBRATIONS: Final[Mapping[str, str]] = {
     "deferrable": "pipeline.calibration.deferrable",
     "multicluster": "pipeline.calibration.multicluster",

@@ -1,14 +1,14 @@
-"""The calibration of `deferrable`: its rules in every setting, beside the published tables.
+"""Calibration of `deferrable`: its rules in every setting, beside the published tables.
 
-The paper says neither how its jobs nor how its capacity came about; the base setting was chosen so
-that its three rules come to its numbers. `spec` is what the prototype of that choice achieved,
-`paper` what Dong et al. print (Tables 1, 2 and 4). The other rules and the optimum show the
-headroom over them.
+The paper does not say how its jobs and its capacity were generated. The base setting was chosen so
+that the three rules of the paper reach the published numbers. The column `spec` holds the numbers
+that the prototype of that choice achieved, and `paper` the numbers of Dong et al. (Tables 1, 2 and
+4). The other rules and the optimum show the headroom above the three.
 
-`scaling` is the utilisation relative to the base setting's; of it only FIFO's is expected to
-match, since the capacity of the cases of Table 4 is ours. The paper prints two different numbers
-for what should be the base setting there (core case 1, duration case 3); a case is compared with
-the one of its own half of the table.
+The metric `scaling` is the utilisation relative to the base setting's. Only the scaling of FIFO is
+expected to match, because the capacity of the cases of Table 4 is our choice. For what should be
+the base setting (core case 1, duration case 3) the paper prints two different numbers there; a case
+is compared with the number from its own half of the table.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ METRICS: Final = ("total_reward", "utilisation", "delay_penalty", "violation_pen
 SCALING: Final = "scaling"
 BOUNDS: Final = ("upper_bound", "relaxation", "optimum")
 
-# (setting, policy, metric) -> what the prototype achieved
+# (setting, policy, metric) -> number that the prototype achieved
 SPEC: Final[Mapping[tuple[str, str, str], float]] = {
     (BASE, "fifo", "utilisation"): 3588.0,
     (BASE, "sjf", "utilisation"): 3482.0,
@@ -76,7 +76,7 @@ _OWN_BASE: Final[Mapping[str, str]] = {
 
 
 def _paper() -> dict[tuple[str, str, str], float]:
-    """(setting, policy, metric) -> the printed number."""
+    """Return the printed numbers by (setting, policy, metric)."""
     agents = (*PUBLISHED, "osdec")
     rows: dict[tuple[str, str], Sequence[float]] = {
         (BASE, "total_reward"): (3408.82, 3274.66, 3407.20, 3475.37),
@@ -104,13 +104,11 @@ def calibrate(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> pl.DataFrame:
-    """One row per setting, policy and metric, over the same `episodes` instances for all policies.
+    """Return one row per setting, policy and metric (see pipeline.calibration.table).
 
-    policies   the scenario's rules by name, of which POLICIES are run
-    columns    setting, policy, metric, ours, standard_error (of ours), spec, difference_percent
-               (ours from spec), paper; null where there is no such number. The paper's own agent
-               is the policy "osdec"; "optimum" and "relaxation" need highspy and are null
-               without it, "upper_bound" needs nothing.
+    All policies play the same `episodes` instances, at least 2. `policies` are the scenario's rules
+    by name, of which POLICIES are run. The paper's own agent is the policy "osdec". The policies
+    "optimum" and "relaxation" need highspy and are null without it; "upper_bound" needs no package.
     """
     require_two(episodes)
     rules = {name: policies[name] for name in POLICIES}

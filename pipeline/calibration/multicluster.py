@@ -1,8 +1,9 @@
-"""The calibration of `multicluster`: its rules in every setting, beside the paper's table.
+"""Calibration of `multicluster`: its rules in every setting, beside the paper's table.
 
-The constants that the paper does not give were chosen so that SF-E, the paper's best rule, comes
-to the paper's numbers. `spec` is what the prototype of that choice achieved, `paper` what Liu et
-al. print (Tables II and III). most_free_now and the rules after it show the headroom over SF-E.
+The constants that the paper does not give were chosen so that SF-E, the paper's best rule, reaches
+the published numbers. The column `spec` holds the numbers that the prototype of that choice
+achieved, and `paper` the numbers of Liu et al. (Tables II and III). most_free_now and the rules
+after it show the headroom above SF-E.
 """
 
 from collections.abc import Mapping
@@ -30,7 +31,7 @@ POLICIES: Final = (BASELINE, "most_free_now", "least_slack", "urgent_first")
 METRICS: Final = ("tmdl", "ajdr_percent")
 WINS: Final = "score_a"  # percent of the episodes in which both metrics are better than SF-E's
 
-# (setting, policy) -> TMDL, AJDR: the prototype's, and the paper's
+# (setting, policy) -> TMDL and AJDR of the prototype; setting -> TMDL and AJDR of the paper
 SPEC: Final[Mapping[tuple[str, str], tuple[float, float]]] = {
     ("bernoulli", BASELINE): (282.0, 6.96),
     ("uniform", BASELINE): (348.0, 9.89),
@@ -52,7 +53,7 @@ PAPER: Final[Mapping[str, tuple[float, float]]] = {
     "uniform stressed": (1027.86, 19.96),
     "bernoulli matched": (189.34, 5.78),
 }
-PAPER_AGENT: Final[Mapping[str, tuple[float, float, float]]] = {  # and its Score-A
+PAPER_AGENT: Final[Mapping[str, tuple[float, float, float]]] = {  # and Score-A
     "bernoulli": (35.04, 3.24, 98.0),
     "uniform": (46.34, 5.18, 96.0),
     "beta": (56.52, 3.40, 100.0),
@@ -67,12 +68,10 @@ def calibrate(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> pl.DataFrame:
-    """One row per setting, policy and metric, over the same `episodes` instances for all policies.
+    """Return one row per setting, policy and metric (see pipeline.calibration.table).
 
-    policies   the scenario's rules by name, of which POLICIES are run
-    columns    setting, policy, metric, ours, standard_error (of ours), spec, difference_percent
-               (ours from spec), paper; null where there is no such number. The paper's own agent
-               is the policy "paper_agent".
+    All policies play the same `episodes` instances, at least 2. `policies` are the scenario's rules
+    by name, of which POLICIES are run. The paper's own agent is the policy "paper_agent".
     """
     require_two(episodes)
     rules = {name: policies[name] for name in POLICIES}

@@ -2,12 +2,13 @@
 
     hindcast calibrate multicluster-scores EVALUATION --policy sf_e most_free_now
 
-    row    policy, other, windows, tmdl, other_tmdl, tmdl_ratio, ajdr_percent, other_ajdr_percent,
-           ajdr_ratio, score_a .. score_d
+    columns    policy, other, windows, tmdl, other_tmdl, tmdl_ratio, ajdr_percent,
+               other_ajdr_percent, ajdr_ratio, score_a .. score_d
 
-Means over the windows; a ratio says how many times lower the policy is, and a score is its share of
-100 (pipeline.scenarios.multicluster.paper_scores). Every training seed of an agent has a row of its
-own; the row of the agent itself is of its means over seeds in every window.
+The numbers are means over the windows. A ratio is the number of `other` divided by the number of
+`policy`. A score is the policy's share of 100 (pipeline.scenarios.multicluster.paper_scores). Every
+training seed of an agent has its own row; the row of the agent itself uses its mean over the seeds
+in every window.
 """
 
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ _METRICS: Final = ("tmdl", "ajdr_percent")
 
 
 def comparison(tmdl: Array, ajdr: Array, other_tmdl: Array, other_ajdr: Array) -> dict[str, float]:
-    """The columns from `windows` on, of one number per window each, (windows,)."""
+    """Return the columns from `windows` on, from one number per window, (windows,), each."""
     means = [float(np.mean(values)) for values in (tmdl, ajdr, other_tmdl, other_ajdr)]
     four = (tmdl, ajdr, other_tmdl, other_ajdr)
     return {
@@ -45,10 +46,10 @@ def comparison(tmdl: Array, ajdr: Array, other_tmdl: Array, other_ajdr: Array) -
 
 
 def comparisons(folder: Path, against: Sequence[str]) -> pl.DataFrame:
-    """One row for every policy of an evaluation folder and every one of `against`.
+    """Return one row for every policy of an evaluation folder and every one of `against`.
 
-    Raises UnknownName for a policy that was not evaluated, DatasetError for another folder or the
-    evaluation of another scenario.
+    Raises UnknownName for a policy that was not evaluated, and DatasetError for a folder that holds
+    no evaluation, or one of another scenario.
     """
     rows = []
     for setting in read_settings([folder]):
@@ -69,10 +70,11 @@ def comparisons(folder: Path, against: Sequence[str]) -> pl.DataFrame:
 
 
 def _by_label(setting: Setting, metric: str) -> dict[str, Array]:
-    """A number per window (windows,) of every policy and every training seed."""
+    """Return one number per window, (windows,), for every policy and every training seed."""
     if metric not in {m.name for m in setting.metrics}:
         raise DatasetError(
-            f"{setting.first.folder}: no metric {metric!r}; expected an evaluation of multicluster"
+            f"{setting.first.folder} has no metric {metric!r}; expected an evaluation of "
+            "multicluster"
         )
     found: dict[str, Array] = {}
     for policy in setting.pair(metric).policies:

@@ -1,4 +1,14 @@
-"""What the calibrations share: policies played on drawn instances, and the rows of their tables."""
+"""Functions that the calibrations share: play policies on drawn instances, and make a table.
+
+    setting, policy, metric    what was measured
+    ours                       mean over the episodes
+    standard_error             of `ours`; null for a number that is not a mean
+    spec                       number that the prototype of the settings achieved
+    difference_percent         `ours` relative to `spec`, in percent
+    paper                      number printed in the paper
+
+A number that does not exist is null.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
@@ -20,7 +30,6 @@ Row: TypeAlias = tuple[
     str, str, str, float | None, float | None, float | None, float | None, float | None
 ]
 
-# ours with its standard error, the spec's prototype, ours from it in percent, the paper's number
 _COLUMNS: Final[Mapping[str, type[pl.DataType]]] = {
     "setting": pl.String,
     "policy": pl.String,
@@ -34,15 +43,17 @@ _COLUMNS: Final[Mapping[str, type[pl.DataType]]] = {
 
 
 def require_two(episodes: int) -> None:
-    """InputError for fewer episodes than a standard error needs."""
+    """Raise InputError for fewer episodes than a standard error needs."""
     if episodes < 2:
-        raise InputError(f"episodes is {episodes}, expected at least 2: one has no standard error")
+        raise InputError(
+            f"episodes is {episodes}, expected at least 2, because one has no standard error"
+        )
 
 
 def play_windows(
     scenario: Scenario, config: Any, policies: Mapping[str, Heuristic], episodes: int, seed: int
 ) -> Iterator[tuple[Instance, list[dict[str, float]]]]:
-    """Yield `episodes` drawn instances, each with the outcomes of every policy by name."""
+    """Yield every drawn instance with the outcomes of each policy on it, by name."""
     objective = scenario.objectives[0]
     spec = scenario.spec(config, objective)
     names = [o.name for o in spec.outcomes]
@@ -65,9 +76,10 @@ def table_row(
     expected: float | None,
     published: float | None,
 ) -> Row:
-    """Return a row of a calibration: the mean of `values`, beside two numbers of others.
+    """Return a row: the mean of `values` beside the numbers of the prototype and the paper.
 
-    A single value has no standard error; `values` is None for a policy that was not run.
+    `values` (episodes,) is None for a policy that was not run. A single value has no standard
+    error.
     """
     ours = error = difference = None
     if values is not None:
@@ -80,5 +92,5 @@ def table_row(
 
 
 def table_of(rows: Sequence[Row]) -> pl.DataFrame:
-    """Return rows as a table."""
+    """Return the table of these rows."""
     return pl.DataFrame(rows, schema=dict(_COLUMNS), orient="row")

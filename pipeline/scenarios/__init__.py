@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 from pipeline.errors import InputError, unknown_name
 from pipeline.plugins import Registry
 
-if TYPE_CHECKING:  # numba, which the names alone do not need
+if TYPE_CHECKING:  # these import numba, which is not needed for the names alone
     from pipeline.simulation.policy import Heuristic
     from pipeline.simulation.scenario import Scenario
 
-# A package per scenario, each with a constant SCENARIO; loaded when named, since that compiles.
-# The rules of `pipeline.scenarios.NAME` are in `policies.heuristics.NAME`. A registered scenario is
-# the name of a module with the constants SCENARIO and HEURISTICS, or an object that has them.
+# Each package has a constant SCENARIO. It is imported when the scenario is named, because the
+# import compiles. The rules of `pipeline.scenarios.NAME` are in `policies.heuristics.NAME`. A
+# registered scenario is the name of a module with the constants SCENARIO and HEURISTICS, or an
+# object with both.
 SCENARIOS: Final = Registry[Any](
     "scenarios",
     {
@@ -28,17 +29,20 @@ SCENARIOS: Final = Registry[Any](
 
 
 def load_scenario(name: str) -> "Scenario":
-    """The scenario of that name; UnknownName with the nearest one where there is none."""
+    """Return the scenario of that name.
+
+    An unknown name raises UnknownName; a registered object that is no such Scenario, InputError.
+    """
     from pipeline.simulation.scenario import Scenario
 
     scenario = getattr(module_of(name), "SCENARIO", None)
     if not isinstance(scenario, Scenario) or scenario.name != name:
-        raise InputError(f"scenario {name!r}: what is registered is no Scenario of that name")
+        raise InputError(f"scenario {name!r}: the registered object is not a Scenario of that name")
     return scenario
 
 
 def module_of(name: str) -> Any:
-    """The module of a scenario, or what was registered in its place; UnknownName for others."""
+    """Return the module of a scenario, or the registered object. Raises UnknownName."""
     if name not in SCENARIOS:
         raise unknown_name("scenario", name, SCENARIOS)
     held = SCENARIOS[name]
@@ -50,19 +54,23 @@ def register_scenario(
     scenario: "Scenario | str",
     heuristics: "Mapping[str, Heuristic] | None" = None,
 ) -> None:
-    """Make a scenario known under its name, wherever the name of a scenario is asked for.
+    """Add a scenario, so that its name can be used wherever a scenario is named.
 
     Args:
-        name: The name in recipes, which is also `scenario.name`.
-        scenario: The scenario; or the dotted name of a module with the constants SCENARIO and
-            HEURISTICS, which is imported when the scenario is used.
-        heuristics: Its rules by name, beside `random` and `random_linear`, which every scenario
-            has. Rules of a module are its HEURISTICS.
+        name: The name in recipes. It must equal `scenario.name`.
+        scenario: The scenario, or the dotted name of a module with the constants SCENARIO and
+            HEURISTICS. The module is imported when the scenario is used.
+        heuristics: The rules of the scenario by name, in addition to `random` and
+            `random_linear`, which every scenario has. Leave this out for a module, whose rules are
+            its HEURISTICS.
 
     Raises:
-        InputError: The name is taken, or rules are given beside the name of a module.
+        InputError: The name is taken, or `heuristics` is given with the name of a module.
     """
     if isinstance(scenario, str) and heuristics is not None:
-        raise InputError(f"scenario {name!r}: rules of the module {scenario} are its HEURISTICS")
+        raise InputError(
+            f"scenario {name!r}: leave out heuristics, because the rules of the module {scenario} "
+            "are its HEURISTICS"
+        )
     held = SimpleNamespace(SCENARIO=scenario, HEURISTICS=dict(heuristics or {}))
     SCENARIOS.register(name, scenario if isinstance(scenario, str) else held)

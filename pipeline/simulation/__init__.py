@@ -1,1 +1,1 @@
-"""Compiled episodes: the contract of scenarios, policies, and loops that run both."""
+"""Compiled episodes: the contract of scenarios, policies, and the loops that run them."""

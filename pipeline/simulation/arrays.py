@@ -1,16 +1,16 @@
 """The arrays that compiled episode loops take as arguments, grouped into named tuples.
 
     EpisodeArrays   an episode in progress: its memory and its last observation
-    StepArrays      the arrays of one decision: scores, probabilities, and what the step booked
+    StepArrays      the arrays of one decision: scores, probabilities and step outputs
 
-numba keeps a loop over named tuples in its on-disk cache where the signature names their types
-(`named`). Every array must have exactly the declared type: inside a named tuple no read-only array
-is taken for a writable one, nor the other way round. These two tuples cost about 1 us per call. A
-generator inside a tuple would cost 10 us more, and compiled functions are refused there: both are
-separate parameters.
+numba keeps a loop over named tuples in its on-disk cache if the signature names their types
+(`named`). Every array must have exactly the declared type: inside a named tuple, a read-only array
+is not accepted for a writable one, nor the reverse. These two tuples cost about 1 us per call. A
+generator inside a tuple would cost 10 us more, and compiled functions are not allowed there, so
+both are separate parameters.
 
-Loops take the members out once, before they begin: each array taken out counts a reference. What
-is called once per decision or row of a network takes arrays one by one
+Loops unpack the members once, before they begin, because each access counts a reference. Functions
+that are called once per decision or once per row of a network take single arrays
 (`policies.networks.forward`).
 """
 
@@ -26,7 +26,7 @@ from pipeline.simulation.spec import Spec
 
 
 class EpisodeArrays(NamedTuple):
-    """An episode in progress, in the order of the compiled `observe`: `observe(*episode)`."""
+    """An episode in progress. The order is that of `observe`: `observe(*episode)`."""
 
     ints: NDArray[np.int64]  # memory, see pipeline.simulation.kernel
     floats: NDArray[np.float64]  # memory
@@ -37,7 +37,7 @@ class EpisodeArrays(NamedTuple):
 
 
 class StepArrays(NamedTuple):
-    """The arrays of one decision; `totals` sums up `step_outputs` over an episode."""
+    """The arrays of one decision. `totals` is the sum of `step_outputs` over the episode."""
 
     scores: NDArray[np.float64]  # (capacity,)
     probabilities: NDArray[np.float64]  # (capacity,)

@@ -1,4 +1,4 @@
-"""Lock-step batches: many episodes at once, one call of a network per step of all of them."""
+"""Batches of episodes that advance together: one network call per step decides all of them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,15 +23,17 @@ _MASK2: Final = types.Array(types.boolean, 2, "C")
 
 @dataclass(frozen=True)
 class Batch:
-    """Observations of the live episodes, ragged.
+    """Observations of the B live episodes of a batch, packed without padding.
 
-    live         (B,) which episodes of the batch these are
-    time_s       (B,)
-    context      (B, C)
-    image        (B, P) uint8
-    candidates   (sum of N, F); those of observation b in rows offsets[b]:offsets[b + 1]
-    feasible     (sum of N,)
-    offsets      (B + 1,)
+    Attributes:
+        live: Indices (B,) of these episodes in the batch.
+        time_s: Seconds since the start of each episode, (B,).
+        context: Features of the moment, (B, C).
+        image: Flattened images, (B, P) uint8.
+        candidates: Features of all candidates, (sum of N, F). Rows offsets[b]:offsets[b + 1]
+            belong to observation b.
+        feasible: Mask of the candidates, (sum of N,).
+        offsets: First row of each observation, (B + 1,).
     """
 
     live: NDArray[np.int64]
@@ -52,7 +54,7 @@ def _observe_all(  # type: ignore[no-untyped-def]
     observe, ints, floats, live, context, image, candidates, feasible,
     out_candidates, out_feasible, offsets,
 ):  # fmt: skip
-    """Observe every live episode and pack the rows; the number of rows."""
+    """Observe every live episode and pack the rows; return the number of rows."""
     total = 0
     for b in range(len(live)):
         e = live[b]
@@ -69,7 +71,7 @@ def _observe_all(  # type: ignore[no-untyped-def]
 
 @compiled(types.int64(types.FunctionType(k.STEP), INTS2, ROWS, INTS, INTS, ROWS, INTS, INTS, ROWS))
 def _step_all(step, ints, floats, live, choices, step_outputs, status, steps, totals):  # type: ignore[no-untyped-def]
-    """Step every live episode; the index of the first infeasible one, or -1."""
+    """Step every live episode; return the first episode whose choice is infeasible, or -1."""
     for b in range(len(live)):
         e = live[b]
         status[e] = step(ints[e], floats[e], choices[b], step_outputs[e])
@@ -83,7 +85,7 @@ def _step_all(step, ints, floats, live, choices, step_outputs, status, steps, to
 
 @compiled(types.void(FLOATS, MASK, INTS, types.float64, types.float64, FLOATS, FLOATS, INTS))
 def _choose_all(scores, feasible, offsets, temperature, epsilon, uniform, buffer, choices):  # type: ignore[no-untyped-def]
-    """One choice per observation; -1 where nothing is feasible."""
+    """Fill one choice per observation; -1 if no candidate is feasible."""
     for b in range(len(choices)):
         start, stop = offsets[b], offsets[b + 1]
         choices[b] = choose_with(
@@ -93,15 +95,23 @@ def _choose_all(scores, feasible, offsets, temperature, epsilon, uniform, buffer
 
 
 class BatchedEpisodes:
-    """Episodes that are stepped together until each is over.
+    """Episodes that are stepped together until all of them are over.
 
     Their memories are rows of two matrices, padded to the largest instance.
+
+    Attributes:
+        live: Indices of the episodes that are not over.
+        step_outputs: Outputs of the last step of every episode, (E, 2 + K), see
+            pipeline.simulation.kernel.
+        totals: Their sums over the steps so far, (E, 2 + K).
+        status: Status of every episode after its last step, (E,).
+        steps: Number of steps of every episode, (E,).
     """
 
     def __init__(self, scenario: Scenario, spec: Spec, instances: Sequence[Instance]) -> None:
         n = len(instances)
         if n == 0:
-            raise HindcastError("a batch needs at least one instance")
+            raise HindcastError("the batch has no instances; expected at least one")
         capacity = max(i.capacity for i in instances)
         pixels = int(np.prod(spec.image_shape)) if spec.image_shape else 0
         self._scenario, self._spec = scenario, spec
@@ -120,7 +130,7 @@ class BatchedEpisodes:
         self.live = np.arange(n)
 
     def observe(self) -> Batch:
-        """The observations of the live episodes; the arrays are overwritten by the next call."""
+        """Return the observations of the live episodes, valid until the next call."""
         live = self.live
         offsets = np.empty(len(live) + 1, np.int64)
         total = _observe_all(
@@ -134,25 +144,22 @@ class BatchedEpisodes:
         )  # fmt: skip
 
     def step(self, choices: NDArray[np.int64]) -> None:
-        """Apply one choice per live episode and drop those that are over from `live`.
-
-        Rewards of the step are in `step_outputs`, sums in `totals`. Raises InfeasibleChoice.
-        """
+        """Apply a choice per live episode; drop those that are over. Raises InfeasibleChoice."""
         bad = _step_all(
             self._scenario.step, self._ints, self._floats, self.live,
             np.ascontiguousarray(choices, np.int64),
             self.step_outputs, self.status, self.steps, self.totals,
         )  # fmt: skip
         if bad >= 0:
-            raise InfeasibleChoice(f"episode {bad} of the batch: infeasible choice")
+            raise InfeasibleChoice(f"the choice of episode {bad} of the batch is not feasible")
         self.live = self.live[self.status[self.live] == k.RUNNING]
 
     def memory(self, episode: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The memory of an episode: of a longer one than its own, padded with zeros."""
+        """Return the memory of an episode, padded with zeros to the longest memory."""
         return self._ints[episode], self._floats[episode]
 
     def episodes(self) -> list[Episode]:
-        """What the episodes have come to."""
+        """Return a summary of every episode."""
         return [
             finished_episode(
                 self._scenario.outcome, self._spec, *self.memory(e), self.totals[e],
@@ -170,9 +177,10 @@ def run_batched(
     rngs: Sequence[np.random.Generator],
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Episode]:
-    """One episode per instance, all decided by one policy; each draws from its own generator.
+    """Run one episode per instance, all decided by one policy, each with its own generator.
 
-    Raises HindcastError where the policy gives scores that are not numbers.
+    `progress` receives the numbers of finished and of all episodes. A score that is not a number
+    raises HindcastError.
     """
     batch = BatchedEpisodes(scenario, spec, instances)
     draws = behaviour.epsilon > 0 or behaviour.temperature > 0
@@ -195,7 +203,7 @@ def run_batched(
 
 
 def scores_of(behaviour: Behaviour, seen: Batch, spec: Spec) -> NDArray[np.float64]:
-    """Scores (sum of N,) of all candidates of a batch; HindcastError where one is no number."""
+    """Return the scores (sum of N,) of a batch. Raises HindcastError for one that is no number."""
     policy = behaviour.policy
     if isinstance(policy, BatchPolicy):
         more = {name: getattr(seen, name) for name in readings(policy)}
@@ -211,7 +219,7 @@ def scores_of(behaviour: Behaviour, seen: Batch, spec: Spec) -> NDArray[np.float
 
 
 def observation_of(batch: Batch, b: int, spec: Spec) -> Observation:
-    """One observation of a batch."""
+    """Return observation `b` of a batch as copies."""
     rows = slice(batch.offsets[b], batch.offsets[b + 1])
     return Observation(
         time_s=float(batch.time_s[b]),

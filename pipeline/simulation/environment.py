@@ -1,4 +1,4 @@
-"""The environment that a person steps through in Python, over a compiled scenario."""
+"""An environment over a compiled scenario, for stepping through an episode in Python."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,13 +15,14 @@ from pipeline.workloads.schema import Workload
 
 @dataclass(frozen=True)
 class Observation:
-    """What a policy sees; the arrays are read-only copies.
+    """What a policy sees of a decision. The arrays are read-only copies.
 
-    time_s        seconds since the start of the episode
-    context       (C,) float64
-    candidates    (N, F) float64, one row per choice
-    feasible      (N,) bool
-    image         uint8 in the spec's image_shape, or None
+    Attributes:
+        time_s: Seconds since the start of the episode.
+        context: Features of the moment, (C,) float64.
+        candidates: Features of each choice, (N, F) float64.
+        feasible: Which choices are allowed, (N,) bool.
+        image: Image of the state, uint8 in the spec's image_shape, or None.
     """
 
     time_s: float
@@ -33,7 +34,16 @@ class Observation:
 
 @dataclass(frozen=True)
 class Step:
-    """What one choice brought. `terms` are the spec's reward_terms."""
+    """The result of one choice.
+
+    Attributes:
+        observation: The next observation.
+        reward: Reward of the step.
+        elapsed_s: Simulated seconds that passed in the step.
+        terminated: Whether the episode reached its end.
+        truncated: Whether the episode was cut off at a limit.
+        terms: The spec's reward terms, (K,).
+    """
 
     observation: Observation
     reward: float
@@ -44,7 +54,7 @@ class Step:
 
 
 class CompiledEnvironment:
-    """A window of a scenario, one decision at a time."""
+    """One window of a scenario, played decision by decision."""
 
     def __init__(
         self, scenario: Scenario, config: Any, objective: str, workload: Workload, window: int
@@ -56,11 +66,11 @@ class CompiledEnvironment:
         self._over = False
 
     def reset(self, rng: np.random.Generator) -> Observation:
-        """Begin an episode on the window's instance."""
+        """Begin an episode on a new instance of the window, drawn from `rng`."""
         return self.begin(self._scenario.instance(*self._problem, rng))
 
     def begin(self, instance: Instance) -> Observation:
-        """Begin an episode on an instance made before."""
+        """Begin an episode on a given instance."""
         self._arrays = begin_episode(self.spec, instance)
         self._ints, self._floats = self._arrays[:2]
         self._booked = np.zeros(k.TERMS + len(self.spec.reward_terms))
@@ -68,11 +78,14 @@ class CompiledEnvironment:
         return self._observe()
 
     def step(self, choice: int) -> Step:
-        """Apply the choice of a row of the last observation."""
+        """Apply the choice of a row of the last observation.
+
+        An infeasible choice raises InfeasibleChoice and changes nothing.
+        """
         if self._observation is None:
-            raise InfeasibleChoice("step before reset")
+            raise InfeasibleChoice("the episode has not begun; call reset() first")
         if self._over:
-            raise InfeasibleChoice("the episode is over; reset first")
+            raise InfeasibleChoice("the episode is over; call reset() first")
         feasible = self._observation.feasible
         if not 0 <= choice < len(feasible) or not feasible[choice]:
             raise InfeasibleChoice(_why(choice, feasible))
@@ -90,7 +103,7 @@ class CompiledEnvironment:
         )
 
     def outcome(self) -> dict[str, float]:
-        """The outcomes so far."""
+        """Return the outcomes so far by name."""
         values = np.zeros(len(self.spec.outcomes))
         self._scenario.outcome(self._ints, self._floats, values)
         return {o.name: float(v) for o, v in zip(self.spec.outcomes, values, strict=True)}

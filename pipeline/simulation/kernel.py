@@ -1,34 +1,38 @@
 """The contract between a compiled scenario and everything that runs it.
 
-An episode lives in two flat arrays, its memory:
+An episode is held in two flat arrays, its memory:
 
     ints    int64    [ header | workload | mutable state ]
     floats  float64  [ header | workload | mutable state ]
 
-ints[FRESH] and floats[TIME] mean the same in every scenario; the rest of a header is its own.
+ints[FRESH] and floats[TIME] have the same meaning in every scenario; each scenario defines the rest
+of its header.
 
-Flat memory has one type for every scenario, so that one compiled episode loop, one recorder and
-one lock-step batch serve them all; a copy of the two arrays is a copy of the episode, and a batch
-is two matrices. A scenario gives four compiled functions over it (signatures below):
+Flat memory has one type for every scenario, so one compiled episode loop, one recorder and one
+batch serve all scenarios. A copy of the two arrays is a copy of the episode, and a batch is two
+matrices. A scenario provides three compiled functions over the memory, and a policy provides one
+that cannot see the memory, so it has no access to hidden state (signatures below):
 
     observe(ints, floats, context, image, candidates, feasible) -> N     fills the buffers
     step(ints, floats, choice, step_outputs) -> status                   applies one choice
     outcome(ints, floats, outcomes) -> None                              fills the outcomes
-    score(context, candidates, feasible, parameters, scores) -> None     a policy; no memory: it
-                                                                         cannot peek at hidden state
+    score(context, candidates, feasible, parameters, scores) -> None     a policy
 
-A scenario may give a fifth, for policies that look ahead in a copy of the memory:
+A scenario may provide two more. `forget` allows policies that look ahead in a copy of the memory.
+`values` is needed if the spec is `valued`:
 
-    forget(ints, floats) -> time     takes out what has not been seen yet; when the first of it
-                                     comes, later than now, or infinity where nothing does
+    forget(ints, floats) -> time           removes the jobs that have not been seen yet; returns the
+                                           time of the first of them, later than now, or infinity
+    values(ints, floats, values) -> None   fills the value of every decision of a finished episode
 
-`observe` may update in place what it wrote for the last observation of the same episode: pass the
-same buffers untouched, or clear ints[FRESH] first. `step` refers to the rows of the last
-observation. The buffers may be longer than N; the length of `scores` is N.
+`observe` may update the buffers that it filled for the last observation of the same episode. A
+caller passes the same buffers untouched, or clears ints[FRESH] first. `step` refers to the rows of
+the last observation. The buffers may be longer than N; the length of `scores` is N.
 
-`step_outputs` is [elapsed_s, reward, term, term, ...] in the order of Spec.reward_terms. Functions
-are declared with explicit signatures and passed as first-class functions: only then does numba's
-on-disk cache serve a loop that takes functions as arguments.
+`step_outputs` is [elapsed_s, reward, term, term, ...] with the terms in the order of
+Spec.reward_terms. Functions are declared with explicit signatures and passed as first-class
+functions, because only then does numba's on-disk cache serve a loop that takes functions as
+arguments.
 """
 
 from collections.abc import Callable
@@ -36,7 +40,7 @@ from typing import Any, Final
 
 from numba import njit, types
 
-FRESH: Final = 0  # ints[FRESH]: 1 where the buffers hold the last observation of this episode
+FRESH: Final = 0  # ints[FRESH]: 1 if the buffers hold the last observation of this episode
 TIME: Final = 0  # floats[TIME]: seconds since the start of the episode
 
 ELAPSED: Final = 0  # step_outputs[ELAPSED]: seconds that passed in this step
@@ -46,7 +50,7 @@ TERMS: Final = 2  # step_outputs[TERMS:]: reward terms
 RUNNING: Final = 0
 TERMINATED: Final = 1
 TRUNCATED: Final = 2
-INFEASIBLE: Final = -1  # nothing was changed
+INFEASIBLE: Final = -1  # the choice was refused and nothing was changed
 
 INTS = types.Array(types.int64, 1, "C")
 FLOATS = types.Array(types.float64, 1, "C")
@@ -66,10 +70,11 @@ Compiled = Any  # a numba dispatcher
 
 
 def compiled(signature: Any, **options: Any) -> Callable[[Any], Compiled]:
-    """Decorator that compiles a function for one signature, kept on disk; it frees the GIL.
+    """Return a decorator that compiles a function for one signature and caches it on disk.
 
-    numba reads what it kept before it looks whether the source has changed, and fails on a named
-    tuple that has been renamed or removed since: then the function is compiled again.
+    The compiled function releases the GIL. numba reads a cached function before it checks whether
+    the source has changed, and fails if the function used a named tuple that has been renamed or
+    removed since; the function is then compiled again.
     """
     kept = {"cache": True, "nogil": True, "error_model": "numpy", **options}
 
@@ -77,7 +82,7 @@ def compiled(signature: Any, **options: Any) -> Callable[[Any], Compiled]:
         try:
             return njit(signature, **kept)(function)
         except (AttributeError, ImportError):
-            njit(**kept)(function)._cache.flush()  # noqa: SLF001 - numba offers no other way
+            njit(**kept)(function)._cache.flush()  # noqa: SLF001 - numba has no public way
             return njit(signature, **kept)(function)
 
     return decorate

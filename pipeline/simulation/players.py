@@ -1,12 +1,12 @@
-"""Episodes of a policy that is not a compiled rule: what it chose, and what it might have chosen.
+"""Episodes of policies that are not compiled rules, with the probability of every candidate.
 
-A recording needs the probability of every candidate of every decision. A rule gives them inside
-the compiled loop that writes the log; a network plays first, here, and the loop then writes down
-what was played (pipeline.building.recorder). An EpisodeRunner holds one episode: it plays it, or
-follows choices that were made before, as `verify` does.
+A recording needs the probability of every candidate at every decision. A compiled rule computes
+them inside the loop that writes the log. A network plays the episode first, in this module; the
+loop then writes down the result (pipeline.building.recorder). An EpisodeRunner holds one episode.
+It plays the episode, or follows given choices, as `verify` does.
 
 A policy that can play in compiled code has a method `episode_runner(scenario, spec, instance,
-temperature, epsilon)`; any other is asked decision by decision.
+temperature, epsilon)`. Every other policy is called once per decision.
 """
 
 from dataclasses import dataclass
@@ -28,9 +28,10 @@ Probabilities = NDArray[np.float32]
 class EpisodeTrace:
     """A finished episode of T decisions.
 
-    choices        (T,)
-    probabilities  (sum of N,) of every candidate, 0 where it was not feasible
-    values         (T,) Monte-Carlo values, where the spec is `valued`
+    Attributes:
+        choices: The chosen rows, (T,).
+        probabilities: The probability of every candidate, (sum of N,); 0 if it was not feasible.
+        values: Monte-Carlo values (T,) if the spec is `valued`, else None.
     """
 
     choices: NDArray[np.int64]
@@ -39,19 +40,19 @@ class EpisodeTrace:
 
 
 class EpisodeRunner(Protocol):
-    """One episode of a policy, from its first decision on."""
+    """One episode of a policy, starting at its first decision."""
 
     def play(self, rng: np.random.Generator) -> EpisodeTrace:
-        """Play it to its end."""
+        """Play the episode to its end."""
 
     def follow(self, choices: NDArray[np.int64]) -> Probabilities:
-        """Make the next choices as given: the policy's probabilities (sum of N,) at each."""
+        """Make the given choices; return the policy's probabilities (sum of N,) at each."""
 
 
 def episode_runner(
     scenario: Scenario, spec: Spec, instance: Instance, behaviour: Behaviour
 ) -> EpisodeRunner:
-    """An episode of a behaviour on an instance."""
+    """Return a runner for an episode of a behaviour on an instance."""
     compiled = getattr(behaviour.policy, "episode_runner", None)
     if compiled is not None:
         made: EpisodeRunner | None = compiled(
@@ -65,12 +66,12 @@ def episode_runner(
 def values_at_end(
     scenario: Scenario, spec: Spec, ints: NDArray[np.int64], floats: NDArray[np.float64], steps: int
 ) -> NDArray[np.float64] | None:
-    """Monte-Carlo values of an episode whose memory this is; None where the spec has none."""
+    """Return the Monte-Carlo values (steps,) of a finished episode; None if it is not `valued`."""
     return values_of(scenario, ints, floats, steps) if spec.valued else None
 
 
 class PolicyRunner:
-    """A player that asks the policy at every decision."""
+    """An episode runner that calls the policy at every decision."""
 
     def __init__(
         self, scenario: Scenario, spec: Spec, instance: Instance, behaviour: Behaviour
@@ -79,7 +80,7 @@ class PolicyRunner:
         self._episode = BatchedEpisodes(scenario, spec, [instance])
 
     def play(self, rng: np.random.Generator) -> EpisodeTrace:
-        """Play it to its end; HindcastError for scores that are not numbers."""
+        """Play the episode to its end. Raises HindcastError for a score that is not a number."""
         behaviour = self._behaviour
         draws = behaviour.epsilon > 0 or behaviour.temperature > 0
         choices: list[int] = []
@@ -100,7 +101,7 @@ class PolicyRunner:
         return EpisodeTrace(np.array(choices, np.int64), np.concatenate(probabilities), values)
 
     def follow(self, choices: NDArray[np.int64]) -> Probabilities:
-        """The policy's probabilities at each of the next choices."""
+        """Make the next choices; return the policy's probabilities at each of them."""
         probabilities = [np.zeros(0, np.float32)]
         for choice in choices:
             seen = self._episode.observe()

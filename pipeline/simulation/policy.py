@@ -1,11 +1,11 @@
-"""What decides: scores of candidates; and the one place that turns scores into a choice.
+"""Policies, which score candidates, and the one place that turns scores into a choice.
 
-A policy gives one score per candidate, higher is better; the mask is not its business. `choose`
-masks, breaks ties (the first of the best), explores and knows the propensity:
+A policy gives one score per candidate; higher is better. It may ignore the mask. `choose` applies
+the mask, breaks ties in favour of the first row, explores, and returns the propensity:
 
-    epsilon > 0        with probability epsilon, uniform over the feasible
-    temperature = 0    else the first feasible row with the highest score
-    temperature > 0    else softmax(scores / temperature) over the feasible
+    epsilon > 0        with probability epsilon, uniform over the feasible rows
+    temperature = 0    otherwise the first feasible row with the highest score
+    temperature > 0    otherwise softmax(scores / temperature) over the feasible rows
 """
 
 from collections.abc import Callable
@@ -29,19 +29,26 @@ Reading = Literal["feasible", "image"]
 
 @runtime_checkable
 class Policy(Protocol):
-    """Anything that scores the candidates of an observation."""
+    """Any object that scores the candidates of an observation."""
 
     @property
     def name(self) -> str:
-        """What it is called in tables and datasets."""
+        """Name of the policy in tables and datasets."""
 
     def scores(self, observation: Observation) -> NDArray[np.float64]:
-        """One score per candidate, (N,); higher is better, infeasible rows may hold anything."""
+        """Return one score per candidate.
+
+        Args:
+            observation: The observation, with N candidates.
+
+        Returns:
+            Scores (N,), higher is better. The scores of infeasible rows are ignored.
+        """
 
 
 @runtime_checkable
 class BatchPolicy(Policy, Protocol):
-    """A policy that scores many observations at once (a network)."""
+    """A policy that scores many observations at once, such as a network."""
 
     def batch_scores(
         self,
@@ -49,18 +56,17 @@ class BatchPolicy(Policy, Protocol):
         candidates: NDArray[np.float64],
         offsets: NDArray[np.int64],
     ) -> NDArray[np.float64]:
-        """Scores of all candidates of B observations.
+        """Return the scores (sum of N,) of all candidates of B observations.
 
-        context (B, C); candidates (sum of N, F), observation b in rows offsets[b]:offsets[b+1];
-        returns (sum of N,).
-
-        A policy that needs more says so in an attribute `reads`, any of "feasible" (sum of N,) and
-        "image" (B, P) uint8; it is then given those as keyword arguments.
+        context (B, C); candidates (sum of N, F), those of observation b in rows
+        offsets[b]:offsets[b + 1]. A policy that needs more inputs names them in an attribute
+        `reads`, any of "feasible" (sum of N,) and "image" (B, P) uint8, and receives them as
+        keyword arguments.
         """
 
 
 def readings(policy: BatchPolicy) -> tuple[Reading, ...]:
-    """What `batch_scores` of this policy wants besides context, candidates and offsets."""
+    """Return the further inputs of a policy: its attribute `reads`, if it has one."""
     return getattr(policy, "reads", ())
 
 
@@ -68,8 +74,12 @@ def readings(policy: BatchPolicy) -> tuple[Reading, ...]:
 class Heuristic:
     """A compiled rule: a function of the observation and of parameters drawn per episode.
 
-    score   compiled with the signature pipeline.simulation.kernel.SCORE
-    draw    (spec, rng) -> parameters of one episode; None for a rule without parameters
+    Attributes:
+        name: Name of the rule in recipes and tables.
+        score: Compiled function with the signature `pipeline.simulation.kernel.SCORE`, which fills
+            the scores (N,) of one observation.
+        draw: Function (spec, rng) -> parameters (P,) of one episode, or None for a rule without
+            parameters.
     """
 
     name: str
@@ -79,16 +89,16 @@ class Heuristic:
     formula: str = ""  # one line: the score, in names of the spec's features
 
     def parameters(self, spec: Spec, rng: np.random.Generator) -> NDArray[np.float64]:
-        """The parameters of one episode, (P,)."""
+        """Return the parameters of one episode, (P,), drawn from `rng`."""
         return NO_PARAMETERS if self.draw is None else self.draw(spec, rng)
 
     def scores(
         self, observation: Observation, parameters: NDArray[np.float64] = NO_PARAMETERS
     ) -> NDArray[np.float64]:
-        """Scores of one observation, (N,)."""
+        """Return the scores of one observation, (N,), for the given parameters (P,)."""
         scores = np.empty(len(observation.feasible))
         self.score(
-            np.array(observation.context, np.float64),  # copies: compiled code takes no read-only
+            np.array(observation.context, np.float64),  # compiled code takes no read-only arrays
             np.array(observation.candidates, np.float64),
             np.array(observation.feasible),
             parameters,
@@ -99,26 +109,30 @@ class Heuristic:
 
 @dataclass(frozen=True)
 class Behaviour:
-    """A policy and how it explores: what is run, recorded and evaluated.
+    """A policy and its exploration: the unit that is run, recorded and evaluated.
 
-    `name` identifies it in datasets and tables; epsilon and temperature as in `choose`.
+    Attributes:
+        name: Name of the behaviour in datasets and tables.
+        policy: A Heuristic or a Policy.
+        epsilon: Probability of a uniform choice among the feasible rows, 0 to 1.
+        temperature: Temperature of the softmax over scores; 0 takes the highest score.
     """
 
     name: str
-    policy: Any  # a Heuristic or a Policy; Protocols with properties do not mix with frozen fields
+    policy: Any  # not a type: Protocols with properties do not mix with frozen fields
     epsilon: float = 0.0
     temperature: float = 0.0
 
     @property
     def stochastic(self) -> bool:
-        """Whether two episodes on one instance can differ."""
+        """True if two episodes on one instance can differ."""
         drawn = isinstance(self.policy, Heuristic) and self.policy.draw is not None
         return self.epsilon > 0 or self.temperature > 0 or drawn
 
 
 @compiled(types.int64(FLOATS, MASK))
 def best_feasible(scores, feasible):  # type: ignore[no-untyped-def]
-    """The first feasible row with the highest score; -1 where nothing is feasible."""
+    """Return the first feasible row with the highest score, or -1 if no row is feasible."""
     best = 0
     while best < len(scores) and not feasible[best]:
         best += 1
@@ -134,7 +148,7 @@ def best_feasible(scores, feasible):  # type: ignore[no-untyped-def]
 
 @compiled(types.int64(FLOATS, MASK, types.float64, types.float64, FLOATS))
 def fill_probabilities(scores, feasible, temperature, epsilon, probabilities):  # type: ignore[no-untyped-def]
-    """Fill the probability of every candidate; return the number of feasible ones."""
+    """Fill the probability of every candidate; return the number of feasible rows."""
     best = best_feasible(scores, feasible)
     n_feasible = 0
     total = 0.0
@@ -157,7 +171,7 @@ def fill_probabilities(scores, feasible, temperature, epsilon, probabilities):  
 
 @compiled(types.int64(FLOATS, MASK, types.float64, types.float64, types.float64, FLOATS))
 def choose_with(scores, feasible, temperature, epsilon, u, probabilities):  # type: ignore[no-untyped-def]
-    """The choice that a uniform number `u` in [0, 1) makes; -1 where nothing is feasible.
+    """Return the choice for a uniform number `u` in [0, 1), or -1 if no row is feasible.
 
     Overwrites `probabilities`.
     """
@@ -184,15 +198,15 @@ def choose_with(scores, feasible, temperature, epsilon, u, probabilities):  # ty
             u -= probabilities[i]
             if u < 0.0:
                 return i
-    return last  # rounding: the probabilities sum to a hair less than 1
+    return last  # the probabilities can sum to slightly less than 1
 
 
 @compiled(types.int64(FLOATS, MASK, types.float64, types.float64, GENERATOR, FLOATS))
 def draw_choice(scores, feasible, temperature, epsilon, rng, probabilities):  # type: ignore[no-untyped-def]
-    """Choose a row as `choose` says, -1 where nothing is feasible; overwrites `probabilities`.
+    """Draw a choice as `choose` does; return -1 if no row is feasible.
 
-    One uniform number is drawn per decision of a stochastic policy and none otherwise, so the
-    choices do not depend on whether the episode is recorded.
+    Overwrites `probabilities`. A stochastic policy draws one uniform number per decision and any
+    other policy draws none, so the choices are the same whether the episode is recorded or not.
     """
     if epsilon <= 0.0 and temperature <= 0.0:
         return best_feasible(scores, feasible)
@@ -206,17 +220,17 @@ def choose(
     temperature: float = 0.0,
     epsilon: float = 0.0,
 ) -> tuple[int, float]:
-    """The index chosen and its propensity, the probability with which it was chosen.
+    """Choose a row; return it and its propensity, the probability of that choice.
 
-    scores (N,), feasible (N,). Raises HindcastError where nothing is feasible or a feasible
-    score is not a number.
+    scores (N,), feasible (N,). Raises HindcastError if no row is feasible, or if the score of a
+    feasible row is not a number.
     """
     scores = np.array(scores, np.float64)
     feasible = np.array(feasible, np.bool_)
     if not feasible.any():
-        raise HindcastError("nothing is feasible: there is no choice to make")
+        raise HindcastError("no candidate is feasible, so no choice can be made")
     if np.isnan(scores[feasible]).any():
-        raise HindcastError("a policy gave a score that is not a number")
+        raise HindcastError("the policy gave a score that is not a number")
     buffer = np.empty(len(scores))
     index = int(draw_choice(scores, feasible, temperature, epsilon, rng, buffer))
     fill_probabilities(scores, feasible, temperature, epsilon, buffer)
@@ -225,4 +239,4 @@ def choose(
 
 @compiled(SCORE)
 def no_score(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    """Leave the scores as they are, for behaviours whose rule is not known."""
+    """Leave the scores unchanged: the rule of a behaviour whose policy is not known."""

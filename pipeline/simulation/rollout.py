@@ -1,4 +1,4 @@
-"""Whole episodes in compiled code: run one, or run many with one call."""
+"""Whole episodes in compiled code."""
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -24,12 +24,15 @@ from pipeline.simulation.spec import Spec
 
 @dataclass(frozen=True)
 class Episode:
-    """What one episode came to.
+    """Summary of a finished episode.
 
-    steps      decisions taken
-    total      return: the undiscounted sum of rewards
-    terms      (K,) sums of the reward terms
-    outcomes   (O,) in the order of the spec
+    Attributes:
+        steps: Number of decisions.
+        total: Return: the undiscounted sum of rewards.
+        elapsed_s: Simulated seconds.
+        truncated: Whether the episode was cut off at a limit.
+        terms: Sums of the reward terms, (K,).
+        outcomes: Outcomes in the order of the spec, (O,).
     """
 
     steps: int
@@ -50,9 +53,9 @@ def finished_episode(
     *,
     truncated: bool,
 ) -> Episode:
-    """What a finished episode came to, of its memory and of `totals`, the sum of what was booked.
+    """Return the summary of a finished episode from its memory.
 
-    outcome   of the scenario, compiled
+    `outcome` is the scenario's compiled function and `totals` (2 + K,) the sum of step outputs.
     """
     outcomes = np.zeros(len(spec.outcomes))
     outcome(ints, floats, outcomes)
@@ -68,14 +71,14 @@ def finished_episode(
 
 @runtime_checkable
 class Planner(Protocol):
-    """What plays whole episodes itself, since it looks ahead in copies of their memory."""
+    """A policy that plays whole episodes itself, looking ahead in copies of their memory."""
 
     @property
     def name(self) -> str:
-        """What it is called in tables."""
+        """Name of the planner in tables."""
 
     def episode(self, scenario: Scenario, spec: Spec, instance: Instance) -> Episode:
-        """One episode on an instance; it draws nothing."""
+        """Play one episode on an instance, without random draws."""
 
 
 @compiled(
@@ -84,7 +87,10 @@ class Planner(Protocol):
         EPISODE, STEPS, FLOATS, types.float64, types.float64, GENERATOR,
     ))  # fmt: skip
 def _run(observe, step, score, episode, arrays, parameters, temperature, epsilon, rng):  # type: ignore[no-untyped-def]
-    """Play an episode to its end, adding to totals; 2 * steps + truncated, or INFEASIBLE."""
+    """Play an episode to its end and add its step outputs to `totals`.
+
+    Returns 2 * steps + truncated, or INFEASIBLE.
+    """
     ints, floats, context, image, candidates, feasible = episode
     scores, probabilities, step_outputs, totals = arrays
     steps = 0
@@ -110,9 +116,9 @@ def run_episode(
     behaviour: Behaviour,
     rng: np.random.Generator,
 ) -> Episode:
-    """One episode of a compiled rule, decided inside compiled code, or of a planner.
+    """Run one episode of a compiled rule, in compiled code, or of a planner.
 
-    Raises HindcastError where the policy is neither or made an infeasible choice.
+    Any other policy, and an infeasible choice, raises HindcastError.
     """
     if isinstance(behaviour.policy, Planner):
         return behaviour.policy.episode(scenario, spec, instance)
@@ -126,9 +132,10 @@ def decision_values(
     behaviour: Behaviour,
     rng: np.random.Generator,
 ) -> NDArray[np.float64] | None:
-    """The Monte-Carlo value of every decision of an episode, (steps,); None where there is none.
+    """Return the Monte-Carlo value of every decision of an episode, (steps,).
 
-    Values are known when the episode is over: a recording runs it once before, for them.
+    Returns None if the spec is not `valued`. Values are known only at the end of an episode, so a
+    recording runs the episode once in advance.
     """
     if not spec.valued:
         return None
@@ -139,7 +146,7 @@ def decision_values(
 def values_of(
     scenario: Scenario, ints: NDArray[np.int64], floats: NDArray[np.float64], steps: int
 ) -> NDArray[np.float64]:
-    """The values that the memory of a finished episode gives its decisions, (steps,)."""
+    """Return the values of the decisions of a finished episode, (steps,), from its memory."""
     assert scenario.values is not None
     values = np.zeros(steps)
     scenario.values(ints, floats, values)
@@ -153,10 +160,11 @@ def _to_the_end(
     behaviour: Behaviour,
     rng: np.random.Generator,
 ) -> tuple[Episode, EpisodeArrays]:
-    """Return an episode and the memory in which it ended."""
+    """Run an episode of a compiled rule; return its summary and its memory at the end."""
     if not isinstance(behaviour.policy, Heuristic):
         raise HindcastError(
-            f"{behaviour.name} is not a compiled rule; use pipeline.simulation.batched"
+            f"policy {behaviour.name} is not a compiled rule; run it with "
+            "pipeline.simulation.batched"
         )
     memory, arrays = begin_episode(spec, instance), make_step_arrays(spec, instance)
     code = _run(
@@ -164,7 +172,9 @@ def _to_the_end(
         behaviour.policy.parameters(spec, rng), behaviour.temperature, behaviour.epsilon, rng,
     )  # fmt: skip
     if code == k.INFEASIBLE:
-        raise HindcastError(f"{behaviour.name}: infeasible choice in {scenario.name}")
+        raise HindcastError(
+            f"policy {behaviour.name} made an infeasible choice in scenario {scenario.name}"
+        )
     episode = finished_episode(
         scenario.outcome, spec, memory.ints, memory.floats, arrays.totals, int(code) // 2,
         truncated=bool(code % 2),

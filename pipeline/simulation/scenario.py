@@ -1,4 +1,4 @@
-"""What a scenario is made of, and the registry of those that exist."""
+"""The parts of a scenario, and functions that the scenarios share."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,18 +12,19 @@ from pipeline.simulation.kernel import Compiled
 from pipeline.simulation.spec import Spec
 from pipeline.workloads.schema import Workload
 
-# Metadata of a field of settings that a recipe does not state where the field has its default, so
-# that recipes from before there was such a field keep their digests.
+# Metadata of a settings field that a recipe leaves out if the field has its default value. Recipes
+# that are older than the field thus keep their digests.
 LEFT_OUT_WHEN_DEFAULT: Final[Mapping[str, bool]] = {"left_out_when_default": True}
 
 
 @dataclass(frozen=True)
 class Instance:
-    """One problem instance, ready to run: the memory of an episode before its first decision.
+    """One problem instance: the memory of an episode before its first decision.
 
-    ints, floats   the memory (see pipeline.simulation.kernel); never changed, every episode copies
-    it
-    capacity       the most candidates that an observation of this instance can have
+    Attributes:
+        ints: Integer memory, see pipeline.simulation.kernel. Never changed: episodes copy it.
+        floats: Floating-point memory. Never changed: episodes copy it.
+        capacity: Largest number of candidates that an observation of this instance can have.
     """
 
     ints: NDArray[np.int64]
@@ -33,19 +34,27 @@ class Instance:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A scheduling problem: its settings, its instances, its compiled transition.
+    """A scheduling problem: its settings, its instances and its compiled functions.
 
-    config      frozen dataclass of settings; its fields are the keys of a recipe's [config]
-    objectives  names of the rewards that it can pay
-    windows     (config, workload) -> how many problem instances the workload gives
-    instance    (config, objective, workload, window, rng) -> Instance; raises InputError where
-                the workload cannot be run under the settings
-    values      compiled like `outcome`: after the end of an episode, the value of every decision
-                in order; needed where the spec is `valued`
-    forget      compiled (pipeline.simulation.kernel), or None: it allows policies that look ahead
-    bound       outcome that bounds the headline outcome, or None; `bound_kind` says which way
-    source      the paper to cite
-    differences from the paper, a sentence or more each; cards quote both
+    Attributes:
+        name: Name of the scenario in recipes.
+        config: Frozen dataclass of settings. Its fields are the keys of a recipe's [config].
+        objectives: Names of the rewards that the scenario can pay.
+        spec: Function (config, objective) -> Spec.
+        windows: Function (config, workload) -> number of problem instances in the workload.
+        instance: Function (config, objective, workload, window, rng) -> Instance. Raises InputError
+            if the workload cannot be run under the settings.
+        observe: Compiled function that fills an observation, see pipeline.simulation.kernel.
+        step: Compiled function that applies a choice.
+        outcome: Compiled function that fills the outcomes.
+        values: Compiled function that fills the value of every decision, in order, after the end of
+            an episode. Needed if the spec is `valued`.
+        forget: Compiled function that allows policies to look ahead, or None.
+        bound: Name of the outcome that bounds the headline outcome, or None.
+        bound_kind: "lower" or "upper": the direction of the bound.
+        source: Paper to cite.
+        differences: Differences from the paper, one or more sentences each. Dataset cards quote
+            `source` and `differences`.
     """
 
     name: str
@@ -66,7 +75,7 @@ class Scenario:
 
 
 LARGEST_INSTANCE: Final = 1 << 28  # numbers of 8 bytes: 2 GiB
-DRAWN_WINDOWS: Final = 1_000_000  # windows of a scenario that draws its instances: any will do
+DRAWN_WINDOWS: Final = 1_000_000  # of a scenario that draws its instances; any number works
 
 
 def make_memory(
@@ -75,9 +84,9 @@ def make_memory(
     float_header: int,
     float_blocks: Sequence[tuple[int, int, Any]] = (),
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the memory of an episode: headers of zeros, then the blocks one after the other.
+    """Return the memory of an episode: two headers of zeros, each followed by its blocks.
 
-    A block is (place, length, values); ints[place] says where it begins in its array.
+    A block is (place, length, values). ints[place] is set to the index at which the block begins.
     """
     ints = np.zeros(int_header + sum(length for _, length, _ in int_blocks), np.int64)
     floats = np.zeros(float_header + sum(length for _, length, _ in float_blocks))
@@ -107,7 +116,7 @@ def stack_memories(
 
 
 def require_at_least(config: Any, **least: float) -> None:
-    """Raise InputError where a setting is below its least value."""
+    """Raise InputError if a setting is below its least value."""
     for name, low in least.items():
         if getattr(config, name) < low:
             raise InputError(
@@ -116,13 +125,13 @@ def require_at_least(config: Any, **least: float) -> None:
 
 
 def require_room(numbers: float) -> None:
-    """InputError where the settings ask for an instance of more than LARGEST_INSTANCE numbers.
+    """Raise InputError if an instance would need more than LARGEST_INSTANCE numbers.
 
-    Called with an upper bound before anything is drawn: settings may come with a dataset from
-    anywhere, and memory that is promised is not always there.
+    Called with an upper bound before anything is drawn, because settings can come from an untrusted
+    dataset and the memory may not be available.
     """
     if not numbers <= LARGEST_INSTANCE:
         raise InputError(
-            f"the settings make a window of {numbers * 8 / 2**30:,.1f} GiB, more than "
-            f"{LARGEST_INSTANCE * 8 / 2**30:g}; make [config] smaller"
+            f"the settings in [config] need {numbers * 8 / 2**30:,.1f} GiB for a window, expected "
+            f"at most {LARGEST_INSTANCE * 8 / 2**30:g} GiB; make the sizes smaller"
         )

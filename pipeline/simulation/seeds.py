@@ -1,7 +1,7 @@
-"""Where randomness comes from: one generator per (recipe seed, purpose, window, repetition).
+"""Random generators: one per recipe seed, purpose, window and repetition.
 
-Generators are keyed by what they are for, not by order, so that results do not depend on the
-number of workers, and adding a behaviour changes no other.
+Generators are keyed by their purpose and not by order of use. Results therefore do not depend on
+the number of workers, and a new behaviour changes no other behaviour.
 """
 
 import zlib
@@ -10,6 +10,6 @@ import numpy as np
 
 
 def generator(seed: int, purpose: str, window: int = 0, repetition: int = 0) -> np.random.Generator:
-    """The generator of one purpose ("trace", "instance", a behaviour's name)."""
+    """Return the generator of one purpose ("trace", "instance", the name of a behaviour)."""
     key = zlib.crc32(purpose.encode())
     return np.random.default_rng(np.random.SeedSequence([seed, key, window, repetition]))

@@ -1,21 +1,28 @@
-"""What an observation is: named features with units and ranges, one spec per scenario setting."""
+"""Specs: the named features, reward terms and outcomes of a scenario, with units and ranges."""
 
 from collections import namedtuple
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-MOST_PIXELS: Final = 1 << 20  # of an image
+MOST_PIXELS: Final = 1 << 20  # in an image
 
 
 @dataclass(frozen=True)
 class Feature:
-    """One number of an observation, by name.
+    """One number of an observation.
 
-    `heavy_tailed` features span decades (durations, instance counts): learners take their log.
-    `identifier` columns say WHICH machine or job a candidate is; they are stored and shown to
-    heuristics, but learned scorers leave them out, so that results do not depend on numbering.
-    `scale` is a typical magnitude, used to make features comparable before anything is learned.
+    Attributes:
+        name: Name of the feature, unique among the features of the moment or of the candidates.
+        unit: Unit, such as "cores", "s" or "1".
+        low: Smallest possible value.
+        high: Largest possible value; may be infinite.
+        description: Meaning of the feature.
+        heavy_tailed: Whether values span decades, as durations do. Learners take their logarithm.
+        identifier: Whether the number names a machine or a job. Identifiers are stored and shown
+            to heuristics, but learned scorers leave them out, so that results do not depend on
+            numbering.
+        scale: Typical magnitude, which makes features comparable before anything is learned.
     """
 
     name: str
@@ -30,7 +37,14 @@ class Feature:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One number that the environment books about an episode (a makespan, energy, misses)."""
+    """One number that describes a whole episode, such as a makespan or energy.
+
+    Attributes:
+        name: Name of the outcome, unique within a scenario.
+        unit: Unit, such as "s" or "jobs".
+        description: Meaning of the outcome.
+        better: "lower", "higher", or "neither" for an outcome that is no measure of quality.
+    """
 
     name: str
     unit: str
@@ -39,10 +53,10 @@ class Outcome:
 
 
 def columns(named: Iterable[Feature | Outcome | str]) -> Any:
-    """Return a named tuple of the places of features, outcomes or reward terms.
+    """Return a named tuple of the indices of features, outcomes or reward terms.
 
-    Compiled code takes a module's tuple for a constant: with `ROW = columns(CANDIDATES)`,
-    `candidates[i, ROW.cores]` costs nothing, and a name that does not exist does not compile.
+    Compiled code treats a module's tuple as a constant: with `ROW = columns(CANDIDATES)`,
+    `candidates[i, ROW.cores]` costs nothing, and a name that does not exist fails to compile.
     """
     names = [one if isinstance(one, str) else one.name for one in named]
     return namedtuple("Columns", names)(*range(len(names)))  # noqa: PYI024 - NamedTuple wants the names in the source
@@ -50,15 +64,18 @@ def columns(named: Iterable[Feature | Outcome | str]) -> Any:
 
 @dataclass(frozen=True)
 class Spec:
-    """All names of a scenario setting: what observations, rewards and outcomes contain.
+    """All names of a scenario under given settings: observations, rewards and outcomes.
 
-    context           (C,) features of the moment
-    candidates        (N, F) features of each choice; N differs from decision to decision
-    reward_terms      what is booked at every step besides the reward, by name
-    outcomes          what is booked about an episode; the first one is the headline metric
-    image_shape       shape of the uint8 image, or () where the scenario has none
-    discount          the discount that the objective is meant for
-    valued            whether a decision has a value of its own, known when the episode is over
+    Attributes:
+        scenario: Name of the scenario.
+        objective: Name of the objective, which defines the reward.
+        context: C features of the moment.
+        candidates: F features of each choice. The number N of choices differs between decisions.
+        reward_terms: Names of the K numbers that every step reports besides the reward.
+        outcomes: Outcomes of an episode. The first one is the headline outcome.
+        image_shape: Shape of the uint8 image, or () for a scenario without images.
+        discount: Discount factor that the objective is meant for.
+        valued: Whether every decision has a Monte-Carlo value, known at the end of the episode.
     """
 
     scenario: str
@@ -73,12 +90,12 @@ class Spec:
 
     @property
     def learned_candidates(self) -> tuple[int, ...]:
-        """Indices of the candidate columns that a learner may use (identifiers left out)."""
+        """Indices of the candidate columns that learners use: all but identifiers."""
         return tuple(i for i, f in enumerate(self.candidates) if not f.identifier)
 
 
 def added_outcomes(older: Spec, newer: Spec) -> tuple[str, ...] | None:
-    """Return the names of outcomes that only `newer` has; None where anything else differs."""
+    """Return the names of outcomes that only `newer` has; None if the specs differ otherwise."""
     names = {o.name for o in older.outcomes}
     kept = tuple(o for o in newer.outcomes if o.name in names)
     if replace(newer, outcomes=kept) != older or newer.outcomes[0] not in older.outcomes[:1]:

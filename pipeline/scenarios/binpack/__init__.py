@@ -1,21 +1,21 @@
 """`binpack`: pack task instances onto machines, one placement per decision.
 
-A job is submitted at `submit_s` and has tasks; a task has identical instances that each need
-cores and memory for `duration_s`. Time is frozen while decisions are taken: each decision places
-one instance on one machine, until no (machine, task) pair fits; then time passes, in ticks of one
-second, to the next tick at which something fits. At a tick: releases, arrivals, decisions, then
-the reward of every tick that passes until the next decision (ticks in which nothing can change
-are skipped, and counted in reward and `elapsed_s`).
+A job is submitted at `submit_s` and has tasks. A task has identical instances, each of which needs
+cores and memory for `duration_s`. Time stands still while decisions are taken: each decision places
+one instance on one machine, until no (machine, task) pair fits. Then time passes, in ticks of one
+second, to the next tick at which an instance fits. The order within a tick is: releases, arrivals,
+decisions, then the reward of every tick that passes until the next decision. Ticks in which nothing
+can change are skipped, but counted in the reward and in `elapsed_s`.
 
     makespan    r = -ticks                                  sum of r == -makespan
     completion  r = -sum over ticks of open tasks           sum of r == -sum of completion times
     slowdown    r = -sum over ticks and open tasks of 1 / duration
 
-Time that passes before the first decision is booked with the first step.
+The time before the first decision is part of the first step.
 
-`compat = "cloudsimpy"` reproduces the event order of the published simulator, which runs the
-scheduler before the arrivals and releases of its own second in some cases; its float64 drift is
-part of it.
+`compat = "cloudsimpy"` reproduces the event order of the published simulator, which in some cases
+runs the scheduler before the arrivals and releases of the same second. It also reproduces the drift
+of its float64 sums.
 """
 
 from typing import Final

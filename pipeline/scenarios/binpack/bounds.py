@@ -1,4 +1,4 @@
-"""Lower bounds of the makespan that hold for every policy."""
+"""Lower bounds of the makespan, valid for every policy."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,10 +10,10 @@ def work_bound(
     submit_s: NDArray[np.float64],
     duration_s: NDArray[np.float64],
 ) -> float:
-    """The larger of work / capacity (over resources) and the critical path.
+    """Return the larger of work / capacity (over resources) and the critical path.
 
-    work (R, T) resource held by all instances of each task; capacity (R,); submit_s and
-    duration_s (T,).
+    work (R, T): resource held by all instances of each task; capacity (R,); submit_s and duration_s
+    (T,).
     """
     load = ((work @ duration_s) / capacity).max()
     return float(max(load, (submit_s + duration_s).max()))
@@ -25,9 +25,10 @@ def lower_bound(
     seen_s: NDArray[np.float64],
     ticks: NDArray[np.float64],
 ) -> float:
-    """The same over every suffix of arrivals, with resources held for whole ticks.
+    """Return the bound of `work_bound` over all suffixes of arrivals, with whole ticks.
 
-    What is seen from time s on cannot end before s + its own work / capacity. `seen_s` ascends.
+    The tasks seen from time s on cannot end before s plus their work divided by the capacity.
+    `seen_s` ascends.
     """
     suffix = np.cumsum((work * ticks)[:, ::-1], axis=1)[:, ::-1]
     starts = seen_s + np.ceil((suffix / capacity[:, None]).max(axis=0) - 1e-6)

@@ -1,4 +1,4 @@
-"""Compiled transition of `binpack`; the problem is told in pipeline.scenarios.binpack."""
+"""Compiled transition of `binpack`. The problem is described in pipeline.scenarios.binpack."""
 
 import numpy as np
 from numba import types
@@ -13,7 +13,7 @@ from pipeline.simulation.kernel import FLOATS, FORGET, INTS, OUTCOME, STEP, comp
 
 @compiled(types.void(INTS, FLOATS))
 def _release(ints, floats):  # type: ignore[no-untyped-def]
-    """Give back what ends at or before the clock."""
+    """Return the resources of the instances that end at or before the clock."""
     now = floats[k.TIME]
     while ints[m.RUNNING_TASKS] > 0 and next_release(ints, floats) <= now:
         task = U(ints[U(ints[m.HEAP_AT])])
@@ -31,7 +31,7 @@ def _release(ints, floats):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(INTS, FLOATS))
 def arrive(ints, floats):  # type: ignore[no-untyped-def]
-    """Let in the tasks seen at or before the clock."""
+    """Admit the tasks seen at or before the clock."""
     task = ints[m.ARRIVED]
     while task < ints[m.TASKS] and ints[ints[m.SEEN_AT] + task] <= floats[k.TIME]:
         ints[ints[m.WAITING_AT] + ints[m.WAITING]] = task
@@ -45,9 +45,9 @@ def arrive(ints, floats):  # type: ignore[no-untyped-def]
 
 @compiled(FORGET)
 def forget(ints, floats):  # type: ignore[no-untyped-def]
-    """Take out the tasks that have not been seen; when the first of them would have been.
+    """Remove the tasks that have not been seen; return the time at which the first would be.
 
-    Bounds and the work of the window, which only `outcome` reads, still speak of all tasks.
+    The bounds and the work of the window, which only `outcome` reads, still cover all tasks.
     """
     arrived = ints[m.ARRIVED]
     if arrived == ints[m.TASKS]:
@@ -58,7 +58,7 @@ def forget(ints, floats):  # type: ignore[no-untyped-def]
 
 @compiled(types.boolean(INTS, FLOATS))
 def anything_fits(ints, floats):  # type: ignore[no-untyped-def]
-    """Whether a (machine, waiting task) pair fits."""
+    """Return whether any pair of a machine and a waiting task fits."""
     cores, memory, waiting = U(ints[m.CORES_AT]), U(ints[m.MEMORY_AT]), U(ints[m.WAITING_AT])
     for machine in range(ints[m.MACHINES]):
         free_cores = floats[U(ints[m.FREE_CORES_AT] + machine)]
@@ -72,9 +72,10 @@ def anything_fits(ints, floats):  # type: ignore[no-untyped-def]
 
 @compiled(types.int64(INTS, FLOATS, FLOATS))
 def advance(ints, floats, passed):  # type: ignore[no-untyped-def]
-    """Let time pass to the next decision or the end; add to passed[0:3] and return the status.
+    """Let time pass to the next decision or the end; return the status.
 
-    passed: ticks, sum of open tasks over these ticks, the same weighted by 1 / duration.
+    Adds to passed[0:3]: ticks, the sum of open tasks over these ticks, and the same sum weighted
+    by 1 / duration.
     """
     while True:
         arrives = ints[m.ARRIVED] < ints[m.TASKS]
@@ -145,14 +146,14 @@ def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
         status = advance(ints, floats, passed)
         step_outputs[k.ELAPSED] = passed[TERM.makespan]
     for term in range(k.TERMS, k.TERMS + len(TERM)):
-        step_outputs[term] = 0.0 - step_outputs[term]  # not -x: a zero stays +0.0
+        step_outputs[term] = 0.0 - step_outputs[term]  # unlike -x, this keeps a zero +0.0
     step_outputs[k.REWARD] = step_outputs[k.TERMS + ints[m.OBJECTIVE]]
     return status
 
 
 @compiled(OUTCOME)
 def outcome(ints, floats, outcomes):  # type: ignore[no-untyped-def]
-    """Fill the outcomes in the order of the spec; tasks without a finish count until now."""
+    """Fill the outcomes in the order of the spec. Unfinished tasks count up to now."""
     tasks = ints[m.TASKS]
     now = floats[k.TIME]
     completion = slowdown = started_completion = started_slowdown = 0.0

@@ -1,4 +1,4 @@
-"""Features, reward terms and outcomes of `binpack` by name, and their places in arrays."""
+"""Names of the features, reward terms and outcomes of `binpack`, and their indices in arrays."""
 
 from typing import Final
 
@@ -19,12 +19,12 @@ def _feature(
     high: float = np.inf,
     heavy_tailed: bool = False,
 ) -> Feature:
-    """A feature that is never negative."""
+    """Return a feature that is never negative."""
     return Feature(name, unit, 0.0, high, description, heavy_tailed, scale=scale)
 
 
 def candidate_features(config: BinpackConfig) -> tuple[Feature, ...]:
-    """The columns of a row; those of `features = "extended"` come last."""
+    """Return the columns of a candidate; those of `features = "extended"` come last."""
     cores, memory = config.machine_cores, config.machine_memory
     if config.cluster == "trace":
         cores = memory = np.inf
@@ -74,13 +74,13 @@ OUTCOMES: Final = (
 
 MOMENT: Final = columns(CONTEXT)
 ROW: Final = columns(candidate_features(BinpackConfig(features="extended")))
-PAPER_COLUMNS: Final = len(candidate_features(BinpackConfig()))  # the first ones of ROW
+PAPER_COLUMNS: Final = len(candidate_features(BinpackConfig()))  # the first columns of ROW
 TERM: Final = columns(OBJECTIVES)
 OUT: Final = columns(OUTCOMES)
 
 
 def spec(config: BinpackConfig, objective: str) -> Spec:
-    """Names of the observation, the reward terms and the outcomes."""
+    """Return the names of the observation, the reward terms and the outcomes."""
     return Spec(
         scenario="binpack",
         objective=objective,

@@ -20,14 +20,14 @@ NANO_MEMORY: Final = 1e9
 
 
 def windows(config: BinpackConfig, workload: Workload) -> int:
-    """Full windows of `jobs_per_window` consecutive jobs; jobs left over make no window."""
+    """Return the number of full windows of `jobs_per_window` consecutive jobs."""
     require_at_least(config, jobs_per_window=1)
     jobs = workload.tasks["job"].max()
     return 0 if jobs is None else (int(jobs) + 1) // config.jobs_per_window  # type: ignore[arg-type]
 
 
 def _seen_ticks(submit_s: NDArray[np.float64], job: NDArray[np.int64], compat: bool) -> list[int]:
-    """Tick at which each task is seen; `submit_s` starts at 0 and is constant within a job."""
+    """Return the tick at which each task is seen; `submit_s` starts at 0, constant within a job."""
     if not compat:
         return [int(t) for t in np.ceil(submit_s)]
     seen: list[int] = []
@@ -45,7 +45,7 @@ def _seen_ticks(submit_s: NDArray[np.float64], job: NDArray[np.int64], compat: b
 def _cluster(
     config: BinpackConfig, workload: Workload
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Cores and memory of every machine."""
+    """Return the cores and the memory of every machine."""
     require_at_least(config, machines=1)
     if config.cluster == "uniform":
         return (
@@ -54,12 +54,13 @@ def _cluster(
         )
     if workload.machines is None:
         raise InputError(
-            'config.cluster is "trace", but this workload has no machines; '
+            'config.cluster is "trace", but the workload has no machines; '
             'use cluster = "uniform", or ingest the trace with its server_event.csv'
         )
     if config.machines > workload.machines.height:
         raise InputError(
-            f"config.machines is {config.machines}, but the trace has {workload.machines.height}"
+            f"config.machines is {config.machines}, expected at most "
+            f"{workload.machines.height}, the machines of the trace"
         )
     chosen = workload.machines.head(config.machines)
     return chosen["cores"].to_numpy(), chosen["memory"].to_numpy()
@@ -68,7 +69,7 @@ def _cluster(
 def _check_fit(
     tasks: pl.DataFrame, window: int, cores: NDArray[np.float64], memory: NDArray[np.float64]
 ) -> None:
-    """InputError that names the first task which fits on no machine."""
+    """Raise InputError for the first task that fits on no machine."""
     wanted = tasks.select("cores", "memory").to_numpy()
     fits = (wanted[:, :1] <= cores) & (wanted[:, 1:] <= memory)
     if not fits.any(axis=1).all():
@@ -81,7 +82,7 @@ def _check_fit(
 
 
 def _amounts(values: NDArray[np.float64], unit: float) -> NDArray[np.float64]:
-    """Amounts in units: whole ones, so that sums are exact, or as they are where a unit is 1."""
+    """Return amounts in whole units, so that sums are exact, or unchanged if the unit is 1."""
     return values.astype(np.float64) if unit == 1.0 else np.rint(values * unit)
 
 
@@ -92,7 +93,7 @@ def instance(
     window: int,
     rng: np.random.Generator,
 ) -> Instance:
-    """The jobs of one window, re-based to its first submission, on an empty cluster."""
+    """Return the jobs of one window on an empty cluster; time 0 is its first submission."""
     first = window * config.jobs_per_window
     job = workload.tasks["job"]
     start, stop = job.search_sorted(first), job.search_sorted(first + config.jobs_per_window)
@@ -165,7 +166,7 @@ def instance(
     floats[m.WORK_BOUND] = work_bound(work, capacity, submit - submit[0], duration)
     floats[m.LOWER_BOUND] = lower_bound(work, capacity, seen_s, ticks.astype(np.float64))
 
-    kernel.arrive(ints, floats)  # what is seen at 0 waits there; compat sees nothing before 1
+    kernel.arrive(ints, floats)  # tasks seen at 0 wait there; compat sees none before 1
     if not kernel.anything_fits(ints, floats):
         kernel.advance(ints, floats, floats[m.CARRIED : m.CARRIED + len(OBJECTIVES)])
     return Instance(ints, floats, capacity=machines * n + int(config.allow_wait))

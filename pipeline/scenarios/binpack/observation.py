@@ -1,4 +1,4 @@
-"""Observations of `binpack`: rows of fitting pairs, written anew or brought up to date."""
+"""Observations of `binpack`: one row per fitting pair, rewritten or updated in place."""
 
 from numba import types
 
@@ -43,7 +43,7 @@ def _write_rows(ints, floats, candidates):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(INTS, ROWS, types.uint64, types.uint64))
 def _move_row(ints, candidates, source, target):  # type: ignore[no-untyped-def]
-    """Copy a row and its pair to an earlier place."""
+    """Copy a row and its pair to an earlier row."""
     for column in range(PAPER_COLUMNS):
         candidates[target, column] = candidates[source, column]
     pairs = U(ints[m.PAIRS_AT])
@@ -52,9 +52,10 @@ def _move_row(ints, candidates, source, target):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(INTS, FLOATS, ROWS))
 def _update_rows(ints, floats, candidates):  # type: ignore[no-untyped-def]
-    """Bring the rows up to date after one placement at the same tick.
+    """Update the rows after one placement at the same tick.
 
-    Only the rows of its machine (free resources, fits) and of its task (unplaced) can change.
+    Only the rows of the placed machine (free resources, fits) and of the placed task (unplaced)
+    can change.
     """
     machines = ints[m.MACHINES]
     cores, memory = U(ints[m.CORES_AT]), U(ints[m.MEMORY_AT])
@@ -106,7 +107,7 @@ def _update_rows(ints, floats, candidates):  # type: ignore[no-untyped-def]
 
 @compiled(OBSERVE)
 def observe(ints, floats, context, image, candidates, feasible):  # type: ignore[no-untyped-def]
-    """Every fitting pair, machine-major, task-minor; then the wait row where there is one."""
+    """Write every fitting pair, by machine, then by task, and the wait row if there is one."""
     if ints[k.FRESH] == 1 and ints[m.PLACED] >= 0 and ints[m.EXTENDED] == 0:
         _update_rows(ints, floats, candidates)
     else:

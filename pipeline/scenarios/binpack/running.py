@@ -1,4 +1,4 @@
-"""Running instances of `binpack`: a linked list per task, and a heap of the tasks that run."""
+"""Running instances of `binpack`: a linked list per task, and a heap of the running tasks."""
 
 import numpy as np
 from numba import types
@@ -11,7 +11,7 @@ from pipeline.simulation.kernel import FLOATS, INTS, compiled
 
 @compiled(types.boolean(INTS, FLOATS, types.uint64, types.uint64))
 def _ends_before(ints, floats, a, b):  # type: ignore[no-untyped-def]
-    """Whether the oldest instance of task `a` ends before that of task `b`."""
+    """Return whether the oldest instance of task `a` ends before that of task `b`."""
     node_a = U(ints[U(ints[m.OLDEST_AT]) + a])
     node_b = U(ints[U(ints[m.OLDEST_AT]) + b])
     end_a, end_b = floats[U(ints[m.END_AT]) + node_a], floats[U(ints[m.END_AT]) + node_b]
@@ -54,7 +54,7 @@ def begin_instance(ints, floats, task, machine):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(INTS, FLOATS))
 def end_oldest(ints, floats):  # type: ignore[no-untyped-def]
-    """Remove the oldest node of the task on top of the heap and restore the heap's order."""
+    """Remove the oldest node of the task on top of the heap; restore the heap's order."""
     heap, oldest, following = U(ints[m.HEAP_AT]), U(ints[m.OLDEST_AT]), U(ints[m.NEXT_AT])
     task = U(ints[heap])
     node = ints[oldest + task]
@@ -85,9 +85,9 @@ def end_oldest(ints, floats):  # type: ignore[no-untyped-def]
 
 @compiled(types.float64(INTS, FLOATS))
 def next_release(ints, floats):  # type: ignore[no-untyped-def]
-    """The tick at which the instance that ends first gives its resources back.
+    """Return the tick at which the next instance to end releases its resources.
 
-    That is the first tick at or after its end; `ticks` differs from the rounded-up duration only
+    That is the first tick at or after its end. `ticks` differs from the rounded-up duration only
     in `compat`, for a duration of exactly 1 s (two ticks).
     """
     task = U(ints[U(ints[m.HEAP_AT])])

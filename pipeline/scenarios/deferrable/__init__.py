@@ -1,22 +1,23 @@
 """`deferrable`: start jobs that can wait on the capacity that on-demand work leaves free.
 
-Time goes in slots. A job needs `c` cores for `d` slots without interruption, may start at any
-slot from `e` to `l`, and is known from `g <= e` on. The capacity `C_t` is what on-demand work
-leaves free in slot t; it is known up to t and may fall below what runs already. In every slot:
+Time is divided into slots. A job needs `c` cores for `d` slots without interruption, may start in
+any slot from `e` to `l`, and is known from slot `g <= e` on. The capacity `C_t` is the number of
+cores that on-demand work leaves free in slot t. It is known up to slot t, and may fall below the
+cores of the jobs that already run. The order of events in every slot:
 
-    submit what has g <= t; end what has start + d <= t; see C_t; drop what has l < t (it expires)
-    decide: start a startable job that fits C_t, as often as wanted, time frozen; then close
+    submit jobs with g <= t; end jobs with start + d <= t; show C_t; drop jobs with l < t (expired)
+    decide: start a startable job that fits C_t, any number of times without passing of time; close
     violation v_t = max(0, running cores - C_t); the next slot begins
 
     utilisation   r = c d                                              paid at the start of a job
-    delay         r = -w1 (t - e)                                      same
-    violation     r = -w2 v_t                                          at the close
+    delay         r = -w1 (t - e)                                      paid at the start of a job
+    violation     r = -w2 v_t                                          paid at the close of a slot
     revenue       r = utilisation + delay + violation                  the published reward
 
-Candidates are the jobs that run, can start or will be able to start, and a last row that closes
-the slot; only startable jobs that fit and the close row are feasible. A slot in which nothing can
-be started is shown too: every slot has exactly one close. The published action, a score per
-startable job, is pipeline.scenarios.deferrable.slotwise_action.
+Candidates are the jobs that run, that can start, or that will be able to start, followed by a last
+row that closes the slot. Only startable jobs that fit and the last row are feasible. A slot in
+which no job can be started is shown too, so every slot has exactly one close. The published action,
+a score per startable job, is pipeline.scenarios.deferrable.slotwise_action.
 """
 
 from typing import Final
@@ -44,7 +45,7 @@ from pipeline.workloads.schema import Workload
 
 
 def windows(config: DeferrableConfig, workload: Workload) -> int:
-    """A number without meaning where instances are generated; else what the trace has room for."""
+    """Return the number of windows of the trace, or DRAWN_WINDOWS for generated instances."""
     if config.jobs == "generated":
         return DRAWN_WINDOWS
     return trace_slots(config, workload) // config.horizon * config.draws_per_window
@@ -57,15 +58,15 @@ def instance(
     window: int,
     rng: np.random.Generator,
 ) -> Instance:
-    """The jobs and the capacity of a window, at the first decision of slot 0."""
+    """Return the jobs and the capacity of a window, at the first decision of slot 0."""
     check_config(config)
-    require_room(500.0 * config.horizon * (1.0 + config.jobs_per_slot))  # the bound takes time, too
+    require_room(500.0 * config.horizon * (1.0 + config.jobs_per_slot))  # the bound takes time
     if config.jobs == "trace":
         known = windows(config, workload)
         if window >= known:
             raise InputError(
-                f"window {window} does not exist: {trace_slots(config, workload)} slots of trace "
-                f"make {known} windows of {config.horizon} slots"
+                f"window {window} does not exist: the {trace_slots(config, workload)} slots of the "
+                f"trace make {known} windows of {config.horizon} slots"
             )
         jobs, capacity = draw_trace(config, workload, window, rng)
     else:
@@ -77,7 +78,7 @@ def instance(
 def make_instance(
     config: DeferrableConfig, objective: str, jobs: Jobs, capacity: NDArray[np.int64]
 ) -> Instance:
-    """The memory of an episode with these jobs (ascending by earliest start) and capacity (T,)."""
+    """Return the memory of an episode of these jobs, by earliest start, and capacity (T,)."""
     n, horizon = len(jobs.cores), len(capacity)
     longest = int(jobs.duration.max(initial=1))
     blocks = (
@@ -109,7 +110,7 @@ def make_instance(
 
 
 def _most_rows(jobs: Jobs, horizon: int) -> int:
-    """Rows of an observation at most: jobs between submission and latest end, and the close."""
+    """Return the most rows of an observation: jobs from submission to latest end, and the close."""
     gone = jobs.latest + jobs.duration
     change = np.bincount(np.minimum(jobs.submitted, horizon), minlength=horizon + 1)
     change -= np.bincount(np.minimum(gone, horizon), minlength=horizon + 1)

@@ -1,14 +1,14 @@
-"""An upper bound of the total reward of `deferrable` that holds for every policy.
+"""An upper bound of the total reward of `deferrable`, valid for every policy.
 
-The offline problem (all jobs and capacities known) without its capacity constraints falls apart
-into one small problem per job. With a price u_t >= 0 per core-slot, at most the violation weight,
+Without its capacity constraints, the offline problem (all jobs and capacities known) separates into
+one small problem per job. For prices u_t >= 0 per core-slot, at most the violation weight,
 
     bound(u) = sum_t u_t C_t
              + sum_i max(0, max over starts s of  c d - w1 (s - e) - c (u_s + ... + u_{s+d-1}))
 
-is at least the optimum whatever the prices are. Subgradient steps look for prices with a low
-bound; with the best ones it is the value of the linear relaxation. Only what is occupied before
-the end of the horizon is charged, since only there a violation is counted.
+is at least the optimum. Subgradient steps search for prices with a low bound; with the best prices
+the bound is the value of the linear relaxation. Only slots before the end of the horizon are
+charged, because a violation is counted only there.
 
 Source: Lagrangian relaxation; step length by Polyak, "Minimization of Unsmooth Functionals", 1969.
 """
@@ -23,7 +23,7 @@ from pipeline.scenarios.deferrable.instances import Jobs
 from pipeline.simulation.kernel import FLOATS, INTS, compiled
 
 ITERATIONS: Final = 150
-_FIRST_GAP: Final = 0.02  # by how much the first target lies below the best bound found
+_FIRST_GAP: Final = 0.02  # distance of the first target below the best bound found, relative
 _PATIENCE: Final = 5  # iterations without a better bound after which the gap is halved
 
 
@@ -31,10 +31,10 @@ _PATIENCE: Final = 5  # iterations without a better bound after which the gap is
 def _relaxed(  # type: ignore[no-untyped-def]
     cores, duration, earliest, latest, capacity, delay_weight, price, paid, slack
 ):
-    """Value of the relaxed problem at these prices; fills its subgradient `slack` (T,).
+    """Return the value of the relaxed problem at these prices and fill its subgradient.
 
-    `paid` (T + 1,) is scratch: price of all slots before t. `slack` is the capacity that the
-    relaxed solution leaves in every slot, below 0 where it takes too much.
+    `slack` (T,) is the subgradient: the capacity that the relaxed solution leaves in every slot,
+    below 0 if it takes too much. `paid` (T + 1,) is scratch: the price of all slots before t.
     """
     horizon = len(capacity)
     value = 0.0
@@ -42,7 +42,7 @@ def _relaxed(  # type: ignore[no-untyped-def]
     for t in range(horizon):
         value += price[t] * capacity[t]
         paid[t + 1] = paid[t] + price[t]
-        slack[t] = 0.0  # first as differences: what begins and ends at t
+        slack[t] = 0.0  # at first the change at t, by starts and ends
     for job in range(len(cores)):
         best, start = 0.0, -1
         for s in range(earliest[job], min(latest[job], horizon - 1) + 1):
@@ -69,7 +69,7 @@ def _relaxed(  # type: ignore[no-untyped-def]
 def _lowest(  # type: ignore[no-untyped-def]
     cores, duration, earliest, latest, capacity, delay_weight, violation_weight, iterations, price
 ):
-    """The lowest bound found from the prices given, which are changed."""
+    """Return the lowest bound found from the given prices, which are overwritten."""
     horizon = len(capacity)
     paid, slack = np.empty(horizon + 1), np.empty(horizon)
     best, gap, since = np.inf, _FIRST_GAP, 0
@@ -85,7 +85,7 @@ def _lowest(  # type: ignore[no-untyped-def]
             gap, since = gap / 2.0, 0
         norm = 0.0
         for t in range(horizon):
-            # A price at its limit that wants to go on does not count.
+            # A price at 0 whose step would make it negative does not count.
             if not (price[t] <= 0.0 and slack[t] > 0.0):
                 norm += slack[t] * slack[t]
         if norm == 0.0:
@@ -103,9 +103,9 @@ def upper_bound(
     violation_weight: float,
     iterations: int = ITERATIONS,
 ) -> float:
-    """The bound for these jobs and this capacity (T,), in the unit of the total reward."""
+    """Return the bound for these jobs and this capacity (T,), in the unit of the total reward."""
     found = _lowest(
         jobs.cores, jobs.duration, jobs.earliest, jobs.latest, capacity,
         delay_weight, violation_weight, iterations, np.full(len(capacity), 0.5),
     )  # fmt: skip
-    return min(float(found), float(jobs.cores @ jobs.duration))  # all prices 0: all jobs start
+    return min(float(found), float(jobs.cores @ jobs.duration))  # with all prices 0, all jobs start

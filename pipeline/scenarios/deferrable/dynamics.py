@@ -1,4 +1,4 @@
-"""Compiled transition of `deferrable`; the problem is told in pipeline.scenarios.deferrable."""
+"""Compiled transition of `deferrable`. The problem is described in its package."""
 
 from numba import types
 
@@ -11,7 +11,7 @@ from pipeline.simulation.kernel import FLOATS, INTS, OUTCOME, STEP, compiled
 
 @compiled(types.void(INTS))
 def _submit(ints):  # type: ignore[no-untyped-def]
-    """Let in the jobs submitted at or before the slot, each at its place among the future ones."""
+    """Insert the jobs submitted at or before the slot into the ordered list of future jobs."""
     future = U(ints[m.FUTURE_AT])
     while ints[m.SUBMITTED] < ints[m.JOBS]:
         job = ints[U(ints[m.BY_SUBMISSION_AT] + ints[m.SUBMITTED])]
@@ -30,7 +30,7 @@ def _submit(ints):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(INTS))
 def _finish(ints):  # type: ignore[no-untyped-def]
-    """Take what has ended from the running jobs."""
+    """Remove the jobs that have ended from the running jobs."""
     now = ints[m.SLOT]
     ints[m.RUNNING_CORES] -= ints[U(ints[m.FREED_AT] + now)]
     running = U(ints[m.RUNNING_AT])
@@ -63,7 +63,7 @@ def _expire(ints):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(INTS))
 def _become_startable(ints):  # type: ignore[no-untyped-def]
-    """Move the jobs whose earliest start has come: the first ones of the future list."""
+    """Move the jobs whose earliest start has come from the future list, its first ones."""
     now = ints[m.SLOT]
     future, startable = U(ints[m.FUTURE_AT]), U(ints[m.STARTABLE_AT])
     n = U(ints[m.FUTURE_JOBS])
@@ -86,7 +86,7 @@ def _become_startable(ints):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(INTS))
 def begin_slot(ints):  # type: ignore[no-untyped-def]
-    """Bring the lists to the slot of ints[SLOT]: submissions, ends, expiries."""
+    """Update the lists for the slot ints[SLOT]: submissions, ends, expiries, startable jobs."""
     _submit(ints)
     _finish(ints)
     _expire(ints)
@@ -96,7 +96,7 @@ def begin_slot(ints):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(INTS, types.uint64))
 def _start(ints, place):  # type: ignore[no-untyped-def]
-    """Start the job at a place of the startable list."""
+    """Start the job at index `place` of the startable list."""
     startable = U(ints[m.STARTABLE_AT])
     job = ints[startable + place]
     cores, duration = ints[U(ints[m.CORES_AT] + job)], ints[U(ints[m.DURATION_AT] + job)]
@@ -113,7 +113,7 @@ def _start(ints, place):  # type: ignore[no-untyped-def]
     ints[m.STARTED] += 1
     ints[m.WORK] += cores * duration
     ints[m.DELAY] += ints[m.SLOT] - ints[U(ints[m.EARLIEST_AT] + job)]
-    # Rows can be brought up to date after one start; after two unseen ones they are written anew.
+    # Rows can be updated after one start; after two starts without observation they are rewritten.
     if ints[m.MOVED] == m.NOTHING:
         ints[m.MOVED] = place
     else:
@@ -122,7 +122,7 @@ def _start(ints, place):  # type: ignore[no-untyped-def]
 
 @compiled(types.int64(INTS, FLOATS))
 def _close(ints, floats):  # type: ignore[no-untyped-def]
-    """End the slot and begin the next one; the status of the episode."""
+    """End the slot and begin the next one; return the status of the episode."""
     over = ints[m.RUNNING_CORES] - ints[U(ints[m.CAPACITY_AT] + ints[m.SLOT])]
     if over > 0:
         ints[m.VIOLATION] += over
@@ -160,7 +160,7 @@ def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
         step_outputs[k.ELAPSED] = floats[m.SLOT_S]
     else:
         _start(ints, U(place))
-    # 0.0 - x: a zero stays +0.0
+    # unlike -x, 0.0 - x keeps a zero +0.0
     step_outputs[k.TERMS + TERM.utilisation] = ints[m.WORK] - work
     step_outputs[k.TERMS + TERM.delay] = 0.0 - floats[m.DELAY_WEIGHT] * (ints[m.DELAY] - delay)
     step_outputs[k.TERMS + TERM.violation] = 0.0 - floats[m.VIOLATION_WEIGHT] * (

@@ -1,4 +1,4 @@
-"""Features, reward terms and outcomes of `deferrable` by name, and their places in arrays."""
+"""Names of the features, reward terms and outcomes of `deferrable`, and their indices in arrays."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ TERMS: Final = (*OBJECTIVES, "delay", "violation")
 
 
 def context_features(config: DeferrableConfig) -> tuple[Feature, ...]:
-    """The numbers of the moment: the same ones for all settings, in other ranges."""
+    """Return the features of the moment; settings differ only in the ranges."""
     level, inf = max(config.capacity, 1.0), np.inf
     lags = (
         Feature(f"capacity_{lag}_ago", "cores", 0, inf, f"capacity {lag} slots ago", scale=level)
@@ -82,7 +82,7 @@ OUT: Final = columns(OUTCOMES)
 
 
 def spec(config: DeferrableConfig, objective: str) -> Spec:
-    """Names of the observation, the reward terms and the outcomes."""
+    """Return the names of the observation, the reward terms and the outcomes."""
     return Spec(
         scenario="deferrable",
         objective=objective,

@@ -1,7 +1,7 @@
-"""What an episode of `deferrable` is made of: its jobs and its capacity, drawn.
+"""Drawn jobs and capacity of a `deferrable` episode.
 
-Everything is drawn in one order whatever the setting, so that a window of the real-time setting
-has the jobs and the capacity of the same window of the deferrable one.
+The draws are made in the same order in every setting, so a window of the real-time setting has the
+jobs and the capacity of the same window of the deferrable setting.
 """
 
 from collections.abc import Mapping
@@ -32,9 +32,14 @@ DAY: Final = 24  # slots of a period of the capacity
 
 @dataclass(frozen=True)
 class Jobs:
-    """Jobs ascending by their earliest start; arrays (J,) int64, cores and slots.
+    """J jobs, ascending by their earliest start, with submitted <= earliest <= latest.
 
-    submitted <= earliest <= latest; a job runs for `duration` slots from the slot of its start.
+    Attributes:
+        cores: Cores, (J,) int64.
+        duration: Slots that the job runs, counted from the slot of its start, (J,) int64.
+        earliest: Slot of the earliest start, (J,) int64.
+        latest: Slot of the latest start, (J,) int64.
+        submitted: Slot of the submission, (J,) int64.
     """
 
     cores: NDArray[np.int64]
@@ -45,7 +50,7 @@ class Jobs:
 
 
 def mean_work(core_case: int, duration_case: int) -> float:
-    """Mean core-slots of a job, relative to the base cases."""
+    """Return the mean core-slots of a job, relative to the base cases."""
 
     def mean(cores: int, durations: int) -> float:
         return float(
@@ -56,7 +61,7 @@ def mean_work(core_case: int, duration_case: int) -> float:
 
 
 def draw_jobs(config: DeferrableConfig, rng: np.random.Generator) -> Jobs:
-    """Poisson arrivals by earliest start; cores and durations by the configured cases."""
+    """Return drawn jobs: Poisson arrivals by earliest start; cores and durations of the cases."""
     arrivals = rng.poisson(config.jobs_per_slot, config.horizon)
     n = int(arrivals.sum())
     cores = rng.choice(CORES, n, p=CORE_CASES[config.core_case])
@@ -72,10 +77,11 @@ def with_windows(
     earliest: NDArray[np.int64] | NDArray[np.float64],
     rng: np.random.Generator,
 ) -> Jobs:
-    """The jobs with drawn latest starts and submissions (both the earliest start in real time).
+    """Return the jobs with drawn latest starts and submissions.
 
-    latest - earliest is 0 with probability `fixed_share`, else uniform over 1..longest_window;
+    latest - earliest is 0 with probability `fixed_share`, else uniform over 1..longest_window.
     earliest - submitted is uniform over 0..longest_notice, and no job is submitted before slot 0.
+    In the real-time setting both are the earliest start.
     """
     n = len(cores)
     flexible = rng.random(n) >= config.fixed_share
@@ -93,7 +99,7 @@ def with_windows(
 
 
 def draw_capacity(config: DeferrableConfig, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Capacity (T,) in whole cores: a daily swing of random phase and autocorrelated noise.
+    """Return the capacity (T,) in cores: a daily swing of random phase and autocorrelated noise.
 
     C_t = round(level * (1 + swing * sin(2 pi (t / 24 + phase)) + noise * z_t)), z of unit variance.
     """

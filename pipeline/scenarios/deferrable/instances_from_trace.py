@@ -1,15 +1,15 @@
 """Jobs and capacity of `deferrable` from a trace of virtual machines (Azure packing trace 2020).
 
-The on-demand load is what the VMs of priority 0 hold; what it leaves of its own maximum over the
-whole trace is the capacity, brought to the configured level:
+The on-demand load is the number of cores that the VMs of priority 0 hold. The capacity is what this
+load leaves of its own maximum over the whole trace, scaled to the configured level:
 
     L_t   mean cores held by priority-0 VMs during slot t
     C_t = round(capacity * (max L - L_t) / mean over the trace of (max L - L))
 
-The other VMs are the jobs: cores and duration (rounded up) and earliest start (the slot in which
-the VM starts) are the trace's; the window and the notice, which it does not know, are drawn like
-those of generated jobs. Of the VMs that start in a window as many are drawn as `jobs_per_slot`
-asks for. A trace without priority-0 VMs has generated capacity.
+The other VMs are the jobs. Their cores, durations (rounded up) and earliest starts (the slot in
+which the VM starts) come from the trace. Windows and notices, which the trace does not have, are
+drawn like those of generated jobs. Of the VMs that start in a window, `jobs_per_slot` times the
+horizon are drawn. A trace without priority-0 VMs has generated capacity.
 """
 
 import numpy as np
@@ -21,11 +21,11 @@ from pipeline.scenarios.deferrable.config import DeferrableConfig
 from pipeline.scenarios.deferrable.instances import Jobs, draw_capacity, with_windows
 from pipeline.workloads.schema import Workload
 
-ON_DEMAND = 0  # priority of the VMs that the capacity is left over from
+ON_DEMAND = 0  # priority of the VMs of the on-demand load
 
 
 def trace_slots(config: DeferrableConfig, workload: Workload) -> int:
-    """Whole slots of the trace: until its last VM starts."""
+    """Return the number of whole slots of the trace, up to the start of its last VM."""
     last = workload.tasks["submit_s"].max()
     return 0 if last is None else max(0, int(np.ceil(float(last) / config.slot_s)))  # type: ignore[arg-type]
 
@@ -33,7 +33,10 @@ def trace_slots(config: DeferrableConfig, workload: Workload) -> int:
 def draw_trace(
     config: DeferrableConfig, workload: Workload, window: int, rng: np.random.Generator
 ) -> tuple[Jobs, NDArray[np.int64]]:
-    """Jobs and capacity (T,) of a window; InputError where it has no VMs to make jobs of."""
+    """Return the jobs and the capacity (T,) of a window.
+
+    Raises InputError if no VM of the window can be a job, or if the on-demand load is constant.
+    """
     first = (window // config.draws_per_window) * config.horizon
     jobs = _draw_jobs(config, workload.tasks, first, rng)
     load = _on_demand(workload.tasks, config.slot_s, trace_slots(config, workload))
@@ -42,7 +45,8 @@ def draw_trace(
     free = load.max() - load
     if free.mean() <= 0:
         raise InputError(
-            "the priority-0 VMs of this workload leave no capacity: their load is flat"
+            "the load of the priority-0 VMs of this workload is constant, so it leaves no "
+            'capacity; use another trace, or config.jobs = "generated"'
         )
     shape = free[first : first + config.horizon] / free.mean()
     return jobs, np.rint(config.capacity * shape).astype(np.int64)
@@ -51,9 +55,9 @@ def draw_trace(
 def _draw_jobs(
     config: DeferrableConfig, tasks: pl.DataFrame, first: int, rng: np.random.Generator
 ) -> Jobs:
-    """Draw the jobs of the slots first .. first + horizon - 1."""
+    """Return drawn jobs of the slots first .. first + horizon - 1."""
     begin, end = first * config.slot_s, (first + config.horizon) * config.slot_s
-    submit = tasks["submit_s"]  # ascending: jobs are numbered by it
+    submit = tasks["submit_s"]  # ascending, because jobs are numbered by it
     vms = tasks[int(submit.search_sorted(begin)) : int(submit.search_sorted(end))]
     if "priority" in vms.columns:
         vms = vms.filter(pl.col("priority").fill_null(1) != ON_DEMAND)
@@ -73,7 +77,7 @@ def _draw_jobs(
 
 
 def _on_demand(tasks: pl.DataFrame, slot_s: float, slots: int) -> NDArray[np.float64] | None:
-    """Mean cores held by the priority-0 VMs in every slot, (slots,); None where there are none."""
+    """Return the mean cores held by priority-0 VMs per slot, (slots,); None without such VMs."""
     if "priority" not in tasks.columns:
         return None
     vms = tasks.filter(pl.col("priority") == ON_DEMAND)
@@ -89,7 +93,7 @@ def _on_demand(tasks: pl.DataFrame, slot_s: float, slots: int) -> NDArray[np.flo
 def _held_until(
     start: NDArray[np.float64], cores: NDArray[np.float64], slot_s: float, slots: int
 ) -> NDArray[np.float64]:
-    """Core-seconds at every slot boundary (slots + 1,) if all that starts were held for ever."""
+    """Return the core-seconds held up to every slot boundary, (slots + 1,), if no VM ended."""
     slot = np.clip(np.floor(start / slot_s) + 1, 0, slots + 1).astype(np.int64)
     held = np.cumsum(np.bincount(slot, cores, slots + 2))
     begun = np.cumsum(np.bincount(slot, cores * start, slots + 2))

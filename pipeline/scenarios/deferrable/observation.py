@@ -1,4 +1,4 @@
-"""Observations of `deferrable`: the rows of all submitted jobs, written anew or brought up to date.
+"""Observations of `deferrable`: the rows of all submitted jobs, rewritten or updated in place.
 
 row   0 .. R-1        running jobs, in the order of their starts
       R .. R+S-1      startable jobs, ascending
@@ -17,7 +17,7 @@ from pipeline.simulation.kernel import FLOATS, INTS, MASK, OBSERVE, ROWS, compil
 
 @compiled(types.uint64(INTS, ROWS, types.uint64, types.uint64, types.uint64, types.int64))
 def _write_jobs(ints, candidates, row, first, stop, kind):  # type: ignore[no-untyped-def]
-    """Write the jobs of ints[first:stop] from `row` on; return the row after them."""
+    """Write the jobs of ints[first:stop], beginning at `row`; return the row after them."""
     now = ints[m.SLOT]
     cores_at, duration_at = U(ints[m.CORES_AT]), U(ints[m.DURATION_AT])
     earliest_at, latest_at = U(ints[m.EARLIEST_AT]), U(ints[m.LATEST_AT])
@@ -47,7 +47,7 @@ def _write_jobs(ints, candidates, row, first, stop, kind):  # type: ignore[no-un
 
 @compiled(types.void(INTS, ROWS, MASK))
 def _write_rows(ints, candidates, feasible):  # type: ignore[no-untyped-def]
-    """Write all rows; the mask of the startable ones is left to `_mark`."""
+    """Write all rows. `_mark` fills the mask of the startable rows."""
     row = U(0)
     for list_at, jobs_at, kind in (
         (m.RUNNING_AT, m.RUNNING_JOBS, ROW.is_running),
@@ -67,7 +67,7 @@ def _write_rows(ints, candidates, feasible):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(INTS, ROWS, MASK))
 def _move_started(ints, candidates, feasible):  # type: ignore[no-untyped-def]
-    """Move the row of the job just started to the end of the running ones."""
+    """Move the row of the job just started to the end of the running rows."""
     row = U(ints[m.RUNNING_JOBS]) - ONE
     for i in range(row + U(ints[m.MOVED]), row, -1):
         for column in range(len(ROW)):
@@ -79,7 +79,7 @@ def _move_started(ints, candidates, feasible):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(INTS, FLOATS, FLOATS))
 def _write_context(ints, floats, context):  # type: ignore[no-untyped-def]
-    """Fill the context; before the first slot the capacity was what it is in the first one."""
+    """Fill the context. The capacity before the first slot is that of the first slot."""
     now = min(ints[m.SLOT], ints[m.HORIZON] - 1)
     capacity = ints[m.CAPACITY_AT]
     for lag in range(m.LAGS + 1):
@@ -103,7 +103,7 @@ def _write_context(ints, floats, context):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(INTS, ROWS, MASK))
 def _mark(ints, candidates, feasible):  # type: ignore[no-untyped-def]
-    """Mark the startable jobs that fit what is left of the capacity."""
+    """Mark the startable jobs that fit the free capacity as feasible."""
     free = float(ints[U(ints[m.CAPACITY_AT] + ints[m.SLOT])] - ints[m.RUNNING_CORES])
     first = U(ints[m.RUNNING_JOBS])
     for row in range(first, first + U(ints[m.STARTABLE_JOBS])):
@@ -112,7 +112,7 @@ def _mark(ints, candidates, feasible):  # type: ignore[no-untyped-def]
 
 @compiled(OBSERVE)
 def observe(ints, floats, context, image, candidates, feasible):  # type: ignore[no-untyped-def]
-    """All submitted jobs and the row that closes the slot; no rows when the episode is over."""
+    """Write all submitted jobs and the close row; no rows when the episode is over."""
     _write_context(ints, floats, context)
     if ints[m.SLOT] >= ints[m.HORIZON]:
         return 0

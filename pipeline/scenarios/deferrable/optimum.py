@@ -1,15 +1,16 @@
-"""The offline optimum of a `deferrable` instance: all jobs and capacities known, by HiGHS.
+"""The offline optimum of a `deferrable` instance, with all jobs and capacities known, by HiGHS.
 
     maximise    sum_i sum_s X_is (c_i d_i - w1 (s - e_i)) - w2 sum_t v_t
     subject to  sum_s X_is <= 1                                            every job i
                 sum of c_i X_is over s <= t < s + d_i   <=   C_t + v_t      every slot t < T
                 X_is in {0, 1} for e_i <= s <= min(l_i, T - 1),  v_t >= 0
 
-No policy has a higher total reward: it starts jobs one slot at a time under the same constraints,
-and may not, as this problem may, start a job beyond the capacity. With `relaxed`, X_is in [0, 1].
+No policy has a higher total reward: a policy starts jobs one slot at a time under the same
+constraints. Unlike this problem, it may not start a job beyond the capacity. With `relaxed`, X_is
+is in [0, 1].
 
-HiGHS comes with the optional package highspy, which is imported when it is used. `upper_bound`
-of pipeline.scenarios.deferrable.bounds is nearly as low and needs nothing.
+HiGHS is part of the optional package highspy, which is imported when it is used. `upper_bound` of
+pipeline.scenarios.deferrable.bounds is nearly as low and needs no package.
 
 Source: Dong et al., problem (1).
 """
@@ -28,19 +29,21 @@ from pipeline.simulation.scenario import Instance
 
 PACKAGE: Final = "highspy==1.15.1"
 _TIME_LIMIT_S: Final = 60.0
-# the variables X_is: job, start, what it pays; arrays (K,)
+# the variables X_is: job, start, pay; arrays (K,)
 _Columns: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]
 _TOLERANCE: Final = 1e-6  # relative gap between value and bound at which HiGHS stops
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """What HiGHS found.
+    """The result of HiGHS.
 
-    value    total reward of the best plan found (of the relaxation: its value)
-    bound    no plan has a higher one; == value up to the tolerance where `proven`
-    starts   (J,) slot in which each job starts, -1: never; None for the relaxation
-    proven   whether the plan was proven to be optimal within the tolerance
+    Attributes:
+        value: Total reward of the best plan found, or value of the relaxation.
+        bound: Total reward that no plan exceeds; equals `value` up to the tolerance if `proven`.
+        starts: Slot in which each job starts, (J,); -1 for a job that never starts. None for the
+            relaxation.
+        proven: Whether the plan was proven optimal within the tolerance.
     """
 
     value: float
@@ -50,20 +53,20 @@ class Optimum:
 
 
 def available() -> bool:
-    """Whether HiGHS can be used here."""
+    """Return whether HiGHS is installed."""
     return find_spec("highspy") is not None
 
 
 def optimum(instance: Instance, *, relaxed: bool = False) -> Optimum:
-    """The best plan for an instance at its first decision, or the value of the relaxation.
+    """Return the best plan for an instance at its first decision, or the value of the relaxation.
 
-    Raises InputError where highspy is missing, HindcastError where HiGHS has no plan in time.
+    Raises InputError if highspy is not installed, and HindcastError if HiGHS finds no plan in time.
     """
     try:
         highspy: Any = import_module("highspy")
     except ImportError as error:
         raise InputError(
-            f"the offline optimum needs HiGHS: install {PACKAGE} (the extra 'bounds')"
+            f"the offline optimum needs HiGHS; install {PACKAGE} (the extra 'bounds')"
         ) from error
     columns = _columns(instance)
     job, start, _ = columns
@@ -78,7 +81,7 @@ def optimum(instance: Instance, *, relaxed: bool = False) -> Optimum:
     info = solver.getInfo()
     proven = status == highspy.HighsModelStatus.kOptimal
     if not proven and (relaxed or not np.isfinite(info.mip_dual_bound)):
-        raise HindcastError(f"HiGHS gave no plan: {solver.modelStatusToString(status)}")
+        raise HindcastError(f"HiGHS found no plan: {solver.modelStatusToString(status)}")
     value = float(info.objective_function_value)
     if relaxed:
         return Optimum(value, value, None, proven)
@@ -89,6 +92,7 @@ def optimum(instance: Instance, *, relaxed: bool = False) -> Optimum:
 
 
 def _columns(instance: Instance) -> _Columns:
+    """Return the variables X_is: job, start and pay."""
     ints, n = instance.ints, int(instance.ints[m.JOBS])
     earliest, latest = m.block(ints, m.EARLIEST_AT, n), m.block(ints, m.LATEST_AT, n)
     work = m.block(ints, m.CORES_AT, n) * m.block(ints, m.DURATION_AT, n)
@@ -100,7 +104,7 @@ def _columns(instance: Instance) -> _Columns:
 
 
 def _model(highspy: Any, instance: Instance, columns: _Columns, relaxed: bool) -> Any:
-    """The problem as HiGHS takes it: rows are jobs then slots, columns are X_is then v_t."""
+    """Return the problem for HiGHS: rows are jobs then slots, columns are X_is then v_t."""
     job, start, pays = columns
     ints, horizon = instance.ints, int(instance.ints[m.HORIZON])
     n, k = int(ints[m.JOBS]), len(job)

@@ -1,17 +1,22 @@
-"""Whole slots of `deferrable`: what is known when a slot begins, and all its starts at once.
+"""Whole slots of `deferrable`: the state at the beginning of a slot, and all its starts at once.
 
     rows of a slot   startable | running | future, ascending by job within each; no close row
 
-An observation within a slot shows the jobs that were started in it as running. They are the running
-jobs that have all their duration left, so the slot as it began can be read off any observation in
-it: a policy that scores the jobs once per slot needs no memory to be asked decision by decision.
+An observation within a slot shows the jobs that were started in it as running. These are the
+running jobs that have all their duration left, so the beginning of the slot can be reconstructed
+from any observation within it. A policy that scores the jobs once per slot can therefore be called
+decision by decision without a memory.
 
-    played           play_slot   scores of a slot -> its longest prefix that fits, and the close
+`play_slot` takes the scores of a slot, starts the longest prefix that fits, and closes the slot.
 
-    history (LAGS + 1, HISTORY), oldest first, of what a slot tells of itself and the ones before:
-    0 capacity | 1 cores started then, of jobs that still run | 2 jobs submitted then, of those that
-    are still there | 3 their mean cores | 4 their mean duration | 5 cores above the capacity then,
-    by what still runs
+The history (LAGS + 1, HISTORY) describes a slot and the slots before it, oldest first:
+
+    0   capacity
+    1   cores started then, of jobs that still run
+    2   jobs submitted then that are still present
+    3   their mean cores
+    4   their mean duration
+    5   cores above the capacity then, of jobs that still run
 """
 
 from collections.abc import Sequence
@@ -43,7 +48,11 @@ _READ3: Final = types.Array(types.float64, 3, "C", readonly=True)
 
 @compiled(types.int64(_READ2, types.int64, INTS))
 def _kind(candidates, i, kinds):  # type: ignore[no-untyped-def]
-    """0 startable when the slot began, 1 running, 2 future, -1 no job; counted in `kinds`."""
+    """Return the kind of a row and count it in `kinds`.
+
+    0 is a job that was startable when the slot began, 1 a running job, 2 a future job, and -1 no
+    job.
+    """
     kind = -1
     if candidates[i, ROW.closes] == 1.0:
         return kind
@@ -86,11 +95,11 @@ def _tell_history(moment, rows, history, counts):  # type: ignore[no-untyped-def
 
 @compiled(types.void(_READ1, _READ2, FLOATS, ROWS, ROWS, INTS))
 def begin_of_slot(context, candidates, moment, rows, history, counts):  # type: ignore[no-untyped-def]
-    """The slot that an observation is of, as it began; rows of candidates may be in any order.
+    """Reconstruct the beginning of the slot that an observation belongs to.
 
-    Fills moment (C,), the context with running and free cores as they were (what else the context
-    counts of jobs is left as it is); rows (N, F), history (LAGS + 1, HISTORY), and counts (3,) of
-    startable, running and future rows.
+    The rows of `candidates` may be in any order. Fills moment (C,), the context with the running
+    and free cores of that time (its counts of jobs are copied unchanged); rows (N, F); history
+    (LAGS + 1, HISTORY); and counts (3,) of startable, running and future rows.
     """
     n = len(candidates)
     counts[:] = 0
@@ -126,9 +135,13 @@ def begin_of_slot(context, candidates, moment, rows, history, counts):  # type: 
 
 @dataclass(frozen=True)
 class Begun:
-    """B slots as they began, of at most L jobs each; what an element means: `begin_of_slot`.
+    """The beginnings of B slots, of at most L jobs each (see `begin_of_slot`).
 
-    context (B, C), rows (B, L, F), history (B, LAGS + 1, HISTORY), counts (B, 3)
+    Attributes:
+        context: Features of the moment, (B, C).
+        rows: Rows of the jobs, (B, L, F).
+        history: The history, (B, LAGS + 1, HISTORY).
+        counts: Numbers of startable, running and future rows, (B, 3).
     """
 
     context: NDArray[np.float64]
@@ -138,9 +151,10 @@ class Begun:
 
 
 def begun_slots(context: NDArray[np.floating], candidates: NDArray[np.floating]) -> Begun:
-    """The slots that observations are of; context (B, C), candidates (B, L, F), padded with zeros.
+    """Return the beginnings of the slots of observations.
 
-    Raises HindcastError for arrays of other shapes: compiled code reads where it is told to.
+    context (B, C); candidates (B, L, F), padded with zeros. Other shapes raise HindcastError,
+    because compiled code does no bounds checks.
     """
     b = len(context)
     if context.ndim != 2 or candidates.ndim != 3 or candidates.shape[::2] != (b, len(ROW)):
@@ -162,9 +176,9 @@ def begun_slots(context: NDArray[np.floating], candidates: NDArray[np.floating])
 def waiting_jobs(
     candidates: NDArray[np.floating], startable: NDArray[np.floating]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of the jobs that still can be started, and their places among those of their slot.
+    """Return the rows of the jobs that can still be started, and their indices in their slot.
 
-    candidates (N, F) of an observation; startable (K, F), those of the slot as it began, ascending.
+    candidates (N, F) of an observation; startable (K, F) of the slot as it began, ascending by job.
     """
     waiting = np.flatnonzero(candidates[:, ROW.is_startable] == 1.0)
     return waiting, np.searchsorted(startable[:, ROW.job], candidates[waiting, ROW.job])
@@ -172,24 +186,25 @@ def waiting_jobs(
 
 @compiled(types.void(_READ2, _READ3, ROWS, FLOATS3, FLOATS3, INTS2))
 def _begin_all(context, candidates, moment, rows, history, counts):  # type: ignore[no-untyped-def]
+    """Reconstruct the beginnings of all slots."""
     for b in range(len(context)):
         begin_of_slot(context[b], candidates[b], moment[b], rows[b], history[b], counts[b])
 
 
 @compiled(types.int64(INTS, FLOATS, _READ1, FLOATS, FLOATS))
 def play_slot(ints, floats, scores, step_outputs, totals):  # type: ignore[no-untyped-def]
-    """Start the longest prefix by score that fits, close the slot; decisions taken.
+    """Start the longest prefix by score that fits and close the slot.
 
-    scores (K,) of the startable jobs of a slot that has just begun, ascending by job; ties go to
-    the lower one. totals += step_outputs of every decision. Negative: 1 - decisions of the last
-    slot.
+    `scores` (K,) are those of the startable jobs of a slot that has just begun, ascending by job;
+    ties go to the lower job. Adds the outputs of every decision to `totals`. Returns the number of
+    decisions, negative for the last slot.
     """
     n = ints[m.STARTABLE_JOBS]
     waits = np.ones(n, np.bool_)
     decisions = 0
     while True:
         best = -1
-        place = 0  # of the best one among those that wait
+        place = 0  # index of the best job among those that wait
         waiting = 0
         for i in range(n):
             if waits[i]:
@@ -198,7 +213,7 @@ def play_slot(ints, floats, scores, step_outputs, totals):  # type: ignore[no-un
                 waiting += 1
         if best < 0:
             break
-        # What does not fit is refused, and changes nothing.
+        # A job that does not fit is refused and changes nothing.
         if step(ints, floats, ints[m.RUNNING_JOBS] + place, step_outputs) == k.INFEASIBLE:
             break
         waits[best] = False
@@ -220,10 +235,10 @@ def play_slot(ints, floats, scores, step_outputs, totals):  # type: ignore[no-un
 def _see_all(  # type: ignore[no-untyped-def]
     ints, floats, context, candidates, feasible, blank, moment, rows, history, counts
 ):
-    """Observe every episode; the slot of each as it begins."""
+    """Observe every episode and fill the beginning of its slot."""
     image = np.zeros(0, np.uint8)
     for e in range(len(ints)):
-        ints[e, k.FRESH] = 0  # the buffers serve all episodes
+        ints[e, k.FRESH] = 0  # because all episodes share the buffers
         n = observe(ints[e], floats[e], context[e], image, candidates, feasible)
         rows[e] = blank
         begin_of_slot(context[e], candidates[:n], moment[e], rows[e], history[e], counts[e])
@@ -231,7 +246,7 @@ def _see_all(  # type: ignore[no-untyped-def]
 
 @compiled(types.int64(INTS2, ROWS, _READ2, ROWS, INTS, ROWS, FLOATS, INTS))
 def _play_all(ints, floats, scores, totals, decisions, step_outputs, paid, started):  # type: ignore[no-untyped-def]
-    """Play the slot of every episode; how many episodes are over then."""
+    """Play the slot of every episode; return the number of episodes that are over."""
     over = 0
     slot = np.zeros(step_outputs.shape[1])
     for e in range(len(ints)):
@@ -249,11 +264,20 @@ def _play_all(ints, floats, scores, totals, decisions, step_outputs, paid, start
 
 
 class Slots:
-    """Episodes of one horizon, played slot by slot together.
+    """Episodes of one horizon that are played together, slot by slot.
 
-    What a slot shows is in arrays that the next call overwrites, E episodes of at most L jobs:
-    context (E, C), rows (E, L, F), history (E, LAGS + 1, HISTORY), counts (E, 3); what it came to
-    in booked (E, ...), as pipeline.simulation.kernel has it, summed over the slot.
+    The next call overwrites all arrays. There are E episodes of at most L jobs.
+
+    Attributes:
+        context: Features of the moment when the slot began, (E, C).
+        rows: Rows of the jobs, (E, L, F).
+        history: The history, (E, LAGS + 1, HISTORY).
+        counts: Numbers of startable, running and future rows, (E, 3).
+        step_outputs: Sums of the step outputs over the slot, (E, 2 + K), see
+            pipeline.simulation.kernel.
+        totals: Sums of the step outputs over the episode, (E, 2 + K).
+        paid: Reward of the slot, (E,).
+        started: Number of jobs started in the slot, (E,).
     """
 
     def __init__(self, spec: Spec, instances: Sequence[Instance]) -> None:
@@ -263,7 +287,9 @@ class Slots:
         self._ints, self._floats = stack_memories(instances)
         self.horizon = int(self._ints[0, m.HORIZON])
         if (self._ints[:, m.HORIZON] != self.horizon).any():
-            raise HindcastError("episodes that are played slot by slot need one horizon")
+            raise HindcastError(
+                "episodes with different horizons cannot be played slot by slot together"
+            )
         self._seen = np.zeros((n, len(spec.context)))
         self._candidates = np.zeros((longest, len(ROW)))
         self._feasible = np.zeros(longest, np.bool_)
@@ -279,14 +305,14 @@ class Slots:
         self._decisions = np.zeros(n, np.int64)
 
     def see(self) -> None:
-        """Bring the arrays to the slot that has just begun."""
+        """Fill the arrays for the slot that has just begun."""
         _see_all(
             self._ints, self._floats, self._seen, self._candidates, self._feasible, self._blank,
             self.context, self.rows, self.history, self.counts,
         )  # fmt: skip
 
     def play(self, scores: NDArray[np.float64]) -> bool:
-        """Play the slot with scores (E, K or more) of its startable jobs; whether that was all."""
+        """Play the slot with scores (E, K or more) of its startable jobs; True after the last."""
         over = _play_all(
             self._ints, self._floats, scores, self.totals, self._decisions, self.step_outputs,
             self.paid, self.started,
@@ -299,7 +325,7 @@ class Slots:
         return self.step_outputs[:, _VIOLATION]
 
     def episodes(self) -> list[Episode]:
-        """What the episodes have come to."""
+        """Return a summary of every episode."""
         return [
             finished_episode(
                 outcome, self._spec, self._ints[e], self._floats[e], self.totals[e],

@@ -5,9 +5,9 @@
     free           10 -> 6 -> 4   (8 do not fit: stop, although the last job would fit)
     started        x    x
 
-Ties go to the job with the lower number. `stop_at_misfit` turns these scores into scores of single
-decisions, with which "the feasible row with the highest score" starts the same jobs in the same
-order and then closes the slot.
+Ties go to the job with the lower number. `stop_at_misfit` converts these scores to scores of single
+decisions. With those, choosing "the feasible row with the highest score" starts the same jobs in
+the same order and then closes the slot.
 
 Source: Dong et al., section 4.1.2.
 """
@@ -22,8 +22,9 @@ from pipeline.simulation.kernel import FLOATS, MASK, ROWS, compiled
 def stop_at_misfit(candidates, feasible, scores):  # type: ignore[no-untyped-def]
     """Set the close row's score so that the slot ends at the first job that does not fit.
 
-    scores (N,) hold the action's scores in the startable rows. The close row, which is the last,
-    is set above all of them where the best one does not fit, else below; so are all other rows.
+    On entry, scores (N,) hold the action's scores in the startable rows. The close row, which is
+    the last, is set above all of them if the best job does not fit, and below them otherwise. All
+    other rows are set below them.
     """
     best, lowest = -1, 0.0
     for i in range(len(scores)):

@@ -1,10 +1,10 @@
-"""`multicluster`: time-critical hybrid workloads over clusters of different size.
+"""`multicluster`: time-critical hybrid workloads on clusters of different size.
 
 Applications arrive in a pool. At every time step with an application in the pool, exactly one
-(application, cluster) pair is deployed; time passes inside `step` through the steps with an empty
-pool. A run of an application is n unit tasks of s steps, one executor each. A cluster gives its
-free executors to its oldest run that still has tasks to launch, what is left to the next (FIFO at
-task level). Three categories:
+(application, cluster) pair is deployed. Steps with an empty pool pass inside `step`. A run of an
+application is n unit tasks of s steps, with one executor each. A cluster gives its free executors
+to its oldest run that still has tasks to launch, and the remaining executors to the next run (FIFO
+at task level). There are three categories:
 
     regular     one run, no deadline
     critical    one run with a deadline
@@ -12,35 +12,36 @@ task level). Three categories:
                 factor drawn from the application's own distribution over ten bins; executors are
                 released between batches, and a batch is queued behind its predecessor
 
-A step t: tasks that end at t free their executors and complete their runs; due batches are queued;
-applications arrive; one pair is chosen and deployed; tasks are launched; the occupation is written
-down; t + 1. A task launched at t ends at t + s. An episode ends when every application has
-finished, or is truncated at `limit` steps. One step is one second of the clock.
+The order of events in step t: tasks that end at t free their executors and complete their runs; due
+batches are queued; applications arrive; one pair is chosen and deployed; tasks are launched; the
+occupation is recorded; step t + 1 begins. A task launched at t ends at t + s. An episode ends when
+every application has finished, or is truncated at `limit` steps. One step is one second.
 
     OR       = s                                        optimal run time
     AR       = completion - due time                    actual run time; due: the arrival in the
                pool for a first run, deployment + j * period for batch j
-    missed     AR > deadline, once per run, booked when the run completes
+    missed     AR > deadline, once per run, counted when the run completes
     TMDL     = missed runs of the episode
     AJDR     = mean over applications of mean over their runs of 100 * (AR / OR - 1)
     1 / Eval = .02 * TMDL + AJDR
     value_i  = -1 * MDL_i - .02 * MDL_after_i - .1 * Delay_i
 
-The value of deployment i: MDL_i are its application's own misses, Delay_i is the mean of AR / OR
-over its runs, MDL_after_i are the misses of the whole system between its deployment and its end,
-its own left out (`own_misses_after` counts them in). `values` fills it after the end. Objectives:
+`values` computes the value of every deployment i after the end of the episode. MDL_i is the number
+of misses of its application. Delay_i is the mean of AR / OR over the runs of its application.
+MDL_after_i is the number of misses of the whole system between the deployment and the end of the
+application, without its own misses (`own_misses_after` includes them). The objectives are:
 
-    misses_and_delay   the same terms, booked at the step where they occur: a missed run costs 1
-                       and .02 for every other application that is deployed and has not ended, a
-                       completed run .1 * AR / (OR * runs)              sum of r == sum of values
+    misses_and_delay   the same terms at the step in which they occur: a missed run costs 1, and
+                       .02 for every other application that is deployed and has not ended; a
+                       completed run costs .1 * AR / (OR * runs)        sum of r == sum of values
     misses             -1 per missed run                                sum of r == -TMDL
     delay              -100 * (AR / OR - 1) / (runs * applications)     sum of r == -AJDR
 
-What the paper leaves open and is fixed here (constants found by calibration against its SF-E
-rows, see pipeline.calibration.multicluster): s, n, k, periods, deadlines, batch distributions; the
-order of events in a step; that waiting in the pool counts, that a run's miss is booked at its
-completion, and what a deadline of a batch counts from. The paper's agents never decline to deploy
-and neither do ours: the pool's size does not depend on the policy.
+The paper leaves the following open. It is fixed here, with constants found by calibration against
+the paper's SF-E rows (pipeline.calibration.multicluster): s, n, k, periods, deadlines and batch
+distributions; the order of events in a step; that waiting in the pool counts; that a miss is
+counted when its run completes; and the time from which the deadline of a batch counts. The paper's
+agents always deploy, and so do ours: the size of the pool does not depend on the policy.
 """
 
 from typing import Final
@@ -64,7 +65,7 @@ def instance(
     window: int,
     rng: np.random.Generator,
 ) -> Instance:
-    """An episode of newly drawn applications on empty clusters, at its first arrival."""
+    """Return an episode of newly drawn applications on empty clusters, at its first arrival."""
     check_config(config)
     drawn = config.applications * (config.batches[1] + 2.0) * 30
     require_room(

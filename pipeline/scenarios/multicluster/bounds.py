@@ -1,4 +1,4 @@
-"""How little delay any policy can reach in `multicluster`."""
+"""Bounds of `multicluster`: the least delay of any policy, and the largest pool."""
 
 import heapq
 
@@ -6,12 +6,13 @@ from pipeline.scenarios.multicluster.instances import Applications
 
 
 def delay_bound(applications: Applications) -> float:
-    """A lower bound of AJDR in percent: the waiting in the pool that one deployment a step forces.
+    """Return a lower bound of AJDR in percent: the waiting that one deployment per step forces.
 
     Even with unlimited executors, deploying application i after w_i steps costs w_i / (s_i * k_i)
     of its mean relative delay. The least sum over all orders is a schedule of unit jobs with
-    release dates by weighted completion time, and deploying the heaviest of the pool at every step
-    attains it: exchanging any later heavier application for an earlier lighter one never costs.
+    release dates that minimises weighted completion time. Deploying the heaviest application of
+    the pool at every step attains it: exchanging a later, heavier application for an earlier,
+    lighter one never costs.
     """
     weights = 1.0 / (applications.execution * applications.runs)
     arrival, j = applications.arrival, len(applications.arrival)
@@ -29,10 +30,10 @@ def delay_bound(applications: Applications) -> float:
 
 
 def most_pooled(applications: Applications) -> int:
-    """The most applications in the pool at once; the same whatever is deployed."""
+    """Return the largest size of the pool, which does not depend on the deployments."""
     arrival, j = applications.arrival, len(applications.arrival)
     most = free_from = 0
-    waiting_since = 0  # applications before this one have been deployed by now
+    waiting_since = 0  # index of the first application that has not been deployed by now
     leaves = []
     for at in arrival:
         free_from = max(free_from, int(at))

@@ -1,23 +1,49 @@
-"""The settings of `multicluster`, and what they may be."""
+"""Settings of `multicluster`, and the checks of their values."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from pipeline.errors import InputError
 
-EVAL_MISS: Final = 0.02  # what a missed deadline weighs against a percent of delay in Eval
+EVAL_MISS: Final = 0.02  # weight of a missed deadline in Eval, relative to a percent of delay
 
 
 @dataclass(frozen=True)
 class MulticlusterConfig:
-    """Settings of `multicluster`; spans are inclusive, [low, high].
+    """Settings of `multicluster`. A pair [low, high] includes both ends.
 
-    setting           scales n: eased .79, stressed 1.33, matched .92 (for bernoulli)
-    categories        probabilities of regular, critical and streaming
-    execution         s, steps of one task
-    tasks             n, tasks of a run; of a streaming application, times `streaming_share`
-    batches           k, batches of a streaming application
-    period, deadline  as multiples of s
+    Attributes:
+        arrivals: Pattern of arrival events: "bernoulli", "uniform" or "beta".
+        setting: Factor on n: "standard" 1, "eased" .79, "stressed" 1.33, or "matched" .92, which
+            fits the paper's numbers for "bernoulli".
+        applications: Number of applications in an episode, at least 1.
+        clusters: Number of executors of each cluster, each at least 1.
+        limit: Step at which an episode is truncated, at least 1.
+        categories: Probabilities of regular, critical and streaming applications, which sum to 1.
+        execution: Range of s, the steps of one task; at least 1.
+        tasks: Range of n, the tasks of a run; at least 1.
+        streaming_share: Factor on n for streaming applications, above 0.
+        batches: Range of k, the batches of a streaming application; at least 1.
+        period: Range of the time between batches, as a multiple of s; at least 1.
+        deadline: Range of the deadline of a run, as a multiple of s; at least 0.
+        arrival_probability: Probability of an arrival event per step if `arrivals` is "bernoulli";
+            above 0, at most 1.
+        arrival_interval: Range of the steps between arrival events if `arrivals` is "uniform"; at
+            least 1.
+        arrival_beta: Parameters alpha and beta of the steps between arrival events if `arrivals`
+            is "beta"; above 0.
+        arrival_beta_steps: Largest number of steps between arrival events if `arrivals` is "beta",
+            above 0.
+        jobs_mean: Mean number of applications per arrival event, before it is rounded and raised
+            to 1.
+        jobs_mean_bernoulli: The same if `arrivals` is "bernoulli".
+        jobs_deviation: Standard deviation of that number, above 0.
+        miss_weight: Weight of a missed deadline in the objective `misses_and_delay`.
+        later_miss_weight: Weight in it of a missed deadline for every other application that is
+            deployed and has not ended.
+        delay_weight: Weight in it of the relative delay.
+        own_misses_after: Whether an application's own misses count among those after its
+            deployment.
     """
 
     arrivals: Literal["bernoulli", "uniform", "beta"] = "uniform"
@@ -46,7 +72,7 @@ class MulticlusterConfig:
 
 
 def check_config(config: MulticlusterConfig) -> None:
-    """InputError that names the setting which cannot be run."""
+    """Raise InputError for a setting that is out of its range."""
     spans: tuple[tuple[str, tuple[float, ...], float], ...] = (
         ("execution", config.execution, 1), ("tasks", config.tasks, 1),
         ("batches", config.batches, 1), ("period", config.period, 1.0),
@@ -66,8 +92,8 @@ def check_config(config: MulticlusterConfig) -> None:
             raise InputError(f"config.{name} is {positive}, expected more than 0")
     if not config.clusters or min(config.clusters) < 1:
         raise InputError(
-            f"config.clusters is {list(config.clusters)}, expected executors of at least one "
-            "cluster, each at least 1"
+            f"config.clusters is {list(config.clusters)}, expected the executors of at least "
+            "one cluster, each at least 1"
         )
     shares = config.categories
     if len(shares) != 3 or min(shares) < 0 or abs(sum(shares) - 1) > 1e-9:

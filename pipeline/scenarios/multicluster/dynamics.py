@@ -1,8 +1,8 @@
-"""Compiled transition of `multicluster`; the problem is told in pipeline.scenarios.multicluster.
+"""Compiled transition of `multicluster`. The problem is described in its package.
 
-All tasks of a run take equally long, so a run completes when the tasks that were launched last
-end: launching books the executors that become free per (step, cluster), and the completion once.
-No task is ever looked at by itself.
+All tasks of a run take equally long, so a run completes when the tasks that were launched last end.
+A launch therefore records how many executors become free per (step, cluster), and the completion
+once. No code handles single tasks.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ from pipeline.simulation.kernel import FLOATS, INTS, OUTCOME, STEP, compiled
 
 @compiled(types.void(INTS, types.int64, types.int64))
 def _append(ints, at, application):  # type: ignore[no-untyped-def]
-    """Put an application at the end of the list whose (first, last) stand at `at`."""
+    """Append an application to the list whose (first, last) are at `at`."""
     ints[ints[m.LINK_AT] + application] = -1
     if ints[at] < 0:
         ints[at] = application
@@ -28,16 +28,17 @@ def _append(ints, at, application):  # type: ignore[no-untyped-def]
 
 @compiled(types.int64(INTS, types.int64))
 def _slot_in(ints, steps):  # type: ignore[no-untyped-def]
-    """The slot of the step that comes so many steps from now, fewer than there are slots."""
+    """Return the slot of the step that is `steps` steps ahead, fewer than there are slots."""
     slot = ints[m.SLOT] + steps
     return slot if slot < ints[m.SLOTS] else slot - ints[m.SLOTS]
 
 
 @compiled(types.void(INTS, FLOATS, types.int64, types.int64, FLOATS))
 def _complete(ints, floats, application, others, terms):  # type: ignore[no-untyped-def]
-    """Book the end of an application's run and plan its next one.
+    """Record the end of an application's run and plan its next run; add to terms (3,).
 
-    `others` deployed and unfinished applications see the miss that it may be; adds to terms (3,).
+    `others` is the number of other applications that are deployed and unfinished, which a miss
+    counts for.
     """
     now = ints[m.NOW]
     actual = now - ints[ints[m.DUE_AT] + application]
@@ -62,7 +63,7 @@ def _complete(ints, floats, application, others, terms):  # type: ignore[no-unty
         return
     due = ints[ints[m.DEPLOYED_AT] + application] + done * ints[ints[m.PERIOD_AT] + application]
     ints[ints[m.DUE_AT] + application] = due
-    # after a late predecessor: queued at once, behind those that are due now
+    # if the predecessor was late, the batch is queued at once, behind the batches that are due now
     _append(ints, ints[m.DUE_LISTS_AT] + 2 * _slot_in(ints, max(due - now, 0)), application)
 
 
@@ -92,7 +93,7 @@ def _release(ints, floats, terms):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(INTS, types.int64))
 def _queue_run(ints, application):  # type: ignore[no-untyped-def]
-    """Put the next run of an application at the end of its cluster's queue."""
+    """Append the next run of an application to its cluster's queue."""
     cluster = ints[ints[m.CLUSTER_AT] + application]
     run = ints[ints[m.FIRST_NEED_AT] + application] + ints[ints[m.DONE_AT] + application]
     need = ints[ints[m.NEEDS_AT] + run]
@@ -115,7 +116,7 @@ def _queue_due(ints):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(INTS))
 def arrive(ints):  # type: ignore[no-untyped-def]
-    """Let in the applications of this step."""
+    """Put the applications that arrive at this step into the pool."""
     application = ints[m.ARRIVED]
     while (
         application < ints[m.APPLICATIONS] and ints[ints[m.ARRIVAL_AT] + application] <= ints[m.NOW]
@@ -146,7 +147,7 @@ def _launch(ints, cluster):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(INTS))
 def _launch_and_record(ints):  # type: ignore[no-untyped-def]
-    """Launch in every cluster and write down its occupation."""
+    """Launch in every cluster and record its occupation."""
     clusters = ints[m.CLUSTERS]
     history = ints[m.HISTORY_AT] + ints[m.LAG]
     for cluster in range(clusters):
@@ -161,9 +162,9 @@ def _launch_and_record(ints):  # type: ignore[no-untyped-def]
 
 @compiled(types.int64(INTS, FLOATS, FLOATS))
 def advance(ints, floats, terms):  # type: ignore[no-untyped-def]
-    """Let time pass to the next step with an application in the pool, or to the end.
+    """Finish the present step and pass to the next step with a nonempty pool, or to the end.
 
-    Finishes the present step first; adds to terms (3,), unsigned, and returns the status.
+    Adds positive costs to terms (3,) and returns the status.
     """
     status = k.RUNNING
     while status == k.RUNNING:
@@ -203,7 +204,7 @@ def _deploy(ints, position, cluster):  # type: ignore[no-untyped-def]
 
 @compiled(STEP)
 def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
-    """Deploy the pair in row `choice` of the last observation; time passes to the next decision."""
+    """Deploy the pair in row `choice` of the last observation; pass to the next decision."""
     clusters = ints[m.CLUSTERS]
     if choice < 0 or choice >= ints[m.POOL] * clusters:
         return k.INFEASIBLE
@@ -216,14 +217,14 @@ def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
     step_outputs[k.ELAPSED] = floats[m.CARRIED] + (ints[m.NOW] - before)
     floats[m.CARRIED] = 0.0
     for term in range(len(TERM)):
-        terms[term] = 0.0 - terms[term]  # not -x: a zero stays +0.0
+        terms[term] = 0.0 - terms[term]  # unlike -x, this keeps a zero +0.0
     step_outputs[k.REWARD] = terms[ints[m.OBJECTIVE]]
     return status
 
 
 @compiled(OUTCOME)
 def outcome(ints, floats, outcomes):  # type: ignore[no-untyped-def]
-    """Fill the outcomes in the order of the spec; runs that have not completed count nothing."""
+    """Fill the outcomes in the order of the spec. Runs that have not completed count nothing."""
     applications = ints[m.APPLICATIONS]
     percent = waited = 0.0
     for application in range(applications):
@@ -253,10 +254,11 @@ def outcome(ints, floats, outcomes):  # type: ignore[no-untyped-def]
 
 @compiled(OUTCOME)
 def values(ints, floats, out):  # type: ignore[no-untyped-def]
-    """Fill out[i] with the Monte-Carlo value of the i-th deployment, once the episode is over.
+    """Fill out[i] with the Monte-Carlo value of the i-th deployment, after the episode is over.
 
-    An application that has not ended (truncated) sees all misses up to now; runs that have not
-    completed count nothing, so that the values add up to the rewards of `misses_and_delay`.
+    If the episode was truncated, an application that has not ended sees all misses up to now. Runs
+    that have not completed count nothing, so that the values add up to the rewards of
+    `misses_and_delay`.
     """
     for i in range(ints[m.DEPLOYED]):
         application = ints[ints[m.ORDER_AT] + i]

@@ -1,10 +1,10 @@
-"""Features, reward terms and outcomes of `multicluster` by name, and their places in arrays.
+"""Names of the features, reward terms and outcomes of `multicluster`, and their indices in arrays.
 
     context     per cluster: index, capability, occupation 1 .. 100 steps ago, missed deadlines
-    candidates  (application, cluster) pairs of the pool, application-major
+    candidates  (application, cluster) pairs of the pool, by application, then by cluster
 
-Numbers are in units that bring all of them to the order of one: hundreds of steps, thousands of
-executors. Occupation and profile are fractions.
+Units bring all numbers to the order of one: hundreds of steps, thousands of executors. Occupation
+and profile are fractions.
 """
 
 from typing import Final
@@ -19,7 +19,7 @@ OBJECTIVES: Final = ("misses_and_delay", "misses", "delay")
 
 
 def context_features(clusters: int) -> tuple[Feature, ...]:
-    """The 103 numbers of every cluster, cluster by cluster."""
+    """Return the 103 features of every cluster, cluster by cluster."""
     features: list[Feature] = []
     for c in range(clusters):
         features += [
@@ -72,14 +72,14 @@ OUTCOMES: Final = (
     Outcome("unfinished", "applications", "applications that did not finish"),
 )
 
-MOMENT: Final = columns(context_features(1))  # of cluster 0; the others follow
+MOMENT: Final = columns(context_features(1))  # of cluster 0; those of the other clusters follow
 ROW: Final = columns(CANDIDATES)
 TERM: Final = columns(OBJECTIVES)
 OUT: Final = columns(OUTCOMES)
 
 
 def spec(config: MulticlusterConfig, objective: str) -> Spec:
-    """Names of the observation, the reward terms and the outcomes."""
+    """Return the names of the observation, the reward terms and the outcomes."""
     return Spec(
         scenario="multicluster",
         objective=objective,

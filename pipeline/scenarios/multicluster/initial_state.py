@@ -1,4 +1,4 @@
-"""A `multicluster` episode laid out in its memory (pipeline.scenarios.multicluster.layout)."""
+"""The initial memory of a `multicluster` episode (pipeline.scenarios.multicluster.layout)."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from pipeline.simulation.scenario import Instance, make_memory
 
 
 def _rows(a: Applications) -> NDArray[np.float64]:
-    """Features of the applications in the order of ROW, (J, SHOWN)."""
+    """Return the features of the applications in the order of ROW, (J, SHOWN)."""
     rows = np.empty((len(a.arrival), m.SHOWN))
     rows[:, ROW.category] = a.category
     rows[:, ROW.profile_0 : ROW.profile_0 + m.BINS] = a.profile
@@ -28,13 +28,14 @@ def _rows(a: Applications) -> NDArray[np.float64]:
 
 
 def lay_out(config: MulticlusterConfig, objective: int, a: Applications) -> Instance:
-    """The memory of an episode with these applications; `objective` is the place of a reward term.
+    """Return the memory of an episode; `objective` is the index of the reward term.
 
-    Raises InputError where nothing arrives before the limit.
+    Raises InputError if no application arrives before the limit.
     """
     if a.arrival[0] >= config.limit:
         raise InputError(
-            f"config.limit is {config.limit}, but the first application arrives at {a.arrival[0]}"
+            f"config.limit is {config.limit}, expected more than {a.arrival[0]}, the step at which "
+            "the first application arrives"
         )
     j, clusters, runs = len(a.arrival), len(config.clusters), len(a.needs)
     slots = int(max(a.execution.max(), a.period.max())) + 1

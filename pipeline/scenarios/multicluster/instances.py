@@ -1,4 +1,4 @@
-"""Drawing the applications of a `multicluster` episode: arrivals, sizes, deadlines, batch needs."""
+"""Drawn applications of a `multicluster` episode: arrivals, sizes, deadlines, batch needs."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,7 +11,7 @@ from pipeline.scenarios.multicluster.layout import BINS
 
 REGULAR: Final = 0
 CRITICAL: Final = 1  # time-critical, one run
-STREAMING: Final = 2  # time-critical, a run per batch
+STREAMING: Final = 2  # time-critical, one run per batch
 
 FACTORS: Final = np.linspace(0.55, 1.45, BINS)  # of a batch's need, one per bin
 
@@ -22,16 +22,18 @@ SETTINGS: Final = {"standard": 1.0, "eased": 0.79, "stressed": 1.33, "matched": 
 class Applications:
     """J applications in the order of their arrival.
 
-    arrival     (J,) step
-    category    (J,) REGULAR, CRITICAL or STREAMING
-    execution   (J,) s, steps of one task
-    tasks       (J,) n; of a streaming application, the need of a batch before its factor
-    deadline    (J,) float64, steps that a run may take; infinite for REGULAR
-    runs        (J,) 1, or the number of batches
-    period      (J,) steps between batches; 0 where there is one run
-    profile     (J, BINS) probability of each factor; an even mix of .95 and 1.05 where all of n
-                is needed
-    needs       (sum of runs,) tasks of every run, application by application
+    Attributes:
+        arrival: Step of the arrival, (J,).
+        category: REGULAR, CRITICAL or STREAMING, (J,).
+        execution: Steps s of one task, (J,).
+        tasks: Number n of tasks, (J,). For a streaming application, the need of a batch before its
+            factor.
+        deadline: Steps that a run may take, (J,) float64; infinite for REGULAR.
+        runs: Number of runs: 1, or the number of batches, (J,).
+        period: Steps between batches, (J,); 0 for an application with one run.
+        profile: Probability of each factor, (J, BINS). For an application that always needs all n
+            tasks, an even mix of .95 and 1.05.
+        needs: Tasks of every run, (sum of runs,), application by application.
     """
 
     arrival: NDArray[np.int64]
@@ -48,7 +50,7 @@ class Applications:
 def draw_intervals(
     config: MulticlusterConfig, size: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Steps between arrival events, (size,), each at least 1."""
+    """Return the steps between arrival events, (size,), each at least 1."""
     if config.arrivals == "bernoulli":
         return rng.geometric(config.arrival_probability, size)
     if config.arrivals == "uniform":
@@ -61,18 +63,18 @@ def draw_intervals(
 
 
 def draw_arrivals(config: MulticlusterConfig, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Arrival step of every application, ascending; the last event is cut to their number."""
+    """Return ascending arrival steps; the last event is cut to the number of applications."""
     j = config.applications
     at = np.cumsum(draw_intervals(config, j, rng))  # an event brings at least one application
     mean = config.jobs_mean_bernoulli if config.arrivals == "bernoulli" else config.jobs_mean
     jobs = np.maximum(np.rint(rng.normal(mean, config.jobs_deviation, j)).astype(np.int64), 1)
     jobs = np.minimum(jobs, j)
-    events = int(np.searchsorted(np.cumsum(jobs), j)) + 1  # the others bring nothing any more
+    events = int(np.searchsorted(np.cumsum(jobs), j)) + 1  # later events bring no application
     return np.repeat(at[:events], jobs[:events])[:j]
 
 
 def draw_applications(config: MulticlusterConfig, rng: np.random.Generator) -> Applications:
-    """The applications of one episode; the settings of one pattern differ in the needs alone."""
+    """Return the drawn applications; settings of one arrival pattern differ only in needs."""
     j = config.applications
     arrival = draw_arrivals(config, rng)
     category = rng.choice(3, j, p=config.categories)
@@ -105,8 +107,10 @@ def draw_applications(config: MulticlusterConfig, rng: np.random.Generator) -> A
 
 
 def _within(span: tuple[float, ...], size: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Draw uniformly within a range."""
     return rng.uniform(span[0], span[1], size)
 
 
 def _inclusive(span: tuple[int, ...]) -> tuple[int, int]:
+    """Return a range as the arguments of `Generator.integers`."""
     return span[0], span[1] + 1

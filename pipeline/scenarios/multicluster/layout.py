@@ -1,15 +1,15 @@
-"""Where everything stands in the memory of a `multicluster` episode.
+"""Layout of the memory of a `multicluster` episode: the position of every value in the arrays.
 
     ints    header | per application: given, then state (J each) | needs of all runs (R)
             | per cluster: given, then state (K each) | queues (2K) | history (K * LAGS)
             | ending (S * K) | completing (2S) | due (2S)
     floats  header | deadline (J) | rows (J * SHOWN)
 
-J applications, numbered in the order of their arrival, K clusters, R runs, S slots of a calendar:
-what happens at step t stands in slot t modulo S, and nothing is planned further ahead than S - 1
-steps. A list of applications is a pair (first, last), -1 where it is empty, linked by `link`: an
-application is in one list at most, since its run waits in a cluster, is about to complete, or is
-not due yet.
+There are J applications, numbered in the order of their arrival, K clusters, R runs, and S slots in
+a calendar. The events of step t are in slot t modulo S, and nothing is planned more than S - 1
+steps ahead. A list of applications is a pair (first, last), -1 if the list is empty, with its
+members connected by `link`. An application is in one list at most, because its run either waits in
+a cluster, or is about to complete, or is not due yet.
 """
 
 from typing import Final
@@ -24,10 +24,10 @@ APPLICATIONS: Final = 2
 SLOTS: Final = 3
 LIMIT: Final = 4  # the episode is truncated at this step
 OBJECTIVE: Final = 5  # which reward term is the reward
-OWN: Final = 6  # 1: an application's own misses count among those after its deployment, too
+OWN: Final = 6  # 1 if an application's own misses count among those after its deployment
 NOW: Final = 7  # the step, as a whole number
-ARRIVED: Final = 8  # applications 0..ARRIVED-1 have arrived
-POOL: Final = 9  # of these, still in the pool
+ARRIVED: Final = 8  # number of applications that have arrived: 0..ARRIVED-1
+POOL: Final = 9  # number of applications in the pool
 DEPLOYED: Final = 10
 FINISHED: Final = 11
 MISSES: Final = 12
@@ -36,29 +36,29 @@ CRITICAL_COMPLETED: Final = 14
 BUSY_STEPS: Final = 15  # executor-steps occupied so far
 SLOT: Final = 16  # NOW modulo SLOTS
 LAG: Final = 17  # NOW modulo LAGS
-# ints: where the blocks begin; per application, given
+# beginnings of the blocks of ints; per application, given
 ARRIVAL_AT: Final = 18
 EXECUTION_AT: Final = 19  # s, steps of one task
 PERIOD_AT: Final = 20  # steps between two batches
-RUNS_AT: Final = 21  # how many runs it has
-FIRST_NEED_AT: Final = 22  # where its first run stands among the needs
+RUNS_AT: Final = 21  # number of runs
+FIRST_NEED_AT: Final = 22  # index of its first run among the needs
 # per application, state
 POOLED_AT: Final = 23  # the applications in the pool, ascending
 ORDER_AT: Final = 24  # applications in the order of their deployment
 ENDED_AT: Final = 25  # applications in the order of their end
 CLUSTER_AT: Final = 26
-DEPLOYED_AT: Final = 27  # step of its deployment, -1 before
-DUE_AT: Final = 28  # of the current run: its arrival, later the batch's due time
-DONE_AT: Final = 29  # runs completed
-MISSED_AT: Final = 30  # of these, after the deadline
+DEPLOYED_AT: Final = 27  # step of its deployment, -1 before it
+DUE_AT: Final = 28  # due time of the current run: the arrival, later that of the batch
+DONE_AT: Final = 29  # number of completed runs
+MISSED_AT: Final = 30  # number of runs completed after the deadline
 ACTUAL_AT: Final = 31  # sum of the actual run times of completed runs
 LEFT_AT: Final = 32  # tasks of the current run that still have to be launched
 LINK_AT: Final = 33
 MISSES_BEFORE_AT: Final = 34  # misses of the system up to its deployment
-MISSES_UNTIL_AT: Final = 35  # and up to its end, -1 before
-# the rest
+MISSES_UNTIL_AT: Final = 35  # misses of the system up to its end, -1 before its end
+# other blocks
 NEEDS_AT: Final = 36  # tasks of every run
-CAPABILITY_AT: Final = 37  # executors of a cluster
+CAPABILITY_AT: Final = 37  # executors of every cluster
 FREE_AT: Final = 38
 QUEUED_AT: Final = 39  # tasks that wait in a cluster
 CLUSTER_MISSES_AT: Final = 40
@@ -68,8 +68,8 @@ HISTORY_AT: Final = 43  # occupied executors after the launches of step t, at t 
 ENDING_AT: Final = 44  # executors that become free, per slot and cluster
 COMPLETING_AT: Final = 45  # runs whose last tasks end, a list per slot
 DUE_LISTS_AT: Final = 46  # runs that are queued, a list per slot
-# floats: where the blocks begin
-DEADLINE_AT: Final = 47  # steps that a run may take; infinite where there is no deadline
+# beginnings of the blocks of floats
+DEADLINE_AT: Final = 47  # steps that a run may take; infinite without a deadline
 ROWS_AT: Final = 48  # features of an application as candidates show them
 INT_HEADER: Final = 49
 

@@ -8,7 +8,7 @@ from pipeline.simulation.kernel import OBSERVE, compiled
 
 @compiled(OBSERVE)
 def observe(ints, floats, context, image, candidates, feasible):  # type: ignore[no-untyped-def]
-    """The clusters' past and present, and every pair of the pool; all of them are feasible."""
+    """Write the past and present of the clusters, and every pair of the pool, all feasible."""
     clusters, pool, now = ints[m.CLUSTERS], ints[m.POOL], ints[m.NOW]
     ints[k.FRESH] = 1
     recorded = min(now, m.LAGS)

@@ -1,52 +1,55 @@
 """`slots`: one cluster as a grid of resource slots by time steps; place a visible job or move on.
 
-A cluster has two resources ("cpu" and "memory") of r slots each, seen H time steps ahead. A job
-has a length in time steps and a demand in slots of each resource. The first M jobs that wait are
-visible, one in each slot of the queue; up to B more stand behind them, first in, first out.
+A cluster has two resources ("cpu" and "memory") of r slots each, shown for the next H time steps.
+A job has a length in time steps and a demand in slots of each resource. The first M waiting jobs
+are visible, one in each slot of the queue. Up to B more jobs stand behind them in the backlog,
+first in, first out.
 
-A choice places the job of one slot, or moves on. A placement is a reservation: the job takes the
-earliest window of its length in the horizon in which both resources are free throughout, and its
-slot is refilled from the backlog at once; no time passes. Moving on lets one time step pass, in
-this order: the grid shifts, finished jobs leave, the arrivals of the step enter (lowest empty
-slot, else backlog, else dropped and counted), the reward is booked. A slot is feasible where its
-job has a window; moving on always is.
+A choice either places the job of one slot, or moves on. A placement is a reservation: the job takes
+the earliest window of its length in the horizon in which both resources are free throughout. Its
+slot is refilled from the backlog at once, and no time passes. Moving on lets one time step pass, in
+this order: the grid shifts, finished jobs leave, the arrivals of the step enter (lowest empty slot,
+else the backlog, else they are dropped and counted), and the reward is paid. A slot is feasible if
+its job has a window; moving on is always feasible.
 
     slowdown     r = -sum of 1 / length over the jobs in machine, queue and backlog
     completion   r = -number of these jobs
     utilisation  r = fraction of the slots in use in the time step that passes, mean of resources
 
-What is there at 0, before the first step, is booked with the first move on. So, every job
-finished, sum of r == -sum of slowdowns, slowdown = (finish - enter) / length, in time steps.
+The jobs present at time 0, before the first step, count in the reward of the first move on. If
+every job has finished, sum of r == -sum of slowdowns, with slowdown = (finish - enter) / length in
+time steps.
 
-The episode terminates when nothing will arrive and nothing is left, and is truncated after
-`max_time_steps`. Outcomes are over all jobs that entered; an unfinished one counts until the end.
+The episode terminates when no job will arrive and none is left. It is truncated after
+`max_time_steps`. Outcomes cover all jobs that entered; an unfinished job counts until the end.
 
-Context, compact (91 numbers with H = 20, M = 10):
+The compact context has 91 numbers if H = 20 and M = 10:
 
     free_cpu_00 free_memory_00 jobs_00 | free_cpu_01 ...     H times: the time steps from now on
     cpu_0 memory_0 length_0 | cpu_1 ...                      M times: the slots of the queue
     backlog                                                  its number of jobs
 
-Image (`observation = "image"`: beside the compact context), H rows, uint8:
+The image (`observation = "image"`, in addition to the compact context) has H rows of uint8:
 
     cpu: machine (r) | slots 0 .. M-1 (r each) | memory: the same | backlog (ceil(B/H)) | time (1)
 
-A running job is a block in one of 40 greys (its number modulo 40, from 255 down to 60); a waiting
-job fills its demand across and its length down with 255, the backlog one cell a job, row by row;
-the time column is 255 * min(time steps since the last arrival, 10) / 10.
+A running job is a block in one of 40 greys (its number modulo 40, from 255 down to 60). A waiting
+job fills its demand across and its length down with 255. The backlog has one cell per job, row by
+row. The time column is 255 * min(time steps since the last arrival, 10) / 10.
 
-Candidates: the M slots in order, then the row that moves on. A row tells of its job (all zero
-where the slot is empty, and where the row moves on), of what the other visible jobs are to it, and,
-the same in all rows, of the cluster: what a rule must weigh to hold a long job back for short ones
-that may come, or to leave room beside it, stands in one row, where a linear score can find it. With
-`foresight` a row also tells what starting its job now puts off, of what waits and of what may come;
-with an image, which place it is, for networks that read nothing else of it.
+The candidates are the M slots in order, then the row that moves on. A row describes its job (all
+zero for an empty slot and for the row that moves on), compares it with the other visible jobs, and
+repeats the state of the cluster, which is the same in all rows. One row therefore holds what a rule
+must weigh to hold a long job back for short jobs that may come, or to leave room beside it, and a
+linear score can express such a rule. With `foresight`, a row also shows the delay that starting its
+job now causes to waiting jobs and to jobs that may come. With an image, a row also shows its
+number, for networks that read nothing else of it.
 
-`compat = "deeprm"` is the published simulator: the last offset is excluded (0 .. H - length - 1);
-the first element of a sequence is never delivered; the entry after a removal from the running
-list is passed over and stays one more time step (which only the reward and the end feel); the end
-is tested between removals and arrivals; its 100 sequences come from RandomState(42); the slowdown
-is over jobs that have been placed.
+`compat = "deeprm"` reproduces the published simulator. The last offset is excluded
+(0 .. H - length - 1). The first element of a sequence is never delivered. The entry after a removal
+from the list of running jobs is passed over and stays one more time step, which only affects the
+reward and the end. The end is tested between removals and arrivals. Its 100 sequences come from
+RandomState(42). The slowdown covers jobs that have been placed.
 """
 
 from typing import Final
@@ -77,7 +80,7 @@ from pipeline.workloads.schema import Workload
 
 
 def windows(config: SlotsConfig, workload: Workload) -> int:
-    """Windows of a trace, 100 in compat, any number of drawn sequences."""
+    """Return the windows of a trace, 100 in compat, or DRAWN_WINDOWS for drawn sequences."""
     if not workload.tasks.is_empty():
         return workload.tasks.height // config.jobs_per_window
     return COMPAT_EXAMPLES if config.compat else DRAWN_WINDOWS
@@ -86,8 +89,11 @@ def windows(config: SlotsConfig, workload: Workload) -> int:
 def _jobs(
     config: SlotsConfig, sizes: Sizes, workload: Workload, window: int, rng: np.random.Generator
 ) -> Jobs:
+    """Return the jobs of a window: of the trace, of the published simulator, or drawn."""
     if not 0 <= window < windows(config, workload):
-        raise InputError(f"window {window}; windows are 0..{windows(config, workload) - 1}")
+        raise InputError(
+            f"window {window} does not exist; windows are 0..{windows(config, workload) - 1}"
+        )
     traced = not workload.tasks.is_empty()
     if traced and config.arrival != "bernoulli" and not config.compat:
         return trace_jobs(config, sizes, workload, window)
@@ -106,16 +112,16 @@ def instance(
     window: int,
     rng: np.random.Generator,
 ) -> Instance:
-    """The jobs of one window before an empty cluster, with those of time step 0 in the queue."""
+    """Return the jobs of one window and an empty cluster, with the jobs of time 0 in the queue."""
     sizes = sizes_of(config)
     require_room(10.0 * config.steps + config.backlog + 3.0 * (config.queue + sizes.horizon))
     if config.compat:
-        require_room(1e5 * config.steps)  # which draws all its examples at once
+        require_room(1e5 * config.steps)  # because compat draws all its examples at once
     return lay_out(config, sizes, objective, _jobs(config, sizes, workload, window, rng))
 
 
 def lay_out(config: SlotsConfig, sizes: Sizes, objective: str, jobs: Jobs) -> Instance:
-    """The memory of an episode with these jobs."""
+    """Return the memory of an episode with these jobs."""
     n, queue, backlog = len(jobs.length), config.queue, config.backlog
     inverse = m.GRID + m.COLUMNS * sizes.horizon  # the block after the grid
     blocks = (

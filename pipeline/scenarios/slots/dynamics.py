@@ -1,12 +1,12 @@
-"""Compiled transition of `slots`; the problem is told in pipeline.scenarios.slots.
+"""Compiled transition of `slots`. The problem is described in pipeline.scenarios.slots.
 
-The earliest window of every visible job is kept. It is cheap to keep: resources are only taken,
-so a window moves back when something is placed on it, and moves one row forward when time passes:
+The earliest window of every visible job is stored. It is cheap to update, because resources are
+only taken: a window moves back when a job is placed on it, and one row forward when time passes:
 
     offset before   after one time step
     3               2       the same window
-    0               0 ...   sought from row 0 on
-    none            the window that ends in the row that came into sight, or none
+    0               0 ...   searched from row 0 on
+    none            the window that ends in the new last row, or none
 """
 
 from numba import types
@@ -20,12 +20,12 @@ from pipeline.simulation.kernel import FLOATS, INTS, OUTCOME, STEP, compiled
 
 @compiled(types.int64(INTS, FLOATS, types.int64, types.int64))
 def earliest(ints, floats, job, first):  # type: ignore[no-untyped-def]
-    """The first offset from `first` on at which the job fits for its whole length, or -1."""
+    """Return the first offset from `first` on at which the job fits for its whole length, or -1."""
     at = U(job)
     length = ints[U(ints[m.LENGTH_AT]) + at]
     cpu = float(ints[U(ints[m.CPU_AT]) + at])
     memory = float(ints[U(ints[m.MEMORY_AT]) + at])
-    last = ints[m.HORIZON] - length - ints[m.COMPAT]  # the published range leaves out its end
+    last = ints[m.HORIZON] - length - ints[m.COMPAT]  # the published range excludes its end
     start = first
     row = first
     cell = m.FIRST_CELL + m.ROW_CELLS * U(first)
@@ -51,7 +51,7 @@ def _show(ints, floats, slot, job):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(INTS, FLOATS))
 def arrive(ints, floats):  # type: ignore[no-untyped-def]
-    """Let in the jobs of this time step: lowest empty slot, else backlog, else dropped."""
+    """Admit the jobs of this time step: to the lowest empty slot, else the backlog, else drop."""
     now = ints[m.NOW]
     while ints[m.NEXT] < ints[m.JOBS] and ints[ints[m.ARRIVE_AT] + ints[m.NEXT]] <= now:
         job = ints[m.NEXT]
@@ -109,7 +109,7 @@ def _place(ints, floats, chosen):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(INTS, FLOATS))
 def _shift(ints, floats):  # type: ignore[no-untyped-def]
-    """Let the first row of the grid pass and bring the earliest windows up to date."""
+    """Let the first row of the grid pass and update the earliest windows."""
     last = m.FIRST_CELL + m.ROW_CELLS * U(ints[m.HORIZON] - 1)
     for cell in range(m.FIRST_CELL, last):
         floats[cell] = floats[cell + m.ROW_CELLS]
@@ -132,7 +132,7 @@ def _shift(ints, floats):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(INTS, FLOATS))
 def _leave(ints, floats):  # type: ignore[no-untyped-def]
-    """Finished jobs leave. In compat the entry after each removal is passed over."""
+    """Remove finished jobs. In compat the entry after each removal is passed over."""
     now = ints[m.NOW]
     running, finish = U(ints[m.RUNNING_AT]), U(ints[m.FINISH_AT])
     kept = U(0)
@@ -151,13 +151,13 @@ def _leave(ints, floats):  # type: ignore[no-untyped-def]
 
 @compiled(types.int64(INTS))
 def in_system(ints):  # type: ignore[no-untyped-def]
-    """Jobs in machine, queue and backlog."""
+    """Return the number of jobs in machine, queue and backlog."""
     return ints[m.IN_MACHINE] + ints[m.VISIBLE] + ints[m.WAITING]
 
 
 @compiled(types.int64(INTS, FLOATS, FLOATS))
 def _move_on(ints, floats, step_outputs):  # type: ignore[no-untyped-def]
-    """One time step; books it and gives the status."""
+    """Let one time step pass, fill its outputs and return the status."""
     used = (2.0 * ints[m.SLOTS] - floats[m.GRID] - floats[m.GRID + 1]) / floats[m.CAPACITY]
     floats[m.USED] += used
     floats[m.REPORT_LOAD] += used + ints[m.VISIBLE] / ints[m.QUEUE]
@@ -172,7 +172,7 @@ def _move_on(ints, floats, step_outputs):  # type: ignore[no-untyped-def]
         over = over and in_system(ints) == 0
     jobs = in_system(ints)
     if jobs == 0:
-        floats[m.OPEN_RATE] = 0.0  # without what rounding left of it
+        floats[m.OPEN_RATE] = 0.0  # removes the rounding error
     step_outputs[k.ELAPSED] = floats[m.STEP_S]
     step_outputs[k.TERMS + TERM.slowdown] = 0.0 - (floats[m.CARRIED_RATE] + floats[m.OPEN_RATE])
     step_outputs[k.TERMS + TERM.completion] = 0.0 - (floats[m.CARRIED_JOBS] + jobs)
@@ -185,7 +185,7 @@ def _move_on(ints, floats, step_outputs):  # type: ignore[no-untyped-def]
 
 @compiled(STEP)
 def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
-    """Place the job in slot `choice`, or move on (the last row): one time step passes."""
+    """Place the job in slot `choice`, or move on (the last row), which lets one time step pass."""
     queue = ints[m.QUEUE]
     if choice < 0 or choice > queue:
         return k.INFEASIBLE
@@ -205,7 +205,7 @@ def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
 
 @compiled(OUTCOME)
 def outcome(ints, floats, outcomes):  # type: ignore[no-untyped-def]
-    """Fill the outcomes in the order of the spec; unfinished jobs count until now."""
+    """Fill the outcomes in the order of the spec. Unfinished jobs count up to now."""
     now = ints[m.NOW]
     jobs = unfinished = 0
     slowdown = completion = 0.0
@@ -218,7 +218,7 @@ def outcome(ints, floats, outcomes):  # type: ignore[no-untyped-def]
             if ints[m.COMPAT] == 0:
                 finish = now
             elif finish < 0:
-                continue  # the reference counts the jobs that it has placed
+                continue  # the reference counts only jobs that it has placed
         jobs += 1
         slowdown += (finish - enter) / ints[ints[m.LENGTH_AT] + job]
         completion += (finish - enter) * floats[m.STEP_S]

@@ -1,4 +1,4 @@
-"""Features, reward terms and outcomes of `slots` by name, and their places in arrays."""
+"""Names of the features, reward terms and outcomes of `slots`, and their indices in arrays."""
 
 import math
 from typing import Final
@@ -31,7 +31,7 @@ OUTCOMES: Final = (
 
 
 def context_features(config: SlotsConfig) -> tuple[Feature, ...]:
-    """A block of STEP per time step, one of SLOT per slot of the queue, and the backlog."""
+    """Return the features: STEP per time step, SLOT per slot of the queue, the backlog."""
     sizes = sizes_of(config)
     r, h = sizes.slots_per_resource, sizes.horizon
     features: list[Feature] = []
@@ -57,7 +57,7 @@ def context_features(config: SlotsConfig) -> tuple[Feature, ...]:
 
 
 def candidate_features(config: SlotsConfig) -> tuple[Feature, ...]:
-    """The columns of a row; those of options come last."""
+    """Return the columns of a row. Columns of options come last."""
     sizes = sizes_of(config)
     r, h, m = sizes.slots_per_resource, sizes.horizon, config.queue
     foresight = (
@@ -107,17 +107,20 @@ OUT: Final = columns(OUTCOMES)
 
 
 def image_shape(config: SlotsConfig) -> tuple[int, ...]:
-    """Rows and columns of the image."""
+    """Return rows and columns of the image. Raises InputError for more than MOST_PIXELS pixels."""
     sizes = sizes_of(config)
     machine = 2 * sizes.slots_per_resource * (1 + config.queue)
     shape = (sizes.horizon, machine + -(-config.backlog // sizes.horizon) + 1)
     if math.prod(shape) > MOST_PIXELS:
-        raise InputError(f"an image of {shape[0]} x {shape[1]} pixels, more than {MOST_PIXELS}")
+        raise InputError(
+            f"the image has {shape[0]} x {shape[1]} pixels, expected at most {MOST_PIXELS}; make "
+            "config.horizon, config.queue or config.slots_per_resource smaller"
+        )
     return shape
 
 
 def spec(config: SlotsConfig, objective: str) -> Spec:
-    """Names of the observation, the reward terms and the outcomes."""
+    """Return the names of the observation, the reward terms and the outcomes."""
     return Spec(
         scenario="slots",
         objective=objective,

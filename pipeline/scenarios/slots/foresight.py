@@ -1,12 +1,12 @@
-"""Compiled columns of `slots` with `foresight`: what the choice of a row puts off.
+"""Compiled columns of `slots` with `foresight`: the delays that the choice of a row causes.
 
-    delays           what is visible: urgency x time steps by which its earliest window moves back
-    delays_shorter   the same of the jobs that are shorter than the one of the row
-    cpu_wait, ...    what is still to come: time steps until d slots are free, mean of d = r/2 .. r
+    delays           to visible jobs: urgency x time steps by which the earliest window moves back
+    delays_shorter   the same for the jobs that are shorter than the job of the row
+    cpu_wait, ...    to later jobs: time steps until d slots are free, mean of d = r/2 .. r
 
-All of it after the job of the row has started; on a row that cannot start now, and on the one that
-moves on, as things are. The grid is written to and put back: slots are whole numbers, so that
-nothing is lost.
+All columns describe the state after the job of the row has started. A row that cannot start now,
+and the row that moves on, describe the present state. The grid is changed and restored; slots are
+whole numbers, so the restored values are exact.
 """
 
 from numba import types
@@ -20,7 +20,7 @@ from pipeline.simulation.kernel import FLOATS, INTS, ROWS, compiled
 
 @compiled(types.float64(INTS, FLOATS, types.int64))
 def _wait(ints, floats, resource):  # type: ignore[no-untyped-def]
-    """Time steps until d slots of a resource are free, mean over d = r/2 .. r."""
+    """Return the time steps until d slots of a resource are free, mean over d = r/2 .. r."""
     slots, horizon = ints[m.SLOTS], ints[m.HORIZON]
     least = (slots + 1) // 2
     total, demand = 0, least

@@ -1,4 +1,4 @@
-"""The jobs of one `slots` episode: drawn, drawn as the published simulator draws, or from a trace.
+"""The jobs of a `slots` episode: drawn, drawn as in the published simulator, or from a trace.
 
 jobs, in order of arrival        arrive   0     3     3     4
                                  length   2     12    1     3      time steps
@@ -20,19 +20,23 @@ from pipeline.workloads.schema import Workload
 
 COMPAT_EXAMPLES: Final = 100
 _COMPAT_SEED: Final = 42
-_FEWEST_ARRIVALS: Final = 1e-3  # on average; below, drawing until there is one takes for ever
-_ROUNDING: Final = 1e-9  # a demand this little above a whole slot does not take another one
+_FEWEST_ARRIVALS: Final = 1e-3  # mean per sequence; below it, drawing a job takes too long
+_ROUNDING: Final = 1e-9  # a demand that exceeds a whole slot by this much takes no further slot
 
 
 @dataclass(frozen=True)
 class Jobs:
-    """The jobs of one episode, in order of arrival.
+    """The J jobs of one episode, in order of arrival.
 
-    arrive, length, cpu, memory   (J,) int64
-    last_step      no job arrives after this time step
-    span           time steps over which the work is offered
-    expected_load  work that the setting offers per time step, over capacity
-    left_out       jobs of the window that are not in the episode
+    Attributes:
+        arrive: Time step of the arrival, (J,) int64.
+        length: Length in time steps, (J,) int64.
+        cpu: Demand for the first resource in slots, (J,) int64.
+        memory: Demand for the second resource in slots, (J,) int64.
+        last_step: Time step after which no job arrives.
+        span: Number of time steps over which the work is offered.
+        expected_load: Work per time step that the setting offers, relative to the capacity.
+        left_out: Number of jobs of the window that are not in the episode.
     """
 
     arrive: NDArray[np.int64]
@@ -46,7 +50,7 @@ class Jobs:
 
 
 def expected_load(config: SlotsConfig, sizes: Sizes) -> float:
-    """Mean work of a job over capacity, times the arrival rate: 1.845 rate with preset deeprm."""
+    """Return the mean work of a job over capacity, times the arrival rate (deeprm: 1.845 rate)."""
     short, long = sum(sizes.short_lengths) / 2, sum(sizes.long_lengths) / 2
     length = config.short_share * short + (1 - config.short_share) * long
     demand = (sum(sizes.dominant_slots) + sum(sizes.other_slots)) / 4
@@ -54,11 +58,11 @@ def expected_load(config: SlotsConfig, sizes: Sizes) -> float:
 
 
 def draw_jobs(config: SlotsConfig, sizes: Sizes, rng: np.random.Generator) -> Jobs:
-    """A drawn sequence; one without any job is drawn again."""
+    """Return a drawn sequence. A sequence without any job is drawn again."""
     if config.arrival_rate * config.steps < _FEWEST_ARRIVALS:
         raise InputError(
-            f"config.arrival_rate {config.arrival_rate:g} in {config.steps} steps: almost no "
-            "sequence has a job"
+            f"config.arrival_rate is {config.arrival_rate:g} and config.steps is {config.steps}, "
+            "so almost no sequence has a job; make one of them larger"
         )
     present = rng.random(config.steps) < config.arrival_rate
     while not present.any():
@@ -83,13 +87,14 @@ def draw_jobs(config: SlotsConfig, sizes: Sizes, rng: np.random.Generator) -> Jo
 
 
 def _between(pair: tuple[int, ...], n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Draw whole numbers between both ends, which are included."""
     return rng.integers(pair[0], pair[1] + 1, n)
 
 
 @lru_cache(maxsize=8)
 def _compat_examples(rate: float, steps: int) -> tuple[NDArray[np.int64], ...]:
-    """The sequences of the published simulator: rows (arrive, length, cpu, memory) of each."""
-    rng = np.random.RandomState(_COMPAT_SEED)  # legacy: the published numbers hang on it
+    """Return the published sequences: rows (arrive, length, cpu, memory) of each."""
+    rng = np.random.RandomState(_COMPAT_SEED)  # legacy, but the published numbers depend on it
     examples = []
     for _ in range(COMPAT_EXAMPLES):
         rows = []
@@ -108,7 +113,7 @@ def _compat_examples(rate: float, steps: int) -> tuple[NDArray[np.int64], ...]:
 
 
 def compat_jobs(config: SlotsConfig, sizes: Sizes, window: int) -> Jobs:
-    """Example `window` of the published simulator, which never delivers the first element."""
+    """Return example `window` of the published simulator, which leaves out the first element."""
     rows = _compat_examples(config.arrival_rate, config.steps)[window]
     rows = rows[rows[:, 0] > 0]
     return Jobs(
@@ -123,16 +128,18 @@ def compat_jobs(config: SlotsConfig, sizes: Sizes, window: int) -> Jobs:
 
 
 def trace_jobs(config: SlotsConfig, sizes: Sizes, workload: Workload, window: int) -> Jobs:
-    """The jobs of a window of a trace, in whole slots and time steps, both rounded up.
+    """Return the jobs of a window of a trace, in whole slots and time steps, rounded up.
 
-    A task is a job; all its instances run together. Cores are the first resource, memory the
-    second; a demand for no memory (SWF: unknown) takes no slot of it. Raises InputError where
-    the workload has no machines, or a job fits neither the cluster nor the horizon.
+    A task is a job whose instances all run together. Cores are the first resource and memory is the
+    second. A job without a demand for memory (unknown in SWF) takes no slot of it. Raises
+    InputError if the workload has no machines, or a job fits neither the cluster nor the horizon.
     """
     first = window * config.jobs_per_window
     tasks = workload.tasks[first : first + config.jobs_per_window]
     if workload.machines is None or workload.machines.is_empty():
-        raise InputError("slots needs the size of the cluster, but this workload has no machines")
+        raise InputError(
+            "scenario slots needs the size of the cluster, but the workload has no machines"
+        )
     slots = sizes.slots_per_resource
     instances = tasks["instances"].to_numpy()
     demand = [
@@ -173,7 +180,7 @@ def trace_jobs(config: SlotsConfig, sizes: Sizes, workload: Workload, window: in
 
 
 def _trace_load(workload: Workload) -> float:
-    """Work of the whole trace per second, over the capacity of what it asks for."""
+    """Return the work of the whole trace per second, over the capacity of what it uses."""
     assert workload.machines is not None
     tasks = workload.tasks
     work = tasks.select(
@@ -186,8 +193,10 @@ def _trace_load(workload: Workload) -> float:
 
 
 def _total(machines: pl.DataFrame, name: str) -> float:
+    """Return the capacity of all machines."""
     return float(machines[name].to_numpy().sum())
 
 
 def _rounded_up(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return whole numbers, rounded up from all but a rounding error."""
     return np.ceil(values - _ROUNDING).astype(np.int64)

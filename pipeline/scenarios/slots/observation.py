@@ -1,9 +1,8 @@
-"""Compiled observation of `slots`; the layouts are drawn in pipeline.scenarios.slots.
+"""Compiled observation of `slots`. The layouts are drawn in pipeline.scenarios.slots.
 
-The image is kept from one observation to the next. In every row of it a job takes the first empty
-cells, so that cells fill from the left in the order of placement; a placement draws one job, a
-time step moves the machine up by one row. A new image is drawn from the running jobs, in the same
-order.
+The image is kept from one observation to the next. In every row a job takes the first empty cells,
+so cells fill from the left in the order of placement. A placement draws one job; a time step moves
+the machine up by one row. A new image is drawn from the running jobs, in the same order.
 """
 
 from typing import Final
@@ -18,20 +17,20 @@ from pipeline.scenarios.slots.layout import U
 from pipeline.simulation import kernel as k
 from pipeline.simulation.kernel import FLOATS, IMAGE, INTS, OBSERVE, ROWS, compiled
 
-FULL: Final = 255  # a cell of a waiting job
+FULL: Final = 255  # value of a cell of a waiting job
 GAP_LIMIT: Final = 10  # time steps since the last arrival at which the time column is full
 _TINTS: Final = 40  # grey levels of running jobs: 255, 250, ... 60
 
 
 @compiled(types.int64(INTS))
 def backlog_columns(ints):  # type: ignore[no-untyped-def]
-    """Columns of the image that the backlog takes."""
+    """Return the number of image columns for the backlog."""
     return -(-ints[m.BACKLOG] // ints[m.HORIZON])
 
 
 @compiled(types.int64(INTS))
 def _width(ints):  # type: ignore[no-untyped-def]
-    """Columns of the image."""
+    """Return the number of image columns."""
     return 2 * ints[m.SLOTS] * (1 + ints[m.QUEUE]) + backlog_columns(ints) + 1
 
 
@@ -54,10 +53,10 @@ def _draw_waiting(ints, image, slot, job, value):  # type: ignore[no-untyped-def
 
 @compiled(types.void(INTS, FLOATS, IMAGE, types.int64, types.boolean))
 def _draw_running(ints, floats, image, job, newest):  # type: ignore[no-untyped-def]
-    """Draw what is left of a job's window into the machine.
+    """Draw the rest of a job's window into the machine.
 
-    The cells of the `newest` job end where the free ones begin; those of others begin at the
-    first empty cell of a picture that is being drawn in order of placement.
+    The cells of the `newest` job end where the free cells begin. The cells of another job begin at
+    the first empty cell of an image that is being drawn in order of placement.
     """
     width = _width(ints)
     tint = np.uint8(FULL - 5 * (job % _TINTS))
@@ -83,7 +82,7 @@ def _draw_running(ints, floats, image, job, newest):  # type: ignore[no-untyped-
 
 @compiled(types.void(INTS, FLOATS, IMAGE))
 def _shift_running(ints, floats, image):  # type: ignore[no-untyped-def]
-    """Move the machine up by one row; beyond the cells in use before and after all is empty."""
+    """Move the machine up by one row. Cells used neither before nor after stay empty."""
     width = _width(ints)
     slots = ints[m.SLOTS]
     left = 0
@@ -103,7 +102,7 @@ def _shift_running(ints, floats, image):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(INTS, IMAGE))
 def _draw_margin(ints, image):  # type: ignore[no-untyped-def]
-    """Bring the backlog (row by row) and the time column up to date."""
+    """Update the backlog (row by row) and the time column."""
     width = _width(ints)
     columns = backlog_columns(ints)
     left = width - 1 - columns
@@ -121,7 +120,7 @@ def _draw_margin(ints, image):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(INTS, FLOATS, IMAGE, types.boolean))
 def _draw(ints, floats, image, fresh):  # type: ignore[no-untyped-def]
-    """Bring the image up to date, or draw it anew."""
+    """Update the image, or redraw it."""
     if not fresh:
         image[:] = 0
         ints[m.SHOWN_WAITING] = ints[m.SHOWN_GAP] = 0
@@ -144,7 +143,7 @@ def _draw(ints, floats, image, fresh):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(INTS, FLOATS, FLOATS, ROWS, types.int64))
 def _write_job(ints, floats, context, candidates, slot):  # type: ignore[no-untyped-def]
-    """Write what does not change while a job, or none, is in a slot."""
+    """Write the values that stay the same while a job, or none, is in a slot."""
     job = ints[U(ints[m.JOB_AT] + slot)]
     row = U(slot)
     length = cpu = memory = 0
@@ -172,7 +171,7 @@ def _write_job(ints, floats, context, candidates, slot):  # type: ignore[no-unty
 
 @compiled(types.void(FLOATS, ROWS, types.int64))
 def _compare(free, candidates, queue):  # type: ignore[no-untyped-def]
-    """What the visible jobs are to each other: which is shorter, which leaves no room for which."""
+    """Compare the visible jobs: count shorter jobs, and sum those that would lose their room."""
     cpu, memory = free[m.FIRST_CELL], free[m.FIRST_CELL + U(1)]
     for slot in range(queue):
         row = U(slot)
@@ -202,7 +201,7 @@ def _compare(free, candidates, queue):  # type: ignore[no-untyped-def]
 
 @compiled(OBSERVE)
 def observe(ints, floats, context, image, candidates, feasible):  # type: ignore[no-untyped-def]
-    """The slots of the queue in order, then the row that moves on."""
+    """Write the slots of the queue in order, then the row that moves on."""
     fresh = ints[k.FRESH] == 1 and ints[m.CHANGES] <= 1
     queue, horizon, now = ints[m.QUEUE], ints[m.HORIZON], ints[m.NOW]
     if len(image) > 0:
@@ -227,7 +226,7 @@ def observe(ints, floats, context, image, candidates, feasible):  # type: ignore
         candidates[row, ROW.move_on] = 1.0
         if len(image) > 0:
             for i in range(queue + 1):
-                candidates[i, -1] = i  # its place
+                candidates[i, -1] = i  # the column `place`
         feasible[row] = True
     if ints[m.VISIBLE] > 0:
         _compare(floats, candidates, queue)

@@ -1,14 +1,14 @@
-"""`thermal`: give each job to one of six servers, for energy efficiency and little heat.
+"""`thermal`: assign each job to one of six servers, for energy efficiency and little heat.
 
 Six servers of equal capacity R stand on a grid at (0, 0), (1, 0), (-2, 0), (-2, 2), (3, 1), (3, 3).
-In every step of the first 2000 of 2200 one job comes that needs `resources` for `process` steps and
-has to be finished by its deadline. Each server keeps a calendar; the server that a job is given to
-starts it at the earliest step from which it fits for its whole length, and neither pauses nor moves
-it. A server can be chosen when start + process - 1 <= deadline; a job that no server can finish in
-time is rejected and counted, and no decision is taken.
+In each of the first 2000 of 2200 steps one job arrives. It needs `resources` for `process` steps
+and must be finished by its deadline. Each server keeps a calendar: it starts a job at the earliest
+step from which the job fits for its whole length, and neither pauses nor moves it. A server can be
+chosen if start + process - 1 <= deadline. A job that no server can finish in time is rejected and
+counted, without a decision.
 
     usage        u_i = used resources / R
-    energy       c_i = .5 u_i + .5 where u_i > 0, else 0; with `idle_power` always .5 u_i + .5
+    energy       c_i = .5 u_i + .5 if u_i > 0, else 0; with `idle_power` always .5 u_i + .5
     heat         h_i = c_i * 200 exp(-k d_i)           d_i: distance from (0, 0)
     total heat   H(t) = sum_i h_i + decay * H(t - 1)   H(-1) = 0
     efficiency   e_i = u_i / c_i, 1 for a server that is off
@@ -16,15 +16,15 @@ time is rejected and counted, and no decision is taken.
     level        r = -alpha sum_i (1 - e_i) - beta H(t)
     difference   r = alpha sum_i e_i + beta (H(t - 1) - H(t))
 
-The job of step t is placed on the state before it, then energy, heat and reward of step t are
-taken. Rewards of steps without a decision (rejected jobs, the run-out after the last job) are
-booked with the decision before them; those before the first decision with the first.
+The job of step t is placed on the state before it; then energy, heat and reward of step t are
+computed. Rewards of steps without a decision (rejected jobs, the steps after the last job) belong
+to the decision before them; those before the first decision belong to the first.
 
-Three facts to know. (1) The heat term of `difference` telescopes: over an episode it comes to
--beta H(end), whatever the policy does, so without a discount beta and k change nothing. (2) With
-the report's sizes (preset "paper") load is a tenth, no deadline binds, and always taking the
+Three properties follow. (1) The heat term of `difference` telescopes: over an episode it sums to
+-beta H(end) for every policy, so without a discount beta and k have no effect. (2) With the sizes
+of the report (preset "paper") the load is a tenth, no deadline binds, and always choosing the
 farthest server is best in both terms. (3) Consolidation pays only because a server that is off
-counts as efficient; with `idle_power` it does not.
+counts as efficient; with `idle_power` it does not pay.
 """
 
 from typing import Final
@@ -47,7 +47,7 @@ def instance(
     window: int,
     rng: np.random.Generator,
 ) -> Instance:
-    """Jobs drawn from `rng`, on empty servers without heat."""
+    """Return jobs drawn from `rng`, on empty servers without heat."""
     full = settled(config)
     require_room(20.0 * full.steps + 10.0 * full.jobs + 2.0 * full.capacity)
     return make_instance(full, OBJECTIVES.index(objective), draw_jobs(full, rng))

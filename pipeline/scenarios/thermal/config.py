@@ -1,4 +1,4 @@
-"""The settings of `thermal`: presets settled, and what settings may be."""
+"""Settings of `thermal`: presets, defaults and the checks of their values."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -8,27 +8,34 @@ from typing import Any, Final, Literal
 from pipeline.errors import InputError
 from pipeline.simulation.scenario import require_at_least
 
-HEAT_CONSTANT: Final = 200.0  # heat of a fully used server in the centre, per step
-_LONGEST: Final = 10_000  # steps; calendars are as long as anything can be planned ahead
+HEAT_CONSTANT: Final = 200.0  # heat of a fully used server in the centre, in one step
+_LONGEST: Final = 10_000  # steps that a job can be planned ahead; calendars are that long
 
 
 @dataclass(frozen=True)
 class ThermalConfig:
-    """Settings of `thermal`; what is left out is the preset's.
+    """Settings of `thermal`. A setting of None takes the value of the preset.
 
-    preset           "paper" has the report's sizes: load is a tenth, no deadline binds, and always
-                     choosing the farthest server is best in both terms: nothing can be learned
-    jobs, steps      a job per step for the first `jobs` of `steps` steps
-    resources        smallest and largest request of a job, both included; a server has `capacity`
-    process          smallest and largest process time in steps
-    tight_deadlines  deadline at the submission + process time - 1 + a draw from `slack`;
-                     otherwise anywhere from 5 steps after the submission to `steps`
-    k                how fast heat falls with the distance from the centre
-    alpha, beta      weights of efficiency and heat in the objectives
-    decay            share of the total heat that stays from step to step
-    idle_power       servers without work draw power too (Eq 1 as printed)
-    features         "history": learners see what a history file has, and no more
-    discount         that the objective is meant for
+    Attributes:
+        preset: "default", or "paper" for the sizes of the report. With those the load is a tenth,
+            no deadline binds, and always choosing the farthest server is best in both terms, so
+            there is nothing to learn.
+        jobs: Number of jobs, one per step from the first step on; at least 1.
+        steps: Number of steps of an episode, at least jobs + 5.
+        capacity: Resources of a server.
+        resources: Smallest and largest request of a job, both included; 1 to `capacity`.
+        process: Smallest and largest process time in steps, both included; at least 1.
+        tight_deadlines: Whether a deadline is submission + process time - 1 + a draw from `slack`.
+            If False, it is drawn from 5 steps after the submission up to `steps`.
+        slack: Smallest and largest slack of a tight deadline in steps, both included; at least 0.
+        k: Rate at which heat falls with the distance from the centre, per grid unit.
+        alpha: Weight of efficiency in the objectives.
+        beta: Weight of heat in the objectives.
+        decay: Share of the total heat that remains from one step to the next; 0 or more, below 1.
+        idle_power: Whether servers without work draw power too (Eq 1 as printed).
+        features: "full", or "history", with which learners see only the columns that a history
+            file has.
+        discount: Discount factor that the objective is meant for, 0 to 1.
     """
 
     preset: Literal["default", "paper"] = "default"
@@ -55,7 +62,10 @@ _PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def settled(config: ThermalConfig) -> ThermalConfig:
-    """The settings with every open one filled by the preset; InputError for an impossible one."""
+    """Return the settings with every None replaced by the value of the preset.
+
+    A setting that is out of its range raises InputError.
+    """
     open_ones = {
         name: value
         for name, value in _PRESETS[config.preset].items()
@@ -67,6 +77,7 @@ def settled(config: ThermalConfig) -> ThermalConfig:
 
 
 def _check(config: ThermalConfig) -> None:
+    """Raise InputError for a setting that is out of its range."""
     for name, smallest, largest in (
         ("resources", 1, config.capacity),
         ("process", 1, _LONGEST),

@@ -1,4 +1,4 @@
-"""Compiled transition of `thermal`; the problem is told in pipeline.scenarios.thermal."""
+"""Compiled transition of `thermal`. The problem is described in pipeline.scenarios.thermal."""
 
 from numba import types
 
@@ -11,7 +11,7 @@ from pipeline.simulation.kernel import FLOATS, INTS, OUTCOME, STEP, compiled
 
 @compiled(types.boolean(INTS))
 def plan(ints):  # type: ignore[no-untyped-def]
-    """Fill the earliest start of the job that is due on every server; whether any is in time."""
+    """Fill the earliest start of the due job on every server; return whether any is in time."""
     now = U(ints[m.NOW])
     process = U(ints[U(ints[m.PROCESS_AT]) + now])
     room = ints[m.CAPACITY] - ints[U(ints[m.RESOURCES_AT]) + now]
@@ -35,7 +35,7 @@ def plan(ints):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(INTS, FLOATS))
 def _pass_step(ints, floats):  # type: ignore[no-untyped-def]
-    """Let the present step pass: sum its inefficiency, energy and heat, clear its slots."""
+    """Let the present step pass: add its inefficiency, energy and heat, and clear its slots."""
     slot = U(ints[m.CALENDAR_AT]) + (U(ints[m.NOW]) & U(ints[m.MASK]))
     length = U(ints[m.MASK]) + U(1)
     inefficiency = energy = heat = 0.0
@@ -59,7 +59,7 @@ def _pass_step(ints, floats):  # type: ignore[no-untyped-def]
 
 @compiled(types.int64(INTS, FLOATS))
 def advance(ints, floats):  # type: ignore[no-untyped-def]
-    """Let steps pass, and reject jobs, until a job has a server in time or the episode is over."""
+    """Let steps pass, rejecting jobs, until a job has a feasible server or the episode is over."""
     while ints[m.NOW] < ints[m.JOBS]:
         if plan(ints):
             floats[k.TIME] = ints[m.NOW]
@@ -76,7 +76,7 @@ def advance(ints, floats):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(INTS, FLOATS, types.uint64))
 def _book_choice(ints, floats, chosen):  # type: ignore[no-untyped-def]
-    """Sum usage, efficiency and distance of the chosen server and of the others."""
+    """Add the usage, efficiency and distance of the chosen server and of the others."""
     slot = U(ints[m.CALENDAR_AT]) + (U(ints[m.NOW]) & U(ints[m.MASK]))
     for server in range(U(ints[m.SERVERS])):
         used = ints[slot]
@@ -89,7 +89,7 @@ def _book_choice(ints, floats, chosen):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(INTS, types.uint64))
 def _place(ints, server):  # type: ignore[no-untyped-def]
-    """Enter the job that is due into the server's calendar, at its earliest start."""
+    """Enter the due job into the server's calendar, at its earliest start."""
     now = U(ints[m.NOW])
     process = U(ints[U(ints[m.PROCESS_AT]) + now])
     resources = ints[U(ints[m.RESOURCES_AT]) + now]
@@ -108,7 +108,7 @@ def _place(ints, server):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(INTS, FLOATS, FLOATS))
 def _book(ints, floats, step_outputs):  # type: ignore[no-untyped-def]
-    """Fill booked with everything since the last time, and begin anew."""
+    """Fill step_outputs with the sums since the last call, and reset these sums."""
     passed = float(ints[m.NOW] - ints[m.BOOKED_NOW])
     inefficiency, heat, energy = floats[m.PASSED], floats[m.PASSED + 1], floats[m.PASSED + 2]
     efficiency = ints[m.SERVERS] * passed - inefficiency
@@ -135,7 +135,7 @@ def _book(ints, floats, step_outputs):  # type: ignore[no-untyped-def]
 
 @compiled(STEP)
 def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
-    """Give the job that is due to server `choice`; steps pass until the next decision."""
+    """Give the due job to server `choice`; steps pass until the next decision."""
     now = ints[m.NOW]
     if choice < 0 or choice >= ints[m.SERVERS] or now >= ints[m.JOBS]:
         return k.INFEASIBLE

@@ -1,4 +1,4 @@
-"""Features, reward terms and outcomes of `thermal` by name, and their places in arrays."""
+"""Names of the features, reward terms and outcomes of `thermal`, and their indices in arrays."""
 
 from dataclasses import replace
 from typing import Final
@@ -24,7 +24,7 @@ CONTEXT: Final = (
     Feature("beta", "1", -np.inf, np.inf, "weight of heat in the objective", scale=0.005),
 )
 
-# What a history file has of a server ...
+# Columns of a server that a history file has.
 IN_HISTORY: Final = (
     Feature("server", "index", 0, 5, "which server", identifier=True),
     Feature("capacity", "unit", 1, np.inf, "resources of the server", scale=40.0),
@@ -35,7 +35,7 @@ IN_HISTORY: Final = (
     Feature("energy", "1", 0, 1, "drawn in this step, before the decision"),
     Feature("heat", "heat", 0, HEAT_CONSTANT, "given off in this step, before it", scale=50.0),
 )
-# ... and what only its calendar tells.
+# Columns of a server that need its calendar.
 CALENDAR: Final = (
     Feature("delay", "step", 0, np.inf, "steps until the job's earliest start", scale=5.0),
     Feature("ahead", "step", 0, np.inf, "work given to it, in steps of full use", scale=10.0),
@@ -72,7 +72,7 @@ OUT: Final = columns(OUTCOMES)
 
 
 def spec(config: ThermalConfig, objective: str) -> Spec:
-    """Names of the observation, the reward terms and the outcomes."""
+    """Return the names of the observation, the reward terms and the outcomes."""
     discount = settled(config).discount
     assert discount is not None
     hidden = config.features == "history"

@@ -1,4 +1,4 @@
-"""Instances of `thermal`: jobs drawn, everything laid out in memory."""
+"""Problem instances of `thermal`: drawn jobs, and the memory of an episode."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -19,9 +19,12 @@ _ENERGY_WHEN_ON: Final = 0.5
 
 @dataclass(frozen=True)
 class Jobs:
-    """Resources, process times and deadlines of all jobs, each (J,) int64; job j comes at step j.
+    """All jobs of an episode. Job j is submitted at step j.
 
-    A deadline is the last step in which the job may still run.
+    Attributes:
+        resources: Resources, (J,) int64.
+        process: Process times in steps, (J,) int64.
+        deadline: Last step in which each job may still run, (J,) int64.
     """
 
     resources: NDArray[np.int64]
@@ -30,7 +33,7 @@ class Jobs:
 
 
 def draw_jobs(config: ThermalConfig, rng: np.random.Generator) -> Jobs:
-    """Jobs of one instance under settled settings."""
+    """Return the jobs of one instance under complete settings (see `settled`)."""
     n = config.jobs
     submit = np.arange(n)
     resources = _uniform(config.resources, n, rng)
@@ -44,31 +47,31 @@ def draw_jobs(config: ThermalConfig, rng: np.random.Generator) -> Jobs:
 
 
 def _uniform(ends: tuple[int, ...], n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Whole numbers between both ends, which are included."""
+    """Draw whole numbers between both ends, which are included."""
     return rng.integers(ends[0], ends[1], n, endpoint=True)
 
 
 def energy(usage: NDArray[np.float64], *, idle_power: bool = False) -> NDArray[np.float64]:
-    """Energy per step by usage: a u + b with a = b = .5; nothing where a server is switched off."""
+    """Return the energy per step by usage: a u + b with a = b = .5; 0 for a server that is off."""
     drawn = _ENERGY_PER_USAGE * usage + _ENERGY_WHEN_ON
     return drawn if idle_power else np.where(usage > 0, drawn, 0.0)
 
 
 def efficiency(usage: NDArray[np.float64], drawn: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Usage per energy; 1 for a server that draws nothing."""
+    """Return usage per energy; 1 for a server that draws no energy."""
     return np.divide(usage, drawn, out=np.ones_like(usage), where=drawn > 0)
 
 
 def full_heat(distance: NDArray[np.float64], decline: float) -> NDArray[np.float64]:
-    """Heat per unit of energy of servers at a distance from the centre: 200 exp(-k distance)."""
+    """Return the heat per unit of energy at a distance from the centre: 200 exp(-k distance)."""
     return HEAT_CONSTANT * np.exp(-decline * distance)
 
 
 def make_instance(config: ThermalConfig, objective: int, jobs: Jobs) -> Instance:
-    """The memory of an episode of these jobs, at its first decision.
+    """Return the memory of an episode with these jobs, at its first decision.
 
-    `config` is settled; `objective` the index of the reward term. Raises InputError where no job
-    can be finished in time by any server.
+    `config` is settled, and `objective` is the index of the reward term. Raises InputError if no
+    server can finish any job in time.
     """
     n, servers = len(jobs.resources), len(POSITIONS)
     ahead = int((jobs.deadline - np.arange(n)).max()) + int(jobs.process.max())
@@ -101,7 +104,7 @@ def make_instance(config: ThermalConfig, objective: int, jobs: Jobs) -> Instance
     advance(ints, floats)
     if ints[m.NOW] >= ints[m.JOBS]:
         raise InputError(
-            "no job can be finished by its deadline on any server: there is nothing to decide; "
-            "make config.process shorter or the deadlines wider"
+            "no server can finish any job by its deadline, so there is nothing to decide; make "
+            "config.process shorter or the deadlines later"
         )
     return Instance(ints, floats, capacity=servers)

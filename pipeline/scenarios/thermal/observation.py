@@ -22,7 +22,7 @@ def _write_places(ints, floats, candidates):  # type: ignore[no-untyped-def]
 
 @compiled(OBSERVE)
 def observe(ints, floats, context, image, candidates, feasible):  # type: ignore[no-untyped-def]
-    """Fill the job, the total heat and a row per server; after the end no server is feasible."""
+    """Write the job, the total heat and a row per server; after the end no server is feasible."""
     if ints[k.FRESH] == 0:
         _write_places(ints, floats, candidates)
         ints[k.FRESH] = 1
@@ -46,13 +46,13 @@ def observe(ints, floats, context, image, candidates, feasible):  # type: ignore
     calendar = U(ints[m.CALENDAR_AT])
     inefficiencies, energies = U(ints[m.INEFFICIENCY_AT]), U(ints[m.ENERGY_AT])
     more_inefficient = inefficiencies + U(resources)
-    # energy rises alike from every usage but none, where the server is switched on
+    # energy rises equally from every usage above 0; from 0 the server is switched on
     last = energies + U(ints[m.CAPACITY])
     rise_on = resources * (floats[last] - floats[last - U(1)])
     rise_off = floats[energies + U(resources)] - floats[energies]
     capacity = float(ints[m.CAPACITY])
     per_step = 1.0 / max(1, process)
-    lasting = 1.0 / (1.0 - floats[m.DECAY])  # what a unit of heat adds to all total heats to come
+    lasting = 1.0 / (1.0 - floats[m.DECAY])  # heat that a unit adds to all later total heats
     for server in range(U(ints[m.SERVERS])):
         start = ints[U(ints[m.START_AT]) + server]
         full_heat = floats[U(ints[m.FULL_HEAT_AT]) + server]

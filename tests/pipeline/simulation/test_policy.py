@@ -69,7 +69,7 @@ def test_choices_come_with_their_probabilities(rows, temperature, epsilon):
 
 def test_nothing_feasible_and_scores_that_are_not_numbers_are_errors():
     rng = np.random.default_rng(0)
-    with pytest.raises(HindcastError, match="nothing is feasible"):
+    with pytest.raises(HindcastError, match="no candidate is feasible"):
         choose(np.zeros(2), np.zeros(2, bool), rng)
     with pytest.raises(HindcastError, match="not a number"):
         choose(np.array([np.nan, 1.0]), np.ones(2, bool), rng)

@@ -222,5 +222,5 @@ def test_episodes_of_different_lengths_are_refused():
     both = [
         make_instance(DeferrableConfig(horizon=n), "revenue", jobs, np.full(n, 5)) for n in (3, 4)
     ]
-    with pytest.raises(HindcastError, match="one horizon"):
+    with pytest.raises(HindcastError, match="different horizons"):
         Slots(SPEC, both)

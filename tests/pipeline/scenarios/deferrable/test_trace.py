@@ -79,7 +79,9 @@ def test_windows_are_full_stretches_of_the_trace_times_the_draws():
     assert SCENARIO.windows(CONFIG, a_trace()) == 2
     config = DeferrableConfig(jobs="trace", horizon=3, slot_s=10.0, draws_per_window=5)
     assert SCENARIO.windows(config, a_trace()) == 10
-    with pytest.raises(InputError, match="window 2 does not exist: 8 slots of trace make 2"):
+    with pytest.raises(
+        InputError, match="window 2 does not exist: the 8 slots of the trace make 2"
+    ):
         make(2)
 
 
@@ -89,7 +91,7 @@ def test_a_window_without_jobs_says_so():
 
 
 def test_a_flat_load_leaves_nothing():
-    with pytest.raises(InputError, match="leave no capacity"):
+    with pytest.raises(InputError, match="leaves no capacity"):
         make(0, load=workload((-10.0, 1000.0, 4.0, 0), *JOBS, (75.0, 1.0, 1.0, 1)))
 
 

@@ -257,7 +257,7 @@ def test_conformance_of_truncated_episodes(limit):
         ({"arrival_probability": 0.0}, "config.arrival_probability"),
         ({"arrival_beta": (4.0, 0.0)}, "config.arrival_beta"),
         ({"applications": 0}, "config.applications"),
-        ({"limit": 1}, "config.limit is 1, but the first application arrives at"),
+        ({"limit": 1}, "config.limit is 1, expected more than"),
     ],
 )
 def test_settings_that_cannot_be_run_are_refused_by_name(changed, message):

@@ -310,7 +310,7 @@ def test_a_window_is_the_same_instance_for_everybody():
     ("change", "message"),
     [
         ({"arrival_rate": 0.0}, "arrival_rate is 0"),
-        ({"horizon": 10}, r"long_lengths is \[10, 15\], expected \[least, most\] within 1 and 10"),
+        ({"horizon": 10}, r"long_lengths is \[10, 15\], expected \[least, most\] from 1 to 10"),
         ({"dominant_slots": (11, 12)}, "dominant_slots"),
         ({"queue": 0}, "queue is 0, expected at least 1"),
         ({"step_s": 0.0}, "step_s is 0"),
