@@ -1,8 +1,11 @@
-"""Specs: the named features, reward terms and outcomes of a scenario, with units and ranges."""
+"""Specs: the named features, reward terms and outcomes of a scenario, with units and ranges.
+
+Descriptions take no part in comparisons, so that a better text does not make older datasets differ.
+"""
 
 from collections import namedtuple
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 MOST_PIXELS: Final = 1 << 20  # in an image
@@ -17,7 +20,7 @@ class Feature:
         unit: Unit, such as "cores", "s" or "1".
         low: Smallest possible value.
         high: Largest possible value; may be infinite.
-        description: Meaning of the feature.
+        description: Meaning of the feature. Features that differ only in it are equal.
         heavy_tailed: Whether values span decades, as durations do. Learners take their logarithm.
         identifier: Whether the number names a machine or a job. Identifiers are stored and shown
             to heuristics, but learned scorers leave them out, so that results do not depend on
@@ -29,7 +32,7 @@ class Feature:
     unit: str
     low: float
     high: float
-    description: str
+    description: str = field(compare=False)
     heavy_tailed: bool = False
     identifier: bool = False
     scale: float = 1.0
@@ -42,13 +45,13 @@ class Outcome:
     Attributes:
         name: Name of the outcome, unique within a scenario.
         unit: Unit, such as "s" or "jobs".
-        description: Meaning of the outcome.
+        description: Meaning of the outcome. Outcomes that differ only in it are equal.
         better: "lower", "higher", or "neither" for an outcome that is no measure of quality.
     """
 
     name: str
     unit: str
-    description: str
+    description: str = field(compare=False)
     better: Literal["lower", "higher", "neither"] = "lower"
 
 

@@ -46,17 +46,17 @@ SCENARIO: Final = Scenario(
     ),
     differences=(
         (
-            "The empty action that ends a tick is not a decision; its reward is paid with the last "
+            "The empty action that ends a tick is not a decision. Its reward is paid with the last "
             "placement."
         ),
         (
-            "Resources are whole milli-cores and 1e-9ths of memory, so that fits are exact (not in "
-            "`compat`)."
+            "Resources are whole milli-cores and 1e-9ths of memory, so that comparisons are exact "
+            "(not with `compat`)."
         ),
         (
-            'Machines may differ; `allow_wait` and the features of `features = "extended"` are '
-            "options."
+            'Machines may differ from each other. `allow_wait` and `features = "extended"` are '
+            "additional options."
         ),
-        "The candidate rows also name their machine (an identifier, hidden from learned scorers).",
+        "Each candidate row also names its machine, an identifier hidden from learned scorers.",
     ),
 )

@@ -135,27 +135,28 @@ SCENARIO: Final = Scenario(
     ),
     differences=(
         (
-            "One job is started per decision; the published action is a whole slot's and is "
+            "One job is started per decision. The published action covers a whole slot and is "
             "expressed by these decisions."
         ),
         (
-            "How jobs and capacity were made from the Azure trace is not told. Ours: slots of an "
-            "hour, a week an episode, Poisson arrivals by earliest start, cores 1, 2, 4, 8 and "
-            "durations 1, 2, 3, 4, 6, 8 with the published cases, windows and notices as in the "
-            "config, capacity a daily swing with autocorrelated noise. The level was found by "
-            "matching the published totals of the three rules."
+            "The paper does not say how jobs and capacity were made from the Azure trace. Here a "
+            "slot is an hour, an episode is a week, arrivals by earliest start are Poisson, cores "
+            "(1, 2, 4, 8) and durations (1, 2, 3, 4, 6, 8) follow the published cases, windows and "
+            "notices follow the config, and the capacity is a daily swing with autocorrelated "
+            "noise. Its level was found by matching the published totals of the three rules."
         ),
         (
-            "The capacity of other cases grows with the mean work of a job: no fixed capacity can "
-            "give the published totals, in which Tetris grows 2.37 times where the work offered "
-            "grows 1.98 times. Only the scaling of FIFO is expected to match."
+            "The capacity of other cases grows with the mean work of a job, because no fixed "
+            "capacity can give the published totals: there the total of Tetris grows 2.37 times "
+            "while the offered work grows 1.98 times. Only the scaling of FIFO is expected to "
+            "match."
         ),
-        "In the published constraint a job occupies d + 1 slots; here it is d.",
+        "In the published constraint a job occupies d + 1 slots; here it occupies d.",
         (
-            "A job that expires costs nothing but its revenue; it is counted. So are jobs that "
-            "still wait at the end. Revenue is paid in full at the start, also where a job ends "
+            "A job that expires costs only its lost revenue. Expired jobs and jobs that still wait "
+            "at the end are counted. Revenue is paid in full at the start, even if the job ends "
             "after the horizon."
         ),
-        "`upper_bound` (a Lagrangian bound) stands beside every total reward.",
+        "A Lagrangian bound, `upper_bound`, is reported with every total reward.",
     ),
 )

@@ -95,15 +95,15 @@ SCENARIO: Final = Scenario(
     ),
     differences=(
         "An episode has exactly `applications` applications; the last arrival event is cut.",
-        "Eased and stressed workloads scale n (the paper does not say what it changed).",
+        "Eased and stressed workloads scale n. The paper does not say what it changed for them.",
         (
-            "Bernoulli cannot be reached with the constants of the other two patterns; setting = "
-            '"matched" scales n for it.'
+            "The constants that reproduce the other two arrival patterns do not reproduce the "
+            'Bernoulli pattern. For it, setting = "matched" scales n.'
         ),
         "An episode has a step limit, and unfinished applications are counted.",
         (
-            "Candidates carry n, the age in the pool and the cluster's present state beside the "
-            "paper's 14 features of an application; the context is the paper's 515 numbers."
+            "In addition to the paper's 14 features of an application, a candidate has n, the age "
+            "in the pool and the cluster's present state. The context is the paper's 515 numbers."
         ),
     ),
 )

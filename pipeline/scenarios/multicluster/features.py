@@ -23,54 +23,67 @@ def context_features(clusters: int) -> tuple[Feature, ...]:
     features: list[Feature] = []
     for c in range(clusters):
         features += [
-            Feature(f"cluster{c}_index", "10 clusters", 0, np.inf, "its number"),
-            Feature(f"cluster{c}_capability", "1000 executors", 0, np.inf, "executors it has"),
+            Feature(f"cluster{c}_index", "10 clusters", 0, np.inf, "number of the cluster"),
+            Feature(
+                f"cluster{c}_capability", "1000 executors", 0, np.inf, "executors of the cluster"
+            ),
         ]
         features += [
             Feature(f"cluster{c}_occupation_{lag}", "fraction", 0, 1,
-                    f"occupied executors {lag} steps ago; 0 before the episode")
+                    f"share of the executors occupied {lag} steps ago; 0 before the episode")
             for lag in range(1, m.LAGS + 1)
         ]  # fmt: skip
         features.append(
-            Feature(f"cluster{c}_missed", "100 runs", 0, np.inf, "deadlines missed so far")
+            Feature(f"cluster{c}_missed", "100 runs", 0, np.inf, "deadlines missed in the cluster")
         )
     return tuple(features)
 
 
 CANDIDATES: Final = (
-    Feature("category", "category", 0, 2, "0 regular, 1 time-critical, 2 streaming"),
+    Feature("category", "category", 0, 2,
+            "category of the application: 0 regular, 1 time-critical, 2 streaming"),
     *(
-        Feature(f"profile_{b}", "fraction", 0, 1, f"probability that a batch needs {f:.2f} n",
+        Feature(f"profile_{b}", "fraction", 0, 1, f"probability that a batch needs {f:.2f} n tasks",
                 scale=0.1)
         for b, f in enumerate(np.linspace(0.55, 1.45, m.BINS))
     ),
-    Feature("execution", "100 steps", 0, np.inf, "steps of one task", scale=0.4),
-    Feature("deadline", "100 steps", 0, np.inf, "steps a run may take; 0: no deadline", scale=0.4),
-    Feature("duration", "1000 steps", 0, np.inf, "batches times period, or steps of one task"),
-    Feature("tasks", "100 tasks", 0, np.inf, "n, tasks of a run"),
-    Feature("age", "100 steps", 0, np.inf, "steps in the pool so far", scale=0.02),
-    Feature("cluster", "index", 0, np.inf, "which cluster", identifier=True),
+    Feature("execution", "100 steps", 0, np.inf, "steps of one task (s)", scale=0.4),
+    Feature("deadline", "100 steps", 0, np.inf, "steps that a run may take; 0 without a deadline",
+            scale=0.4),
+    Feature("duration", "1000 steps", 0, np.inf,
+            "batches times period; for an application with one run, steps of one task"),
+    Feature("tasks", "100 tasks", 0, np.inf, "tasks of a run (n)"),
+    Feature("age", "100 steps", 0, np.inf, "steps that the application has been in the pool",
+            scale=0.02),
+    Feature("cluster", "index", 0, np.inf, "number of the cluster", identifier=True),
     Feature("capability", "1000 executors", 0, np.inf, "executors of the cluster"),
-    Feature("free", "1000 executors", 0, np.inf, "of these, free now", scale=0.3),
+    Feature("free", "1000 executors", 0, np.inf, "free executors of the cluster", scale=0.3),
     Feature("queued", "1000 tasks", 0, np.inf, "tasks that wait in the cluster", scale=0.1),
-    Feature("mean_free", "1000 executors", 0, np.inf, "free, mean over the last 100 steps",
+    Feature("mean_free", "1000 executors", 0, np.inf,
+            "free executors of the cluster, mean over the last 100 steps",
             scale=0.3),
-    Feature("mean_occupation", "fraction", 0, 1, "occupied, mean over the last 100 steps"),
+    Feature("mean_occupation", "fraction", 0, 1,
+            "share of the cluster's executors occupied, mean over the last 100 steps"),
 )  # fmt: skip
 
 OUTCOMES: Final = (
     Outcome("eval_cost", "1", "1 / Eval = .02 * TMDL + AJDR"),
-    Outcome("tmdl", "runs", "runs that missed their deadline"),
-    Outcome("ajdr_percent", "percent", "100 * (AR / OR - 1), mean over runs, then applications"),
-    Outcome("missed_share", "fraction", "missed runs of the completed runs with a deadline"),
+    Outcome("tmdl", "runs", "TMDL: runs that missed their deadline"),
+    Outcome("ajdr_percent", "percent",
+            "AJDR: 100 * (AR / OR - 1), mean over runs, then over applications"),
+    Outcome("missed_share", "fraction",
+            "share of the completed runs with a deadline that missed it"),
     Outcome("critical_runs", "runs", "completed runs with a deadline", "neither"),
     Outcome("runs", "runs", "completed runs", "neither"),
-    Outcome("mean_pool_wait_s", "s", "deployment - arrival; the same for all policies", "neither"),
-    Outcome("utilisation", "fraction", "executor-steps occupied / offered", "neither"),
-    Outcome("length_s", "s", "steps of the episode", "neither"),
-    Outcome("eval_cost_lower_bound", "1", "what waiting in the pool alone must cost", "neither"),
+    Outcome("mean_pool_wait_s", "s",
+            "deployment - arrival, mean over applications; the same for all policies", "neither"),
+    Outcome("utilisation", "fraction", "executor-steps occupied divided by executor-steps offered",
+            "neither"),
+    Outcome("length_s", "s", "steps of the episode, of one second each", "neither"),
+    Outcome("eval_cost_lower_bound", "1",
+            "lower bound of eval_cost: the cost of unavoidable waiting in the pool", "neither"),
     Outcome("unfinished", "applications", "applications that did not finish"),
-)
+)  # fmt: skip
 
 MOMENT: Final = columns(context_features(1))  # of cluster 0; those of the other clusters follow
 ROW: Final = columns(CANDIDATES)

@@ -181,22 +181,21 @@ SCENARIO: Final = Scenario(
         "2021."
     ),
     differences=(
-        "An infeasible choice is refused; they take it as moving on (so does `random_reference`).",
+        "An infeasible choice is refused. In the papers it moves on (as in `random_reference`).",
         (
-            "The slowdown counts all jobs that entered, with the number of unfinished and dropped "
-            "ones beside it; they average over the finished."
+            "The slowdown covers all jobs that entered, and the numbers of unfinished and dropped "
+            "jobs are reported with it. The papers average over the finished jobs."
         ),
         (
             "The last offset of the horizon is used, and element k of a sequence enters at time "
             "step k = 1 ..."
         ),
-        "Grey levels are those of a byte; utilisation is that of the step that passes.",
-        "The papers do not say how many jobs wait at once; the recipe slots-report-v1 has 47.",
+        "Grey levels fit in a byte. Utilisation is that of the time step that passes.",
+        "The papers do not say how many jobs wait at once. The recipe slots-report-v1 has 47.",
         (
-            "Workloads of a trace: lengths are the run times, as if they were known when a job is "
-            "submitted; slots and time steps are rounded up; memory takes no slot where it is "
-            "unknown, and is left out of utilisation and loads where no job of a window asks for "
-            "it."
+            "With the workload of a trace, lengths are the run times, as if they were known at the "
+            "submission. Slots and time steps are rounded up. Memory takes no slot if it is "
+            "unknown, and is left out of utilisation and loads if no job of a window needs it."
         ),
     ),
 )

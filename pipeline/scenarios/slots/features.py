@@ -13,21 +13,25 @@ OBJECTIVES: Final = ("slowdown", "completion", "utilisation")
 
 OUTCOMES: Final = (
     Outcome("mean_slowdown", "1", "(finish - enter) / length, mean over jobs"),
-    Outcome("jobs", "jobs", "jobs that entered; in compat: that were placed", "neither"),
-    Outcome("slowdown_sum", "1", "sum of slowdowns: over several windows, pool it with jobs"),
+    Outcome("jobs", "jobs", "jobs that entered; with compat, jobs that were placed", "neither"),
+    Outcome("slowdown_sum", "1", "sum of slowdowns; divide by jobs after adding up windows"),
     Outcome("mean_completion_s", "s", "finish - enter, mean over jobs"),
-    Outcome(
-        "utilisation", "fraction", "slots in use, mean over time steps and resources", "higher"
-    ),
+    Outcome("utilisation", "fraction",
+            "share of the slots in use, mean over time steps and resources", "higher"),
     Outcome("unfinished", "jobs", "jobs that entered and did not finish"),
-    Outcome("dropped", "jobs", "jobs that found the backlog full"),
-    Outcome("left_out", "jobs", "jobs of a trace's window longer than the horizon"),
-    Outcome("time_steps", "steps", "time steps until the end"),
+    Outcome("dropped", "jobs", "jobs dropped because the backlog was full"),
+    Outcome("left_out", "jobs",
+            "jobs of a trace's window left out because they exceed the horizon"),
+    Outcome("time_steps", "steps", "time steps until the end of the episode"),
     Outcome("actions", "1", "placements and time steps", "neither"),
-    Outcome("expected_load", "1", "work per step over capacity, of the setting", "neither"),
-    Outcome("offered_load", "1", "work per step of arrivals over capacity, measured", "neither"),
-    Outcome("report_load", "1", "fraction of the queue + fraction of the slots in use", "neither"),
-)
+    Outcome("expected_load", "1", "work per time step over capacity, expected from the settings",
+            "neither"),
+    Outcome("offered_load", "1", "work per time step over capacity, measured from the arrivals",
+            "neither"),
+    Outcome("report_load", "1",
+            "share of the queue in use + share of the slots in use, mean over time steps",
+            "neither"),
+)  # fmt: skip
 
 
 def context_features(config: SlotsConfig) -> tuple[Feature, ...]:
@@ -46,13 +50,15 @@ def context_features(config: SlotsConfig) -> tuple[Feature, ...]:
     for slot in range(config.queue):
         whose = f"of the job in slot {slot}"
         features += (
-            Feature(f"cpu_{slot}", "slots", 0, r, f"cpu slots {whose}", scale=r / 2),
-            Feature(f"memory_{slot}", "slots", 0, r, f"memory slots {whose}", scale=r / 2),
+            Feature(f"cpu_{slot}", "slots", 0, r, f"cpu slots needed {whose}", scale=r / 2),
+            Feature(f"memory_{slot}", "slots", 0, r, f"memory slots needed {whose}", scale=r / 2),
             Feature(
                 f"length_{slot}", "steps", 0, h, f"length {whose}", heavy_tailed=True, scale=h / 4
             ),
         )
-    backlog = Feature("backlog", "jobs", 0, config.backlog, "jobs behind the queue", scale=10.0)
+    backlog = Feature(
+        "backlog", "jobs", 0, config.backlog, "jobs in the backlog, behind the queue", scale=10.0
+    )
     return (*features, backlog)
 
 
@@ -61,36 +67,44 @@ def candidate_features(config: SlotsConfig) -> tuple[Feature, ...]:
     sizes = sizes_of(config)
     r, h, m = sizes.slots_per_resource, sizes.horizon, config.queue
     foresight = (
-        Feature("delays", "1", 0, np.inf, "slowdown that starting it now adds to the visible jobs",
+        Feature("delays", "1", 0, np.inf,
+                "slowdown that starting the job now adds to the other visible jobs",
                 heavy_tailed=True),
-        Feature("delays_shorter", "1", 0, np.inf, "the same, of those shorter than it",
+        Feature("delays_shorter", "1", 0, np.inf,
+                "slowdown that starting the job now adds to the shorter visible jobs",
                 heavy_tailed=True),
-        Feature("cpu_wait", "steps", 0, h, "until d cpu slots are free, beside it where it can "
-                "start now, mean of d = r/2 .. r", scale=h / 4),
-        Feature("memory_wait", "steps", 0, h, "the same of memory", scale=h / 4),
+        Feature("cpu_wait", "steps", 0, h,
+                "steps until d cpu slots are free, once the job has started if it can start now, "
+                "mean over d = r/2 .. r", scale=h / 4),
+        Feature("memory_wait", "steps", 0, h,
+                "steps until d memory slots are free, once the job has started if it can start "
+                "now, mean over d = r/2 .. r", scale=h / 4),
     )  # fmt: skip
-    place = Feature("place", "1", 0, m, "its slot of the queue; M where it moves on",
+    place = Feature("place", "1", 0, m, "slot of the queue; M in the row that moves on",
                     identifier=True)  # fmt: skip
     return (
         Feature("length", "steps", 0, h, "length of the job", heavy_tailed=True, scale=h / 4),
-        Feature("cpu", "slots", 0, r, "cpu slots that it needs", scale=r / 2),
-        Feature("memory", "slots", 0, r, "memory slots that it needs", scale=r / 2),
-        Feature("waited", "steps", 0, np.inf, "time since it entered", heavy_tailed=True,
+        Feature("cpu", "slots", 0, r, "cpu slots that the job needs", scale=r / 2),
+        Feature("memory", "slots", 0, r, "memory slots that the job needs", scale=r / 2),
+        Feature("waited", "steps", 0, np.inf, "time since the job entered", heavy_tailed=True,
                 scale=10.0),
-        Feature("offset", "steps", 0, h, "start of its earliest window; the horizon where none",
+        Feature("offset", "steps", 0, h,
+                "start of the job's earliest window; the horizon if it has none",
                 scale=h / 4),
-        Feature("fits_now", "flag", 0, 1, "1 where that window starts now"),
-        Feature("move_on", "flag", 0, 1, "1 on the row that lets a time step pass"),
+        Feature("fits_now", "flag", 0, 1, "1 if the earliest window of the job starts now"),
+        Feature("move_on", "flag", 0, 1, "1 in the row that lets a time step pass"),
         Feature("tie", "slots", 0, 2 * r,
-                "total demand, which goes first among jobs that a rule finds equal; 0 where the "
-                "lowest slot does", identifier=True, scale=r / 2),
-        Feature("urgency", "1/steps", 0, 1, "1 / length: slowdown that a time step adds to it"),
-        Feature("shorter", "jobs", 0, m, "visible jobs shorter than it", scale=m / 2),
+                "total demand, by which rules order jobs that they find equal; 0 if they take the "
+                "lowest slot", identifier=True, scale=r / 2),
+        Feature("urgency", "1/steps", 0, 1,
+                "1 / length: slowdown that a time step adds to the job"),
+        Feature("shorter", "jobs", 0, m, "visible jobs shorter than the job", scale=m / 2),
         Feature("crowded_out", "1/steps", 0, m,
-                "urgency of the visible jobs that fit now, but not beside it"),
+                "urgency of the visible jobs that fit now, but not beside the job"),
         Feature("quiet", "steps", 0, np.inf, "time since the last arrival", heavy_tailed=True,
                 scale=10.0),
-        Feature("queued", "jobs", 0, m + config.backlog, "jobs visible or behind", scale=m / 2),
+        Feature("queued", "jobs", 0, m + config.backlog, "jobs in the queue and in the backlog",
+                scale=m / 2),
         Feature("free_cpu", "slots", 0, r, "free cpu slots now", scale=r / 2),
         Feature("free_memory", "slots", 0, r, "free memory slots now", scale=r / 2),
         Feature("running", "jobs", 0, 2 * r, "jobs in the machine now", scale=2.0),

@@ -66,20 +66,21 @@ SCENARIO: Final = Scenario(
     source='L. Dong, "Solution on Data Center Job Scheduling Problem", 2018.',
     differences=(
         (
-            "The state never contains the decision. The report's generator logged usage, energy "
-            "and heat AFTER the placement, and the finish time, which reveal the action."
+            "The observation never contains the decision. The report's generator logged usage, "
+            "energy and heat AFTER the placement, and the finish time, all of which reveal the "
+            "action."
         ),
         (
-            "Eq 6 as printed multiplies heat and energy and has no k; its Figure 4 fixes the form "
-            "above (4.6919742701607256e-17 = .625 * 200 exp(-10 * 18 ** .5)), with k = 10."
+            "Eq 6 as printed multiplies heat and energy and has no k. Figure 4 determines the form "
+            "used here, with k = 10: 4.6919742701607256e-17 = .625 * 200 exp(-10 * 18 ** .5)."
         ),
         (
-            "The report's efficiency is (u + 1e-7) / (c + 1e-7); its Figure 4 has the reward "
+            "The report's efficiency is (u + 1e-7) / (c + 1e-7). Its Figure 4 has the reward "
             "27.00000047999997, which alpha = 5 and a heat term of the OPPOSITE sign, 1000 (H(t) - "
-            "H(t - 1)), give to the last digit. Alpha and beta are not in its text; here they are "
-            "1 and .005."
+            "H(t - 1)), give to the last digit. Its text does not state alpha and beta; here they "
+            "are 1 and .005."
         ),
-        "`level` is the default objective: it does not telescope.",
-        "An episode ends after 2200 steps; the report's has no end.",
+        "The default objective is `level`, which does not telescope.",
+        "An episode ends after 2200 steps; that of the report has no end.",
     ),
 )

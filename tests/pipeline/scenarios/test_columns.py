@@ -1,5 +1,6 @@
 """Places by name: the constants of compiled code are the columns of every setting's spec."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -19,7 +20,7 @@ from pipeline.scenarios.slots import features as slots_features
 from pipeline.scenarios.slots import layout as slots_memory
 from pipeline.scenarios.thermal import features as thermal_features
 from pipeline.simulation.kernel import OUTCOME, compiled
-from pipeline.simulation.spec import Feature, Outcome, columns
+from pipeline.simulation.spec import Feature, Outcome, added_outcomes, columns
 
 FEATURES = {
     "binpack": binpack_features,
@@ -109,3 +110,17 @@ def test_compiled_code_takes_places_for_constants_and_refuses_other_names():
 
     with pytest.raises(TypingError, match="absent"):
         compiled(OUTCOME)(refused)
+
+
+def test_a_rewritten_description_makes_no_other_spec():
+    """Older datasets, which hold the descriptions of their time, still verify."""
+    spec = spec_of("thermal", {})
+    one, other = spec.candidates[0], spec.outcomes[0]
+    changed = dataclasses.replace(
+        spec,
+        candidates=(dataclasses.replace(one, description="new"), *spec.candidates[1:]),
+        outcomes=(dataclasses.replace(other, description="new"), *spec.outcomes[1:]),
+    )
+    assert changed == spec
+    assert added_outcomes(spec, changed) == ()
+    assert dataclasses.replace(one, unit="new") != one
