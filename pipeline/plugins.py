@@ -4,7 +4,7 @@
     EXPORTS.register("mine", Export(...))                                added by a plug-in
 
 A plug-in is a Python module that calls `register` when it is imported. A registry imports plug-ins
-only when it is asked for an unknown name or for all names. It looks for them in two places:
+only to look up an unknown name or to list all names. It finds them in two places:
 
 1. the environment variable HINDCAST_PLUGINS: names of modules or paths of .py files, separated by
    commas;

@@ -378,15 +378,15 @@ def check_trace_format(form: TraceFormat, path: Path) -> None:
     assert workload.tasks.height > 0
     assert damage(workload.tasks, workload.machines) is None
     assert dict(quarantine.schema) == dict(QUARANTINE_COLUMNS)
-    told = workload.provenance
-    assert told.format == form.name
-    assert told.files
-    assert told.counts["tasks"] == workload.tasks.height
+    provenance = workload.provenance
+    assert provenance.format == form.name
+    assert provenance.files
+    assert provenance.counts["tasks"] == workload.tasks.height
     with tempfile.TemporaryDirectory() as scratch:
         save_workload(workload, Path(scratch) / "workload", quarantine)
         kept = load_workload(Path(scratch) / "workload")
         assert kept.tasks.equals(workload.tasks)
-        assert kept.provenance == told
+        assert kept.provenance == provenance
         other = Path(scratch) / "other"
         other.write_bytes(b"\x00 no trace")
         for wrong in (other, Path(scratch) / "missing"):

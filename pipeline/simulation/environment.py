@@ -15,7 +15,7 @@ from pipeline.workloads.schema import Workload
 
 @dataclass(frozen=True)
 class Observation:
-    """What a policy sees of a decision. The arrays are read-only copies.
+    """A decision as a policy sees it. The arrays are read-only copies.
 
     Attributes:
         time_s: Seconds since the start of the episode.
@@ -73,7 +73,7 @@ class CompiledEnvironment:
         """Begin an episode on a given instance."""
         self._arrays = begin_episode(self.spec, instance)
         self._ints, self._floats = self._arrays[:2]
-        self._booked = np.zeros(k.TERMS + len(self.spec.reward_terms))
+        self._step_outputs = np.zeros(k.TERMS + len(self.spec.reward_terms))
         self._over = False
         return self._observe()
 
@@ -89,17 +89,17 @@ class CompiledEnvironment:
         feasible = self._observation.feasible
         if not 0 <= choice < len(feasible) or not feasible[choice]:
             raise InfeasibleChoice(_why(choice, feasible))
-        status = self._scenario.step(self._ints, self._floats, choice, self._booked)
+        status = self._scenario.step(self._ints, self._floats, choice, self._step_outputs)
         if status == k.INFEASIBLE:
             raise InfeasibleChoice(_why(choice, feasible))
         self._over = status in {k.TERMINATED, k.TRUNCATED}
         return Step(
             self._observe(),
-            reward=float(self._booked[k.REWARD]),
-            elapsed_s=float(self._booked[k.ELAPSED]),
+            reward=float(self._step_outputs[k.REWARD]),
+            elapsed_s=float(self._step_outputs[k.ELAPSED]),
             terminated=status == k.TERMINATED,
             truncated=status == k.TRUNCATED,
-            terms=self._booked[k.TERMS :].copy(),
+            terms=self._step_outputs[k.TERMS :].copy(),
         )
 
     def outcome(self) -> dict[str, float]:
