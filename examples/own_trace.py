@@ -63,7 +63,7 @@ def main(out: Path, jobs: Path | None = None, steps: int = 1000) -> Mapping[str,
     with jobs.open(newline="") as file:
         rows = [{k: int(v) for k, v in row.items()} for row in csv.DictReader(file)]
 
-    cores, step = 2 * max(row["cores"] for row in rows), 60
+    cores, step = max(10, 2 * max(row["cores"] for row in rows)), 60
     log = out.resolve() / "jobs.swf"  # 18 numbers per job; -1 where something is not known
     lines = [f"; MaxProcs: {cores}"]
     for n, row in enumerate(rows, start=1):
@@ -71,7 +71,7 @@ def main(out: Path, jobs: Path | None = None, steps: int = 1000) -> Mapping[str,
         lines.append(" ".join(map(str, [*fields, -1, -1, 1, *[-1] * 7])))
     log.write_text("\n".join(lines) + "\n")
 
-    horizon = -(-max(row["run_s"] for row in rows) // step)  # steps of the longest job
+    horizon = max(15, -(-max(row["run_s"] for row in rows) // step))  # steps of the longest job
     recipe = out / "recipe.toml"
     recipe.write_text(RECIPE.format(cores=cores, step=step, horizon=horizon, log=log.as_posix()))
     dataset = hindcast.build(recipe, out / "dataset")

@@ -1,7 +1,11 @@
-"""The examples run as they stand, outside the packages: in processes, without installing them."""
+"""The examples run as they stand, outside the packages, without installing them.
+
+Those that are plug-ins run in processes of their own, the others as scripts in this process.
+"""
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +14,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipeline.testing import NOTHING, check_scenario
+from pipeline.testing import NOTHING, check_export, check_scenario, check_trace_format
+from tests.conftest import TINY
 
 pytestmark = pytest.mark.slow
 
@@ -22,17 +27,55 @@ SMALL = [
 ]  # fmt: skip
 
 
+def imported(name: str, registry):
+    """The module of an example that registers something, which is forgotten again."""
+    from pipeline.plugins import _import_file
+
+    known = dict(registry._known)
+    _import_file(str(ROOT / "examples" / f"{name}.py"))
+    yield sys.modules[name]
+    registry._known = known
+    del sys.modules[name]
+
+
 @pytest.fixture(scope="module")
 def toy():
-    """The module of the toy scenario, which is forgotten again."""
-    from pipeline.plugins import _import_file
     from pipeline.scenarios import SCENARIOS
 
-    known = dict(SCENARIOS._known)
-    _import_file(str(ROOT / "examples" / "toy_scenario.py"))
-    yield sys.modules["toy_scenario"]
-    SCENARIOS._known = known
-    del sys.modules["toy_scenario"]
+    yield from imported("toy_scenario", SCENARIOS)
+
+
+@pytest.fixture
+def own_format():
+    from pipeline.traces import FORMATS
+
+    yield from imported("own_format", FORMATS)
+
+
+@pytest.fixture
+def own_export():
+    from pipeline.exports import EXPORTS
+
+    yield from imported("own_export", EXPORTS)
+
+
+@pytest.fixture
+def script(tmp_path, capsys, monkeypatch):
+    """Run an example as a script, with these words after the folder; return what it printed."""
+
+    def run(name, *words):
+        path = ROOT / "examples" / f"{name}.py"
+        monkeypatch.setattr(sys, "argv", [str(path), str(tmp_path / "out"), *map(str, words)])
+        runpy.run_path(str(path), run_name="__main__")
+        return capsys.readouterr().out
+
+    return run
+
+
+def numbers(text: str, *names: str) -> list[float]:
+    """The numbers behind these names, which begin a line each."""
+    rows = {words[0]: words[1] for words in map(str.split, text.splitlines()) if len(words) > 1}
+    return [float(rows[name]) for name in names]
 
 
 def hindcast(*argv: str, plugins: str = PLUGINS) -> subprocess.CompletedProcess[str]:
@@ -120,3 +163,76 @@ def test_the_agent_runs_as_a_script(tiny_dataset, tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == str(tmp_path / "agent")
+
+
+def test_quickstart_prints_the_means_best_first(script):
+    printed = script("quickstart", *TINY)
+    assert "verified: manifest, files, " in printed
+    means = [float(line.split()[1]) for line in printed.splitlines() if line.endswith(" s")]
+    assert len(means) == 6
+    assert means == sorted(means)
+
+
+def test_own_trace_takes_a_csv_file(script, tmp_path):
+    path = tmp_path / "mine.csv"
+    jobs = [f"{60 * n},{30 + 90 * (n % 5)},{1 + n % 3}" for n in range(240)]
+    path.write_text("\n".join(["submit_s,run_s,cores", *jobs]) + "\n")
+    printed = script("own_trace", path)
+    found = numbers(printed, "random", "fcfs_now", "sjf_now", "advantage_regression-seed0")
+    assert min(found) >= 1
+    assert (tmp_path / "out" / "jobs.swf").read_text().startswith("; MaxProcs: 10\n1 0 -1 30 1 ")
+
+
+def test_own_policy_is_scored_beside_rules(script):
+    printed = script("own_policy", *TINY)
+    assert "duration_s    s           duration of one instance" in printed
+    assert min(numbers(printed, "random", "longest_first", "largest_instance")) > 0
+
+
+def test_the_loop_over_gymnasium_plays_what_is_evaluated(script):
+    more = ("trace.settings.n_jobs=1600", "trace.settings.instances_scale=0.02")
+    printed = script("gymnasium_loop", *more)
+    by_hand, evaluated = (
+        line.rpartition("makespan ")[2] for line in printed.splitlines() if "makespan" in line
+    )
+    assert by_hand == evaluated
+
+
+def test_the_loop_over_batches_learns(script):
+    printed = script("torch_batches", *TINY, "trace.settings.instances_scale=0.2")
+    assert "agreement" in printed
+    assert min(numbers(printed, "random", "cloned")) > 0
+
+
+def test_the_estimates_of_a_rule_are_near_its_value(script, toy):
+    printed = script("off_policy_evaluation", 'split.train="0..4"')
+    logged, sampled, normalised, true = numbers(printed, "logged", "IS", "SNIS", "true")
+    assert logged < true
+    assert abs(normalised - true) < abs(logged - true)
+    assert abs(sampled - true) < abs(logged - true)
+
+
+def test_the_format_is_checked_and_keeps_bad_rows(own_format, tmp_path):
+    from pipeline.traces import FORMATS
+
+    path = tmp_path / "jobs.csv"
+    path.write_text("submit_s,run_s,cores\n30,60,1\n0,120,2\na,1,1\n5,-1,2\n7,1,0\n1,2\n")
+    check_trace_format(FORMATS["jobs_csv"], path)
+    workload, bad = own_format.read(path)
+    assert workload.tasks.select("submit_s", "duration_s", "cores").rows() == [
+        (0, 120, 2), (30, 60, 1),
+    ]  # fmt: skip
+    assert bad["line"].to_list() == [4, 5, 6, 7]
+
+
+def test_the_export_is_checked_and_holds_every_decision(own_export, tiny_dataset, tmp_path):
+    from pipeline.dataset import open as open_dataset
+    from pipeline.exports import export
+
+    check_export("jsonl", tiny_dataset)
+    result = export(tiny_dataset, "jsonl", tmp_path / "decisions.jsonl")
+    rows = [json.loads(line) for line in result.path.read_text().splitlines()]
+    table = open_dataset(tiny_dataset).transitions().select("choice", "reward").collect()
+    assert [row["choice"] for row in rows] == table["choice"].to_list()
+    assert [row["reward"] for row in rows] == table["reward"].to_list()
+    assert all(0 <= row["choice"] < len(row["candidates"]) for row in rows)

@@ -1,0 +1,257 @@
+"""The documentation does what it says: its commands and snippets run, its links lead somewhere.
+
+Of README.md, docs/quickstart.md and the pages of docs/tutorials and docs/how-to, every block marked
+`bash` or `python` is run, page by page and in order, in an empty folder with a link to examples/.
+Commands that no rule of `Shell` covers fail the test; blocks marked `text` are not run.
+"""
+
+import glob
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.conftest import TINY
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+LARGEST_PAGE = 40_000  # bytes
+
+# Overrides that make a recipe small. They come before those of the page, which win.
+_SLOTS = (
+    "config.steps=10", 'split.train="0..3"', 'split.validation="200..201"',
+    'split.test="250..253"', "evaluate.seeds=1",
+)  # fmt: skip
+_TOY = (
+    'split.train="0..3"', 'split.validation="4..5"', 'split.test="6..9"', "config.jobs=5",
+    "train.steps=20",
+)  # fmt: skip
+SMALL: Final = {
+    "binpack-synthetic-v1": TINY,
+    "slots-deeprm-v1": _SLOTS,
+    "slots-deeprm-natural": (
+        *_SLOTS, "online.iterations=2",
+        "online.settings.sampling={trajectories=3, windows=2}",
+        "online.settings.network={hidden=[4]}",
+    ),
+    "slots-swf-kth-v1": (
+        'split.train="0..1"', 'split.validation="90..90"', 'split.test="100..101"',
+        "config.jobs_per_window=20",
+    ),
+    "recipe.toml": ("train.steps=20", "evaluate.seeds=1"),  # the one of docs/tutorials
+    "examples/toy/recipe.toml": _TOY,
+}  # fmt: skip
+FEWER: Final = 50  # numbers of steps are divided by this
+STEPS: Final = {
+    "train": ("--steps", "--checkpoint-every"), "ope": ("--fqe-steps",),
+    "train-online": ("--imitate-steps",),
+}  # fmt: skip
+DIRECT: Final = ("ingest", "build", "train", "train-online", "evaluate", "report", "study", "run")
+NOT_RUN: Final = ("make", "pip", "source", "git")  # commands about the installation
+TRACES: Final = "/data/traces"  # in pages: the reader's folder of real traces
+
+PAGES = [
+    ROOT / "README.md",
+    DOCS / "quickstart.md",
+    *sorted((DOCS / "tutorials").glob("*.md")),
+    *sorted((DOCS / "how-to").glob("*.md")),
+]
+
+
+def blocks(page: Path) -> Iterator[tuple[int, str, str]]:
+    """Line, language and text of every fenced block of a page."""
+    fence, start, language, lines = "", 0, "", []
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
+        opened = re.match(r"^(`{3,}|:{3,})(.*)$", line)
+        if not fence and opened:
+            fence, start, language, lines = opened[1], number, opened[2].strip(), []
+        elif fence and line.strip() == fence:
+            yield start, language, "\n".join(lines) + "\n"
+            fence = ""
+        elif fence:
+            lines.append(line)
+    assert not fence, f"{page.name}:{start}: the block does not end"
+
+
+def small(recipe: str) -> tuple[str, ...]:
+    """Return the overrides that make a recipe small."""
+    return SMALL.get(recipe, ())
+
+
+def fewer(count: str) -> str:
+    return str(max(2, int(count) // FEWER))
+
+
+class Shell:
+    """The few commands of a shell that pages use; anything else is refused."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+        self.monkeypatch = monkeypatch
+        self.request = request
+        self.places = os.environ.get("HINDCAST_TRACES")  # pages may set it to a folder of theirs
+
+    def run(self, text: str) -> None:
+        """Run the lines of a block, one after the other."""
+        lines = iter(text.replace("\\\n", " ").splitlines())
+        for line in lines:
+            if not line.strip() or line.lstrip().startswith("#"):
+                continue
+            written = re.match(r"^cat > (\S+) <<'(\w+)'$", line)
+            if written:
+                content = []
+                while (row := next(lines)) != written[2]:
+                    content.append(row)
+                Path(written[1]).write_text("\n".join(content) + "\n", encoding="utf-8")
+                continue
+            self.command(line)
+
+    def command(self, line: str) -> None:
+        """Run one command."""
+        words = [w for word in shlex.split(line, comments=True) for w in self.expanded(word)]
+        name, rest = words[0], words[1:]
+        if name == "hindcast":
+            self.hindcast(rest)
+        elif name == "export" and all("=" in word for word in rest):
+            for word in rest:
+                self.monkeypatch.setenv(*word.split("=", 1))
+        elif name == "python" and rest and rest[0].startswith("examples/"):
+            assert (ROOT / rest[0]).is_file(), line  # tests/test_examples.py runs it
+        elif name == "mkdir" and rest[:1] == ["-p"]:
+            Path(rest[1]).mkdir(parents=True, exist_ok=True)
+        else:
+            assert name in NOT_RUN, f"no rule for the command {line!r}"
+
+    def expanded(self, word: str) -> list[str]:
+        """Return a word with $PWD, the folder of traces and wildcards replaced."""
+        word = word.replace("$PWD", str(Path.cwd()))
+        if TRACES in word:
+            self.monkeypatch.delenv("HINDCAST_TRACES", raising=False)
+            if self.places is not None:
+                self.monkeypatch.setenv("HINDCAST_TRACES", self.places)
+            word = word.replace(TRACES, str(self.request.getfixturevalue("traces")))
+        if "*" in word and "=" not in word:
+            found = sorted(glob.glob(word))  # noqa: PTH207 - of relative names, as a shell
+            assert found, f"{word} matches nothing"
+            return found
+        return [word]
+
+    def hindcast(self, words: list[str]) -> None:
+        """Run a command of Hindcast in this process, with small settings."""
+        from flows.cli import main
+
+        command = words[0]
+        for flag in STEPS.get(command, ()):
+            if flag in words:
+                at = words.index(flag) + 1
+                words[at] = fewer(words[at])
+        words = [
+            f"train.steps={fewer(w.partition('=')[2])}" if w.startswith("train.steps=") else w
+            for w in words
+        ]
+        overrides = small(words[1]) if len(words) > 1 else ()
+        sets = [word for value in overrides for word in ("--set", value)]
+        direct = ["--direct"] if command in DIRECT and "--help" not in words else []
+        argv = [*words[:2], *sets, *words[2:], *direct]
+        assert main(argv) == 0, shlex.join(["hindcast", *argv])
+
+
+@pytest.fixture
+def shell(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[Shell]:
+    """A shell in an empty folder; what pages register and import is forgotten afterwards."""
+    import hindcast
+    from pipeline.exports import EXPORTS
+    from pipeline.scenarios import SCENARIOS
+    from pipeline.traces import FORMATS
+    from policies.offline import AGENTS
+    from policies.online import ONLINE_AGENTS
+
+    load, train = hindcast.load_recipe, hindcast.train
+    monkeypatch.setattr(hindcast, "load_recipe", lambda r, o=(): load(r, (*small(str(r)), *o)))
+
+    def trained(*args, steps=2000, **settings):
+        return train(*args, steps=int(fewer(str(steps))), **settings)
+
+    monkeypatch.setattr(hindcast, "train", trained)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delenv("HINDCAST_PLUGINS", raising=False)
+    monkeypatch.delenv("MINARI_DATASETS_PATH", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    registries = (SCENARIOS, AGENTS, ONLINE_AGENTS, FORMATS, EXPORTS)
+    known = [dict(registry._known) for registry in registries]
+    modules = set(sys.modules)
+    yield Shell(monkeypatch, request)
+    for registry, before in zip(registries, known, strict=True):
+        registry._known = before
+    for name in {path.stem for path in (ROOT / "examples").glob("*.py")} - modules:
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of libraries that read exports
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_the_commands_and_snippets_of_a_page_run(page, shell):
+    namespace = {"__name__": "page"}
+    for line, language, text in blocks(page):
+        if language == "bash":
+            shell.run(text)
+        elif language == "python":
+            code = compile("\n" * line + text, str(page), "exec")
+            exec(code, namespace)  # noqa: S102 - our own pages
+
+
+def test_a_command_without_a_rule_is_refused(shell):
+    """A page cannot have commands that look tested and are not."""
+    shell.run("# a comment\npip install .\nmkdir -p a/b\nexport A=1 B=$PWD\n")
+    assert (os.environ["A"], os.environ["B"]) == ("1", str(Path.cwd()))
+    shell.run("cat > file <<'END'\none $PWD\nEND\n")
+    assert Path("file").read_text() == "one $PWD\n"
+    for line in ("rm -r a", "curl example.org", "cat file", "python examples/none.py", "cd a/*/c"):
+        with pytest.raises(AssertionError):
+            shell.run(line)
+
+
+def test_blocks_that_are_run_hold_commands_only():
+    """Blocks of `hindcast` commands are marked: bash if they are run, text if not."""
+    for page in PAGES[1:]:
+        for line, language, text in blocks(page):
+            where = f"{page.relative_to(ROOT)}:{line}"
+            assert language, f"{where}: the block has no language"
+            commands = [row for row in text.splitlines() if row.startswith("hindcast ")]
+            assert not commands or language in {"bash", "text"}, where
+
+
+def pages() -> list[Path]:
+    """Every page that a person may read in the repository."""
+    found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")]
+    left_out = (DOCS / "generated", DOCS / "_build")
+    return [p for p in found if p.exists() and not any(p.is_relative_to(f) for f in left_out)]
+
+
+def test_every_relative_link_leads_to_a_file():
+    """Pages below docs/generated are made when the documentation is built."""
+    missing = []
+    for page in pages():
+        text = re.sub(r"^(`{3,}).*?^\1", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+        for target in re.findall(r"\[[^\]]*\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", text)):
+            name = target.partition("#")[0]
+            if not name or re.match(r"^[a-z]+:", name):
+                continue
+            place = Path(os.path.normpath(page.parent / name))
+            if not place.is_relative_to(DOCS / "generated") and not place.exists():
+                missing.append(f"{page.relative_to(ROOT)}: {target}")
+    assert not missing
+
+
+def test_no_page_is_too_large():
+    """But for pages that are made of a table beside them."""
+    found = {p: p.stat().st_size for p in pages() if not p.with_suffix(".csv").exists()}
+    large = {p.name: size for p, size in found.items() if size > LARGEST_PAGE}
+    assert not large
