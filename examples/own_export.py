@@ -1,7 +1,9 @@
 """An export outside Hindcast: one JSON object per decision, in one file.
 
-export HINDCAST_PLUGINS=examples/own_export.py
-hindcast export demo/dataset --to jsonl --out demo/decisions.jsonl
+    export HINDCAST_PLUGINS=examples/own_export.py
+    hindcast export demo/dataset --to jsonl --out demo/decisions.jsonl
+
+The context and the mask are left out, which `lost` says below.
 """
 
 import json
@@ -41,7 +43,7 @@ hindcast.register_export(
         name="jsonl",
         module=__name__,
         description="one JSON object per decision",
-        lost="context, feasible candidates, outcomes",
+        lost="context, masks, outcomes",
         folder=False,
     )
 )

@@ -78,7 +78,7 @@ def main(out: Path, jobs: Path | None = None, steps: int = 1000) -> Mapping[str,
     print(dataset.episodes()["split", "window", "behaviour", "steps", "return"].head(3))
 
     agent = hindcast.train(dataset, "advantage_regression", out=out / "agent", steps=steps)
-    policies = ["random", "fcfs_now", "sjf_now", "packer_now", agent]
+    policies: list[Path | str] = ["random", "fcfs_now", "sjf_now", "packer_now", agent]
     means = hindcast.evaluate(recipe, policies, out=out / "evaluation").means
     for name, slowdown in means.items():
         print(f"{name:<30}{slowdown:8.2f} mean slowdown")
@@ -86,5 +86,5 @@ def main(out: Path, jobs: Path | None = None, steps: int = 1000) -> Mapping[str,
 
 
 if __name__ == "__main__":
-    given = [Path(word) for word in sys.argv[1:]]
-    main(given[0] if given else Path("out/own_trace"), *given[1:2])
+    given = [*map(Path, sys.argv[1:])]
+    main(given[0] if given else Path("out/own_trace"), given[1] if len(given) > 1 else None)
