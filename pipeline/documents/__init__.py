@@ -1,1 +1,1 @@
-"""Documents that are written beside the data: the card, Croissant metadata, terms of use."""
+"""Documents that accompany the data: the card, Croissant metadata, terms of use."""

@@ -18,7 +18,7 @@ NAME: Final = "croissant.json"
 _PARQUET: Final = "application/x-parquet"
 _PARTS: Final = "parts"
 
-# Names of the vocabulary that are used here or that readers expect, as the specification has them.
+# Names of the vocabulary that are used here or that readers of the format expect.
 _NAMES: Final = (
     "arrayShape", "citeAs", "column", "containedIn", "equivalentProperty", "extract", "field",
     "fileProperty", "fileObject", "fileSet", "format", "includes", "isArray", "isLiveDataset",
@@ -44,7 +44,7 @@ _CONTEXT: Final[Mapping[str, Any]] = {
 }
 
 
-_TYPES: Final[Mapping[str, str]] = {  # of Arrow, by name
+_TYPES: Final[Mapping[str, str]] = {  # data types by the name of the Arrow type
     "int64": "cr:Int64", "int32": "cr:Int32", "uint8": "cr:UInt8", "float": "cr:Float32",
     "double": "cr:Float64", "bool": "sc:Boolean", "string": "sc:Text", "large_string": "sc:Text",
 }  # fmt: skip
@@ -54,38 +54,38 @@ _MEANING: Final[Mapping[str, str]] = {
     "episode": "number of the episode",
     "step": "number of the decision inside its episode; one more in the closing row",
     "time_s": "simulated seconds since the start of the episode",
-    "context": "features of the moment",
+    "context": "features of the situation in which the decision is taken",
     "image": "pixels of the image, row by row",
-    "candidates": "features of each choice",
+    "candidates": "features of each candidate",
     "feasible": "which candidates may be chosen",
     "choice": "index of the chosen candidate; null in an episode's closing row",
-    "propensity": "probability with which the behaviour chose it",
+    "propensity": "probability with which the behaviour chose the candidate",
     "behaviour_probabilities": "probability of every candidate under the behaviour",
-    "monte_carlo_value": "value of the decision, known at the end of the episode",
-    "reward": "of the objective",
-    "reward_terms": "what is booked at this step, by name",
-    "elapsed_s": "simulated seconds that passed",
+    "monte_carlo_value": "value of the decision, computed at the end of the episode",
+    "reward": "reward of the decision under the objective of the recipe",
+    "reward_terms": "quantities booked at this step, by name",
+    "elapsed_s": "simulated seconds from this decision to the next",
     "terminated": "whether the episode ended with this decision",
     "truncated": "whether the episode was cut off",
     "split": "train, validation or test; by window of the workload",
-    "behaviour": "name of the policy that decided",
+    "behaviour": "name of the policy that took the decisions",
     "seed": "repetition of the behaviour on the window",
-    "window": "window of the workload",
+    "window": "problem instance; the same for every behaviour",
     "steps": "number of decisions",
     "return": "undiscounted sum of rewards",
-    "behaviour_parameters": "what the behaviour drew for this episode",
-    "first_part": "number of the part in which it begins",
-    "last_part": "number of the part in which it ends",
+    "behaviour_parameters": "parameters that the behaviour drew for this episode",
+    "first_part": "number of the part in which the episode begins",
+    "last_part": "number of the part in which the episode ends",
 }
 
 
 def write_croissant(folder: Path, manifest: mf.Manifest) -> None:
-    """Write croissant.json into a dataset folder, whose manifest this is or will be."""
+    """Write croissant.json into a dataset folder with this manifest."""
     write_json(folder / NAME, croissant(manifest))
 
 
 def croissant(manifest: mf.Manifest) -> dict[str, Any]:
-    """The metadata of a dataset; it depends on the manifest alone."""
+    """Return the metadata of a dataset, which depends on the manifest alone."""
     from pipeline.dataset.columns import episodes_schema
 
     recipe, spec, of = manifest.recipe, manifest.spec, terms(manifest)
@@ -124,7 +124,7 @@ def croissant(manifest: mf.Manifest) -> dict[str, Any]:
             _record_set(
                 "decisions",
                 "One row per decision, and a closing row per episode with its last observation. "
-                "The next observation of a row is that of the next row.",
+                "The next observation of a row is the observation of the row after it.",
                 ["episode", "step"],
                 [_field("decisions", column, {"fileSet": {"@id": _PARTS}}, _told(spec))
                  for column in part_schema(spec)],
@@ -134,7 +134,7 @@ def croissant(manifest: mf.Manifest) -> dict[str, Any]:
 
 
 def _version(identifier: str) -> str:
-    """MAJOR.MINOR.PATCH from the "-v2" that ids end in."""
+    """Return MAJOR.MINOR.PATCH from the "-v2" at the end of an id."""
     found = re.search(r"-v(\d+)$", identifier)
     return f"{int(found[1])}.0.0" if found else "1.0.0"
 
@@ -165,7 +165,7 @@ def _record_set(
 
 
 def _told(spec: Spec) -> dict[str, str]:
-    """What sub-fields mean, by column and name."""
+    """Return the meanings of sub-fields, by column and name."""
     told = {"image": f"{_MEANING['image']}; its shape is {list(spec.image_shape)}"}
     listed: dict[str, tuple[Feature, ...]] = {
         "context": spec.context, "candidates": spec.candidates,
@@ -178,7 +178,7 @@ def _told(spec: Spec) -> dict[str, str]:
 def _field(
     record_set: str, column: pa.Field, source: Mapping[str, Any], told: Mapping[str, str]
 ) -> dict[str, Any]:
-    """A column as a field; structs have sub-fields, lists are arrays or repeated."""
+    """Return a column as a field; structs have sub-fields, lists are arrays."""
     name, kind = column.name, column.type
     field: dict[str, Any] = {
         "@type": "cr:Field",

@@ -1,7 +1,8 @@
-"""Under which terms a dataset may be used, and what to cite: from its workload's provenance.
+"""Terms of use of a dataset and its citation, from the provenance of its workload.
 
-Simulated decisions about drawn workloads are the project's own and under its licence. Decisions
-about a trace are under the trace's terms; records of somebody else's are theirs.
+Simulated decisions about generated workloads belong to the project and are under its licence.
+Decisions about a trace are under the terms of the trace; recorded decisions belong to those who
+recorded them.
 """
 
 from collections.abc import Mapping
@@ -18,10 +19,11 @@ from pipeline.traces import FORMATS
 class Terms:
     """Terms of a dataset.
 
-    identifier   as Hugging Face names licences: "apache-2.0", "cc-by-4.0", "other"
-    licence      a URL of a known licence, or the terms in words
-    url          where what went in can be had, or a URN of the recipe where nothing went in
-    citation     BibTeX of the dataset, with the trace's publication in its note
+    Attributes:
+        identifier: Licence as Hugging Face names it: "apache-2.0", "cc-by-4.0", "other".
+        licence: URL of a known licence, or the terms in words.
+        url: Address of the trace, or a URN of the recipe if there is no trace.
+        citation: BibTeX of the dataset, with the publication of the trace in its note.
     """
 
     identifier: str
@@ -37,7 +39,7 @@ _URLS: Final[Mapping[str, str]] = {
 
 
 def terms(manifest: Manifest) -> Terms:
-    """The terms of a dataset with this manifest."""
+    """Return the terms of a dataset with this manifest."""
     source = str(manifest.provenance["format"])
     identifier, words = licence_of(manifest.provenance)
     form = FORMATS.get(source)
@@ -55,6 +57,6 @@ def terms(manifest: Manifest) -> Terms:
 
 
 def _addresses(text: str) -> list[str]:
-    """Words that are addresses of pages."""
+    """Return the words that are addresses of pages."""
     words = (word.strip(",;()") for word in text.split())
     return [word for word in words if "." in word and "/" in word]

@@ -1,1 +1,1 @@
-"""Evaluation of policies on common windows, and its summary."""
+"""Evaluation of policies on common windows, and the summary of its scores."""

@@ -1,10 +1,10 @@
-"""Evaluation: every policy on the same windows, scored by what the environment books.
+"""Scores of policies on common windows, as the environment books them.
 
-    OUT/scores.parquet     policy, scenario, window, seed, metric, value
-    OUT/evaluation.json    what was evaluated, on what, against which references; written last
-    OUT/.evaluating/       finished policies of an evaluation that is not over
+    OUT/scores.parquet     one value per policy, scenario, window, seed and metric
+    OUT/evaluation.json    policies, windows, metrics and references of the evaluation; written last
+    OUT/.evaluating/       scores of the policies that an unfinished evaluation has completed
 
-Nothing is chosen here: all policies given are scored, on all windows of the split.
+Every given policy is scored on every window of the split. No policy is selected here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -49,24 +49,27 @@ _COLUMNS: Final[Mapping[str, pl.DataType]] = {
     "policy": pl.String(), "scenario": pl.String(), "window": pl.Int64(), "seed": pl.Int64(),
     "metric": pl.String(), "value": pl.Float64(),
 }  # fmt: skip
-BATCH: Final = 512  # episodes of a network that are stepped together
+BATCH: Final = 512  # episodes that a network steps together
 
-# Booked for every scenario beside its outcomes.
+# Metrics of every scenario, in addition to its outcomes.
 COMMON: Final = (
     Outcome("return", "reward", "undiscounted sum of rewards", "higher"),
-    Outcome("decisions", "1", "decisions taken", "neither"),
-    Outcome("truncated", "1", "1 where the episode was cut off"),
+    Outcome("decisions", "1", "number of decisions", "neither"),
+    Outcome("truncated", "1", "1 if the episode was cut off before its end, else 0"),
 )
 
 
 @dataclass(frozen=True)
 class Entrant:
-    """A policy to be scored, and what the report has to know of it.
+    """A policy to be scored, with the facts that the report needs about it.
 
-    kind         "heuristic", "random", "learned" or "mixture"
-    group        the agent's name without its seed: training seeds of one agent are pooled
-    checkpoint   folder of a learned policy; `digest` is the SHA-256 of its weights
-    episodes     per window in the log, of a behaviour: its weight in the log's mean
+    Attributes:
+        behaviour: The policy, with its epsilon and temperature.
+        kind: "heuristic", "random", "learned" or "mixture".
+        group: Name of the agent without its seed; training seeds of one agent are pooled under it.
+        checkpoint: Folder of a learned policy.
+        digest: SHA-256 of the weights of a learned policy.
+        episodes: Episodes per window of a behaviour of the log, its weight in the mean of the log.
     """
 
     behaviour: Behaviour
@@ -79,7 +82,13 @@ class Entrant:
 
 @dataclass(frozen=True)
 class EvaluateResult:
-    """What an evaluation wrote; `means` is the mean headline outcome by policy."""
+    """Summary of a finished evaluation.
+
+    Attributes:
+        folder: The folder that was written.
+        rows: Number of rows in scores.parquet.
+        means: Mean of the headline outcome of each policy, by name.
+    """
 
     folder: Path
     rows: int
@@ -98,23 +107,40 @@ def evaluate(
     command: str = "",
     progress: Callable[[int, int], None] | None = None,
 ) -> EvaluateResult:
-    """Score the policies on a split of the recipe; policies scored before are not run again.
+    """Score the policies on a split of the recipe.
 
-    Policies that draw are run `seeds` times per window (the recipe's number by default).
-    Raises InputError where the split does not exist or the folder holds something else.
+    Policies that an interrupted call has already scored in `out` are not run again.
+
+    Args:
+        recipe: The recipe whose problem and windows are used.
+        policies: The policies, with different names.
+        split: Name of a split of the recipe, usually "test".
+        out: Folder for scores.parquet and evaluation.json.
+        references: Names of the policies that a report compares with; by default those of the
+            recipe that are among `policies`.
+        seeds: Runs per window of a policy that draws; by default the number in the recipe.
+        workers: Number of threads that run compiled rules.
+        command: Command line to record in evaluation.json.
+        progress: Called with the finished windows and all windows, summed over policies.
+
+    Raises:
+        RecipeError: There are no policies, two of one name, or no such split or window.
+        InputError: `out` is a file, or holds something other than this evaluation.
     """
     names = [p.behaviour.name for p in policies]
     if not names:
-        raise RecipeError("no policies to evaluate; name some with --policy")
+        raise RecipeError("there are no policies to evaluate; name at least one with --policy")
     if len(set(names)) < len(names):
-        raise RecipeError(f"two policies have the same name: {sorted(names)}")
+        raise RecipeError(
+            f"two policies have the same name, expected different ones: {sorted(names)}"
+        )
     windows = recipe.windows(split)
     workload = load_source(recipe)
     scenario = load_scenario(recipe.scenario)
     known = scenario.windows(recipe.config, workload)
     if windows[-1] >= known:
         raise RecipeError(
-            f"{recipe.id}: split {split} names window {windows[-1]}, the workload has {known}"
+            f"{recipe.id}: split {split} names window {windows[-1]}, but the workload has {known}"
         )
     job = _Job(recipe, scenario, workload, windows, seeds or recipe.evaluate.seeds, out, workers)
     _begin(job, split)
@@ -163,14 +189,16 @@ class _Job:
 
 
 def _begin(job: _Job, split: str) -> None:
-    """Make the folder; what an evaluation of something else left there is refused."""
+    """Make the folder; raise where it holds something other than this evaluation."""
     out = job.out
     if out.exists() and not out.is_dir():
         raise StorageError(f"{out}: is a file, expected a folder")
     ours = {EVALUATION, SCORES, EVALUATING}
     there = sorted(p.name for p in out.iterdir()) if out.is_dir() else []
     if foreign := [name for name in there if name not in ours and not is_partial(name)]:
-        raise StorageError(f"{out}: holds {foreign[0]!r}, which is no evaluation; choose another")
+        raise StorageError(
+            f"{out}: holds {foreign[0]!r}, which is no file of an evaluation; choose another"
+        )
     claim = {
         "digest": job.recipe.digest, "split": split, "seeds": job.seeds, "versions": versions(),
     }  # fmt: skip
@@ -189,7 +217,7 @@ def _begin(job: _Job, split: str) -> None:
 
 
 def _scores(job: _Job, policy: Entrant, progress: Callable[[int, int], None]) -> pl.DataFrame:
-    """The rows of one policy, from an earlier call where it was finished then."""
+    """Return the rows of one policy, read from an earlier call if that call finished it."""
     behaviour = policy.behaviour
     identity = f"{behaviour.name}|{behaviour.epsilon}|{behaviour.temperature}|{policy.digest}"
     path = job.out / EVALUATING / f"{sha256_text(identity)[:16]}.parquet"
@@ -208,13 +236,15 @@ def _scores(job: _Job, policy: Entrant, progress: Callable[[int, int], None]) ->
 
 
 def _finished(path: Path) -> pl.DataFrame:
-    """The rows of a policy that an earlier call finished; DatasetError where they are none."""
+    """Read the rows of a policy that an earlier call finished; DatasetError if it cannot."""
     try:
         frame = read_parquet(path)
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise DatasetError(f"{path}: cannot be read as Parquet ({error}); delete it") from error
+        raise DatasetError(
+            f"{path}: cannot be read as Parquet ({error}); delete it and try again"
+        ) from error
     if dict(frame.schema) != dict(_COLUMNS):
-        raise DatasetError(f"{path}: holds no scores of a policy; delete it")
+        raise DatasetError(f"{path}: does not have the columns of scores; delete it and try again")
     return frame
 
 
@@ -224,7 +254,7 @@ def _play(
     runs: list[tuple[int, int]],
     progress: Callable[[int, int], None],
 ) -> list[Episode]:
-    """The episode of every (window, seed): rules in threads, networks BATCH episodes at a time."""
+    """Run every (window, seed): compiled rules in threads, networks BATCH episodes at a time."""
 
     def rng(window: int, seed: int) -> np.random.Generator:
         return generator(job.recipe.seed, f"evaluate {behaviour.name}", window, seed)
@@ -292,5 +322,5 @@ def _describe(
         "references": references,
         "command": command,
         "versions": versions(),
-        "notes": [f"policies that draw were run {job.seeds} times on every window"],
+        "notes": [f"Policies that draw were run {job.seeds} times on every window."],
     }

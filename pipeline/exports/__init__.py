@@ -1,11 +1,11 @@
-"""Datasets in the formats of other tools: `export` writes one, EXPORTS says what there is.
+"""Datasets in the formats of other tools: `export` writes one, EXPORTS lists the formats.
 
 A format is one file of this package with a function
 
     export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult
 
-and one line here. Nothing is written in part: a folder or file appears under its name when it is
-whole. Memory is bounded by a row group of a part, whatever the size of the dataset.
+and one entry in EXPORTS. A folder or file appears under its name only when it is complete. Memory
+is bounded by a row group of a part, whatever the size of the dataset.
 """
 
 import importlib
@@ -22,10 +22,15 @@ Progress: TypeAlias = Callable[[int, int], None]  # (parts done, parts in all)
 
 @dataclass(frozen=True)
 class Export:
-    """A format: its module, what it is, and what of a dataset it cannot carry.
+    """Format that a dataset can be exported to.
 
-    `folder` says whether a folder is made or a file; `pads` whether decisions get K candidates
-    each, so that `candidates` can choose K.
+    Attributes:
+        name: Name of the format, as in `hindcast export --to NAME`.
+        module: Module with the function `export`.
+        description: Description of the format, for `--help`.
+        lost: Parts of a dataset that the format cannot hold.
+        folder: Whether the export is a folder; a single file otherwise.
+        pads: Whether every decision gets the same number K of candidates, set by `candidates`.
     """
 
     name: str
@@ -38,7 +43,14 @@ class Export:
 
 @dataclass(frozen=True)
 class ExportResult:
-    """What an export made: the folder or file, how many files, their bytes, what is to be known."""
+    """Result of an export.
+
+    Attributes:
+        path: The folder or file that was written.
+        files: Number of files.
+        bytes: Their total size.
+        notes: Sentences that a user of the export needs to know.
+    """
 
     path: Path
     files: int
@@ -52,19 +64,19 @@ EXPORTS: Final = Registry("exports", {
     "huggingface": Export(
         "huggingface",
         "pipeline.exports.huggingface",
-        "folder for Hugging Face datasets: configs decisions and episodes, a split each",
+        "folder for Hugging Face datasets, with configs decisions and episodes",
         "the manifest with its checksums, and the workload: `verify` needs the dataset itself",
     ),
     "croissant": Export(
         "croissant",
         "pipeline.exports.croissant",
-        "the dataset's Parquet files with croissant.json, JSON-LD of Croissant 1.1",
+        "the Parquet files of the dataset with croissant.json, JSON-LD of Croissant 1.1",
         "the manifest and the workload: `verify` needs the dataset itself",
     ),
     "minari": Export(
         "minari",
         "pipeline.exports.minari",
-        "HDF5 as Minari lays it out; PATH is what MINARI_DATASETS_PATH will name",
+        "HDF5 in the layout of Minari; MINARI_DATASETS_PATH is set to PATH",
         f"{_PADDED_LOSS}, columns by name, licence, citation, checksums, recipe",
         pads=True,
     ),
@@ -86,7 +98,7 @@ EXPORTS: Final = Registry("exports", {
     "history": Export(
         "history",
         "pipeline.exports.history",
-        "JSON of the thermal report, states before the decision (scenario thermal only)",
+        "JSON of the thermal report, with states before decisions (scenario thermal only)",
         "propensities, reward terms, ends of episodes, the calendar's columns",
         folder=False,
     ),
@@ -109,14 +121,26 @@ def export(
 ) -> ExportResult:
     """Write a dataset in the format `to` under the name `out`.
 
-    `candidates` is K of a format that pads; by default the largest number of candidates of a
-    decision, so that nothing is cut. Raises UnknownName for the format, InputError where the
-    format cannot hold the dataset or a library is missing, StorageError where `out` is taken.
+    Args:
+        dataset: Folder of the dataset.
+        to: Name of a format in EXPORTS.
+        out: Folder or file to write; it must not exist, or be an empty folder.
+        candidates: Number K of candidates per decision, for a format that pads; by default the
+            largest number in the dataset, so that none is cut.
+        progress: Called with the finished and the total number of parts.
+
+    Returns:
+        The path, its size, and notes.
+
+    Raises:
+        UnknownName: There is no such format.
+        InputError: The format cannot hold the dataset, or a library is missing.
+        StorageError: `out` exists already.
     """
     form = known_export(to)
     if candidates is not None and not form.pads:
         raise InputError(
-            f"--candidates {candidates}: {to} keeps every candidate; it is for "
+            f"--candidates {candidates}: {to} keeps every candidate; the option is for "
             + ", ".join(e.name for e in EXPORTS.values() if e.pads)
         )
     if candidates is not None and candidates < 1:
@@ -134,14 +158,14 @@ def export(
 
 
 def known_export(name: str) -> Export:
-    """The format of that name; UnknownName with the nearest one where there is none."""
+    """Return the format of that name; raise UnknownName with the nearest one otherwise."""
     if name not in EXPORTS:
         raise unknown_name("format", name, EXPORTS)
     return EXPORTS[name]
 
 
 def _refuse_inside(folder: Path, out: Path) -> None:
-    """StorageError where the export would lie in the dataset, which holds nothing unknown."""
+    """Raise StorageError if the export would be inside the dataset."""
     from pipeline.storage.location import is_remote
 
     if is_remote(folder) or is_remote(out):
@@ -149,8 +173,8 @@ def _refuse_inside(folder: Path, out: Path) -> None:
     else:
         inside = out.resolve().is_relative_to(folder.resolve())
     if inside:
-        raise StorageError(f"{out}: lies inside the dataset {folder}; choose another --out")
+        raise StorageError(f"{out}: is inside the dataset {folder}; choose another --out")
 
 
 def _silent(_done: int, _total: int) -> None:
-    """Say nothing."""
+    """Report no progress."""

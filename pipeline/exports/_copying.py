@@ -1,4 +1,4 @@
-"""Files of a dataset as they are: copied byte for byte; its card."""
+"""Files of a dataset that are copied byte for byte, and its card."""
 
 import hashlib
 from pathlib import Path
@@ -13,7 +13,7 @@ _LARGEST_CARD: Final = 16 << 20
 
 
 def copy_checked(folder: Path, entry: FileEntry, target: Path) -> None:
-    """Copy a file of the manifest; DatasetError where its content is not the manifest's."""
+    """Copy a file of the manifest; DatasetError if its SHA-256 is not the manifest's."""
     source = folder / entry.path
     require_file(source)
     digest = hashlib.sha256()
@@ -22,11 +22,13 @@ def copy_checked(folder: Path, entry: FileEntry, target: Path) -> None:
             digest.update(chunk)
             writer.write(chunk)
     if digest.hexdigest() != entry.sha256:
-        raise DatasetError(f"{source}: SHA-256 is not the manifest's; see `hindcast verify`")
+        raise DatasetError(
+            f"{source}: the SHA-256 differs from the manifest's; see `hindcast verify`"
+        )
 
 
 def card_of(folder: Path) -> str:
-    """The dataset's README.md, or nothing; DatasetError where it is a link, too large, no text."""
+    """Return README.md of the dataset, or "" without one; DatasetError if it is unsafe to read."""
     path = folder / CARD
     if not path.exists() and not path.is_symlink():
         return ""

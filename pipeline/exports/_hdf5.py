@@ -1,4 +1,4 @@
-"""Arrays that grow in an HDF5 file, for the formats that are one."""
+"""Arrays that grow in an HDF5 file."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from pipeline.errors import InputError
 
 
 def load_h5py() -> Any:
-    """The library; InputError that names the extra where it is not installed."""
+    """Return the library; InputError with the name of the extra if it is not installed."""
     try:
         import h5py
     except ImportError as error:
@@ -19,9 +19,9 @@ def load_h5py() -> Any:
 
 
 def append(group: Any, name: str, values: NDArray[Any], **filters: Any) -> None:
-    """Add rows (R, ...) to the end of an array of the group, which is made if it is new.
+    """Append rows (R, ...) to an array of the group; the array is created if it does not exist.
 
-    Names with "/" are arrays of groups inside the group.
+    A name with "/" is an array of a group inside the group.
     """
     if name not in group:
         group.create_dataset(

@@ -3,9 +3,9 @@
     candidates of a row     a b c d e        K = 3, c was chosen      a c d   (two drawn of a b d e)
                             a b              K = 3                    a b 0   (padding: mask False)
 
-Up to K candidates all are kept, in their order. Of more, the chosen one and a uniform draw of the
-other feasible ones remain, in their order; the probabilities of those that remain are unchanged
-and no longer sum to 1. Closing rows have no choice: they are cut by a draw of the feasible alone.
+Rows with up to K candidates keep all of them, in order. Rows with more keep the chosen candidate
+and a uniform draw of the other feasible ones, in order; their probabilities are unchanged and no
+longer sum to 1. Closing rows have no choice, so all their candidates are drawn from the feasible.
 """
 
 from collections.abc import Iterator
@@ -24,17 +24,19 @@ from pipeline.documents.terms import terms
 from pipeline.exports import Progress
 from pipeline.simulation.seeds import generator
 
-_BYTES: Final = 32 << 20  # of padded candidates at once
+_BYTES: Final = 32 << 20  # bytes of padded candidates at once
 
 
 @dataclass(frozen=True)
 class Padding:
-    """K, and what it means for a dataset.
+    """K, and its consequences for a dataset.
 
-    largest      most candidates of a decision or a closing row
-    decisions    of the dataset
-    cut          decisions that had more than K candidates
-    left_out     candidates of decisions that are left out, as a share of all of them
+    Attributes:
+        k: Number of candidates of every padded row.
+        largest: Largest number of candidates of a decision or a closing row.
+        decisions: Number of decisions of the dataset.
+        cut: Decisions that had more than K candidates.
+        left_out: Share of the candidates of all decisions that are left out.
     """
 
     k: int
@@ -45,7 +47,7 @@ class Padding:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a user has to know, as sentences."""
+        """Sentences that a user of the export needs to know."""
         padded = f"candidates are padded to K = {self.k} with zeros; the mask is False there"
         if not self.cut:
             return (padded, f"nothing was cut: no decision has more than {self.largest} candidates")
@@ -53,13 +55,13 @@ class Padding:
         cut = (
             f"{self.cut:,} of {self.decisions:,} decisions ({share:.2%}) had more than K "
             f"candidates, up to {self.largest}: the chosen one and at most {self.k - 1} others "
-            f"drawn of the feasible are kept; {self.left_out:.2%} of all candidates are left out"
+            f"drawn from the feasible are kept; {self.left_out:.2%} of all candidates are left out"
         )
         return (padded, cut)
 
 
 def described(dataset: Dataset, padding: Padding) -> dict[str, Any]:
-    """Facts about a padded dataset that its format has no columns for."""
+    """Return facts about a padded dataset for which its format has no columns."""
     spec, of = dataset.spec, terms(dataset.manifest)
     return {
         "dataset": dataset.recipe.id,
@@ -76,8 +78,8 @@ def described(dataset: Dataset, padding: Padding) -> dict[str, Any]:
 
 
 def choose_padding(dataset: Dataset, candidates: int | None) -> Padding:
-    """K = `candidates`, or the largest number in the dataset; and what that cuts."""
-    largest = 1  # at least, so that arrays have a K
+    """Return the padding with K = `candidates`, or the largest number in the dataset."""
+    largest = 1  # a lower bound, so that arrays have a K
     decisions = cut = there = kept = 0
     for part in dataset.manifest.parts:
         path = dataset.folder / part.path
@@ -105,11 +107,13 @@ def choose_padding(dataset: Dataset, candidates: int | None) -> Padding:
 class Rows:
     """R consecutive rows of a part, closing rows among them.
 
-    block          where they are from; `of` gives their other columns
-    candidates     (R, K, F) float32, zeros where padded
-    mask           (R, K) bool, feasible and not padding
-    probabilities  (R, K) float32, of the behaviour
-    choice         (R,) int64, among the K; -1 in closing rows
+    Attributes:
+        block: Block of the rows; `of` returns its other columns.
+        rows: Place of the rows in the block.
+        candidates: (R, K, F) float32, zeros where padded.
+        mask: (R, K) bool, feasible and not padding.
+        probabilities: (R, K) float32, of the behaviour.
+        choice: (R,) int64, index among the K; -1 in closing rows.
     """
 
     block: Block
@@ -120,12 +124,12 @@ class Rows:
     choice: NDArray[np.int64]
 
     def of(self, name: str) -> NDArray[Any]:
-        """A column of the block that has one value, or one row of values, for each row."""
+        """Return a column of the block that has one value, or one row of values, for each row."""
         values: NDArray[Any] = getattr(self.block, name)[self.rows]
         return values
 
     def between(self, start: int, stop: int) -> "Rows":
-        """Some of the rows."""
+        """Return the rows from `start` to `stop`."""
         first = self.rows.start
         return Rows(
             self.block, slice(first + start, first + stop), self.candidates[start:stop],
@@ -133,14 +137,14 @@ class Rows:
         )  # fmt: skip
 
     def by_episode(self) -> Iterator["Rows"]:
-        """The rows of each episode that they touch."""
+        """Yield the rows of each episode."""
         starts = np.flatnonzero(np.diff(self.of("episode"), prepend=-1))
         for start, stop in zip(starts, [*starts[1:], len(self.choice)], strict=True):
             yield self.between(int(start), int(stop))
 
 
 def padded(dataset: Dataset, k: int, tell: Progress) -> Iterator[Rows]:
-    """All rows of a dataset, in order. What is drawn follows from the recipe's seed."""
+    """Yield all rows of a dataset, in order; draws depend on the recipe's seed alone."""
     parts = len(dataset.manifest.parts)
     step = max(1, _BYTES // (4 * k * max(1, len(dataset.spec.candidates))))
     for part in range(parts):
@@ -172,7 +176,7 @@ def _cut(block: Block, rows: slice, k: int, rng: np.random.Generator) -> Rows:
 def _gathered(
     values: NDArray[Any], index: NDArray[np.int64], there: NDArray[np.bool_]
 ) -> NDArray[Any]:
-    """values[index], and zeros where nothing is there."""
+    """Return values[index], with zeros where `there` is False."""
     out = np.zeros((*index.shape, *values.shape[1:]), values.dtype)
     out[there] = values[index[there]]
     return out

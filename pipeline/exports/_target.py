@@ -1,7 +1,7 @@
-"""Where an export goes: a folder or file that appears under its name when it is whole.
+"""Target of an export: a folder or file that appears under its name only when it is complete.
 
-It is made under a temporary name beside its place, synced and renamed. An object store has no
-renames: there a folder is made on this machine and uploaded file by file, the README last.
+It is written under a temporary name in the same folder, synced and renamed. Object stores cannot
+rename: for them a folder is made on this machine and uploaded file by file, the README last.
 """
 
 import os
@@ -21,9 +21,9 @@ README = "README.md"
 
 @contextmanager
 def new_folder(out: Path) -> Iterator[Path]:
-    """A temporary folder that becomes `out` at the end of the context, and vanishes if it fails.
+    """Yield a temporary folder that becomes `out` at the end of the context, unless it fails.
 
-    Raises StorageError where `out` is a file or holds anything.
+    Raises StorageError if `out` is a file or a folder that is not empty.
     """
     if is_remote(out):
         if out.exists():
@@ -53,9 +53,9 @@ def new_folder(out: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_file(out: Path) -> Iterator[Path]:
-    """A temporary file name; the file becomes `out` at the end of the context.
+    """Yield a temporary file name; the file becomes `out` at the end of the context.
 
-    Raises StorageError where `out` exists.
+    Raises StorageError if `out` exists.
     """
     if out.exists():
         what = "is a folder, expected the name of a new file" if out.is_dir() else "exists already"
@@ -82,7 +82,7 @@ def new_file(out: Path) -> Iterator[Path]:
 
 
 def result(out: Path, notes: tuple[str, ...] = ()) -> ExportResult:
-    """What there is at `out`, counted."""
+    """Return the result of an export, with the files at `out` counted."""
     files = [p for p in out.glob("**/*") if p.is_file()] if out.is_dir() else [out]
     return ExportResult(out, len(files), sum(p.stat().st_size for p in files), notes)
 

@@ -1,10 +1,10 @@
-"""Transitions of flat vectors: padded rows joined with what came next, for D4RL and d3rlpy.
+"""Transitions of flat vectors, for D4RL: padded rows joined with the next observation.
 
     rows          o0 o1 o2 | o3 o4 ... oT     two pieces; oT is the closing row
-    transitions   (o0, o1) (o1, o2)           and, once the next piece is there, (o2, o3) ...
+    transitions   (o0, o1) (o1, o2)           and, with the next piece, (o2, o3) ...
 
-An observation is one vector: context, then the K candidates one after the other. The set that is
-kept where candidates were cut is drawn once per row, so that the next observation of a decision is
+An observation is one vector: the context, then the K candidates one after the other. If candidates
+are cut, the remaining set is drawn once per row, so that the next observation of a decision is
 the observation of the decision after it.
 """
 
@@ -27,14 +27,14 @@ _PLAIN: Final = (
 
 
 def transitions(dataset: Dataset, k: int, tell: Progress) -> Iterator[dict[str, NDArray[Any]]]:
-    """All decisions of a dataset, in order, some at a time.
+    """Yield all decisions of a dataset, in order, some at a time.
 
-    observation (D, C + K * F) float32, mask (D, K) bool, probabilities (D, K) float32, choice (D,)
-    int64, `next_observation`, `next_mask` (all False once terminated), the columns episode, step,
-    time_s, propensity, reward, terms (D, T), elapsed_s, terminated, truncated, and value, image
-    and next_image where the dataset has them.
+    Columns are observation (D, C + K * F) float32, mask (D, K) bool, probabilities (D, K) float32,
+    choice (D,) int64, `next_observation`, `next_mask` (all False once terminated), the columns
+    episode, step, time_s, propensity, reward, terms (D, T), elapsed_s, terminated, truncated, and
+    value, image and next_image if the dataset has them.
     """
-    waiting: dict[str, NDArray[Any]] | None = None  # a last row whose next one is not there yet
+    waiting: dict[str, NDArray[Any]] | None = None  # a last row that waits for the next one
     for rows in padded(dataset, k, tell):
         columns = _flat(rows, dataset.spec)
         if waiting is not None:

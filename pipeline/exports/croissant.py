@@ -1,11 +1,12 @@
 """`croissant`: metadata of Croissant 1.1 for the Parquet files of a dataset, as JSON-LD.
 
-croissant.json lies in every dataset that is built. As an export, the folder has what it describes
-and nothing else, so that it can be published on its own:
+Every built dataset has a croissant.json. The exported folder holds only the files that it
+describes, so that they can be published on their own:
 
     croissant.json   README.md   episodes.parquet   data/part-NNNNN.parquet
 
-Every file is a FileObject with its SHA-256 and size; a FileSet joins the parts. Two record sets:
+Every file is a FileObject with its SHA-256 and size; a FileSet joins the parts. There are two
+record sets:
 
     episodes    from episodes.parquet
     decisions   from the parts: context and reward_terms are fields with sub-fields, candidates a
@@ -15,10 +16,10 @@ Every file is a FileObject with its SHA-256 and size; a FileSet joins the parts.
     dataset = mlcroissant.Dataset("OUT/croissant.json")
     for record in dataset.records("decisions"): ...
 
-mlcroissant compares checksums of files that a record set names one by one (episodes.parquet), not
-of those that it finds in a FileSet; `hindcast verify` compares all of them. It holds a record set
-in memory as a whole. Its values are named decisions/COLUMN; text is bytes; null is None, and so is
-NaN.
+mlcroissant compares checksums of files that a record set names one by one (episodes.parquet), but
+not of files that it finds in a FileSet; `hindcast verify` compares all of them. mlcroissant holds a
+whole record set in memory. Its values are named decisions/COLUMN; text is bytes; null and NaN are
+None.
 
 What is lost: the manifest and the workload: `verify` needs the dataset itself.
 
@@ -36,7 +37,7 @@ from pipeline.exports._target import new_folder, result
 
 
 def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:
-    """Write the folder `out`; raises as `pipeline.exports.export`."""
+    """Write the folder `out`; raise as `pipeline.exports.export`."""
     del candidates
     manifest = dataset.manifest
     with new_folder(out) as temporary:

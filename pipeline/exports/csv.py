@@ -6,11 +6,11 @@
     candidates.csv   one row per candidate: episode, step, candidate (0, 1, ...), feasible, chosen,
                      probability, candidates.NAME
 
-The features of what was chosen are the rows of candidates.csv where `chosen` is true. Numbers have
-the fewest digits that mean them: reading them into the dataset's types gives the same bits. What is
-null in the dataset is empty; NaN is written NaN.
+The features of the chosen candidate are in the rows of candidates.csv with a true `chosen`. Numbers
+are written with the fewest digits that identify them, so reading them into the types of the dataset
+gives the same bits. A null of the dataset is an empty cell; NaN is written as NaN.
 
-What is lost: images; types of columns; in readers that take both for missing, NaN apart from null.
+What is lost: images; types of columns; in readers that treat both as missing, NaN apart from null.
 `behaviour_parameters` are one cell, separated by spaces.
 """
 
@@ -29,7 +29,7 @@ from pipeline.simulation.spec import Spec
 
 
 def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:
-    """Write the folder `out`; raises as `pipeline.exports.export`."""
+    """Write the folder `out`; raise as `pipeline.exports.export`."""
     del candidates
     spec, parts = dataset.spec, len(dataset.manifest.parts)
     with new_folder(out) as temporary:
@@ -46,7 +46,7 @@ def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) 
                     _append(decisions, decision_table(block, spec))
                     _append(rows, candidate_table(block, spec))
                 tell(part + 1, parts)
-    return result(out, ("images are not in it",) if spec.image_shape else ())
+    return result(out, ("the tables hold no images",) if spec.image_shape else ())
 
 
 def _append(handle: IO[bytes], table: pl.DataFrame) -> None:
@@ -54,7 +54,7 @@ def _append(handle: IO[bytes], table: pl.DataFrame) -> None:
 
 
 def decision_table(block: Block, spec: Spec) -> pl.DataFrame:
-    """Rows of decisions.csv."""
+    """Return rows of decisions.csv."""
     closing = pl.Series(block.choice == NO_CHOICE)
     names = [("context", f.name, i) for i, f in enumerate(spec.context)]
     columns = {f"{kind}.{name}": block.context[:, i] for kind, name, i in names}
@@ -84,7 +84,7 @@ def decision_table(block: Block, spec: Spec) -> pl.DataFrame:
 
 
 def candidate_table(block: Block, spec: Spec) -> pl.DataFrame:
-    """Rows of candidates.csv."""
+    """Return rows of candidates.csv."""
     sizes = np.diff(block.offsets)
     first = np.repeat(block.offsets[:-1], sizes)
     index = np.arange(len(first)) - first

@@ -3,23 +3,23 @@
     observations.npy        (N, C + K * F + K) float32: context | K candidates in a row | mask
     actions.npy             (N,) int64, index of the chosen candidate
     rewards.npy             (N,) float32
-    terminals.npy           (N,) float32, 1 where the episode ended with this decision
-    timeouts.npy            (N,) float32, 1 where it was cut off there
+    terminals.npy           (N,) float32, 1 if the episode ended with this decision
+    timeouts.npy            (N,) float32, 1 if the episode was cut off there
     propensity.npy          (N,) float32
     probabilities.npy       (N, K) float32, of the behaviour
     elapsed_s.npy           (N,) float64
     episode.npy             (N,) int64
-    last_observations.npy   (E, C + K * F + K) float32, what followed each episode's last decision
-    images.npy, last_images.npy   uint8, where the scenario has images
-    shape.json              C, K, F, the columns of an observation, what was cut, terms
-    README.md               how to load it
+    last_observations.npy   (E, C + K * F + K) float32, after each episode's last decision
+    images.npy, last_images.npy   uint8, if the scenario has images
+    shape.json              C, K, F, the columns of an observation, cut candidates, terms
+    README.md               code that loads the arrays
 
 The mask is a part of the observation, since d3rlpy has no other place for it. Arrays can be mapped
 into memory (`mmap_mode="r"`) and hold no objects, so nothing is unpickled.
 `policies.offline.d3rlpy_replay_buffer` reads the folder. The next observation of row t is row t +
-1, or the episode's last observation; MDPDataset does not take those, so its buffers drop the last
-decision of an episode that was cut off: mini-batches of `policies.offline.d3rlpy_replay_buffer`
-keep it.
+1, or the episode's last observation. MDPDataset has no place for last observations, so its buffers
+drop the last decision of an episode that was cut off; mini-batches of
+`policies.offline.d3rlpy_replay_buffer` keep it.
 
 What is lost: lists of different lengths (padded to K), outcomes, reward terms, behaviours and
 splits as columns; rewards are float32, as d3rlpy's networks have them.
@@ -45,7 +45,7 @@ SHAPE: Final = "shape.json"
 
 
 def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:
-    """Write the folder `out`; raises as `pipeline.exports.export`."""
+    """Write the folder `out`; raise as `pipeline.exports.export`."""
     with new_folder(out) as temporary:
         padding = choose_padding(dataset, candidates)
         counts, arrays = dataset.manifest.counts, dict[str, _Array]()
@@ -59,7 +59,9 @@ def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) 
                         stack.callback(arrays[name].close)
                     arrays[name].write(values)
         if not all(array.whole for array in arrays.values()):
-            raise DatasetError(f"{dataset.folder}: the parts do not hold the rows of the manifest")
+            raise DatasetError(
+                f"{dataset.folder}: the parts and the manifest have different row counts"
+            )
         (temporary / SHAPE).write_text(json_text(_shape(dataset, padding)), encoding="utf-8")
         (temporary / "README.md").write_text(_readme(dataset, padding), encoding="utf-8")
     return result(out, padding.notes)
@@ -90,7 +92,7 @@ def _columns(rows: Rows, dataset: Dataset) -> dict[str, NDArray[Any]]:
 
 
 class _Array:
-    """A .npy file of known length that is written some rows at a time."""
+    """File of a .npy array of known length that is written some rows at a time."""
 
     def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self._rows = shape[0]
@@ -123,9 +125,15 @@ def _shape(dataset: Dataset, padding: Padding) -> dict[str, Any]:
 
 def _readme(dataset: Dataset, padding: Padding) -> str:
     notes = "\n".join(f"- {note}" for note in padding.notes)
+    of = dataset.manifest
     return f"""# {dataset.recipe.id} for d3rlpy
 
-{dataset.recipe.description}
+Logged decisions of cluster job schedulers, for offline reinforcement learning with d3rlpy:
+{of.counts["decisions"]:,} decisions in {of.counts["episodes"]:,} episodes of the Hindcast scenario
+`{dataset.spec.scenario}`. {dataset.recipe.description.rstrip(".")}.
+
+Written by `hindcast export --to d3rlpy` from the dataset with the recipe digest `{of.digest}`.
+The card of that dataset states its origin and its limits; returns hold for its workload only.
 
 ```python
 import numpy as np
@@ -136,8 +144,8 @@ arrays = [np.load(f"{{name}}.npy") for name in names]
 dataset = MDPDataset(*arrays, action_space=ActionSpace.DISCRETE, action_size={padding.k})
 ```
 
-With Hindcast installed, observations in parts, `[context, candidates, mask]`, and what followed
-decisions whose episode was cut off:
+With Hindcast installed, observations come as `[context, candidates, mask]`, and decisions at which
+an episode was cut off keep their next observation:
 
 ```python
 from policies.offline.d3rlpy_replay_buffer import mini_batches, replay_buffer
@@ -147,8 +155,8 @@ batch = next(mini_batches(".", 256, np.random.default_rng(0)))
 
 {notes}
 
-d3rlpy masks nothing: an algorithm of its own takes the maximum over infeasible and padded
-candidates too. `shape.json` says what the columns of an observation are.
+d3rlpy applies no mask: its algorithms take the maximum over infeasible and padded candidates too.
+`shape.json` names the columns of an observation.
 
 Terms: {terms(dataset.manifest).licence}
 """

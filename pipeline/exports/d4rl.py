@@ -7,16 +7,17 @@
     infos/action_mask                 (N, K) bool, feasible and not padding
     infos/next_action_mask            (N, K) bool; all False after the end of an episode
     infos/behaviour_prob              (N, K) float32, probability of every candidate
-    infos/propensity                  (N,) float32, probability of the chosen one
+    infos/propensity                  (N,) float32, probability of the chosen candidate
     infos/episode, step, time_s, elapsed_s, reward_terms/NAME, and monte_carlo_value
-    images, next_images               (N, *shape) uint8, where the scenario has them
+    images, next_images               (N, *shape) uint8, if the scenario has images
 
-D4RL's own readers drop the last transition of an episode that was cut off, since they have no next
-observation; here it is in the file. Files are compressed (gzip) as D4RL's are.
+D4RL's own readers drop the last transition of an episode that was cut off, since their files lack
+its next observation; this file has it. Files are compressed (gzip), as D4RL's are.
 
-Attributes of the file say K, what was cut, the licence, the citation and the recipe's digest; the
-string `metadata/observation` has the names and units of an observation's columns, as JSON. The
-arrays of the group `episodes` have one row per episode: split, behaviour, seed, window, return.
+Attributes of the file hold K, the number of cut decisions, the licence, the citation and the digest
+of the recipe. The string `metadata/observation` has the names and units of the columns of an
+observation, as JSON. The arrays of the group `episodes` have one row per episode: split, behaviour,
+seed, window, return.
 
 What is lost: lists of different lengths (padded to K), and the outcomes of episodes.
 
@@ -58,7 +59,7 @@ _FILTERS: Final = {"compression": "gzip", "compression_opts": 4, "shuffle": True
 
 
 def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:
-    """Write the file `out`; raises as `pipeline.exports.export`."""
+    """Write the file `out`; raise as `pipeline.exports.export`."""
     h5py = load_h5py()
     with new_file(out) as temporary:
         padding = choose_padding(dataset, candidates)

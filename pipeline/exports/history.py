@@ -1,9 +1,10 @@
-"""`history`: a dataset of `thermal` as the JSON of the 2018 report (pipeline.history.exporting).
+"""`history`: a dataset of `thermal` in the JSON of the 2018 report (pipeline.history.exporting).
 
-It holds what an agent could know: states before the placement, rewards of the recipe.
+The file holds information that an agent could have: states before the placement, and rewards of
+the recipe.
 
 What is lost: propensities, reward terms, how episodes ended, the calendar's columns. Episodes
-follow one another; where one ends, NEXT_STATE is not the next record's STATE.
+follow one another; at the end of an episode, NEXT_STATE is not the STATE of the next record.
 """
 
 from collections.abc import Iterator
@@ -20,12 +21,12 @@ from pipeline.history.records import write_records
 
 
 def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:
-    """Write the file `out`; raises as `pipeline.exports.export`, for other scenarios InputError."""
+    """Write the file `out`; raise as `pipeline.exports.export`, InputError for other scenarios."""
     del candidates
     if dataset.spec.scenario != "thermal":
         raise InputError(
             f"{dataset.folder}: a dataset of {dataset.spec.scenario} cannot be written as a "
-            "history file, which has the six servers of thermal; try --to csv"
+            "history file, which has the six servers of thermal; use --to csv"
         )
     with new_file(out) as temporary:
         write_records(temporary, (to_history(blocks) for blocks in _episodes(dataset, tell)))
@@ -33,7 +34,7 @@ def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) 
 
 
 def _episodes(dataset: Dataset, tell: Progress) -> Iterator[list[Block]]:
-    """Blocks that together end with an episode's closing row; usually one."""
+    """Yield blocks that together end with an episode's closing row; usually one block."""
     parts = len(dataset.manifest.parts)
     waiting: list[Block] = []
     for part in range(parts):

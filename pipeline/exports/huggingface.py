@@ -9,7 +9,7 @@
     train = load_dataset("OUT", split="train")                     # or streaming=True
     episodes = load_dataset("OUT", "episodes", split="train")
 
-Parts of one split are copied byte for byte; a part that holds windows of several is divided. In
+Parts of one split are copied byte for byte; a part with windows of several splits is divided. In
 `datasets`, a struct is a dict and a list of structs a list of dicts; an image is a list of bytes.
 
 What is lost: the manifest with its checksums, and the workload: `hindcast verify` needs the
@@ -34,7 +34,7 @@ from pipeline.exports._target import new_folder, result
 
 
 def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:
-    """Write the folder `out`; raises as `pipeline.exports.export`."""
+    """Write the folder `out`; raise as `pipeline.exports.export`."""
     del candidates
     splits = list(dict.fromkeys(dataset.episodes()["split"]))
     with new_folder(out) as temporary:
@@ -50,7 +50,7 @@ def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) 
 
 
 def _write_decisions(dataset: Dataset, folder: Path, tell: Progress) -> None:
-    """Every part goes to its split, or to each of its splits."""
+    """Write every part to its split, or its rows to each of its splits."""
     (folder / "data").mkdir()
     of_parts = (
         dataset.episodes()
@@ -95,17 +95,17 @@ def _divide(
 
 
 def _readme(dataset: Dataset, splits: Sequence[str]) -> str:
-    """The dataset's card under the header that Hugging Face reads."""
+    """Return the card of the dataset under the header that Hugging Face reads."""
     card = card_of(dataset.folder) or f"# {dataset.recipe.id}\n"
     return (
         "\n".join(_header(dataset, splits))
         + f"""
-> Written by `hindcast export --to huggingface` from a Hindcast dataset, recipe digest
-> `{dataset.manifest.digest}`. The decisions are in `data/`, one or more files per split; the
-> episodes in `episodes/`. `load_dataset(PATH)` gives the decisions, closing rows included (their
-> `choice` is null), `load_dataset(PATH, "episodes")` the episodes. The card below is that of the
-> dataset from which this was made: its manifest and workload are not here, and what it calls
-> `episodes.parquet`, with the split `all_splits`, is here `episodes/SPLIT-*.parquet`.
+> Written by `hindcast export --to huggingface` from the Hindcast dataset with the recipe digest
+> `{dataset.manifest.digest}`. `load_dataset(PATH)` loads the decisions from `data/`, including
+> closing rows, whose `choice` is null; `load_dataset(PATH, "episodes")` loads the episodes from
+> `episodes/`. The card below describes the original dataset. This folder lacks its manifest and
+> workload, and has `episodes/SPLIT-*.parquet` in place of its `episodes.parquet` with the split
+> `all_splits`.
 
 """
         + without_header(card)
@@ -113,7 +113,7 @@ def _readme(dataset: Dataset, splits: Sequence[str]) -> str:
 
 
 def without_header(text: str) -> str:
-    """Markdown without the YAML header that it may begin with."""
+    """Return Markdown without the YAML header that it may begin with."""
     if text.startswith("---\n"):
         _header_lines, end, body = text[4:].partition("\n---\n")
         if end:

@@ -6,17 +6,17 @@
         observations/context      (T + 1, C) float32
         observations/candidates   (T + 1, K, F) float32
         observations/mask         (T + 1, K) int8
-        observations/image        (T + 1, *shape) uint8, where the scenario has one
+        observations/image        (T + 1, *shape) uint8, if the scenario has images
         actions                   (T,) int64
         rewards                   (T,) float64
         terminations, truncations (T,) bool
-        infos/NAME                (T + 1, ...), of the observation at that place: propensity,
+        infos/NAME                (T + 1, ...), of the observation in that row: propensity,
                                   behaviour_probabilities (K,), elapsed_s, time_s,
-                                  reward_terms/NAME, monte_carlo_value; NaN in the last one
+                                  reward_terms/NAME, monte_carlo_value; NaN in the last row
 
-The last observation is the closing row. Attributes of a group are those of its episode: split,
-behaviour, seed (the repetition), window, return, outcomes. Nothing is compressed, as in files that
-Minari writes. Its Parquet storage is not used: there, version 0.5.4 cuts long episodes.
+The last observation is the closing row. Attributes of a group describe its episode: split,
+behaviour, seed (the repetition), window, return, outcomes. Files are not compressed, like those
+that Minari writes. Its Parquet storage is not used, as version 0.5.4 cuts long episodes there.
 
     import minari                                             # MINARI_DATASETS_PATH=OUT
     dataset = minari.load_dataset("binpack-synthetic-v1")
@@ -46,7 +46,7 @@ _FLOATS: Final = ("propensity", "elapsed_s", "time_s")
 
 
 def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:
-    """Write the folder `out`; raises as `pipeline.exports.export`."""
+    """Write the folder `out`; raise as `pipeline.exports.export`."""
     h5py = load_h5py()
     with new_folder(out) as temporary:
         data = temporary / dataset_id(dataset.recipe.id) / "data"
@@ -66,7 +66,7 @@ def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) 
 
 
 def dataset_id(recipe: str) -> str:
-    """The recipe's id as Minari wants one: word characters and "-", with a version at the end."""
+    """Return the recipe's id in Minari's form: word characters and "-", with a final version."""
     plain = re.sub(r"[^-\w]", "-", recipe)
     return plain if re.search(r"-v\d+$", plain) else f"{plain}-v1"
 
@@ -87,7 +87,7 @@ def _write(group: Any, rows: Rows, spec: Spec) -> None:
         infos["infos/monte_carlo_value"] = rows.of("value")
     for name, values in infos.items():
         shown = values.copy()
-        if name != "infos/time_s":  # a closing row has a time, and nothing else
+        if name != "infos/time_s":  # a closing row has no value except its time
             shown[closing] = np.nan
         append(group, name, shown)
     decided = ~closing
@@ -102,7 +102,7 @@ def _write(group: Any, rows: Rows, spec: Spec) -> None:
 
 
 def _label(file: Any, dataset: Dataset) -> None:
-    """Attributes of every episode."""
+    """Set the attributes of every episode."""
     left_out = {"episode", "steps", "first_part", "last_part", "behaviour_parameters"}
     for row in dataset.episodes().iter_rows(named=True):
         values = {name: value for name, value in row.items() if name not in left_out}
@@ -154,7 +154,7 @@ def _description(dataset: Dataset, padding: Padding) -> str:
 
 
 def _box(features: tuple[Feature, ...], leading: tuple[int, ...]) -> dict[str, Any]:
-    """A Box with the features' ranges, widened to the zeros of padding."""
+    """Return a Box with the features' ranges, widened to the zeros of padding."""
     shape = (*leading, len(features))
     low = np.broadcast_to([min(0.0, f.low) for f in features], shape).astype(np.float32)
     high = np.broadcast_to([max(0.0, f.high) for f in features], shape).astype(np.float32)

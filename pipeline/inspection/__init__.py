@@ -1,1 +1,1 @@
-"""The commands `list`, `show` and `diff`."""
+"""Implementation of the commands `list`, `show` and `diff`."""

@@ -1,4 +1,4 @@
-"""What differs between two datasets: from the recipe, key by key, to the bytes of their parts."""
+"""Differences between two datasets, from keys of the recipe to bytes of the parts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,18 +17,20 @@ from pipeline.documents.card.coverage import row_groups
 from pipeline.simulation.spec import Spec
 
 _CHUNK: Final = 1 << 20
-_KEY: Final = ("split", "behaviour", "seed", "window", "nth")  # nth of equals, if appended twice
-_SHOWN: Final = 3  # examples of what one dataset has and the other has not
+_KEY: Final = ("split", "behaviour", "seed", "window", "nth")  # nth of equal episodes of appends
+_SHOWN: Final = 3  # examples of episodes that only one dataset has
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that differs.
+    """One difference between two datasets.
 
-    section   recipe, spec, versions, workload, episodes, parts or files
-    key       what of it: a key with dots, a file, a column
-    a, b      what each dataset has; None where it has nothing
-    note      in words, where two values do not tell it
+    Attributes:
+        section: recipe, spec, versions, workload, episodes, parts or files.
+        key: Place in the section: a key with dots, a file, a column.
+        a: Value in the first dataset; None if it has no value there.
+        b: Value in the second dataset; None if it has no value there.
+        note: The difference in words, where two values do not express it.
     """
 
     section: str
@@ -38,20 +40,20 @@ class Difference:
     note: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """As an object."""
+        """Return the difference as a JSON object."""
         return dict(vars(self))
 
     def line(self) -> str:
-        """For people."""
+        """Return the difference as a line of text."""
         values = "" if self.a is None and self.b is None else f"{_short(self.a)} | {_short(self.b)}"
         return f"{self.section:<9} {self.key}: {'; '.join(t for t in (values, self.note) if t)}"
 
 
 def compare(a: Path, b: Path) -> list[Difference]:
-    """Every difference, in the order in which a reader would ask; empty where the bytes are equal.
+    """Return every difference, from the recipe to single files; empty if all bytes are equal.
 
-    The content of both is read, so that files are equal because they are, not because a manifest
-    says so. Raises DatasetError where a folder is no dataset or cannot be read.
+    The content of both datasets is read, so equality does not rest on the claims of a manifest.
+    Raises DatasetError if a folder is no dataset or cannot be read.
     """
     one, other = ds.open(a), ds.open(b)
     return [
@@ -66,7 +68,7 @@ def compare(a: Path, b: Path) -> list[Difference]:
 
 
 def _spec(dataset: Dataset) -> dict[str, Any]:
-    """A spec with its features by name, so that one that is new does not shift the others."""
+    """Return a spec with its features by name, so that a new feature does not shift the others."""
     value = mf.spec_to_json(dataset.spec)
     for key in ("context", "candidates", "outcomes"):
         value[key] = {feature["name"]: feature for feature in value[key]}
@@ -74,7 +76,7 @@ def _spec(dataset: Dataset) -> dict[str, Any]:
 
 
 def _recipe(dataset: Dataset) -> dict[str, Any]:
-    """The recipe, and those that were appended, with behaviours by name."""
+    """Return the recipe and the recipes of appends, with behaviours by name."""
     first, *later = (
         {
             **recipe.to_dict(),
@@ -86,7 +88,7 @@ def _recipe(dataset: Dataset) -> dict[str, Any]:
 
 
 def _keys(section: str, a: Any, b: Any, key: str = "") -> Iterator[Difference]:
-    """Keys whose values differ, with dots; a table that only one side has is one difference."""
+    """Yield keys with different values; a table that only one side has is one difference."""
     one, other = _table(a), _table(b)
     if one is None or other is None:
         if a != b:
@@ -102,7 +104,7 @@ def _keys(section: str, a: Any, b: Any, key: str = "") -> Iterator[Difference]:
 
 
 def _table(value: Any) -> dict[str, Any] | None:
-    """A table, or a list of tables by number; None for any other value."""
+    """Return a table, or a list of tables by number; None for any other value."""
     if isinstance(value, Mapping):
         return {str(k): v for k, v in value.items()}
     if isinstance(value, list | tuple) and any(isinstance(v, Mapping) for v in value):
@@ -118,7 +120,7 @@ def _workloads(one: Dataset, other: Dataset) -> Iterator[Difference]:
 
 
 def _episodes(one: Dataset, other: Dataset) -> Iterator[Difference]:
-    """Which episodes one has and the other has not; how the others differ."""
+    """Yield the episodes that only one dataset has, and differences of the common ones."""
     a, b = (_numbered(dataset.episodes()) for dataset in (one, other))
     for name, left, right in (("a", a, b), ("b", b, a)):
         only = left.join(right, on=_KEY, how="anti", maintain_order="left")
@@ -142,7 +144,7 @@ def _numbered(episodes: pl.DataFrame) -> pl.DataFrame:
 
 
 def _column(column: str, differing: pl.DataFrame, shared: int) -> Difference:
-    """How a column of the shared episodes differs: its first values, and by how much."""
+    """Return the difference in a column of the common episodes: first values and sizes."""
     first = differing.row(0, named=True)
     note = f"{differing.height:,} of {shared:,} shared episodes, first {_named(first)}"
     if differing.schema[column].is_numeric():
@@ -156,7 +158,7 @@ def _named(row: Mapping[str, Any]) -> str:
 
 
 def _parts(one: Dataset, other: Dataset) -> Iterator[Difference]:
-    """The number of parts; which differ in their bytes; of the first, where."""
+    """Yield the number of parts if it differs, and the first difference inside a part."""
     a, b = one.manifest.parts, other.manifest.parts
     if len(a) != len(b):
         yield Difference("parts", "count", len(a), len(b))
@@ -171,11 +173,11 @@ def _parts(one: Dataset, other: Dataset) -> Iterator[Difference]:
     note = f"{len(differing):,} of {len(pairs):,} parts differ in their bytes; this is the first"
     yield Difference("parts", x.path, _file(x), _file(y), note)
     if one.spec != other.spec:
-        yield Difference("parts", x.path, note="columns differ: rows are not compared")
+        yield Difference("parts", x.path, note="the columns differ, so rows are not compared")
         return
     found = first_difference(one.folder / x.path, other.folder / y.path, one.spec)
     if found is None:
-        note = "every value is the same: the encoding differs"
+        note = "all values are equal; only the encoding differs"
         yield Difference("parts", x.path, note=note)
     else:
         where = f"episode {found.episode}, step {found.step}, column {found.column}"
@@ -187,7 +189,7 @@ def _file(entry: mf.FileEntry) -> str:
 
 
 def _files(one: Dataset, other: Dataset) -> Iterator[Difference]:
-    """All other files whose bytes differ, in case nothing before says why."""
+    """Yield all other files whose bytes differ, as nothing else may explain the difference."""
     held = [_names(dataset.folder) for dataset in (one, other)]
     for name in sorted({*held[0], *held[1]}):
         if name not in held[0] or name not in held[1]:
@@ -197,7 +199,7 @@ def _files(one: Dataset, other: Dataset) -> Iterator[Difference]:
 
 
 def _names(folder: Path) -> set[str]:
-    """Files of a dataset that are no parts: its own and those of its workload."""
+    """Return the files of a dataset that are not parts, including those of its workload."""
     own = {path.name for path in folder.iterdir() if path.is_file()}
     workload = folder / mf.WORKLOAD
     if workload.is_dir():
@@ -206,7 +208,7 @@ def _names(folder: Path) -> set[str]:
 
 
 def same_bytes(a: Path, b: Path) -> bool:
-    """Whether two files hold the same; DatasetError is left to who opens them as what they are."""
+    """Return whether two files have the same content; False if one of them is missing."""
     try:
         if a.stat().st_size != b.stat().st_size:
             return False
@@ -220,7 +222,7 @@ def same_bytes(a: Path, b: Path) -> bool:
 
 
 def report(differences: Sequence[Difference]) -> list[str]:
-    """The lines that `hindcast diff` prints."""
+    """Return the lines that `hindcast diff` prints."""
     if not differences:
         return ["the same: recipe, spec, versions, workload, episodes and the bytes of all parts"]
     return [d.line() for d in differences]
@@ -233,7 +235,7 @@ def _short(value: Any) -> str:
 
 @dataclass(frozen=True)
 class RowDifference:
-    """Where the first difference is, and both values; `column` is a name with dots."""
+    """Place of the first difference and both values; `column` is a name with dots."""
 
     episode: int
     step: int
@@ -244,7 +246,7 @@ class RowDifference:
 
 @dataclass(frozen=True)
 class _Leaf:
-    """The values of one Parquet column: which row each is of, and which are not null."""
+    """Values of one Parquet column, with the row of each value and whether it is not null."""
 
     name: str
     rows: NDArray[np.int64]
@@ -253,10 +255,10 @@ class _Leaf:
 
 
 def first_difference(a: Path, b: Path, spec: Spec) -> RowDifference | None:
-    """The first row that differs, and of it the first column; None where all values are equal.
+    """Return the first row that differs and its first such column; None if all values are equal.
 
-    Rows are compared in order, however they are cut into row groups; NaN equals NaN. Raises
-    DatasetError where a file cannot be read.
+    Rows are compared in order, regardless of row groups; NaN equals NaN. Raises DatasetError if a
+    file cannot be read.
     """
     for one, other in _side_by_side(row_groups(a, spec), row_groups(b, spec)):
         if one is None or other is None:
@@ -275,7 +277,7 @@ def first_difference(a: Path, b: Path, spec: Spec) -> RowDifference | None:
 def _side_by_side(
     a: Iterator[pa.Table], b: Iterator[pa.Table]
 ) -> Iterator[tuple[pa.Table | None, pa.Table | None]]:
-    """Tables of the same rows of both; at last one and None where one has more rows."""
+    """Yield tables of the same rows of both; at the end one and None if one has more rows."""
     one, other = next(a, None), next(b, None)
     while one is not None and other is not None:
         n = min(one.num_rows, other.num_rows)
@@ -288,9 +290,9 @@ def _side_by_side(
 
 
 def _in_column(one: pa.Table, other: pa.Table, name: str) -> tuple[int, str] | None:
-    """The first row in which a column differs, and the leaf in which it does."""
+    """Return the first row in which a column differs, and the leaf in which it differs."""
     if one.column(name).equals(other.column(name)):
-        return None  # NaN differs from itself here: then the leaves are looked at
+        return None  # NaN differs from itself here, so columns with NaN go on to their leaves
     found = []
     for x, y in zip(_leaves(one, name), _leaves(other, name), strict=True):
         row = _first_row(x, y)
@@ -321,13 +323,13 @@ def _leaves(table: pa.Table, name: str) -> Iterator[_Leaf]:
 
 
 def _walk(name: str, array: pa.Array, rows: NDArray[np.int64]) -> Iterator[_Leaf]:
-    """The leaves of an array, given the row that each of its elements belongs to."""
+    """Yield the leaves of an array, given the row of each of its elements."""
     if isinstance(array, pa.StructArray):
         for field, child in zip(array.type, array.flatten(), strict=True):
             yield from _walk(f"{name}.{field.name}", child, rows)
     elif isinstance(array, pa.ListArray):
         lengths = array.value_lengths()
-        yield _leaf(name, lengths, rows)  # so that lists of another length differ
+        yield _leaf(name, lengths, rows)  # lists of different lengths differ
         repeated = np.repeat(rows, lengths.fill_null(0).to_numpy(zero_copy_only=False))
         yield from _walk(name, array.flatten(), repeated)
     elif isinstance(array, pa.FixedSizeListArray):
@@ -348,7 +350,7 @@ def _at(table: pa.Table, row: int, column: str, a: Any, b: Any) -> RowDifference
 
 
 def _inside(leaf: str, a: Any, b: Any) -> tuple[str, Any, Any]:
-    """Of two lists the first element that differs, or their lengths."""
+    """Return the first element of two lists that differs, or their lengths."""
     if not isinstance(a, list) or not isinstance(b, list):
         return leaf, a, b
     if len(a) != len(b):
@@ -359,7 +361,7 @@ def _inside(leaf: str, a: Any, b: Any) -> tuple[str, Any, Any]:
 
 
 def _value(table: pa.Table, row: int, leaf: str) -> Any:
-    """What a row has of a leaf: a number, or a list of them."""
+    """Return the value of a leaf in a row: a number, or a list of numbers."""
     name, *path = leaf.split(".")
     value = table.column(name)[row].as_py()
     for key in path:

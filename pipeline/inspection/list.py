@@ -1,7 +1,7 @@
-"""What Hindcast wrote below some folders: datasets, workloads, evaluations, checkpoints, runs.
+"""Listing of the datasets, workloads, evaluations, checkpoints and runs below some folders.
 
-Found by the file that each writes last. Manifests are read and sizes of files compared with them;
-nothing else is opened, so that a listing stays cheap. `hindcast verify` recomputes the rest.
+Each is recognised by the file that is written last. Manifests are read and compared with the sizes
+of files; nothing else is opened, so a listing is cheap. `hindcast verify` checks the rest.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,19 +19,21 @@ from pipeline.storage.files import read_json
 from pipeline.storage.run_files import DESCRIPTION, LEDGER, WEIGHTS
 from pipeline.workloads import folder as ingest
 
-_DEEPEST: Final = 32  # folders below one another; a loop of mounts has no end
+_DEEPEST: Final = 32  # nested folders; a loop of mounts would have no end
 
 
 @dataclass(frozen=True)
 class Entry:
     """One thing that was found.
 
-    kind     dataset, workload, evaluation, checkpoint, run, or "unfinished ..."
-    name     the recipe's id, the agent, the trace format
-    bytes    of the files that its manifest names; None where it names none
-    digest   SHA-256 of the recipe, or of the weights; empty where there is none
-    facts    what else its kind has: level, episodes, decisions, split, policies, ...
-    damage   why it cannot be used; empty where nothing was found
+    Attributes:
+        folder: Its folder.
+        kind: dataset, workload, evaluation, checkpoint, run, or "unfinished ...".
+        name: Id of the recipe, name of the agent, or format of the trace.
+        bytes: Size of the files that its manifest names; None if it names none.
+        digest: SHA-256 of the recipe or of the weights; empty if it has neither.
+        facts: Other facts of its kind: level, episodes, decisions, split, policies, ...
+        damage: Reason why it cannot be used; empty if no damage was found.
     """
 
     folder: Path
@@ -43,39 +45,39 @@ class Entry:
     damage: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """One flat object; `damage` only where there is some."""
+        """Return one flat object, with `damage` only if there is any."""
         value: dict[str, Any] = {"kind": self.kind, "folder": str(self.folder)}
         value |= {"name": self.name, "bytes": self.bytes, "digest": self.digest, **self.facts}
         return {**value, "damage": self.damage} if self.damage else value
 
 
 def find(folders: Sequence[Path]) -> Iterator[Entry]:
-    """Everything below the folders, in order of their names; what is damaged says so.
+    """Yield everything below the folders, in order of their names, including damaged entries.
 
-    Raises DatasetError for a folder that is not there.
+    Raises DatasetError for a folder that does not exist.
     """
     for folder in folders:
         if not folder.is_dir():
             what = "is a file" if folder.exists() else "no such folder"
-            raise DatasetError(f"{folder}: {what}, expected a folder to look through")
+            raise DatasetError(f"{folder}: {what}, expected a folder to search")
         yield from _below(folder, 0)
 
 
 def entry_of(folder: Path) -> Entry | None:
-    """What the folder itself is; None where it is nothing of Hindcast's."""
+    """Return the entry of the folder itself; None if Hindcast did not write it."""
     for marker, read in _READERS.items():
         if (folder / marker).exists():
             try:
                 return read(folder)
             except StorageError:
-                raise  # the store does not answer: that says nothing about the folder
+                raise  # a store that does not answer is no damage of the folder
             except (InputError, OSError) as error:
                 return Entry(folder, _kind(folder, marker), damage=_reason(error, folder))
     return None
 
 
 def recipes() -> list[dict[str, Any]]:
-    """The recipes that come with Hindcast, as JSON values."""
+    """Return the recipes that come with Hindcast, as JSON values."""
     found = []
     for name in known_recipes():
         recipe = load_recipe(name)
@@ -97,7 +99,7 @@ def recipes() -> list[dict[str, Any]]:
 
 
 def listing(entries: Sequence[Entry]) -> list[str]:
-    """Entries as lines with columns, damage under its line."""
+    """Return entries as lines with columns, each followed by its damage."""
     titles = ("kind", "name", "level", "episodes", "decisions", "size", "digest", "folder")
     header, *lines = aligned([titles, *map(_row, entries)], right=(3, 4, 5))
     shown = [header]
@@ -122,7 +124,7 @@ def _row(entry: Entry) -> tuple[str, ...]:
 
 
 def aligned(rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
-    """Rows of cells as lines of text with columns; those of `right` end at one place."""
+    """Return rows of cells as lines with columns; the columns of `right` are aligned right."""
     cells = [list(row) for row in rows]
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))] if cells else []
     return [
@@ -135,7 +137,7 @@ def aligned(rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> list[st
 
 
 def size(count: int | None) -> str:
-    """A number of bytes for people."""
+    """Return a number of bytes as text."""
     if count is None:
         return "-"
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
@@ -149,7 +151,7 @@ def _below(folder: Path, depth: int) -> Iterator[Entry]:
     if entry is not None:
         yield entry
         if entry.kind != "run":
-            return  # what lies inside belongs to it
+            return  # everything inside belongs to the entry
     if depth >= _DEEPEST:
         return
     try:
@@ -168,7 +170,7 @@ def _reason(error: InputError | OSError, folder: Path) -> str:
 
 
 def _kind(folder: Path, marker: str) -> str:
-    """The kind of a damaged folder, as far as its files tell."""
+    """Return the kind of a damaged folder, as far as its files show it."""
     if marker != mf.NAME:
         return _KINDS[marker]
     return "dataset" if (folder / mf.EPISODES).exists() else "workload or dataset"
@@ -205,7 +207,7 @@ def _dataset(folder: Path) -> Entry:
 def _workload(folder: Path, value: Mapping[str, Any]) -> Entry:
     files, provenance = value.get("files"), value.get("provenance")
     if not isinstance(files, list) or not isinstance(provenance, dict):
-        raise DatasetError(f"{folder / mf.NAME}: lacks the list 'files' or 'provenance'")
+        raise DatasetError(f"{folder / mf.NAME}: lacks the list 'files' or the table 'provenance'")
     rows = {
         f["name"]: f.get("rows")
         for f in files
@@ -247,7 +249,7 @@ def _checkpoint(folder: Path) -> Entry:
     value = _object(folder / DESCRIPTION)
     weights, training = value.get("weights"), value.get("training")
     if not isinstance(weights, dict) or not isinstance(training, dict):
-        raise DatasetError(f"{DESCRIPTION}: says nothing of its weights or its training")
+        raise DatasetError(f"{DESCRIPTION}: lacks the table 'weights' or 'training'")
     claimed = weights.get("bytes")
     known = claimed if isinstance(claimed, int) else None
     return Entry(
@@ -270,7 +272,7 @@ def _run(folder: Path) -> Entry:
     value = _object(folder / LEDGER)
     stages = value.get("stages")
     if not isinstance(stages, dict):
-        raise DatasetError(f"{LEDGER}: is not the ledger of a run")
+        raise DatasetError(f"{LEDGER}: is not the ledger of a run; it lacks the table 'stages'")
     facts = {"stages": list(stages), "reported": (folder / "report.html").is_file()}
     return Entry(
         folder, "run", str(value.get("recipe", "")), None, str(value.get("digest", "")), facts
@@ -289,7 +291,7 @@ def _object(path: Path) -> dict[str, Any]:
 
 
 def _missing(folder: Path, files: Iterable[tuple[str, int | None]]) -> str:
-    """What is wrong with the first file that is not there in the size it should have."""
+    """Return the damage of the first file that is missing or has another size than claimed."""
     for name, claimed in files:
         path = folder / name
         if not path.is_file():
@@ -299,7 +301,7 @@ def _missing(folder: Path, files: Iterable[tuple[str, int | None]]) -> str:
     return ""
 
 
-# The file by which each kind is known, and who reads it; what is finished comes first.
+# File that marks each kind, and its reader; finished kinds come before unfinished ones.
 _READERS: Final[Mapping[str, Callable[[Path], Entry]]] = {
     mf.NAME: _manifest,
     EVALUATION: _evaluation,

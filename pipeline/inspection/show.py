@@ -1,4 +1,4 @@
-"""One folder in detail: a dataset, a workload, an evaluation, a checkpoint or a run."""
+"""Details of one folder: a dataset, a workload, an evaluation, a checkpoint or a run."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -24,14 +24,14 @@ from pipeline.workloads.folder import load_workload
 
 @dataclass(frozen=True)
 class Details:
-    """The same as one JSON object and as lines for people."""
+    """Details of a folder, as one JSON object and as lines of text."""
 
     facts: dict[str, Any]
     lines: list[str]
 
 
 def details(folder: Path) -> Details:
-    """What is in a folder; DatasetError where it is nothing of Hindcast's, or damaged."""
+    """Return the details of a folder; DatasetError if it is damaged or not of a known kind."""
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "no such folder"
         raise DatasetError(f"{folder}: {what}, expected a dataset, a checkpoint or an evaluation")
@@ -39,7 +39,7 @@ def details(folder: Path) -> Details:
     if entry is None:
         raise DatasetError(
             f"{folder}: holds no dataset, workload, evaluation, checkpoint or run; "
-            f"`hindcast list {folder}` looks below it"
+            f"`hindcast list {folder}` searches the folders below it"
         )
     if entry.damage:
         raise DatasetError(f"{folder}: {entry.damage}")
@@ -98,7 +98,7 @@ def _dataset(folder: Path) -> Details:
         *(f"  WARNING   {text}" for text in degenerate),
         (
             f"  scenario  {recipe.scenario}, objective {recipe.objective}, "
-            f"level {recipe.level or 'not said'}"
+            f"level {recipe.level or 'not given'}"
         ),
         (
             f"  counts    {counts['decisions']:,} decisions, {counts['episodes']:,} episodes "
@@ -119,7 +119,7 @@ def _dataset(folder: Path) -> Details:
 
 
 def _interval(interval: Interval) -> dict[str, float | None]:
-    """NaN, where nothing is known, becomes null."""
+    """Return an interval as a JSON object, with null for NaN."""
     named = {"mean": interval.value, "low": interval.low, "high": interval.high}
     return {name: value if math.isfinite(value) else None for name, value in named.items()}
 
@@ -145,13 +145,15 @@ def _coverage_lines(coverage: Coverage) -> list[str]:
     lines = [
         (
             f"  coverage  {coverage.feasible / total:.1f} of {coverage.candidates / total:.1f} "
-            f"candidates feasible, {coverage.positions:,} positions chosen, as many as "
-            f"{effective(coverage.chosen):.1f} used equally"
+            f"candidates feasible, {coverage.positions:,} positions chosen, effectively "
+            f"{effective(coverage.chosen):.1f}"
         )
     ]
     if coverage.support is None or coverage.smallest is None:
-        return [*lines, "            no propensities: how the decisions were drawn is not known"]
-    distinct = "" if coverage.distinct is None else f", {coverage.distinct:.2f} behaviours differ"
+        return [*lines, "            no propensities: importance weights cannot be computed"]
+    distinct = (
+        "" if coverage.distinct is None else f", effective behaviours {coverage.distinct:.2f}"
+    )
     return [
         *lines,
         (

@@ -1,1 +1,1 @@
-"""The report: one self-contained HTML page; `pipeline.report.page` writes it."""
+"""Report as one self-contained HTML page; `pipeline.report.page` writes it."""

@@ -1,8 +1,8 @@
-"""Training curves: every run of an agent is one seed; drawn are their mean and its interval.
+"""Training curves of a report: the mean over the runs of an agent, and its interval.
 
-The interval is Student's, mean +- t * s / sqrt(n) over n seeds: resampling three or five of them,
-as windows are resampled elsewhere, would give intervals far too narrow. A run whose seeds were not
-asked at the same steps is drawn on the steps that all of them have.
+Each run of an agent is one seed. The interval is Student's, mean +- t * s / sqrt(n) over n seeds:
+resampling three or five seeds, as windows are resampled elsewhere, would give intervals far too
+narrow. Runs with values at different steps are drawn at the steps that all of them have.
 """
 
 import re
@@ -23,9 +23,9 @@ from pipeline.storage.run_files import CURVES
 
 _PANELS: Final = 12
 _AGENTS: Final = 12
-_POINTS: Final = 200  # of a curve; longer ones are averaged in bins of steps
+_POINTS: Final = 200  # points of a curve; longer curves are averaged in bins of steps
 _SEED: Final = re.compile(r"-seed\d+$")
-# 97.5 % quantiles of Student's t by degrees of freedom, from 1 on; beyond them the normal one
+# 97.5 % quantiles of Student's t for 1, 2, ... degrees of freedom; _NORMAL beyond these
 _T: Final = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
@@ -35,7 +35,7 @@ _NORMAL: Final = 1.960
 
 
 class Curve(NamedTuple):
-    """A metric of an agent over its steps, all (P,); low and high are NaN for a single seed."""
+    """Metric of an agent over its steps, all (P,); low and high are NaN for a single seed."""
 
     steps: Array
     mean: Array
@@ -45,7 +45,7 @@ class Curve(NamedTuple):
 
 
 def training_runs(folders: Sequence[Path]) -> list[Path]:
-    """Folders that hold metrics.parquet: those given, and those in their `training/` or `runs/`."""
+    """Return the folders with metrics.parquet: those given, and those in `training/` or `runs/`."""
     found = [
         run
         for folder in folders
@@ -57,10 +57,10 @@ def training_runs(folders: Sequence[Path]) -> list[Path]:
 
 
 def training_part(runs: Sequence[Path], first: Sequence[str] = ()) -> Markup:
-    """Curves of training runs: one panel per metric, one line per agent, a band over its seeds.
+    """Return one panel per metric with a line per agent and a band over its seeds.
 
-    `first` are metrics that stand before the others. Raises DatasetError for a metrics.parquet
-    without the columns step, metric and value.
+    Metrics of `first` come before the others. Raises DatasetError for a metrics.parquet without the
+    columns step, metric and value.
     """
     groups = by_agent(runs)
     shown = dict(list(groups.items())[:_AGENTS])
@@ -68,7 +68,7 @@ def training_part(runs: Sequence[Path], first: Sequence[str] = ()) -> Markup:
     for agent, folders in shown.items():
         for metric, curve in agent_curves(folders).items():
             curves.setdefault(metric, {})[agent] = curve
-    # Then metrics that most agents have; the sort keeps the order of appearance otherwise.
+    # The metrics of `first`, then those that most agents have, then by order of appearance.
     place = {metric: i for i, metric in enumerate(first)}
     order = sorted(curves, key=lambda m: (place.get(m, len(place)), -len(curves[m])))
     drawn = {metric: curves[metric] for metric in order[:_PANELS]}
@@ -76,18 +76,18 @@ def training_part(runs: Sequence[Path], first: Sequence[str] = ()) -> Markup:
         return element("p", "The training runs recorded no metrics.")
     text = f"{count_of(len(runs), 'run')} of {count_of(len(groups), 'agent')}; "
     if any(curve.seeds > 1 for of in drawn.values() for curve in of.values()):
-        text += "lines are means over seeds, bands their 95 % intervals (Student's t); "
+        text += "lines are means over seeds, bands are 95 % intervals (Student's t); "
     text += f"long curves are averaged to {_POINTS} points."
     if len(curves) > _PANELS:
         text += f" Not drawn: {', '.join(order[_PANELS:])}."
     if len(groups) > _AGENTS:
-        text += f" The first {_AGENTS} agents are drawn."
+        text += f" Only the first {_AGENTS} agents are drawn."
     svg = curves_plot(drawn, " ".join(shown))
     return element("div", figure(svg, captioned("Training curves.", text)), class_="plots")
 
 
 def by_agent(runs: Sequence[Path]) -> dict[str, list[Path]]:
-    """Runs by what they are called without their seed; of two folders, apart."""
+    """Return runs by their name without the seed; equal names in two folders stay apart."""
     places = list(dict.fromkeys(run.parent for run in runs))
     groups: dict[tuple[Path, str], list[Path]] = {}
     for run in runs:
@@ -100,7 +100,7 @@ def by_agent(runs: Sequence[Path]) -> dict[str, list[Path]]:
 
 
 def agent_curves(folders: Sequence[Path]) -> dict[str, Curve]:
-    """The curves of the seeds of one agent, by metric, in the order of their first appearance."""
+    """Return the curves of one agent by metric, in the order of their first appearance."""
     runs = [_curves(folder / CURVES) for folder in folders]
     metrics = dict.fromkeys(metric for run in runs for metric in run)
     found = {m: over_seeds([run[m] for run in runs if m in run]) for m in metrics}
@@ -108,7 +108,7 @@ def agent_curves(folders: Sequence[Path]) -> dict[str, Curve]:
 
 
 def over_seeds(curves: Sequence[tuple[Array, Array]]) -> Curve:
-    """Mean and interval of (steps, values) of several seeds, on the steps that all of them have."""
+    """Return mean and interval of (steps, values) of several seeds, at their common steps."""
     steps = np.unique(curves[0][0])
     for other, _ in curves[1:]:
         steps = np.intersect1d(steps, other)
@@ -149,7 +149,7 @@ def _curves(path: Path) -> dict[str, tuple[Array, Array]]:
 
 
 def _thinned(steps: Array, values: Array) -> tuple[Array, Array]:
-    """At most _POINTS of steps (P,) and values (seeds, P), averaged in between."""
+    """Return at most _POINTS of steps (P,) and values (seeds, P), averaged in bins."""
     if steps.size <= _POINTS:
         return steps, values
     edges = np.linspace(0, steps.size, _POINTS + 1).astype(np.int64)

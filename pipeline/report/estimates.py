@@ -1,4 +1,4 @@
-"""What a report shows of off-policy estimates: beside the truth, how well they rank, what warns."""
+"""Section of a report about off-policy estimates: values, truth, ranking, warnings."""
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle
@@ -16,13 +16,13 @@ _NEEDED: Final = (
     "policy", "estimator", "value", "low", "high", "ess", "episodes", "truth", "warnings",
 )  # fmt: skip
 _COLUMNS: Final = 3
-_SHOWN: Final = 9  # estimators that are drawn, best rank correlation first
+_SHOWN: Final = 9  # estimators with a panel, best rank correlation first
 
 
 def estimates_part(folders: Sequence[Path]) -> Markup:
-    """The section about all folders that `hindcast ope` wrote.
+    """Return the section about all folders that `hindcast ope` wrote.
 
-    Raises DatasetError for a folder without ope.json, or with other columns than it should have.
+    Raises DatasetError for a folder without ope.json, or one that lacks a column.
     """
     return joined(_one(folder, several=len(folders) > 1) for folder in folders)
 
@@ -30,7 +30,9 @@ def estimates_part(folders: Sequence[Path]) -> Markup:
 def _one(folder: Path, several: bool) -> Markup:
     about = read_json(folder / "ope.json")
     if not isinstance(about, dict) or not isinstance(about.get("estimators"), list):
-        raise DatasetError(f"{folder / 'ope.json'}: is not what `hindcast ope` writes")
+        raise DatasetError(
+            f"{folder / 'ope.json'}: lacks the list 'estimators' that `hindcast ope` writes"
+        )
     rows = _rows(folder / "estimates.parquet")
     names = [str(e.get("name")) for e in about["estimators"]]
     known = [row for row in rows if row["truth"] is not None and row["value"] is not None]
@@ -59,10 +61,11 @@ def _read(about: Mapping[str, Any]) -> str:
     of = f"{about.get('split')} split of {about.get('dataset')}"
     exploring = f"epsilon {about.get('epsilon'):g} and temperature {about.get('temperature'):g}"
     return (
-        f"Returns of policies, estimated from {episodes} on {windows} of the {of} and, where there "
-        f"is a simulator, run there. Policies explore with {exploring}, in the estimate and in the "
-        f"truth. Weights are ratios to the {about.get('propensities')} probabilities of the log. "
-        "An estimate with warnings is marked with !."
+        f"Returns of policies are estimated from {episodes} on {windows} of the {of}. The true "
+        "returns come from running the policies in the simulator, where there is one. Policies "
+        f"explore with {exploring}, in the estimate and in the truth. Importance weights are "
+        f"ratios to the {about.get('propensities')} probabilities of the log. An estimate with "
+        "warnings is marked with !."
     )
 
 
@@ -89,9 +92,10 @@ def _selection(about: Mapping[str, Any]) -> Markup:
         body.append(Row(cells))
     reference = about.get("reference")
     text = (
-        " Spearman's rank correlation of estimates and true returns; what the best of the k "
-        "picked policies lacks to the best of all; its gain over the log by the spread of the k; "
-        f"errors of the claim to be better than {reference}, the best rule."
+        " Rank correlation: Spearman's, of estimates and true returns. regret@k: gap between the "
+        "best of the k policies that the estimator ranks highest and the best of all. "
+        "SharpeRatio@k: gain of that policy over the log, divided by the spread of the k. Type I "
+        f"and II errors: of the claim that a policy is better than {reference}, the best rule."
     )
     if about.get("consensus"):
         text += f" The consensus is the {about['consensus']['description']}."
@@ -117,8 +121,9 @@ def _values(
     head = ["policy", "true return", *names, "smallest ess"]
     episodes = rows[0]["episodes"]
     text = (
-        " With bootstrap intervals over windows, best truth first; the smallest effective sample "
-        f"size of any estimator, of {episodes:,} episodes."
+        " Estimates have bootstrap intervals over windows; the best true return comes first. The "
+        f"last column is the smallest effective sample size of any estimator, of {episodes:,} "
+        "episodes."
     )
     return table("Estimates beside the truth", text, head, body)
 
@@ -129,7 +134,7 @@ def _warnings(rows: Sequence[Mapping[str, Any]]) -> Markup:
         for warning in row["warnings"]:
             found.setdefault(row["policy"], {}).setdefault(warning, []).append(row["estimator"])
     if not found:
-        return element("p", "No estimate came with a warning.")
+        return element("p", "No estimate has a warning.")
     items = (
         element("li", element("strong", policy), f" ({', '.join(names)}): {warning}.")
         for policy, warnings in found.items()
@@ -140,14 +145,14 @@ def _warnings(rows: Sequence[Mapping[str, Any]]) -> Markup:
 
 
 def _scatter(about: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], folder: Path) -> Markup:
-    """One panel per estimator: the estimate of every policy against its true return."""
+    """Return one panel per estimator: the estimate of every policy against its true return."""
     order = sorted(about["estimators"], key=lambda e: -_rank(e))
     names = [str(e["name"]) for e in order][:_SHOWN]
     panels = {name: [row for row in rows if row["estimator"] == name] for name in names}
     drawn = {name: own for name, own in panels.items() if own}
     text = (
-        "One point per policy, bars are bootstrap intervals; on the line an estimate is right. "
-        "Hollow points came with warnings, triangles lie outside."
+        "One point is one policy, bars are bootstrap intervals; an estimate on the line is "
+        "right. Hollow points have warnings, triangles lie outside the panel."
     )
     plot = scatter_plot(drawn, f"estimates {folder.name}")
     caption = captioned("Estimates against true returns.", text)
@@ -155,7 +160,10 @@ def _scatter(about: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], folder
 
 
 def scatter_plot(panels: Mapping[str, Sequence[Mapping[str, Any]]], name: str) -> str:
-    """Panels by estimator; rows need truth, value, low, high and warnings. An inline SVG."""
+    """Return panels by estimator as an inline SVG.
+
+    Rows need truth, value, low, high and warnings.
+    """
     lines = -(-len(panels) // _COLUMNS)
     truths = [row["truth"] for own in panels.values() for row in own]
     low, high = min(truths), max(truths)

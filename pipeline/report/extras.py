@@ -1,4 +1,4 @@
-"""What a report shows of the datasets that were learned from."""
+"""Section of a report about the datasets that agents were trained on."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +10,10 @@ from pipeline.report.html import Markup, definitions, element, joined
 
 
 def dataset_part(folders: Sequence[Path]) -> Markup:
-    """Facts about datasets out of their manifests; DatasetError where one is missing or damaged."""
+    """Return facts from the manifests of dataset folders.
+
+    Raises DatasetError for a manifest that is missing or damaged.
+    """
     return joined(map(_dataset, folders))
 
 
@@ -25,7 +28,10 @@ def _dataset(folder: Path) -> Markup:
         ("behaviours", ", ".join(dict.fromkeys(behaviours))),
         ("recipe", manifest.recipe.id),
         ("recipe digest", element("code", manifest.digest)),
-        ("left out", ", ".join(f"{reason}: {count}" for reason, count in left_out.items())),
+        (
+            "left out of the trace",
+            ", ".join(f"{reason}: {count}" for reason, count in left_out.items()),
+        ),
     ]
     return joined([element("h3", manifest.recipe.id), definitions(pairs, "facts")])
 

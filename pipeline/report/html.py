@@ -1,4 +1,4 @@
-"""HTML that is escaped by construction: text goes in as `str`, finished markup is `Markup`."""
+"""HTML that is escaped by construction: text is `str`, finished markup is `Markup`."""
 
 import html
 from collections.abc import Iterable, Sequence
@@ -8,13 +8,17 @@ _VOID = {"meta", "link", "br", "hr"}
 
 
 class Markup(str):
-    """Text that is HTML already; everything else is escaped when it becomes a child."""
+    """Finished HTML; every other string is escaped when it becomes a child."""
 
     __slots__ = ()
 
 
 def element(tag: str, /, *children: str, **attributes: str | bool | None) -> Markup:
-    """One element; `class_` becomes class, `data_sort` data-sort; None and False are left out."""
+    """Return one element.
+
+    `class_` becomes class, `data_sort` becomes data-sort; attributes that are None or False are
+    left out.
+    """
     pairs = []
     for key, value in attributes.items():
         if value is None or value is False:
@@ -28,13 +32,13 @@ def element(tag: str, /, *children: str, **attributes: str | bool | None) -> Mar
 
 
 def joined(children: Iterable[str]) -> Markup:
-    """Children one after the other, those that are not markup escaped."""
+    """Return the children in a row, with everything escaped that is not markup."""
     return Markup("".join(c if isinstance(c, Markup) else html.escape(c) for c in children))
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A table cell: what is shown, and what it is sorted by (its text where None)."""
+    """Table cell: its content, and the number that it is sorted by (its text if None)."""
 
     content: str
     sort: float | None = None
@@ -42,7 +46,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """A table row; its first cell is the row's heading. A pinned row stays below when sorting."""
+    """Table row; its first cell is the heading. A pinned row stays at the end when sorting."""
 
     cells: Sequence[Cell]
     class_: str | None = None
@@ -52,9 +56,9 @@ class Row:
 def table(
     title: str, text: str, head: Sequence[str], rows: Iterable[Row], *, words: int = 1
 ) -> Markup:
-    """A table in a box that scrolls sideways on narrow screens; column heads sort it.
+    """Return a table in a box that scrolls sideways on narrow screens; column heads sort it.
 
-    The first `words` columns are text, the others are numbers and stand to the right.
+    The first `words` columns are text and are aligned left, the others are numbers.
     """
     heads = joined(
         element("th", name, scope="col", class_="text" if i < words else None)
@@ -76,12 +80,12 @@ def table(
 
 
 def captioned(title: str, text: str) -> Markup:
-    """The caption of a figure: a title in bold, and what it shows."""
+    """Return the caption of a figure: a title in bold, followed by its text."""
     return joined([element("strong", title), f" {text}"])
 
 
 def figure(svg: str, caption: str, *, wide: bool = True) -> Markup:
-    """An inline SVG with its caption; it takes half of the page's width unless it is wide."""
+    """Return an inline SVG with its caption, over half the page's width unless it is wide."""
     return element(
         "figure",
         element("div", Markup(svg), class_="plot"),
@@ -91,7 +95,7 @@ def figure(svg: str, caption: str, *, wide: bool = True) -> Markup:
 
 
 def definitions(pairs: Iterable[tuple[str, str]], class_: str) -> Markup:
-    """A list of terms and what they stand for; empty ones are left out."""
+    """Return a list of terms and their values; pairs with an empty value are left out."""
     items = (
         element("div", element("dt", term), element("dd", value)) for term, value in pairs if value
     )
@@ -99,7 +103,7 @@ def definitions(pairs: Iterable[tuple[str, str]], class_: str) -> Markup:
 
 
 def section(identifier: str, title: str, *children: str) -> Markup:
-    """A titled section that can be linked to."""
+    """Return a titled section that can be linked to."""
     heading = f"{identifier}-title"
     return element(
         "section",

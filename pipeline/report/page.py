@@ -1,10 +1,10 @@
-"""A report: one self-contained HTML page about evaluations, with its numbers beside it.
+"""Report about evaluations: one self-contained HTML page, with its numbers in files beside it.
 
     out/report.html            the page; it loads nothing and works without scripts
-    out/summary.parquet        its numbers, all digits
+    out/summary.parquet        all numbers with all digits
     out/summary_seeds.parquet  the same, seed by seed
     out/summary.md             its tables as Markdown
-    out/results.csv            every policy against every rule, on the headline metric
+    out/results.csv            every policy against every baseline, on the headline metric
     out/results.md             the same as a page
 
 The same input gives the same bytes.
@@ -28,7 +28,7 @@ from pipeline.statistics.intervals import RESAMPLES
 from pipeline.statistics.numbers import count_of
 from pipeline.storage.files import make_folder, write_text
 
-# Nothing may be loaded, whatever a name in the data tries.
+# Security policy: the page loads nothing, even if a name in the data is crafted to.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
@@ -43,18 +43,26 @@ def write_report(
     metrics: Sequence[str] = (),
     resamples: int = RESAMPLES,
 ) -> Path:
-    """Write report.html and the summary files into the folder `out`; returns the page's path.
+    """Write report.html and the summary files into the folder `out`.
 
-    folders      evaluation folders (evaluation.json, scores.parquet)
-    training     folders of training runs (metrics.parquet: step, metric, value), or folders with
-                 a `training/` of them; evaluation folders are looked through as well
-    datasets     dataset folders
-    estimates    folders of off-policy estimates (ope.json, estimates.parquet)
-    studies      folders of data-quality studies (study.parquet)
-    metrics      outcomes that stand in results.csv beside the headline
+    Args:
+        folders: Evaluation folders (evaluation.json, scores.parquet).
+        out: Folder of the report.
+        training: Folders of training runs (metrics.parquet: step, metric, value), or folders with a
+            `training/` of them. Evaluation folders are searched as well.
+        datasets: Dataset folders.
+        estimates: Folders of off-policy estimates (ope.json, estimates.parquet).
+        studies: Folders of data-quality studies (study.parquet).
+        metrics: Outcomes that results.csv holds in addition to the headline.
+        resamples: Number of bootstrap resamples.
 
-    Raises DatasetError for a folder that is missing, is no evaluation, or cannot be compared;
-    UnknownName for an unknown metric; StorageError where `out` cannot be written.
+    Returns:
+        Path of the page.
+
+    Raises:
+        DatasetError: A folder is missing, is no evaluation, or cannot be compared.
+        UnknownName: No evaluation has one of `metrics`.
+        StorageError: `out` cannot be written.
     """
     summary = summarise(folders, resamples=resamples)
     parts = []
@@ -71,7 +79,7 @@ def write_report(
         parts.append(_part("quality", "Data quality", quality_part(studies)))
     if datasets:
         parts.append(_part("datasets", "Datasets", dataset_part(datasets)))
-    parts.append(_part("left-out", "What was left out", _left_out(summary)))
+    parts.append(_part("left-out", "Data left out, and notes", _left_out(summary)))
     parts.append(_part("reading", "How to read this", _reading(summary, resamples)))
     parts.append(_part("provenance", "Provenance", _provenance(summary)))
     page = _page(summary, parts)
@@ -83,7 +91,7 @@ def write_report(
 
 
 def _page(summary: Summary, parts: Sequence[tuple[str, str, Markup]]) -> str:
-    """The page of some sections: (id, title, section) each."""
+    """Return the page with some sections, each an (id, title, section)."""
     heading = " and ".join(dict.fromkeys(s.first.recipe or s.label for s in summary.settings))
     links = (element("a", name, href=f"#{identifier}") for identifier, name, _ in parts)
     header = element(
@@ -95,8 +103,9 @@ def _page(summary: Summary, parts: Sequence[tuple[str, str, Markup]]) -> str:
     )
     footer = element(
         "footer",
-        "Written by Hindcast. The numbers of this page stand beside it in summary.parquet, "
-        "summary_seeds.parquet and summary.md; results.csv has every policy against every rule.",
+        "Written by Hindcast. The numbers of this page are also in summary.parquet, "
+        "summary_seeds.parquet and summary.md; results.csv compares every policy with every "
+        "baseline.",
     )
     body = element(
         "div", header, element("main", joined(p for _, _, p in parts)), footer, class_="page"
@@ -118,7 +127,7 @@ def _page(summary: Summary, parts: Sequence[tuple[str, str, Markup]]) -> str:
 
 
 def _curves_first(summary: Summary) -> list[str]:
-    """What an agent earned and the headline outcome stand before all else that was measured."""
+    """Return the metrics that come first: the return, and the headline outcome."""
     headlines = [s.first.headline for s in summary.settings]
     names = dict.fromkeys(["return", *headlines])
     return [*names, *(f"validation_{name}" for name in names)]
@@ -147,7 +156,9 @@ def _subtitle(summary: Summary, setting: Setting) -> str:
 def _left_out(summary: Summary) -> Markup:
     items = list(_left_out_items(summary))
     if not items:
-        return element("p", "Nothing: all policies were run to the end on the same windows.")
+        return element(
+            "p", "Nothing was left out: all policies were run to the end on the same windows."
+        )
     return element("ul", joined(element("li", item) for item in items))
 
 
@@ -160,7 +171,7 @@ def _left_out_items(summary: Summary) -> Iterator[str]:
             counts = ", ".join(f"{name} {total:g}" for name, total in totals.items() if total)
             yield (
                 f"{prefix}{metric}, summed over windows and averaged over seeds: {counts}. The "
-                "means above include these windows as they ended."
+                "means above include these windows in the state in which they ended."
             )
         for note in dict.fromkeys(note for e in setting.evaluations for note in e.notes):
             yield prefix + note
@@ -170,26 +181,28 @@ def _reading(summary: Summary, resamples: int) -> Markup:
     level = f"{summary.level * 100:g} %"
     odds = round(1 / (1 - summary.level))
     texts = {
-        "Paired differences": """All policies meet the same windows. The difference is taken on
-            each window and then averaged, so that hard and easy windows cancel out.""",
-        "Intervals": f"""{level} percentile bootstrap, {resamples:,} resamples of the windows.
+        "Windows": """A window is one problem instance: a fixed set of jobs. All policies schedule
+            the same windows.""",
+        "Paired differences": """The difference of two policies is taken on each window and then
+            averaged, so that hard and easy windows cancel out.""",
+        "Intervals": f"""{level} percentile bootstrap with {resamples:,} resamples of the windows.
             Evaluation seeds are averaged inside a window; training seeds are resampled as
             well.""",
-        "Wins, ties, losses": """Windows on which a policy's average over seeds is better than,
-            equal to or worse than the reference's.""",
-        "Chance of improvement": """How likely one run of the policy beats one run of the
-            reference on a window drawn at random; ties count one half. 0.5 is no difference
-            (Agarwal et al. 2021).""",
-        "IQM": """The interquartile mean: the mean of the middle half of all values. It moves less
-            than the mean when a few windows are extreme.""",
-        "Strongest simple policy": """The best policy by mean that was not learned. It is picked
-            after the fact on these windows, which favours it slightly.""",
-        "Several comparisons": f"""One in {odds} intervals misses its true value by chance. With
-            many policies and metrics, expect some.""",
+        "Wins, ties, losses": """Numbers of windows on which the policy's average over seeds is
+            better than, equal to or worse than that of the reference.""",
+        "Chance of improvement": """Probability that one run of the policy beats one run of the
+            reference on a random window; ties count one half. 0.5 means no difference (Agarwal et
+            al. 2021).""",
+        "IQM": """Interquartile mean: the mean of the middle half of all values. A few extreme
+            windows move it less than the mean.""",
+        "Strongest simple policy": """The best policy by mean that was not learned. It was picked
+            on these windows after the fact, which favours it slightly.""",
+        "Several comparisons": f"""About one in {odds} intervals misses its true value by chance.
+            With many policies and metrics, expect some to do so.""",
     }
     if any(bound is not None for bound in summary.bounds.values()):
-        texts["Bound"] = """No policy can do better than this on the same windows; most bounds
-            cannot be reached either."""
+        texts["Bound"] = """No policy can do better than the bound on the same windows; usually no
+            policy can reach it either."""
     pairs = ((term, " ".join(text.split())) for term, text in texts.items())
     return definitions(pairs, "reading")
 

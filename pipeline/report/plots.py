@@ -1,4 +1,4 @@
-"""The plots of a report; each function is given rows or arrays and returns an inline SVG."""
+"""Plots of a report: functions of rows or arrays that return an inline SVG."""
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle
@@ -10,8 +10,8 @@ from pipeline.report import svg
 from pipeline.statistics.intervals import Array, Better, performance_profile
 from pipeline.statistics.numbers import name_with_unit
 
-_HALF: Final = 5.6  # inches of a plot that takes half of the page
-_WIDE: Final = 10.4
+_HALF: Final = 5.6  # inches; a plot over half the page's width
+_WIDE: Final = 10.4  # inches; a plot over the whole width
 _ROW: Final = 0.27
 _NAME: Final = 30  # characters of a policy's name that a plot shows
 _DASHES: Final = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
@@ -21,7 +21,7 @@ _MARKERS: Final = {"learned": "o", "heuristic": "s", "mixture": "D", "random": "
 def means_plot(
     rows: Sequence[Mapping[str, Any]], strongest: str | None, bound_name: str | None
 ) -> str:
-    """Means with intervals, one row per policy; rows as in Summary.table, best first."""
+    """Plot means with intervals, one row per policy; rows as in Summary.table, best first."""
     with svg.settings():
         figure = svg.new_figure(_HALF, 0.8 + _ROW * len(rows))
         axes = figure.add_subplot()
@@ -37,7 +37,7 @@ def means_plot(
 
 
 def differences_plot(rows: Sequence[Mapping[str, Any]], reference: str) -> str:
-    """Paired differences to a reference with intervals; the better side of zero is tinted."""
+    """Plot paired differences to a reference with intervals; the better side is tinted."""
     with svg.settings():
         figure = svg.new_figure(_HALF, 0.8 + _ROW * len(rows))
         axes = figure.add_subplot()
@@ -65,9 +65,9 @@ def differences_plot(rows: Sequence[Mapping[str, Any]], reference: str) -> str:
 def windows_plot(
     difference: Array, better: Better, wins: int, losses: int, names: tuple[str, str, str]
 ) -> str:
-    """Differences of two policies on every window, sorted: (windows,), best for the first on left.
+    """Plot the difference of two policies on every window, (windows,), best windows first.
 
-    names   (policy, baseline, axis label with unit)
+    `names` are the policy, the baseline and the label of the axis with its unit.
     """
     policy, baseline, axis = names
     ordered = np.sort(difference) if better == "lower" else np.sort(difference)[::-1]
@@ -99,7 +99,7 @@ def windows_plot(
 
 
 def profile_plot(ratios: Mapping[str, Array], better: Better, axis: str) -> str:
-    """Performance profiles: by policy its (runs, windows) ratios to the bound or to the best."""
+    """Plot performance profiles: by policy, its (runs, windows) ratios to the bound or the best."""
     every = np.concatenate([table.ravel() for table in ratios.values()])
     if better == "lower":
         low, high = min(1.0, float(every.min())), float(np.quantile(every, 0.97))
@@ -135,9 +135,9 @@ def profile_plot(ratios: Mapping[str, Array], better: Better, axis: str) -> str:
 
 
 def curves_plot(curves: Mapping[str, Mapping[str, Any]], name: str) -> str:
-    """Training curves: metric -> agent -> pipeline.report.curves.Curve; a panel per metric.
+    """Plot training curves: metric -> agent -> pipeline.report.curves.Curve.
 
-    A line per agent, and a band where it has several seeds.
+    Each metric has a panel and each agent a line, with a band if the agent has several seeds.
     """
     columns = 2 if len(curves) == 4 else min(3, len(curves))
     lines = -(-len(curves) // columns)
@@ -170,9 +170,9 @@ def curves_plot(curves: Mapping[str, Mapping[str, Any]], name: str) -> str:
 
 
 def _limits(runs: Mapping[str, Any]) -> tuple[float, float]:
-    """A panel's range: all means, and of the bands what is not far beyond them.
+    """Return the range of a panel: all means, and the bands that do not go far beyond them.
 
-    With two or three seeds an interval can be many times as wide as anything that happened.
+    With two or three seeds, an interval can be many times wider than the range of the values.
     """
     means = np.concatenate([curve.mean for curve in runs.values()])
     low, high = float(means.min()), float(means.max())
@@ -190,12 +190,12 @@ def _forest(
     columns: tuple[str, str, str],
     strongest: str | None,
 ) -> None:
-    """Points with intervals, the first row on top; shape and colour say what a policy is."""
+    """Draw points with intervals, the first row on top; shape and colour give the kind."""
     svg.style_axes(axes)
     for y, row in enumerate(rows):
         value, low, high = (row[column] for column in columns)
         color = svg.STRONGEST if row["policy"] == strongest else _color(row["kind"])
-        if value is None:  # the reference itself: a difference of nothing
+        if value is None:  # the reference itself
             value = 0.0
         if low is not None and high is not None:
             axes.plot([low, high], [y, y], color=color, linewidth=2.2, alpha=0.55)
@@ -221,7 +221,7 @@ def _color(kind: str) -> str:
 
 
 def _near(bound: float, rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the bound can be drawn without squeezing everything else into a corner."""
+    """Return whether the bound can be drawn without squeezing everything else into a corner."""
     ends = [row[name] for row in rows for name in ("mean", "low", "high") if row[name] is not None]
     span = max(ends) - min(ends)
     return bool(min(ends) - 2 * span <= bound <= max(ends) + 2 * span)

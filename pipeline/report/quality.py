@@ -1,4 +1,4 @@
-"""What a report shows of data-quality studies: means against what was varied, and the table."""
+"""Section of a report about data-quality studies: means by varied value, and the table."""
 
 from collections.abc import Sequence
 from itertools import cycle
@@ -13,15 +13,15 @@ from pipeline.statistics.numbers import decimals_for, name_with_unit, write_esti
 from pipeline.studies.page import INTRODUCTION, by_point
 from pipeline.studies.study import read_study
 
-_BASELINES: Final = 3  # rules that are drawn: the best by mean, and random always
-_DECADES: Final = 30  # times the smallest: from there on the scale is logarithmic
+_BASELINES: Final = 3  # best rules that are drawn, by mean; random is always drawn
+_DECADES: Final = 30  # ratio of the largest to the smallest mean above which the scale is log
 _DASHES: Final = ((0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (3, 1)))
 
 
 def quality_part(folders: Sequence[Path]) -> Markup:
-    """The section about all folders that `hindcast study` wrote.
+    """Return the section about all folders that `hindcast study` wrote.
 
-    Raises DatasetError for a folder without study.parquet, or one of another form.
+    Raises DatasetError for a folder without study.parquet, or with other columns.
     """
     return joined(_one(read_study(folder)) for folder in folders)
 
@@ -31,9 +31,9 @@ def _one(rows: pl.DataFrame) -> Markup:
     vary = first["vary"]
     side = "higher" if first["higher_is_better"] else "lower"
     text = (
-        f"{INTRODUCTION.get(vary, '')} Test windows are the same at every point, {side} is better."
-        " Bars are 95 % intervals over windows and training seeds; broken lines are the best rules"
-        " and random; behaviour is the log itself, played on the test windows."
+        f"{INTRODUCTION.get(vary, '')} Test windows are the same at every point; {side} is better."
+        " Bars are 95 % intervals over windows and training seeds. Broken lines are the best rules"
+        " and random. `behaviour` is the log itself, played on the test windows."
     )
     caption = captioned(f"{first['recipe']}, by {vary}.", text)
     heading = element("h3", f"{first['recipe']}: {vary}")
@@ -42,7 +42,7 @@ def _one(rows: pl.DataFrame) -> Markup:
 
 
 def quality_plot(rows: pl.DataFrame) -> str:
-    """One line per agent and one for the log; rules as horizontal lines. An inline SVG."""
+    """Plot one line per agent and one for the log, and rules as horizontal lines, as SVG."""
     values, names, cells = by_point(rows)
     first = rows.row(0, named=True)
     lines = [n for n in names if _kind(cells, n, values) in {"learned", "mixture"}]
@@ -85,14 +85,14 @@ def quality_plot(rows: pl.DataFrame) -> str:
 
 
 def _spreads(rows: pl.DataFrame) -> bool:
-    """Whether one scale would squeeze all but the worst into a line."""
+    """Return whether a linear scale would squeeze all but the worst policy into a line."""
     means: list[float] = rows["mean"].to_list()
     lowest = min([*means, *rows["low"].drop_nulls().to_list()])
     return bool(lowest > 0 and max(means) > _DECADES * lowest)
 
 
 def _rules(rows: pl.DataFrame, higher: bool) -> dict[str, float]:
-    """Means of the best rules and of random, which do not depend on the log."""
+    """Return the means of the best rules and of random, which do not depend on the log."""
     simple = rows.filter(pl.col("kind").is_in(["heuristic", "random"]))
     means = simple.group_by("policy", "kind", maintain_order=True).agg(pl.col("mean").mean())
     means = means.sort("mean", descending=higher, maintain_order=True)

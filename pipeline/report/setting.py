@@ -1,4 +1,4 @@
-"""The part of a report that belongs to one setting: finding, tables and plots."""
+"""Sections of a report about one setting: the finding, tables and plots."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -28,11 +28,11 @@ _VERDICTS: Final = {
     "loss": "No gain",
     "incomparable": "No comparison",
 }
-_PROFILES: Final = 8  # curves that a performance profile can show and still be read
+_PROFILES: Final = 8  # curves of a performance profile; more are hard to read
 
 
 def setting_section(summary: Summary, setting: Setting, identifier: str, title: str) -> Markup:
-    """The finding, the main table, plots, comparisons and other metrics of a setting."""
+    """Return the finding, the main table, plots, comparisons and other metrics."""
     finding = state_finding(summary, setting)
     parts = [
         _finding_card(summary, setting, finding),
@@ -56,7 +56,7 @@ def _finding_card(summary: Summary, setting: Setting, finding: Finding) -> Marku
 
 
 def _tiles(summary: Summary, setting: Setting, finding: Finding) -> Iterator[tuple[str, Markup]]:
-    """The four numbers behind the finding."""
+    """Yield the four numbers behind the finding."""
     row = finding.learned
     if row is None or finding.baseline is None:
         return
@@ -95,8 +95,8 @@ def _plots(summary: Summary, setting: Setting, finding: Finding) -> Iterator[Mar
         means_plot(rows, strongest, drawn),
         captioned(
             "Means.",
-            f"Bars are {level} intervals over windows. They are as wide as windows differ, and may "
-            "overlap where one policy is clearly better: the paired differences tell.",
+            f"Bars are {level} intervals over windows. They show how much windows differ, and may "
+            "overlap where one policy is clearly better; see the paired differences.",
         ),
         wide=False,
     )
@@ -105,8 +105,8 @@ def _plots(summary: Summary, setting: Setting, finding: Finding) -> Iterator[Mar
             differences_plot(rows, strongest),
             captioned(
                 f"Paired differences to {strongest}.",
-                f"On the same windows, with {level} intervals. A bar that crosses zero is no "
-                "evidence of a difference.",
+                f"On the same windows, with {level} intervals. If a bar crosses zero, there is no "
+                "clear difference.",
             ),
             wide=False,
         )
@@ -125,13 +125,16 @@ def _windows_figure(summary: Summary, setting: Setting, row: Any, baseline: str)
     svg = windows_plot(difference, row["better"], row["wins"], row["losses"], names)
     caption = captioned(
         f"{policy.name} against {baseline}, window by window.",
-        "One bar is one window; a gain that rests on a few windows shows as a thin spike.",
+        "One bar is one window. A gain that comes from a few windows shows as a thin spike.",
     )
     return figure(svg, caption)
 
 
 def _profile(summary: Summary, setting: Setting) -> Iterator[Markup]:
-    """Ratios to the bound, else to the best policy of each window; nothing where signs forbid."""
+    """Yield the plot of ratios to the bound, or to the best policy of each window.
+
+    Nothing is plotted if a value or bound has a sign that makes ratios meaningless.
+    """
     headline = summary.headline(setting)
     better = headline.metric.better
     bound = summary.bounds[setting.label]
@@ -147,8 +150,8 @@ def _profile(summary: Summary, setting: Setting) -> Iterator[Markup]:
         return
     ratios: dict[str, Array] = {policy.name: policy.values / bound for policy in chosen}
     left = len(headline.policies) - len(chosen)
-    curve = "more to the left and higher is better"
-    text = f"The share of windows on which a policy stays within a ratio to {name}; {curve}."
+    text = f"Share of windows on which a policy stays within a ratio to {name}; curves further "
+    text += "left and higher are better."
     if left:
         text += f" Learned policies, references and the best others; {left} more are in the table."
     svg = profile_plot(ratios, better, f"{headline.metric.name} / {name}")
@@ -156,7 +159,7 @@ def _profile(summary: Summary, setting: Setting) -> Iterator[Markup]:
 
 
 def _profiled(summary: Summary, setting: Setting) -> list[PolicyRuns]:
-    """Policies for the profile, best first: learned and references before the rest."""
+    """Return the policies for the profile, best first: learned and references, then the rest."""
     ordered = best_first(summary.headline(setting))
     references = summary.references[setting.label]
     first = [p.name for p in ordered if p.name in references or p.kind == "learned"]

@@ -1,4 +1,7 @@
-"""Matplotlib figures as inline SVG: themed by CSS variables of the page, same bytes each time."""
+"""Matplotlib figures as inline SVG, themed by CSS variables of the page.
+
+The same figure gives the same bytes.
+"""
 
 import hashlib
 import html
@@ -8,8 +11,8 @@ from contextlib import contextmanager
 from io import StringIO
 from typing import Any, Final
 
-# Placeholders that matplotlib draws with; the SVG gets the page's CSS variable instead, so that a
-# plot follows the light and the dark scheme. No two of them and no other colour may be equal.
+# Placeholders for matplotlib, replaced by CSS variables of the page in the SVG, so that a plot
+# follows the light and the dark scheme. Every colour must differ from all others.
 INK: Final = "#0a0b0c"
 MUTED: Final = "#0a0b1c"
 GRID: Final = "#0a0b2c"
@@ -38,10 +41,10 @@ _VARIABLES: Final = {
     **{color: f"--line-{i}" for i, color in enumerate(LINES, start=1)},
 }
 _SETTINGS: Final[dict[Any, Any]] = {
-    "svg.fonttype": "none",  # text stays text: it is read aloud, selected and themed
+    "svg.fonttype": "none",  # text stays text, for screen readers, selection and themes
     "svg.image_inline": True,
     "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: widths are the same everywhere
+    "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib, so widths are the same everywhere
     "font.size": 8.5,
     "text.usetex": False,
     "text.parse_math": False,  # a dollar sign in a name is a dollar sign
@@ -52,7 +55,7 @@ _SETTINGS: Final[dict[Any, Any]] = {
 
 
 def new_figure(width: float, height: float) -> Any:
-    """A figure of that size in inches, outside of pyplot."""
+    """Return a figure of that size in inches, outside of pyplot."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -61,7 +64,7 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def style_axes(axes: Any, *, grid: str = "x") -> None:
-    """A quiet frame: one spine, a light grid in one direction, muted ticks."""
+    """Give axes a quiet frame: one spine, a light grid in one direction, muted ticks."""
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     axes.spines["bottom"].set_color(GRID)
@@ -75,7 +78,7 @@ def style_axes(axes: Any, *, grid: str = "x") -> None:
 
 @contextmanager
 def settings() -> Iterator[None]:
-    """Make and draw figures in here: neither reads nor changes what the user set in matplotlib."""
+    """Set the style of figures, without reading or changing the user's matplotlib settings."""
     import matplotlib as mpl
 
     with mpl.rc_context():
@@ -85,10 +88,10 @@ def settings() -> Iterator[None]:
 
 
 def to_svg(figure: Any, name: str, description: str) -> str:
-    """The figure as an <svg> element for an HTML page; `description` is its text alternative.
+    """Return the figure as an <svg> element; `description` is its text alternative.
 
-    The markup holds no address, no date and no id that is not used; ids start with a digest of
-    `name`, so that several plots live on one page.
+    The markup has no address, no date and no unused id. Ids start with a digest of `name`, so that
+    several plots can be on one page.
     """
     import matplotlib as mpl
 
@@ -114,7 +117,7 @@ def to_svg(figure: Any, name: str, description: str) -> str:
 
 
 def _own_ids(text: str, prefix: str) -> str:
-    """Ids that something refers to get the prefix, the others go."""
+    """Prefix the ids that something refers to, and drop the others."""
     used = set(re.findall(r'href="#([^"]+)"', text)) | set(re.findall(r"url\(#([^)]+)\)", text))
 
     def rename(match: re.Match[str]) -> str:

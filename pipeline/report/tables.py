@@ -1,4 +1,4 @@
-"""The tables of a report, for one setting."""
+"""Tables of a report, for one setting."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
@@ -25,9 +25,9 @@ _Side: TypeAlias = Literal["better", "worse", "same"]
 
 
 def rows_of(summary: Summary, setting: Setting, metric: str) -> list[dict[str, Any]]:
-    """Rows of the summary's table for a metric, one per policy, against the strongest simple one.
+    """Return the rows of a metric, one per policy, compared with the strongest simple policy.
 
-    Best policy first. Without a simple policy the rows have no comparison.
+    The best policy comes first. Without a simple policy, the rows have no comparison.
     """
     rows = summary.rows(setting, metric)
     strongest = summary.strongest[setting.label]
@@ -39,7 +39,7 @@ def rows_of(summary: Summary, setting: Setting, metric: str) -> list[dict[str, A
 
 
 def shortfalls(summary: Summary, setting: Setting) -> dict[str, dict[str, float]]:
-    """Work that a mean does not show: metric -> policy -> total over windows."""
+    """Return work that a mean hides, such as rejected jobs: metric -> policy -> total."""
     found = {}
     for metric in summary.metrics(setting):
         if metric.name.startswith(_SHORTFALLS) and metric.name != setting.first.headline:
@@ -51,7 +51,7 @@ def shortfalls(summary: Summary, setting: Setting) -> dict[str, dict[str, float]
 
 
 def main_table(summary: Summary, setting: Setting) -> Markup:
-    """All policies by the headline metric, best first, with the bound as a row."""
+    """Return all policies by the headline metric, best first, with the bound as a row."""
     headline = summary.headline(setting)
     metric, bound = headline.metric, setting.first.bound
     rows = rows_of(summary, setting, metric.name)
@@ -88,12 +88,12 @@ def main_table(summary: Summary, setting: Setting) -> Markup:
     if metric.description:
         text += f" {metric.description[0].upper()}{metric.description[1:].rstrip('.')}."
     if strongest is not None:
-        text += " A difference is coloured where its interval excludes zero."
+        text += " A difference is coloured if its interval excludes zero."
     return table(f"{metric.name}{better}", text, head, body)
 
 
 def references_table(summary: Summary, setting: Setting) -> Markup:
-    """Paired differences of every policy against every reference."""
+    """Return paired differences of every policy to every reference."""
     metric = summary.headline(setting).metric
     rows = summary.rows(setting, metric.name).to_dicts()
     references = summary.references[setting.label]
@@ -120,7 +120,7 @@ def references_table(summary: Summary, setting: Setting) -> Markup:
 
 
 def metrics_table(summary: Summary, setting: Setting) -> Markup | None:
-    """Means of all other metrics, policies in the headline's order; None where there are none."""
+    """Return means of all other metrics, in the headline's order; None if there are none."""
     others = [m for m in summary.metrics(setting) if m.name != setting.first.headline]
     if not others:
         return None
@@ -143,7 +143,7 @@ def metrics_table(summary: Summary, setting: Setting) -> Markup | None:
 
 
 def seeds_table(summary: Summary, setting: Setting) -> Markup | None:
-    """Seeds and training seeds one by one; None where every policy has one."""
+    """Return seeds and training seeds one by one; None if every policy has one."""
     rows = summary.seed_rows(setting)
     if not rows:
         return None
@@ -158,12 +158,12 @@ def seeds_table(summary: Summary, setting: Setting) -> Markup | None:
         cells += [_number(row["iqm"], decimals), _number(row["median"], decimals)]
         cells += [_difference(row, decimals), _record(row)] if strongest else []
         body.append(Row(cells))
-    text = ": what the pooled rows are made of. Training seeds are named after their run."
+    text = ": the runs behind the pooled rows. Training seeds are named after their run."
     return table("Seeds one by one", text, head, body, words=2)
 
 
 def policies_table(setting: Setting) -> Markup:
-    """What was run: kind, group, checkpoint and digest of every policy."""
+    """Return kind, group, checkpoint and digest of every policy."""
     body = [
         Row(
             [
@@ -218,7 +218,7 @@ def _difference(row: Mapping[str, Any], decimals: int) -> Cell:
 
 
 def _side(row: Mapping[str, Any]) -> _Side:
-    """Better or worse only where the interval excludes zero and the metric has a direction."""
+    """Return better or worse if the interval excludes zero and the metric has a direction."""
     _, low, high = gain(row)
     if row["better"] == "neither" or low is None or high is None:
         return "same"

@@ -1,1 +1,1 @@
-"""Statistics, and how numbers are written."""
+"""Statistics of results: intervals, discounted returns and written numbers."""

@@ -1,17 +1,17 @@
-"""Numbers about arrays of results: every metric is a pure function of a (runs, windows) table.
+"""Statistics of (runs, windows) tables of results: every function is pure.
 
     runs      repetitions of one policy: evaluation seeds, or training seeds of one agent
     windows   problem instances; every policy meets the same ones, so comparisons are paired
 
-What is resampled. Windows are the sample: each bootstrap replicate draws as many windows as there
-are, with replacement, and uses the same draw for every policy, which keeps pairs together. What
-happens to runs depends on what they are:
+Windows are the sample. Each bootstrap replicate draws as many windows as there are, with
+replacement, and uses the same draw for every policy, which keeps pairs together. Runs are treated
+according to their kind:
 
-    evaluation seeds   are averaged inside their window. A window's average carries the spread of
-                       its seeds, so that resampling windows counts it, exactly once.
-    training seeds     stand behind all windows at once, so they are drawn with replacement as
-                       well, crossed with the windows (Owen 2007, "The pigeonhole bootstrap";
-                       it errs on the wide side).
+    evaluation seeds   are averaged inside their window. The average of a window carries the spread
+                       of its seeds, so resampling windows counts this spread exactly once.
+    training seeds     are common to all windows, so they are drawn with replacement as well,
+                       crossed with the windows (Owen 2007, "The pigeonhole bootstrap", which errs
+                       on the wide side).
 
 Intervals are percentile intervals. The interquartile mean, the probability of improvement and
 performance profiles are those of Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of
@@ -33,7 +33,7 @@ _BLOCK = 1 << 21  # numbers held at once while resampling: 16 MB
 
 
 class Interval(NamedTuple):
-    """An estimate and its interval; low and high are NaN where there is one window only."""
+    """Estimate and its interval; low and high are NaN if there is only one window."""
 
     value: float
     low: float
@@ -41,7 +41,7 @@ class Interval(NamedTuple):
 
 
 class WinTieLoss(NamedTuple):
-    """On how many windows a policy is better than, equal to and worse than another."""
+    """Numbers of windows on which a policy is better than, equal to and worse than another."""
 
     wins: int
     ties: int
@@ -49,9 +49,9 @@ class WinTieLoss(NamedTuple):
 
 
 def table(values: ArrayLike) -> Array:
-    """The (runs, windows) table of `values`; one dimension is one run.
+    """Return `values` as a (runs, windows) table; one dimension is one run.
 
-    Raises ValueError where it is empty, not finite, or has another number of dimensions.
+    Raises ValueError for an empty table, a number that is not finite, or more dimensions.
     """
     array = np.asarray(values, dtype=np.float64)
     array = array[None, :] if array.ndim == 1 else array
@@ -63,15 +63,16 @@ def table(values: ArrayLike) -> Array:
 
 
 def median(values: Array) -> Array:
-    """The median over runs and windows together: (..., runs, windows) -> (...)."""
+    """Return the median over runs and windows together: (..., runs, windows) -> (...)."""
     return np.asarray(np.median(values, axis=(-2, -1)))
 
 
 def iqm(values: Array) -> Array:
-    """The interquartile mean over runs and windows together: (..., runs, windows) -> (...).
+    """Return the interquartile mean over runs and windows together: (..., runs, windows) -> (...).
 
-    Of n sorted values, floor(n / 4) are dropped at either end and the rest averaged: the trimmed
-    mean that Agarwal et al. 2021 use (section 4.3), with whole values and no weights at the edges.
+    Of n sorted values, floor(n / 4) are dropped at either end and the rest are averaged. This is
+    the trimmed mean of Agarwal et al. 2021 (section 4.3), with whole values and no weights at the
+    edges.
     """
     flat = values.reshape(*values.shape[:-2], -1)
     count = flat.shape[-1]
@@ -89,10 +90,10 @@ def bootstrap_interval(
     resamples: int = RESAMPLES,
     level: float = LEVEL,
 ) -> Interval:
-    """The percentile interval of the mean of one (runs, windows) table.
+    """Return the mean of one (runs, windows) table with its percentile interval.
 
-    Windows are resampled; runs too where `resample_runs` (training seeds), else they are averaged
-    inside their window.
+    Windows are resampled. Runs are resampled as well if `resample_runs` (training seeds), and are
+    averaged inside their window otherwise.
     """
     cells = mean_cells(values, resample_runs)
     return bootstrap_intervals([cells], rng, resamples=resamples, level=level)[0]
@@ -108,11 +109,11 @@ def paired_difference(
     resamples: int = RESAMPLES,
     level: float = LEVEL,
 ) -> Interval:
-    """The mean of policy - baseline over the same windows, in the metric's unit.
+    """Return the mean of policy - baseline over the same windows, with its interval.
 
-    policy (A, W) and baseline (B, W) may have different numbers of runs; every run of one meets
-    every run of the other. `resample_*` is set where runs are training seeds. Raises ValueError
-    where the windows differ in number.
+    policy (A, W) and baseline (B, W) may have different numbers of runs; every run of one is paired
+    with every run of the other. Set `resample_*` if the runs are training seeds. Raises ValueError
+    if the numbers of windows differ.
     """
     cells = difference_cells(policy, baseline, resample_policy, resample_baseline)
     return bootstrap_intervals([cells], rng, resamples=resamples, level=level)[0]
@@ -121,9 +122,9 @@ def paired_difference(
 def win_tie_loss(
     policy: ArrayLike, baseline: ArrayLike, better: Better = "lower", tolerance: float = 0.0
 ) -> WinTieLoss:
-    """Windows won, tied and lost by the policy's average over runs against the baseline's.
+    """Count the windows won, tied and lost by the policy's average over runs.
 
-    A difference of at most `tolerance` (the metric's unit) is a tie.
+    A difference to the baseline of at most `tolerance`, in the unit of the metric, is a tie.
     """
     first, second = _same_windows(policy, baseline)
     gain = _gain(first.mean(axis=0) - second.mean(axis=0), better)
@@ -133,10 +134,10 @@ def win_tie_loss(
 
 
 def performance_profile(values: ArrayLike, taus: ArrayLike, better: Better = "lower") -> Array:
-    """The share of runs x windows at least as good as each threshold: (T,) taus -> (T,).
+    """Return the share of runs x windows at least as good as each threshold: (T,) -> (T,).
 
-    "lower" counts values <= tau, "higher" counts values >= tau. Over ratios to the best this is
-    the profile of Dolan and Moré 2002; over scores the one of Agarwal et al. 2021.
+    "lower" counts values <= tau, "higher" counts values >= tau. Over ratios to the best value this
+    is the profile of Dolan and Moré 2002; over scores it is that of Agarwal et al. 2021.
     """
     flat = np.sort(table(values), axis=None)
     thresholds = np.asarray(taus, dtype=np.float64)
@@ -148,7 +149,7 @@ def performance_profile(values: ArrayLike, taus: ArrayLike, better: Better = "lo
 
 
 def mean_cells(values: ArrayLike, resample_runs: bool = False) -> Array:
-    """One table as cells (A, 1, W) for `bootstrap_intervals`."""
+    """Return one table as cells (A, 1, W) for `bootstrap_intervals`."""
     return _cells(table(values)[:, None, :], resample_runs)
 
 
@@ -158,7 +159,7 @@ def difference_cells(
     resample_policy: bool = False,
     resample_baseline: bool = False,
 ) -> Array:
-    """Differences policy - baseline of all pairs of runs as cells (A, B, W)."""
+    """Return the differences policy - baseline of all pairs of runs as cells (A, B, W)."""
     first, second = _same_windows(policy, baseline)
     return _cells(first[:, None, :], resample_policy) - _cells(
         second[None, :, :], resample_b=resample_baseline
@@ -173,10 +174,10 @@ def improvement_cells(
     resample_policy: bool = False,
     resample_baseline: bool = False,
 ) -> Array:
-    """1 for a win, 1/2 for a tie, 0 for a loss of all pairs of runs, as cells (A, B, W).
+    """Return 1 per win, 1/2 per tie and 0 per loss of all pairs of runs, as cells (A, B, W).
 
-    Their mean is the chance that a run of the policy beats a run of the baseline on a window drawn
-    at random (the Mann-Whitney statistic within a window; Agarwal et al. 2021).
+    Their mean is the probability that a run of the policy beats a run of the baseline on a random
+    window (the Mann-Whitney statistic within a window; Agarwal et al. 2021).
     """
     first, second = _same_windows(policy, baseline)
     gain = _gain(first[:, None, :] - second[None, :, :], better)
@@ -191,13 +192,13 @@ def bootstrap_intervals(
     resamples: int = RESAMPLES,
     level: float = LEVEL,
 ) -> list[Interval]:
-    """Percentile intervals of the means of many tables of cells, all from the same windows drawn.
+    """Return percentile intervals of the means of many tables of cells.
 
-    tables   K arrays (A, B, W): W is common; an axis A or B longer than 1 is resampled as well
+    `tables` are K arrays (A, B, W) with W in common; an axis A or B longer than 1 is resampled too.
 
-    A replicate is the mean weighted by how often each window, and each run, was drawn; windows of
-    all tables are drawn once, so that the cost per table is one matrix product. Memory stays below
-    some tens of MB whatever the number of tables, runs and windows.
+    A replicate is the mean weighted by the number of draws of each window and each run. All tables
+    share one draw of the windows, so the cost per table is one matrix product. Memory stays below
+    some tens of MB for any number of tables, runs and windows.
     """
     if not tables:
         return []
@@ -228,7 +229,7 @@ def bootstrap_intervals(
 
 
 def _draw_counts(count: int, size: int, rng: np.random.Generator) -> Array:
-    """How often each of `count` things is drawn with replacement: (size, count)."""
+    """Return how often each of `count` items is drawn with replacement: (size, count)."""
     drawn = rng.integers(count, size=(size, count))
     drawn += np.arange(size)[:, None] * count
     counts = np.bincount(drawn.ravel(), minlength=size * count)
@@ -236,7 +237,7 @@ def _draw_counts(count: int, size: int, rng: np.random.Generator) -> Array:
 
 
 def _cells(cells: Array, resample_a: bool = False, resample_b: bool = False) -> Array:
-    """(A, B, W) with every axis of runs that is not resampled averaged to length 1."""
+    """Return (A, B, W) with every axis of runs that is not resampled averaged to length 1."""
     cells = cells if resample_a else np.asarray(cells.mean(axis=0, keepdims=True))
     return cells if resample_b else np.asarray(cells.mean(axis=1, keepdims=True))
 
@@ -256,5 +257,5 @@ def _same_windows(policy: ArrayLike, baseline: ArrayLike) -> tuple[Array, Array]
 
 def _tails(level: float) -> list[float]:
     if not 0.0 < level < 1.0:
-        raise ValueError(f"a confidence level lies between 0 and 1, got {level}")
+        raise ValueError(f"expected a confidence level between 0 and 1, got {level}")
     return [(1.0 - level) / 2.0, (1.0 + level) / 2.0]

@@ -1,4 +1,4 @@
-"""How numbers of a report are written: decimals by magnitude, intervals, units."""
+"""Text of the numbers in reports: decimals by magnitude, intervals, units."""
 
 import math
 from collections.abc import Iterable
@@ -7,7 +7,10 @@ MISSING = "n/a"
 
 
 def decimals_for(numbers: Iterable[float | None], digits: int = 4) -> int:
-    """Decimals that show about `digits` digits of the largest number; one at least below 1e5."""
+    """Return the decimals that show about `digits` digits of the largest number.
+
+    Numbers below 1e5 get at least one decimal.
+    """
     largest = max((abs(n) for n in numbers if n is not None and math.isfinite(n)), default=0.0)
     if largest == 0.0:
         return 1
@@ -18,13 +21,13 @@ def decimals_for(numbers: Iterable[float | None], digits: int = 4) -> int:
 
 
 def decimals_telling(numbers: Iterable[float | None], decimals: int) -> int:
-    """At least `decimals`, and so many that no number that is not zero is written as zero."""
+    """Return at least `decimals`, enough that no number other than 0 is written as 0."""
     smallest = min((abs(n) for n in numbers if n), default=1.0)
     return min(8, max(decimals, -math.floor(math.log10(smallest))))
 
 
 def write_number(number: float | None, decimals: int, *, signed: bool = False) -> str:
-    """A number with thousands separated by commas; "n/a" where there is none."""
+    """Return a number with commas between thousands; "n/a" for None and NaN."""
     if number is None or not math.isfinite(number):
         return MISSING
     rounded = round(number, decimals) + 0.0  # no minus in front of zero
@@ -34,7 +37,7 @@ def write_number(number: float | None, decimals: int, *, signed: bool = False) -
 def write_interval(
     low: float | None, high: float | None, decimals: int, *, signed: bool = False
 ) -> str:
-    """Both ends of an interval, `4.2 .. 13.9`; "n/a" where there is none."""
+    """Return both ends of an interval, `4.2 .. 13.9`; "n/a" if one is missing."""
     if low is None or high is None:
         return MISSING
     ends = (write_number(end, decimals, signed=signed) for end in (low, high))
@@ -42,14 +45,14 @@ def write_interval(
 
 
 def with_unit(text: str, unit: str) -> str:
-    """A written number with its unit; plain numbers have none."""
+    """Return a written number with its unit; plain numbers have none."""
     return f"{text} {unit}" if unit and unit not in {"1", "-"} else text
 
 
 def write_estimate(
     value: float | None, low: float | None, high: float | None, decimals: int
 ) -> str:
-    """An estimate with its interval, `4.2 (3.9 .. 4.6)`; without one where an end is missing."""
+    """Return an estimate with its interval, `4.2 (3.9 .. 4.6)`, if it has one."""
     estimate = write_number(value, decimals)
     if low is None or high is None or not math.isfinite(low):
         return estimate
@@ -57,10 +60,10 @@ def write_estimate(
 
 
 def name_with_unit(name: str, unit: str) -> str:
-    """A name with its unit, `makespan_s [s]`; plain numbers have none."""
+    """Return a name with its unit, `makespan_s [s]`; plain numbers have none."""
     return f"{name} [{unit}]" if with_unit("", unit) else name
 
 
 def count_of(number: int, singular: str, plural: str | None = None) -> str:
-    """A count with its noun: `1 window`, `320 windows`."""
+    """Return a count with its noun: `1 window`, `320 windows`."""
     return f"{number:,} {singular if number == 1 else plural or singular + 's'}"

@@ -14,7 +14,7 @@ _SIGNATURE = types.float64[::1](_INTEGERS, _FLOATS, _FLOATS)
 
 
 def step_discounts(elapsed_s: Floats, discount: float, *, per_second: bool) -> Floats:
-    """Discount (T,) of every step: one number, or that number per second that passed."""
+    """Return the discount (T,) of every step: constant, or that number per second elapsed."""
     if per_second:
         return np.asarray(discount**elapsed_s, np.float64)
     return np.full(len(elapsed_s), discount)
@@ -30,10 +30,10 @@ def _sums(episode: Any, reward: Any, share: Any) -> Any:
 
 
 def discounted_sums(episode: NDArray[np.integer], reward: NDArray[Any], share: Floats) -> Floats:
-    """Discounted rewards from each row to the end of its episode, (D,).
+    """Return the discounted rewards from each row to the end of its episode, (D,).
 
-    Rows of an episode are consecutive, in order and all there; share (D,) is what the discount
-    leaves of everything after a row: sum = reward + share * next sum.
+    Rows of an episode are consecutive, in order and complete. share (D,) is the discount of
+    everything after a row: sum = reward + share * next sum.
     """
     return np.asarray(
         _sums(
@@ -45,6 +45,6 @@ def discounted_sums(episode: NDArray[np.integer], reward: NDArray[Any], share: F
 
 
 def returns_to_go(reward: Floats, discount: float = 1.0) -> Floats:
-    """Discounted sum of the rewards of every decision and those after it, (T,) of one episode."""
+    """Return the discounted sum of rewards from each decision on, (T,) of one episode."""
     count = len(reward)
     return discounted_sums(np.zeros(count, np.int64), reward, np.full(count, discount))

@@ -1,1 +1,1 @@
-"""Studies of data quality: the same agents on several logs of one problem."""
+"""Data-quality studies: agents trained on different logs of one problem."""

@@ -1,4 +1,4 @@
-"""A study's table as CSV, and the Markdown page that is made of that CSV alone."""
+"""Table of a study as CSV, and the Markdown page made from that CSV alone."""
 
 from io import BytesIO
 from typing import Any
@@ -11,14 +11,21 @@ from pipeline.statistics.numbers import decimals_for, write_estimate
 from pipeline.studies.study import COLUMNS
 
 INTRODUCTION = {
-    "level": "Level of the behaviours that were logged.",
-    "windows": "Number of windows that were logged for training, the first ones.",
-    "epsilon": "How often every behaviour chose uniformly.",
+    "level": "The level of the logged behaviours varies.",
+    "windows": "The number of windows that were logged for training varies.",
+    "epsilon": "The probability with which every behaviour chose uniformly varies.",
 }
 
 
+_READING = (
+    "The same agents are trained on different logs of one problem and scored on the same test "
+    "windows, to show how much the log matters. A column is one log. `behaviour` is the log "
+    "itself, played on the test windows; rules do not depend on the log."
+)
+
+
 def study_csv(table: pl.DataFrame) -> bytes:
-    """The table as CSV, numbers with six significant digits."""
+    """Return the table as CSV, numbers with six significant digits."""
     numbers = pl.col("mean", "low", "high").round_sig_figs(6)
     buffer = BytesIO()
     table.with_columns(numbers).write_csv(buffer)
@@ -26,26 +33,38 @@ def study_csv(table: pl.DataFrame) -> bytes:
 
 
 def study_markdown(content: bytes, where: str) -> str:
-    """The page of a study's CSV: per varied thing one table, policies by points."""
+    """Return the page of a study's CSV: one table per varied setting, policies by points."""
     table = read_csv(content, where, COLUMNS)
-    lines = ["# Data quality", "", f"Made of {where} alone.", ""]
+    lines = ["# Data quality", "", _READING, ""]
+    lines += [f"This page is made from {where} alone.", ""]
     for (recipe, vary), part in table.group_by("recipe", "vary", maintain_order=True):
         first = part.row(0, named=True)
         side = "higher" if first["higher_is_better"] else "lower"
-        lines += [f"## {plain_text(str(recipe))}: {vary}", ""]
-        lines += [
-            (
-                f"{INTRODUCTION.get(str(vary), '')} Mean {plain_text(first['metric'])} on the same "
-                f"{first['windows']:,} test windows with its 95 % interval; {side} is better."
-            ),
-            "",
-        ]
+        lines += [f"## {plain_text(str(recipe))}: {vary}", "", _best(part), ""]
+        what = f"{plain_text(first['metric'])} over {first['windows']:,} test windows"
+        means = f"Cells are means of {what}, with 95 % intervals; {side} is better."
+        lines += [f"{INTRODUCTION.get(str(vary), '')} {means}", ""]
         lines += [*commands(part), *study_table(part)]
     return "\n".join(lines).rstrip() + "\n"
 
 
+def _best(part: pl.DataFrame) -> str:
+    """Return the learned policy with the best mean, and the best rule beside it, as a sentence."""
+    decimals = decimals_for(part["mean"].to_list())
+    ordered = part.sort("mean", descending=part["higher_is_better"][0], maintain_order=True)
+    found = []
+    for kinds, who in (
+        (["learned"], "Best learned policy"),
+        (["heuristic", "random"], "best rule"),
+    ):
+        for row in ordered.filter(pl.col("kind").is_in(kinds)).head(1).iter_rows(named=True):
+            at = f" at {row['vary']} {plain_text(row['value'])}" if row["kind"] == "learned" else ""
+            found.append(f"{who}: {plain_text(row['policy'])}{at}, {_cell(row, decimals)}")
+    return "; ".join(found) + "."
+
+
 def study_table(part: pl.DataFrame) -> list[str]:
-    """One study as a Markdown table: a row per policy, a column per point."""
+    """Return one study as a Markdown table: a row per policy, a column per point."""
     values, names, cells = by_point(part)
     decimals = decimals_for(part["mean"].to_list())
     counts = dict(part.select("value", "train_decisions").iter_rows())
@@ -60,7 +79,7 @@ def study_table(part: pl.DataFrame) -> list[str]:
 def by_point(
     part: pl.DataFrame,
 ) -> tuple[list[str], list[str], dict[tuple[str, str], dict[str, Any]]]:
-    """Values in order, policies (learned first), and rows by policy and value."""
+    """Return values in order, policies (learned first), and rows by (policy, value)."""
     values = list(dict.fromkeys(part["value"]))
     order = sorted(dict(part.select("policy", "kind").iter_rows()).items(), key=_learned_first)
     cells = {(row["policy"], row["value"]): row for row in part.iter_rows(named=True)}

@@ -1,16 +1,16 @@
-"""A data-quality study: the same agents trained on other logs of one problem, scored on one test.
+"""Data-quality study: agents trained on different logs of one problem, scored on one test split.
 
     hindcast study RECIPE --agents A B --vary windows --values 6 24 --seeds 0 1 --out OUT
 
-    OUT/windows-6/ ...     a whole run per point, see flows.runs.stages; resumable like any run
-    OUT/study.json         what was varied, and the points, in order
+    OUT/windows-6/ ...     one whole run per point, resumable like any run (flows.runs.stages)
+    OUT/study.json         the varied setting and the points, in order
     OUT/study.parquet      COLUMNS: every policy of every point, on the headline metric
 
-What is varied is the log alone; the windows that are scored are the same at every point.
+Only the log is varied; every point is scored on the same windows.
 
     level     behaviours of the recipes that differ in nothing else: random, heuristic, mixed
-    windows   windows of the train split, the first ones
-    epsilon   how often all behaviours choose uniformly; those that only do that stay as they are
+    windows   number of windows of the train split that are logged, from the first
+    epsilon   probability of a uniform choice, of all behaviours except those that are uniform
 """
 
 import json
@@ -42,7 +42,13 @@ _UNIFORM: Final = "random"
 
 @dataclass(frozen=True)
 class Point:
-    """One log of a study: the name of its folder, the varied value, what it sets in the recipe."""
+    """One log of a study.
+
+    Attributes:
+        name: Name of its folder.
+        value: The varied value.
+        overrides: Settings of the recipe, as `section.key=value`.
+    """
 
     name: str
     value: str
@@ -58,14 +64,16 @@ def plan(
     vary: str,
     values: Sequence[str],
 ) -> list[Point]:
-    """The points of a study, in the order of `values`; without values all levels.
+    """Return the points of a study, in the order of `values`; all levels if there are no values.
 
-    Raises RecipeError for something else to vary, and values that the recipe cannot have.
+    Raises RecipeError for an unknown `vary`, and for values that the recipe cannot have.
     """
     if vary not in get_args(Vary):
-        raise RecipeError(f"--vary {vary!r}; {did_you_mean(vary, get_args(Vary))}")
+        raise RecipeError(
+            f"--vary {vary!r} is no setting of a study; {did_you_mean(vary, get_args(Vary))}"
+        )
     loaded = load_recipe(recipe, overrides)
-    # Agents of the recipe with settings of their own that are not asked for must not be refused.
+    # Settings of agents that the study does not train would be refused.
     kept = {a: dict(s) for a, s in loaded.train.settings.items() if a in agents}
     common = [f"train.agents={_toml(list(agents))}", f"train.seeds={_toml(list(seeds))}"]
     common += [f"train.settings={_toml(kept)}"] if loaded.train.settings else []
@@ -77,7 +85,7 @@ def plan(
     else:
         changed = {value: _epsilon(loaded, value) for value in values}
     if not changed:
-        raise RecipeError(f"--vary {vary}: give --values")
+        raise RecipeError(f"--vary {vary} needs --values, the points of the study")
     return [
         Point(f"{vary}-{value}", value, (*overrides, *common, setting))
         for value, setting in changed.items()
@@ -85,7 +93,7 @@ def plan(
 
 
 def _levels(loaded: Recipe, name: str, values: Sequence[str]) -> dict[str, str]:
-    """The behaviours of the recipes with the same problem and windows, by level."""
+    """Return the behaviours of the recipes with the same problem and windows, by level."""
     own = load_recipe(name)
     family: dict[str, Recipe] = {own.level: own} if own.level else {}
     for other in map(load_recipe, known_recipes()):
@@ -94,7 +102,7 @@ def _levels(loaded: Recipe, name: str, values: Sequence[str]) -> dict[str, str]:
     for value in values:
         if value not in family:
             raise RecipeError(
-                f"--values {value}: there is no recipe of that level for {loaded.id}; "
+                f"--values {value}: {loaded.id} has no recipe of that level; "
                 f"{did_you_mean(value, family)}"
             )
     chosen = values or [level for level in ("random", "heuristic", "mixed") if level in family]
@@ -112,7 +120,7 @@ def _windows(loaded: Recipe, value: str) -> str:
     there = loaded.split.get("train", range(0))
     if not value.isascii() or not value.isdigit() or not 1 <= int(value) <= len(there):
         raise RecipeError(
-            f"--values {value}: expected a number of train windows, 1 to {len(there)}"
+            f"--values {value}: expected a number of train windows from 1 to {len(there)}"
         )
     return f'split.train="{there.start}..{there.start + int(value) - 1}"'
 
@@ -123,7 +131,7 @@ def _epsilon(loaded: Recipe, value: str) -> str:
     except ValueError:
         epsilon = -1.0
     if not 0.0 <= epsilon <= 1.0:
-        raise RecipeError(f"--values {value}: expected an epsilon, 0 to 1")
+        raise RecipeError(f"--values {value}: expected a probability epsilon from 0 to 1")
     changed: dict[tuple[str, float, float], int] = {}
     for b in loaded.behaviours:
         key = (b.policy, 0.0 if b.policy == _UNIFORM else epsilon, b.temperature)
@@ -142,7 +150,7 @@ def _behaviours(behaviours: Sequence[BehaviourRecipe]) -> str:
 
 
 def _toml(value: Any) -> str:
-    """A value on one line of TOML."""
+    """Return a value as one line of TOML."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -153,7 +161,7 @@ def _toml(value: Any) -> str:
 def collect(
     folder: Path, vary: str, points: Sequence[Point], recipe: Recipe, command: str
 ) -> pl.DataFrame:
-    """The table of a study from the evaluations of its points."""
+    """Return the table of a study from the evaluations of its points."""
     from pipeline import dataset
     from pipeline.evaluation.summary.rows import best_first
     from pipeline.evaluation.summary.summarise import summarise
@@ -185,20 +193,22 @@ def collect(
 
 
 def study_points(folder: Path) -> list[Path]:
-    """The runs of a study folder, in order; DatasetError where study.json is none."""
+    """Return the runs of a study folder, in order; DatasetError if study.json is damaged."""
     value = read_json(folder / NAME)
     points = value.get("points") if isinstance(value, dict) else None
     if not isinstance(points, list) or not points:
-        raise DatasetError(f"{folder / NAME}: is not what `hindcast study` writes")
+        raise DatasetError(
+            f"{folder / NAME}: is no study; expected a list 'points' as `hindcast study` writes"
+        )
     names = [str(p.get("name")) if isinstance(p, dict) else "" for p in points]
     for name in names:
         if not name or Path(name).name != name or name in {".", ".."}:
-            raise DatasetError(f"{folder / NAME}: point {name!r} is no name of a folder")
+            raise DatasetError(f"{folder / NAME}: point {name!r} is not the name of a folder")
     return [folder / name for name in names]
 
 
 def read_study(folder: Path) -> pl.DataFrame:
-    """The table of a study folder; DatasetError where it has other columns than it should."""
+    """Return the table of a study folder; DatasetError if its columns are not COLUMNS."""
     path = folder / TABLE
     table = read_table(path)
     if dict(table.schema) != dict(COLUMNS):

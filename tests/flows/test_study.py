@@ -69,7 +69,7 @@ def test_epsilon_leaves_uniform_behaviours_as_they_are_and_adds_up_what_becomes_
     [
         ("level", "randon", "did you mean 'random'"),
         ("windows", "7", "1 to 6"),
-        ("epsilon", "1.5", "an epsilon, 0 to 1"),
+        ("epsilon", "1.5", "a probability epsilon from 0 to 1"),
     ],
 )
 def test_values_that_the_recipe_cannot_have_are_refused(vary, value, reason):

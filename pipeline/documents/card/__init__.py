@@ -1,4 +1,4 @@
-"""The card of a dataset, its README.md: generated from the manifest, the episodes and the parts."""
+"""Card of a dataset, its README.md, generated from manifest, episodes and parts."""
 
 from pathlib import Path
 
@@ -11,10 +11,10 @@ from pipeline.storage.files import write_text
 
 
 def write_card(folder: Path, manifest: mf.Manifest, episodes: pl.DataFrame) -> None:
-    """Write README.md into the dataset folder, whose parts are there already."""
+    """Write README.md into the dataset folder, after its parts."""
     write_text(folder / mf.CARD, card_text(folder, manifest, episodes))
 
 
 def card_text(folder: Path, manifest: mf.Manifest, episodes: pl.DataFrame) -> str:
-    """What README.md of the dataset in `folder` says; the same bytes for the same dataset."""
+    """Return README.md of the dataset in `folder`; the same dataset gives the same bytes."""
     return card(manifest, episodes, measure(folder, manifest, episodes))

@@ -1,6 +1,6 @@
-"""What the choices of a log cover: positions, probabilities, and how much behaviours differ.
+"""Coverage of a log: chosen positions, probabilities, and differences between behaviours.
 
-One pass over the parts, a row group at a time, of the few columns that tell it.
+One pass over the parts, a row group at a time, reads only the columns that are needed.
 """
 
 import math
@@ -30,17 +30,20 @@ Array = NDArray[np.float64]
 class Coverage:
     """Counts over all decisions of a dataset.
 
-    candidates, feasible   how many there were in all
-    forced                 decisions with one feasible candidate
-    certain                decisions with more than one, of which one had probability 1
-    chosen                 (P,) how often each position was chosen
-    spread                 mean entropy of a decision's probabilities, in nats
-    support                mean share of a decision's feasible candidates with probability > 0
-    smallest               smallest propensity
-    distinct               effective number of different behaviours, see `measure`
+    The last four attributes are None if probabilities were not recorded; `distinct` is also None if
+    no window was met by two behaviours.
 
-    The last four are None where probabilities were not recorded; `distinct` is None too where no
-    window was met by two behaviours.
+    Attributes:
+        decisions: Number of decisions.
+        candidates: Number of candidates, summed over decisions.
+        feasible: Number of feasible candidates, summed over decisions.
+        forced: Decisions with one feasible candidate.
+        certain: Decisions with several feasible candidates of which one had probability 1.
+        chosen: Times that each position was chosen: (P,).
+        spread: Mean entropy of the probabilities of a decision, in nats.
+        support: Mean share of the feasible candidates of a decision with probability > 0.
+        smallest: Smallest propensity.
+        distinct: Effective number of different behaviours, see `measure`.
     """
 
     decisions: int
@@ -56,7 +59,7 @@ class Coverage:
 
     @property
     def positions(self) -> int:
-        """How many positions were ever chosen."""
+        """Number of positions that were chosen at least once."""
         return int(np.count_nonzero(self.chosen))
 
     @property
@@ -66,27 +69,27 @@ class Coverage:
 
     @property
     def one_position(self) -> bool:
-        """One and the same position was chosen in every decision."""
+        """Whether the same position was chosen in every decision."""
         return self.positions == 1 and self.forced < self.decisions
 
     @property
     def deterministic(self) -> bool:
-        """Wherever there was something to choose, one candidate had probability 1."""
+        """Whether one candidate had probability 1 in every decision with a choice."""
         choices = self.decisions - self.forced
         return self.spread is not None and choices > 0 and self.certain == choices
 
 
 def measure(folder: Path, manifest: mf.Manifest, episodes: pl.DataFrame) -> Coverage:
-    """The coverage of a dataset's parts; DatasetError where they cannot be read.
+    """Return the coverage of the parts of a dataset; DatasetError if they cannot be read.
 
-    `distinct` compares behaviours where they meet the same observation: where an episode of a
-    window has something to choose for the first time. Behaviour b, with the share w_b of the
-    window's episodes, has the probabilities p_b there (the mean over its episodes). Then
+    `distinct` compares behaviours on the same observation, which is the first observation with a
+    choice in the episodes of a window. Behaviour b, with the share w_b of the episodes of the
+    window, has the probabilities p_b there (the mean over its episodes). Then
 
         distinct = exp(mean over windows of H(sum_b w_b p_b) - sum_b w_b H(p_b))
 
-    with H the entropy: exp of the mutual information of behaviour and choice. 1 means that all
-    behave alike, the number of behaviours that each would choose something else.
+    with H the entropy: exp of the mutual information of behaviour and choice. It is 1 if all
+    behaviours act alike, and the number of behaviours if each would choose something else.
     """
     sums = _Sums(_behaviours_by_window(episodes))
     for part in manifest.parts:
@@ -103,9 +106,9 @@ def measure(folder: Path, manifest: mf.Manifest, episodes: pl.DataFrame) -> Cove
 def row_groups(
     path: Path, spec: Spec, columns: tuple[str, ...] | None = None
 ) -> Iterator[pa.Table]:
-    """The row groups of a part, of the columns named or of all.
+    """Yield the row groups of a part, with the named columns or with all of them.
 
-    Raises DatasetError where it cannot be read or has other columns than the spec.
+    Raises DatasetError if the part cannot be read or its columns are not those of the spec.
     """
     with part_errors(path):
         file = open_part(path, spec)
@@ -114,18 +117,18 @@ def row_groups(
 
 
 def entropy(counts: NDArray[Any]) -> float:
-    """Entropy in nats of shares that are given as counts or weights."""
+    """Return the entropy in nats of shares that are given as counts or weights."""
     shares = counts[counts > 0] / counts.sum()
     return float(-(shares * np.log(shares)).sum()) + 0.0  # no minus in front of zero
 
 
 def effective(counts: NDArray[Any]) -> float:
-    """How many equally frequent things have the same entropy: exp of it."""
+    """Return the number of equally frequent items with the same entropy: exp of it."""
     return math.exp(entropy(counts))
 
 
 def _behaviours_by_window(episodes: pl.DataFrame) -> dict[int, tuple[int, str]]:
-    """Window and behaviour of every episode, where a window was met by two behaviours."""
+    """Return window and behaviour of the episodes on windows with two behaviours."""
     several = pl.col("behaviour").n_unique().over("window") > 1
     rows = episodes.filter(several).select("episode", "window", "behaviour").rows()
     return {episode: (window, behaviour) for episode, window, behaviour in rows}
@@ -133,7 +136,7 @@ def _behaviours_by_window(episodes: pl.DataFrame) -> dict[int, tuple[int, str]]:
 
 @dataclass
 class _Sums:
-    """Running sums of one pass; `first` holds what is known of first choices, by window."""
+    """Running sums of one pass; `first` holds the first choices of episodes, by window."""
 
     episodes: Mapping[int, tuple[int, str]]
     decisions: int = 0
@@ -147,11 +150,11 @@ class _Sums:
     known: bool = True
     chosen: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     first: dict[int, dict[str, list[Array]]] = field(default_factory=dict)
-    met: set[int] = field(default_factory=set)  # episodes that had a choice already
+    met: set[int] = field(default_factory=set)  # episodes with an earlier choice
     information: list[float] = field(default_factory=list)
 
     def add(self, table: pa.Table) -> None:
-        """Count the decisions of a row group; closing rows are none."""
+        """Count the decisions of a row group, without its closing rows."""
         table = table.filter(table.column("choice").is_valid())
         if table.num_rows == 0:
             return
@@ -159,14 +162,14 @@ class _Sums:
         starts, feasible = _lists(table, "feasible")
         n = np.add.reduceat(feasible, starts, dtype=np.int64)
         if (choice < 0).any() or (choice >= np.diff([*starts, len(feasible)])).any():
-            raise ValueError("a choice is none of its candidates")
+            raise ValueError("a choice is not the index of a candidate of its row")
         self.decisions += len(choice)
         self.chosen = _added(self.chosen, np.bincount(choice))
         self.candidates += len(feasible)
         self.feasible += int(n.sum())
         self.forced += int((n <= 1).sum())
         propensity = _numbers(table, "propensity")
-        if np.isnan(propensity).any():  # recorded elsewhere: how it was drawn is not known
+        if np.isnan(propensity).any():  # recorded elsewhere, without probabilities
             self.known = False
             return
         self.smallest = min(self.smallest, float(propensity.min()))
@@ -184,7 +187,7 @@ class _Sums:
     def _note_first(
         self, episode: Array, open_rows: NDArray[np.int64], starts: NDArray[np.int64], p: Array
     ) -> None:
-        """Keep the probabilities of the first rows of episodes that have a choice."""
+        """Keep the probabilities of the first row with a choice of each episode."""
         stops = [*starts[1:], len(p)]
         found, first = np.unique(episode[open_rows], return_index=True)
         for number, row in zip(found.tolist(), open_rows[first].tolist(), strict=True):
@@ -197,14 +200,14 @@ class _Sums:
                 of_window.setdefault(behaviour, []).append(own)
 
     def end_part(self) -> None:
-        """A part holds whole windows: what they say of behaviours can be forgotten."""
+        """Evaluate and forget the windows of a part, which holds whole windows."""
         met = (w for w in self.first.values() if len(w) > 1)
         self.information += [_information(w) for w in met if _same_length(w)]
         self.first.clear()
         self.met.clear()
 
     def coverage(self) -> Coverage:
-        """What the sums come to."""
+        """Return the coverage that follows from the sums."""
         known = self.known and self.decisions > 0
         total = max(1, self.decisions)
         distinct = math.exp(float(np.mean(self.information))) if self.information else None
@@ -223,7 +226,7 @@ class _Sums:
 
 
 def _information(behaviours: Mapping[str, list[Array]]) -> float:
-    """Mutual information of behaviour and choice at one observation, in nats."""
+    """Return the mutual information of behaviour and choice at one observation, in nats."""
     own = [np.mean(p, axis=0) for p in behaviours.values()]
     weights = np.array([len(p) for p in behaviours.values()], np.float64)
     weights /= weights.sum()
@@ -239,26 +242,26 @@ def _same_length(behaviours: Mapping[str, list[Array]]) -> bool:
 def _numbers(table: pa.Table, name: str) -> NDArray[Any]:
     column = table.column(name)
     if column.null_count:
-        raise ValueError(f"column {name!r} has a null where a value belongs")
+        raise ValueError(f"column {name!r} has a null, expected a value in every row")
     return np.asarray(column.to_numpy())
 
 
 def _lists(table: pa.Table, name: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Where each row's list starts, and the values of all of them; no list is empty."""
+    """Return the start of each row's list, and the values of all lists; no list is empty."""
     column = table.column(name).combine_chunks()
     values = column.flatten()
     lengths = column.value_lengths()
     if values.null_count or lengths.null_count:
-        raise ValueError(f"column {name!r} has a null where a value belongs")
+        raise ValueError(f"column {name!r} has a null, expected a value in every row")
     ends = np.cumsum(lengths.to_numpy().astype(np.int64))
     if not np.diff(ends, prepend=0).all():
-        raise ValueError(f"column {name!r} has an empty list where a value belongs")
+        raise ValueError(f"column {name!r} has an empty list, expected a value per candidate")
     starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
     return starts, np.asarray(values.to_numpy(zero_copy_only=False))
 
 
 def _added(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The sum of two arrays of counts, the shorter one continued with zeros."""
+    """Return the sum of two arrays of counts, the shorter one padded with zeros."""
     longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
     total = longer.copy()
     total[: len(shorter)] += shorter

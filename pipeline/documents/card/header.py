@@ -1,7 +1,7 @@
-"""The YAML header of a card: what Hugging Face and other hubs read of it.
+"""YAML header of a card, which Hugging Face and other hubs read.
 
-It makes `datasets.load_dataset(FOLDER, "decisions")` and `(FOLDER, "episodes")` load the folder as
-it stands.
+With it, `datasets.load_dataset(FOLDER, "decisions")` and `(FOLDER, "episodes")` load the folder
+without conversion.
 """
 
 import json
@@ -13,8 +13,8 @@ import polars as pl
 from pipeline.dataset import manifest as mf
 from pipeline.traces import FORMATS
 
-OWN_LICENCE: Final = "apache-2.0"  # Hindcast's: of workloads that it generates
-MIXED: Final = "all_splits"  # the split of a folder of which some part holds several
+OWN_LICENCE: Final = "apache-2.0"  # Hindcast's, for workloads that it generates
+MIXED: Final = "all_splits"  # name of the split if a part holds windows of several
 _SIZES: Final = (
     (1_000, "n<1K"),
     (10_000, "1K<n<10K"),
@@ -28,7 +28,7 @@ _SIZES: Final = (
 
 
 def header(manifest: mf.Manifest, episodes: pl.DataFrame) -> list[str]:
-    """The lines of the header, with the three dashes before and after."""
+    """Return the lines of the header, with the three dashes before and after."""
     recipe = manifest.recipe
     tags = ["offline-reinforcement-learning", "off-policy-evaluation", "scheduling", "hindcast"]
     levels = dict.fromkeys(r.level for r in manifest.recipes if r.level)
@@ -47,7 +47,7 @@ def header(manifest: mf.Manifest, episodes: pl.DataFrame) -> list[str]:
 
 
 def files_by_split(manifest: mf.Manifest, episodes: pl.DataFrame) -> dict[str, list[str]]:
-    """The parts by split; all under one name where a part holds windows of several splits."""
+    """Return the parts by split, or all as MIXED if a part holds windows of several."""
     held: list[set[str]] = [set() for _ in manifest.parts]
     rows = episodes.select("split", "first_part", "last_part").unique().rows()
     for split, first, last in sorted(rows):
@@ -62,16 +62,16 @@ def files_by_split(manifest: mf.Manifest, episodes: pl.DataFrame) -> dict[str, l
 
 
 def licence_of(provenance: Mapping[str, Any]) -> tuple[str, str]:
-    """The licence as hubs name it, and in words."""
+    """Return the licence as hubs name it, and in words."""
     form = FORMATS.get(str(provenance["format"]))
     return (OWN_LICENCE, "Apache-2.0") if form is None else (form.licence, form.terms)
 
 
 def size_category(rows: int) -> str:
-    """The size class of Hugging Face."""
+    """Return the size class of Hugging Face."""
     return next((name for limit, name in _SIZES if rows < limit), "n>10B")
 
 
 def quoted(text: str) -> str:
-    """A YAML string in one line; JSON's are the same."""
+    """Return text as a YAML string in one line; JSON's strings are YAML strings."""
     return json.dumps(text, ensure_ascii=False)

@@ -1,19 +1,19 @@
-"""How to load a dataset: the same few numbers by six tools, as Python to run in its folder."""
+"""Code to load a dataset with six tools, as Python to run in its folder."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-# Each is executed by a test in the folder of a dataset. SPLIT stands for one that it has, and
+# A test runs each snippet in the folder of a dataset. SPLIT stands for one of its splits and
 # episodes.parquet for its table of episodes.
 SNIPPETS: Final[Mapping[str, str]] = {
     "Hindcast": """\
+import hindcast
 import numpy as np
-import pipeline.dataset
 
-dataset = pipeline.dataset.open(".")
+dataset = hindcast.open_dataset(".")
 episodes = dataset.episodes()
 block = next(dataset.blocks(0))  # arrays of one row group: choice, feasible, propensity, ...
-decisions = block.choice >= 0  # closing rows have none
+decisions = block.choice >= 0  # closing rows have no choice
 print(episodes.height, int(np.count_nonzero(decisions)))
 """,
     "polars": """\
@@ -55,7 +55,7 @@ print(
 import os
 from datasets import load_dataset
 
-here = os.getcwd()  # the library wants a folder with a name, or an id of its hub
+here = os.getcwd()  # the library expects a folder with a name, or an id of its hub
 decisions = load_dataset(here, "decisions", split="SPLIT", streaming=True)
 episodes = load_dataset(here, "episodes", split="all_splits", streaming=True)
 row = next(iter(decisions))
@@ -65,8 +65,8 @@ print(row["choice"], row["propensity"], len(row["candidates"]))
 
 
 def loading(splits: Sequence[str], episodes: str) -> list[str]:
-    """The snippets as Markdown, for a dataset with these splits and this table of episodes."""
-    lines = ["Each of these runs in this folder."]
+    """Return the snippets as Markdown, for these splits and this table of episodes."""
+    lines = ["Run any of these in the folder of the dataset; closing rows have no choice."]
     for tool, code in SNIPPETS.items():
         body = code.replace("SPLIT", splits[0]).replace("episodes.parquet", episodes).rstrip("\n")
         lines += ["", f"### {tool}", "", "```python", *body.split("\n"), "```"]

@@ -1,4 +1,4 @@
-"""Where a dataset is from, on which terms, what is known not to hold, and how to make it again."""
+"""Origin of a dataset: workload, terms, known limits, and how to build it again."""
 
 import textwrap
 from collections.abc import Mapping
@@ -11,31 +11,29 @@ from pipeline.recipes.toml import recipe_toml
 from pipeline.scenarios import load_scenario
 from pipeline.traces import FORMATS
 
-_ELSEWHERE: Final = "elsewhere"  # provenance["recorded"] of decisions that are not simulated
+_ELSEWHERE: Final = "elsewhere"  # provenance["recorded"] of decisions that were not simulated
 _SIMULATED: Final = (
     (
-        "Decisions were taken in a simulator, not in a production cluster: what the simulator "
-        "leaves out, the data leave out."
+        "Decisions were taken in a simulator, not in a production cluster. Do not read returns or "
+        "outcomes as measurements of a real system: effects that the simulator leaves out are "
+        "missing in the data."
     ),
-    "Probabilities are those that the choices were drawn with, not estimates.",
     (
-        "Rows of one episode depend on each other, and so do episodes of one window: split and "
-        "resample by window."
+        "Do not rank scheduling rules in general by this log: results hold for this workload, this "
+        "objective and these settings."
+    ),
+    "Probabilities are those from which the choices were drawn; they are not estimates.",
+    (
+        "Rows of one episode depend on each other, and so do episodes of one window. Split and "
+        "resample by window, not by row."
     ),
 )
 
 
 def provenance(manifest: mf.Manifest) -> list[str]:
-    """The workload: its files with SHA-256, what was counted, what was left out and why."""
+    """Return the workload: files with SHA-256, counts, and data left out with the reason."""
     told = manifest.provenance
-    form = FORMATS.get(str(told["format"]))
-    if form is None:
-        drawn = told["format"] == "generated"
-        who = "the scenario" if drawn else f"the generator `{told['format']}` of Hindcast"
-        lines = [f"The workload is drawn by {who}; no trace went in."]
-    else:
-        lines = [f"Format `{form.name}`: {form.description}.", f"Source: {form.source}."]
-    lines.append("")
+    lines = [f"{workload(manifest)}.", ""]
     lines += [f"- `{f['name']}`: sha256 `{f['sha256']}`" for f in told["files"]]
     counts: Mapping[str, Any] = told["counts"]
     lines += [f"- {name}: {count:,}" for name, count in counts.items()]
@@ -44,16 +42,26 @@ def provenance(manifest: mf.Manifest) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
+def workload(manifest: mf.Manifest) -> str:
+    """Return the origin of the workload: a trace and its source, or a generator."""
+    kind = str(manifest.provenance["format"])
+    form = FORMATS.get(kind)
+    if form is not None:
+        return f"Trace in the format `{form.name}`: {form.description}. Source: {form.source}"
+    who = "the scenario" if kind == "generated" else f"the generator `{kind}` of Hindcast"
+    return f"Random jobs, drawn by {who}; the dataset contains no data of a real trace"
+
+
 def terms(manifest: mf.Manifest) -> list[str]:
-    """Licence, and what to cite."""
+    """Return the licence and the works to cite."""
     form = FORMATS.get(str(manifest.provenance["format"]))
     licence, name = licence_of(manifest.provenance)
     if form is None:
-        lines = [f"Licence: {name}, that of Hindcast, since nothing else went in."]
+        lines = [f"Licence: {name}, the licence of Hindcast; the dataset has no other source."]
     else:
         lines = [f"Terms of the trace: {name}."]
         if licence == "other":
-            lines.append("Hindcast claims no rights in it beyond them.")
+            lines.append("Hindcast claims no further rights.")
     lines += ["", "Please cite:", ""]
     scenario = load_scenario(manifest.recipe.scenario)
     if scenario.source:
@@ -64,26 +72,26 @@ def terms(manifest: mf.Manifest) -> list[str]:
 
 
 def limits(manifest: mf.Manifest) -> list[str]:
-    """What is known of the data that a reader could take for something else."""
+    """Return limits of the data that a reader could overlook."""
     recorded = manifest.provenance.get("recorded") == _ELSEWHERE
     lines = [] if recorded else [f"- {text}" for text in _SIMULATED]
     cut, episodes = manifest.counts["truncated_episodes"], manifest.counts["episodes"]
     if cut:
         lines.append(
-            f"- {cut:,} of {episodes:,} episodes were cut off before their end; what was left "
-            "undone is counted in the outcomes."
+            f"- {cut:,} of {episodes:,} episodes were cut off before their end; their unfinished "
+            "work is counted in the outcomes."
         )
     if not manifest.spec.valued and manifest.spec.discount == 1.0:
-        lines.append("- The objective is meant undiscounted: returns are sums over whole episodes.")
+        lines.append("- The objective is undiscounted: returns are sums over whole episodes.")
     differences = load_scenario(manifest.recipe.scenario).differences
     if differences:
-        lines += ["", "Differences of the scenario from its paper:", ""]
+        lines += ["", "Differences of the scenario from the paper that it follows:", ""]
         lines += [f"- {text}" for text in differences]
     return lines
 
 
 def rebuild(manifest: mf.Manifest) -> list[str]:
-    """The recipe, the versions and the command."""
+    """Return the recipe, the versions and the command that build the dataset again."""
     versions = ", ".join(f"{name} {version}" for name, version in manifest.versions.items())
     recorded = manifest.provenance.get("recorded") == _ELSEWHERE
     command = (
@@ -94,9 +102,9 @@ def rebuild(manifest: mf.Manifest) -> list[str]:
     said = (
         "Save this as `recipe.toml`" if not recorded else "With the file named below `[trace]`"
     ) + (
-        f" and run `{command}` with these versions: {versions}. The same bytes come out for any "
-        "number of workers; `hindcast verify DIR` recomputes every claim made here, and `hindcast "
-        "diff` says what differs between two builds."
+        f" and run `{command}` with these versions: {versions}. Any number of workers gives the "
+        "same bytes. `hindcast verify DIR` recomputes every claim of this card, and `hindcast "
+        "diff` lists the differences between two builds."
     )
     lines = [
         *textwrap.wrap(said, 98, break_on_hyphens=False, break_long_words=False),
@@ -106,7 +114,7 @@ def rebuild(manifest: mf.Manifest) -> list[str]:
     for segment in manifest.appended:
         lines += [
             "",
-            f"Then, with `--append`, for the episodes from {segment.first_episode:,} on:",
+            f"Then add the episodes from {segment.first_episode:,} with `--append` and:",
             "",
             *_toml(segment.recipe),
         ]

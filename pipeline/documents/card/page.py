@@ -1,4 +1,4 @@
-"""The page: all sections of a card, in order."""
+"""Page of a card: all its sections, in order."""
 
 import textwrap
 
@@ -8,38 +8,49 @@ from pipeline.dataset import manifest as mf
 from pipeline.documents.card import origin
 from pipeline.documents.card.columns import columns
 from pipeline.documents.card.coverage import Coverage, effective
-from pipeline.documents.card.header import files_by_split, header
+from pipeline.documents.card.header import files_by_split, header, licence_of
 from pipeline.documents.card.loading import loading
 from pipeline.documents.card.returns import behaviour_returns, behaviours_table, histogram
 from pipeline.recipes.recipe import LEVELS
+from pipeline.scenarios import load_scenario
+from pipeline.statistics.numbers import count_of
 
 
 def card(manifest: mf.Manifest, episodes: pl.DataFrame, coverage: Coverage) -> str:
-    """The card as Markdown; `coverage` is what pipeline.documents.card.coverage.measure gives."""
+    """Return the card as Markdown.
+
+    `coverage` is the result of pipeline.documents.card.coverage.measure.
+    """
     recipe, spec = manifest.recipe, manifest.spec
     sections = {
+        "Known limits": origin.limits(manifest),
+        "Load": loading(list(files_by_split(manifest, episodes)), manifest.episodes.path),
         "Size": _size(manifest, episodes),
         "Behaviours": _behaviours(manifest, episodes),
         "Action coverage": _coverage(coverage, episodes),
-        "Returns": ["Undiscounted returns of all episodes:", "", *histogram(episodes["return"])],
+        "Returns": [
+            "Number of episodes by undiscounted return:",
+            "",
+            *histogram(episodes["return"]),
+        ],
         "Columns": columns(spec),
-        "Load": loading(list(files_by_split(manifest, episodes)), manifest.episodes.path),
         "Provenance": origin.provenance(manifest),
         "Licence and citation": origin.terms(manifest),
-        "Known limits": origin.limits(manifest),
         "Rebuild": origin.rebuild(manifest),
     }
     lines = [*header(manifest, episodes), "", f"# {recipe.id}", ""]
     lines += [line for warning in warnings(coverage, episodes) for line in _quoted(warning)]
-    lines += [recipe.description or "A Hindcast transition dataset.", ""]
-    for level in dict.fromkeys(r.level for r in manifest.recipes if r.level):
-        lines += [f"Level `{level}`: {LEVELS[level]}.", ""]
+    lines += _wrapped(
+        "Logged decisions of cluster job schedulers, for offline reinforcement learning and "
+        f"off-policy evaluation. {(recipe.description or 'A Hindcast dataset').rstrip('.')}."
+    )
+    lines += ["", *_summary(manifest, episodes), ""]
     lines += _wrapped(
         f"One row is one decision of the scenario `{spec.scenario}` (objective "
         f"`{spec.objective}`): a choice among the candidates of that moment, with the probability "
-        "of every candidate under the behaviour policy. The observation after a decision is that "
-        "of the next row; every episode ends with a closing row that holds its last observation "
-        "and no choice."
+        "of every candidate under the behaviour policy. The observation after a decision is the "
+        "observation of the next row; every episode ends with a closing row that holds its last "
+        "observation and no choice."
     )
     for title, section in sections.items():
         lines += ["", f"## {title}", "", *section]
@@ -48,12 +59,12 @@ def card(manifest: mf.Manifest, episodes: pl.DataFrame, coverage: Coverage) -> s
 
 
 def warnings(coverage: Coverage, episodes: pl.DataFrame) -> list[str]:
-    """What makes a log unfit to learn or to estimate from; empty where it is fit."""
+    """Return the reasons why a log is unfit for learning or estimation; empty if there are none."""
     found = []
     if coverage.one_position:
         found.append(
-            "**Degenerate log: one and the same position was chosen in every decision.** Nothing "
-            "can be learned about the other candidates from it."
+            "**Degenerate log: one and the same position was chosen in every decision.** It "
+            "holds no information about the other candidates."
         )
     if coverage.deterministic:
         names = episodes["behaviour"].unique(maintain_order=True).to_list()
@@ -71,8 +82,34 @@ def _quoted(text: str) -> list[str]:
     return [*(f"> {line}" for line in _wrapped(text)), ""]
 
 
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, 98, break_on_hyphens=False, break_long_words=False)
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    return textwrap.wrap(
+        text, 98, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+    )
+
+
+def _summary(manifest: mf.Manifest, episodes: pl.DataFrame) -> list[str]:
+    """Return the facts that a reader needs first: contents, origin, loading, terms, limits."""
+    counts, names = manifest.counts, episodes["behaviour"].unique(maintain_order=True).to_list()
+    known = load_scenario(manifest.recipe.scenario).source
+    levels = dict.fromkeys(r.level for r in manifest.recipes if r.level)
+    who = [f"{count_of(len(names), 'behaviour policy', 'behaviour policies')}"]
+    who += [f"level `{level}`: {LEVELS[level]}" for level in levels]
+    facts = {
+        "Contents": f"{counts['decisions']:,} decisions in {counts['episodes']:,} episodes, by "
+        + "; ".join(who),
+        "Problem": f"scenario `{manifest.spec.scenario}` of Hindcast"
+        + (f", after {known}" if known else ""),
+        "Workload": origin.workload(manifest),
+        "Loading": '`polars.read_parquet("data/*.parquet")`, or see [Load](#load)',
+        "Terms": f"{licence_of(manifest.provenance)[1]}; see [Licence](#licence-and-citation)",
+        "Before drawing conclusions": "read [Known limits](#known-limits)",
+    }
+    return [
+        line
+        for title, text in facts.items()
+        for line in _wrapped(f"- **{title}:** {text.rstrip('.')}.", "  ")
+    ]
 
 
 def _size(manifest: mf.Manifest, episodes: pl.DataFrame) -> list[str]:
@@ -90,14 +127,14 @@ def _size(manifest: mf.Manifest, episodes: pl.DataFrame) -> list[str]:
         *(f"| {s} | {w:,} | {n:,} | {d:,} |" for s, w, n, d in split_sizes(episodes).rows()),
         "",
         *_wrapped(
-            "A window is one problem instance; all windows of a split come before those of the "
-            "next. Windows that are kept for the test are not here: they are for the simulator."
+            "A window is one problem instance, and all windows of a split come before those of the "
+            "next. Windows of splits that are not listed are kept for runs in the simulator."
         ),
     ]
 
 
 def split_sizes(episodes: pl.DataFrame) -> pl.DataFrame:
-    """Columns split, windows, episodes and decisions, a row per split."""
+    """Return columns split, windows, episodes and decisions, a row per split."""
     return episodes.group_by("split", maintain_order=True).agg(
         pl.col("window").n_unique().alias("windows"),
         pl.len().alias("episodes"),
@@ -113,10 +150,10 @@ def _behaviours(manifest: mf.Manifest, episodes: pl.DataFrame) -> list[str]:
         *behaviours_table(rows, headline),
         "",
         *_wrapped(
-            "Means are over windows, with bootstrap intervals over windows. `+eps` is the "
-            "probability with which a behaviour chooses uniformly. The effective number of "
-            f"behaviours is {effective(shares):.2f}: exp(-sum s log s), s being their shares of "
-            "the episodes."
+            "Means are over windows, with bootstrap intervals over windows. The number after "
+            "`+eps` is the probability with which a behaviour chooses uniformly among the "
+            "feasible candidates. The effective number of behaviours, exp(-sum s log s) with s "
+            f"their shares of the episodes, is {effective(shares):.2f}."
         ),
     ]
 
@@ -125,18 +162,23 @@ def _coverage(coverage: Coverage, episodes: pl.DataFrame) -> list[str]:
     total = max(1, coverage.decisions)
     names = episodes["behaviour"].n_unique()
     text = (
-        f"Decisions had {coverage.candidates / total:.1f} candidates on average, of which "
+        f"A decision had {coverage.candidates / total:.1f} candidates on average, of which "
         f"{coverage.feasible / total:.1f} were feasible; {coverage.forced / total:.1%} of the "
-        f"decisions had one only. {coverage.positions:,} positions were ever chosen. The chosen "
-        f"position has an entropy of {coverage.entropy:.2f} nats: as many as "
-        f"{effective(coverage.chosen):.1f} positions used equally."
+        "decisions had only one feasible candidate. A candidate's position is its index in the "
+        f"list; {coverage.positions:,} positions were chosen at least once. The entropy of the "
+        f"chosen position is {coverage.entropy:.2f} nats, as of {effective(coverage.chosen):.1f} "
+        "positions that are chosen equally often."
     )
     lines = _wrapped(text)
     most = coverage.chosen.argsort(kind="stable")[::-1][:8]
     lines += ["", "| position | share of decisions |", "|---:|---:|"]
     lines += [f"| {c} | {coverage.chosen[c] / total:.1%} |" for c in most if coverage.chosen[c]]
     if coverage.support is None or coverage.smallest is None or coverage.spread is None:
-        return [*lines, "", "How the decisions were drawn is not known: no propensities."]
+        return [
+            *lines,
+            "",
+            "The log has no propensities, so importance weights cannot be computed.",
+        ]
     facts = [
         (
             f"mean support: {coverage.support:.1%} of the feasible candidates of a decision had a "
@@ -145,15 +187,15 @@ def _coverage(coverage: Coverage, episodes: pl.DataFrame) -> list[str]:
         f"smallest propensity: {coverage.smallest:.3g}",
         f"mean entropy of a decision's probabilities: {coverage.spread:.2f} nats",
         (
-            f"{coverage.certain / total:.1%} of the decisions had a choice and took one candidate "
-            "with probability 1"
+            f"{coverage.certain / total:.1%} of the decisions had several feasible candidates and "
+            "chose one with probability 1"
         ),
     ]
     if coverage.distinct is not None:
         facts.append(
-            f"effective number of different behaviours: {coverage.distinct:.2f} of {names}, where "
-            "they meet the same observation, at the first choice of an episode: exp of the mean "
-            "over windows of H(sum w p) - sum w H(p), p being a behaviour's probabilities, w its "
-            "share, H the entropy"
+            f"effective number of different behaviours: {coverage.distinct:.2f} of {names}. They "
+            "are compared on the same observation, the first with a choice in an episode: exp of "
+            "the mean over windows of H(sum w p) - sum w H(p), with p the probabilities of a "
+            "behaviour, w its share and H the entropy"
         )
     return [*lines, "", *(f"- {fact}" for fact in facts)]

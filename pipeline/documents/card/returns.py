@@ -1,4 +1,4 @@
-"""What behaviours achieved: means with intervals over windows, and how returns are spread."""
+"""Returns of the behaviours: means with intervals over windows, and a histogram."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,15 @@ _BAR: Final = 40  # characters of the longest bar
 
 @dataclass(frozen=True)
 class BehaviourReturns:
-    """One behaviour: how much there is of it, and its means over windows with 95 % intervals."""
+    """Results of one behaviour.
+
+    Attributes:
+        behaviour: Its name.
+        episodes: Number of its episodes.
+        decisions: Number of its decisions.
+        returns: Mean return over windows, with its 95 % interval.
+        headline: Mean headline outcome over windows, with its 95 % interval.
+    """
 
     behaviour: str
     episodes: int
@@ -31,10 +39,10 @@ class BehaviourReturns:
 def behaviour_returns(
     episodes: pl.DataFrame, headline: Outcome, seed: int
 ) -> list[BehaviourReturns]:
-    """Returns and the headline outcome by behaviour, in the order of the dataset.
+    """Return the results of every behaviour, in the order of the dataset.
 
-    The mean over windows of the mean inside a window; windows are resampled, by draws that depend
-    on `seed` alone. Intervals are NaN where there is one window.
+    A mean is taken over windows, of the mean inside a window. Windows are resampled by draws that
+    depend on `seed` alone. Intervals are NaN if there is one window.
     """
     names = episodes["behaviour"].unique(maintain_order=True).to_list()
     return [
@@ -57,7 +65,7 @@ def _of(name: str, own: pl.DataFrame, headline: str, seed: int) -> BehaviourRetu
 
 
 def behaviours_table(rows: Sequence[BehaviourReturns], headline: Outcome) -> list[str]:
-    """The behaviours as a Markdown table."""
+    """Return the behaviours as a Markdown table."""
     returns = decimals_for([r.returns.value for r in rows])
     outcomes = decimals_for([r.headline.value for r in rows])
     better = {"lower": ", lower is better", "higher": ", higher is better"}.get(headline.better, "")
@@ -77,7 +85,7 @@ def behaviours_table(rows: Sequence[BehaviourReturns], headline: Outcome) -> lis
 
 
 def histogram(returns: pl.Series) -> list[str]:
-    """The returns of all episodes as bars of text, in a fenced block."""
+    """Return the returns of all episodes as bars of text, in a fenced block."""
     values = returns.drop_nulls().drop_nans().to_numpy()
     values = values[np.isfinite(values)]
     if len(values) == 0:

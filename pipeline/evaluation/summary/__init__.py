@@ -1,1 +1,1 @@
-"""What evaluations come to: paired comparisons as frames, Parquet and Markdown."""
+"""Summary of evaluations: paired comparisons as frames, Parquet, Markdown and CSV."""

@@ -1,13 +1,13 @@
-"""One agent of several evaluations against itself: what its settings are worth.
+"""Comparison of one agent across evaluations, which measures the effect of its settings.
 
     hindcast report EVALUATION EVALUATION ... --between score_ppo-best
 
-    difference   evaluation - other of the policy's mean, paired over the same windows, with its
-                 95 % interval over windows and over the training seeds of either
+    difference   mean of the policy in `evaluation` minus its mean in `other`, paired over the same
+                 windows, with a 95 % interval over windows and over the training seeds of both
     row          evaluation, other, metric, windows, mean, other_mean, difference, low, high
 
-`hindcast report` compares policies of one recipe; these recipes may differ in how an agent was
-trained, and in nothing that was played: rules that all evaluations hold must have the same values.
+`hindcast report` compares policies of one recipe. Here the recipes may differ in how an agent was
+trained, but not in the problem: rules that both evaluations hold must have the same scores.
 """
 
 from collections.abc import Sequence
@@ -29,13 +29,13 @@ COLUMNS: Final = (
 
 
 def differences(folders: Sequence[Path], policy: str, metric: str | None = None) -> pl.DataFrame:
-    """COLUMNS of every two evaluation folders, in the order given.
+    """Return COLUMNS for every pair of evaluation folders, in the given order.
 
-    metric   the headline where it is not given. Raises UnknownName for a policy that one of them
-    lacks, DatasetError for fewer than two folders, or where not the same was played in all of them.
+    `metric` is the headline by default. Raises UnknownName for a policy that an evaluation lacks,
+    DatasetError for fewer than two folders or evaluations of different problems.
     """
     if len(folders) < 2:
-        raise DatasetError("expected at least two evaluation folders to compare")
+        raise DatasetError("--between compares evaluations; name at least two folders")
     found: list[tuple[str, Pairing, PolicyRuns]] = []
     for folder in folders:
         for setting in read_settings([folder]):
@@ -59,7 +59,7 @@ def differences(folders: Sequence[Path], policy: str, metric: str | None = None)
 
 
 def _require_same(name: str, one: Pairing, other_name: str, other: Pairing) -> None:
-    """DatasetError where the rules of both did not do the same."""
+    """Raise DatasetError unless the rules that both evaluations hold have equal scores."""
     if one.metric.name != other.metric.name or one.windows != other.windows:
         raise DatasetError(
             f"{name} and {other_name}: {one.metric.name} of {len(one.windows)} windows and "
@@ -73,10 +73,10 @@ def _require_same(name: str, one: Pairing, other_name: str, other: Pairing) -> N
         common += 1
         if not np.array_equal(rule.window_means, twin.window_means):
             raise DatasetError(
-                f"{name} and {other_name}: {rule.name} did not do the same in both, so what was "
-                "played differs in more than the training of an agent"
+                f"{name} and {other_name}: the rule {rule.name} has other scores in one, so the "
+                "problems differ in more than the training of an agent"
             )
     if not common:
         raise DatasetError(
-            f"{name} and {other_name} have no rule in common, by which the same windows are known"
+            f"{name} and {other_name} have no rule in common, so their windows cannot be matched"
         )

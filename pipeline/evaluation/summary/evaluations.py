@@ -1,6 +1,6 @@
-"""An evaluation folder as it lies on disk: evaluation.json and scores.parquet, read and checked.
+"""Evaluation folders, read and checked.
 
-evaluation.json   what was evaluated: recipe, split, metrics, policies, references
+evaluation.json   recipe, split, metrics, policies and references of the evaluation
 scores.parquet    one row per policy, scenario, window, seed and metric
 """
 
@@ -31,7 +31,14 @@ _COLUMNS: dict[str, tuple[str, type[pl.DataType]]] = {
 
 @dataclass(frozen=True)
 class Metric:
-    """One outcome that was scored: its unit, and which direction is good."""
+    """An outcome that was scored.
+
+    Attributes:
+        name: Name in scores.parquet.
+        unit: Its unit; "1" for plain numbers.
+        better: "lower", "higher" or "neither".
+        description: Its meaning, in words.
+    """
 
     name: str
     unit: str = ""
@@ -41,9 +48,15 @@ class Metric:
 
 @dataclass(frozen=True)
 class PolicyEntry:
-    """One policy that was scored; training seeds of one agent share a `group`.
+    """A policy that was scored, as evaluation.json describes it.
 
-    episodes   per window in the log, of a behaviour: its weight in the group of behaviours
+    Attributes:
+        name: Name in scores.parquet.
+        kind: "heuristic", "random", "learned" or "mixture".
+        group: Name that training seeds of one agent share.
+        checkpoint: Folder of a learned policy.
+        digest: SHA-256 of the weights of a learned policy.
+        episodes: Episodes per window of a behaviour of the log, its weight in the mean of the log.
     """
 
     name: str
@@ -56,7 +69,7 @@ class PolicyEntry:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What evaluation.json says; text that is missing is empty."""
+    """Content of evaluation.json; text that the file lacks is empty."""
 
     folder: Path
     recipe: str
@@ -78,8 +91,8 @@ class Evaluation:
 def read_evaluation(folder: Path) -> Evaluation:
     """Read evaluation.json of a folder.
 
-    Raises DatasetError where the folder is missing, is not an evaluation folder, or the file lacks
-    what a comparison needs: the headline metric, the policies and their kinds.
+    Raises DatasetError if the folder is missing or is no evaluation folder, or if the file lacks
+    something that a comparison needs: the headline metric, the policies, their kinds.
     """
     path = folder / "evaluation.json"
     if not folder.is_dir():
@@ -122,8 +135,8 @@ def read_evaluation(folder: Path) -> Evaluation:
 def read_scores(folder: Path) -> pl.DataFrame:
     """Read scores.parquet of a folder: columns policy, scenario, window, seed, metric, value.
 
-    Raises DatasetError where the file is missing or empty, a column is missing or of another type,
-    a value is infinite, or a row stands there twice.
+    Raises DatasetError if the file is missing or empty, a column is missing or of another type, a
+    value is infinite, or a row is duplicated.
     """
     path = folder / "scores.parquet"
     if not path.is_file():
@@ -141,7 +154,7 @@ def read_scores(folder: Path) -> pl.DataFrame:
         if name != "value" and frame[name].null_count():
             raise DatasetError(f"{path}: column {name!r} has empty cells")
     if frame.is_empty():
-        raise DatasetError(f"{path}: holds no scores")
+        raise DatasetError(f"{path}: the table has no rows, expected one per score")
     frame = frame.select(pl.col(name).cast(kind) for name, (_, kind) in _COLUMNS.items())
     endless = frame.filter(pl.col("value").is_infinite())
     if not endless.is_empty():
@@ -155,7 +168,7 @@ def read_scores(folder: Path) -> pl.DataFrame:
 
 
 def read_table(path: Path) -> pl.DataFrame:
-    """One Parquet file as a table; DatasetError where it is none."""
+    """Read a Parquet file as a table; raise DatasetError if it is not a readable one."""
     try:
         return read_parquet(path)
     except (pl.exceptions.PolarsError, OSError) as error:
@@ -164,7 +177,7 @@ def read_table(path: Path) -> pl.DataFrame:
 
 
 def describe_row(row: Mapping[str, Any]) -> str:
-    """A row's key in words, for an error message."""
+    """Return the key of a row in words, for an error message."""
     return ", ".join(f"{name} {row[name]!r}" for name in KEY)
 
 
@@ -185,7 +198,7 @@ def _metric(path: Path, entry: Any) -> Metric:
 
 def _policy(path: Path, entry: Any) -> PolicyEntry:
     name = _text(path, entry, "name")
-    # A policy of unknown kind is refused: taken for a heuristic it could pass as a baseline.
+    # A policy of unknown kind is refused: it could pass as a baseline if taken for a heuristic.
     kind = _one_of(path, entry, "kind", ("heuristic", "random", "learned", "mixture"))
     checkpoint, digest, episodes = (entry.get(k) for k in ("checkpoint", "digest", "episodes"))
     if episodes is not None and (type(episodes) is not int or not 1 <= episodes < _MOST_EPISODES):

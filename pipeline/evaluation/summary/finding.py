@@ -1,4 +1,4 @@
-"""The one sentence that a report opens with, computed from its numbers."""
+"""Sentence that a report opens with, computed from its numbers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,12 +22,15 @@ Verdict: TypeAlias = Literal["win", "unclear", "loss", "incomparable"]
 
 @dataclass(frozen=True)
 class Finding:
-    """What a setting's numbers say about learned policies.
+    """Result for the learned policies of a setting.
 
-    verdict    win: the whole interval of the gain lies above zero; loss: below; unclear: neither;
-               incomparable: no learned policy, no simple one, or no better direction
-    learned    the row of the learned policy that the sentence is about, against `baseline`
-    baseline   the strongest simple policy's name
+    Attributes:
+        verdict: "win" if the whole interval of the gain lies above zero, "loss" if it lies below,
+            "unclear" if it contains zero; "incomparable" without a learned policy, a simple policy
+            or a better direction.
+        sentence: The finding in words.
+        learned: Row of the learned policy that the sentence is about, against `baseline`.
+        baseline: Name of the strongest simple policy.
     """
 
     verdict: Verdict
@@ -37,17 +40,19 @@ class Finding:
 
 
 def state_finding(summary: Summary, setting: Setting) -> Finding:
-    """State what the best learned policy gains over the strongest simple one.
+    """Return the gain of the best learned policy over the strongest simple policy, as a sentence.
 
-    A win is claimed only where the interval excludes zero. Of several learned policies the best by
-    mean is taken, and those with a clear win before all others; being picked among several on the
-    windows it is judged by flatters a policy, so their number is said.
+    A win is claimed only if the interval excludes zero. Of several learned policies, the best by
+    mean with a clear win is reported, or else the best by mean. A policy picked among several on
+    the windows that it is judged by looks better than it is, so the sentence gives their number.
     """
     metric = summary.headline(setting).metric
     baseline = summary.strongest[setting.label]
     rows = summary.rows(setting, metric.name)
     if metric.better == "neither":
-        return Finding("incomparable", f"{metric.name} has no better direction: nothing is ranked.")
+        return Finding(
+            "incomparable", f"{metric.name} has no better direction, so policies are not ranked."
+        )
     if baseline is None:
         return Finding("incomparable", _alone(rows.row(0, named=True), summary.level))
     rows = rows.filter(pl.col("reference") == baseline)
@@ -60,12 +65,12 @@ def state_finding(summary: Summary, setting: Setting) -> Finding:
     if best is not learned[0]:
         sentence += f" {learned[0]['policy']} has a better mean, but its interval contains zero."
     if len(learned) > 1:
-        sentence += f" It is one of {len(learned)} learned policies on these windows."
+        sentence += f" It was picked among {len(learned)} learned policies on these windows."
     return Finding(_verdict(best), sentence, best, baseline)
 
 
 def gain(row: Mapping[str, Any]) -> tuple[float, float | None, float | None]:
-    """By how much a row's policy is better than its reference, and the interval; worse is < 0."""
+    """Return the gain of a row's policy over its reference and its interval; below 0 is worse."""
     difference = (row["paired_difference"], row["paired_low"], row["paired_high"])
     if row["better"] == "higher":
         return difference
@@ -101,7 +106,7 @@ def _sentence(row: Mapping[str, Any], baseline: str, level: float) -> str:
             interval = write_interval(abs(high or 0.0), abs(low or 0.0), decimals)
             return (
                 f"No learned policy beats {baseline}, the strongest simple policy: {name}, the "
-                f"best of the learned, is worse by {size} in {metric} "
+                f"best learned policy, is worse by {size} in {metric} "
                 f"({level * 100:g} % interval {interval}; {counts})."
             )
         case _:
@@ -121,8 +126,8 @@ def _sentence(row: Mapping[str, Any], baseline: str, level: float) -> str:
 
 def _alone(row: Mapping[str, Any], level: float) -> str:
     return (
-        f"{row['policy']} has {_mean(row, level)}; no simple policy was run beside it, so nothing "
-        "can be said about a gain."
+        f"{row['policy']} has {_mean(row, level)}; no simple policy was run beside it, so there is "
+        "no gain to report."
     )
 
 

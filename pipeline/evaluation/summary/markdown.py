@@ -1,4 +1,4 @@
-"""A summary as Markdown: the finding, one table per metric, and what was left out."""
+"""Summary as Markdown: the finding, a table per metric, and the data that were left out."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,22 +18,22 @@ from pipeline.statistics.numbers import (
     write_number,
 )
 
-# An underscore inside a word means nothing to Markdown: names stay readable as they are.
+# Markdown ignores an underscore inside a word, so names stay readable without an escape.
 _SPECIAL = re.compile(r"[\\`*{}\[\]<>|#]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])")
 
 
 def render_markdown(summary: Summary) -> str:
-    """Write all rows of a summary as Markdown text.
+    """Return all rows of a summary as Markdown text.
 
-    Names come from users and are escaped; numbers are rounded, summary.parquet has all digits.
+    Names come from users and are escaped. Numbers are rounded; summary.parquet has all digits.
     """
     lines = ["# Summary", ""]
     for setting in summary.settings:
         evaluation = setting.first
         split = f", {evaluation.split} windows" if evaluation.split else ""
         lines += [f"## {plain_text(setting.label)}", ""]
-        lines += [f"Recipe {plain_text(evaluation.recipe) or 'unnamed'}{split}.", ""]
         lines += [plain_text(state_finding(summary, setting).sentence), ""]
+        lines += [f"Recipe {plain_text(evaluation.recipe) or 'unnamed'}{split}.", ""]
         for metric in summary.metrics(setting):
             lines += _metric(summary.rows(setting, metric.name), summary.level)
         lines += _seeds(summary, setting)
@@ -119,11 +119,16 @@ def _remarks(summary: Summary, setting: Setting) -> list[str]:
     remarks = [*summary.left_out[setting.label], *notes]
     if not remarks:
         return []
-    return ["### What was left out", "", *(f"- {plain_text(remark)}" for remark in remarks), ""]
+    return [
+        "### Data left out, and notes",
+        "",
+        *(f"- {plain_text(remark)}" for remark in remarks),
+        "",
+    ]
 
 
 def text_table(head: Sequence[str], body: Iterable[Sequence[str]], left: int) -> list[str]:
-    """A table whose first `left` columns are text; numbers stand to the right."""
+    """Return a Markdown table; its first `left` columns are text, the others are numbers."""
     rules = ["---" if i < left else "---:" for i in range(len(head))]
     return [*(f"| {' | '.join(cells)} |" for cells in (head, rules, *body)), ""]
 
@@ -133,5 +138,5 @@ def _count(number: int | None) -> str:
 
 
 def plain_text(text: str) -> str:
-    """Text with what Markdown would take for markup escaped."""
+    """Return text with the characters escaped that Markdown would take for markup."""
     return _SPECIAL.sub(r"\\\g<0>", " ".join(text.split()))

@@ -1,11 +1,11 @@
-"""Scores of one or several evaluation folders, brought onto common windows.
+"""Scores of one or several evaluation folders, on common windows.
 
     folder A  scenario binpack, recipe r1 --+-- setting "binpack"       the same windows: paired
     folder B  scenario binpack, recipe r1 --+
     folder C  scenario slots,   recipe r2 ----- setting "slots"
 
-A setting is one scenario of one recipe and split. Only inside a setting are policies compared, and
-only on windows where every one of them was run with all of its seeds.
+A setting is one scenario of one recipe and split. Policies are compared inside a setting only, and
+only on windows on which every one of them was run with all of its seeds.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,72 +32,92 @@ from pipeline.statistics.intervals import Array
 
 @dataclass(frozen=True)
 class PolicyRuns:
-    """The results of one policy, or of the training seeds of one agent, on common windows.
+    """Results on common windows of one policy, or of the training seeds of one agent.
 
-    runs are training seeds where the group has several (each averaged over its evaluation seeds in
-    a window), else evaluation seeds; `trained` says which.
+    Attributes:
+        name: Name of the policy, or of the group.
+        kind: Kind of the policy.
+        values: Value of every run and window: (runs, windows). Runs are training seeds if the group
+            has several, each averaged over its evaluation seeds in a window; else evaluation seeds.
+        runs: Label of each run: (runs,); the policy's name for training seeds, else the seed.
+        trained: Whether runs are training seeds.
     """
 
     name: str
     kind: Kind
-    values: Array  # (runs, windows)
-    runs: tuple[str, ...]  # (runs,) the policy's name for training seeds, else the seed
+    values: Array
+    runs: tuple[str, ...]
     trained: bool
 
     @property
     def window_means(self) -> Array:
-        """The average over runs in every window: (windows,)."""
+        """Average over runs on every window: (windows,)."""
         return np.asarray(self.values.mean(axis=0))
 
     @property
     def each(self) -> list[tuple[str, Array]]:
-        """Name and (windows,) of the policy, and of each of its training seeds."""
+        """Name and (windows,) values of the policy, and of each of its training seeds."""
         seeds = zip(self.runs, self.values, strict=True) if self.trained else ()
         return [(self.name, self.window_means), *seeds]
 
 
 @dataclass(frozen=True)
 class Pairing:
-    """All policies of a setting on one metric, over the windows that they have in common."""
+    """All policies of a setting on one metric, over the windows that they have in common.
+
+    Attributes:
+        metric: The metric.
+        windows: Indices of the common windows, ascending.
+        policies: Results of every policy on these windows.
+        left_out: Windows that at least one policy lacks.
+        incomplete: Policies that lack windows, with the number of them.
+    """
 
     metric: Metric
     windows: tuple[int, ...]
     policies: tuple[PolicyRuns, ...]
-    left_out: tuple[int, ...]  # windows that at least one policy lacks
-    incomplete: tuple[tuple[str, int], ...]  # policies that lack windows, and how many
+    left_out: tuple[int, ...]
+    incomplete: tuple[tuple[str, int], ...]
 
     def find(self, name: str) -> PolicyRuns | None:
-        """The policy of that name, or None."""
+        """Return the policy of that name, or None."""
         return next((policy for policy in self.policies if policy.name == name), None)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One scenario of one recipe and split: what was said about it, and its scores."""
+    """One scenario of one recipe and split, with its scores.
+
+    Attributes:
+        label: Name of the setting in reports: the scenario, with more where several share it.
+        key: Scenario, recipe, digest of the recipe, split.
+        evaluations: Descriptions of the folders, in the given order.
+        scores: Scores of all folders.
+    """
 
     label: str
-    key: tuple[str, ...]  # scenario, recipe, its digest, split
+    key: tuple[str, ...]
     evaluations: tuple[Evaluation, ...]
     scores: pl.DataFrame
 
     @property
     def first(self) -> Evaluation:
-        """The first folder's description: recipe, digest and headline are common to all."""
+        """Description of the first folder; recipe, digest and headline are common to all."""
         return self.evaluations[0]
 
     @cached_property
     def entries(self) -> dict[str, PolicyEntry]:
-        """Every policy that was announced, by name."""
+        """Every policy that an evaluation.json lists, by name."""
         return {p.name: p for evaluation in self.evaluations for p in evaluation.policies}
 
     @cached_property
     def references(self) -> tuple[str, ...]:
-        """The reference baselines that the folders name, in order."""
+        """Reference baselines that the folders name, in order."""
         return _ordered(name for e in self.evaluations for name in e.references)
 
     @cached_property
     def metrics(self) -> tuple[Metric, ...]:
-        """Every scored metric but the bound; the headline comes first."""
+        """Every scored metric except the bound; the headline comes first."""
         known = {m.name: m for e in reversed(self.evaluations) for m in e.metrics}
         scored = set(self.scores["metric"].unique())
         names = _ordered(
@@ -108,9 +128,9 @@ class Setting:
         return tuple(known.get(name, Metric(name)) for name in kept)
 
     def pair(self, metric: str) -> Pairing:
-        """All policies on one metric over common windows; an empty value counts as not run.
+        """Return all policies on one metric over common windows; NaN counts as not run.
 
-        Raises DatasetError where the policies have no window in common.
+        Raises DatasetError if the policies have no window in common.
         """
         known = next((m for m in self.metrics if m.name == metric), Metric(metric))
         rows = self.scores.filter((pl.col("metric") == metric) & pl.col("value").is_not_nan())
@@ -151,7 +171,7 @@ class Setting:
             kind = self.entries[inside[0]].kind
             weights = [self.entries[name].episodes for name in inside]
             if kind == "mixture" and None not in weights:
-                # A log is a fixed mixture: its composition is not drawn again, only windows are.
+                # A log is a fixed mixture: windows are resampled, its composition is not.
                 each = np.stack([tables[name][0].mean(axis=0) for name in inside])
                 mixed = np.average(each, axis=0, weights=np.asarray(weights, np.float64))
                 groups.append(PolicyRuns(group, kind, mixed[None], ("log",), trained=False))
@@ -165,14 +185,14 @@ class Setting:
 
 
 def read_settings(folders: Sequence[Path]) -> list[Setting]:
-    """Read evaluation folders and sort them into settings, in the order given.
+    """Read evaluation folders and group them into settings, in the given order.
 
-    A policy that several folders of one setting hold with equal values (a baseline that each
-    evaluation ran again) counts once. Raises DatasetError for a folder that is not an evaluation,
-    a policy that evaluation.json does not describe, and values that contradict each other.
+    A policy that several folders of a setting hold with equal values, such as a baseline that each
+    evaluation ran, counts once. Raises DatasetError for a folder that is no evaluation, a policy
+    that evaluation.json does not describe, and scores that contradict each other.
     """
     if not folders:
-        raise DatasetError("no evaluation folder given; name at least one that was evaluated")
+        raise DatasetError("no evaluation folder was given; name at least one")
     parts: dict[tuple[str, ...], list[tuple[Evaluation, pl.DataFrame]]] = {}
     for folder in dict.fromkeys(folders):
         evaluation = read_evaluation(folder)
@@ -189,22 +209,22 @@ def read_settings(folders: Sequence[Path]) -> list[Setting]:
 
 
 def _merge(group: list[tuple[Evaluation, pl.DataFrame]]) -> pl.DataFrame:
-    """The scores of all folders of a setting; DatasetError where the folders contradict."""
+    """Return the scores of all folders of a setting; DatasetError if they contradict."""
     evaluations = [evaluation for evaluation, _ in group]
     first = evaluations[0]
     described: dict[str, tuple[PolicyEntry, Path]] = {}
     for evaluation in evaluations:
         if (evaluation.headline, evaluation.bound) != (first.headline, first.bound):
             raise DatasetError(
-                f"{evaluation.folder}: its headline or bound metric differs from that of "
-                f"{first.folder}; report them separately"
+                f"{evaluation.folder}: the headline or bound metric differs from that of "
+                f"{first.folder}; report these folders separately"
             )
         for entry in evaluation.policies:
             other, folder = described.setdefault(entry.name, (entry, evaluation.folder))
             if (other.kind, other.group, other.digest) != (entry.kind, entry.group, entry.digest):
                 raise DatasetError(
-                    f"{evaluation.folder}: policy {entry.name!r} is not the one of that name in "
-                    f"{folder}; rename one of them"
+                    f"{evaluation.folder}: policy {entry.name!r} is another one than the policy of "
+                    f"that name in {folder}; rename one of them"
                 )
     _check_groups(first.folder, [entry for entry, _ in described.values()])
     scores = pl.concat([part for _, part in group]).unique(maintain_order=True)
@@ -212,12 +232,12 @@ def _merge(group: list[tuple[Evaluation, pl.DataFrame]]) -> pl.DataFrame:
     if not twice.is_empty():
         folders = ", ".join(str(evaluation.folder) for evaluation in evaluations)
         raise DatasetError(
-            f"{folders}: duplicated with different values: "
-            f"{describe_row(twice.row(0, named=True))}; rename one of the policies"
+            f"{folders}: a score is duplicated with different values "
+            f"({describe_row(twice.row(0, named=True))}); rename one of the policies"
         )
     if first.headline not in set(scores["metric"].unique()):
         raise DatasetError(
-            f"{first.folder / 'scores.parquet'}: no scores for the headline metric "
+            f"{first.folder / 'scores.parquet'}: there are no scores of the headline metric "
             f"{first.headline!r}"
         )
     return scores
@@ -244,13 +264,13 @@ def _check_groups(folder: Path, entries: list[PolicyEntry]) -> None:
 
 
 def _complete_windows(rows: pl.DataFrame, policy: str) -> set[int]:
-    """Windows in which the policy has as many seeds as it has anywhere."""
+    """Return the windows on which the policy has as many seeds as on any window."""
     counts = rows.filter(pl.col("policy") == policy).group_by("window").len()
     return set(counts.filter(pl.col("len") == pl.col("len").max())["window"])
 
 
 def _labels(keys: list[tuple[str, ...]]) -> list[str]:
-    """The scenario's name, and as much more as it takes to tell settings apart."""
+    """Return the scenario's name for each setting, with more of its key where names repeat."""
     for parts in range(1, len(keys[0]) + 1):
         labels = [" / ".join(part for part in key[:parts] if part) for key in keys]
         if len(set(labels)) == len(labels):

@@ -1,11 +1,12 @@
 """Results as one flat table: every policy against every baseline, on the headline metric.
 
     results.csv   one row per setting, metric, policy and baseline (COLUMNS)
-    results.md    a page that is made of results.csv alone
+    results.md    a page made from results.csv alone
 
-A baseline is what was not learned: rules, random, and `behaviour`, the log itself. The paired
-difference is policy - baseline on the same windows; wins are windows on which the policy is better.
-Other metrics than the headline are there where they were asked for (`hindcast report --metrics`).
+A baseline is a policy that was not learned: a rule, `random`, or `behaviour`, which is the log
+itself. The paired difference is policy - baseline on the same windows; wins are windows on which
+the policy is better. The table has other metrics only if they were requested
+(`hindcast report --metrics`).
 """
 
 import zlib
@@ -29,15 +30,22 @@ from pipeline.statistics.intervals import (
     mean_cells,
     win_tie_loss,
 )
-from pipeline.statistics.numbers import decimals_for, write_interval, write_number
+from pipeline.statistics.numbers import count_of, decimals_for, write_interval, write_number
 from pipeline.storage.files import write_atomically, write_text
 
-_DIGITS: Final = 6  # significant ones of a written number
+_DIGITS: Final = 6  # significant digits of a number in results.csv
 _NUMBERS: Final = (
     "mean", "low", "high", "paired_difference", "paired_low", "paired_high",
 )  # fmt: skip
-_STRONGEST: Final = 3  # baselines that a page shows; the table has all
+_STRONGEST: Final = 3  # baselines on a page; the table has all of them
 _ALWAYS: Final = ("random", "behaviour")
+_READING: Final = (
+    "Policies are listed by mean, best first. A difference is policy - baseline, paired over the "
+    "same test windows, with its 95 % interval; it is bold where the policy is better and the "
+    "interval excludes zero. Wins, ties and losses count windows. The best policy is picked on the "
+    "windows that it is judged by, which favours it. The tables show the strongest baselines, "
+    "`random` and the log itself (`behaviour`); the CSV file has every baseline."
+)
 _COUNTS: Final = ("seeds", "windows", "wins", "ties", "losses")
 COLUMNS: Final = (
     "scenario", "recipe", "metric", "higher_is_better", "policy", "baseline", "seeds", "windows",
@@ -58,10 +66,10 @@ _SCHEMA: Final = pl.Schema(
 def results(
     summary: Summary, *, metrics: Sequence[str] = (), resamples: int = RESAMPLES
 ) -> pl.DataFrame:
-    """The rows of all settings of a summary; a metric that has no better side has none.
+    """Return the rows of all settings of a summary.
 
-    The headline comes first, then those of `metrics` that a setting has. Raises UnknownName for a
-    metric that no setting has.
+    The headline comes first, then the metrics of `metrics` that a setting has. A metric without a
+    better direction has no rows. Raises UnknownName for a metric that no setting has.
     """
     known = {name for _, name in summary.pairings}
     for metric in metrics:
@@ -138,15 +146,15 @@ def write_results(table: pl.DataFrame, out: Path) -> None:
 
 
 def read_results(content: bytes, where: str) -> pl.DataFrame:
-    """The rows of a results.csv; DatasetError where a column or a number is not what it should be.
+    """Return the rows of a results.csv; DatasetError for a wrong column or number.
 
-    `where` is the file named in errors.
+    `where` is the name of the file in errors.
     """
     return read_csv(content, where, _SCHEMA)
 
 
 def read_csv(content: bytes, where: str, schema: Mapping[str, Any]) -> pl.DataFrame:
-    """The table of a CSV of these columns; DatasetError where it has others or a wrong number."""
+    """Return the table of a CSV; DatasetError for other columns or a value of another type."""
     try:
         table = pl.read_csv(content, schema_overrides=dict(schema))
     except pl.exceptions.PolarsError as error:
@@ -157,24 +165,21 @@ def read_csv(content: bytes, where: str, schema: Mapping[str, Any]) -> pl.DataFr
 
 
 def commands(part: pl.DataFrame) -> list[str]:
-    """The commands that a part of a table was made with, as Markdown."""
+    """Return the commands that rows were made with, as Markdown."""
     different = dict.fromkeys(part["command"].drop_nulls())
     return [line for c in different for line in ("```", c.replace("`", "'"), "```", "")]
 
 
 def results_markdown(content: bytes, where: str) -> str:
-    """The page of a results.csv: per recipe, policies by mean, against every baseline."""
+    """Return the page of a results.csv.
+
+    Each recipe begins with its headline result, followed by the policies by mean and their
+    differences to the baselines.
+    """
     table = read_results(content, where)
-    lines = ["# Results", "", f"Made of {where} alone; change that and make this page again.", ""]
-    lines += [
-        (
-            "Policies by mean, best first. Against a baseline: the mean paired difference, "
-            "policy - baseline, with its 95 % interval, and windows won / tied / lost. Bold "
-            "where the interval excludes zero on the policy's better side. The table has every "
-            "baseline, the page the strongest ones, random and the log itself (behaviour)."
-        ),
-        "",
-    ]
+    lines = ["# Results", ""]
+    lines += [f"This page is made from {where} alone: change the table, then make the page again."]
+    lines += ["", _READING, ""]
     for _, part in table.group_by("scenario", "recipe", "metric", maintain_order=True):
         lines += _setting_page(part)
     return "\n".join(lines).rstrip() + "\n"
@@ -183,20 +188,16 @@ def results_markdown(content: bytes, where: str) -> str:
 def _setting_page(part: pl.DataFrame) -> list[str]:
     first = part.row(0, named=True)
     side = "higher" if first["higher_is_better"] else "lower"
-    lines = [f"## {plain_text(first['recipe'])}", ""]
-    lines += [
-        (
-            f"Scenario {plain_text(first['scenario'])}, {plain_text(first['metric'])}, {side} is "
-            f"better, {first['windows']:,} windows."
-        ),
-        "",
-    ]
-    lines += commands(part)
+    about = (
+        f"Scenario {plain_text(first['scenario'])}; {plain_text(first['metric'])}, {side} is better"
+    )
     baselines = list(dict.fromkeys(part["baseline"]))
     decimals = decimals_for(part["mean"].to_list())
     once = part.unique("policy", keep="first", maintain_order=True)
     once = once.sort("mean", descending=first["higher_is_better"], maintain_order=True)
     pairs = {(row["policy"], row["baseline"]): row for row in part.iter_rows(named=True)}
+    lines = [f"## {plain_text(first['recipe'])}", "", _headline(once, baselines, decimals), ""]
+    lines += [f"{about}; {first['windows']:,} windows.", "", *commands(part)]
     head = ["policy", "seeds", "mean", "95 % interval"]
     body = [
         [
@@ -208,7 +209,8 @@ def _setting_page(part: pl.DataFrame) -> list[str]:
     lines += text_table(head, body, left=1)
     shown = _shown(once["policy"].to_list(), baselines)
     if len(shown) < len(baselines):
-        lines += [f"Baselines in the table besides these: {len(baselines) - len(shown)}.", ""]
+        left = len(baselines) - len(shown)
+        lines += [f"The CSV file has {count_of(left, 'more baseline')} than these tables.", ""]
     for baseline in shown:
         rows = [pairs[p, baseline] for p in once["policy"] if (p, baseline) in pairs]
         compared = [row for row in rows if row["paired_difference"] is not None]
@@ -222,12 +224,37 @@ def _setting_page(part: pl.DataFrame) -> list[str]:
 
 
 def _shown(ordered: Sequence[str], baselines: Sequence[str]) -> list[str]:
-    """Baselines that a page compares with: the strongest, random, and the log itself.
+    """Return the baselines that a page shows: the strongest, random, and the log itself.
 
-    ordered are the policies, best first.
+    `ordered` are the policies, best first.
     """
     strongest = [name for name in ordered if name in baselines][:_STRONGEST]
     return [*strongest, *(n for n in _ALWAYS if n in baselines and n not in strongest)]
+
+
+def _headline(once: pl.DataFrame, baselines: Sequence[str], decimals: int) -> str:
+    """Return the best policy, and the best learned one, against the strongest baseline."""
+
+    def apart(row: Mapping[str, Any]) -> str:
+        other = "other " if row["policy"] in baselines else ""
+        difference = write_number(row["paired_difference"], decimals, signed=True)
+        interval = write_interval(row["paired_low"], row["paired_high"], decimals, signed=True)
+        return (
+            f"{write_number(row['mean'], decimals)}; its difference to "
+            f"{plain_text(row['baseline'])}, the strongest {other}baseline, is {difference} (95 % "
+            f"interval {interval})."
+        )
+
+    rows = once.to_dicts()
+    learned = [row for row in rows[1:] if row["policy"] not in baselines]
+    name, extreme = rows[0]["policy"], "highest" if rows[0]["higher_is_better"] else "lowest"
+    text = (
+        f"**{plain_text(name)}** has the {extreme} mean of {len(rows)} policies, {apart(rows[0])}"
+    )
+    if learned and name in baselines:
+        best = plain_text(learned[0]["policy"])
+        text += f" The best learned policy, {best}, has {apart(learned[0])}"
+    return text
 
 
 def _against(row: dict[str, Any], decimals: int) -> list[str]:

@@ -1,7 +1,7 @@
-"""The rows of a summary for one setting and metric: estimates, and comparisons with references.
+"""Rows of a summary for one setting and metric: estimates and comparisons with references.
 
-All intervals of a metric come out of one bootstrap: rows are laid out first, with the cells that
-their intervals need, and filled once all of them have been resampled together.
+All intervals of a metric come from one bootstrap. Rows are first laid out with the cells that their
+intervals need, and filled after all of them have been resampled together.
 """
 
 from collections.abc import Sequence
@@ -49,8 +49,12 @@ SEEDS_SCHEMA: Final = pl.Schema({**_SUBJECT, "run": pl.String, **_ESTIMATES, **_
 class Rows:
     """Rows that wait for their intervals.
 
-    table     one row per policy and reference
-    seeds     one row per run of a policy that has several
+    Attributes:
+        scenario: Label of the setting.
+        recipe: Id of the recipe.
+        pairing: All policies on the metric.
+        table: One row per policy and reference.
+        seeds: One row per run of a policy that has several runs.
     """
 
     scenario: str
@@ -138,11 +142,14 @@ class Rows:
 
 
 def best_first(pairing: Pairing) -> list[PolicyRuns]:
-    """Policies by mean, best first, names deciding ties; by name where no direction is better."""
+    """Return the policies by mean, best first, with names deciding ties.
+
+    Policies are sorted by name if the metric has no better direction.
+    """
     sign = {"lower": 1.0, "higher": -1.0, "neither": 0.0}[pairing.metric.better]
     return sorted(pairing.policies, key=lambda p: (sign * float(p.values.mean()), p.name))
 
 
 def tie_tolerance(policy: Array, baseline: Array) -> float:
-    """How far apart two window averages may be and still count as equal, in the metric's unit."""
+    """Return the difference up to which two window averages count as equal, in the unit."""
     return _TIE * float(max(np.abs(policy).max(), np.abs(baseline).max()))

@@ -1,13 +1,14 @@
-"""How far others are from a policy, window by window: counts and the numbers of a box plot.
+"""Distribution of differences to a policy, window by window: counts and the numbers of a box plot.
 
     hindcast report EVALUATION --spread first_fit tetris_reference
 
-    difference   other - policy, of the headline metric: above 0 the policy is lower
+    difference   other - policy, of the headline metric; above 0 where the policy is lower
     row          policy, other, windows, below (differences < 0), equal, above, mean, deviation,
                  lowest, quartile_1, median, quartile_3, highest
 
-Every training seed of an agent has a row of its own, and their mean one under the agent's name. The
-paper on DeepJS states its results so (Li & Hu, ICBDC 2019, Figures 6 and 7, Table 2).
+Each training seed of an agent has its row; the mean over its seeds has a row under the agent's
+name. The paper on DeepJS reports its results in this form (Li & Hu, ICBDC 2019, Figures 6 and 7,
+Table 2).
 """
 
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ COLUMNS: Final = (
 
 
 def spread(policy: Array, other: Array) -> dict[str, float]:
-    """Counts, mean, deviation (of the sample) and quartiles of other - policy, (windows,) each."""
+    """Return counts, mean, sample deviation and quartiles of other - policy, (windows,) each."""
     apart = other - policy
     tie = tie_tolerance(policy, other)
     quartiles = np.quantile(apart, [0.0, 0.25, 0.5, 0.75, 1.0])
@@ -45,9 +46,10 @@ def spread(policy: Array, other: Array) -> dict[str, float]:
 
 
 def spreads(folder: Path, against: Sequence[str]) -> pl.DataFrame:
-    """COLUMNS of every policy of an evaluation folder and every one of `against`, best mean first.
+    """Return COLUMNS of every policy of an evaluation folder against every policy of `against`.
 
-    Raises UnknownName for a policy that was not evaluated, DatasetError for another folder.
+    Rows are sorted by mean difference, largest first. Raises UnknownName for a policy that was not
+    evaluated, DatasetError for a folder that is no evaluation.
     """
     rows = []
     for setting in read_settings([folder]):

@@ -1,10 +1,10 @@
-"""Scores into a summary: one row per scenario, metric, policy and reference, with intervals.
+"""Summary of scores: one row per scenario, metric, policy and reference, with intervals.
 
     scores  ->  common windows  ->  mean, low, high, iqm, median        of each policy
                                 ->  paired difference, wins, chance     against each reference
 
-Seeds and training seeds of one agent are pooled into one row (pipeline.statistics.intervals says
-how their spread enters the interval) and stand one by one in a second table.
+Seeds and training seeds of one agent are pooled into one row; pipeline.statistics.intervals says
+how their spread enters the interval. A second table has them one by one.
 """
 
 import zlib
@@ -26,19 +26,21 @@ from pipeline.statistics.numbers import count_of
 
 @dataclass(frozen=True)
 class Summary:
-    """The numbers of a report.
+    """Numbers of a report.
 
-    table       rows (scenario, metric, policy, reference), best policy first; a reference's row
-                with itself has no comparison, `reference` is null where there is none at all
-    seeds       rows (scenario, metric, policy, run): seeds or training seeds one by one, against
-                the strongest simple policy
-    pairings    what the rows were computed from, by (label of the setting, metric)
-    references  the reference policies of each setting, by its label
-    strongest   the best policy that was not learned, by mean of the headline metric; None where
-                there is none
-    bounds      the headline metric's bound on each common window: (windows,) or None
-    left_out    sentences about what the numbers do not cover, by label
-    level       of the intervals, 0.95
+    Attributes:
+        settings: The settings, in the order of the folders.
+        pairings: Data behind the rows, by (label of the setting, metric).
+        table: Rows (scenario, metric, policy, reference), best policy first. The row of a reference
+            with itself has no comparison; `reference` is null if the setting has no references.
+        seeds: Rows (scenario, metric, policy, run): seeds or training seeds one by one, compared
+            with the strongest simple policy.
+        references: Reference policies of each setting, by its label.
+        strongest: Best policy that was not learned, by mean of the headline metric; None if every
+            policy was learned or the metric has no better direction.
+        bounds: Bound on the headline metric of each common window, (windows,), or None.
+        left_out: Sentences about data that the numbers do not cover, by label.
+        level: Level of the intervals, 0.95.
     """
 
     settings: tuple[Setting, ...]
@@ -52,28 +54,28 @@ class Summary:
     level: float = LEVEL
 
     def headline(self, setting: Setting) -> Pairing:
-        """All policies of a setting on its headline metric."""
+        """Return all policies of a setting on its headline metric."""
         return self.pairings[setting.label, setting.first.headline]
 
     def rows(self, setting: Setting, metric: str) -> pl.DataFrame:
-        """The rows of `table` of a setting and metric."""
+        """Return the rows of `table` for a setting and metric."""
         return self.table.filter(scenario=setting.label, metric=metric)
 
     def seed_rows(self, setting: Setting) -> list[dict[str, Any]]:
-        """The rows of `seeds` of a setting's headline metric."""
+        """Return the rows of `seeds` for a setting's headline metric."""
         metric = setting.first.headline
         return self.seeds.filter(scenario=setting.label, metric=metric).to_dicts()
 
     def metrics(self, setting: Setting) -> list[Metric]:
-        """The metrics of a setting that could be compared; the headline comes first."""
+        """Return the metrics of a setting that could be compared, the headline first."""
         return [m for m in setting.metrics if (setting.label, m.name) in self.pairings]
 
 
 def summarise(folders: Sequence[Path], *, resamples: int = RESAMPLES) -> Summary:
-    """Summarise one or several evaluation folders; DatasetError where they cannot be compared.
+    """Summarise one or several evaluation folders; DatasetError if they cannot be compared.
 
-    References are those that evaluation.json lists, else `random` where it was run. The strongest
-    simple policy always stands among them, so that no choice of references hides it.
+    References are those that evaluation.json lists, or `random` if it lists none. The strongest
+    simple policy is always one of them, so that no choice of references hides it.
     """
     pairings: dict[tuple[str, str], Pairing] = {}
     chosen: dict[str, tuple[str, ...]] = {}
@@ -94,14 +96,14 @@ def summarise(folders: Sequence[Path], *, resamples: int = RESAMPLES) -> Summary
             main = metric.name == setting.first.headline
             try:
                 pairing = headline if main else setting.pair(metric.name)
-            except DatasetError:  # of a side metric: no reason to refuse the comparison
-                note = f"No window has a value of {metric.name} for every policy: it is not shown."
+            except DatasetError:  # a side metric is no reason to refuse the comparison
+                note = f"{metric.name} is not shown: no window has a value of it for every policy."
                 left_out[label] += (note,)
                 continue
             pairings[label, metric.name] = pairing
             rows = Rows(label, setting.first.recipe, pairing)
             rows.compare(chosen[label], strongest[label], bounds[label] if main else None)
-            # A generator per table: one metric or folder more changes no other number.
+            # A generator per table, so that another metric or folder changes no other number.
             stream = zlib.crc32("\n".join([*setting.key, metric.name]).encode())
             rows.fill(np.random.default_rng([0, stream]), resamples)
             table += rows.table
@@ -119,7 +121,7 @@ def summarise(folders: Sequence[Path], *, resamples: int = RESAMPLES) -> Summary
 
 
 def _strongest(headline: Pairing) -> str | None:
-    """The best policy that was not learned; it need not be among the references."""
+    """Return the best policy that was not learned; it need not be among the references."""
     if headline.metric.better == "neither":
         return None
     simple = (policy.name for policy in best_first(headline) if policy.kind != "learned")
@@ -127,7 +129,7 @@ def _strongest(headline: Pairing) -> str | None:
 
 
 def _references(setting: Setting, headline: Pairing, strongest: str | None) -> tuple[str, ...]:
-    """Policies to compare with, the strongest simple one first."""
+    """Return the policies to compare with, the strongest simple one first."""
     names = setting.references or [p.name for p in headline.policies if p.kind == "random"]
     groups = [setting.entries[name].group if name in setting.entries else name for name in names]
     ordered = dict.fromkeys([strongest, *groups] if strongest else groups)
@@ -135,9 +137,10 @@ def _references(setting: Setting, headline: Pairing, strongest: str | None) -> t
 
 
 def _bound(setting: Setting, headline: Pairing) -> Array | None:
-    """The bound on each common window: (windows,), or None where one window lacks it.
+    """Return the bound on each common window: (windows,), or None if one window lacks it.
 
-    Where policies carry different bounds of one window, each of them is valid: the tightest counts.
+    If policies carry different bounds of one window, each of them is valid, and the tightest
+    counts.
     """
     evaluation = setting.first
     if evaluation.bound is None:
@@ -154,14 +157,14 @@ def _bound(setting: Setting, headline: Pairing) -> Array | None:
 
 
 def _left_out(setting: Setting, headline: Pairing, bound: Array | None) -> list[str]:
-    """What the numbers of a setting do not cover, and what looks wrong, as sentences."""
+    """Return sentences about data that the numbers do not cover, and about suspect values."""
     found = []
     if headline.left_out:
         total = len(headline.windows) + len(headline.left_out)
         who = ", ".join(f"{name} lacks {count}" for name, count in headline.incomplete)
         found.append(
-            f"Left out: {len(headline.left_out)} of {total} windows, because not every policy was "
-            f"run on them with all of its seeds ({who})."
+            f"{len(headline.left_out)} of {total} windows are left out, because not every policy "
+            f"was run on them with all of its seeds ({who})."
         )
     scored = set(setting.scores.filter(pl.col("metric") == headline.metric.name)["policy"])
     found += [
@@ -179,14 +182,14 @@ def _left_out(setting: Setting, headline: Pairing, bound: Array | None) -> list[
         found += _beyond(headline, bound, evaluation.bound_kind == "lower")
     if len(headline.windows) < 20:
         found.append(
-            f"The number of windows is small ({len(headline.windows)}): bootstrap intervals from "
-            "fewer than about 20 are narrower than they should be."
+            f"There are only {len(headline.windows)} windows. Bootstrap intervals over fewer than "
+            "about 20 windows are narrower than they should be."
         )
     return found
 
 
 def _beyond(headline: Pairing, bound: Array, lower: bool) -> list[str]:
-    """A policy beyond a bound means that the bound or the simulator is wrong: say so."""
+    """Return a sentence per policy beyond a bound: the bound or the simulator is wrong there."""
     slack = 1e-6 * np.abs(bound)
     found = []
     for policy in headline.policies:

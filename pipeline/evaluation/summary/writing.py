@@ -1,4 +1,4 @@
-"""Writing a summary as files: Parquet, Markdown and CSV."""
+"""Files of a summary: Parquet, Markdown and CSV."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,10 +8,10 @@ from pipeline.storage.files import make_folder, write_atomically, write_text
 
 
 def write_summary(summary: Summary, out: Path, metrics: Sequence[str] = ()) -> Path:
-    """Write summary.parquet, its seeds, summary.md, results.csv and results.md into a folder.
+    """Write summary.parquet, summary_seeds.parquet, summary.md, results.csv and results.md.
 
-    `metrics` stand in the results beside the headline. Raises UnknownName for one that is nowhere,
-    StorageError where the folder cannot be written.
+    `metrics` names outcomes that results.csv holds in addition to the headline. Raises UnknownName
+    for a metric that no setting has, StorageError if the folder cannot be written.
     """
     from pipeline.evaluation.summary.markdown import render_markdown
     from pipeline.evaluation.summary.results import results, write_results

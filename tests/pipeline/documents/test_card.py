@@ -312,5 +312,5 @@ def test_a_choice_that_is_none_of_its_candidates_is_an_error_not_a_count(tiny_da
 
     changed = table.set_column(index, table.schema.field("choice"), pa.array(choices, pa.int32()))
     pq.write_table(changed, path)
-    with pytest.raises(DatasetError, match=r"part-00000.parquet: a choice is none of its"):
+    with pytest.raises(DatasetError, match=r"part-00000.parquet: a choice is not the index of"):
         measure(tmp_path / "d", dataset.manifest, dataset.episodes())

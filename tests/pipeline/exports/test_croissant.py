@@ -152,7 +152,7 @@ def test_a_damaged_file_is_not_exported(thermal, tmp_path):
     content = bytearray(part.read_bytes())
     content[len(content) // 2] ^= 1
     part.write_bytes(content)
-    with pytest.raises(DatasetError, match="SHA-256 is not the manifest's"):
+    with pytest.raises(DatasetError, match="SHA-256 differs from the manifest's"):
         export(tmp_path / "d", "croissant", tmp_path / "x")
     assert not (tmp_path / "x").exists()
 

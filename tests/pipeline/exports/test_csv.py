@@ -87,5 +87,5 @@ def test_duckdb_joins_the_tables(long, tmp_path):
 
 
 def test_images_are_said_to_be_missing(images, thermal, tmp_path):
-    assert export(images.folder, "csv", tmp_path / "a").notes == ("images are not in it",)
+    assert export(images.folder, "csv", tmp_path / "a").notes == ("the tables hold no images",)
     assert export(thermal.folder, "csv", tmp_path / "b").notes == ()

@@ -74,7 +74,9 @@ def test_nothing_is_written_into_the_dataset(thermal):
 def test_unknown_formats_and_candidates(thermal, tmp_path):
     with pytest.raises(UnknownName, match="unknown format 'minary'; did you mean 'minari'"):
         export(thermal.folder, "minary", tmp_path / "x")
-    with pytest.raises(InputError, match="csv keeps every candidate; it is for minari, d3rlpy"):
+    with pytest.raises(
+        InputError, match="csv keeps every candidate; the option is for minari, d3rlpy"
+    ):
         export(thermal.folder, "csv", tmp_path / "x", candidates=3)
     with pytest.raises(InputError, match="at least 1"):
         export(thermal.folder, "d4rl", tmp_path / "x", candidates=0)

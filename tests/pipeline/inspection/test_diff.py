@@ -143,7 +143,7 @@ def test_the_same_values_in_other_row_groups_are_the_same_values(tiny_dataset, c
     pq.write_table(table, copy / PART, row_group_size=777)
     assert first_difference(tiny_dataset / PART, copy / PART, ds.open(copy).spec) is None
     notes = [d.note for d in compare(tiny_dataset, copy) if d.section == "parts"]
-    assert notes[1] == "every value is the same: the encoding differs"
+    assert notes[1] == "all values are equal; only the encoding differs"
 
 
 def test_not_a_number_equals_itself(tiny_dataset, copy, tmp_path):
@@ -190,7 +190,7 @@ def test_other_columns_are_told_apart_by_the_spec(tiny_dataset, tmp_path):
     assert {"candidates.total", "candidates.running", "candidates.finished"} == {
         d.key for d in found if d.section == "spec"
     }
-    assert "columns differ: rows are not compared" in [d.note for d in found]
+    assert "the columns differ, so rows are not compared" in [d.note for d in found]
 
 
 def test_what_is_no_dataset_is_an_error(tiny_dataset, tmp_path):

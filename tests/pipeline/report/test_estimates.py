@@ -66,7 +66,7 @@ def test_same_input_same_plot_and_outliers_stay_inside():
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
-    [("ope.json", b"[]", "not what `hindcast ope` writes"),
+    [("ope.json", b"[]", "lacks the list 'estimators'"),
      ("estimates.parquet", b"no", "estimates.parquet")],
     ids=["description", "rows"],
 )  # fmt: skip

@@ -75,7 +75,7 @@ def test_what_is_not_compared(evaluation):
     with pytest.raises(UnknownName, match="did you mean 'agent'"):
         differences([a, a], "agnt")
     other = evaluation("other", [(1, 2, 3, 8)], rule=(4, 2, 1, 17))
-    with pytest.raises(DatasetError, match="a and other: rule did not do the same in both"):
+    with pytest.raises(DatasetError, match="a and other: the rule rule has other scores in one"):
         differences([a, other], "agent")
     shifted = evaluation("shifted", [(1, 2, 3, 8)], windows=range(1, 5))
     with pytest.raises(DatasetError, match="expected the same windows"):

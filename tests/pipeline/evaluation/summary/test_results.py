@@ -135,4 +135,9 @@ def test_a_page_compares_with_the_strongest_rules_random_and_the_log():
     page = results_markdown("\n".join([head, *rows, ""]).encode(), "x.csv")
     against = [line.split()[1].rstrip(":") for line in page.splitlines() if "Against" in line[:7]]
     assert against[-5:] == ["a", "b", "c", "random", "behaviour"]
-    assert "Baselines in the table besides these: 1." in page
+    assert "The CSV file has 1 more baseline than" in page
+    assert (
+        "**a** has the lowest mean of 7 policies, 1.000; its difference to b, the strongest other "
+        "baseline, is -1.000 (95 % interval 0.000 .. 0.000). The best learned policy, learned, has "
+        "2.500; its difference to a" in page
+    )
