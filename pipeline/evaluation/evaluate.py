@@ -7,6 +7,7 @@
 Every given policy is scored on every window of the split. No policy is selected here.
 """
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -290,6 +291,13 @@ def _metrics(spec: Spec, episode: Episode) -> dict[str, float]:
     }
 
 
+def _description(behaviour: Behaviour) -> str:
+    """Return the first paragraph of a rule's docstring; empty for networks and drawn rules."""
+    if not isinstance(behaviour.policy, Heuristic) or behaviour.policy.draw is not None:
+        return ""
+    return " ".join((inspect.getdoc(behaviour.policy.score) or "").partition("\n\n")[0].split())
+
+
 def _describe(
     job: _Job, policies: Sequence[Entrant], split: str, references: list[str], command: str
 ) -> dict[str, Any]:
@@ -316,6 +324,7 @@ def _describe(
                 "checkpoint": p.checkpoint,
                 "digest": p.digest,
                 **({} if p.episodes is None else {"episodes": p.episodes}),
+                **({"description": text} if (text := _description(p.behaviour)) else {}),
             }
             for p in policies
         ],

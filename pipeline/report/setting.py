@@ -11,7 +11,15 @@ from pipeline.evaluation.summary.rows import best_first
 from pipeline.evaluation.summary.summarise import Summary
 from pipeline.report.html import Markup, captioned, definitions, element, figure, joined, section
 from pipeline.report.plots import differences_plot, means_plot, profile_plot, windows_plot
-from pipeline.report.tables import main_table, metrics_table, references_table, rows_of, seeds_table
+from pipeline.report.tables import (
+    main_table,
+    metrics_table,
+    references_table,
+    rows_of,
+    rules_list,
+    seeds_table,
+    windows_table,
+)
 from pipeline.statistics.intervals import Array
 from pipeline.statistics.numbers import (
     decimals_for,
@@ -41,7 +49,11 @@ def setting_section(summary: Summary, setting: Setting, identifier: str, title: 
     ]
     if summary.references[setting.label]:
         parts.append(references_table(summary, setting))
-    parts += [t for t in (metrics_table(summary, setting), seeds_table(summary, setting)) if t]
+    more = (
+        windows_table(summary, setting), rules_list(setting), metrics_table(summary, setting),
+        seeds_table(summary, setting),
+    )  # fmt: skip
+    parts += [part for part in more if part]
     return section(identifier, title, *parts)
 
 

@@ -7,8 +7,9 @@ import polars as pl
 
 from pipeline.evaluation.summary.finding import gain
 from pipeline.evaluation.summary.pairing import Setting
+from pipeline.evaluation.summary.rows import tie_tolerance
 from pipeline.evaluation.summary.summarise import Summary
-from pipeline.report.html import Cell, Markup, Row, element, joined, table
+from pipeline.report.html import Cell, Markup, Row, definitions, element, joined, table
 from pipeline.statistics.numbers import (
     MISSING,
     count_of,
@@ -117,6 +118,57 @@ def references_table(summary: Summary, setting: Setting) -> Markup:
     title = f"Policy minus reference, {name_with_unit(metric.name, metric.unit)}"
     text = f", {summary.level * 100:g} % interval, and windows won / tied / lost."
     return table(title, text, ["policy", *(f"against {name}" for name in references)], body)
+
+
+def windows_table(summary: Summary, setting: Setting) -> Markup | None:
+    """Return the windows on which policies win and lose most; None if no two can be compared."""
+    headline, strongest = summary.headline(setting), summary.strongest[setting.label]
+    reference = headline.find(strongest) if strongest else None
+    if reference is None or len(headline.policies) < 2:
+        return None
+    sign = 1.0 if headline.metric.better == "higher" else -1.0
+    rows = rows_of(summary, setting, headline.metric.name)
+    decimals = decimals_for(row["mean"] for row in rows)
+    body = []
+    for row in rows:
+        policy = headline.find(row["policy"])
+        if policy is None or policy.name == reference.name:
+            continue
+        gains = sign * (policy.window_means - reference.window_means)
+        tie = tie_tolerance(policy.values, reference.values)
+        cells = [_policy(row, strongest)]
+        for at, differs, side in (
+            (int(gains.argmax()), gains.max() > tie, "better"),
+            (int(gains.argmin()), gains.min() < -tie, "worse"),
+        ):
+            if not differs:
+                cells += [Cell(_NOTHING), Cell(_NOTHING)]
+                continue
+            own, other = float(policy.window_means[at]), float(reference.window_means[at])
+            shown = element("span", write_number(own - other, decimals, signed=True), class_=side)
+            values = f"{write_number(own, decimals)} against {write_number(other, decimals)}"
+            window = headline.windows[at]
+            cells.append(Cell(f"window {window}", float(window)))
+            cells.append(Cell(joined([shown, element("small", values)]), own - other))
+        body.append(Row(cells))
+    unit = name_with_unit("difference there", headline.metric.unit)
+    head = ["policy", "best window", unit, "worst window", unit]
+    split = f" of the {setting.first.split} split" if setting.first.split else ""
+    text = (
+        f" against {strongest}: where each policy wins and loses most in {headline.metric.name}. A "
+        f"window is named by its index in the workload{split}; with the recipe, it identifies the "
+        "instance. The lines below a difference are the values of the policy and of the reference."
+    )
+    return table("Best and worst windows", text, head, body)
+
+
+def rules_list(setting: Setting) -> Markup | None:
+    """Return a line per rule that describes it; None if the evaluations describe no rule."""
+    pairs = [(entry.name, entry.description) for entry in setting.entries.values()]
+    if not any(text for _, text in pairs):
+        return None
+    title = element("h3", "Rules: how they choose")
+    return joined([title, definitions(pairs, "facts")])
 
 
 def metrics_table(summary: Summary, setting: Setting) -> Markup | None:

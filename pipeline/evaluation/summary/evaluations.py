@@ -57,6 +57,7 @@ class PolicyEntry:
         checkpoint: Folder of a learned policy.
         digest: SHA-256 of the weights of a learned policy.
         episodes: Episodes per window of a behaviour of the log, its weight in the mean of the log.
+        description: Sentence about a rule; empty for other policies and in older files.
     """
 
     name: str
@@ -65,6 +66,7 @@ class PolicyEntry:
     checkpoint: str | None = None
     digest: str | None = None
     episodes: int | None = None
+    description: str = ""
 
 
 @dataclass(frozen=True)
@@ -210,6 +212,7 @@ def _policy(path: Path, entry: Any) -> PolicyEntry:
         checkpoint=None if checkpoint is None else str(checkpoint),
         digest=None if digest is None else str(digest),
         episodes=episodes,
+        description=str(entry.get("description") or ""),
     )
 
 

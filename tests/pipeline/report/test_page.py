@@ -260,6 +260,58 @@ def test_the_same_input_gives_the_same_bytes(tmp_path):
         assert path.read_bytes() == (second / path.name).read_bytes()
 
 
+def boxes(text, tag):
+    """Class of the parent of every element with that tag."""
+    return re.findall(rf'<div class="([a-z]+)"[^>]*><{tag}\b', text)
+
+
+def test_only_tables_and_plots_scroll_sideways(tmp_path):
+    """Everything else wraps, so that a page is as wide as the screen; paper has its own rules."""
+    text = report(tmp_path, 9.0, 10.0, learned="a_name" * 40)
+    assert boxes(text, "table") == ["scroll"] * text.count("<table") != []
+    assert boxes(text, "svg") == ["plot"] * text.count("<svg") != []
+    for selector in (r"\.scroll", r"figure \.plot"):
+        assert re.search(selector + r" \{\s*overflow-x: auto;", text)
+    assert re.search(r"body \{[^}]*overflow-wrap: anywhere;", text)
+    assert "@media print" in text
+    assert "@page" in text
+
+
+def test_windows_that_a_policy_wins_and_loses_most_are_named(tmp_path):
+    """Of windows 0 to 39, 7 is the best and 9 the worst for the agent; random never wins."""
+    folder = write(tmp_path / "evaluation")
+    scores = pl.read_parquet(folder / "scores.parquet")
+    agent = (pl.col("policy") == "agent") & (pl.col("metric") == "makespan_s")
+    change = pl.when(pl.col("window") == 7).then(-30.0).when(pl.col("window") == 9).then(20.0)
+    value = pl.when(agent).then(pl.col("value") + change.otherwise(0.0)).otherwise("value")
+    scores.with_columns(value=value).write_parquet(folder / "scores.parquet")
+    text = write_report([folder], tmp_path / "out", resamples=50).read_text()
+    table = text.partition("Best and worst windows")[2].partition("</table>")[0]
+    _, agent, random = (
+        [re.sub(r"<[^>]+>", " ", cell).split() for cell in re.findall(r">(.*?)</t[hd]>", row)]
+        for row in re.findall(r"<tr>(.*?)</tr>", table)
+    )
+    assert agent[1] == ["window", "7"]
+    assert agent[2][0] == "-30.0"
+    assert agent[2][2] == "against"
+    assert agent[3] == ["window", "9"]
+    assert agent[4][0] == "+20.0"
+    assert random[0] == ["random"]
+    assert random[1:3] == [["\N{EN DASH}"], ["\N{EN DASH}"]]
+
+
+def test_rules_are_described_where_the_evaluation_describes_them(tmp_path):
+    assert "Rules: how they choose" not in report(tmp_path / "old")
+    policies = [
+        {"name": "longest", "kind": "heuristic", "description": "The task <with> most seconds."},
+        {"name": "random", "kind": "random"},
+        {"name": "agent", "kind": "learned"},
+    ]
+    text = report(tmp_path / "new", policies=policies)
+    assert "<dt>longest</dt><dd>The task &lt;with&gt; most seconds.</dd>" in text
+    assert "<dt>agent</dt>" not in text
+
+
 def test_matplotlib_is_left_as_it_was(tmp_path):
     before = dict(mpl.rcParams)
     report(tmp_path, 9.0, 10.0)
