@@ -1,4 +1,4 @@
-"""What a rule would have cost, from the log of another policy, with importance sampling.
+"""An estimate of what a rule would cost, from the log of another policy, by importance sampling.
 
     python examples/off_policy_evaluation.py [OUT [SECTION.KEY=VALUE ...]]
 

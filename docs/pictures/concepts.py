@@ -88,7 +88,7 @@ class Picture:
 
 
 def decision() -> None:
-    """A table of candidates, its mask, the scores of a policy and the choice."""
+    """Draw a table of candidates, its mask, the scores of a policy and the choice."""
     p = Picture(222, "One decision: context, candidates, mask, scores and choice")
     p.text(12, 22, "context: 3.5 free cores, 2 tasks waiting", "start")
     heads = ("candidate", "features", "feasible", "score")
@@ -110,7 +110,7 @@ def decision() -> None:
 
 
 def kernel() -> None:
-    """The memory of an episode and the compiled functions over it."""
+    """Draw the memory of an episode and the compiled functions that use it."""
     p = Picture(500, "The contract of a compiled scenario")
     p.text(12, 20, "Memory of an episode: two flat arrays", "start", bold=True)
     for y, name, first in ((30, "ints, int64", "FRESH, ..."), (66, "floats, float64", "TIME, ...")):
@@ -167,7 +167,7 @@ def rows() -> None:
 
 
 def windows() -> None:
-    """A trace cut into windows; splits; policies paired on the test windows."""
+    """Draw a trace that is cut into windows; splits; policies paired on the test windows."""
     p = Picture(284, "Windows, splits and pairing")
     p.text(12, 20, "A workload in time order, cut into windows", "start", bold=True)
     splits = (("train", 6, GREEN), ("validation", 2, ORANGE), ("test", 4, BLUE))
@@ -198,7 +198,7 @@ def windows() -> None:
 
 
 def floors() -> None:
-    """The order of folders as tests/test_house.py tests it, the ground at the bottom."""
+    """Draw the order of folders as tests/test_house.py tests it, the ground at the bottom."""
     tree = ast.parse((ROOT / "tests" / "test_house.py").read_text(encoding="utf-8"))
     found = next(
         node.value for node in tree.body

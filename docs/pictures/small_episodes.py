@@ -65,7 +65,7 @@ def binpack() -> tuple[Any, Instance]:
 
 
 def slots() -> tuple[Any, Instance]:
-    """A long job that fills the cpu comes at 0, a short one a time step later."""
+    """Play a long job that fills the cpu from time 0 and a short job one step later."""
     config = SlotsConfig(steps=2, arrival_rate=1.0, queue=2, backlog=0)
     jobs = SlotsJobs(
         arrive=np.array([0, 1]), length=np.array([6, 1]), cpu=np.array([10, 5]),

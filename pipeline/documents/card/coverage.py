@@ -69,12 +69,12 @@ class Coverage:
 
     @property
     def one_position(self) -> bool:
-        """Whether the same position was chosen in every decision."""
+        """True if the same position was chosen in every decision."""
         return self.positions == 1 and self.forced < self.decisions
 
     @property
     def deterministic(self) -> bool:
-        """Whether one candidate had probability 1 in every decision with a choice."""
+        """True if one candidate had probability 1 in every decision with a choice."""
         choices = self.decisions - self.forced
         return self.spread is not None and choices > 0 and self.certain == choices
 
