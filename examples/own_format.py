@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 import hindcast
-from pipeline.traces.field_checks import count_fault, limit_fault, number, number_fault
+from pipeline.traces.field_checks import count_fault, number, number_fault
 from pipeline.traces.first_look import head_lines, source_file
 from pipeline.traces.ordering import in_order
 from pipeline.traces.text_rows import collect, scan_rows, sift
@@ -26,10 +26,10 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
     if first.strip() != ",".join(COLUMNS):
         raise hindcast.errors.TraceError(f"{path}: line 1 is {first!r}, expected {COLUMNS}")
     faults = [
-        number_fault("submit_s"), limit_fault("submit_s", at_least=0),
-        number_fault("run_s"), limit_fault("run_s", above=0),
+        number_fault("submit_s", at_least=0),
+        number_fault("run_s", above=0),
         count_fault("cores"),
-    ]  # fmt: skip
+    ]
     rows = scan_rows(path, COLUMNS, header_line=1).with_columns(
         reason=pl.coalesce(pl.col("reason"), *faults)
     )

@@ -20,7 +20,7 @@ def main(folders: list[str]) -> None:
         scenario = load_scenario(about["scenario"])
         scores = pl.read_parquet(folder / "scores.parquet").filter(metric=scenario.bound)
         by_window = scores.group_by("window").agg(pl.col("value").first())
-        mean = by_window["value"].mean()
+        mean = by_window["value"].to_numpy().mean()
         row = (about["recipe"], scenario.bound, scenario.bound_kind, len(by_window), f"{mean:.6g}")
         print(*row, sep=",")
 

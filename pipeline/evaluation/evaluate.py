@@ -7,7 +7,6 @@
 Every given policy is scored on every window of the split. No policy is selected here.
 """
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -292,10 +291,9 @@ def _metrics(spec: Spec, episode: Episode) -> dict[str, float]:
 
 
 def _description(behaviour: Behaviour) -> str:
-    """Return the first paragraph of a rule's docstring; empty for networks and drawn rules."""
-    if not isinstance(behaviour.policy, Heuristic) or behaviour.policy.draw is not None:
-        return ""
-    return " ".join((inspect.getdoc(behaviour.policy.score) or "").partition("\n\n")[0].split())
+    """Return what a rule chooses; empty for policies that are not rules."""
+    policy = behaviour.policy
+    return policy.description if isinstance(policy, Heuristic) else ""
 
 
 def _describe(
