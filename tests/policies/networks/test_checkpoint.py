@@ -164,7 +164,7 @@ def test_missing_and_changed_files_are_named(folder):
     with pytest.raises(DatasetError, match="sha256 differs"):
         load_policy(folder)
     path.unlink()
-    with pytest.raises(DatasetError, match=r"weights\.safetensors: no such file"):
+    with pytest.raises(DatasetError, match=r"weights\.safetensors: the file is missing"):
         load_policy(folder)
     with pytest.raises(DatasetError, match=r"checkpoint\.json is missing"):
         load_policy(folder / "nowhere")

@@ -90,7 +90,7 @@ def test_widths_are_those_of_the_checkpoint(trained, tmp_path):
     ("agent", "start", "said"),
     [
         ("score_ppo", "price_evolution", "'prices', but score_ppo needs .*'slot_scores'$"),
-        ("price_evolution", "score_ppo", "'slot_scores', but price_evolution goes on .*'prices'$"),
+        ("price_evolution", "score_ppo", "'slot_scores', but price_evolution needs .*'prices'$"),
         (
             "reinforce",
             "price_evolution",
