@@ -124,7 +124,7 @@ def test_a_checkpoint_is_led_by_a_rule_by_its_name(moments, tmp_path):
     found = resolve(f"{tmp_path}@urgent_first", "multicluster", spec)
     expected = policy.led_by(HEURISTICS["urgent_first"]).batch_scores(*batch(seen))
     assert found.policy.batch_scores(*batch(seen)).tobytes() == expected.tobytes()
-    with pytest.raises(UnknownName, match="draws nothing; did you mean 'urgent_first'"):
+    with pytest.raises(UnknownName, match="deterministic rule; did you mean 'urgent_first'"):
         resolve(f"{tmp_path}@urgent_frist", "multicluster", spec)
     with pytest.raises(UnknownName, match="neither a temperature nor a deterministic rule"):
         resolve(f"{tmp_path}@random", "multicluster", spec)
