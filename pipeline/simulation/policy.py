@@ -80,13 +80,15 @@ class Heuristic:
             the scores (N,) of one observation.
         draw: Function (spec, rng) -> parameters (P,) of one episode, or None for a rule without
             parameters.
+        description: One line that says which candidate the rule chooses.
+        formula: One line with the score, in names of the spec's features.
     """
 
     name: str
     score: Compiled
     draw: Callable[[Spec, np.random.Generator], NDArray[np.float64]] | None = None
-    description: str = ""  # one line: which candidate the rule chooses
-    formula: str = ""  # one line: the score, in names of the spec's features
+    description: str = ""
+    formula: str = ""
 
     def parameters(self, spec: Spec, rng: np.random.Generator) -> NDArray[np.float64]:
         """Return the parameters of one episode, (P,), drawn from `rng`."""
