@@ -1,6 +1,6 @@
 """The contract between a compiled scenario and everything that runs it.
 
-An episode is held in two flat arrays, its memory:
+An episode is held in two flat arrays, its memory::
 
     ints    int64    [ header | workload | mutable state ]
     floats  float64  [ header | workload | mutable state ]
@@ -11,7 +11,7 @@ of its header.
 Flat memory has one type for every scenario, so one compiled episode loop, one recorder and one
 batch serve all scenarios. A copy of the two arrays is a copy of the episode, and a batch is two
 matrices. A scenario provides three compiled functions over the memory, and a policy provides one
-that cannot see the memory, so it has no access to hidden state (signatures below):
+that cannot see the memory, so it has no access to hidden state (signatures below)::
 
     observe(ints, floats, context, image, candidates, feasible) -> N     fills the buffers
     step(ints, floats, choice, step_outputs) -> status                   applies one choice
@@ -19,7 +19,7 @@ that cannot see the memory, so it has no access to hidden state (signatures belo
     score(context, candidates, feasible, parameters, scores) -> None     a policy
 
 A scenario may provide two more. `forget` allows policies that look ahead in a copy of the memory.
-`values` is needed if the spec is `valued`:
+`values` is needed if the spec is `valued`::
 
     forget(ints, floats) -> time           removes the jobs that have not been seen yet; returns the
                                            time of the first of them, later than now, or infinity

@@ -1,7 +1,6 @@
 """The Python API of a dataset, but for its minibatches: lazy transitions, whole episodes."""
 
 import shutil
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -13,8 +12,6 @@ from pipeline import dataset as ds
 from pipeline.dataset.sampling import sample_decisions
 from pipeline.errors import DatasetError, InputError
 from pipeline.storage.location import location
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -183,15 +180,3 @@ def test_an_episode_without_its_end_is_told(cut_dataset, tmp_path):
         list(opened.iter_episodes())
     with pytest.raises(DatasetError, match="ends in the middle of an episode"):
         opened.transitions().collect()
-
-
-def test_the_example_of_the_readme_runs(tiny_dataset, capsys):
-    """As it stands there, on another folder."""
-    text = (ROOT / "README.md").read_text()
-    section = text[text.index("### As a library") :]
-    code = section.split("```python\n")[1].split("```")[0]
-    assert '"demo/dataset"' in code
-    scope: dict[str, object] = {}
-    exec(code.replace("demo/dataset", str(tiny_dataset)), scope)
-    assert {"dataset", "batch", "env"} <= set(scope)
-    assert capsys.readouterr().out

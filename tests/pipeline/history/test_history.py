@@ -284,7 +284,7 @@ def test_the_card_of_a_history_claims_no_probabilities(tmp_path):
     (tmp_path / "h.json").write_text(json.dumps(records(tmp_path)))
     ingest_history(tmp_path / "h.json", tmp_path / "out")
     card = (tmp_path / "out" / "README.md").read_text()
-    assert "How the decisions were drawn is not known: no propensities." in card
+    assert "The log has no propensities, so importance weights cannot be computed." in card
     assert "license_name: history-trace-terms" in card
     assert "in a simulator" not in card
     assert "hindcast ingest history h.json" in " ".join(card.split())

@@ -344,6 +344,6 @@ def test_what_cannot_be_used_is_refused_before_anything_is_written(tmp_path):
 
 def test_a_file_in_the_way_of_the_folder_is_a_storage_error(tmp_path):
     folder = write(tmp_path / "evaluation", 9.0)
-    (tmp_path / "out").write_text("in the way")
-    with pytest.raises(StorageError, match="in the way"):
+    (tmp_path / "out").write_text("not a folder")
+    with pytest.raises(StorageError, match="has the name of a folder that is needed"):
         write_report([folder], tmp_path / "out", resamples=50)

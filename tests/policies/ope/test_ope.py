@@ -100,7 +100,7 @@ def test_large_windows_at_the_ends_do_not_crowd_out_the_others():
 
 
 def test_unknown_split_is_named(opened):
-    with pytest.raises(InputError, match="no episodes of split 'tset'"):
+    with pytest.raises(InputError, match="split 'tset' has no episodes"):
         read_episodes(opened, "tset", limit=100)
 
 

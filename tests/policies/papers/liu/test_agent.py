@@ -250,7 +250,11 @@ def test_it_learns_to_tell_clusters_apart(tmp_path):
         ({"momentum": 1.0}, RecipeError, "momentum is 1.0, expected from 0 to below 1"),
         ({"random_share": 1.5}, RecipeError, "random_share is 1.5, expected from 0 to 1"),
         ({"batch": 0}, RecipeError, "batch is 0, expected above 0"),
-        ({"network": {"clusters": 4}}, RecipeError, "network.clusters is 4, but the context"),
+        (
+            {"network": {"clusters": 4}},
+            RecipeError,
+            "network.clusters is 4, but the scenario has 5",
+        ),
     ],
     ids=["guide", "momentum", "share", "batch", "clusters"],
 )
