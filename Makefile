@@ -44,9 +44,9 @@ unit: .venv/installed
 quick: .venv/installed
 	$(PYTEST) -m "not slow" tests
 
-# Warnings are errors; needs no network. The start page is docs/_build/index.html.
+# Warnings are errors; needs no network. The start page is docs/_build/html/index.html.
 docs: .venv/installed
-	$(BIN)/python -m sphinx -b html -W --keep-going -q docs docs/_build
+	$(BIN)/python -m sphinx -b html -W --keep-going -q docs docs/_build/html
 
 bench: .venv/installed
 	$(BIN)/python -m tests.benchmarks
