@@ -1,5 +1,6 @@
 """Markdown shared by the generated pages."""
 
+import re
 from collections.abc import Iterable, Sequence
 
 from pipeline.evaluation.summary.markdown import plain_text, text_table
@@ -17,13 +18,25 @@ def code(text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """Return plain text with Markdown's special characters escaped."""
-    return plain_text(text)
+    """Return plain text with Markdown's special characters escaped, but for `code`."""
+    parts = re.split(r"(`[^`]+`)", " ".join(text.split()))
+    return "".join(
+        part if part.startswith("`") and len(part) > 1 else _escaped(part) for part in parts
+    )
+
+
+def _escaped(text: str) -> str:
+    """Return text with special characters escaped and the spaces around it kept."""
+    inner = text.strip()
+    if not inner:
+        return text
+    before, _, after = text.partition(inner)
+    return f"{before}{plain_text(inner)}{after}"
 
 
 def sentence(text: str) -> str:
     """Return plain text as a sentence: a capital letter first, a full stop last."""
-    text = plain_text(text)
+    text = prose(text)
     return f"{text[0].upper()}{text[1:].rstrip('.')}." if text else ""
 
 
