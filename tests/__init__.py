@@ -1,1 +1,4 @@
-"""Tests mirror the packages; what every scenario must pass is in `pipeline.testing`."""
+"""Tests.
+
+Their folders mirror the packages; the checks for every scenario are in `pipeline.testing`.
+"""

@@ -1,4 +1,4 @@
-"""Shared by all tests: the folder of real traces, and a small dataset."""
+"""Fixtures shared by all tests: the folder of real traces, and a small dataset."""
 
 import os
 from pathlib import Path
@@ -25,7 +25,7 @@ TINY = (
 
 @pytest.fixture(scope="session")
 def traces() -> Path:
-    """The folder of real traces; skips where it is absent, fails where CI lacks it."""
+    """Return the folder of real traces. Skip the test where it is absent, but fail in CI."""
     folder = traces_folder()
     if not folder.is_dir():
         reason = f"no real traces at {folder}; set HINDCAST_TRACES to their folder"
@@ -37,13 +37,13 @@ def traces() -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_recipe() -> Recipe:
-    """The demonstration's recipe, small enough for a test."""
+    """Return the demonstration's recipe, small enough for a test."""
     return load_recipe("binpack-synthetic-v1", TINY)
 
 
 @pytest.fixture(scope="session")
 def tiny_dataset(tiny_recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A dataset of the tiny recipe; tests that change it copy it first."""
+    """Return a dataset of the tiny recipe. Tests that change the dataset copy it first."""
     folder = tmp_path_factory.mktemp("dataset") / "tiny"
     build(tiny_recipe, behaviours(tiny_recipe), folder)
     return folder

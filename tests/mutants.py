@@ -1,15 +1,14 @@
-"""Do the tests see small faults? `python -m tests.mutants --commit REV --out FILE`.
+"""Mutation tests of the tests: `python -m tests.mutants --commit REV --out FILE`.
 
-Every mutant of mutants.toml is one edit of one place, which is found by its text in the packages
-wherever the file lies: constants may stand with or without the name of a module before them. Tests
-are found by the names of their functions (file.py::name where several files have the name), so that
-both may move.
+Every mutant of mutants.toml is one edit of one place. Its text is searched in all files of the
+packages, with or without the name of a module before constants. Tests are found by the names of
+their functions (file.py::name where several files have the name). So code and tests may move.
 
 REV is checked out in a worktree below out/mutants. First all chosen tests run without any mutant:
 that fills numba's caches, and a test that fails there says nothing about mutants. Compiled
 functions are linked into the caches of the files that call them, so the caches of a mutated file
-and of its callers are put aside for the run. FILE keeps the results; the same command goes on from
-there.
+and of its callers are put aside for the run. FILE keeps the results, and the same command resumes
+from them.
 """
 
 import argparse
@@ -33,13 +32,13 @@ TIMEOUT_S = 300.0
 
 
 def mutants() -> list[tuple[str, str, str, str, list[str]]]:
-    """Return name, place, what is replaced in it, by what, and the tests, of every mutant."""
+    """Return name, place, old text, new text and tests of every mutant."""
     table = tomllib.loads((REPOSITORY / "tests" / "mutants.toml").read_text(encoding="utf-8"))
     return [(m["name"], m["place"], m["old"], m["new"], m["tests"]) for m in table["mutant"]]
 
 
 def pattern(text: str) -> re.Pattern[str]:
-    """Blanks of any kind; constants and called functions with or without a module before them."""
+    """Return a pattern of a text: any blanks, and names with or without a module."""
     out = []
     for token in re.findall(r"\s+|[A-Za-z_]\w*|[^\sA-Za-z_]", text):
         if token.isspace():
@@ -56,7 +55,7 @@ def sources(tree: Path) -> list[Path]:
 
 
 def place(tree: Path, text: str) -> tuple[Path, re.Match[str]] | str:
-    """The file and match of a place, or why there is not exactly one."""
+    """Return the file and match of a place, or the reason why there is not exactly one match."""
     found = [(p, m) for p in sources(tree) for m in pattern(text).finditer(p.read_text())]
     if len(found) == 1:
         return found[0]
@@ -64,7 +63,7 @@ def place(tree: Path, text: str) -> tuple[Path, re.Match[str]] | str:
 
 
 def edited(content: str, match: re.Match[str], old: str, new: str) -> str | None:
-    """The file with `old` inside the match replaced; None where it is not there once."""
+    """Return the file with `old` in the match replaced, or None unless `old` is there once."""
     inside = list(pattern(old).finditer(match.group()))
     if not inside:
         return None
@@ -74,7 +73,7 @@ def edited(content: str, match: re.Match[str], old: str, new: str) -> str | None
 
 
 def test_ids(tree: Path, names: list[str]) -> tuple[list[str], list[str]]:
-    """Pytest's ids of these tests, and names that no file has."""
+    """Return pytest's ids of these tests, and the names that no file has."""
     files = {p: p.read_text() for p in sorted((tree / "tests").rglob("test_*.py"))}
     ids, missing = [], []
     for name in names:
@@ -89,7 +88,7 @@ def test_ids(tree: Path, names: list[str]) -> tuple[list[str], list[str]]:
 
 
 def compiled_in(text: str) -> set[str]:
-    """Names of the compiled functions of a file."""
+    """Return the names of the compiled functions of a file."""
     return {
         node.name
         for node in ast.walk(ast.parse(text))
@@ -101,14 +100,14 @@ def compiled_in(text: str) -> set[str]:
 
 
 def callers(tree: Path, path: Path) -> set[Path]:
-    """The file, and all whose compiled functions may have been linked with its own."""
+    """Return the file, and all files whose compiled functions may be linked with the file's own."""
     texts = {p: p.read_text() for p in sources(tree)}
     module = {
         p: ".".join(p.relative_to(tree).with_suffix("").parts).removesuffix(".__init__")
         for p in texts
     }
     compiled = {p: compiled_in(text) for p, text in texts.items()}
-    imported: dict[Path, set[str]] = {}  # dotted names, of modules and of what they hold
+    imported: dict[Path, set[str]] = {}  # dotted names, of modules and of the objects in them
     for p, text in texts.items():
         found = set()
         for node in ast.walk(ast.parse(text)):
@@ -129,7 +128,7 @@ def callers(tree: Path, path: Path) -> set[Path]:
 
 
 class Aside:
-    """numba's caches of some files, put aside and back."""
+    """numba's caches of some files, moved away and restored at the end."""
 
     def __init__(self, files: set[Path]) -> None:
         self._files = files
@@ -205,7 +204,7 @@ def failing(output: str) -> list[str]:
 
 
 def checkout(commit: str) -> str:
-    """Check the commit out into the worktree, which is made at the first call; its full name."""
+    """Check the commit out into the worktree, making it if needed, and return its full name."""
     HERE.mkdir(parents=True, exist_ok=True)
     git = ["git", "-C"]
     revision = subprocess.run(
@@ -238,7 +237,7 @@ def main() -> int:
     chosen = [m for m in mutants() if not given.only or any(o in m[0] for o in given.only)]
     results: dict = {"commit": revision, "mutants": {}}
     if given.out.exists() and (old := json.loads(given.out.read_text())).get("commit") == revision:
-        results = old  # goes on; delete the file to begin anew
+        results = old  # a repeated command continues here; delete the file to start again
 
     def keep() -> None:
         given.out.write_text(json.dumps(results, indent=1))

@@ -1,4 +1,4 @@
-"""Do two checkouts write the same datasets?
+"""Compare the bytes of datasets that two checkouts write.
 
     python -m tests.same_bytes record CHECKOUT FILE [RECIPE ...]
     python -m tests.same_bytes compare A B
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-# Behaviours of recipes whose names begin so are recorded at most so often per window.
+# Largest number of episodes per window in recipes whose names begin so.
 MOST = {
     "binpack-alibaba2017": 1, "binpack-synthetic": 3, "deferrable": 3, "multicluster": 2,
     "slots-deeprm-rate10": 2, "slots-deeprm": 3, "slots-report": 2, "slots-stream": 2,
@@ -52,7 +52,7 @@ def overrides(name: str, recipe: dict[str, Any]) -> list[str]:
 
 
 def without_versions(text: str, manifest: dict[str, Any], raw: bytes) -> str:
-    """Return the text of a document without what follows from versions of packages."""
+    """Return the text of a document without the parts that depend on versions of packages."""
     text = text.replace(digest(raw), "").replace(manifest.get("sealed", " "), "")
     for package, version in sorted(manifest["versions"].items()):
         for before in (f'{package}": "', f"{package} ", f"{package}=="):

@@ -21,7 +21,7 @@ SPLITS = ('split.train="0..1"', 'split.validation="2..2"', 'split.test="3..3"')
 
 
 def make_padded(count: int, k: int, features: int) -> Padded:
-    """Return room for that many observations."""
+    """Return padded arrays for that many observations."""
     return Padded(
         np.empty((count, k, features), np.float32),
         np.empty((count, k), np.bool_),
@@ -31,7 +31,7 @@ def make_padded(count: int, k: int, features: int) -> Padded:
 
 
 def build_long(folder: Path) -> Path:
-    """A packing dataset whose first episode has LONG_STEPS decisions among at most 4 candidates."""
+    """Build a packing dataset whose first episode has LONG_STEPS decisions."""
     instances = (LONG_STEPS - 5, 30, 20, 25)
     rows = [
         task
@@ -51,25 +51,25 @@ def build_long(folder: Path) -> Path:
 
 
 def build_images(folder: Path) -> Path:
-    """A dataset of `slots` with images."""
+    """Build a dataset of `slots` with images."""
     settings = ('config.observation="image"', "config.steps=5")
     return _build("slots-deeprm-v1", folder / "dataset", ("random", "sjf_now"), settings)
 
 
 def build_valued(folder: Path) -> Path:
-    """A dataset of `multicluster`, whose decisions have Monte-Carlo values."""
+    """Build a dataset of `multicluster`, whose decisions have Monte-Carlo values."""
     settings = ("config.applications=2", "config.clusters=[500,800]")
     return _build("multicluster-uniform-v1", folder / "dataset", ("random",), settings)
 
 
 def build_recorded(folder: Path) -> Path:
-    """A dataset read from a history file: episodes are cut off, propensities are not known."""
+    """Build a dataset from a history file: episodes are cut off, and propensities are not known."""
     export(build_thermal(folder), "history", folder / "history.json")
     return ingest_history(folder / "history.json", folder / "recorded-v1").folder
 
 
 def build_thermal(folder: Path) -> Path:
-    """A dataset of `thermal`, with few jobs."""
+    """Build a dataset of `thermal` with few jobs."""
     settings = ("config.jobs=25", "config.steps=40")
     return _build("thermal-default-v1", folder / "dataset", ("random",), settings)
 

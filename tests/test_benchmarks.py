@@ -1,4 +1,4 @@
-"""Benchmarks measure what there is: they run with every agent, on less than they are timed on."""
+"""Tests that benchmarks run with every agent, on less data than they are timed on."""
 
 import importlib
 
@@ -16,11 +16,11 @@ def test_every_benchmark_measures(name):
 
 @pytest.mark.slow
 def test_every_agent_learns_from_the_made_up_decisions():
-    """All that any agent asks of a log is there: a new wish breaks this, not `make bench`."""
+    """Decisions have all data that agents need: a new need fails here, not in `make bench`."""
     names = [name for name, agent in AGENTS.items() if not agent.scenarios]
     found = agents.rates(names, rounds=1, steps=1, rows=2000)
     assert set(found) <= {*names, agents.FIT}
-    assert len(found) > len(names) // 2  # those that are solved in one step have no rate
+    assert len(found) > len(names) // 2  # agents that are solved in one step have no rate
     assert all(rate > 0.0 for rate in found.values())
 
 

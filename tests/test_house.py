@@ -1,4 +1,4 @@
-"""The house rules that a reader cannot see in one file: imports, side effects, randomness."""
+"""Tests of house rules that no single file shows: imports, side effects, randomness."""
 
 import ast
 import subprocess
@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("pipeline", "policies", "flows")
 SOURCES = [p for package in PACKAGES for p in sorted((ROOT / package).rglob("*.py"))]
-# what may never be imported from where, at any depth
+# modules that may never be imported from a package, at any depth
 FORBIDDEN = {
     "pipeline": {"policies", "flows", "torch", "d3rlpy", "prefect"},
     "policies": {"flows", "prefect"},
@@ -55,14 +55,14 @@ GLOBAL_RANDOM = {
 
 @cache
 def nodes(path: Path) -> tuple[ast.Import | ast.ImportFrom | ast.Attribute, ...]:
-    """All imports of a file, and all attributes that it reads."""
+    """Return all imports of a file, and all attributes that it reads."""
     kinds = ast.Import | ast.ImportFrom | ast.Attribute
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return tuple(node for node in ast.walk(tree) if isinstance(node, kinds))
 
 
 def imports(path: Path) -> set[str]:
-    """Top-level names that a file imports, anywhere in it."""
+    """Return top-level names that a file imports, anywhere in it."""
     found = set()
     for node in nodes(path):
         if isinstance(node, ast.Import):
@@ -75,14 +75,17 @@ def imports(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_imports_go_one_way(path):
-    """Flows -> policies -> pipeline; torch and d3rlpy in policies only, prefect in flows only."""
+    """Flows import policies, and policies import pipeline.
+
+    Only policies import torch, only flows prefect.
+    """
     package = path.relative_to(ROOT).parts[0]
     assert not imports(path) & FORBIDDEN[package]
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_no_global_randomness_and_no_pickles(path):
-    """Every draw comes from a passed Generator; nothing is unpickled."""
+    """Every draw comes from a passed Generator, and nothing is unpickled."""
     for node in nodes(path):
         if not isinstance(node, ast.Attribute):
             continue
@@ -102,7 +105,7 @@ def test_no_python_in_datasets():
 
 
 def test_top_level_is_fixed():
-    """What lies in the root is what the design says."""
+    """The root contains only what the design lists."""
     tracked = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
     ).stdout.split()
@@ -113,7 +116,7 @@ def test_top_level_is_fixed():
 
 
 def learns(name: str) -> bool:
-    """Whether a module is for training alone, so that it may load torch; acting needs none."""
+    """Return whether a module is only for training, so that it may load torch; acting must not."""
     if name.startswith("policies.papers."):
         return name.rsplit(".", maxsplit=1)[-1] in {
             "agent", "imitation", "replay", "rollouts", "torch_network", "sliding",
@@ -151,7 +154,7 @@ assert "torch" not in sys.modules, "torch was loaded"
 
 
 def rooms_and_imports() -> list[tuple[str, str, str]]:
-    """Every import between rooms, at any depth and for types alone: file, its room, the other."""
+    """Return all imports between rooms, also nested or for types: file, its room, the other."""
     found = []
     for path in SOURCES:
         room = _room(".".join(path.relative_to(ROOT).with_suffix("").parts))
@@ -163,13 +166,13 @@ def rooms_and_imports() -> list[tuple[str, str, str]]:
 
 
 def _room(module: str) -> str:
-    """The room of a module; empty for the packages themselves and for other libraries."""
+    """Return the room of a module, empty for the packages themselves and for other libraries."""
     parts = module.split(".")
     return next((r for n in (1, 2) if (r := ".".join(parts[:n])) in HEIGHT), "")
 
 
 def _imported_modules(path: Path) -> set[str]:
-    """Modules that a file imports, with what is imported from a package taken for a module."""
+    """Return modules that a file imports, taking names imported from a package for modules."""
     found = set()
     for node in nodes(path):
         if isinstance(node, ast.Import):
@@ -180,7 +183,7 @@ def _imported_modules(path: Path) -> set[str]:
 
 
 def test_every_file_has_a_room():
-    """A new folder gets its floor in FLOORS before anything is put into it."""
+    """A new folder must get a floor in FLOORS first."""
     for path in SOURCES:
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
         assert _room(module) or module in {"pipeline.__init__", "policies.__init__"}, path
@@ -196,7 +199,7 @@ def test_folders_import_lower_floors_only():
 
 
 def test_files_import_each_other_in_no_circle():
-    """Of files inside one room, too, and of imports inside functions."""
+    """This includes files inside one room, and imports inside functions."""
     names = {
         ".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p
         for p in SOURCES
@@ -212,7 +215,7 @@ def test_files_import_each_other_in_no_circle():
 
 
 def test_rooms_are_of_a_size_that_one_reads():
-    """At most 5 files beside the folders of pipeline/, 20 in a folder, 600 lines in a file."""
+    """Limits are 5 files beside the folders of pipeline/, 20 in a folder, 600 lines a file."""
     count = Counter(path.parent for path in SOURCES)
     assert count[ROOT / "pipeline"] <= 5
     assert max(count.values()) <= 20

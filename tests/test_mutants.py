@@ -1,4 +1,4 @@
-"""The faults of mutants.toml can be put in: their places and their tests are there."""
+"""Tests that the faults of mutants.toml can be inserted: their places and tests exist."""
 
 import ast
 

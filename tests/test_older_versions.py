@@ -1,4 +1,4 @@
-"""Files written by version 0.1.0 still open, verify and act.
+"""Tests that files written by version 0.1.0 still open, verify and act.
 
 tests/fixtures/v0.1.0/README.md says how the files were made; expected.json holds the numbers that
 0.1.0 itself read from them. Floats are compared exactly.
@@ -67,7 +67,7 @@ def measure_dataset(folder: Path) -> dict:
 
 
 def total(arrays: list[np.ndarray]) -> float:
-    """Return the exactly rounded sum of all numbers in the arrays but NaN, which is unknown."""
+    """Return the exactly rounded sum of all numbers in the arrays, leaving out NaN (unknown)."""
     numbers = (np.asarray(array, np.float64).ravel() for array in arrays)
     return math.fsum(x for array in numbers for x in array[~np.isnan(array)])
 
@@ -102,7 +102,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture(params=["0.1.0", "0.2.0"])
 def hindcast_version(request, monkeypatch) -> str:
-    """Let Hindcast think that it is of this version."""
+    """Make Hindcast report this version."""
     monkeypatch.setattr("pipeline.dataset.manifest.version", lambda: request.param)
     return request.param
 
@@ -114,7 +114,7 @@ def test_a_dataset_opens_with_the_numbers_of_0_1_0(name):
 
 @pytest.mark.parametrize("name", EXPECTED["datasets"])
 def test_a_dataset_verifies(name, capsys):
-    """All decisions are replayed; card and metadata are compared by the same versions only."""
+    """All decisions are replayed. Card and metadata are compared only between equal versions."""
     assert main(["verify", str(FIXTURES / name), "--json"]) == 0
     checks = {c["check"] for c in json.loads(capsys.readouterr().out)["checks"]}
     simulated = set() if name.endswith("-recorded") else {"behaviours", "returns"}
@@ -143,7 +143,7 @@ def test_everything_is_listed_as_what_it_is(capsys):
 
 
 def test_a_dataset_can_be_appended_to(tmp_path, hindcast_version):
-    """The parts that are there keep their bytes."""
+    """The existing parts keep their bytes."""
     out = tmp_path / "thermal"
     shutil.copytree(FIXTURES / "datasets" / "thermal", out)
     before = files_of(out / "data")
@@ -157,7 +157,7 @@ def test_a_dataset_can_be_appended_to(tmp_path, hindcast_version):
 def test_an_interrupted_build_is_finished_by_the_same_versions_or_refused(
     tmp_path, capsys, hindcast_version
 ):
-    """Other versions might write other bytes, so they say what to do and touch nothing."""
+    """Other versions might write other bytes, so they explain what to do and change nothing."""
     out = tmp_path / "thermal"
     shutil.copytree(FIXTURES / "interrupted", out)
     before = files_of(out)
@@ -178,7 +178,7 @@ def test_an_interrupted_build_is_finished_by_the_same_versions_or_refused(
 
 
 def test_an_interrupted_run_goes_on(tmp_path):
-    """Stages that 0.1.0 finished are left alone; only the page is made."""
+    """Stages that 0.1.0 finished are not run again; only the page is made."""
     out = tmp_path / "run"
     shutil.copytree(FIXTURES / "run", out)
     before = files_of(out)

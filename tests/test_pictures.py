@@ -1,4 +1,4 @@
-"""Committed pictures of the documentation are what their scripts draw, and so are their numbers."""
+"""Tests that the documentation's committed pictures and numbers are what their scripts produce."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ PICTURES = Path(concepts.__file__).resolve().parent.parent / "_static" / "concep
 
 
 def test_pictures_of_concepts_are_up_to_date(tmp_path, monkeypatch):
-    """Of these the order of the floors changes most: `python -m docs.pictures.concepts`."""
+    """The order of the floors changes most often: run `python -m docs.pictures.concepts`."""
     monkeypatch.setattr(concepts, "OUT", tmp_path)
     for draw in (
         concepts.decision, concepts.kernel, concepts.rows, concepts.windows, concepts.floors,

@@ -1,4 +1,4 @@
-"""Every recipe in datasets/: it loads, simulates, records, and what it records is verified."""
+"""Tests of every recipe in datasets/: it loads, simulates, and records a dataset that verifies."""
 
 import dataclasses
 import json
@@ -24,17 +24,17 @@ from policies.registry import behaviours
 
 RECIPES = known_recipes()
 LOADED = {name: load_recipe(name) for name in RECIPES}
-RECORDING = [name for name, recipe in LOADED.items() if recipe.behaviours]  # others only evaluate
-# What is recorded for others, not for an agent of its own to imitate before it plays.
+RECORDING = [name for name, recipe in LOADED.items() if recipe.behaviours]  # others evaluate
+# Recipes that record datasets for others, not only for their own agent to imitate before play.
 LOGS = [name for name in RECORDING if not LOADED[name].online.agent]
-# Recipes of another level, with the one whose setting they share.
+# Recipes of another level, each with the recipe whose setting it shares.
 DERIVED = {
     name: name.replace(f"-{level}-", "-")
     for name in LOGS
     if (level := LOADED[name].level) in {"random", "heuristic"}
 }
 SETTINGS = [name for name in RECIPES if name not in DERIVED]
-# One recipe a scenario, with what makes a run of it small.
+# One recipe per scenario, with the settings that make its run small.
 SMALL_RUNS = {
     "binpack-synthetic-v1": ["trace.settings.instances_scale=0.05", "config.machines=1"],
     "slots-deeprm-v1": [],
@@ -45,7 +45,7 @@ SMALL_RUNS = {
 
 
 def load(name: str, *more: str) -> Recipe:
-    """The recipe, one window a split; of a level one episode a behaviour."""
+    """Return the recipe with one window per split, and one episode per behaviour of levels."""
     full = load_recipe(name)
     split = [f'split.{s}="{full.split[s].start}..{full.split[s].start}"' for s in full.split]
     recipe = load_recipe(name, [*split, *more])
@@ -57,7 +57,7 @@ def load(name: str, *more: str) -> Recipe:
 
 @pytest.fixture(params=RECIPES)
 def recipe(request, traces) -> Recipe:
-    """Each recipe in turn; those that need a real trace skip where there is none."""
+    """Return each recipe in turn. Skip recipes that need a real trace where it is absent."""
     return load(request.param)
 
 
@@ -68,7 +68,7 @@ def test_the_id_is_the_folder_and_the_description_a_sentence(recipe):
 
 @pytest.mark.parametrize(("name", "main"), DERIVED.items())
 def test_a_level_is_recorded_in_the_setting_of_its_main_recipe(name, main):
-    """Only behaviours differ, so what is learned from either is evaluated on the same windows."""
+    """Only behaviours differ, so agents trained on either are evaluated on the same windows."""
     own, other = load_recipe(name), load_recipe(main)
     same = ("scenario", "config", "objective", "trace", "split", "seed", "evaluate", "train")
     assert all(getattr(own, key) == getattr(other, key) for key in same)
@@ -144,7 +144,7 @@ def test_gymnasium_accepts_it(recipe):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL_RUNS)
 def test_a_whole_run_with_all_agents(name, tmp_path):
-    """Build, verify, train the four agents, evaluate, report: nothing is scenario-specific."""
+    """Build, verify, train the four agents, evaluate and report work for every scenario."""
     agents = ["behaviour_cloning", "cql", "double_dqn", "trajectory_preference"]
     full = load_recipe(name)
     sizes = {"train": 3, "validation": 1, "test": 2}

@@ -1,4 +1,4 @@
-"""The committed tables of results, and the pages that the documentation makes of them."""
+"""Tests of the committed tables of results, and of the documentation pages made from them."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ OTHERS = ("data_quality.csv", "ope.csv")
 
 @pytest.fixture(scope="module")
 def pages() -> dict[str, str]:
-    """The generated pages by their path below docs/generated."""
+    """Return the generated pages by their path below docs/generated."""
     return {**result_pages(), **headline_pages(), **protocol_pages()}
 
 
@@ -37,7 +37,7 @@ def test_every_recipe_of_a_table_has_a_page_with_all_its_policies(pages, name):
 
 
 def test_pages_of_one_table_are_what_the_command_writes(pages, tmp_path):
-    """A study and a ranking of estimators: `hindcast report --pages` gives the same page."""
+    """For a study and a ranking of estimators, `hindcast report --pages` gives the same page."""
     for name in OTHERS:
         (tmp_path / name).write_bytes((FOLDER / name).read_bytes())
     assert cli.main(["report", *(str(tmp_path / name) for name in OTHERS), "--pages"]) == 0
@@ -47,7 +47,7 @@ def test_pages_of_one_table_are_what_the_command_writes(pages, tmp_path):
 
 
 def test_headlines_are_rows_of_the_tables(pages):
-    """A number of the README's table, which is written by hand, stands in the generated one."""
+    """Numbers of the README's table, which is written by hand, are in the generated table."""
     online = pages["parts/headlines-online.md"]
     readme = (FOLDER.parents[1] / "README.md").read_text()
     for found in ("evolution-best 1,144.0", "counterfactual-best 2.449", "ppo-best -0.911"):
@@ -57,7 +57,7 @@ def test_headlines_are_rows_of_the_tables(pages):
 
 
 def test_an_anchor_is_between_random_and_the_bound(pages):
-    """Scores: 1 is the strongest rule, and no agent's score is above the score of the bound."""
+    """Score 1 is the strongest rule, and no agent's score is above the bound's."""
     rows = [line.split(" | ") for line in pages["parts/anchors.md"].splitlines()[2:] if line]
     assert len(rows) > 10
     bounded = [(float(row[5]), float(row[7].strip(" |"))) for row in rows if row[5].strip()]

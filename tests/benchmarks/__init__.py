@@ -1,1 +1,1 @@
-"""Measurements, printed as a table of ratios by `make bench`; nothing here is a test."""
+"""Benchmarks, printed as a table of ratios by `make bench`. Nothing here is a test."""

@@ -2,10 +2,10 @@
 
     python -m tests.benchmarks agents
 
-Each with its default settings on the made-up decisions of `tests.benchmarks.training`, minibatch
-included (256 decisions; agents that compare episodes draw 1,920 or more), K = 32, one thread. All
-take turns and medians over the rounds are compared, so that a machine that is busy for a while is
-so for all of them alike. An agent that is solved in its first step has no steps per second.
+Each agent has its default settings and the made-up decisions of `tests.benchmarks.training`, with
+K = 32 and one thread. Drawing the minibatch is included (256 decisions; agents that compare
+episodes draw 1,920 or more). All agents take turns and medians over the rounds are compared, so
+that a busy machine slows all of them alike. An agent that is solved in its first step is left out.
 """
 
 import time
@@ -29,7 +29,7 @@ FIT: Final = "d3rlpy's fit of double_dqn"
 
 
 def rates(names: list[str], rounds: int = 7, steps: int = 20, rows: int = ROWS) -> dict[str, float]:
-    """Median steps per second of these agents and, under FIT, of d3rlpy."""
+    """Return the median steps per second of these agents and, under FIT, of d3rlpy."""
     import torch
 
     from policies.training.devices import repeatable
@@ -47,13 +47,13 @@ def rates(names: list[str], rounds: int = 7, steps: int = 20, rows: int = ROWS) 
             for name, run in runs.items():
                 start = time.perf_counter()
                 run()
-                if turn:  # the first is for compilation and first allocations
+                if turn:  # the first round is for compilation and first allocations
                     seconds[name].append(time.perf_counter() - start)
     return {name: steps / float(np.median(taken)) for name, taken in seconds.items()}
 
 
 def _agent(name: str, decisions: Decisions, steps: int, device: Any) -> Callable[[], None] | None:
-    """So many steps of an agent; None where it is solved in fewer."""
+    """Run `steps` steps of an agent. Return None if the agent is solved in fewer."""
     from policies.offline import AGENTS
     from policies.training.learner import Task
 
@@ -89,7 +89,7 @@ def _fit(decisions: Decisions, steps: int) -> Callable[[], None]:
 
 
 def measure() -> list[tuple[str, float, str, str]]:
-    """(what, value, unit, beside)."""
+    """Return rows of (quantity, value, unit, comparison)."""
     from policies.offline import AGENTS
 
     found = rates([name for name, agent in AGENTS.items() if not agent.scenarios])

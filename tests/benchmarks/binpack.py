@@ -1,4 +1,4 @@
-"""`binpack` on the real workload: placements, recorded decisions, a whole small evaluation."""
+"""Speed of `binpack` on the real workload: placements, recorded decisions, a small evaluation."""
 
 import resource
 import subprocess
@@ -28,7 +28,7 @@ Row = tuple[str, float, str, str]
 
 
 def measure() -> list[Row]:
-    """(what, value, unit, beside)."""
+    """Return rows of (quantity, value, unit, comparison)."""
     recipe = load_recipe("binpack-alibaba2017-v1")
     try:
         workload = load_source(recipe)
@@ -64,7 +64,7 @@ def _placements(workload: Workload) -> list[Row]:
 
 
 def _recorded() -> list[Row]:
-    """A build of 40 windows with two workers, and its verification."""
+    """Time a build of 40 windows with two workers, and its verification."""
     recipe = load_recipe("binpack-alibaba2017-v1", ['split.train="0..39"'])
     known = behaviours(recipe)
     with tempfile.TemporaryDirectory() as folder:
@@ -86,7 +86,7 @@ def _recorded() -> list[Row]:
 
 
 def _commands() -> list[Row]:
-    """Whole processes, warm."""
+    """Time whole commands as processes, with warm caches."""
     evaluate = (
         "from flows.cli import main; import sys, tempfile\n"
         "with tempfile.TemporaryDirectory() as d:\n"
@@ -102,7 +102,7 @@ def _commands() -> list[Row]:
 
 
 def _process(script: str) -> float:
-    """Median wall seconds of a process, the first run left out."""
+    """Return the median wall seconds of a process, leaving out the first run."""
     times = []
     for _ in range(4):
         begin = time.perf_counter()

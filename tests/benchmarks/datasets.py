@@ -32,14 +32,14 @@ from pipeline.recipes.recipe import Recipe
 from policies.registry import behaviours
 
 MINIBATCH = 256
-EPISODES = 8  # that Minari's reader holds at once
+EPISODES = 8  # the number of episodes that Minari's reader holds at once
 CUT = 32
 ROUNDS = 3
 WINDOWS = ('split.train="0..1"', 'split.validation="2..2"', 'split.test="3..3"')
 
 
 def workload() -> Recipe:
-    """Every behaviour of the main recipe once a window, on two windows for training."""
+    """Return a recipe in which every behaviour plays two training windows once each."""
     real = (traces_folder() / "alibaba2017").is_dir()
     name = "binpack-alibaba2017-v1" if real else "binpack-synthetic-v1"
     recipe = load_recipe(name, WINDOWS)
@@ -48,7 +48,7 @@ def workload() -> Recipe:
 
 
 def folder_bytes(folder: Path, without: str = "") -> int:
-    """Bytes of all files below a folder, but for those of one folder in it."""
+    """Return the bytes of all files below a folder, leaving out one folder in it."""
     return sum(
         path.stat().st_size
         for path in folder.rglob("*")
@@ -57,13 +57,13 @@ def folder_bytes(folder: Path, without: str = "") -> int:
 
 
 def own_pass(dataset: ds.Dataset, k: int | None) -> int:
-    """One pass of ours; decisions seen."""
+    """Read our dataset once and return the number of decisions."""
     batches = dataset.batches(MINIBATCH, np.random.default_rng(0), k=k)
     return sum(len(batch) for batch in batches)
 
 
 def minari_batches(dataset: Any, rng: np.random.Generator) -> Iterator[dict[str, NDArray[Any]]]:
-    """Shuffled minibatches out of Minari's episodes, as a user would write them."""
+    """Yield shuffled minibatches from Minari's episodes, as a user would write it."""
     order = rng.permutation(dataset.episode_indices)
     for start in range(0, len(order), EPISODES):
         episodes = list(dataset.iterate_episodes(order[start : start + EPISODES]))
@@ -88,12 +88,12 @@ def minari_batches(dataset: Any, rng: np.random.Generator) -> Iterator[dict[str,
 
 
 def minari_pass(dataset: Any) -> int:
-    """One pass of Minari's; decisions seen."""
+    """Read Minari's dataset once and return the number of decisions."""
     return sum(len(b["action"]) for b in minari_batches(dataset, np.random.default_rng(0)))
 
 
 def measure() -> list[tuple[str, float, str, str]]:
-    """(what, value, unit, beside)."""
+    """Return rows of (quantity, value, unit, comparison)."""
     with tempfile.TemporaryDirectory() as scratch:
         return _measure(Path(scratch))
 
@@ -113,7 +113,7 @@ def _measure(scratch: Path) -> list[tuple[str, float, str, str]]:
         "cut": lambda: own_pass(ours, CUT),
         "minari": lambda: minari_pass(theirs),
     }
-    own_pass(ours, CUT)  # compiles
+    own_pass(ours, CUT)  # this pass compiles
     rate: dict[str, list[float]] = {reader: [] for reader in readers}
     for _ in range(ROUNDS):
         for reader, run in readers.items():

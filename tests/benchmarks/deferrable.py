@@ -1,7 +1,7 @@
-"""How many decisions of random play `deferrable` takes in a second, observations built.
+"""Speed of `deferrable`: decisions per second of random play, with observations built.
 
-And how many slots a second of the CPU is enough for where a network scores all jobs of a slot, one
-call for 16 episodes, and where prices are learned, one generation of 16 individuals.
+Also the slots per second of CPU time where a network scores all jobs of a slot (one call for 16
+episodes), and where prices are learned (one generation of 16 individuals).
 """
 
 import time
@@ -21,7 +21,7 @@ ROUNDS = 5
 
 
 def measure() -> list[tuple[str, float, str]]:
-    """Decisions per second through the compiled episode, the best of a few rounds."""
+    """Return the decisions per second of compiled episodes, the best of a few rounds."""
     scenario = load_scenario("deferrable")
     config = scenario.config()
     spec = scenario.spec(config, "revenue")
@@ -32,7 +32,7 @@ def measure() -> list[tuple[str, float, str]]:
     ]
     behaviour = Behaviour("random", INDIFFERENT, epsilon=1.0)
     best = 0.0
-    for _ in range(ROUNDS + 1):  # one round more warms up; it is never the best
+    for _ in range(ROUNDS + 1):  # one extra round warms up; it is never the best
         begin = time.perf_counter()
         steps = sum(
             run_episode(scenario, spec, instance, behaviour, np.random.default_rng(0)).steps

@@ -1,4 +1,4 @@
-"""Random play of `multicluster` through the compiled episode, observations built.
+"""Speed of `multicluster`: random play of compiled episodes, with observations built.
 
     python -m tests.benchmarks.multicluster
 
@@ -21,7 +21,7 @@ ROUNDS = 5
 
 
 def measure() -> list[tuple[str, float, str]]:
-    """Time steps and decisions per second on one core, best of a few rounds."""
+    """Return time steps and decisions per second on one core, the best of a few rounds."""
     import polars as pl
 
     scenario = load_scenario("multicluster")
@@ -34,7 +34,7 @@ def measure() -> list[tuple[str, float, str]]:
     ]
     random = Behaviour("random", INDIFFERENT, epsilon=1.0)
     best_steps = best_decisions = 0.0
-    for _ in range(1 + ROUNDS):  # the first warms up, and is never the best
+    for _ in range(1 + ROUNDS):  # the first round warms up and is never the best
         rng = np.random.default_rng(0)
         begun = time.perf_counter()
         episodes = [run_episode(scenario, spec, i, random, rng) for i in instances]

@@ -20,7 +20,7 @@ from pipeline.simulation.players import PolicyRunner, episode_runner
 from pipeline.simulation.policy import Behaviour
 from policies.networks.policy import LearnedPolicy
 
-if TYPE_CHECKING:  # it loads torch
+if TYPE_CHECKING:  # the module loads torch
     from policies.online.problem import Problem
 
 WORKERS = 2
@@ -28,11 +28,11 @@ WINDOWS = 8
 TRAJECTORIES = 12
 SETTINGS = ("online.agent=reinforce", "config.machines=5")
 
-Row = tuple[str, float, str, str]  # what, value, unit, beside
+Row = tuple[str, float, str, str]  # quantity, value, unit, comparison
 
 
 def measure() -> list[Row]:
-    """(what, value, unit, beside)."""
+    """Return rows of (quantity, value, unit, comparison)."""
     return [*_packing(), *_slots()]
 
 
@@ -53,15 +53,15 @@ def _slots() -> list[Row]:
     images = ('config.observation="image"', "online.settings.network.image=20")
     sampling = Sampling(TRAJECTORIES, WINDOWS, 1)
     rows = []
-    for what, sets in (("image", images), ("rows", ())):  # candidates are tried of the last
+    for what, sets in (("image", images), ("rows", ())):  # the last network also tries candidates
         problem, policy = network_of(sets)
-        problem.draw(policy, 1, sampling)  # compiles
+        problem.draw(policy, 1, sampling)  # this call compiles
         spent = time.process_time()
         drawn = problem.draw(policy, 1, sampling)
         rate = sum(len(one.advantage) for one in drawn) / (time.process_time() - spent)
         rows.append((f"online, slots, {what}, per CPU second", rate, "decisions/s", "sampling"))
     asked = (problem, Decider(policy), 1, Sampling(1, WINDOWS, 1), Rollouts())
-    ask_episodes(*asked)  # compiles
+    ask_episodes(*asked)  # this call compiles
     spent = time.process_time()
     tried = ask_episodes(*asked)
     rate = sum(one.rolled_out for one in tried) / (time.process_time() - spent)
@@ -72,13 +72,13 @@ def _slots() -> list[Row]:
 
 
 def _looking_ahead(problem: "Problem", policy: LearnedPolicy) -> list[Row]:
-    """What rollouts at decision time cost beside the network that acts alone."""
+    """Return the cost of rollouts at decision time, relative to the network that acts alone."""
     from policies.online.problem import Sampling
     from policies.rollouts.lookahead import rollouts_of
 
     planner = rollouts_of(policy)
     instances = [problem.instance_of(w) for w in problem.windows_of(1, Sampling(1, WINDOWS, 1))]
-    planner.episode(problem.scenario, problem.spec, instances[0])  # compiles
+    planner.episode(problem.scenario, problem.spec, instances[0])  # this call compiles
     spent = time.process_time()
     played = [planner.episode(problem.scenario, problem.spec, one) for one in instances]
     looking = time.process_time() - spent
@@ -110,7 +110,7 @@ def _packing() -> list[Row]:
         network = fit_network(problem, config.network)
         first = reinforce.learner(problem, config, network, None, cpu)
         policy = problem.acting(network, first.weights())
-        problem.draw(policy, 1, sampling)  # compiles, and makes the instances
+        problem.draw(policy, 1, sampling)  # this call compiles and makes the instances
         start, spent = time.perf_counter(), time.process_time()
         drawn = problem.draw(policy, 1, sampling)
         wall, spent = time.perf_counter() - start, time.process_time() - spent
@@ -131,7 +131,7 @@ def _packing() -> list[Row]:
         asked = (problem.scenario, problem.spec, instances[0], behaviour)
         steps = len(PolicyRunner(*asked).play(np.random.default_rng(0)).choices)
         slow = steps / (time.process_time() - spent)
-        episode_runner(*asked).play(np.random.default_rng(0))  # compiles
+        episode_runner(*asked).play(np.random.default_rng(0))  # this call compiles
         spent = time.process_time()
         steps = sum(
             len(episode_runner(*asked).play(np.random.default_rng(i)).choices)

@@ -1,4 +1,4 @@
-"""Random play of `slots` through the compiled episode, with the observation built."""
+"""Speed of `slots`: random play of compiled episodes, with the observation built."""
 
 import time
 
@@ -17,7 +17,7 @@ ROUNDS = 5
 
 
 def measure() -> list[tuple[str, float, str]]:
-    """Decisions (placements and time steps) per second, best of a few rounds, by observation."""
+    """Return decisions (placements and time steps) per second by observation, best of a few."""
     scenario = load_scenario("slots")
     nothing = Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance("generated"))
     play = Behaviour("random", INDIFFERENT, epsilon=1.0)

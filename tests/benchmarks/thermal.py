@@ -1,4 +1,4 @@
-"""Speed of `thermal`: steps per second of random play, observations built."""
+"""Speed of `thermal`: steps per second of random play, with observations built."""
 
 import time
 
@@ -17,7 +17,7 @@ _EPISODES = 10
 
 
 def measure() -> list[tuple[str, float, str]]:
-    """(name, value, unit): environment steps per second through the compiled episode, one core."""
+    """Return (name, value, unit): environment steps per second of compiled episodes on one core."""
     return [
         (f"thermal, preset {preset}", _rate(ThermalConfig(preset=preset)), "steps/s")
         for preset in ("default", "paper")

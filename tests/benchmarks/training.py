@@ -2,10 +2,10 @@
 
     python -m tests.benchmarks training
 
-Same made-up transitions, same network, same update; what differs is where a minibatch comes from.
-`fit` gets features that were expanded beforehand, ours expands every minibatch. The two take turns;
-medians over the rounds are compared. Both on one thread of torch. The whole loop is ours with
-everything around a step: curves, monitoring, states to go on from.
+Both have the same made-up transitions, network and update, and differ in the source of a minibatch:
+`fit` gets features that were expanded beforehand, ours expands every minibatch. The two take turns
+on one thread of torch, and medians over the rounds are compared. The whole loop is ours with
+everything around a step: curves, monitoring, and saved states to resume from.
 """
 
 import contextlib
@@ -45,12 +45,12 @@ class Measured:
 
     @property
     def ratio(self) -> float:
-        """How many times as fast as d3rlpy's `fit`."""
+        """Return the speed relative to d3rlpy's `fit`."""
         return self.own / self.d3rlpy_fit
 
 
 def made_up(rng: np.random.Generator, rows: int = ROWS) -> Decisions:
-    """Transitions with 2 to 32 candidates, chosen uniformly, and all that any agent asks for.
+    """Return transitions with 2 to 32 candidates, chosen uniformly, with all data that agents need.
 
     The next observation of a row is the row after it.
     """
@@ -92,7 +92,7 @@ def made_up(rng: np.random.Generator, rows: int = ROWS) -> Decisions:
 
 
 def compare(rounds: int = 15, steps: int = 30) -> Measured:
-    """Run both in turns, `rounds` times `steps` gradient steps each."""
+    """Run both in turns, for `rounds` rounds of `steps` gradient steps each."""
     import torch
 
     from policies.networks.candidate_scorer import fit_network
@@ -130,7 +130,7 @@ def compare(rounds: int = 15, steps: int = 30) -> Measured:
 
     seconds: dict[str, list[float]] = {"own": [], "fit": []}
     with repeatable(cpu):
-        own()  # both once for nothing: compilation, first allocations
+        own()  # one round of both is not counted: compilation and first allocations
         fit()
         for _ in range(rounds):
             for name, run in (("own", own), ("fit", fit)):
@@ -144,7 +144,7 @@ def compare(rounds: int = 15, steps: int = 30) -> Measured:
 
 
 def d3rlpy_buffer(network: Any, decisions: Decisions) -> Any:
-    """The decisions as d3rlpy samples them, features expanded beforehand."""
+    """Return the decisions as d3rlpy samples them, with features expanded beforehand."""
     from policies.offline.q_learning import masked_q  # noqa: F401, I001  it keeps d3rlpy's import quiet
     from d3rlpy.dataset import MDPDataset
 
@@ -163,14 +163,14 @@ def d3rlpy_buffer(network: Any, decisions: Decisions) -> Any:
 
 
 def _padded(feature_map: Any, decisions: Decisions) -> Any:
-    """Network inputs (B, K, E), zeros where the mask forbids."""
+    """Return network inputs (B, K, E), zero where the mask forbids a candidate."""
     expanded = np.zeros((*decisions.mask.shape, feature_map.size), np.float32)
     expanded[decisions.mask] = feature_map.expand(decisions.candidates[decisions.mask])
     return expanded
 
 
 def quiet_fit(algorithm: Any, buffer: Any, steps: int) -> None:
-    """d3rlpy's `fit` with its default sampler, without progress bar and log files."""
+    """Run d3rlpy's `fit` with its default sampler, without a progress bar or log files."""
     from d3rlpy.logging import NoopAdapterFactory
 
     with contextlib.redirect_stdout(io.StringIO()):
@@ -184,7 +184,7 @@ def quiet_fit(algorithm: Any, buffer: Any, steps: int) -> None:
 
 
 def whole_loop(agent: str = "double_dqn", steps: int = 1000, rows: int = ROWS) -> float:
-    """Gradient steps per second of a training as `hindcast train` runs it."""
+    """Return the gradient steps per second of a training as `hindcast train` runs it."""
     from policies.offline.fit import train_agent
 
     decisions = made_up(np.random.default_rng(0), rows)
@@ -199,7 +199,7 @@ def whole_loop(agent: str = "double_dqn", steps: int = 1000, rows: int = ROWS) -
 
 
 def measure() -> list[tuple[str, float, str, str]]:
-    """(what, value, unit, beside)."""
+    """Return rows of (quantity, value, unit, comparison)."""
     rates = compare()
     return [
         ("training, own sampler + update", rates.own, "steps/s", "double DQN, 256 x 32"),

@@ -1,4 +1,4 @@
-"""The command line, in this process: help, exit codes, one clear line, nothing half-written."""
+"""Tests of the command line in this process: help, exit codes, error lines, no partial output."""
 
 import json
 import os
@@ -20,7 +20,7 @@ RECIPE = "binpack-synthetic-v1"
 
 
 def fails(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str]:
-    """Exit code and the one line on stderr; stdout stays empty."""
+    """Return the exit code and the only line on stderr. Stdout must be empty."""
     code = cli.main(argv)
     out, err = capsys.readouterr()
     assert not out
@@ -107,7 +107,7 @@ def test_version(capsys):
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(argv, said, capsys, monkeypatch, tmp_path):
-    """The line says what to do, and nothing is left behind: all this is found before a start."""
+    """The error line says what to do, and no output is left: faults are found before any work."""
     monkeypatch.chdir(tmp_path)
     code, line = fails(capsys, *argv)
     assert code == 2
@@ -138,7 +138,7 @@ def test_what_a_command_raises_becomes_a_line_and_a_code(raised, code, said, cap
 
 
 def test_a_defect_is_not_dressed_up(monkeypatch):
-    """What nobody foresaw keeps its traceback."""
+    """An unforeseen exception keeps its traceback."""
     monkeypatch.setattr(traces, "run", lambda _request: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         cli.main(["traces"])
@@ -177,7 +177,7 @@ def test_list_of_recipes(capsys):
 
 
 def listed(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, dict]:
-    """The rows of `hindcast list`, by name or key; there is a line of text for each."""
+    """Return the rows of `hindcast list` by name or key. Each row also has a line of text."""
     assert cli.main(["list", *argv]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert cli.main(["list", *argv, "--json"]) == 0
@@ -199,7 +199,7 @@ def test_list_of_names(capsys):
 
 
 def test_list_of_keys(capsys):
-    """The settings of an online agent are among the keys, with their meanings."""
+    """The settings of an online agent are among the keys and have descriptions."""
     keys = listed(capsys, "--keys", "deferrable-osdec-online")
     epochs = keys["online.settings.epochs"]
     assert (epochs["value"], epochs["type"]) == (4, "integer")
@@ -228,7 +228,7 @@ def test_diff_exits_with_0_where_nothing_differs_and_with_1_else(tiny_dataset, t
 
 @pytest.mark.parametrize("flag", ["--help", "--version"])
 def test_help_is_instant_since_it_loads_nothing_heavy(flag):
-    """--help and --version load no library that takes long, and the module of no command."""
+    """--help and --version load no heavy library and no command's module."""
     script = f"""
 import sys
 from flows.cli import main
@@ -246,7 +246,7 @@ raise SystemExit(code)
 
 
 def test_a_reader_that_leaves_early_is_no_error():
-    """`hindcast traces | true` ends quietly."""
+    """`hindcast traces | true` ends quietly although the reader closes the pipe early."""
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(

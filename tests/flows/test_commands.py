@@ -1,4 +1,4 @@
-"""Every file of flows/commands has the same shape, and every command is found."""
+"""Tests that every file of flows/commands has the same shape, and that every command is found."""
 
 import dataclasses
 import inspect
@@ -13,14 +13,14 @@ RECORDED = ("ingest", "build", "train", "train-online", "evaluate", "report", "s
 
 
 def module(name):
-    """The module of a file, found by one of its commands."""
+    """Return the module of a file, found through one of its commands."""
     found = {m.__name__.rpartition(".")[2]: m for m in map(commands.find, commands.SUMMARIES)}
     return found[name]
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_command_is_requests_check_run_and_show(name):
-    """One required parameter each: a request, or the result of `run`."""
+    """Each function has one required parameter: a request, or the result of `run`."""
     found = module(name)
     for function in (found.check, found.run, found.show):
         first, *others = inspect.signature(function).parameters.values()
@@ -35,7 +35,7 @@ def test_a_command_is_requests_check_run_and_show(name):
 
 @pytest.mark.parametrize("name", commands.SUMMARIES)
 def test_an_option_is_written_once_with_its_type_and_texts(name):
-    """A request is frozen; every field has one text, for the help and for the server's form."""
+    """Requests are frozen, and each field has one text, for the help and the server's form."""
     command = commands.find(name).COMMANDS[name]
     for request in filter(None, (command.request, command.more)):
         assert request.__dataclass_params__.frozen
@@ -46,7 +46,7 @@ def test_an_option_is_written_once_with_its_type_and_texts(name):
 
 @pytest.mark.parametrize("name", commands.SUMMARIES)
 def test_what_is_left_out_has_the_defaults_of_the_request(name):
-    """The examples give some options; of the others nothing is said twice."""
+    """Options that an example leaves out take the defaults of the request."""
     example = commands.find(name).COMMANDS[name].example.split()[1:]
     arguments = parser.parse(example)
     request = arguments.read(arguments)
@@ -70,7 +70,7 @@ def test_the_words_of_a_command_line_become_values_of_the_types_of_the_fields():
 
 
 def test_the_command_line_is_the_only_entry_point():
-    """Whatever can be run is a command with --help, --json and exit codes."""
+    """Everything that can be run is a command with --help, --json and exit codes."""
     root = Path(commands.__file__).parents[2]
     files = [
         p for package in ("pipeline", "policies", "flows") for p in root.glob(f"{package}/**/*.py")

@@ -1,4 +1,4 @@
-"""The five commands of the README against a real server and a process worker on loopback."""
+"""Tests of the README's five deployment commands with a real server and a worker on loopback."""
 
 import json
 import os
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PREFECT = [sys.executable, "-m", "prefect"]
-LIMIT_S = 600.0  # of each command: a first start migrates a database, and a machine may be busy
+LIMIT_S = 600.0  # per command: a first start migrates a database, and the machine may be busy.
 
 
 def free_port() -> int:
@@ -32,7 +32,7 @@ def free_port() -> int:
 
 
 def surroundings(home: Path, port: int) -> dict[str, str]:
-    """An environment of its own: nothing of the user's Prefect is read or written."""
+    """Return an environment that neither reads nor writes the user's Prefect settings."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_")}
     return {
         **kept,
@@ -48,7 +48,7 @@ def surroundings(home: Path, port: int) -> dict[str, str]:
 
 @contextmanager
 def started(*argv: str, env: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that is ended, with all that it started, when the context is left."""
+    """Start a process and end it with all its children when the context is left."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             [*PREFECT, *argv], cwd=ROOT, env=env, stdout=output, stderr=subprocess.STDOUT
@@ -66,7 +66,7 @@ def started(*argv: str, env: dict[str, str], log: Path) -> Iterator[subprocess.P
 
 
 def call(*argv: str, env: dict[str, str]) -> str:
-    """Run one command of Prefect to its end and return what it printed."""
+    """Run one command of Prefect to its end and return its output."""
     done = subprocess.run(
         [*PREFECT, *argv], cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S, check=False,
@@ -76,7 +76,7 @@ def call(*argv: str, env: dict[str, str]) -> str:
 
 
 def ask(env: dict[str, str], path: str, body: dict[str, Any] | None = None) -> Any:
-    """One request to the server's API."""
+    """Send one request to the server's API."""
     request = urllib.request.Request(
         env["PREFECT_API_URL"] + path,
         data=None if body is None else json.dumps(body).encode(),
@@ -100,7 +100,7 @@ def wait_for_server(server: subprocess.Popen[bytes], env: dict[str, str], log: P
 
 
 def test_a_deployed_build_makes_a_dataset(tmp_path: Path, tiny_recipe: Recipe) -> None:
-    """Deploy prefect.yaml, run `build` on a worker, and verify what it wrote."""
+    """`prefect.yaml` is deployed, a worker runs `build`, and the dataset that it wrote verifies."""
     port, out = free_port(), tmp_path / "dataset"
     env = surroundings(tmp_path / "home", port)
     server_log, worker_log = tmp_path / "server.log", tmp_path / "worker.log"

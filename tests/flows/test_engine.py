@@ -1,4 +1,4 @@
-"""The embedded server: one per command, silent, original errors, nothing left when it ends."""
+"""Tests of the embedded server: one per command, silent, original errors, no leftovers."""
 
 import os
 import signal
@@ -24,17 +24,17 @@ LONG = (
     'split.validation="3000..3001"',
     'split.test="3002..3003"',
 )
-LIMIT_S = 240.0  # a first start migrates a database; the machine may be busy
+LIMIT_S = 240.0  # a first start migrates a database, and the machine may be busy
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A PREFECT_HOME for these tests: its database is migrated once."""
+    """Return a PREFECT_HOME for these tests. Its database is migrated once."""
     return tmp_path_factory.mktemp("prefect")
 
 
 def surroundings(home: Path) -> dict[str, str]:
-    """The environment of a command with its own PREFECT_HOME and no server."""
+    """Return the environment of a command with its own PREFECT_HOME and no server."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_")}
     return {**kept, "PREFECT_HOME": str(home)}
 
@@ -48,14 +48,17 @@ def hindcast(home: Path, *argv: str) -> subprocess.CompletedProcess[str]:
 
 
 def recorded(home: Path) -> list[tuple[str, str]]:
-    """Names and states of the flow runs in the history."""
+    """Return the names and states of the flow runs in the history."""
     with sqlite3.connect(home / "prefect.db") as connection:
         rows = connection.execute("select name, state_type from flow_run order by created")
         return list(rows)
 
 
 def test_a_command_records_its_run_and_passes_errors_on(home, tmp_path):
-    """Done: results on stdout and a run in the history. Failed: the error's line, no traceback."""
+    """A finished command prints results and is in the history.
+
+    A failed one prints its error line only.
+    """
     out = tmp_path / "dataset"
     done = hindcast(home, "build", "binpack-synthetic-v1", *SET, "--out", str(out))
     assert done.returncode == 0, done.stderr
@@ -78,7 +81,7 @@ def test_a_command_records_its_run_and_passes_errors_on(home, tmp_path):
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_command_leaves_no_process_behind(home, tmp_path, number, code):
-    """It says so in one line and exits with the code that shells expect."""
+    """An interrupted command prints one line and exits with the code that shells expect."""
     out, log = tmp_path / "dataset", tmp_path / "stderr"
     recipe = [*SET, *(word for override in LONG for word in ("--set", override))]
     with log.open("w") as stderr:
@@ -109,7 +112,10 @@ def test_an_interrupted_command_leaves_no_process_behind(home, tmp_path, number,
 
 
 def test_commands_at_the_same_time_have_a_database_each(tmp_path):
-    """SQLite serves one server; the first database is free again afterwards."""
+    """Commands at the same time have a database each, as an SQLite file serves one server only.
+
+    The first database is free again afterwards.
+    """
     with engine._own_database(tmp_path) as first, engine._own_database(tmp_path) as second:
         assert (first.name, second.name) == ("prefect.db", "prefect-1.db")
     with engine._own_database(tmp_path) as again:
@@ -117,7 +123,7 @@ def test_commands_at_the_same_time_have_a_database_each(tmp_path):
 
 
 def test_the_environment_is_left_as_it_was(monkeypatch, tmp_path):
-    """Only what is not set is set, and only inside."""
+    """Variables are set only inside the context, and only those that the user has not set."""
     monkeypatch.setenv("DO_NOT_TRACK", "0")
     monkeypatch.delenv("PREFECT_HOME", raising=False)
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:1/api")

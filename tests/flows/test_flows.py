@@ -1,4 +1,4 @@
-"""Flows without a server: what they pass on, the parameters they accept, their deployments."""
+"""Tests of flows without a server: their arguments, parameters and deployments."""
 
 import dataclasses
 import importlib
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:prefect")
 
 @pytest.fixture(scope="module", autouse=True)
 def _home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Prefect looks at PREFECT_HOME when it is imported: not the user's."""
+    """Set PREFECT_HOME before Prefect is imported, so that the user's folder is not used."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PREFECT_HOME", str(tmp_path_factory.mktemp("prefect")))
         patch.setenv("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
@@ -50,7 +50,7 @@ def deployments() -> dict[str, dict]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_parameters_of_a_flow_are_what_its_users_know(name):
-    """Names, types, limits, defaults and texts of forms stay as recorded; others may be added."""
+    """Names, types, limits, defaults and form texts stay as recorded. New ones may be added."""
     found, known = flow(name), PARAMETERS[name]
     schema = found.parameters.model_dump()
     assert {key: schema["properties"][key] for key in known["properties"]} == known["properties"]
@@ -62,7 +62,7 @@ def test_the_parameters_of_a_flow_are_what_its_users_know(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_parameters_of_a_flow_are_the_fields_of_its_request(name):
-    """One set of parameters for the flow, and for its command with --direct."""
+    """A flow and its command with --direct have the same parameters."""
     request = request_of(name)
     signature = inspect.signature(flow(name).fn)
     assert list(signature.parameters) == [field.name for field in dataclasses.fields(request)]
@@ -73,7 +73,7 @@ def test_the_parameters_of_a_flow_are_the_fields_of_its_request(name):
 
 
 def test_a_new_field_of_a_request_is_an_option_and_a_parameter_of_the_flow(monkeypatch):
-    """Nothing but the dataclass is changed: not the parser, not the deployments."""
+    """A new field needs a change of the dataclass only: no parser and no deployment changes."""
     from flows import deployments as module
     from flows import parser
 
@@ -159,7 +159,7 @@ def test_wrong_parameters_are_refused_before_a_run(name, wrong):
 
 
 def test_urls_survive_the_parameters_of_a_flow():
-    """A URL is text: as a Path it would lose a slash, and JSON does not know it otherwise."""
+    """URLs are passed as text: a Path would drop a slash, and cannot be written as JSON."""
     from pipeline.storage.location import location
 
     url = location("memory://bucket/x")

@@ -1,4 +1,4 @@
-"""Progress: lines that are seldom and carry an estimate, bars on a terminal, silence elsewhere."""
+"""Tests of progress: rare lines with an estimate, bars on a terminal, silence elsewhere."""
 
 import io
 
@@ -21,7 +21,7 @@ def test_lines_are_at_most_one_an_interval_and_say_what_is_left():
 
 
 def test_what_an_earlier_call_did_is_no_part_of_the_estimate():
-    """A build that goes on at 80 of 100 has done 5 in 10 s, not 85."""
+    """A build that continues at 80 of 100 and reaches 85 after 10 s has done 5, not 85, in 10 s."""
     now = [0.0]
     lines: list[str] = []
     with Lines(lines.append, interval_s=10, clock=lambda: now[0]).progress("build") as tell:

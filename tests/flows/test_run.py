@@ -1,4 +1,4 @@
-"""Commands for real, with --direct: a whole tiny run, and what happens when it is given again."""
+"""Tests of real commands with --direct: a whole tiny run, and the same run repeated."""
 
 import json
 import shutil
@@ -20,14 +20,14 @@ RECIPE = ["binpack-synthetic-v1", *SET, "--direct"]
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a finished run."""
+    """Return the folder of a finished run."""
     out = tmp_path_factory.mktemp("run") / "tiny"
     assert cli.main(["run", *RECIPE, "--out", str(out)]) == 0
     return out
 
 
 def test_a_run_leaves_everything_that_it_promises(done, capsys):
-    """The last line is the report, and given again each stage is skipped and says so."""
+    """The last line names the report. When repeated, each stage says that it is skipped."""
     for name in ("dataset/manifest.json", "evaluation/scores.parquet", "report.html", "run.json"):
         assert (done / name).is_file()
     assert (done / "agents" / "trajectory_preference-seed0" / "checkpoint.json").is_file()
@@ -49,7 +49,7 @@ def test_a_run_as_json_has_one_line_per_stage(done, capsys):
 
 
 def test_what_is_missing_is_made_again_and_the_rest_is_kept(done, tmp_path, capsys):
-    """A stage runs again where its output is gone; the same bytes come out."""
+    """A stage whose output is missing runs again and writes the same bytes."""
     copy = tmp_path / "copy"
     shutil.copytree(done, copy)
     checkpoint = copy / "agents" / "trajectory_preference-seed0" / "checkpoint.json"
@@ -69,7 +69,7 @@ def test_the_folder_of_another_recipe_is_refused(done, capsys):
 
 
 def test_an_interrupted_run_goes_on(tmp_path):
-    """A step that fails leaves the stages before it done; they are not run again."""
+    """If a stage fails, the finished stages before it are not run again."""
     calls = []
 
     def failing(step):
@@ -92,7 +92,10 @@ def test_a_foreign_ledger_is_refused(tmp_path):
 
 
 def test_the_commands_one_by_one(tmp_path, capsys):
-    """Build, verify, train with a setting, evaluate a rule and a checkpoint, report."""
+    """The commands work one by one: build, verify, train with a setting, evaluate, report.
+
+    A rule and a checkpoint are evaluated.
+    """
     data, agent, scores = tmp_path / "d", tmp_path / "a", tmp_path / "e"
     assert cli.main(["build", *RECIPE, "--out", str(data), "--workers", "2", "--json"]) == 0
     built = json.loads(capsys.readouterr().out)
@@ -141,7 +144,7 @@ def test_verify_fails_with_1_and_the_reason(done, tmp_path, capsys):
 
 
 def test_two_checkpoints_of_one_seed_are_told_apart(done, tiny_recipe, tmp_path):
-    """Their names carry the beginning of the digest of their weights."""
+    """Names of one seed's checkpoints contain the beginning of their weights' digest."""
     from policies.entrants import entrants
 
     first = done / "agents" / "trajectory_preference-seed0"

@@ -1,4 +1,4 @@
-"""Whole runs and several seeds of agents that play."""
+"""Tests of whole runs with several seeds of online agents."""
 
 import csv
 import json
@@ -32,7 +32,7 @@ def words(*overrides):
 
 @pytest.fixture(scope="module")
 def metric():
-    """An outcome of slots that is not its headline."""
+    """Return an outcome of slots that is not its headline metric."""
     from pipeline.scenarios import load_scenario
 
     recipe = load_recipe("slots-deeprm-online")
@@ -42,7 +42,7 @@ def metric():
 
 @pytest.fixture(scope="module")
 def done(metric, tmp_path_factory):
-    """A finished run with two seeds, and the overrides that made it."""
+    """Return a finished run with two seeds, and the overrides that made it."""
     out = tmp_path_factory.mktemp("online") / "run"
     overrides = [*SMALL[:6], f'evaluate.metrics=["{metric}"]', *SMALL[7:], "online.seeds=[0, 1]"]
     argv = ["run", "slots-deeprm-online", *words(*overrides), "--direct", "--out", str(out)]
@@ -51,7 +51,7 @@ def done(metric, tmp_path_factory):
 
 
 def test_every_seed_is_trained_scored_and_reported(done, metric):
-    """Last and best checkpoints beside the rules; without behaviours nothing is recorded."""
+    """Last and best checkpoints are scored, too. Without behaviours nothing is recorded."""
     out, _ = done
     assert not (out / "dataset").exists()
     about = json.loads((out / "evaluation" / "evaluation.json").read_text())
@@ -76,7 +76,7 @@ def test_given_again_nothing_is_done_again(done, capsys):
 
 
 def test_a_run_may_record_learn_imitate_and_play(tmp_path):
-    """[train] and [online] of one recipe are one list of stages; the dataset is imitated."""
+    """[train] and [online] make one list of stages, and online agents imitate the dataset."""
     overrides = [
         *SMALL[:6],
         *SMALL[7:],

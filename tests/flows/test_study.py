@@ -1,4 +1,4 @@
-"""`hindcast study` on tiny settings: its points, its tables, and its section of a report."""
+"""Tests of `hindcast study` on tiny settings: its points, tables and section of a report."""
 
 import csv
 import json
@@ -25,21 +25,21 @@ AGENTS = ("behaviour_cloning",)
 
 
 def points(vary, *values):
-    """Names of points and the recipes that they stand for."""
+    """Return the names of points and the recipes of these points."""
     found = plan(RECIPE, TINY, AGENTS, (0, 1), 7, vary, values)
     return {p.name: load_recipe(RECIPE, p.overrides) for p in found}
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a finished study of two sizes."""
+    """Return the folder of a finished study of two sizes."""
     out = tmp_path_factory.mktemp("study") / "sizes"
     assert cli.main([*STUDY, "--vary", "windows", "--values", "2", "4", "--out", str(out)]) == 0
     return out
 
 
 def test_levels_change_the_behaviours_to_those_of_the_sibling_recipes():
-    """Nothing else differs but what is trained."""
+    """Apart from the trained agents, only the behaviours differ."""
     found = points("level")
     assert list(found) == ["level-random", "level-heuristic", "level-mixed"]
     assert found["level-random"].behaviours == load_recipe("binpack-synthetic-random-v1").behaviours
@@ -78,7 +78,7 @@ def test_values_that_the_recipe_cannot_have_are_refused(vary, value, reason):
 
 
 def test_a_study_leaves_a_run_per_point_and_one_table(done, capsys):
-    """Every policy of every point; the log of twice the windows has more decisions."""
+    """The table has every policy of every point, and more decisions for twice the windows."""
     assert json.loads((done / "study.json").read_text())["points"][1]["name"] == "windows-4"
     for name in ("windows-2", "windows-4"):
         assert (done / name / "report.html").is_file()
@@ -109,7 +109,7 @@ def test_the_report_of_a_study_draws_it(done, tmp_path):
 
 
 def test_costs_that_differ_by_orders_are_drawn_on_a_logarithmic_scale(done):
-    """Numbers of ticks are written out; the same rows give the same plot."""
+    """Tick labels are plain numbers, and the same rows give the same plot."""
     rows = pl.read_parquet(done / "study.parquet")
     plain = quality_plot(rows)
     scaled = pl.when(pl.col("policy") == "random").then(1000.0).otherwise(1.0)

@@ -1,4 +1,4 @@
-"""`hindcast train --sweep` and `--seeds`, from the command line, in this process."""
+"""Tests of `hindcast train --sweep` and `--seeds`, from the command line, in this process."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`hindcast train-online`: from a recipe to a checkpoint that `evaluate` and `list` take."""
+"""Tests of `hindcast train-online`: from a recipe to a checkpoint for `evaluate` and `list`."""
 
 import json
 
@@ -18,7 +18,7 @@ OVERRIDES = (
 
 
 def run(capsys, *argv):
-    """Exit code, JSON results, what stands on stderr."""
+    """Return the exit code, the JSON results and the text on stderr."""
     sets = [word for override in OVERRIDES for word in ("--set", override)]
     code = main([*map(str, argv[:2]), *sets, *map(str, argv[2:]), "--direct", "--json"])
     captured = capsys.readouterr()
@@ -26,7 +26,7 @@ def run(capsys, *argv):
 
 
 def test_a_recipe_becomes_a_checkpoint_that_is_evaluated(tmp_path, capsys):
-    """Given again the command changes nothing; another one goes on from its checkpoint."""
+    """Repeating the command changes nothing, and another command can start from its checkpoint."""
     out = tmp_path / "agent"
     train = ("train-online", "binpack-synthetic-v1", "--iterations", 3, "--workers", 2)
     code, (result,), _ = run(capsys, *train, "--out", out)
@@ -74,7 +74,7 @@ JOBS = (
 
 @pytest.mark.parametrize("agent", ["score_ppo", "price_evolution"])
 def test_what_cannot_be_imitated_is_refused_in_one_line(agent, tiny_dataset, tmp_path, capsys):
-    """Decisions of another scenario; a folder that is no dataset."""
+    """Decisions of another scenario and a folder that is not a dataset are refused."""
     own = ["--set", "online.settings={sampling={windows=1}}", "--agent", agent]
     for folder, said in (
         (tiny_dataset, "tiny: decisions of other features"),
@@ -86,7 +86,7 @@ def test_what_cannot_be_imitated_is_refused_in_one_line(agent, tiny_dataset, tmp
 
 
 def test_a_start_of_another_form_is_refused_in_one_line(tmp_path, capsys):
-    """A network of prices scores no slots: both forms are named."""
+    """A network of prices cannot start one that scores slots. The error names both."""
     small = ["--set", "online.settings.sampling={trajectories=4, windows=1}"]
     train = [*JOBS, "--iterations", "1"]
     assert main([*train, *small, "--out", str(tmp_path / "prices")]) == 0

@@ -1,4 +1,4 @@
-"""[train.settings.<agent>] of a recipe: used, in the ledger's key, and checked before all else."""
+"""Tests of [train.settings.<agent>]: used, part of the ledger's key, and checked first."""
 
 import json
 
@@ -52,7 +52,7 @@ def test_all_is_every_agent_that_is_for_the_scenario():
 
 
 def test_settings_reach_the_checkpoint_and_the_key_of_its_stage(tmp_path):
-    """The agent's config and the ledger show them; results.csv holds the log itself as baseline."""
+    """The agent's config and the ledger show the settings, and results.csv has the log."""
     out = tmp_path / "run"
     assert cli.main([*RUN, *RATE, "--out", str(out)]) == 0
     checkpoint = json.loads((out / "agents/filtered_cloning-seed0/checkpoint.json").read_text())

@@ -1,4 +1,4 @@
-"""Shared by the tests of pipeline/."""
+"""Fixtures shared by the tests of pipeline/."""
 
 import json
 import shutil
@@ -11,7 +11,7 @@ from pipeline.storage.files import sha256_file
 
 @pytest.fixture(scope="session")
 def cut_dataset(tiny_dataset, tmp_path_factory):
-    """The tiny dataset in row groups of 97 rows: episodes go over their ends, buffers overflow."""
+    """Return the tiny dataset in row groups of 97 rows, which episodes cross."""
     folder = tmp_path_factory.mktemp("cut") / "dataset"
     shutil.copytree(tiny_dataset, folder)
     manifest = json.loads((folder / "manifest.json").read_text())

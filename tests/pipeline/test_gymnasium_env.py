@@ -1,4 +1,4 @@
-"""The Gymnasium adaptor: its own checker, masks, leniency."""
+"""Tests of the Gymnasium adaptor: Gymnasium's checker, masks, invalid actions."""
 
 import gymnasium
 import numpy as np

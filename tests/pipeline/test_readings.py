@@ -1,4 +1,4 @@
-"""A batch policy is given mask and image where it asks for them; learners get images too."""
+"""Tests that batch policies get mask and image if they accept them, and learners images."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from tests.sample_datasets import build_images
 
 
 class Watcher:
-    """Takes the first candidate and writes down what it was given."""
+    """Policy that takes the first candidate and records its arguments."""
 
     name = "watcher"
 
@@ -29,7 +29,7 @@ class Watcher:
 
 
 class Old:
-    """A policy from before there was anything to ask for."""
+    """Policy with the oldest signature, without optional arguments."""
 
     name = "old"
 
@@ -61,7 +61,7 @@ def test_a_policy_is_given_what_it_reads(images, tmp_path):
 
 
 def test_images_are_sampled_where_they_are_asked_for(images):
-    """Those of the decision, and of the observation that followed it."""
+    """A sample has the images of a decision and of its next observation."""
     rng = np.random.default_rng(0)
     plain = sample_decisions(images, "train", rng, k=4, transitions=True)
     assert plain.image is None
@@ -81,7 +81,7 @@ def test_images_are_sampled_where_they_are_asked_for(images):
 
 
 def test_to_go_is_the_sum_of_the_rewards_that_are_left(tiny_dataset):
-    """Also where a sample leaves decisions out."""
+    """The return to go sums the remaining rewards, also if a sample leaves decisions out."""
     dataset = ds.open(tiny_dataset)
     whole = sample_decisions(dataset, "train", np.random.default_rng(0), k=4)
     left = np.array([

@@ -1,4 +1,4 @@
-"""The public checks: they pass what is sound, and find what is not."""
+"""Tests of the public checks: they pass sound plug-ins and find faults in unsound ones."""
 
 import dataclasses
 import sys
@@ -32,7 +32,7 @@ LOG = "; MaxProcs: 64\n1 10 5 100 8 -1 -1 8 600 -1 1 7 1 -1 0 -1 -1 -1\n"
 
 
 def test_readers_that_do_not_pass(tmp_path):
-    """One that loses the order of jobs, one that answers twice differently, one that reads all."""
+    """Readers that lose the order of jobs, are not repeatable, or read everything do not pass."""
     log = tmp_path / "log.swf"
     log.write_text(LOG + LOG.splitlines()[-1].replace("1 10", "2 20", 1) + "\n")
     form, calls = FORMATS["swf"], []
@@ -79,7 +79,7 @@ def test_rules_and_networks_pass_as_policies(tiny_recipe, tmp_path):
 
 
 class Fickle:
-    """Scores that are drawn."""
+    """Policy whose scores are drawn."""
 
     name = "fickle"
     rng = np.random.default_rng(0)
@@ -89,7 +89,7 @@ class Fickle:
 
 
 class Short(Fickle):
-    """One score too few."""
+    """Policy that returns one score too few."""
 
     def scores(self, observation):
         return np.zeros(len(observation.feasible) - 1)
@@ -103,7 +103,7 @@ def test_policies_that_do_not_pass(policy, tiny_recipe):
 
 @pytest.mark.parametrize(("number", "value"), [(REWARD, np.nan), (ELAPSED, -1.0)])
 def test_a_scenario_that_does_not_pass(number, value, tiny_recipe):
-    """Rewards are numbers, and clocks do not go back."""
+    """Rewards must be numbers, and clocks must not run backwards."""
     known, workload = load_scenario("binpack"), load_source(tiny_recipe)
 
     def step(ints, floats, choice, step_outputs):
@@ -119,7 +119,7 @@ def test_a_scenario_that_does_not_pass(number, value, tiny_recipe):
 
 
 def test_exports_that_do_not_pass(tiny_dataset, monkeypatch):
-    """One whose bytes differ, and one that writes in place."""
+    """Exports whose bytes differ between calls, or that write in place, do not pass."""
     count = []
 
     def different(dataset, out, candidates, tell):

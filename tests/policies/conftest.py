@@ -1,6 +1,6 @@
 """Fixtures for all tests of policies: small logs to learn from, small problems to play.
 
-Torch uses one thread in all of them.
+Torch uses one thread in all tests.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ __all__ = [
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
-    """Tests drive learners step by step with the one thread that training gives them.
+    """Use one thread for learners that tests drive step by step, as a training does.
 
     With more, threads of workers that run side by side wait for each other: networks are so small
     that waiting takes several times as long as the steps.

@@ -1,6 +1,6 @@
 """Tiny scheduling problems whose best policy is known, as logged decisions.
 
-Logs are drawn once a session; tests build arrays of their own from them.
+Logs are drawn once a session; tests build separate arrays from them.
 """
 
 from dataclasses import dataclass, field
@@ -52,7 +52,7 @@ class Log:
         )  # fmt: skip
 
     def build(self, k: int = K, drawn: int = 0) -> Decisions:
-        """The Decisions, padded with zeros to `k` candidates."""
+        """Return the Decisions, padded with zeros to `k` candidates."""
         n = len(self.rows)
         context, candidates, mask = _pad(self.rows, k)
         next_context, next_candidates, next_mask = _pad([r["after"] for r in self.rows], k)
@@ -92,7 +92,7 @@ def _pad(observations, k):
 
 
 def some_candidates(rng, n=None):
-    """(N, F) candidates; the gain is what counts."""
+    """Return (N, F) candidates, of which only the gain matters."""
     n = n or int(rng.integers(2, K + 1))
     return np.column_stack(
         [np.arange(n), rng.normal(size=n), rng.integers(0, 2, n), rng.lognormal(3.0, 1.0, n)]
@@ -110,7 +110,7 @@ def spec():
 
 @pytest.fixture(scope="session")
 def bandit():
-    """Episodes of one decision; the reward is the gain of what was chosen at random."""
+    """Return episodes of one random choice whose reward is the gain of the chosen candidate."""
     rng = np.random.default_rng(5)
     log = Log()
     for window in range(1500):
@@ -126,7 +126,7 @@ def bandit():
 
 @pytest.fixture(scope="session")
 def imitated():
-    """Decisions of somebody who takes the largest gain, but for one in five."""
+    """Return decisions that take the largest gain, except for one in five."""
     rng = np.random.default_rng(6)
     log = Log()
     for window in range(800):
@@ -143,7 +143,7 @@ def imitated():
 
 @pytest.fixture(scope="session")
 def two_stages():
-    """Gain now, or the door to more gain later: taking the gain is wrong.
+    """Return two stages in which the larger gain now misses the door to more gain later.
 
     stage 0   candidates (gain 1, no door), (gain 0, door)
     stage 1   behind the door gains 3 and 0; without it .5 and 0
@@ -170,7 +170,7 @@ def two_stages():
 
 @pytest.fixture(scope="session")
 def noisy_episodes():
-    """Episodes of ten choices by priorities drawn per episode; the return is noisy."""
+    """Return episodes of ten choices by priorities drawn per episode, with noisy returns."""
     rng = np.random.default_rng(8)
     log = Log()
     for window in range(30):
@@ -191,7 +191,7 @@ def noisy_episodes():
 
 @pytest.fixture
 def share_of_best(spec):
-    """How often a policy's first choice is the candidate with the largest gain."""
+    """Return the share of decisions in which a policy's first choice has the largest gain."""
 
     def share(policy):
         rng = np.random.default_rng(99)

@@ -1,4 +1,4 @@
-"""A problem of two decisions that can be enumerated, and small real ones."""
+"""A problem of two decisions that can be enumerated, and small real problems."""
 
 from types import SimpleNamespace
 
@@ -25,7 +25,7 @@ from policies.rollouts.trajectories import NetworkInputs
 
 
 class ToyProblem(SimpleNamespace):
-    """A Problem of which a test gives only what the agent under test reads."""
+    """Problem with only the attributes that the agent under test reads."""
 
     learner, metrics = Problem.learner, Problem.metrics
 
@@ -42,7 +42,7 @@ SPEC = Spec(
     outcomes=(Outcome("cost", "units", "minus the return"),),
 )
 
-# Two decisions; what the second one offers and pays depends on the first choice.
+# Two decisions. The candidates and rewards of the second depend on the first choice.
 FIRST = np.array([[1.0, 0.0], [-0.5, 1.0], [0.3, 0.4]])
 SECOND = {
     0: np.array([[0.2, 0.1], [0.7, -1.0]]),
@@ -54,7 +54,7 @@ ENTERS = (1.0, 0.0, 0.3)
 
 
 def looked(first: int, second: int) -> NetworkInputs:
-    """What the network is asked on one way through the problem."""
+    """Return the network's inputs of one way through the problem."""
     rows = np.concatenate([FIRST, SECOND[first]])
     n = len(FIRST)
     return NetworkInputs(
@@ -70,7 +70,7 @@ def looked(first: int, second: int) -> NetworkInputs:
 
 
 def ways() -> list[tuple[int, int]]:
-    """All trajectories, as choices."""
+    """Return all trajectories, as choices."""
     return [(a, b) for a in range(len(FIRST)) for b in range(len(SECOND[a]))]
 
 
@@ -79,7 +79,7 @@ def rewards(first: int, second: int) -> np.ndarray:
 
 
 def network_of(spec: Spec, settings: NetworkSettings) -> Network:
-    """A network with plain features."""
+    """Return a network with plain features."""
     columns = tuple(range(len(spec.context))) if settings.context else ()
     return Network(
         settings,
@@ -91,7 +91,7 @@ def network_of(spec: Spec, settings: NetworkSettings) -> Network:
 
 @pytest.fixture
 def toy():
-    """The enumerable problem with a small tanh network, in float64 to compare exactly."""
+    """Return the enumerable problem with a small tanh network, in float64 to compare exactly."""
     network = network_of(SPEC, NetworkSettings(hidden=(4,), activation="tanh", quadratic=False))
     scorer = CandidateScorer(network, np.random.default_rng(3)).double()
     return SimpleNamespace(
@@ -109,7 +109,7 @@ def some_weights(network: Network, seed: int = 0, size: float = 0.3):
 
 @pytest.fixture(scope="session")
 def play_problem():
-    """A recipe -> its Problem."""
+    """Return the Problem of a recipe."""
 
     def make(recipe, workers=1, seed=0):
         scenario, workload = load_scenario(recipe.scenario), load_source(recipe)
@@ -128,7 +128,7 @@ def play_problem():
 
 @pytest.fixture(scope="session")
 def policy_of():
-    """A Problem and settings of a network -> a policy with small random weights."""
+    """Return a function from Problem and settings to a policy with small random weights."""
 
     def make(problem, settings, size=0.05):
         network = network_of(problem.spec, settings)
@@ -141,14 +141,14 @@ def policy_of():
 
 @pytest.fixture(scope="session")
 def slot_problem(play_problem):
-    """Half days of `deferrable`."""
+    """Return half days of `deferrable`."""
     small = ("config.horizon=12", 'split.train="200..203"', 'split.validation="80..81"')
     return play_problem(load_recipe("deferrable-osdec-online", small))
 
 
 @pytest.fixture(scope="session")
 def slot_net(slot_problem):
-    """Settings -> a small network that scores slots: in torch, its shape, and as it acts."""
+    """Return a function from settings to a small slot network: torch, shape, policy."""
 
     def make(**settings):
         shape = SlotScoresSettings(**{"width": 6, "rows": 40, **settings})
@@ -163,7 +163,7 @@ def slot_net(slot_problem):
 
 @pytest.fixture(scope="session")
 def slot_rollout(slot_problem):
-    """A network and how many episodes -> what was drawn with it."""
+    """Return a function from a network and a number of episodes to drawn rollouts."""
 
     def make(net, network, episodes=2):
         instances = [slot_problem.instance_of(w) for w in slot_problem.train[:episodes]]

@@ -1,12 +1,12 @@
-"""Every agent finds the best policy of a problem that can be enumerated, from a random log.
+"""Tests that every agent finds the best policy of a small problem from a random log.
 
     stage 0     gain 1 | gain 0 and a door | gain .5
     stage 1     behind the door gains 3, 1, 0, else .5, .2, 0
     stage 2     behind the door gains 2, 1, 0, else .4, .1, 0
 
-Taking the largest gain of the moment is worth 1.9; the door, then the largest gains, 5. The order
-of the candidates and a feature that says nothing are drawn anew for every decision. Agents that are
-registered are tested; those that only imitate a log are given another one.
+Always taking the largest gain is worth 1.9; the door and then the largest gains are worth 5. Each
+decision draws the order of the candidates and the value of an irrelevant feature. All registered
+agents are tested; agents that only imitate a log learn from a log of the best policy.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ from policies.offline.fit import train_agent
 pytestmark = pytest.mark.slow
 
 NAMES = [name for name, known in AGENTS.items() if not known.scenarios]
-IMITATORS = {"behaviour_cloning"}  # from a random log they learn to be random
+IMITATORS = {"behaviour_cloning"}  # from a random log these learn to be random
 STEPS = {"cdqac": 1500}  # 500 for others: its policy moves every few steps of its critics only
 SPEC = Spec(
     scenario="doors",
@@ -46,14 +46,14 @@ STAGES, K, WINDOWS, EPISODES = 3, 3, 60, 24
 
 
 def candidates(stage, opened):
-    """(gain, door) of each."""
+    """Return (gain, door) of each candidate."""
     if stage == 0:
         return [(1.0, 0.0), (0.0, 1.0), (0.5, 0.0)]
     return [(gain, 0.0) for gain in GAINS[stage][opened]]
 
 
 def value(choices):
-    """The return of three choices by their place in `candidates`."""
+    """Return the return of three choices by their place in `candidates`."""
     opened, total = False, 0.0
     for stage, choice in enumerate(choices):
         gain, door = candidates(stage, opened)[choice]
@@ -65,14 +65,14 @@ OPTIMUM = max(value(choices) for choices in itertools.product(range(K), repeat=S
 
 
 def observe(stage, opened, rng):
-    """(rows (3, 4), order): the candidates as an agent sees them, and which is which."""
+    """Return (rows (3, 4), order): candidates as an agent sees them, and their places."""
     order = rng.permutation(K)
     of = np.array(candidates(stage, opened))[order]
     return np.column_stack([np.arange(K), of, rng.random(K)]), order
 
 
 def play(policy, rng):
-    """The return of an episode of the policy's first choices."""
+    """Return the return of an episode of the policy's first choices."""
     choices, opened = [], False
     for stage in range(STAGES):
         rows, order = observe(stage, opened, rng)
@@ -84,7 +84,7 @@ def play(policy, rng):
 
 @functools.cache
 def log(k=K, best=False):
-    """Episodes of uniform choices, or of the best ones, padded to `k` candidates."""
+    """Return episodes of uniform choices, or of the best ones, padded to `k` candidates."""
     rng = np.random.default_rng(11)
     n = WINDOWS * EPISODES * STAGES
     shape = (n, k, len(SPEC.candidates))
@@ -133,13 +133,13 @@ def log(k=K, best=False):
 
 
 def settings(name):
-    """A quicker training than the defaults, for settings that the agent has."""
+    """Return settings for a quicker training, for each setting that the agent has."""
     config = read_config(name)
     known = {f.name for f in dataclasses.fields(config)}
     wanted = {"learning_rate": 1e-2, "minibatch": 64, "target_update_interval": 20}
     found = {key: value for key, value in wanted.items() if key in known}
     if "quantile" in known:
-        found["quantile"] = 0.99  # the best return is one in 27
+        found["quantile"] = 0.99  # one return in 27 is the best
     if config.network.hidden:
         found |= {"network.hidden": [16] * len(config.network.hidden)}
     return found
@@ -152,7 +152,7 @@ def test_the_optimum_is_the_door_and_then_the_largest_gains():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_agent_finds_the_best_policy_from_a_random_log(name):
-    """Imitators from a log of the best policy; always the first choice, in 20 episodes."""
+    """Imitators learn from a log of the best policy. First choices are the best in 20 episodes."""
     trained = train_agent(
         name, log(best=name in IMITATORS), SPEC, steps=STEPS.get(name, 500), seed=1,
         settings=settings(name),
@@ -164,19 +164,19 @@ def test_an_agent_finds_the_best_policy_from_a_random_log(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_padding_to_more_candidates_changes_nothing(name):
-    """K and K + 5: the same preferences, but for how Adam magnifies the last digits of sums."""
+    """Preferences at K and K + 5 agree, except for rounding of sums that Adam magnifies."""
     rows, _ = observe(1, opened=True, rng=np.random.default_rng(3))
     scores = []
     for k in (K, K + 5):
         trained = train_agent(name, log(k), SPEC, steps=12, seed=1, settings=settings(name))
         given = trained.policy().batch_scores(np.ones((1, 1)), rows, np.array([0, K]))
-        scores.append(given - given.mean())  # the level of a policy's scores is left open
+        scores.append(given - given.mean())  # the level of a policy's scores is not determined
     np.testing.assert_allclose(*scores, rtol=1e-2, atol=2e-3)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_order_of_the_candidates_does_not_matter(name):
-    """A score goes with its candidate, after training on candidates in another order as well."""
+    """A score moves with its candidate, also after training on candidates in another order."""
     decisions = log()
     rng = np.random.default_rng(2)
     order = rng.permuted(np.tile(np.arange(K), (len(decisions), 1)), axis=1)

@@ -1,4 +1,4 @@
-"""Datasets of checkpoints, `medium` and `replay`: named by content, whole, verified, rebuilt."""
+"""Tests of datasets of checkpoints, `medium` and `replay`: named by content, verified, rebuilt."""
 
 import dataclasses
 import json
@@ -40,7 +40,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def run(tiny_recipe, tmp_path_factory) -> Path:
-    """A training with three checkpoints on the way."""
+    """Return a training with three intermediate checkpoints."""
     recipe = dataclasses.replace(tiny_recipe, online=OnlineRecipe("reinforce", 6, SETTINGS))
     folder = tmp_path_factory.mktemp("run") / "a"
     return train_online(recipe, out=folder, checkpoint_every=2)
@@ -55,7 +55,7 @@ def replayed(run, *more):
 
 @pytest.fixture(scope="module")
 def dataset(run, tmp_path_factory) -> Path:
-    """The replay dataset; tests that change it copy it first."""
+    """Return the replay dataset. Tests that change the dataset copy it first."""
     recipe = replayed(run)
     folder = tmp_path_factory.mktemp("replay") / "d"
     build(recipe, behaviours(recipe), folder, workers=2)
@@ -67,7 +67,7 @@ def told(folder: Path):
 
 
 def test_the_checkpoints_of_a_training_follow_one_another(run, dataset):
-    """A behaviour each, in the order of their steps, drawing as the agent draws."""
+    """Each checkpoint is a behaviour, in the order of steps, and draws as the agent draws."""
     recipe = replayed(run)
     assert [b.name.split("-step")[1][:1] for b in recipe.behaviours] == ["2", "4", "6"]
     assert {(b.temperature, b.epsilon, b.episodes) for b in recipe.behaviours} == {(1.0, 0.0, 1)}
@@ -81,7 +81,7 @@ def test_the_checkpoints_of_a_training_follow_one_another(run, dataset):
 
 
 def test_a_dataset_is_verified_and_built_again_from_itself_alone(dataset, tmp_path):
-    """The training may be gone: the checkpoints are inside, and the bytes are the same."""
+    """The training may be deleted: the dataset has the checkpoints, and the bytes are the same."""
     copy = tmp_path / "d"
     shutil.copytree(dataset, copy)
     checks = dict(verify(copy, told(copy)).checks)
@@ -91,12 +91,12 @@ def test_a_dataset_is_verified_and_built_again_from_itself_alone(dataset, tmp_pa
     build(recipe, behaviours(recipe), tmp_path / "again")
     assert content(tmp_path / "again") == content(copy)
     written = (copy / "README.md").read_text().split("```toml\n")[1].split("```")[0]
-    (copy / "recipe.toml").write_text(written)  # the card's own recipe finds them as well
+    (copy / "recipe.toml").write_text(written)  # the card's recipe finds them as well
     assert load_recipe(copy).digest == recipe.digest
 
 
 def test_a_checkpoint_is_what_it_holds_and_not_where_it_lies(run, tmp_path):
-    """The same checkpoint elsewhere gives the same digest, another one gives another."""
+    """A copy of a checkpoint elsewhere has the same digest, and another checkpoint has another."""
     one, other = run / "checkpoints" / "step-000002", run / "checkpoints" / "step-000004"
     shutil.copytree(one, tmp_path / "moved")
     digests = [
@@ -110,7 +110,7 @@ def test_a_checkpoint_is_what_it_holds_and_not_where_it_lies(run, tmp_path):
 
 
 def test_a_recipe_file_names_checkpoints_beside_it(run, tmp_path):
-    """Its folder is looked through before the working one."""
+    """The recipe's folder is searched before the working folder."""
     shutil.copytree(run / "best", tmp_path / "mine" / "best")
     text = (Path(__file__).parents[2] / "datasets/binpack-synthetic-v1/recipe.toml").read_text()
     head = text.split("[[behaviours]]")[0]
@@ -182,7 +182,7 @@ def test_damage_to_the_copied_checkpoints_is_found(damage, dataset, tmp_path):
 
 
 def test_probabilities_of_another_network_are_not_believed(dataset):
-    """Each decision's distribution is computed again, by the network that is named."""
+    """Each decision's distribution is computed again by the named network."""
     known = told(dataset)
     names = list(known)
     wrong = {**known, names[0]: dataclasses.replace(known[names[-1]], name=names[0])}
@@ -194,7 +194,7 @@ def test_probabilities_of_another_network_are_not_believed(dataset):
     "policy", ["../../etc", "policies/../../x", "/etc/x", "policies/a/b", "policies\\x", "x/y"]
 )
 def test_a_manifest_cannot_name_a_checkpoint_elsewhere(policy, dataset, tmp_path):
-    """No file outside the dataset is opened, whatever a manifest says."""
+    """No file outside the dataset is opened, for any manifest."""
     table = json.loads((dataset / "manifest.json").read_text())["recipe"]
     table["behaviours"][0]["policy"] = policy
     with pytest.raises(RecipeError, match="expected a"):
@@ -221,7 +221,7 @@ def test_checkpoints_can_be_appended_to_rules(run, tiny_dataset, tmp_path):
 def test_compiled_episodes_are_those_of_asking_decision_by_decision(
     kind, temperature, epsilon, tiny_recipe, play_policy
 ):
-    """Choices, probabilities, and what following the choices again gives, in two stretches."""
+    """Choices, probabilities and replayed choices agree, in two stretches."""
     scenario = load_scenario(tiny_recipe.scenario)
     spec = scenario.spec(tiny_recipe.config, tiny_recipe.objective)
     instance = make_instance(tiny_recipe, scenario, load_source(tiny_recipe), 0)
@@ -242,7 +242,7 @@ def test_compiled_episodes_are_those_of_asking_decision_by_decision(
 
 @pytest.fixture(scope="module")
 def play_policy():
-    """(spec, kind) -> a scorer with small random weights."""
+    """Return a function from (spec, kind) to a scorer with small random weights."""
     from policies.networks.features import unscaled_map
     from policies.networks.policy import LearnedPolicy
     from policies.networks.settings import Network
@@ -265,7 +265,7 @@ def play_policy():
 
 
 def test_the_copied_policy_is_the_one_that_was_trained(run, dataset):
-    """Nothing but its place differs."""
+    """Only its folder differs."""
     recipe = read_manifest(dataset).recipe
     last = load_policy(dataset / recipe.behaviours[-1].policy)
     trained = load_policy(run)

@@ -1,4 +1,4 @@
-"""What a name means: a rule, a checkpoint's folder, and how a checkpoint chooses."""
+"""Tests of policy names: a rule, a checkpoint's folder, and a checkpoint's way to choose."""
 
 import dataclasses
 
@@ -17,7 +17,7 @@ SAMPLING = {"trajectories": 2, "windows": 1, "stay": 1}
 
 @pytest.fixture(scope="module")
 def agent(tiny_recipe, tmp_path_factory):
-    """The folder of an agent, whose name has an @ of its own."""
+    """Return the folder of an agent, whose name contains an @."""
     recipe = dataclasses.replace(
         tiny_recipe, online=OnlineRecipe("reinforce", 1, {"sampling": SAMPLING})
     )
@@ -25,7 +25,7 @@ def agent(tiny_recipe, tmp_path_factory):
 
 
 def test_a_folder_and_a_temperature(agent):
-    """The folder's own @ is part of its name."""
+    """An @ in the folder's name is part of that name."""
     assert split_checkpoint_name(str(agent)) == (str(agent), 0.0)
     assert split_checkpoint_name(f"{agent}@1") == (str(agent), 1.0)
     assert split_checkpoint_name(f"{agent}@0.5") == (str(agent), 0.5)
@@ -41,7 +41,7 @@ def test_what_is_no_temperature(agent, given):
 
 @pytest.mark.parametrize("given", ["tetris", "hot"])
 def test_a_rule_behind_a_folder(agent, tiny_recipe, given):
-    """It is read as one, and refused by a network that chooses candidates as a whole."""
+    """The rule is parsed, and a network that chooses candidates as a whole refuses it."""
     assert split_checkpoint_name(f"{agent}@{given}") == (str(agent), given)
     with pytest.raises(InputError, match="is not a temperature; expected a number above 0"):
         entrants(tiny_recipe, [f"{agent}@{given}"])
@@ -53,13 +53,13 @@ def test_a_rule_does_not_draw(tiny_recipe):
 
 
 def test_a_checkpoint_is_evaluated_both_ways(agent, tiny_recipe, tmp_path):
-    """Once for its best choices, as often as the recipe says for those it draws."""
+    """Best choices are evaluated once, and drawn choices as often as the recipe says."""
     found = entrants(tiny_recipe, [str(agent), f"{agent}@1"])
     assert [c.behaviour.name for c in found] == ["reinforce-seed0", "reinforce@1-seed0"]
     assert [c.group for c in found] == ["reinforce", "reinforce@1"]
     assert [c.behaviour.temperature for c in found] == [0.0, 1.0]
     crowded = dataclasses.replace(tiny_recipe.config, machines=1, machine_cores=4.0)
-    recipe = dataclasses.replace(tiny_recipe, config=crowded)  # choices that are drawn matter here
+    recipe = dataclasses.replace(tiny_recipe, config=crowded)  # drawn choices matter here
     evaluate(recipe, found, split="test", out=tmp_path)
     scores = pl.read_parquet(tmp_path / "scores.parquet")
     scores = scores.filter(pl.col("metric") == "mean_completion_s")

@@ -1,4 +1,4 @@
-"""Appending: new parts beside the old ones, whole or not at all, and nothing drawn twice."""
+"""Tests of appending: new parts beside the old ones, complete or absent, nothing drawn twice."""
 
 import os
 import shutil
@@ -42,13 +42,13 @@ def add(one: Recipe, out: Path, **settings: Any) -> BuildResult:
 
 
 def check(out: Path) -> None:
-    """Verified, with the rules of all recipes."""
+    """Check that the dataset verifies with the rules of all recipes."""
     known = {k: v for r in mf.read_manifest(out).recipes for k, v in behaviours(r).items()}
     verify(out, known)
 
 
 def rows(out: Path) -> pl.DataFrame:
-    """Decisions with what they are of, without their numbers in the dataset."""
+    """Return the decisions with split, window and behaviour, but not their numbers."""
     opened = ds.open(out)
     parts = [out / part.path for part in opened.manifest.parts]
     labels = opened.episodes().select("episode", "behaviour", "window", "seed")
@@ -58,7 +58,7 @@ def rows(out: Path) -> pl.DataFrame:
 
 @pytest.fixture(scope="module")
 def old(tmp_path_factory) -> Path:
-    """What is appended to; tests copy it."""
+    """Return the dataset before appending. Tests copy it."""
     out = tmp_path_factory.mktemp("append") / "old"
     build(recipe(FIRST), behaviours(recipe(FIRST)), out)
     return out
@@ -66,7 +66,7 @@ def old(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def new(old, tmp_path_factory) -> Path:
-    """The same with MORE appended; only read."""
+    """Return the same dataset with MORE appended. Tests only read it."""
     out = tmp_path_factory.mktemp("append") / "new"
     shutil.copytree(old, out)
     add(recipe(MORE), out)
@@ -105,7 +105,7 @@ def test_the_manifest_tells_who_added_what(old, new):
 
 
 def test_repetitions_go_on_counting(new):
-    """On window 1 `random` had one episode; the nine that were added are 1 to 9."""
+    """On window 1 `random` had one episode, so the nine appended ones have repetitions 1 to 9."""
     episodes = ds.open(new).episodes().filter(pl.col("behaviour") == "random")
     assert episodes.filter(pl.col("window") == 1)["seed"].to_list() == list(range(10))
     assert episodes.filter(pl.col("window") == 2)["seed"].to_list() == list(range(9))
@@ -113,7 +113,7 @@ def test_repetitions_go_on_counting(new):
 
 
 def test_what_is_appended_is_what_more_episodes_would_have_been(old, tmp_path):
-    """Built with two episodes each, or with one and then one more: the same decisions."""
+    """A dataset built with two episodes each equals one built with one episode and appended to."""
     two = recipe(FIRST, 'behaviours=[{policy="random", episodes=2}, '
                         '{policy="tetris", epsilon=0.2, episodes=2}]')  # fmt: skip
     build(two, behaviours(two), tmp_path / "two")
@@ -137,7 +137,7 @@ def test_given_once_more_it_appends_once_more(new, tmp_path):
 
 
 def test_the_first_recipe_finds_its_dataset_built(new, tmp_path):
-    """`hindcast run` goes on with a dataset that was appended to."""
+    """`hindcast run` continues with a dataset that was appended to."""
     out = copied(new, tmp_path / "d")
     first = recipe(FIRST)
     assert build(first, behaviours(first), out).digest == mf.read_manifest(new).digest
@@ -147,12 +147,12 @@ def test_the_first_recipe_finds_its_dataset_built(new, tmp_path):
 
 
 class Killed(BaseException):
-    """The process is gone: nothing after this is done."""
+    """Exception that stands for the end of the process: nothing runs after it."""
 
 
 @contextmanager
 def killed_at(number: int) -> Iterator[Callable[[], int]]:
-    """Nothing is renamed, removed or made from the operation of that number on."""
+    """Block every rename, removal and creation from the operation of that number on."""
     patch, done = pytest.MonkeyPatch(), 0
 
     def counting(operation: Callable[..., Any]) -> Callable[..., Any]:
@@ -175,7 +175,10 @@ def killed_at(number: int) -> Iterator[Callable[[], int]]:
 
 @pytest.mark.slow
 def test_killed_at_any_operation_it_is_the_old_or_the_new_one(old, tmp_path):
-    """It opens and verifies as one of the two, the old one unchanged; then it is finished."""
+    """After a kill the folder opens and verifies as the old or the new dataset.
+
+    The old one is unchanged, and a second call finishes the append.
+    """
     small = recipe(FIRST, 'split.train="0..0"')
     whole = copied(old, tmp_path / "whole")
     with killed_at(10**6) as count:
@@ -195,7 +198,7 @@ def test_killed_at_any_operation_it_is_the_old_or_the_new_one(old, tmp_path):
         if episodes == 4:
             assert {k: v for k, v in now.items() if k in before} == before
         under_way = (out / ".building" / "plan.json").exists()
-        build(recipe(FIRST), behaviours(recipe(FIRST)), out)  # leaves what is under way alone
+        build(recipe(FIRST), behaviours(recipe(FIRST)), out)  # must leave the append in progress
         if under_way or episodes == 4:
             assert add(small, out).episodes == 6
         assert digest(out) == after, f"after operation {number}"
@@ -204,7 +207,7 @@ def test_killed_at_any_operation_it_is_the_old_or_the_new_one(old, tmp_path):
 
 
 def interrupted(old: Path, out: Path) -> Path:
-    """A dataset in which MORE is being appended."""
+    """Return a dataset in which appending MORE was interrupted."""
     copied(old, out)
     with pytest.raises(Killed), killed_at(9):
         add(recipe(MORE), out)
@@ -274,7 +277,7 @@ def test_where_there_is_no_finished_dataset(old, tmp_path):
 
 
 def test_a_segment_that_was_edited_is_found(new, tmp_path):
-    """Other episodes or another beginning than those of its recipe."""
+    """A segment whose episodes or beginning differ from its recipe is reported."""
     for key, value in (("first_episode", 5), ("first_part", 2), ("digest", "0" * 64)):
         out = copied(new, tmp_path / key)
         manifest = mf.to_json(mf.read_manifest(out))

@@ -1,4 +1,4 @@
-"""The calibration table of `multicluster`: every number that the spec prints has a row."""
+"""Tests of the calibration table of `multicluster`: every number that the spec prints has a row."""
 
 import polars as pl
 import pytest
@@ -20,7 +20,7 @@ def test_every_printed_number_has_a_row_beside_ours():
         rows = table.filter((pl.col("setting") == setting) & (pl.col("policy") == policy)).head(2)
         assert rows["spec"].to_list() == list(numbers)
         assert rows["ours"].null_count() == rows["standard_error"].null_count() == 0
-        # three episodes: the right size, no more
+        # three episodes test the shape only
         assert (rows["ours"] / rows["spec"]).is_between(0.3, 3.0).all()
     assert table.filter(policy="sf_e", metric="tmdl")["paper"].to_list() == [
         tmdl for tmdl, _ in PAPER.values()

@@ -1,4 +1,4 @@
-"""Tables II and III of Liu et al.: numbers that can be counted by hand."""
+"""Tests of Tables II and III of Liu et al. on numbers that can be counted by hand."""
 
 import json
 
@@ -16,7 +16,7 @@ SCORES = {
 
 
 def write(folder, metrics=("tmdl", "ajdr_percent")):
-    """An evaluation folder of SCORES."""
+    """Write an evaluation folder of SCORES."""
     rows = [
         (name, "multicluster", window, 0, metric, float(value))
         for name, (_, _, *columns) in SCORES.items()
@@ -37,10 +37,10 @@ def write(folder, metrics=("tmdl", "ajdr_percent")):
 
 
 def test_means_ratios_and_scores_by_hand(tmp_path):
-    """Better on both in windows 0 and 3, on one metric in 1 and 2.
+    """The policy is better on both metrics in windows 0 and 3, and on one in windows 1 and 2.
 
-    Eval: .02 * TMDL + AJDR is 1.2, 2.4, 6.6, 3 against 2.8, 4.2, 6.8, 11: better in all. Percent
-    changes add up to -125, +50, -46.7, -166.7: below 0 in three.
+    Eval: .02 * TMDL + AJDR is 1.2, 2.4, 6.6, 3 against 2.8, 4.2, 6.8, 11, so it is better in all
+    windows. The percent changes sum to -125, +50, -46.7, -166.7, so they are below 0 in three.
     """
     table = comparisons(write(tmp_path), ["rule"])
     assert table.columns[:3] == ["policy", "other", "windows"]
@@ -52,7 +52,7 @@ def test_means_ratios_and_scores_by_hand(tmp_path):
 
 
 def scores(folder, *policies):
-    """The exit code of the command."""
+    """Return the exit code of the command."""
     return cli.main(["calibrate", "multicluster-scores", str(folder), "--policy", *policies])
 
 

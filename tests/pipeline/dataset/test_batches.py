@@ -1,4 +1,4 @@
-"""Shuffled minibatches: every decision once per pass, in an order that the seed decides alone."""
+"""Tests of shuffled minibatches: each decision once per pass, in an order set by the seed."""
 
 import shutil
 from itertools import islice
@@ -19,7 +19,7 @@ SMALL = 100_000  # bytes: a few row groups of the cut dataset
 
 
 def keys(batches):
-    """(episode, step) of every decision, in the order in which they came."""
+    """Return (episode, step) of every decision in the order of the minibatches."""
     found = []
     for batch in batches:
         of = batch.episodes["episode"].to_numpy()[batch.episode]
@@ -54,7 +54,7 @@ def test_only_the_last_minibatch_is_smaller(cut_dataset):
 
 
 def test_the_order_depends_on_the_seed_alone(cut_dataset):
-    """The same for any number of readers, other for another seed; candidates included."""
+    """The order is the same for any number of readers and differs between seeds; candidates too."""
     dataset = ds.open(cut_dataset)
 
     def run(seed, readers):
@@ -92,7 +92,7 @@ def test_repeating_begins_another_order(cut_dataset):
 
 
 def test_minibatches_are_rows_of_the_dataset(cut_dataset):
-    """Values, masks and what followed, also where it is the first row of the next row group."""
+    """Values, masks and next observations match the files, also across the ends of row groups."""
     dataset = ds.open(cut_dataset)
     rows = pl.read_parquet(cut_dataset / "data" / "*.parquet").sort("episode", "step")
     index = {key: i for i, key in enumerate(rows.select("episode", "step").rows())}
@@ -120,7 +120,7 @@ def test_minibatches_are_rows_of_the_dataset(cut_dataset):
 
 
 def test_a_split_that_fits_is_shuffled_uniformly(cut_dataset):
-    """Where a decision comes in a pass says nothing of where it is in the files."""
+    """The position of a decision in a pass does not depend on its position in the files."""
     dataset = ds.open(cut_dataset)
     place = {key: i for i, key in enumerate(expected(dataset))}
     n = len(place)
@@ -152,7 +152,7 @@ def test_other_splits_stay_out(cut_dataset):
 
 
 def test_images_and_values_come_with_it(tmp_path):
-    """Of the scenario that has images; those of the next row too."""
+    """Minibatches have the images and values of a decision, and those of the next row."""
     recipe = load_recipe(
         "slots-deeprm-v1",
         (
@@ -197,7 +197,7 @@ def test_an_unknown_split_is_refused_at_once(tiny_dataset):
 
 
 def test_a_damaged_part_is_named(cut_dataset, tmp_path):
-    """Whichever reader meets it."""
+    """The error names the damaged part, whichever reader meets it."""
     shutil.copytree(cut_dataset, tmp_path / "copy")
     path = tmp_path / "copy" / "data" / "part-00000.parquet"
     path.write_bytes(path.read_bytes()[:-9] + b"\0" * 9)
@@ -207,7 +207,7 @@ def test_a_damaged_part_is_named(cut_dataset, tmp_path):
 
 @pytest.mark.parametrize("what", ["fewer", "more"])
 def test_parts_that_hold_other_episodes_are_told(cut_dataset, tmp_path, what):
-    """More decisions than the table of episodes has, or fewer: an error, not another pass."""
+    """More or fewer decisions than in the table of episodes are an error, not another pass."""
     shutil.copytree(cut_dataset, tmp_path / "copy")
     path = tmp_path / "copy" / "data" / "part-00000.parquet"
     table = pq.read_table(path)
@@ -219,7 +219,7 @@ def test_parts_that_hold_other_episodes_are_told(cut_dataset, tmp_path, what):
 
 
 def test_a_pass_can_be_left(cut_dataset):
-    """The readers end with the iterator."""
+    """The readers end when the iterator is closed."""
     batches = ds.open(cut_dataset).batches(8, np.random.default_rng(0), k=2, buffer=1)
     next(batches)
     batches.close()

@@ -1,9 +1,9 @@
-"""Reading a dataset takes a small part of the memory that its decisions would.
+"""Tests that reading a dataset takes a small part of the memory that its decisions would take.
 
-The dataset: more than 500 MB as arrays of candidates, in row groups of 4 MB. A fresh process first
-reads a tiny dataset in the same ways, so that code and compiled kernels are in memory; how much the
-peak of its resident memory grows after that is what is compared. What grows with the dataset would
-show: the limit is a quarter of it.
+The dataset has more than 500 MB as arrays of candidates, in row groups of 4 MB. A fresh process
+first reads a tiny dataset in the same ways, so that code and compiled kernels are in memory. The
+tests then limit the growth of the peak of its resident memory to a quarter of the dataset, so
+memory that grows with the dataset would be noticed.
 """
 
 import json
@@ -67,7 +67,7 @@ print(json.dumps({**found, "after": peak}))
 
 @pytest.fixture(scope="module")
 def large_dataset(tmp_path_factory):
-    """A dataset whose row groups are small beside it, as those of a really large one are."""
+    """Return a dataset whose row groups are small beside it, as in a really large dataset."""
     folder = tmp_path_factory.mktemp("large") / "dataset"
     recipe = load_recipe("binpack-synthetic-v1", LARGE)
     with pytest.MonkeyPatch.context() as patch:
@@ -77,7 +77,7 @@ def large_dataset(tmp_path_factory):
 
 
 def candidate_bytes(part):
-    """Of the candidates of a part as float32 arrays, from its footer."""
+    """Return the bytes of a part's candidates as float32 arrays, from its footer."""
     footer = pq.read_metadata(part)
     columns = [
         footer.row_group(g).column(c)
@@ -88,7 +88,7 @@ def candidate_bytes(part):
 
 
 def test_reading_stays_small(large_dataset, tiny_dataset):
-    """Minibatches, a sample, whole episodes and a lazy query, one after the other."""
+    """Memory stays small for minibatches, a sample, whole episodes and a lazy query in turn."""
     dataset = ds.open(large_dataset)
     size = sum(map(candidate_bytes, map(dataset.part, range(len(dataset.manifest.parts)))))
     assert size > 500e6

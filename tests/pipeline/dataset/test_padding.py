@@ -1,4 +1,4 @@
-"""Cutting and padding candidate sets, against a few lines of Python."""
+"""Tests of cutting and padding candidate sets, against a few lines of Python."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ DRAWS = 4000
 
 @pytest.fixture
 def sets():
-    """Entrant sets of 1 to 40, with a feasible choice each."""
+    """Return sets of 1 to 40 candidates with a feasible choice each."""
     rng = np.random.default_rng(0)
     sizes = rng.integers(1, 41, 60)
     offsets = np.cumsum([0, *sizes])
@@ -51,7 +51,7 @@ def test_what_is_kept_is_a_subsequence_with_the_choice(sets, k):
 
 
 def test_every_other_feasible_candidate_stays_equally_often():
-    """Ten candidates, two of them infeasible, one chosen: 3 of the 7 others stay."""
+    """Of ten candidates, two are infeasible and one is chosen: 3 of the 7 others stay."""
     feasible = np.ones(10, np.bool_)
     feasible[[2, 5]] = False
     rows = np.zeros(DRAWS, np.int64)
@@ -69,7 +69,10 @@ def test_every_other_feasible_candidate_stays_equally_often():
 
 
 def test_nothing_chosen_gives_feasible_candidates_only():
-    """As for what followed a decision; a set of none is all padding."""
+    """Next observations have no choice, so any feasible candidates may stay.
+
+    An empty set is all padding.
+    """
     out = make_padded(2, 2, 1)
     candidates = np.arange(4, dtype=np.float32)[:, None]
     feasible = np.array([True, False, True, True])

@@ -1,4 +1,4 @@
-"""The parser of `Attributes:` sections, on classes with and without one."""
+"""Tests of the parser of `Attributes:` sections, on classes with and without one."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The card: what it says is counted from the parts, and its code and its recipe run."""
+"""Tests of the card: its numbers are counted from the parts, and its code and its recipe run."""
 
 import contextlib
 import dataclasses
@@ -32,14 +32,14 @@ from policies.registry import behaviours
 
 
 def rows(folder) -> list[dict]:
-    """Every decision of a dataset as Python values."""
+    """Return every decision of a dataset as Python values."""
     parts = sorted((folder / "data").iterdir())
     found = [row for part in parts for row in pq.read_table(part).to_pylist()]
     return [row for row in found if row["choice"] is not None]
 
 
 def built(recipe, folder, *chosen: BehaviourRecipe):
-    """The recipe with other behaviours, built; coverage and episodes of it."""
+    """Build the recipe with other behaviours and return its coverage and episodes."""
     other = dataclasses.replace(recipe, behaviours=chosen, level="")
     build(other, behaviours(other), folder)
     dataset = ds.open(folder)
@@ -105,12 +105,12 @@ def test_the_same_rule_under_two_explorations_differs_by_little(tiny_recipe, tmp
     ("counts", "expected"), [([5], 1.0), ([3, 3], 2.0), ([4, 0, 4, 4, 4], 4.0), ([1, 0], 1.0)]
 )
 def test_effective_numbers(counts, expected):
-    """As many as there are where all are used equally."""
+    """The effective number equals the count where all are used equally."""
     assert effective(np.array(counts)) == pytest.approx(expected)
 
 
 def test_a_log_of_one_position_and_one_rule_is_called_degenerate_at_the_top(tiny_recipe, tmp_path):
-    """first_fit without exploration always takes the first row."""
+    """The card warns if the first candidate is always chosen, as by plain first_fit."""
     found, dataset = built(tiny_recipe, tmp_path / "d", BehaviourRecipe("first_fit"))
     assert found.one_position
     assert found.deterministic
@@ -179,12 +179,12 @@ def test_licences(trace, licence):
 
 
 def blocks(text: str) -> dict[str, str]:
-    """The Python of the section on loading, by tool."""
+    """Return the Python code of the section on loading, by tool."""
     found = re.findall(r"### (.+?)\n\n```python\n(.*?)```", section(text, "Load"), re.DOTALL)
     return dict(found)
 
 
-# How many decisions each snippet found, from the names that it leaves behind.
+# The number of decisions that each snippet found, from the names that it leaves behind.
 COUNTED = {
     "Hindcast": lambda n: n["episodes"]["steps"].sum(),
     "polars": lambda n: n["decisions"].select(pl.len()).collect().item(),
@@ -261,7 +261,7 @@ def test_a_histogram_without_a_range_is_a_sentence(returns, said):
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_column_is_named_or_inside_a_range_of_names(name):
-    """Also the image and the value of a decision, where there are any."""
+    """The card names every column or includes it in a range, also images and values."""
     scenario = load_scenario(name)
     config = scenario.config()
     if name == "slots":
@@ -277,7 +277,7 @@ def test_every_column_is_named_or_inside_a_range_of_names(name):
 
 
 def _feature_rows(text: str) -> list[str]:
-    """Rows of the tables of features: those whose third cell is a range."""
+    """Return the rows of the tables of features: those whose third cell is a range."""
     return [line for line in text.split("\n") if re.search(r"\| \S+ \.\. \S+ \|", line)]
 
 

@@ -1,4 +1,4 @@
-"""A small decision process that can be enumerated: every trajectory with its probability."""
+"""A small decision process in which every trajectory and its probability are enumerated."""
 
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -13,10 +13,12 @@ STATES, CHOICES, HORIZON = 2, 2, 3
 
 @dataclass
 class Process:
-    """States 0 and 1, two choices, at most three decisions; choice 1 in state 1 ends it.
+    """Decision process with states 0 and 1, two choices, and at most three decisions.
+
+    Choice 1 in state 1 ends an episode.
 
     All probabilities of the log are multiples of a quarter, so that every trajectory can be
-    repeated as often as it is likely: then sample means are expectations.
+    repeated in proportion to its probability. Sample means are then expectations.
     """
 
     deterministic: bool = False
@@ -26,7 +28,7 @@ class Process:
     reward: np.ndarray = field(default_factory=lambda: np.array([[1.0, -2.0], [0.5, 3.0]]))
 
     def next_states(self, state, choice):
-        """[(state or None, probability)] after a choice."""
+        """Return [(state or None, probability)] after a choice."""
         if state == 1 and choice == 1:
             return [(None, 1.0)]
         if self.deterministic:
@@ -37,7 +39,7 @@ class Process:
         return [(0, 0.5), (1, 0.5)]
 
     def trajectories(self):
-        """[(probability under the behaviour, [(t, state, choice)])], all of them."""
+        """Return all trajectories: [(probability under the behaviour, [(t, state, choice)])]."""
         found = []
 
         def grow(state, path, probability):
@@ -55,7 +57,7 @@ class Process:
         return found
 
     def values(self):
-        """The evaluated policy's true q (HORIZON + 1, S, A) and v (HORIZON + 1, S)."""
+        """Return the evaluated policy's true q (HORIZON + 1, S, A) and v (HORIZON + 1, S)."""
         q = np.zeros((HORIZON + 1, STATES, CHOICES))
         v = np.zeros((HORIZON + 1, STATES))
         for t in reversed(range(HORIZON)):
@@ -73,7 +75,7 @@ class Process:
         return sum(p * v[0, s] for s, p in self.starts())
 
     def log(self, paths, q=None, group=None, tabular=False):
-        """LoggedEpisodes of these paths; `q` (HORIZON + 1, S, A) gives q and v."""
+        """Return LoggedEpisodes of these paths; `q` (HORIZON + 1, S, A) gives q and v."""
         lengths = [len(path) for path in paths]
         rows = np.array([row for path in paths for row in path])
         t, s, a = rows.T
@@ -90,7 +92,7 @@ class Process:
         )  # fmt: skip
 
     def _tabular(self, paths):
-        """One indicator per (t, state, choice); expected ones under the evaluated policy."""
+        """Return one indicator per (t, state, choice), and its expectation under the policy."""
 
         def expected(t, s):
             row = np.zeros((HORIZON, STATES, CHOICES))
@@ -112,7 +114,7 @@ class Process:
         }
 
     def repeated(self):
-        """Every trajectory as often as it is likely: the log of infinitely many episodes."""
+        """Return each trajectory in proportion to its probability, as in an infinite log."""
         found = self.trajectories()
         least = min(p for p, _path in found)
         return [path for p, path in found for _ in range(round(p / least))]
@@ -130,7 +132,7 @@ def deterministic_process():
 
 @pytest.fixture
 def five():
-    """Five episodes written by hand, ragged, one of them impossible for the evaluated policy."""
+    """Return five ragged episodes written by hand, one impossible for the evaluated policy."""
     return {
         "lengths": [2, 1, 3, 2, 4],
         "behaviour": [0.5, 0.25, 0.8, 0.5, 0.4, 0.1, 0.9, 0.3, 0.5, 0.5, 0.5, 0.2],

@@ -1,4 +1,4 @@
-"""Estimators on problems with known values: exact, unbiased, and as their papers write them."""
+"""Tests of estimators on problems with known values: exact, unbiased, and equal to their papers."""
 
 import numpy as np
 import pytest
@@ -15,13 +15,13 @@ WEIGHTED = ["is", "pdis", "snis", "snpdis", "paired_is", "paired_snis"]
 
 
 def some_q():
-    """A wrong value function."""
+    """Return a wrong value function."""
     return np.random.default_rng(3).normal(size=(HORIZON + 1, STATES, CHOICES))
 
 
 @pytest.mark.parametrize("name", WEIGHTED)
 def test_on_policy_every_weighting_is_the_mean_return(process, name):
-    """Where the evaluated policy is the behaviour, all weights are one."""
+    """If the evaluated policy is the behaviour, all weights are one."""
     process.evaluation = process.behaviour
     paths = [path for _p, path in process.trajectories()]
     log = process.log(paths, group=np.arange(len(paths)) % 4)
@@ -32,7 +32,7 @@ def test_on_policy_every_weighting_is_the_mean_return(process, name):
 
 
 def test_on_policy_tempered_is_the_mean_return(process):
-    """With equal weights every power is the mean of the window."""
+    """With equal weights every power gives the mean of the window."""
     process.evaluation = process.behaviour
     paths = [path for _p, path in process.trajectories()]
     log = process.log(paths, group=np.arange(len(paths)) % 4)
@@ -41,7 +41,7 @@ def test_on_policy_tempered_is_the_mean_return(process):
 
 @pytest.mark.parametrize("name", ["is", "pdis", "dr"])
 def test_expectation_over_all_trajectories_is_the_value(process, name):
-    """IS, PDIS, and DR with a wrong value function, are unbiased."""
+    """IS, PDIS, and DR with a wrong value function are unbiased."""
     trajectories = process.trajectories()
     probability = np.array([p for p, _path in trajectories])
     assert probability.sum() == pytest.approx(1.0, abs=1e-12)
@@ -51,9 +51,9 @@ def test_expectation_over_all_trajectories_is_the_value(process, name):
 
 
 def test_paired_is_stays_unbiased(process):
-    """Over all pairs of independent episodes of one window the expectation is the value."""
+    """Over all pairs of independent episodes of one window, the expectation is the value."""
     trajectories = process.trajectories()
-    chosen = [t for t in trajectories if t[1][0][1] == 0]  # of one start: one window
+    chosen = [t for t in trajectories if t[1][0][1] == 0]  # same start, as within one window
     probability = np.array([p for p, _path in chosen]) * 2.0
     _q, v = process.values()
     total = 0.0
@@ -67,13 +67,13 @@ def test_paired_is_stays_unbiased(process):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["snis", "snpdis", "wdr", "is", "pdis", "dr"])
 def test_consistent(process, name):
-    """With every trajectory as frequent as it is likely the ratio estimators are exact too."""
+    """If trajectories are as frequent as they are probable, ratio estimators are exact."""
     log = process.log(process.repeated(), q=some_q())
     assert estimate(name, log, QUICK).value == pytest.approx(process.value, abs=1e-12)
 
 
 def test_minimax_weights_are_exact_with_a_tabular_basis(process):
-    """With the log's exact occupancy and one feature per (step, state, choice)."""
+    """It is exact with the log's exact occupancy and a feature per (step, state, choice)."""
     log = process.log(process.repeated(), tabular=True)
     found = estimate("mwl", log, EXACT)
     assert found.value == pytest.approx(process.value, abs=1e-10)
@@ -81,7 +81,7 @@ def test_minimax_weights_are_exact_with_a_tabular_basis(process):
 
 
 def test_minimax_weights_are_ratios_of_visits(process):
-    """Weights found in the limit are discounted visits of the policy over visits of the log."""
+    """In the limit, the weights are discounted visits of the policy over visits of the log."""
     paths = process.repeated()
     log = process.log(paths, tabular=True)
     phi, n = log.features, len(log)
@@ -112,14 +112,14 @@ def test_direct_method_with_true_values_is_exact(process):
 
 
 def test_an_empty_interval_of_the_direct_method_is_warned_of(five):
-    """Values that do not differ between first states leave nothing to resample."""
+    """If all first states have equal values, resampling has no spread, and a warning says so."""
     alike = dict(five, v=[0.5] * 12)
     assert "interval is empty" in estimate("dm", logged(alike), QUICK).warnings[0]
     assert "interval is empty" not in " ".join(estimate("dm", logged(five), QUICK).warnings)
 
 
 def test_true_values_miss_nothing_on_any_log(process):
-    """Temporal differences average zero under the behaviour, whatever is evaluated."""
+    """Temporal differences average zero under the behaviour, whatever policy is evaluated."""
     q, _v = process.values()
     log = process.log(process.repeated(), q=q)
     missed = log.sums(log.discounts * temporal_differences(log))
@@ -128,7 +128,7 @@ def test_true_values_miss_nothing_on_any_log(process):
 
 
 def test_values_that_drift_are_warned_of(process):
-    """Values a constant too high at every step but the end."""
+    """Values that are a constant too high at every step but the end cause a warning."""
     q, _v = process.values()
     drifting = q + 4.0 * np.arange(HORIZON + 1, 0, -1)[:, None, None]
     found = estimate("dm", process.log(process.repeated(), q=drifting), QUICK)
@@ -136,7 +136,7 @@ def test_values_that_drift_are_warned_of(process):
 
 
 def test_doubly_robust_with_true_values_has_no_variance(deterministic_process):
-    """Nothing is random but the choices, and those the true values explain."""
+    """Only the choices are random, and the true values explain their effect."""
     q, v = deterministic_process.values()
     paths = [path for _p, path in deterministic_process.trajectories()]
     log = deterministic_process.log(paths, q=q)
@@ -153,14 +153,14 @@ def test_true_values_make_doubly_robust_calmer_than_importance_sampling(process)
 
 
 def naive(five):
-    """The formulas as they are written, in loops over plain numbers."""
+    """Evaluate the formulas as printed in the papers, in loops over plain numbers."""
     episodes, at = [], 0
     for n in five["lengths"]:
         episodes.append(list(range(at, at + n)))
         at += n
     gamma, n = five["discount"], len(episodes)
     horizon = max(five["lengths"])
-    rho = []  # cumulative weights, the last one going on for ever
+    rho = []  # cumulative weights; the last one is repeated after the end
     for rows in episodes:
         product, own = 1.0, []
         for t in range(horizon):
@@ -209,7 +209,7 @@ def test_five_episodes_by_the_papers_formulas(five, name):
 
 
 def test_five_episodes_by_hand(five):
-    """Weights 8/5, 3/4, 3, 0 and .672; returns -.8, 3, 2.79, 6.5 and .928."""
+    """The five episodes have weights 8/5, 3/4, 3, 0, .672 and returns -.8, 3, 2.79, 6.5, .928."""
     log = logged(five)
     assert np.exp(log.log_weights) == pytest.approx([1.6, 0.75, 3.0, 0.0, 0.672])
     assert log.returns == pytest.approx([-0.8, 3.0, 2.79, 6.5, 0.928], abs=1e-12)
@@ -224,7 +224,7 @@ def test_five_episodes_by_hand(five):
 
 
 def test_discount_per_second(five):
-    """Every reward is worth discount^(seconds since the start)."""
+    """Every reward is multiplied by discount^(seconds since the start)."""
     seconds = np.arange(12.0)
     log = logged(five, elapsed_s=seconds, discount_per="second")
     expected = [
@@ -238,7 +238,7 @@ def test_discount_per_second(five):
 
 
 def test_ended_episodes_stay_in_the_denominator():
-    """Two episodes alike, one over after the first decision: later rewards count one half."""
+    """Of two equal episodes one ends after the first decision, so later rewards count one half."""
     log = LoggedEpisodes(
         offsets=np.array([0, 1, 3]), behaviour=np.full(3, 0.5), evaluation=np.full(3, 0.5),
         reward=np.array([0.0, 0.0, 8.0]),
@@ -255,7 +255,7 @@ def test_thousands_of_decisions_neither_overflow_nor_vanish(name):
     evaluation = np.concatenate([np.full(steps, 0.9), np.full(2 * steps, 0.3)])
     zero = np.zeros(3 * steps)
     reward = rng.normal(size=3 * steps)
-    reward.reshape(3, steps)[:, :100] = 0.0  # while the others still have some weight
+    reward.reshape(3, steps)[:, :100] = 0.0  # while the other episodes still have some weight
     log = LoggedEpisodes(
         offsets=np.array([0, steps, 2 * steps, 3 * steps]), behaviour=behaviour,
         evaluation=evaluation, reward=reward, q=zero, v=zero,
@@ -274,7 +274,7 @@ def test_overflow_is_said():
 
 
 def test_tempered_weights_keep_the_share_that_was_asked_for():
-    """Of eight episodes in a window, a quarter stays effective."""
+    """With a share of a quarter, two of the eight episodes in a window stay effective."""
     rng = np.random.default_rng(1)
     behaviour = np.full(8 * 200, 0.5)
     log = LoggedEpisodes(
@@ -286,7 +286,7 @@ def test_tempered_weights_keep_the_share_that_was_asked_for():
 
 
 def test_paired_snis_is_blind_to_what_a_window_costs_everybody(five):
-    """Adding a constant to all returns of a window adds its mean, whatever the weights."""
+    """A constant added to a window's returns adds its mean to the estimate, for any weights."""
     group = np.array([0, 0, 1, 1, 1])
     log = logged(five, group=group)
     shift = np.array([100.0, 100.0, -30.0, -30.0, -30.0])
@@ -299,7 +299,7 @@ def test_paired_snis_is_blind_to_what_a_window_costs_everybody(five):
 
 
 def test_warnings_name_what_is_wrong(five):
-    """Few effective episodes, one that dominates, choices that the behaviour never makes."""
+    """Warnings name few effective episodes, a dominating one, and choices never logged."""
     log = logged(five, covered=np.full(12, 0.9))
     said = " ".join(estimate("is", log, Settings(resamples=50, fewest=4.0)).warnings)
     assert "10.0% of the policy's probability" in said

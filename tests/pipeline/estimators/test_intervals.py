@@ -1,4 +1,4 @@
-"""Intervals: what their formulas give, and how often they hold the truth."""
+"""Tests of intervals: their formulas, and their coverage of the true value."""
 
 import numpy as np
 import pytest
@@ -8,11 +8,11 @@ from pipeline.estimators.intervals import bootstrap, empirical_bernstein, hoeffd
 
 B, PI, MEAN = 0.5, np.array([0.3, 0.7]), np.array([0.2, 0.6])
 TRUTH = float(PI @ MEAN)
-LIMITS = (0.0, 1.4)  # of a weight of at most .7 / .5 times a reward of 0 or 1
+LIMITS = (0.0, 1.4)  # the largest weight is .7 / .5, and a reward is 0 or 1
 
 
 def bandit(n, rng, group=None):
-    """Episodes of one choice among two, by a fair coin; rewards are 0 or 1."""
+    """Return episodes of one choice between two by a fair coin, with rewards 0 or 1."""
     choice = rng.integers(2, size=n)
     return LoggedEpisodes(
         offsets=np.arange(n + 1), behaviour=np.full(n, B), evaluation=PI[choice],
@@ -21,7 +21,7 @@ def bandit(n, rng, group=None):
 
 
 def test_formulas():
-    """Four values in [0, 1], by hand."""
+    """The formulas give the numbers computed by hand for four values in [0, 1]."""
     values = np.array([0.0, 0.5, 0.5, 1.0])
     low, high = hoeffding(values, 0.0, 1.0, 0.9)
     half = np.sqrt(np.log(20.0) / 8.0)
@@ -40,7 +40,7 @@ def test_bootstrap_of_one_unit_is_unknown():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["is", "snis"])
 def test_bootstrap_holds_the_truth_about_as_often_as_it_says(name):
-    """95 % of 400 samples of 100 episodes, within three standard errors and the known shortfall."""
+    """Of 400 samples, 95 % cover, within three standard errors and the known shortfall."""
     rng = np.random.default_rng(11)
     settings = Settings(resamples=400)
     held = [
@@ -53,7 +53,7 @@ def test_bootstrap_holds_the_truth_about_as_often_as_it_says(name):
 
 
 def test_concentration_intervals_are_conservative():
-    """With a range that truly holds, both hold the truth (nearly) always, and are wider."""
+    """With a valid range both intervals (nearly) always cover the truth, and are wider."""
     rng = np.random.default_rng(12)
     settings = Settings(resamples=100, range=LIMITS)
     found = [estimate("is", bandit(150, rng), settings, rng) for _ in range(200)]
@@ -66,7 +66,7 @@ def test_concentration_intervals_are_conservative():
 
 
 def test_bernstein_beats_hoeffding_where_the_variance_is_small():
-    """5,000 values that hardly vary inside a range of one."""
+    """Bernstein's interval is narrower for 5,000 values that hardly vary in a range of one."""
     values = 0.5 + 0.01 * np.random.default_rng(0).normal(size=5000)
     wide, tight = hoeffding(values, 0.0, 1.0, 0.95), empirical_bernstein(values, 0.0, 1.0, 0.95)
     assert tight[1] - tight[0] < 0.3 * (wide[1] - wide[0])
@@ -80,7 +80,7 @@ def test_without_a_given_range_it_is_the_datas_and_said_so():
 
 
 def test_windows_are_resampled_as_a_whole():
-    """Ten copies of every episode in its window tell nothing new: the interval does not shrink."""
+    """Ten copies of every episode add no information: the interval does not shrink."""
     rng = np.random.default_rng(5)
     one = bandit(60, rng)
     rows = np.repeat(np.arange(60), 10)
@@ -113,7 +113,7 @@ def test_linear_parts_have_the_spread_of_the_ratio(name):
 
 
 def test_paired_difference_is_tighter_than_the_value():
-    """What a window costs every policy cancels in the difference to the log."""
+    """Window effects that all policies share cancel in the difference to the log."""
     rng = np.random.default_rng(8)
     windows, copies = 80, 4
     group = np.repeat(np.arange(windows), copies)

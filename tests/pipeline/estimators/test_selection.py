@@ -1,4 +1,4 @@
-"""Selection metrics on numbers small enough to check in the head."""
+"""Tests of selection metrics on numbers small enough to check by hand."""
 
 import math
 
@@ -15,7 +15,7 @@ def test_ranks_share_ties():
 
 
 def test_rank_correlation():
-    """1 in order, -1 reversed; one swap of neighbours among four is 1 - 6 * 2 / 60."""
+    """It is 1 in order and -1 reversed; one swap of neighbours among four gives 1 - 6 * 2 / 60."""
     assert selection.rank_correlation([4, 3, 2, 1], TRUE) == pytest.approx(1.0)
     assert selection.rank_correlation([1, 2, 3, 4], TRUE) == pytest.approx(-1.0)
     assert selection.rank_correlation([3, 4, 2, 1], TRUE) == pytest.approx(0.8)
@@ -23,7 +23,7 @@ def test_rank_correlation():
 
 
 def test_rank_correlation_with_ties():
-    """Ranks 1.5, 1.5, 3 against 1, 2, 3: 1.5 / sqrt(1.5 * 2)."""
+    """Ranks 1.5, 1.5, 3 against 1, 2, 3 give 1.5 / sqrt(1.5 * 2)."""
     assert selection.rank_correlation([0, 0, 5], [1, 2, 3]) == pytest.approx(math.sqrt(0.75))
 
 
@@ -38,14 +38,14 @@ def test_regret():
 
 
 def test_sharpe_ratio():
-    """Picked 6 and 8, the behaviour earns 5: (8 - 5) / 1."""
+    """Picks of 6 and 8 against a behaviour of 5 give (8 - 5) / 1."""
     assert selection.sharpe_ratio_at([1.0, 2.0, 3.0, 0.0], TRUE, 2, 5.0) == pytest.approx(3.0)
     assert selection.sharpe_ratio_at([1.0, 2.0, 3.0, 0.0], TRUE, 1, 5.0) == math.inf
     assert selection.sharpe_ratio_at([1.0, 2.0, 3.0, 0.0], TRUE, 1, 7.0) == -math.inf
 
 
 def test_error_rates():
-    """Better than 7 are the first two; called better than 7 are the second and the third."""
+    """The first two are better than 7; the second and third are estimated to be better than 7."""
     first, second = selection.error_rates(
         [5.0, 9.0, 8.0, 1.0], TRUE, estimated_reference=7.0, true_reference=7.0
     )

@@ -1,4 +1,4 @@
-"""Evaluation: the same windows for all, resumable, and the files that the report reads."""
+"""Tests of evaluation: the same windows for all, resumption, and the report's input files."""
 
 import json
 import shutil
@@ -14,7 +14,7 @@ from policies.entrants import entrants
 
 
 class LongestFirst:
-    """The rule as a Python policy, scored in batches: what a network looks like from outside."""
+    """The rule as a Python policy that scores batches, as a network does."""
 
     name = "python_longest"
 
@@ -38,7 +38,7 @@ def test_all_policies_meet_the_same_windows(tiny_recipe, tmp_path):
         own = scores.filter(pl.col("policy") == name, pl.col("metric") == "makespan_s")
         assert sorted(own["window"].unique()) == [8, 9, 10, 11]
         assert own.height == 4 * seeds
-    # a rule and its twin in Python, one compiled, one stepped in a batch, score alike
+    # a compiled rule and its twin in Python, stepped in a batch, have equal scores
     for metric in scores["metric"].unique():
         own = scores.filter(pl.col("metric") == metric).sort("window")
         twin = own.filter(pl.col("policy") == "python")["value"]

@@ -1,4 +1,4 @@
-"""Datasets to export, and what is in them, read by polars alone."""
+"""Datasets to export, and their content read by polars alone."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ KINDS: dict[str, Callable[[Path], Path]] = {
 
 @dataclass(frozen=True)
 class Source:
-    """A dataset: opened, its rows, those of decisions, its episodes; by polars."""
+    """A dataset as opened, with its rows, its decisions and its episodes read by polars."""
 
     dataset: ds.Dataset
     rows: pl.DataFrame
@@ -56,7 +56,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Source]
 
 @pytest.fixture(params=[k for k in KINDS if k != "thermal"])
 def source(request, sources) -> Source:
-    """Each in turn: a long episode, images, values, episodes cut off with NaN in columns."""
+    """Return each dataset in turn: a long episode, images, values, cut-off episodes with NaN."""
     return sources(request.param)
 
 

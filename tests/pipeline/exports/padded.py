@@ -1,4 +1,4 @@
-"""What a padded export should hold, worked out from the Parquet files by polars and numpy."""
+"""Expected content of padded exports, computed from the Parquet files with polars and numpy."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from pipeline.dataset import Dataset
 
 
 def expected_rows(dataset: Dataset, k: int) -> dict[str, NDArray[Any]]:
-    """All rows, closing ones with choice -1, each with its candidates in the first of K places."""
+    """Return all rows, with choice -1 in closing rows and candidates in the first of K places."""
     spec = dataset.spec
     rows = pl.read_parquet([dataset.folder / p.path for p in dataset.manifest.parts], glob=False)
     sizes = rows["feasible"].list.len().to_numpy()

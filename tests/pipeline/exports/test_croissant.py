@@ -1,4 +1,4 @@
-"""mlcroissant validates the metadata and loads records with the values of the dataset."""
+"""Tests that mlcroissant validates the metadata and loads records with the dataset's values."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ from pipeline.verification.verify import verify
 from policies.registry import behaviours
 from tests.sample_datasets import LONG_STEPS
 
-pytestmark = [  # of rdflib, which mlcroissant reads JSON-LD with, and of pandas about Python
+pytestmark = [  # warnings of rdflib, which mlcroissant uses for JSON-LD, and of pandas
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
 ]
@@ -29,7 +29,7 @@ def load(path: Path):
 
 
 def plain(value):
-    """Values as Python has them: bytes as text, names without their record set."""
+    """Return values as Python has them: bytes as text, names without their record set."""
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, list):
@@ -45,7 +45,7 @@ def records(dataset, record_set: str, schema) -> pl.DataFrame:
 
 
 def without_nan(frame: pl.DataFrame) -> pl.DataFrame:
-    """Both null and NaN are None in a record; a struct that is null has fields that are."""
+    """Return a record with None for null and NaN. Fields of a null struct are null, too."""
     columns = []
     for name, kind in frame.schema.items():
         column = pl.col(name)
@@ -76,7 +76,7 @@ def test_it_is_valid_and_all_records_are_equal(short, tmp_path):
     dataset = load(tmp_path / "x" / NAME)
     issues = dataset.metadata.ctx.issues
     assert not issues.errors
-    assert all("datePublished" in w for w in issues.warnings)  # nothing here knows the date
+    assert all("datePublished" in w for w in issues.warnings)  # no date is known here
     found = records(dataset, "decisions", short.rows.schema)
     assert without_nan(found).equals(without_nan(short.rows))
     found = records(dataset, "episodes", short.episodes.schema)
@@ -85,7 +85,7 @@ def test_it_is_valid_and_all_records_are_equal(short, tmp_path):
 
 @pytest.mark.slow
 def test_a_long_episode_is_whole(long, tmp_path):
-    """Some of the fields: mlcroissant takes a millisecond for all fields of a record."""
+    """Only some fields are read, as mlcroissant takes a millisecond for all fields of a record."""
     export(long.folder, "croissant", tmp_path / "x")
     path = tmp_path / "x" / NAME
     metadata = json.loads(path.read_text())
@@ -128,7 +128,7 @@ def test_every_column_is_described(short):
 
 @pytest.mark.slow
 def test_every_dataset_has_it(short, tmp_path):
-    """A built one, one read from a history file, and the export are alike."""
+    """A built dataset, one read from a history file, and the export have equal metadata."""
     inside = (short.folder / NAME).read_bytes()
     assert json.loads(inside) == croissant(short.dataset.manifest)
     export(short.folder, "croissant", tmp_path / "x")

@@ -1,4 +1,4 @@
-"""pandas, polars and DuckDB read the CSV tables, and find the values of the dataset."""
+"""Tests that pandas, polars and DuckDB read the CSV tables with the values of the dataset."""
 
 import duckdb
 import numpy as np
@@ -10,7 +10,7 @@ from tests.sample_datasets import LONG_STEPS
 
 
 def decision_rows(source) -> pl.DataFrame:
-    """decisions.csv as it should be, from the Parquet files."""
+    """Return the expected decisions.csv, from the Parquet files."""
     spec = source.dataset.spec
     value = ["monte_carlo_value"] if spec.valued else []
     terms = [pl.col("reward_terms").struct.field(t).alias(f"reward_terms.{t}")
@@ -24,7 +24,7 @@ def decision_rows(source) -> pl.DataFrame:
 
 
 def candidate_rows(source) -> pl.DataFrame:
-    """candidates.csv as it should be."""
+    """Return the expected candidates.csv."""
     long = (
         source.rows.with_columns(candidate=pl.int_ranges(0, pl.col("feasible").list.len()))
         .filter(pl.col("feasible").list.len() > 0)
@@ -72,7 +72,7 @@ def test_pandas_finds_the_values(source, tmp_path):
 
 
 def test_duckdb_joins_the_tables(long, tmp_path):
-    """What was chosen, and its features, are the rows of candidates.csv that say so."""
+    """The chosen candidate and its features are the rows of candidates.csv marked as chosen."""
     export(long.folder, "csv", tmp_path / "x")
     here = tmp_path / "x"
     found = duckdb.sql(

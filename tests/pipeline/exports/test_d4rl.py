@@ -1,4 +1,4 @@
-"""h5py reads the D4RL file: transitions with the values of the dataset, under D4RL's names."""
+"""Tests that h5py reads the D4RL file: the dataset's transitions under D4RL's names."""
 
 import json
 
@@ -14,7 +14,7 @@ h5py = pytest.importorskip("h5py")
 
 
 def vectors(rows) -> np.ndarray:
-    """Context, then the candidates one after the other."""
+    """Return context and candidates concatenated."""
     return np.concatenate([rows["context"], rows["candidates"].reshape(len(rows["step"]), -1)], 1)
 
 
@@ -62,7 +62,7 @@ def test_every_transition_is_equal(source, tmp_path):
 
 
 def test_ends_are_marked_as_d4rl_marks_them(sources, tmp_path):
-    """Terminals where an episode ended, timeouts where it was cut off: one of them per episode."""
+    """Ended episodes have one terminal, and episodes that were cut off have one timeout."""
     for kind, ends in (("thermal", "terminals"), ("recorded", "timeouts")):
         source = sources(kind)
         export(source.folder, "d4rl", tmp_path / kind)
@@ -98,7 +98,7 @@ def test_the_file_says_what_it_is(images, tmp_path):
 
 @pytest.mark.parametrize(("kind", "k"), [("images", 3), ("images", 7), ("long", 1), ("long", 2)])
 def test_cut_candidates_are_true_ones(kind, k, sources, tmp_path):
-    """The chosen one is there, all are feasible ones of the decision, none twice, in order."""
+    """Kept candidates include the chosen one, are feasible and distinct, and keep their order."""
     source = sources(kind)
     result = export(source.folder, "d4rl", tmp_path / "x.hdf5", candidates=k)
     spec = source.dataset.spec
@@ -120,7 +120,7 @@ def test_cut_candidates_are_true_ones(kind, k, sources, tmp_path):
         assert mask[i, :kept].all()
         assert not shown[i, kept:].any()
         np.testing.assert_array_equal(shown[i, actions[i]], full[row["choice"]])
-        at = 0  # candidates can look alike: the kept ones are found in order
+        at = 0  # candidates can be equal, so the kept ones are searched in order
         for j in range(kept):
             same = [n for n in feasible if n >= at and (full[n] == shown[i, j]).all()]
             at = same[0] + 1

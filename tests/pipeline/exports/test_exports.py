@@ -1,4 +1,4 @@
-"""What holds for every format: whole or not at all, the same bytes twice, clear refusals."""
+"""Tests of all export formats: complete or absent, the same bytes each time, clear refusals."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ PADDING = [name for name in EXPORTS if EXPORTS[name].pads]
 
 
 def digests(path: Path) -> dict[str, str]:
-    """SHA-256 of every file below."""
+    """Return the SHA-256 of every file below the folder."""
     files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
     return {
         str(p.relative_to(path.parent)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files
@@ -117,7 +117,7 @@ def test_damage_in_a_part_is_named_and_nothing_is_left(name, images, tmp_path):
 
 @pytest.mark.parametrize("name", ["huggingface", "croissant"])
 def test_a_card_that_is_no_text_of_the_dataset_is_refused(name, thermal, tmp_path):
-    """A link could name any file of this machine; what it names is not published."""
+    """A card that is a link is not exported, as the link could name any file of this machine."""
     shutil.copytree(thermal.folder, tmp_path / "d")
     card = tmp_path / "d" / "README.md"
     card.write_bytes(b"\xff\xfe")
@@ -145,7 +145,7 @@ def test_a_failure_inside_the_folder_removes_it(tmp_path):
 
 
 def test_objects_of_a_store_get_the_same_files(thermal, tmp_path):
-    """memory:// stands for any store; the files are those of a local export."""
+    """An export from a store (here memory://) has the same files as a local export."""
     from pipeline.storage.location import location
 
     remote = location("memory://exports/csv")
@@ -213,13 +213,13 @@ def test_the_command_refuses_in_one_line(thermal, tmp_path, capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PADDING)
 def test_the_size_of_the_pieces_changes_nothing(name, long, tmp_path, monkeypatch):
-    """Rows are padded a bounded number at a time; draws do not depend on how many."""
+    """Rows are padded a bounded number at a time; the number changes neither draws nor files."""
     from pipeline.exports import _padding as padding
 
     export(long.folder, name, tmp_path / "a" / "x", candidates=2)
     monkeypatch.setattr(padding, "_BYTES", 1 << 16)
     export(long.folder, name, tmp_path / "b" / "x", candidates=2)
-    if name == "d3rlpy":  # chunks of an HDF5 file follow from the first piece
+    if name == "d3rlpy":  # chunks of an HDF5 file depend on the first piece
         assert digests(tmp_path / "a" / "x") == digests(tmp_path / "b" / "x")
         return
     h5py = pytest.importorskip("h5py")

@@ -1,4 +1,4 @@
-"""The report's JSON: read again it gives the dataset's values, and long files are streamed."""
+"""Tests of the report's JSON: it is read back with equal values, and long files are streamed."""
 
 import dataclasses
 
@@ -16,7 +16,7 @@ def all_blocks(dataset):
 
 
 def test_it_is_the_history_of_all_blocks(thermal, tmp_path):
-    """Written episode by episode or at once: the same bytes."""
+    """Writing episode by episode gives the same bytes as writing all blocks at once."""
     result = export(thermal.folder, "history", tmp_path / "history")
     write_records(tmp_path / "once", [to_history(all_blocks(thermal.dataset))])
     assert (tmp_path / "history").read_bytes() == (tmp_path / "once").read_bytes()
@@ -39,12 +39,12 @@ def test_values_are_those_of_the_dataset(thermal, tmp_path):
 
 
 def test_an_episode_in_several_blocks_is_joined(thermal, tmp_path):
-    """A row group may end inside a long episode: its next state is in the next group."""
+    """If a row group ends inside an episode, the next state is taken from the following group."""
     export(thermal.folder, "history", tmp_path / "whole.json")
     blocks = all_blocks(thermal.dataset)
 
     class Divided:
-        """The dataset with every block cut in pieces of seven rows."""
+        """Dataset with every block cut into pieces of seven rows."""
 
         def __getattr__(self, name):
             return getattr(thermal.dataset, name)
@@ -60,7 +60,7 @@ def test_an_episode_in_several_blocks_is_joined(thermal, tmp_path):
 
 
 def piece(block, start: int, stop: int):
-    """Rows of a block as a block."""
+    """Return some rows of a block as a block."""
     low, high = int(block.offsets[start]), int(block.offsets[stop])
     values = {"candidates", "feasible", "probabilities"}
     columns = {}

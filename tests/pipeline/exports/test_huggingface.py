@@ -1,4 +1,4 @@
-"""Hugging Face's `datasets`, and others, read what was exported for them, value for value."""
+"""Tests that Hugging Face's `datasets` and other tools read the export, value for value."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,7 +16,7 @@ from pipeline.exports import export
 from pipeline.exports import huggingface as hf
 from tests.sample_datasets import LONG_STEPS
 
-pytestmark = [  # of `datasets` and what it imports, about Python and each other
+pytestmark = [  # warnings of `datasets` and its imports, about Python and each other
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
 ]
@@ -24,7 +24,7 @@ pytestmark = [  # of `datasets` and what it imports, about Python and each other
 
 @pytest.fixture
 def datasets(monkeypatch, tmp_path):
-    """The library, offline, with its caches in the test's own folder."""
+    """Return the library, offline, with its caches in the test's folder."""
     for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "HF_HUB_DISABLE_TELEMETRY"):
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
@@ -38,7 +38,7 @@ def datasets(monkeypatch, tmp_path):
 
 
 def frame(loaded) -> pl.DataFrame:
-    """A whole split as polars sees its Arrow table."""
+    """Return a whole split as polars sees its Arrow table."""
     return pl.from_arrow(loaded.with_format("arrow")[:])
 
 
@@ -51,7 +51,7 @@ def header(folder: Path) -> dict:
 
 
 def same(found: pl.DataFrame, expected: pl.DataFrame) -> None:
-    """Equal in columns, order and every value; a list of fixed size comes back as a list."""
+    """Check equal columns, order and values. Lists of fixed size come back as lists."""
     assert found.columns == expected.columns
     arrays = [n for n, kind in expected.schema.items() if isinstance(kind, pl.Array)]
     expected = expected.with_columns(pl.col(name).arr.to_list() for name in arrays)
@@ -134,7 +134,7 @@ def test_the_card_stands_below_the_header(thermal, tmp_path):
 
 
 def test_a_part_of_several_splits_is_divided(images, tmp_path):
-    """As in datasets that were built before a part held one split."""
+    """A part that holds several splits, as in older datasets, is divided."""
     mixed = images.episodes.with_columns(
         split=pl.when(pl.col("episode") % 2 == 0).then(pl.lit("test")).otherwise(pl.lit("train"))
     )
@@ -152,14 +152,14 @@ def test_a_part_of_several_splits_is_divided(images, tmp_path):
 
 @pytest.fixture
 def files(source, tmp_path) -> Iterator[tuple[list[str], pl.DataFrame]]:
-    """Files of the train split, and what they should hold."""
+    """Return the files of the train split, and their expected content."""
     export(source.folder, "huggingface", tmp_path / "x")
     paths = sorted(str(p) for p in (tmp_path / "x" / "data").glob("train-*.parquet"))
     return paths, source.of_split("train")
 
 
 def plain(value):
-    """Arrays of pandas as lists."""
+    """Return arrays of pandas as lists."""
     return [plain(v) for v in value] if isinstance(value, np.ndarray) else value
 
 

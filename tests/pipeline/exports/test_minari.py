@@ -1,4 +1,4 @@
-"""Minari loads what was exported for it: every episode, value for value, from its HDF5 storage."""
+"""Tests that Minari loads its export: every episode, value for value, from its HDF5 storage."""
 
 import json
 import warnings
@@ -15,7 +15,7 @@ from tests.sample_datasets import LONG_STEPS
 
 @pytest.fixture
 def load(tmp_path, monkeypatch):
-    """Minari's own loader of the one dataset below tmp_path/x."""
+    """Load the only dataset below tmp_path/x with Minari's loader."""
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "x"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -62,7 +62,7 @@ def test_every_episode_is_equal(source, tmp_path, load):
 
 @pytest.mark.parametrize("kind", ["images", "valued", "thermal"])
 def test_observations_lie_in_the_spaces(kind, sources, tmp_path, load):
-    """Ranges are the spec's, widened to the zeros of padding."""
+    """Ranges are those of the spec, widened to the zeros of padding."""
     export(sources(kind).folder, "minari", tmp_path / "x")
     dataset = load()
     episode = dataset[dataset.total_episodes - 1]

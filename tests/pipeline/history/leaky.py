@@ -25,7 +25,7 @@ _FILE_EPSILON = 1e-7
 
 
 def leaky_history(blocks, config):
-    """The decisions of a `thermal` dataset of this setting as the report's leaky records."""
+    """Return the decisions of a `thermal` dataset of this setting as the report's leaky records."""
     rows = _joined([_Rows(block) for block in blocks])
     here = np.flatnonzero(rows.choice != NO_CHOICE)
     delays = np.concatenate([b.candidates[:, ROW.delay].reshape(-1, h.SERVERS) for b in blocks])
@@ -37,7 +37,7 @@ def leaky_history(blocks, config):
 
 
 def _after_placement(rows, delays, config):
-    """States as they are once the job is placed, with its finish time; rewards of the file."""
+    """Return the states after each placement, with finish times, and the rewards of the file."""
     here = np.flatnonzero(rows.choice != NO_CHOICE)
     chosen = rows.choice[here]
     delay = delays[here, chosen]
@@ -63,7 +63,7 @@ def _after_placement(rows, delays, config):
 
 
 def _heat_chain(rows, heat, decay):
-    """Total heat before and after every row, in float64 from step to step where none is missing."""
+    """Return total heat before and after every row, in float64 where no step is missing."""
     before, after = rows.states.total_heat.copy(), np.zeros(len(heat))
     for row in range(len(heat)):
         follows = row > 0 and rows.choice[row - 1] != NO_CHOICE

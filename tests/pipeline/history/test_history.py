@@ -1,4 +1,4 @@
-"""History files: the report's Figure 4 to the last digit, round trips, faults by their place."""
+"""Tests of history files: the report's Figure 4 to the last digit, round trips, located errors."""
 
 import copy
 import dataclasses
@@ -37,7 +37,7 @@ FIGURE_4_HEAT = (4.6919742701607256e-17, 8.351714200886092e-17)
 
 
 def blocks_of(folder, policy: str, episodes_of: list[Jobs], config: ThermalConfig = CONFIG):
-    """Blocks of a part with one episode per list of jobs; a row group each."""
+    """Return blocks of a part with one episode per list of jobs, each in its own row group."""
     spec = SCENARIO.spec(config, "level")
     behaviour = Behaviour(policy, heuristics("thermal")[policy], float(policy == "random"))
     path = folder / "part.parquet"
@@ -53,7 +53,7 @@ def blocks_of(folder, policy: str, episodes_of: list[Jobs], config: ThermalConfi
 
 
 def some_blocks(folder):
-    """Two episodes of random play."""
+    """Return two episodes of random play."""
     drawn = [draw_jobs(CONFIG, np.random.default_rng(seed)) for seed in range(2)]
     return blocks_of(folder, "random", drawn)
 
@@ -76,12 +76,12 @@ def same(one, other) -> bool:
 
 
 def records(folder) -> list[dict]:
-    """A history as parsed JSON, without numpy types."""
+    """Return a history as parsed JSON, without numpy types."""
     return json.loads(json.dumps(all_json(to_history(some_blocks(folder)))))
 
 
 def test_states_after_the_placement_are_the_sample_of_the_report(tmp_path):
-    """Always server 5, preset paper: every number that Figure 4 shows."""
+    """With preset paper and server 5 for every job, all numbers of Figure 4 are met."""
     blocks = blocks_of(tmp_path, "max_distance", [figure_4_jobs()], PAPER)
     first = all_json(leaky_history(blocks, PAPER))[0]
     assert first["TIME"] == 0
@@ -104,7 +104,7 @@ def test_states_after_the_placement_are_the_sample_of_the_report(tmp_path):
 
 
 def test_states_do_not_hold_the_decision(tmp_path):
-    """Written normally, the first state is empty and no finish time is known."""
+    """In normally written files the first state is empty and no finish time is known."""
     blocks = blocks_of(tmp_path, "max_distance", [figure_4_jobs()], PAPER)
     first = all_json(to_history(blocks))[0]
     assert first["STATE"]["DC"]["TOTAL_HEAT"] == 0.0
@@ -114,7 +114,7 @@ def test_states_do_not_hold_the_decision(tmp_path):
 
 
 def test_a_dataset_written_and_read_again_is_the_same(tmp_path):
-    """All that the file has a place for comes back bit for bit, row by row."""
+    """All fields that the file can hold come back bit for bit, row by row."""
     blocks = some_blocks(tmp_path)
     path = tmp_path / "history.json"
     write_records(path, [to_history(blocks)])
@@ -142,7 +142,7 @@ def test_a_dataset_written_and_read_again_is_the_same(tmp_path):
 
 
 def test_a_file_read_and_written_again_is_the_same(tmp_path):
-    """Through a dataset folder too: every value in float64, the leaky ones with their finish."""
+    """Through a dataset folder, too, all float64 values are equal, with finish times if leaky."""
     blocks = blocks_of(tmp_path, "max_distance", [figure_4_jobs()] * 2, PAPER)
     for name, history in (("plain", to_history(blocks)), ("leaky", leaky_history(blocks, PAPER))):
         path = tmp_path / f"{name}.json"
@@ -155,7 +155,7 @@ def test_a_file_read_and_written_again_is_the_same(tmp_path):
 
 
 def test_keys_go_by_name(tmp_path):
-    """Turning the order of all keys around changes nothing."""
+    """Reversing the order of all keys changes nothing."""
 
     def turned(value):
         if isinstance(value, dict):
@@ -256,7 +256,7 @@ def test_unknown_keys_are_left_out_and_told(tmp_path):
 
 
 def test_a_history_becomes_a_dataset(tmp_path):
-    """It opens, its decisions can be sampled, its check passes and sees a change."""
+    """The dataset opens, its decisions can be sampled, and verification detects a change."""
     path, out = tmp_path / "history.json", tmp_path / "set"
     path.write_text(json.dumps(records(tmp_path)))
     result = ingest_history(path, out)
@@ -317,7 +317,7 @@ def test_parsing_leaves_the_value_alone(tmp_path):
 
 
 def test_a_history_in_a_store_becomes_the_same_dataset(tmp_path):
-    """Read from and written to URLs."""
+    """A history that is read from a URL and written to a URL gives the same dataset."""
     import fsspec
 
     from pipeline.storage import files as storage

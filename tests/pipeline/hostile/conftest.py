@@ -1,4 +1,4 @@
-"""A dataset and a checkpoint to make hostile, and a file that nobody may open."""
+"""Fixtures: a dataset and a checkpoint to tamper with, and a file that must never be opened."""
 
 import shutil
 from pathlib import Path
@@ -8,13 +8,13 @@ import pytest
 
 @pytest.fixture
 def folder(tiny_dataset, tmp_path) -> Path:
-    """A dataset to make hostile."""
+    """Return a dataset to tamper with."""
     return Path(shutil.copytree(tiny_dataset, tmp_path / "dataset"))
 
 
 @pytest.fixture
 def canary(tmp_path) -> Path:
-    """A file that nobody may open."""
+    """Return a file that must never be opened."""
     path = tmp_path / "canary"
     path.write_bytes(b"secret")
     return path
@@ -22,7 +22,7 @@ def canary(tmp_path) -> Path:
 
 @pytest.fixture
 def checkpoint(tiny_dataset, tmp_path) -> Path:
-    """A trained checkpoint."""
+    """Return a trained checkpoint."""
     from policies.offline.training import train
 
     return train(

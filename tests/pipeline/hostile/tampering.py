@@ -1,4 +1,4 @@
-"""What hostile folders are made with, and what reads them."""
+"""Helpers that make hostile folders, and functions that read them."""
 
 import copy
 import ctypes
@@ -36,7 +36,7 @@ VALUES: tuple[Any, ...] = (
 
 
 def mend(folder: Path, **changes: Any) -> None:
-    """Make the manifest fit the files, its recipe and itself again: whoever attacks can do so."""
+    """Make the manifest consistent with its files and its recipe again, as an attacker can."""
     manifest = {**json.loads((folder / "manifest.json").read_text()), **changes}
     for entry in [*manifest["parts"], manifest["episodes"]]:
         path = folder / entry["path"]
@@ -52,7 +52,7 @@ def mend(folder: Path, **changes: Any) -> None:
 
 
 def read_all(folder: Path) -> list[Callable[[], object]]:
-    """Everything that reads a dataset folder."""
+    """Return functions for all operations that read a dataset folder."""
     return [
         lambda: verify(folder),
         lambda: verify(folder, behaviours(read_manifest(folder).recipe)),
@@ -62,14 +62,14 @@ def read_all(folder: Path) -> list[Callable[[], object]]:
 
 
 def learn(folder: Path) -> None:
-    """What training does with a dataset before the first step."""
+    """Run the parts of a training that come before the first step."""
     sample_decisions(
         ds.open(folder), "train", np.random.default_rng(1), k=4, transitions=True, limit=10_000
     )
 
 
 def use(folder: Path, out: Path) -> None:
-    """Every other way to read the decisions; errors of ours are fine, others are raised."""
+    """Read the decisions in every other way. Ignore Hindcast's errors and raise others."""
     for read in (
         lambda: learn(folder),
         lambda: list(ds.open(folder).batches(256, np.random.default_rng(1))),
@@ -82,20 +82,20 @@ def use(folder: Path, out: Path) -> None:
 
 
 def refused(read: Callable[[], object]) -> str:
-    """What an error of ours says."""
+    """Return the message of the HindcastError that a function raises."""
     with pytest.raises((InputError, VerificationFailed)) as caught:
         read()
     return str(caught.value)
 
 
 def command(capsys: pytest.CaptureFixture[str], *argv: object) -> tuple[int, str]:
-    """Exit code and error output of a command line."""
+    """Return the exit code and error output of a command line."""
     code = main([str(a) for a in argv])
     return code, capsys.readouterr().err
 
 
 def assert_commands_refuse(folder: Path, capsys: pytest.CaptureFixture[str], out: Path) -> None:
-    """Every command that reads a dataset ends with one line and exit code 1 or 2."""
+    """Check that every command that reads a dataset ends with one line and exit code 1 or 2."""
     for argv in (
         ("verify", folder),
         ("train", folder, "--agent", "behaviour_cloning", "--out", out / "a", "--direct"),
@@ -116,7 +116,7 @@ def assert_commands_refuse(folder: Path, capsys: pytest.CaptureFixture[str], out
 
 @contextmanager
 def opened(path: Path) -> Iterator[list[int]]:
-    """Events of anybody opening or reading a file, of the operating system itself (inotify)."""
+    """Record the operating system's events (inotify) of opening or reading a file."""
     libc = ctypes.CDLL(None, use_errno=True)
     watch = libc.inotify_init1(os.O_NONBLOCK)
     assert watch >= 0
@@ -133,7 +133,7 @@ def opened(path: Path) -> Iterator[list[int]]:
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Paths of all values in a JSON value, tables and lists too."""
+    """Yield the paths of all values in a JSON value, tables and lists too."""
     if path:
         yield path
     if isinstance(value, dict | list):
@@ -142,7 +142,7 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def changed(value: Any, path: tuple[Any, ...], to: Any) -> tuple[Any, bool]:
-    """A copy with another value at a path, and whether it is another."""
+    """Return a copy with another value at a path, and whether it differs from the original."""
     value = copy.deepcopy(value)
     at = value
     for key in path[:-1]:
@@ -153,9 +153,10 @@ def changed(value: Any, path: tuple[Any, ...], to: Any) -> tuple[Any, bool]:
 
 
 def tried(file: Path, reads: list[Callable[[], object]], each: int) -> dict[str, int]:
-    """How often a reader accepted a file with a wrong value somewhere; any other error is raised.
+    """Return the number of cases and the number in which a reader accepted a wrong value in a file.
 
-    Every key of the file has `each` of VALUES in its place, and is left out once.
+    Each key of the file gets `each` of VALUES in turn and is also left out. Errors that are not
+    Hindcast's are raised.
     """
     text, rng = file.read_text(), np.random.default_rng(8)
     value, accepted = json.loads(text), {"cases": 0, "accepted": 0}
@@ -179,7 +180,7 @@ def rewrite(path: Path, change: Callable[[pa.Table], pa.Table]) -> None:
 
 
 def with_column(name: str, change: Callable[[list[Any]], list[Any]]) -> Any:
-    """A change of a table: another list of values in a column."""
+    """Return a change of a table that replaces the values of a column."""
 
     def apply(table: pa.Table) -> pa.Table:
         at = table.schema.get_field_index(name)
@@ -191,7 +192,7 @@ def with_column(name: str, change: Callable[[list[Any]], list[Any]]) -> Any:
 
 
 def at(row: int, value: Any) -> Callable[[list[Any]], list[Any]]:
-    """Another value in one row; a function is called with the old one."""
+    """Return a change of one row's value. A function is called with the old value."""
 
     def change(values: list[Any]) -> list[Any]:
         new = value(values[row]) if callable(value) else value

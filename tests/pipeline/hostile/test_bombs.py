@@ -1,4 +1,4 @@
-"""A page that decodes to more than it says, or to gigabytes, is not decoded."""
+"""Tests that pages which decode to more than they declare, or to gigabytes, are not decoded."""
 
 import io
 import shutil
@@ -26,7 +26,7 @@ from tests.pipeline.hostile.tampering import (
 
 
 def varint(value: int) -> bytes:
-    """An unsigned number as Thrift's compact protocol writes it."""
+    """Return an unsigned number as Thrift's compact protocol writes it."""
     content = b""
     while value > 127:
         content += bytes([value & 127 | 128])
@@ -35,9 +35,9 @@ def varint(value: int) -> bytes:
 
 
 def page_that_lies(path: Path) -> None:
-    """A column of 1000 numbers whose data page says that it holds eight times as many.
+    """Write a column of 1000 numbers whose data page declares eight times as many.
 
-    Two thousand million would fit as well; here nothing else in the file moves.
+    Two thousand million would fit as well; this number moves nothing else in the file.
     """
     pq.write_table(
         pa.table({"a": pa.array([7] * 1000, pa.int64())}), path,
@@ -46,7 +46,7 @@ def page_that_lies(path: Path) -> None:
     content = path.read_bytes()
     honest = varint(1000 << 1)
     start = content.index(honest, 4)
-    assert content[start - 2 : start] == b"\x2c\x15"  # the first field of the header inside
+    assert content[start - 2 : start] == b"\x2c\x15"  # the inner header's first field
     lie = varint(8000 << 1)
     assert len(lie) == len(honest)
     path.write_bytes(content[:start] + lie + content[start + len(honest) :])
@@ -59,7 +59,7 @@ def test_a_page_that_promises_more_than_the_footer_is_refused(tmp_path):
 
 
 def test_honest_files_of_all_kinds_pass(tmp_path):
-    """Versions, encodings, compressions, nested and empty columns, small pages, no rows."""
+    """Sound files pass: versions, encodings, compressions, nesting, small pages, no rows."""
     path = tmp_path / "x.parquet"
     table = pa.table(
         {
@@ -87,7 +87,7 @@ def test_honest_files_of_all_kinds_pass(tmp_path):
 
 
 def test_a_page_header_that_is_damaged_is_never_more_than_an_error(tmp_path):
-    """Every byte of the page headers of a small file, changed."""
+    """Changing any byte of the page headers of a small file causes an error at most."""
     path = tmp_path / "x.parquet"
     table = pa.table({"a": list(range(50)), "s": ["x", "y"] * 25})
     pq.write_table(table, path)
@@ -134,7 +134,7 @@ print("grown", (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 
 
 
 def inflated(table: pa.Table, path: Path, rows: int) -> None:
-    """A part in which one row has so many candidates, all the same: few bytes, much memory."""
+    """Return a part in which one row has very many equal candidates: few bytes, much memory."""
     zeros = pa.array(np.zeros(rows, np.float32))
     kind = table.schema.field("candidates").type.value_type
     offsets = pa.array([0, rows], pa.int32())
@@ -155,9 +155,9 @@ def inflated(table: pa.Table, path: Path, rows: int) -> None:
 
 @pytest.mark.slow
 def test_what_decodes_to_gigabytes_is_not_decoded(tiny_dataset, tmp_path):
-    """Long lists and long tables, all zeros: a few kilobytes that decode to 150 MB and more.
+    """Long lists and tables of zeros, kilobytes that decode to 150 MB or more, are refused.
 
-    The limits are made smaller for this test, so that the bombs can be.
+    The limits are made smaller for this test, so that the bombs can be smaller.
     """
     sound = str(tiny_dataset)
     bombs = []
@@ -186,7 +186,7 @@ def test_what_decodes_to_gigabytes_is_not_decoded(tiny_dataset, tmp_path):
 @settings(derandomize=True, max_examples=300, deadline=None)
 @given(content=st.binary(max_size=80), values=st.integers(0, 2**40))
 def test_bytes_in_the_place_of_pages_are_no_more_than_damage(content, values):
-    """Whatever stands where a column's pages should be: an error, or a bounded size."""
+    """Any bytes in the place of a column's pages cause an error or decode to a bounded size."""
     chunk = SimpleNamespace(
         path_in_schema="x", file_path="", data_page_offset=4, has_dictionary_page=False,
         total_compressed_size=len(content), total_uncompressed_size=1 << 20, num_values=values,

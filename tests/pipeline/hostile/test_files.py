@@ -1,4 +1,4 @@
-"""What is no file is not waited for; what is too much, or no JSON, is not read."""
+"""Tests that special files are not waited for, and that huge files or bad JSON are not read."""
 
 import json
 import os
@@ -36,7 +36,7 @@ from tests.pipeline.hostile.tampering import (
      "README.md", "croissant.json"],
 )  # fmt: skip
 def test_what_is_no_file_is_not_waited_for(folder, tmp_path, name, kind):
-    """Opening a FIFO that nobody writes to would never return."""
+    """Readers refuse a FIFO that has no writer, as opening it would block for ever."""
     (folder / name).unlink()
     os.mkfifo(folder / name) if kind == "fifo" else (folder / name).mkdir()
     assert Path(name).name in refused(lambda: verify(folder))
@@ -100,7 +100,7 @@ def test_any_bytes_as_json_are_a_value_or_an_error_of_ours(tmp_path_factory, con
 
 
 def test_text_for_a_terminal_is_printed_as_text(folder, capsys):
-    """No control characters of a folder reach the terminal."""
+    """Control characters of a folder's texts are escaped before they reach the terminal."""
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["kind"] = "data\x1b[2Jset\x07"
     (folder / "manifest.json").write_text(json_text(manifest))
@@ -124,7 +124,7 @@ def test_text_for_a_terminal_is_printed_as_text(folder, capsys):
     ],
 )
 def test_a_hostile_interrupted_build_is_refused(tiny_recipe, tmp_path, monkeypatch, name, content):
-    """The last thing that a build does is made to fail; what it left is changed."""
+    """The last operation of a build fails, and the files that the build left are then changed."""
     out = tmp_path / "d"
 
     def fail(*_arguments: object) -> None:
@@ -142,7 +142,7 @@ def test_a_hostile_interrupted_build_is_refused(tiny_recipe, tmp_path, monkeypat
 
 @pytest.mark.parametrize("content", [b"PAR1", b"", "other columns", "link"], ids=range(4))
 def test_a_hostile_interrupted_evaluation_is_refused(tiny_recipe, tmp_path, monkeypatch, content):
-    """Scores of finished policies, and the folder that holds them, replaced."""
+    """Scores of finished policies, and the folder that holds them, are replaced."""
     chosen = entrants(tiny_recipe, ["random"])
 
     def fail(*_arguments: object) -> None:

@@ -1,4 +1,4 @@
-"""Nothing outside a folder is opened or written, whatever its names and links say."""
+"""Tests that no file outside a folder is opened or written, whatever its names and links say."""
 
 import json
 import os
@@ -26,7 +26,7 @@ from tests.pipeline.hostile.tampering import (
 
 
 def test_the_canary_sings(canary):
-    """The watch sees a file opened by Python and one opened by compiled code."""
+    """The watch notices a file opened by Python and one opened by compiled code."""
     with opened(canary) as events:
         canary.read_bytes()
     assert events
@@ -62,7 +62,7 @@ def test_a_document_that_is_a_link_is_not_followed(folder, canary, name):
 
 @pytest.mark.parametrize("name", ["data", "workload"])
 def test_a_folder_that_is_a_link_is_not_followed(folder, tmp_path, name):
-    """Even where all its files are right: it is not in the dataset."""
+    """A folder behind a link is refused although its files are right, as it is outside."""
     (folder / name).rename(tmp_path / "elsewhere")
     (folder / name).symlink_to(tmp_path / "elsewhere")
     for read in read_all(folder):
@@ -113,7 +113,7 @@ def test_the_trace_that_a_recipe_names_is_not_read(folder, canary):
 
 
 def test_a_build_does_not_write_through_links(tiny_recipe, tmp_path):
-    """An interrupted build from elsewhere, whose folders lead out of it."""
+    """A foreign interrupted build, whose folders are links out of it, is not written through."""
     outside = tmp_path / "outside"
     outside.mkdir()
     for name in (".building", "data", "workload"):

@@ -1,4 +1,4 @@
-"""A pickle is never loaded, wherever it lies."""
+"""Tests that a pickle is never loaded, whatever file it is in."""
 
 import os
 import pickle
@@ -16,7 +16,7 @@ from tests.pipeline.hostile.tampering import PART, command, mend, read_all, refu
 
 
 class Bomb:
-    """What runs a command when it is unpickled."""
+    """Object that runs a command when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -26,10 +26,10 @@ class Bomb:
 
 
 def test_a_pickle_is_never_loaded(checkpoint, tmp_path, tiny_dataset, capsys):
-    """As weights, with sizes and digests that fit, or beside them, or instead."""
+    """Pickles are refused in place of the weights, with fitting digests, and beside them."""
     went_off = tmp_path / "went off"
     content = pickle.dumps(Bomb(went_off))
-    pickle.loads(content)  # it works
+    pickle.loads(content)  # the bomb works
     assert went_off.exists()
     went_off.unlink()
     weights = checkpoint / "weights.safetensors"
@@ -52,7 +52,7 @@ def test_a_pickle_is_never_loaded(checkpoint, tmp_path, tiny_dataset, capsys):
 
 
 def test_a_pickle_inside_parquet_is_never_loaded(folder, tmp_path):
-    """Arrow once unpickled extension types that a file declared."""
+    """Extension types that a file declares are not unpickled, as Arrow once did."""
     went_off = tmp_path / "went off"
     path = folder / PART
     table = pq.read_table(path)

@@ -1,4 +1,4 @@
-"""Parquet that lies: rows, episodes and workloads behind sizes and digests that fit."""
+"""Tests of Parquet files with false rows, episodes and workloads but fitting sizes and digests."""
 
 import struct
 from typing import Any
@@ -36,13 +36,13 @@ NULLS = [
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NULLS)
 def test_a_null_where_a_value_belongs_is_no_zero(folder, name):
-    """A reward of null would else be one of 0, and be right where the simulator gives 0."""
+    """A null reward is refused. Read as 0, it would pass where the simulator gives 0."""
     rewrite(folder / PART, with_column(name, at(2, None)))
     mend(folder)
     said = refused(lambda: verify(folder))
     assert f"column {name!r}" in said or (name in {"candidates", "feasible"} and "differ" in said)
     if name not in {"time_s", "behaviour_probabilities", "reward_terms", "truncated"}:
-        refused(lambda: learn(folder))  # which reads the other columns only
+        refused(lambda: learn(folder))  # this reads the other columns only
 
 
 @pytest.mark.slow
@@ -87,7 +87,7 @@ def test_a_row_that_lies_is_found_and_harms_no_reader(folder, name, change, tmp_
 
 
 def test_probabilities_of_the_right_number_in_the_wrong_rows_are_found(folder):
-    """Two rows of lists whose lengths add up: only together they look right."""
+    """Probability lists of wrong lengths in two rows are found although their sum is right."""
 
     def shift(values: list[Any]) -> list[Any]:
         rows = [i for i, v in enumerate(values) if v is not None and len(v) > 1]
@@ -102,7 +102,7 @@ def test_probabilities_of_the_right_number_in_the_wrong_rows_are_found(folder):
 
 
 def test_rows_that_come_twice_do_not_overflow_what_they_are_put_in(folder, tmp_path):
-    """Training fills arrays that were made for the steps that episodes.parquet tells."""
+    """Training does not overflow its arrays, which are sized by the steps of episodes.parquet."""
     rewrite(folder / PART, lambda t: pa.concat_tables([t, *[t.slice(0, 1)] * (t.num_rows - 1)]))
     rewrite(folder / PART, lambda t: t.slice(0, t.num_rows // 2 * 2))
     mend(folder)
@@ -112,7 +112,7 @@ def test_rows_that_come_twice_do_not_overflow_what_they_are_put_in(folder, tmp_p
 
 
 def test_compiled_code_is_not_led_outside():
-    """Offsets, rows and room are compared before the compiled loop runs."""
+    """Offsets, rows and capacity are compared before the compiled loop runs."""
     rng = np.random.default_rng(0)
     offsets, candidates = np.array([0, 2, 4]), np.zeros((4, 3), np.float32)
     feasible, rows = np.ones(4, np.bool_), np.array([0, 1])
@@ -167,7 +167,7 @@ def test_a_hostile_table_of_episodes_is_refused(folder, column, value, tmp_path)
     ],
 )  # fmt: skip
 def test_a_hostile_workload_is_refused(folder, column, value):
-    """Its numbers are the sizes of what a simulator allocates and then walks without bounds."""
+    """Numbers that size a simulator's arrays are checked, as its loops have no bounds checks."""
     path = folder / "workload" / "tasks.parquet"
     frame = pl.read_parquet(path)
     values = frame[column].to_list()
@@ -193,12 +193,12 @@ def test_a_hostile_workload_is_refused(folder, column, value):
 )  # fmt: skip
 @pytest.mark.parametrize("name", [PART, "episodes.parquet"])
 def test_what_is_no_parquet_is_refused(folder, name, content):
-    """Garbage, an encrypted footer, other formats; sizes and digests fit."""
+    """Garbage, an encrypted footer and other formats are refused although sizes and digests fit."""
     (folder / name).write_bytes(content)
     mend(folder)
     for read in read_all(folder):
         if name == "episodes.parquet" or "open" not in read.__code__.co_names:
-            refused(read)  # to open a dataset no part is read
+            refused(read)  # opening a dataset reads no part
 
 
 def test_other_columns_are_refused(folder):

@@ -1,4 +1,4 @@
-"""A wrong value at any key of any JSON file is found, or does no harm."""
+"""Tests that a wrong value at any key of any JSON file is found or does no harm."""
 
 import json
 from contextlib import suppress
@@ -35,7 +35,7 @@ def test_a_wrong_value_anywhere_in_a_manifest_is_found(folder):
 
 @pytest.mark.slow
 def test_a_wrong_value_in_a_manifest_harms_no_reader(folder):
-    """Nothing is verified here: what can be used is used, and what cannot is refused."""
+    """Without verification, readers use what is valid and refuse the rest."""
     found = tried(folder / "manifest.json", [lambda: ds.open(folder)], each=2)
     assert 0 < found["accepted"] < found["cases"]
 
@@ -52,7 +52,7 @@ def test_a_wrong_value_in_a_workload_manifest_is_found(folder):
 
 @pytest.mark.slow
 def test_a_wrong_value_in_a_recipe_with_its_digest_mended_is_harmless(folder):
-    """Behind a digest that fits: the settings themselves must not exhaust or crash anything."""
+    """Settings behind a fitting digest must not exhaust memory or crash any reader."""
     text, rng = (folder / "manifest.json").read_text(), np.random.default_rng(9)
     manifest = json.loads(text)
     for section in ("config", "split", "behaviours", "dataset_splits"):
@@ -67,7 +67,7 @@ def test_a_wrong_value_in_a_recipe_with_its_digest_mended_is_harmless(folder):
 
 
 def evaluation_of(tiny_recipe: Any, out: Path) -> Path:
-    """A small evaluation."""
+    """Make a small evaluation."""
     from pipeline.evaluation.evaluate import evaluate
     from policies.entrants import entrants
 
@@ -93,7 +93,7 @@ def test_a_wrong_value_in_a_checkpoint_is_found(checkpoint):
 
 
 def test_a_hostile_ledger_is_harmless(tmp_path):
-    """run.json with anything in it: refused, or its stages are run again."""
+    """A run.json with any values is refused, or its stages run again."""
     from flows.runs.ledger import Ledger
     from pipeline.recipes.loading import load_recipe
 

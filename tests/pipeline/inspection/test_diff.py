@@ -1,4 +1,4 @@
-"""Differences between datasets: from the recipe to the value, and none where there is none."""
+"""Tests of differences between datasets, from recipes to values, and of equal datasets."""
 
 import contextlib
 import shutil
@@ -33,7 +33,7 @@ def copy(tiny_dataset, tmp_path):
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory):
-    """The same recipe with another seed and more exploration in one behaviour."""
+    """Return the same recipe with another seed and more exploration in one behaviour."""
     folder = tmp_path_factory.mktemp("other") / "d"
     recipe = load_recipe("binpack-synthetic-v1", [*TINY, "seed=2"])
     build(recipe, behaviours(recipe), folder)
@@ -41,7 +41,7 @@ def other(tmp_path_factory):
 
 
 def change(path, column, make):
-    """Rewrite a Parquet file with one column made anew."""
+    """Rewrite a Parquet file with one column replaced."""
     table = pq.read_table(path)
     index = table.schema.get_field_index(column)
     field = table.schema.field(column)
@@ -204,7 +204,7 @@ def test_lines_are_short(tiny_dataset, other):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_every_change_of_a_byte_is_a_difference_or_a_clear_error(seed, tiny_dataset, copy):
-    """Listing and showing what was changed end in an answer or in one error, too."""
+    """Listing and showing a changed folder also give a result or one clear error."""
     rng = np.random.default_rng(seed)
     files = sorted(p.relative_to(tiny_dataset) for p in tiny_dataset.rglob("*") if p.is_file())
     for _ in range(6):

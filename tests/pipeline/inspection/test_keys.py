@@ -1,4 +1,4 @@
-"""The keys of recipes: all of them, each as `--set` takes it, with the meaning of its class."""
+"""Tests of the keys of recipes: all of them, as `--set` takes them, with their descriptions."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Listing and showing: what is below a folder, and what is wrong with what is damaged."""
+"""Tests of listing and showing: what a folder contains, and what is wrong with damaged files."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ from tests.conftest import TINY
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A whole run: a dataset, a checkpoint, an evaluation."""
+    """Return a whole run: a dataset, a checkpoint and an evaluation."""
     folder = tmp_path_factory.mktemp("listed") / "run"
     run_stages(Request("binpack-synthetic-v1", str(folder), TINY))
     return folder

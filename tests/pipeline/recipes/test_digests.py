@@ -1,4 +1,4 @@
-"""Digests of the recipes: they name datasets, so they stay what they are."""
+"""Tests that the digests of the recipes, which name datasets, do not change."""
 
 import pytest
 

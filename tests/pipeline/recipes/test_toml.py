@@ -1,4 +1,4 @@
-"""Recipes as TOML: what is written reads as the same recipe."""
+"""Tests of recipes as TOML: a recipe that is written and read again is the same."""
 
 import dataclasses
 import tomllib

@@ -1,4 +1,4 @@
-"""Training curves over seeds: means and intervals that can be checked by hand."""
+"""Tests of training curves over seeds: means and intervals that can be checked by hand."""
 
 import numpy as np
 import polars as pl
@@ -20,7 +20,10 @@ def curve(values):
 
 
 def test_the_band_is_students_interval_over_seeds():
-    """1, 2, 3: mean 2, deviation 1, so +- 4.303 / sqrt(3); equal seeds have no spread."""
+    """Values 1, 2, 3 have mean 2 and deviation 1, so +- 4.303 / sqrt(3).
+
+    Equal seeds have no spread.
+    """
     found = over_seeds([curve({5: 1, 10: 7}), curve({5: 2, 10: 7}), curve({5: 3, 10: 7})])
     assert found.seeds == 3
     assert found.steps.tolist() == [5, 10]

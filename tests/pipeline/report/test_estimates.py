@@ -1,4 +1,4 @@
-"""The section on off-policy estimates: the truth beside them, what warns, and bad files."""
+"""Tests of the section on off-policy estimates: true values, warnings, and bad files."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The report: honest about the numbers, one file, safe with any name, the same bytes each time."""
+"""Tests of the report: honest numbers, one file, safe with any name, the same bytes each time."""
 
 import json
 import re
@@ -24,7 +24,7 @@ METRICS = [
 
 
 def write(folder, gain=0.0, noise=0.0, *, learned="agent", better="lower", **changes):
-    """An evaluation in which the learned policy is better by `gain` plus noise on each window."""
+    """Write an evaluation in which the learned policy is better by `gain` plus noise."""
     folder.mkdir(parents=True)
     rng = np.random.default_rng(0)
     base = rng.normal(1000, 200, WINDOWS).round()
@@ -89,7 +89,7 @@ def finding(tmp_path, *args, **kwargs):
 
 
 class Page(HTMLParser):
-    """Collects what a page would load, its scripts, its ids, and checks that tags close."""
+    """Parser that collects a page's external resources, scripts and ids, and checks tags."""
 
     VOID = ("meta", "link", "br")
 

@@ -1,4 +1,4 @@
-"""Places by name: the constants of compiled code are the columns of every setting's spec."""
+"""Tests that the constants of compiled code are the columns of every setting's spec, by name."""
 
 import dataclasses
 import itertools
@@ -53,7 +53,7 @@ def spec_of(name, settings):
 
 @pytest.mark.parametrize(("name", "settings"), EVERY)
 def test_places_of_rows_terms_and_outcomes_are_those_of_the_spec(name, settings):
-    """Settings may leave out columns at the end; `place` of slots is the last if there is one."""
+    """Settings may leave out columns at the end; `place` of slots is the last column if present."""
     spec, found = spec_of(name, settings), FEATURES[name]
     names = [f.name for f in spec.candidates]
     shown = [n for n in names if n != "place"]
@@ -65,7 +65,7 @@ def test_places_of_rows_terms_and_outcomes_are_those_of_the_spec(name, settings)
 
 @pytest.mark.parametrize(("name", "settings"), [e for e in EVERY if e[0] != "slots"])
 def test_places_of_the_context_are_those_of_the_spec(name, settings):
-    """Clusters of multicluster follow each other, each with the numbers of the first."""
+    """Clusters of multicluster follow each other, each with the features of the first one."""
     names = [f.name for f in spec_of(name, settings).context]
     moment = FEATURES[name].MOMENT
     assert len(names) % len(moment) == 0
@@ -83,7 +83,7 @@ def test_the_context_of_slots_is_blocks_of_time_steps_and_of_slots(settings):
     seen, waiting = names[: -len(slot) * queue], names[-len(slot) * queue :]
     assert seen == [f"{n}_{h:02}" for h in range(len(seen) // len(step)) for n in step._fields]
     assert waiting == [f"{n}_{i}" for i in range(queue) for n in slot._fields]
-    assert len(step) == len(slot) == slots_memory.COLUMNS  # as rules and the kept grid have it
+    assert len(step) == len(slot) == slots_memory.COLUMNS  # as in the rules and in the stored grid
 
 
 def test_what_never_changes_of_a_row_is_its_first_columns():

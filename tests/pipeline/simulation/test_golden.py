@@ -1,4 +1,4 @@
-"""The real workload: the reference's makespans, the spec's table of baselines, the bounds."""
+"""Tests on the real workload: the reference's makespans, the spec's baselines, the bounds."""
 
 import csv
 import os
@@ -21,13 +21,13 @@ TEST = range(200, 520)
 
 @pytest.fixture(scope="module")
 def workload(traces):
-    """The DeepJS workload."""
+    """Return the DeepJS workload."""
     return read(traces / "alibaba2017" / "jobs.csv")[0]
 
 
 @pytest.fixture(scope="module")
 def golden(traces) -> list[dict[str, str]]:
-    """The makespans of the published simulator; a folder beside the traces."""
+    """Return the makespans of the published simulator, from a folder beside the traces."""
     path = traces.parent / "golden" / "cloudsimpy_makespan.csv"
     if not path.is_file():
         reason = f"no golden numbers at {path}"
@@ -39,7 +39,7 @@ def golden(traces) -> list[dict[str, str]]:
 
 
 def play(config, workload, window, policy, seed=0, epsilon=0.0):
-    """Makespan and return of one episode."""
+    """Return makespan and return of one episode."""
     spec = SCENARIO.spec(config, "makespan")
     instance = SCENARIO.instance(config, "makespan", workload, window, np.random.default_rng(0))
     behaviour = Behaviour(policy.name, policy, epsilon)
@@ -72,7 +72,7 @@ def test_compat_makespans_equal_the_reference_on_every_golden_chunk(
 
 @pytest.fixture(scope="module")
 def makespans(workload) -> dict[str, np.ndarray]:
-    """Makespans of every deterministic baseline on the test chunks, (320,)."""
+    """Return the makespans of every deterministic baseline on the test chunks, (320,)."""
     found = {}
     for name, policy in HEURISTICS.items():
         if name != "random_reference":
@@ -96,7 +96,7 @@ def makespans(workload) -> dict[str, np.ndarray]:
     ],
 )
 def test_baselines_have_the_means_of_the_spec(makespans, policy, mean):
-    """Exact to the printed digit; "freest" in longest_spread is not fixed there, hence .2."""
+    """Means equal the printed digits. "freest" in longest_spread is not defined there, hence .2."""
     tolerance = 0.2 if policy == "longest_spread" else 0.05
     assert makespans[policy].mean() == pytest.approx(mean, abs=tolerance + 1e-9)
 
@@ -128,7 +128,7 @@ def test_win_tie_loss_counts_are_those_of_the_spec(
 
 @pytest.mark.slow
 def test_random_beats_both_published_baselines(workload, makespans):
-    """Spec: 1181.3 over five seeds, about 206 wins against first-fit."""
+    """The spec has 1181.3 over five seeds and about 206 wins against first-fit."""
     seeds = np.array(
         [
             [play(BinpackConfig(), workload, w, INDIFFERENT, s, 1.0).outcomes[0] for w in TEST]

@@ -1,4 +1,4 @@
-"""Compiled functions are kept on disk, and what is kept never stops a program."""
+"""Tests that compiled functions are kept on disk and that a kept function never stops a program."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ print(product(NAME(2, 1.5)), sum(product.stats.cache_hits.values()))
 
 
 def run(folder, name):
-    """What the module prints: a product, and whether it was kept."""
+    """Return the module's output: a product, and whether the compiled function came from disk."""
     (folder / "grouped.py").write_text(MODULE.replace("NAME", name))
     path = os.pathsep.join([str(folder), *filter(None, sys.path)])
     environment = {**os.environ, "PYTHONPATH": path}

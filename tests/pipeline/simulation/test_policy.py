@@ -1,4 +1,4 @@
-"""Choosing: masks, ties, exploration and propensities."""
+"""Tests of choosing: masks, ties, exploration and propensities."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from pipeline.simulation.policy import choose, choose_with, fill_probabilities
 
 
 def probabilities(scores, feasible, temperature, epsilon):
-    """The probability of every candidate."""
+    """Return the probability of every candidate."""
     out = np.empty(len(scores))
     fill_probabilities(np.array(scores, float), np.array(feasible, bool), temperature, epsilon, out)
     return out
@@ -23,7 +23,7 @@ def test_the_first_of_the_best_feasible_is_chosen():
 
 
 def test_epsilon_is_shared_by_the_feasible():
-    """0.3 over three feasible rows, and the rest on the best."""
+    """Three feasible rows share 0.3, and the best row gets the rest."""
     found = probabilities([1, 3, 2, 9], [True, True, True, False], 0.0, 0.3)
     assert found == pytest.approx([0.1, 0.8, 0.1, 0.0])
 
@@ -53,7 +53,7 @@ def test_probabilities_sum_to_one_over_the_feasible(rows, temperature, epsilon):
     st.sampled_from([0.0, 0.25, 1.0]),
 )
 def test_choices_come_with_their_probabilities(rows, temperature, epsilon):
-    """A grid of uniform numbers gives every candidate its share."""
+    """Over a grid of uniform numbers, each candidate is chosen in proportion to its probability."""
     scores = np.array([s for s, _ in rows])
     feasible = np.array([f for _, f in rows])
     if not feasible.any():

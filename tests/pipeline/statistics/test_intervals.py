@@ -1,4 +1,4 @@
-"""Statistics over (runs, windows) tables, with numbers that can be checked in the head."""
+"""Tests of statistics over (runs, windows) tables on numbers that can be checked by hand."""
 
 import numpy as np
 import pytest
@@ -35,12 +35,12 @@ def test_the_median_takes_runs_and_windows_together():
 
 
 def test_iqm_is_the_mean_of_the_middle_half():
-    """Of eight values, two go at either end: (3 + 4 + 5 + 6) / 4."""
+    """Of eight values, two are dropped at either end: (3 + 4 + 5 + 6) / 4."""
     assert iqm(table([100, 1, 2, 3, 4, 5, 6, -50])) == (2 + 3 + 4 + 5) / 4
 
 
 def test_iqm_drops_whole_values_as_a_trimmed_mean_does():
-    """Of five values one goes at either end; of three none."""
+    """Of five values one is dropped at either end; of three none."""
     assert iqm(table([0.0, 1.0, 2.0, 6.0, 100.0])) == 3.0
     assert iqm(table([0.0, 3.0, 6.0])) == 3.0
 
@@ -72,14 +72,14 @@ def test_the_paired_difference_is_policy_minus_baseline():
 
 
 def test_pairs_stay_together_so_a_constant_shift_has_no_spread():
-    """Windows differ by hundreds, the policies by exactly one on each of them."""
+    """Windows differ by hundreds, and the policies by exactly one on each of them."""
     windows = rng().normal(1000, 300, size=50)
     found = paired_difference(windows - 1.0, windows, rng())
     assert found == pytest.approx((-1.0, -1.0, -1.0))
 
 
 def test_the_chance_of_improvement_counts_pairs_of_runs_and_half_of_ties():
-    """Window 1: 0 beats 1 and ties 0, so 3/4; window 2: always worse."""
+    """In window 1, 0 beats 1 and ties 0, so 3/4; in window 2 it is always worse."""
     cells = improvement_cells([[0.0, 9.0]], [[1.0, 5.0], [0.0, 5.0]])
     assert cells.mean() == (0.75 + 0.0) / 2
 
@@ -102,7 +102,7 @@ def test_one_window_gives_an_estimate_and_no_interval():
 
 
 def test_intervals_cover_the_true_mean_about_as_often_as_they_say():
-    """300 samples of 40 windows from N(5, 2): 95 % intervals hold 5 in 90 to 99 % of them."""
+    """Of 300 samples of 40 windows from N(5, 2), 90 to 99 % have intervals that contain 5."""
     draw = rng(1)
     hits = 0
     for _ in range(300):
@@ -113,7 +113,7 @@ def test_intervals_cover_the_true_mean_about_as_often_as_they_say():
 
 
 def test_evaluation_seeds_enter_once_through_the_window_average():
-    """Five noisy seeds per window: the interval is as wide as theory says, not wider."""
+    """With five noisy seeds per window, the interval is as wide as theory says and not wider."""
     draw = rng(2)
     values = draw.normal(size=(5, 400))
     found = bootstrap_interval(values, draw)
@@ -121,7 +121,7 @@ def test_evaluation_seeds_enter_once_through_the_window_average():
 
 
 def test_training_seeds_widen_the_interval():
-    """Three seeds that are a constant apart: averaged there is no spread, resampled there is."""
+    """Three seeds a constant apart have no spread when averaged, but do when resampled."""
     values = np.array([[0.0], [10.0], [20.0]]) + np.zeros((3, 50))
     assert bootstrap_interval(values, rng()) == (10.0, 10.0, 10.0)
     found = bootstrap_interval(values, rng(), resample_runs=True)

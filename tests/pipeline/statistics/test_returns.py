@@ -1,4 +1,4 @@
-"""Discounted sums against numbers worked out by hand."""
+"""Tests of discounted sums against numbers worked out by hand."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ def test_returns_to_go():
 
 
 def test_sums_of_ragged_episodes():
-    """Episodes of 1, 3 and 2 decisions, discounted by one half; what ends one is in no other."""
+    """Episodes of 1, 3 and 2 decisions are discounted by one half, each separately."""
     reward = np.array([5.0, 1.0, 2.0, 4.0, -1.0, 8.0])
     episode = np.array([0, 1, 1, 1, 2, 2])
     expected = [5.0, 1.0 + 1.0 + 1.0, 4.0, 4.0, 3.0, 8.0]
@@ -20,7 +20,7 @@ def test_sums_of_ragged_episodes():
 
 
 def test_each_step_has_a_discount_of_its_own():
-    """1 + .5 * (2 + .25 * 4)."""
+    """The sum is 1 + .5 * (2 + .25 * 4)."""
     sums = discounted_sums(np.zeros(3, int), np.array([1.0, 2.0, 4.0]), np.array([0.5, 0.25, 9.0]))
     assert sums.tolist() == [2.5, 3.0, 4.0]
 

@@ -1,4 +1,4 @@
-"""Files are there whole or not at all, whatever the disk says."""
+"""Tests that files are complete or absent, whatever the disk does."""
 
 import errno
 import os
@@ -42,7 +42,7 @@ def test_a_full_disk_is_said_to_be_full(tmp_path):
 def test_a_build_on_a_full_disk_goes_on_when_there_is_space(
     tiny_recipe, tiny_dataset, tmp_path, monkeypatch
 ):
-    """The third part meets a full disk; the next call ends in the same bytes."""
+    """The disk is full at the third part, and the next call ends in the same bytes."""
     out, synced = tmp_path / "d", os.fsync
     left = 12
 
@@ -66,7 +66,7 @@ def test_a_build_on_a_full_disk_goes_on_when_there_is_space(
 
 
 def test_a_build_on_a_disk_that_is_really_full(tiny_recipe, tmp_path):
-    """A file system of 200 kB, where one can be mounted."""
+    """The disk is a file system of 200 kB, where one can be mounted."""
     small = tmp_path / "small"
     small.mkdir()
     mounted = os.geteuid() == 0 and shutil.which("mount") is not None
@@ -74,7 +74,7 @@ def test_a_build_on_a_disk_that_is_really_full(tiny_recipe, tmp_path):
         command = ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(small)]
         mounted = subprocess.run(command, capture_output=True, check=False).returncode == 0
     if not mounted:
-        return  # the simulated one above has shown the same
+        return  # the simulated full disk above has shown the same
     try:
         with pytest.raises(StorageError, match="the disk is full"):
             build(tiny_recipe, behaviours(tiny_recipe), small / "d")
@@ -91,7 +91,7 @@ def test_a_folder_that_cannot_be_is_named(out, tiny_recipe):
 
 
 def test_a_folder_without_permission_is_named(tmp_path):
-    """Everything is writable for root, who is somebody else for the moment."""
+    """The error names the folder. Root may write everywhere, so the test drops root's rights."""
     tmp_path.chmod(0o500)
     user = os.geteuid()
     if user == 0:

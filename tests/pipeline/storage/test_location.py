@@ -1,4 +1,4 @@
-"""Texts that name folders, and what becomes of those that cannot be used."""
+"""Tests of texts that name folders, and of errors for those that cannot be used."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ def test_paths_of_this_machine_are_plain_paths(tmp_path):
 
 
 def test_urls_keep_their_slashes():
-    """A URL comes back as it was given, below it names are joined, and its parts are named."""
+    """A URL is kept as given, names are joined below it, and its parts are named."""
     folder = location("memory://bucket/a/")
     assert str(folder) == "memory://bucket/a"
     assert is_remote(folder)
@@ -61,7 +61,7 @@ def test_a_missing_package_names_its_extra(scheme, extra, monkeypatch):
 
 
 def test_plain_paths_load_no_store(tmp_path):
-    """The command line pays for a client only where a URL is given."""
+    """The command line loads a store's client only if a URL is given."""
     script = (
         "import sys; from pipeline.storage.location import location; location('a'); "
         "from flows.parser import parse; parse(['verify', 'a']); "

@@ -1,6 +1,6 @@
-"""Folders in object stores: a real S3 protocol server on loopback, and a store in memory.
+"""Tests of folders in object stores: a real S3 protocol server on loopback, and a store in memory.
 
-Nothing leaves this machine: credentials are made up, the endpoint is 127.0.0.1.
+No request leaves this machine: credentials are made up, and the endpoint is 127.0.0.1.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ def free_port() -> int:
 
 
 class Server:
-    """A server of the S3 protocol that can be stopped and started with what it holds."""
+    """Server of the S3 protocol that can be stopped and restarted with its content."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -68,7 +68,7 @@ class Server:
 
 @contextmanager
 def surroundings(port: int) -> Iterator[None]:
-    """Credentials and an endpoint of S3 in the environment, and clients that know no others."""
+    """Set credentials and an endpoint of S3 in the environment, hiding all others from clients."""
     patch = pytest.MonkeyPatch()
     for name in [name for name in os.environ if name.startswith(("AWS_", "FSSPEC_"))]:
         patch.delenv(name)
@@ -101,19 +101,19 @@ def running() -> Iterator[Server]:
 
 @pytest.fixture
 def server(running) -> Iterator[Server]:
-    """The server with its one bucket."""
+    """Start the server with its one bucket."""
     with surroundings(running.port):
         boto3.client("s3").create_bucket(Bucket=BUCKET)
         yield running
 
 
 def folder_of(name: str) -> Path:
-    """A folder of the bucket that no other test uses."""
+    """Return a folder of the bucket that no other test uses."""
     return location(f"s3://{BUCKET}/{uuid.uuid4().hex}/{name}")
 
 
 def remote_digest(folder: Path) -> dict[str, str]:
-    """SHA-256 of every object below the folder, as another client reads them."""
+    """Return the SHA-256 of every object below the folder, as another client reads them."""
     client = boto3.client("s3")
     prefix = str(folder).removeprefix(f"s3://{BUCKET}/") + "/"
     found = client.list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", [])
@@ -134,7 +134,7 @@ def digest(folder: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def built(running, tiny_recipe) -> Path:
-    """The tiny dataset in the store; only read."""
+    """Return the tiny dataset in the store. Tests only read it."""
     with surroundings(running.port):
         boto3.client("s3").create_bucket(Bucket=BUCKET)
         out = folder_of("tiny")
@@ -143,7 +143,7 @@ def built(running, tiny_recipe) -> Path:
 
 
 def test_a_build_in_a_store_has_the_bytes_of_a_local_one(server, built, tiny_recipe, tiny_dataset):
-    """Objects are those files, and nothing else is left; built again, nothing is done."""
+    """The objects equal the files and nothing else is left. A second build does nothing."""
     assert remote_digest(built) == digest(tiny_dataset)
     again = build(tiny_recipe, behaviours(tiny_recipe), built)
     assert str(again.folder) == str(built)
@@ -182,7 +182,7 @@ def test_a_dataset_in_a_store_reads_as_the_local_one(server, built, tiny_dataset
 
 
 def test_every_command_takes_urls(server, built, tiny_dataset, tmp_path, capsys):
-    """Train, evaluate and report in the store come to what they come to here."""
+    """Training, evaluation and report in the store give the same results as on disk."""
 
     def run(place: str, data: str) -> list[str]:
         agent, scores = f"{place}/agent", f"{place}/scores"
@@ -221,7 +221,7 @@ def test_a_run_in_a_store_is_done_once(server, capsys):
 
 
 def test_a_raw_trace_and_a_workload_may_lie_in_a_store(server, tmp_path):
-    """Provenance and errors name the object, not the copy that was read."""
+    """Provenance and errors name the object, not the temporary copy."""
     text = "; Version: 2.2\n; MaxProcs: 8\n" + "".join(
         f"{job} {job * 10} 0 60 2 -1 -1 2 60 -1 1 1 1 1 1 1 -1 -1\n" for job in range(1, 9)
     )
@@ -246,7 +246,7 @@ def test_appended_in_a_store_as_here(server, tiny_recipe, tiny_dataset, tmp_path
 
 
 class Stopping:
-    """Stops the server after so many uploads."""
+    """Callback that stops the server after a number of uploads."""
 
     def __init__(self, server: Server, after: int) -> None:
         self.server, self.left = server, after
@@ -264,7 +264,10 @@ class Stopping:
 def test_a_server_that_goes_away_in_the_middle(
     server, after, tiny_recipe, tiny_dataset, monkeypatch
 ):
-    """The build says so; once the server is back the same build ends in the same bytes."""
+    """The build reports the lost server.
+
+    Once the server is back, the same build ends in the same bytes.
+    """
     out, known = folder_of("stopped"), behaviours(tiny_recipe)
     monkeypatch.setattr("pipeline.storage.remote.upload", Stopping(server, after))
     try:
@@ -284,7 +287,7 @@ def test_a_server_that_goes_away_in_the_middle(
 
 
 def one_line(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
-    """What a command that exits with 2 says, in one line."""
+    """Return the error line of a command that exits with 2."""
     assert cli.main(list(argv)) == 2
     said = capsys.readouterr()
     assert said.out == ""
@@ -315,7 +318,7 @@ def test_nothing_listens(capsys):
 
 
 def test_credentials_that_are_wrong(capsys):
-    """A store that answers 403, as S3 does for a key that it does not know."""
+    """A store that answers 403, as S3 does for an unknown key, causes an error."""
 
     class Denying(http.server.BaseHTTPRequestHandler):
         def answer(self) -> None:
@@ -335,7 +338,7 @@ def test_credentials_that_are_wrong(capsys):
         do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = answer  # noqa: N815
 
         def log_message(self, *_arguments: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with closing_server(Denying) as port, surroundings(port):
         for command in ([*BUILD, "s3://bucket/d"], ["verify", "s3://bucket/d"]):
@@ -375,7 +378,7 @@ def test_a_folder_of_something_else_is_left_alone(server, tiny_recipe):
 
 @pytest.fixture
 def memory() -> Iterator[Path]:
-    """A folder of the store in memory."""
+    """Return a folder of the store in memory."""
     yield location(f"memory://{uuid.uuid4().hex}/d")
     fsspec.filesystem("memory").store.clear()
 
@@ -412,7 +415,7 @@ def test_a_folder_is_tried_and_left_empty(memory):
 
 
 def test_an_object_is_read_piece_by_piece(memory):
-    """Seeking and short reads give the bytes that are there."""
+    """Seeking and short reads give the bytes of the object."""
     content = np.random.default_rng(0).bytes(3_000_000)
     storage.write_atomically(memory / "x", lambda path: path.write_bytes(content))
     with (memory / "x").open("rb") as handle:

@@ -1,4 +1,4 @@
-"""The Alibaba 2017 reader on hand-made files: what counts, what is left out, what is refused."""
+"""Tests of the Alibaba 2017 reader on hand-made files: rows counted, left out or refused."""
 
 import gzip
 from pathlib import Path
@@ -310,7 +310,7 @@ ROW = st.lists(
 )
 @given(rows=st.lists(ROW, max_size=12))
 def test_every_row_is_a_task_left_out_or_quarantined(tmp_path: Path, rows: list[str]) -> None:
-    """Whatever is mixed in, the counts add up and every task is sound."""
+    """For any mixture of rows, the counts add up and every task is sound."""
     text = "".join(f"{row}\n" for row in rows)
     workload, quarantine = read(written(tmp_path, "batch_task.csv", TASK + text))
     provenance = workload.provenance

@@ -1,4 +1,4 @@
-"""The real Alibaba 2017 files give the numbers that are known about them."""
+"""Tests that the real Alibaba 2017 files give the numbers that are known about them."""
 
 import os
 from pathlib import Path
@@ -26,7 +26,7 @@ def jobs() -> Workload:
 
 
 def chunk_instances(workload: Workload) -> pl.DataFrame:
-    """Instances of each chunk of ten jobs: chunk, instances, jobs."""
+    """Return the instances of each chunk of ten jobs: chunk, instances, jobs."""
     return (
         workload.tasks.group_by(chunk=pl.col("job") // 10)
         .agg(pl.col("instances").sum(), jobs=pl.col("job").n_unique())
@@ -54,7 +54,7 @@ def test_chunks_of_ten_jobs_have_the_sizes_of_the_paper(jobs: Workload) -> None:
 def test_every_even_chunk_has_the_instances_that_the_reference_simulator_saw(
     jobs: Workload,
 ) -> None:
-    """The order of the jobs is right: 261 chunks, each equal."""
+    """All 261 chunks are equal, so the order of the jobs is right."""
     golden = TRACES.parent / "golden" / "cloudsimpy_makespan.csv"
     if not golden.is_file():
         pytest.skip(f"needs the reference's numbers: no {golden}")
@@ -100,7 +100,7 @@ def test_the_original_table_gives_what_is_usable_of_it() -> None:
 
 
 def test_both_readers_agree_on_the_tasks_that_both_have(jobs: Workload) -> None:
-    """Instances are equal; jobs.csv is 173 s later for nearly all."""
+    """Instances are equal, and jobs.csv is 173 s later for nearly all tasks."""
     original, _ = FORMATS["alibaba2017"].read(FOLDER / "batch_task.csv")
     both = jobs.tasks.join(original.tasks, on=["job_id", "task_id"])
     assert both.height > 18_000

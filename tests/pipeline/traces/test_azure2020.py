@@ -1,4 +1,4 @@
-"""The Azure packing trace 2020: a small database of its schema, and the derived table."""
+"""Tests of the Azure packing trace 2020: a small database of its schema, and the derived table."""
 
 import gzip
 import sqlite3
@@ -20,7 +20,7 @@ DERIVED = traces_folder() / "azure_packing2020" / "derived_14d_under60s.csv"
 DAY_S = 86_400.0
 VM = "CREATE TABLE vm (vmId, tenantId, vmTypeId, priority, starttime, endtime)"
 VM_TYPE = "CREATE TABLE vmType (id, vmTypeId, machineId, core, memory, hdd, ssd, nic)"
-# machine 17 hosts the types 1, 2, 3, 4; machine 16 hosts 1 and 2 and is larger
+# machine 17 hosts the types 1, 2, 3, 4; machine 16 is larger and hosts 1 and 2
 TYPES = [
     (0, 1, 16, 1 / 96, 0.01, 0, 0, 0),
     (1, 1, 17, 1 / 48, 0.02, 0, 0, 0),
@@ -202,7 +202,7 @@ def test_ingestion_keeps_the_columns_that_only_this_trace_has(tmp_path):
     not DERIVED.is_file(), reason=f"needs the real trace: no {DERIVED}; set HINDCAST_TRACES"
 )
 def test_the_derived_table_has_fewer_vms_than_rows():
-    """18,739 rows are 15,825 VMs: 487 VMs were joined with up to 8 machines."""
+    """The 18,739 rows are 15,825 VMs, as 487 VMs were joined with up to 8 machines."""
     workload, quarantine = read(DERIVED)
     counts = workload.provenance.counts
     assert (counts["rows_read"], counts["tasks"]) == (18_739, 15_825)

@@ -1,4 +1,4 @@
-"""Lines that do not fit neither stop the reading nor disappear."""
+"""Tests that malformed lines neither stop the reader nor disappear."""
 
 import gzip
 from pathlib import Path
@@ -173,7 +173,7 @@ LINE = st.text(st.characters(exclude_characters="\n", codec="utf-8"), max_size=1
     )
 )
 def test_every_line_that_is_not_blank_is_one_row(tmp_path: Path, lines: list[str]) -> None:
-    """Whatever the text: as many rows as lines, in order, and sound means three fields."""
+    """For any text there are as many rows as lines, in order, and sound rows have three fields."""
     content = "\n".join(["0,0,0", *lines])
     found = scanned(tmp_path / "p.csv", content.encode())
     written = content.split("\n")

@@ -1,4 +1,4 @@
-"""SWF logs: what becomes of sound rows, of rows that lack something, of rows and files gone bad."""
+"""Tests of SWF logs: sound rows, rows that lack values, and damaged rows and files."""
 
 import gzip
 
@@ -23,7 +23,7 @@ ROW = (
 
 
 def row(job: int, **values: object) -> str:
-    """One sound row with the given fields changed."""
+    """Return one sound row with the given fields changed."""
     usual = {
         "submit": 10 * job, "run": 100, "alloc": 8, "cpu": -1, "memory": -1, "asked": 8,
         "limit": 600, "wanted": -1, "status": 1,
@@ -32,7 +32,7 @@ def row(job: int, **values: object) -> str:
 
 
 def log(tmp_path, *rows: str, header: str = HEADER, name: str = "log.swf"):
-    """A log file of the header and the rows."""
+    """Write a log file of the header and the rows."""
     path = tmp_path / name
     path.write_text(header + "\n".join(rows) + "\n")
     return path
@@ -43,7 +43,7 @@ def test_the_reader_passes_the_checks(tmp_path):
 
 
 def test_a_sound_log_becomes_canonical_tasks_with_more_columns(tmp_path):
-    """Jobs by submission; the header's machine and acknowledgement are told."""
+    """Jobs are in order of submission; the header's machine and acknowledgement are reported."""
     load, quarantine = read(log(tmp_path, row(1, submit=50, wanted=1000), row(2, submit=20)))
     assert list(load.tasks.schema.items())[: len(TASK_COLUMNS)] == list(TASK_COLUMNS.items())
     first, second = load.tasks.rows(named=True)
@@ -88,7 +88,7 @@ def test_what_is_missing_is_derived_counted_and_told(tmp_path):
 
 
 def test_parts_and_jobs_that_never_ran_are_left_out_and_counted(tmp_path):
-    """Rows read == tasks + rows left out."""
+    """The number of rows read is the number of tasks plus the number of rows left out."""
     load, quarantine = read(
         log(
             tmp_path,
@@ -97,7 +97,7 @@ def test_parts_and_jobs_that_never_ran_are_left_out_and_counted(tmp_path):
             row(1, status=3),
             row(2, status=5, run=-1),
             row(3, status=5, run=0),
-            row(4, status=5),  # cancelled while it ran
+            row(4, status=5),  # cancelled while running
             row(5, alloc=-1, asked=-1),
             row(6, run=-1, limit=-1),
         )
@@ -167,7 +167,7 @@ def test_without_maxprocs_maxnodes_or_the_largest_job_is_the_cluster(tmp_path):
 
 @pytest.mark.parametrize("keep", [0.2, 0.9, -4])
 def test_a_truncated_gzip_file_is_an_error(tmp_path, keep):
-    """Cut within the first lines, late, and in the closing checksum."""
+    """A file cut within the first lines, late, or in the closing checksum is refused."""
     rng = np.random.default_rng(0)
     rows = [row(n, run=int(rng.integers(1, 10**6))) for n in range(1, 20_000)]
     whole = gzip.compress((HEADER + "\n".join(rows)).encode())

@@ -1,4 +1,4 @@
-"""The synthetic workload has the statistics of the trace that it stands in for."""
+"""Tests that the synthetic workload has the statistics of the trace that it replaces."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ REPOSITORY = Path(__file__).parents[3]
 TRACES = Path(os.environ.get("HINDCAST_TRACES", REPOSITORY.parent / "shared" / "traces"))
 CORES, MEMORY = 5 * 64, 5 * 1.0  # the default cluster
 
-# name: (value in jobs.csv, how far the synthetic mean over seeds may be off, relative)
+# name: (value in jobs.csv, allowed relative error of the synthetic mean over seeds)
 TRACE_STATISTICS = {
     "instances_mean": (80.3336, 0.15),
     "instances_sd": (643.54, 0.25),

@@ -1,6 +1,6 @@
-"""Damage to a dataset or a checkpoint is found, whatever byte it hits; and it is said, not raised.
+"""Tests that damage to any byte of a dataset or a checkpoint is reported without a traceback.
 
-Every case is a draw of one seeded generator: a failing one can be repeated by its number.
+Every case is a draw of one seeded generator, so a failing case can be repeated by its number.
 """
 
 import shutil
@@ -23,7 +23,7 @@ from policies.registry import behaviours
 pytestmark = pytest.mark.slow
 
 CASES = 1000
-DOCUMENTS = 24  # of README.md and croissant.json: to compare them, they are written again
+DOCUMENTS = 24  # to be compared, README.md and croissant.json are written again
 CHECKPOINTS = 400
 SMALL = (
     "trace.settings.n_jobs=16",
@@ -38,7 +38,7 @@ SMALL = (
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A dataset of two parts, of a few kilobytes each, that is verified in a blink."""
+    """Return a dataset of two parts and a few kilobytes, which verifies quickly."""
     recipe = load_recipe("binpack-synthetic-v1", SMALL)
     out = tmp_path_factory.mktemp("damage") / "small"
     build(recipe, behaviours(recipe), out)
@@ -80,7 +80,7 @@ DAMAGES: tuple[Callable[[bytes, np.random.Generator], bytes], ...] = (
 def undetected(
     files: list[Path], check: Callable[[], object], cases: int, seed: int
 ) -> list[tuple[int, str, str]]:
-    """Cases of damage to one of the files that `check` does not report as an error of ours."""
+    """Return the cases of damage to a file that `check` does not report as a Hindcast error."""
     rng, missed = np.random.default_rng(seed), []
     for case in range(cases):
         path = files[rng.integers(len(files))]
@@ -99,7 +99,7 @@ def undetected(
 
 
 def test_a_thousand_damages_to_a_dataset_are_all_found(small, tmp_path):
-    """Flips, truncations, insertions, holes over manifest, episodes, parts and workload."""
+    """Flips, truncations, insertions and holes are found in all files."""
     copy = Path(shutil.copytree(small, tmp_path / "copy"))
     documents = {"README.md", "croissant.json"}
     files = sorted(p for p in copy.rglob("*") if p.is_file() and p.name not in documents)
@@ -114,7 +114,7 @@ def test_damage_to_the_documents_is_found(small, tmp_path):
 
 
 def test_every_byte_of_white_space_in_the_manifest_counts(small, tmp_path):
-    """The manifest is canonical: it is as it was written, or it was changed."""
+    """The manifest is canonical, so changed white space is found."""
     copy = Path(shutil.copytree(small, tmp_path / "copy"))
     path = copy / "manifest.json"
     text = path.read_text()
@@ -125,7 +125,7 @@ def test_every_byte_of_white_space_in_the_manifest_counts(small, tmp_path):
 
 
 def test_a_key_twice_in_the_manifest_is_found(small, tmp_path):
-    """JSON readers take the last of two: nobody may see another one first."""
+    """JSON readers take the last of two equal keys, so a hidden first one is refused."""
     copy = Path(shutil.copytree(small, tmp_path / "copy"))
     path = copy / "manifest.json"
     path.write_text(path.read_text().replace("{\n", '{\n  "id": "another",\n', 1))
@@ -134,7 +134,7 @@ def test_a_key_twice_in_the_manifest_is_found(small, tmp_path):
 
 
 def test_a_version_that_was_edited_is_found(small, tmp_path):
-    """What nothing else says again is kept by the seal."""
+    """The seal finds an edited version although no other file repeats it."""
     copy = Path(shutil.copytree(small, tmp_path / "copy"))
     path = copy / "manifest.json"
     path.write_text(path.read_text().replace('"python": "3', '"python": "4', 1))
@@ -143,7 +143,7 @@ def test_a_version_that_was_edited_is_found(small, tmp_path):
 
 
 def test_files_in_each_others_place_are_found(small, tmp_path):
-    """Every pair of files of a dataset, swapped."""
+    """Every pair of files of a dataset is swapped in turn."""
     copy = Path(shutil.copytree(small, tmp_path / "copy"))
     files = sorted(p for p in copy.rglob("*") if p.is_file())
     for i, one in enumerate(files):
@@ -171,7 +171,7 @@ def test_a_file_that_is_gone_is_missed(small, tmp_path):
 
 @pytest.fixture
 def checkpoint(tiny_dataset, tmp_path) -> Path:
-    """A small network that acts, with weights that were drawn."""
+    """Return a small network that acts, with random weights."""
     from pipeline import dataset as ds
 
     spec = ds.open(tiny_dataset).spec

@@ -1,4 +1,4 @@
-"""Verification finds every change that matters, even where the checksums were mended."""
+"""Tests that verification finds every change that matters, even behind corrected checksums."""
 
 import dataclasses
 import json
@@ -26,7 +26,7 @@ from tests.conftest import TINY
 
 @pytest.fixture
 def copy(tiny_dataset, tmp_path) -> Path:
-    """A dataset to tamper with."""
+    """Return a dataset to tamper with."""
     return Path(shutil.copytree(tiny_dataset, tmp_path / "copy"))
 
 
@@ -40,7 +40,7 @@ def mend(folder: Path) -> None:
 
 
 def change(folder: Path, column: str, row: int, value: object) -> None:
-    """Change one value of the first part and mend the manifest."""
+    """Change one value of the first part and correct the manifest."""
     path = folder / "data" / "part-00000.parquet"
     table = pq.read_table(path)
     old = table.column(column)
@@ -87,7 +87,7 @@ def later(monkeypatch):
 
 
 def test_a_dataset_older_than_an_outcome_is_verified_in_all_it_has(later, tiny_dataset):
-    """Wherever among the others the scenario books the new one, and whatever it is."""
+    """Added outcomes may have any place and value; all others are verified."""
     count = len(ds.open(tiny_dataset).spec.outcomes)
     order = [0, None, *range(1, count), None]
 
@@ -105,9 +105,9 @@ def test_a_dataset_older_than_an_outcome_is_verified_in_all_it_has(later, tiny_d
 
 
 def test_an_older_dataset_whose_own_outcomes_differ_fails(later, tiny_dataset):
-    """A value that is not the simulator's is found beside a new outcome, too."""
+    """Wrong values of old outcomes are found although a new outcome was added."""
     count = len(ds.open(tiny_dataset).spec.outcomes)
-    order = [1, 0, *range(2, count), None]  # the first two the wrong way round
+    order = [1, 0, *range(2, count), None]  # the first two in the wrong order
     later(lambda spec: dataclasses.replace(
         spec, outcomes=(*spec.outcomes, Outcome("new", "1", "new"))), order)  # fmt: skip
     with pytest.raises(VerificationFailed, match="the simulator gives"):
@@ -204,7 +204,7 @@ def test_a_changed_row_is_found_behind_mended_checksums(copy, column, value, rea
 
 
 def test_a_choice_that_was_not_made_is_found(copy):
-    """Another feasible choice, with its own propensity, leads to another next observation."""
+    """Another feasible choice with its own propensity is found by the next observation."""
     path = copy / "data" / "part-00000.parquet"
     table = pq.read_table(path)
     row = next(
@@ -233,7 +233,7 @@ def test_a_choice_that_was_not_made_is_found(copy):
 
 
 def test_probabilities_of_another_policy_are_found(copy, tiny_recipe):
-    """They sum to 1 and the propensity fits, but the behaviour's rule gives others."""
+    """The probabilities sum to 1 and the propensity fits, but the behaviour's rule gives others."""
     path = copy / "data" / "part-00000.parquet"
     table = pq.read_table(path)
     row = next(

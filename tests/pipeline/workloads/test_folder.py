@@ -1,4 +1,4 @@
-"""A workload folder is there whole or not at all, and is checked when it is read."""
+"""Tests that a workload folder is complete or absent, and is checked when it is read."""
 
 import hashlib
 import json

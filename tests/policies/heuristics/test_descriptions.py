@@ -1,4 +1,4 @@
-"""Descriptions and formulas of the rules, as `hindcast list` and the reference show them."""
+"""Tests of descriptions and formulas of the rules, as in `hindcast list` and the reference."""
 
 import importlib
 import re
@@ -24,7 +24,7 @@ def test_every_rule_has_one_line_that_says_what_it_chooses_and_one_with_its_scor
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_formulas_are_in_names_of_columns(scenario):
-    """Or of another rule, "as NAME"."""
+    """Formulas use names of columns, or refer to another rule by "as NAME"."""
     features = importlib.import_module(f"pipeline.scenarios.{scenario}.features")
     for name, rule in heuristics(scenario).items():
         words = set(re.findall(r"[a-z_0-9]+", rule.formula))

@@ -1,4 +1,4 @@
-"""`random_linear`: a priority drawn per episode from what the spec says, and nothing else."""
+"""Tests of `random_linear`: a priority drawn per episode that depends on the spec only."""
 
 import numpy as np
 
@@ -21,7 +21,7 @@ SPEC = Spec(
 
 
 def test_weights_are_normal_over_scale_and_leave_identifiers_out():
-    """A term is (column, log, weight); over many draws the deviations are 1 / scale and 1."""
+    """Terms are (column, log, weight); over many draws their deviations are 1 / scale and 1."""
     rng = np.random.default_rng(0)
     drawn = np.array([draw_weights(SPEC, rng).reshape(-1, 3) for _ in range(4000)])
     assert (drawn[:, :, 0] == [1, 2]).all()
@@ -38,7 +38,7 @@ def test_scores_by_hand_in_buffers_that_are_longer():
 
 
 def test_an_episode_keeps_its_priority():
-    """The same parameters rank the same rows alike, whatever else is there."""
+    """The same parameters rank the same rows alike, whatever other rows there are."""
     rng = np.random.default_rng(3)
     parameters = RANDOM_LINEAR.parameters(SPEC, rng)
     rows = rng.lognormal(size=(6, 3))

@@ -1,4 +1,4 @@
-"""Checkpoints hold every kind of network; those from before there were kinds load as they did."""
+"""Tests that checkpoints hold every kind of network, and load without a kind, too."""
 
 import json
 
@@ -114,7 +114,7 @@ def test_a_checkpoint_from_before_there_were_kinds_still_acts(tmp_path):
     ids=lambda v: str(v)[:20],
 )
 def test_what_is_no_network_is_refused(kind, key, value, match, tmp_path):
-    """Before anything of that size is allocated."""
+    """Invalid networks are refused before memory of their size is allocated."""
     _, folder = _saved(KINDS[kind], tmp_path / "c")
 
     def change(described):

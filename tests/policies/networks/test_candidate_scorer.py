@@ -1,4 +1,4 @@
-"""A score depends on its row, its moment and the feasible rows beside it, and on nothing else."""
+"""Tests that a score depends only on its row, its context and the feasible rows beside it."""
 
 import numpy as np
 import pytest
@@ -99,7 +99,7 @@ def _ragged(network, scorer, moments, rows, counts):
 
 
 def test_the_quadratic_map_is_raw_then_logs_then_products():
-    """Two columns, one heavy-tailed: 2 + 1 + 3 numbers, by hand."""
+    """Two columns, one heavy-tailed, become 2 + 1 + 3 numbers, computed by hand."""
     log = np.log1p(99.0)
     row = unscaled_map(CANDIDATES, (1, 2), quadratic=True).expand(np.array([[5.0, 2.0, 99.0]]))
     np.testing.assert_allclose(row[0], [2, 99, log, 4, 2 * log, log**2], rtol=1e-6)
@@ -115,7 +115,7 @@ def test_binpacks_six_features_make_29():
 
 
 def test_without_logs_features_are_as_they_are():
-    """Nor do products take logarithms; both spare a column where nothing is heavy-tailed."""
+    """Products use no logarithms either, and no fitted column counts as heavy-tailed."""
     row = np.array([[5.0, 2.0, 99.0]])
     plain = unscaled_map(CANDIDATES, (1, 2), quadratic=True, logs=False)
     assert plain.expand(row)[0].tolist() == [2.0, 99.0, 4.0, 198.0, 9801.0]
@@ -143,7 +143,7 @@ def test_float32_and_float64_rows_give_the_same_inputs():
 @given(seed=st.integers(0, 2**32 - 1), counts=st.lists(st.integers(1, 7), min_size=1, max_size=5))
 @settings(max_examples=20, deadline=None)
 def test_padding_order_and_k_do_not_change_a_score(shape, seed, counts):
-    """Padded, ragged, shuffled, and compiled forward agree row by row; masked rows change none."""
+    """Padded, ragged, shuffled and compiled scores agree, and masked rows change none."""
     rng = np.random.default_rng(seed)
     network, scorer = _scorer(shape)
     context, image = _moments(rng, len(counts))
@@ -184,7 +184,7 @@ def test_padding_order_and_k_do_not_change_a_score(shape, seed, counts):
 
 @every_shape
 def test_acting_agrees_with_training_to_a_hundred_thousandth(shape):
-    """Compiled and torch, weights of the size that training gives, sets of up to 300."""
+    """Compiled and torch scores agree for weights as after training and sets of up to 300."""
     rng = np.random.default_rng(4)
     network, scorer = _scorer(shape, size=0.1)
     counts = [1, 2, 31, 300]
@@ -199,7 +199,7 @@ def test_acting_agrees_with_training_to_a_hundred_thousandth(shape):
 
 @pytest.mark.parametrize("shape", [s for s in SHAPES if s.kind != "mlp"])
 def test_a_set_network_sees_the_feasible_others(shape):
-    """Another feasible row changes the score of a row; an infeasible one does not."""
+    """Another feasible row changes the score of a row, and another infeasible row does not."""
     network, scorer = _scorer(shape, size=0.3)
     rng = np.random.default_rng(2)
     context, image = _moments(rng, 1)
@@ -218,7 +218,7 @@ def test_a_set_network_sees_the_feasible_others(shape):
 
 
 def test_where_nothing_is_feasible_all_are_looked_at():
-    """As in training, where an all-false mask means "no mask"."""
+    """As in training, an all-false mask means "no mask"."""
     network, scorer = _scorer(SHAPES[3])
     rng = np.random.default_rng(2)
     context, _ = _moments(rng, 1)
@@ -232,7 +232,7 @@ def test_where_nothing_is_feasible_all_are_looked_at():
 
 @pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[1], SHAPES[3], SHAPES[6]])
 def test_a_threshold_leaves_the_likely_candidates(shape):
-    """Score is the value where the likelihood is at least a third of the highest, else FILL."""
+    """A score is the value if the likelihood is at least a third of the highest, else FILL."""
     network, scorer = _scorer(shape, outputs=2, threshold=1 / 3)
     rng = np.random.default_rng(2)
     context, _ = moments = _moments(rng, 1)
@@ -245,7 +245,7 @@ def test_a_threshold_leaves_the_likely_candidates(shape):
 
 
 def test_several_outputs_are_spread_with_their_candidate():
-    """(B, K, Q), FILL in every output of a forbidden row."""
+    """Outputs have shape (B, K, Q), with FILL in every output of a forbidden row."""
     network, scorer = _scorer(SHAPES[5], outputs=3)
     rng = np.random.default_rng(2)
     rows, moments = _rows(rng, 8).reshape(2, 4, 3), _moments(rng, 2)
@@ -258,7 +258,7 @@ def test_several_outputs_are_spread_with_their_candidate():
 
 @every_shape
 def test_gradients_reach_every_weight_and_are_finite(shape):
-    """One observation of a single candidate and one of none among them."""
+    """The batch has an observation with one candidate and an observation with none."""
     network, scorer = _scorer(shape, size=0.1)
     rng = np.random.default_rng(2)
     context, image = _moments(rng, 3)
@@ -272,7 +272,7 @@ def test_gradients_reach_every_weight_and_are_finite(shape):
     scores[torch.from_numpy(mask)].square().sum().backward()
     for name, weight in scorer.named_parameters():
         assert torch.isfinite(weight.grad).all(), name
-        if not name.startswith("key"):  # a bias of the keys moves all shares alike
+        if not name.startswith("key"):  # a bias of the keys shifts all attention scores equally
             assert weight.grad.abs().sum() > 0, name
 
 
@@ -295,7 +295,7 @@ def test_settings_that_make_no_network_are_refused(wrong, match):
 
 
 def test_a_score_of_a_place_is_of_nothing_else_in_the_row():
-    """Rows with the places of others have their scores; one that is no place is not looked for."""
+    """Rows take the scores of their places, and the content of rows without a place is not read."""
     network, scorer = _scorer(NetworkSettings(image=5, places=4))
     rng = np.random.default_rng(2)
     context, image = _moments(rng, 1)
@@ -347,7 +347,7 @@ def test_a_mask_that_is_all_false_means_no_mask():
 
 
 def test_weights_come_from_the_generator_alone():
-    """Torch's own generator is neither read nor moved."""
+    """Torch's global generator is neither read nor changed."""
     state = torch.get_rng_state()
     one, other = (_scorer(SHAPES[2], seed=3)[1].weights() for _ in range(2))
     assert all(np.array_equal(v, other[k]) for k, v in one.items())
@@ -368,7 +368,7 @@ def test_no_candidates_and_no_observations_score_to_nothing():
 
 
 def test_arrays_that_are_no_observations_are_refused():
-    """Compiled code would read past their end."""
+    """Compiled code would read past the end of such arrays."""
     network, scorer = _scorer(SHAPES[1])
     policy = LearnedPolicy("x", network, scorer.weights(), CONTEXT, CANDIDATES)
     context, rows, offsets = np.ones((1, 2)), np.ones((4, 3)), np.array([0, 4])

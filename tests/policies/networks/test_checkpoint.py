@@ -1,4 +1,4 @@
-"""A checkpoint acts as what was trained; anything else in its place is refused by name."""
+"""Tests that a checkpoint acts as the trained network and that invalid files are refused."""
 
 import dataclasses
 import json
@@ -69,7 +69,7 @@ def test_round_trip_scores_are_equal_bit_for_bit(trained, folder):
 
 
 def test_it_travels_to_a_worker(folder):
-    """Evaluation sends policies to other processes."""
+    """Checkpoints can be sent to other processes, as evaluation does with policies."""
     loaded = load_policy(folder)
     sent = pickle.loads(pickle.dumps(loaded))
     rows = np.ones((2, 3))

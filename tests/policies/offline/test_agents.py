@@ -1,4 +1,4 @@
-"""Every agent solves a problem whose optimum is known, and does so repeatably."""
+"""Tests that every agent solves a problem whose optimum is known, and is repeatable."""
 
 import dataclasses
 
@@ -50,14 +50,14 @@ def test_behaviour_cloning_imitates_the_logged_choices(imitated, spec, share_of_
 
 
 def test_trajectory_preference_finds_what_made_episodes_better(noisy_episodes, spec, share_of_best):
-    """Returns are noisy sums of gains; the scorer learns to take the gain."""
+    """Returns are noisy sums of gains, and the scorer learns to take the gain."""
     assert share_of_best(_train("trajectory_preference", noisy_episodes, spec).policy()) > 0.9
 
 
 def test_trajectory_preference_reads_an_outcome_by_its_direction(
     noisy_episodes, spec, share_of_best
 ):
-    """`cost` is minus the return and better when lower: the same weights, bit for bit."""
+    """`cost` is minus the return and better when lower, so the weights agree bit for bit."""
     by_return = _train("trajectory_preference", noisy_episodes, spec, steps=20)
     by_cost = _train("trajectory_preference", noisy_episodes, spec, steps=20, outcome="cost")
     assert _same(by_return, by_cost)
@@ -73,7 +73,7 @@ def test_q_agents_take_the_largest_gain(name, bandit, spec, share_of_best):
 @pytest.mark.parametrize("name", Q_AGENTS)
 @pytest.mark.parametrize(("discount", "opens"), [(0.0, False), (1.0, True)])
 def test_q_agents_look_ahead_as_far_as_the_discount(name, discount, opens, two_stages, spec):
-    """With a discount of 0 the gain at hand wins, with 1 the door to the larger one."""
+    """With a discount of 0 the gain at hand wins, and with 1 the door to the larger gain."""
     policy = _train(name, two_stages, spec, discount=discount).policy()
     first = np.array([[0, 1.0, 0, 20.0], [1, 0.0, 1, 20.0]])
     scores = policy.batch_scores(np.array([[0.0, 20.0]]), first, np.array([0, 2]))
@@ -81,7 +81,7 @@ def test_q_agents_look_ahead_as_far_as_the_discount(name, discount, opens, two_s
 
 
 def test_discount_per_second_counts_the_seconds(two_stages, spec):
-    """Gamma .3 closes the door in one second; in a tenth of a second it is still worth it."""
+    """With gamma .3 the door is not worth a second of waiting, but a tenth of a second."""
     decisions = two_stages.build()
     quick = dataclasses.replace(decisions, elapsed_s=np.full(len(decisions), 0.1))
     first = np.array([[0, 1.0, 0, 20.0], [1, 0.0, 1, 20.0]])
@@ -96,7 +96,7 @@ def test_discount_per_second_counts_the_seconds(two_stages, spec):
 
 @pytest.mark.parametrize("name", [n for n, known in AGENTS.items() if not known.scenarios])
 def test_the_same_seed_gives_the_same_weights(name, noisy_episodes, spec):
-    """Bit for bit; another seed gives others."""
+    """Weights agree bit for bit, and another seed gives other weights."""
     one, other = (_train(name, noisy_episodes, spec, steps=15) for _ in range(2))
     assert _same(one, other)
     assert one.metrics == other.metrics
@@ -110,7 +110,7 @@ def test_the_same_seed_gives_the_same_weights(name, noisy_episodes, spec):
 
 @pytest.mark.parametrize("name", [n for n, known in AGENTS.items() if not known.scenarios])
 def test_padded_and_infeasible_rows_do_not_enter_the_loss(name, noisy_episodes, spec):
-    """Whatever stands in rows that the mask forbids, the weights are the same, bit for bit."""
+    """For any values in rows that the mask forbids, the weights agree bit for bit."""
     decisions = noisy_episodes.build()
     rubbish = dataclasses.replace(
         decisions,
@@ -137,7 +137,7 @@ def test_what_is_learned_does_not_depend_on_k(name, noisy_episodes, spec):
             name, noisy_episodes.build(k), spec, steps=15, seed=1, settings=FAST.get(name, {})
         )
         given = trained.policy().batch_scores(np.ones((1, 2)), rows, np.array([0, 5]))
-        scores.append(given - given.mean())  # a softmax leaves the level open
+        scores.append(given - given.mean())  # a softmax does not determine the level
     np.testing.assert_allclose(*scores, atol=1e-3)
 
 
@@ -176,7 +176,7 @@ def test_validation_and_progress_are_reported(name, noisy_episodes, spec):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n, known in AGENTS.items() if not known.scenarios])
 def test_a_constant_feature_gets_no_say(name, noisy_episodes, spec):
-    """A column that never varied in training cannot act on new data through untrained weights."""
+    """A column that was constant in training must not act on new data through untrained weights."""
     decisions = noisy_episodes.build()
     flat = decisions.candidates.copy()
     flat[..., 2] = 1.0

@@ -1,4 +1,4 @@
-"""d3rlpy trains on what was exported for it: vectors through its own buffer, tuples masked."""
+"""Tests that d3rlpy trains on its exports: vectors by d3rlpy's buffer, tuples with masks."""
 
 import itertools
 from pathlib import Path
@@ -20,12 +20,12 @@ KINDS = {
     "recorded": sample_datasets.build_recorded,
     "valued": sample_datasets.build_valued,
 }
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of d3rlpy's libraries
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of d3rlpy's imports
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """The folder of an export by kind, and the dataset that it was made from."""
+    """Return the folder of an export by kind, and the exported dataset."""
     made: dict[str, tuple[Path, ds.Dataset]] = {}
 
     def folder(kind: str) -> tuple[Path, ds.Dataset]:
@@ -85,7 +85,7 @@ def test_the_buffer_has_every_episode_whole(kind, exported):
 
 
 def test_d3rlpy_trains_a_hundred_steps_on_the_buffer(exported):
-    """A plain DQN on vectors, as a user of d3rlpy would; the long episode is in it."""
+    """Train a plain DQN on vectors, as a user of d3rlpy would; the long episode is included."""
     buffer = replay_buffer(exported("long")[0])
     from d3rlpy.algos import DQNConfig
     from d3rlpy.logging import NoopAdapterFactory
@@ -102,7 +102,7 @@ def test_d3rlpy_trains_a_hundred_steps_on_the_buffer(exported):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_mini_batches_are_transitions_of_the_dataset(kind, exported):
-    """Also of the last decision of an episode that was cut off, which d3rlpy's buffer drops."""
+    """The last decision of a cut-off episode is included, which d3rlpy's buffer drops."""
     folder, dataset = exported(kind)
     k = open_arrays(folder).candidates
     rows = expected_rows(dataset, k)
@@ -125,7 +125,7 @@ def test_mini_batches_are_transitions_of_the_dataset(kind, exported):
 
 
 class Scorer(torch.nn.Module):
-    """Values (B, K) of tuple observations; a finite low number where the mask forbids."""
+    """Values (B, K) of tuple observations, and a finite low number where the mask forbids."""
 
     def __init__(self, context: int, features: int) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ class Scorer(torch.nn.Module):
 
 
 def test_masked_q_learning_trains_a_hundred_steps_on_mini_batches(exported):
-    """Tuple observations carry their mask to every maximum: what is predicted is allowed."""
+    """Every maximum uses the tuple observation's mask, so predicted choices are allowed."""
     folder, _dataset = exported("long")
     arrays = open_arrays(folder)
     c, k, f = arrays.context, arrays.candidates, arrays.features

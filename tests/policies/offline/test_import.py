@@ -1,4 +1,4 @@
-"""What importing and training leave alone."""
+"""Tests of side effects that importing and training must not have."""
 
 import subprocess
 import sys

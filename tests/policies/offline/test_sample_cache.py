@@ -1,4 +1,4 @@
-"""Agents of one seed learn from one sample, which is read once and changed by nobody."""
+"""Tests that agents of one seed share one sample, which is read once and never changed."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Sweeps: what a sweep.toml comes to, what is refused by name, what is done only once."""
+"""Tests of sweeps: the runs of a sweep.toml, errors that name the fault, work done only once."""
 
 import dataclasses
 import tomllib
@@ -121,7 +121,7 @@ def test_a_file_that_is_no_toml_is_named(tmp_path):
 
 
 def test_a_sweep_is_tabulated_and_goes_on_where_it_was_interrupted(tiny_dataset, tmp_path):
-    """One step per run; the second time nothing is trained, and the table is the same."""
+    """Each run has one step. The second call trains nothing and writes the same table."""
     table = {
         "agents": ["behaviour_cloning", "trajectory_preference"], "seeds": [0, 1], "steps": 4,
         "settings": {"behaviour_cloning": {"learning_rate": [0.01, 0.001]}},
@@ -153,7 +153,7 @@ def test_a_sweep_is_tabulated_and_goes_on_where_it_was_interrupted(tiny_dataset,
 
 
 def test_a_run_that_fails_has_its_reason_in_the_table(tiny_dataset, tmp_path):
-    """The others go on; where all fail, so does the sweep."""
+    """Other runs continue. If all runs fail, the sweep fails."""
 
     def call(step):
         if step.seed == 0:

@@ -1,4 +1,4 @@
-"""Agents in plain torch solve problems whose optimum is known, with every kind of network."""
+"""Tests that agents in plain torch solve problems with known optima, with every kind of network."""
 
 import dataclasses
 
@@ -38,7 +38,7 @@ def test_the_largest_gain_is_taken_from_a_random_log(name, bandit, share_of_best
 @pytest.mark.parametrize("name", VALUES)
 @pytest.mark.parametrize(("discount", "opens"), [(0.0, False), (1.0, True)])
 def test_they_look_ahead_as_far_as_the_discount(name, discount, opens, two_stages):
-    """With a discount of 0 the gain at hand wins, with 1 the door to the larger one."""
+    """With a discount of 0 the gain at hand wins, and with 1 the door to the larger gain."""
     policy = _train(name, two_stages, steps=300, discount=discount).policy()
     scores = policy.batch_scores(MOMENT, FIRST, BOTH)
     assert bool(scores[1] > scores[0]) is opens
@@ -53,13 +53,13 @@ def test_crr_imitates_what_is_above_average_by_either_weight(settings, bandit, s
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["filtered_cloning", "return_conditioned"])
 def test_imitating_the_best_episodes_beats_imitating_all(name, noisy_episodes, share_of_best):
-    """The log chooses by random priorities; its returns are noisy sums of gains."""
+    """The log chooses by random priorities, and its returns are noisy sums of gains."""
     all_of_them = share_of_best(_train("behaviour_cloning", noisy_episodes).policy())
     assert share_of_best(_train(name, noisy_episodes).policy()) > max(0.7, all_of_them + 0.2)
 
 
 def test_what_is_asked_for_is_folded_into_the_first_layer():
-    """The same scores as with z in the context, for networks that see others and images too."""
+    """Scores equal those with z in the context, also with images or rows seen together."""
     rng = np.random.default_rng(0)
     settings = NetworkSettings(hidden=(6, 4), context=True, kind="attention", image=3)
     network = Network(
@@ -104,9 +104,9 @@ def test_weights_of_advantages_know_no_unit():
 
 
 def _turned(rng, windows, image=False):
-    """One decision per episode: a gain pays or costs, and only something else tells which.
+    """Return episodes of one decision in which another input decides whether a gain pays.
 
-    That is an image, dark or bright; or whether one of the candidates has a door.
+    This input is an image, dark or bright, or the door of one of the candidates.
     """
     log, images = Log(), []
     for window in range(windows):
@@ -122,7 +122,7 @@ def _turned(rng, windows, image=False):
 
 
 def _gains(rng, image):
-    """Four candidates, what each pays, and whether gains pay."""
+    """Return four candidates, their gains, and whether gains pay."""
     candidates, bright = some_candidates(rng, 4), int(rng.integers(2))
     if not image:
         candidates[:, 2] = 0
@@ -135,7 +135,7 @@ def _gains(rng, image):
     ("kind", "solves"), [("mlp", False), ("deepsets", True), ("attention", True)]
 )
 def test_what_depends_on_the_other_candidates_needs_a_network_that_sees_them(kind, solves):
-    """Whether a gain pays is to be seen in one of the four candidates."""
+    """Only one of the four candidates shows whether a gain pays."""
     rng = np.random.default_rng(11)
     network = {"hidden": (16, 16), "quadratic": False, "kind": kind, "heads": 2}
     log, _ = _turned(rng, 1200)
@@ -153,10 +153,10 @@ def test_what_depends_on_the_other_candidates_needs_a_network_that_sees_them(kin
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["iql", "double_dqn", "trajectory_preference"])
 def test_an_image_is_read_where_the_network_asks_for_it(name, tmp_path):
-    """Whether a gain pays or costs is only to be seen in the image."""
+    """Only the image shows whether a gain pays or costs."""
     rng = np.random.default_rng(12)
     log, images = _turned(rng, 800, image=True)
-    for episode in log.episodes:  # something to compare for agents that compare
+    for episode in log.episodes:  # agents that compare episodes need several of them
         episode["window"] //= 10
     network = {"hidden": (16, 16), "quadratic": False, "image": 4}
     spec = dataclasses.replace(SPEC, image_shape=(2, 3))
@@ -188,7 +188,7 @@ def test_an_image_is_read_where_the_network_asks_for_it(name, tmp_path):
 @pytest.mark.parametrize("kind", ["deepsets", "attention"])
 @pytest.mark.parametrize("name", ["iql", "cdqac", "cql", "trajectory_preference"])
 def test_padding_changes_nothing_also_where_candidates_see_each_other(name, kind, noisy_episodes):
-    """Rubbish behind the mask and a K twice as large: the same policy."""
+    """The policy is the same with random numbers behind the mask and a K twice as large."""
     settings = {"network": {"hidden": (8, 8), "kind": kind, "context": True, "quadratic": False}}
     decisions = noisy_episodes.build()
     rubbish = dataclasses.replace(

@@ -1,4 +1,4 @@
-"""From a dataset folder to a checkpoint folder, however often it is interrupted."""
+"""Tests from a dataset folder to a checkpoint folder, with any number of interruptions."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent.parent
 
 
 def _bytes(folder):
-    """Content of every file below a folder, by path."""
+    """Return the content of every file below a folder, by path."""
     return {
         str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()
     }
@@ -39,7 +39,7 @@ def test_a_checkpoint_comes_with_its_curves_and_its_dataset(tiny_dataset, tmp_pa
 
 
 def test_the_best_on_validation_lies_beside_the_last(tiny_dataset, tmp_path):
-    """Both act; the description of either says which is which."""
+    """Both checkpoints act, and each description states which of the two it is."""
     out = train(tiny_dataset, "behaviour_cloning", steps=6, seed=1, out=tmp_path / "a",
                 settings={"learning_rate": 1.0})  # fmt: skip
     last, best = read_description(out)["training"], read_description(out / "best")["training"]
@@ -63,7 +63,7 @@ def test_checkpoints_on_the_way_act(tiny_dataset, tmp_path):
 
 
 def test_what_is_finished_is_left_alone_and_what_is_other_replaces_it(tiny_dataset, tmp_path):
-    """Nothing of the earlier training stays where it could be taken for the later one's."""
+    """No file of the earlier training stays where it could be mistaken for the later training's."""
     out = tmp_path / "a"
     train(tiny_dataset, "behaviour_cloning", steps=4, seed=1, out=out, checkpoint_every=2)
     before = {p: p.stat().st_mtime_ns for p in out.rglob("*") if p.is_file()}
@@ -95,7 +95,7 @@ train(Path(sys.argv[1]), "trajectory_preference", steps=150, seed=4, out=Path(sy
 
 
 def test_a_run_killed_at_any_moment_ends_in_the_same_bytes(tiny_dataset, tmp_path):
-    """SIGKILL when a state is there, again and again, then to the end: every file is equal."""
+    """After repeated SIGKILLs at saved states and a final full run, every file is equal."""
     whole = train(tiny_dataset, "trajectory_preference", steps=150, seed=4, out=tmp_path / "whole",
                   checkpoint_every=40)  # fmt: skip
     out = tmp_path / "killed"
@@ -145,7 +145,7 @@ def test_without_tensorboard_the_extra_is_named(tiny_dataset, tmp_path, monkeypa
 def test_checkpoints_of_one_run_have_names_that_tell_them_apart(
     tiny_dataset, tiny_recipe, tmp_path
 ):
-    """And groups of their own: an evaluation must not take them for seeds of one agent."""
+    """Their groups differ, too: an evaluation must not take them for seeds of one agent."""
     from policies.entrants import entrants
 
     out = train(tiny_dataset, "behaviour_cloning", steps=4, seed=1, out=tmp_path / "a",

@@ -1,4 +1,4 @@
-"""How much of a dataset training holds in memory: a number of bytes, not of decisions."""
+"""Tests that training holds a bounded number of bytes, not of decisions, in memory."""
 
 import json
 from dataclasses import fields

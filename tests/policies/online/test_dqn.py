@@ -1,4 +1,4 @@
-"""Double DQN by playing: it finds the way that pays late, and its settings are checked."""
+"""Tests of double DQN by playing: it finds the way that pays late, and checks its settings."""
 
 from types import SimpleNamespace
 
@@ -29,7 +29,7 @@ NETWORK = NetworkSettings(hidden=(16,), quadratic=False)
 
 
 def toy_problem():
-    """The two decisions of the toy, played by what the learner has learned."""
+    """Return the two decisions of the toy, played by the current policy of the learner."""
 
     def acting(network, weights):
         return LearnedPolicy("toy", network, weights, SPEC.context, SPEC.candidates)
@@ -65,7 +65,7 @@ def toy_problem():
 @pytest.mark.slow
 @pytest.mark.parametrize("n_steps", [1, 2])
 def test_the_way_that_pays_late_is_found(n_steps, monkeypatch):
-    """Values are those of the best choices afterwards, in the unit of the first returns."""
+    """Values are those of the best later choices, in the unit of the first returns."""
     monkeypatch.setattr(
         dqn_online, "network_inputs", lambda _scenario, _spec, one, _network: [looked(*one.way)]
     )
@@ -86,12 +86,12 @@ def test_the_way_that_pays_late_is_found(n_steps, monkeypatch):
     second = policy.batch_scores(np.zeros((1, 1)), SECOND[1], np.array([0, 3]))
     assert second.argmax() == best[1]
     assert second == pytest.approx(0.5 * np.array(PAYS[1]), abs=0.15)
-    if n_steps == 1:  # of two, the second choice is the one that was played
+    if n_steps == 1:  # of two choices, the second was played
         assert first[1] == pytest.approx(0.5 * rewards(*best).sum(), abs=0.15)
 
 
 def test_a_warm_start_is_the_value_and_the_target():
-    """What it is given is what it acts with and what it learns towards."""
+    """The given network becomes both the acting network and the target network."""
     network = network_of(SPEC, NETWORK)
     rng = np.random.default_rng(0)
     weights = {n: rng.normal(size=s).astype(np.float32) for n, s in network.shapes.items()}

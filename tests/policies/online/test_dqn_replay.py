@@ -1,4 +1,4 @@
-"""The ring of decisions: what is drawn from it is what was played."""
+"""Tests of the replay buffer: drawn transitions are the played ones."""
 
 import itertools
 
@@ -16,13 +16,13 @@ NETWORK = network_of(SPEC, NetworkSettings(hidden=(4,), quadratic=False))
 
 
 def played(first, second):
-    """One way through the two decisions of the toy."""
+    """Return one way through the two decisions of the toy."""
     return [looked(first, second)], np.array([float(first), 10.0 * second])
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 9])
 def test_gains_are_direct_sums(steps):
-    """Of n rewards, each discounted by the time that passed before it."""
+    """Gains sum n rewards, each discounted by the time that passed before it."""
     rng = np.random.default_rng(1)
     reward, passed = rng.normal(size=6), rng.integers(0, 3, 6).astype(float)
     gain, to_go, interval = n_step(reward, passed, 0.9, steps)
@@ -39,7 +39,7 @@ def test_gains_are_direct_sums(steps):
 
 
 def test_a_transition_is_a_decision_and_the_next_one():
-    """Candidates that are feasible, the choice among them, what followed; nothing after the end."""
+    """It has feasible candidates, choice and next observation, which is empty at the end."""
     ring = Replay(10, 3, SPEC, NETWORK)
     for first, second in ((1, 2), (0, 1)):
         parts, reward = played(first, second)
@@ -57,7 +57,7 @@ def test_a_transition_is_a_decision_and_the_next_one():
 
 
 def test_the_end_of_a_truncated_episode_is_never_drawn():
-    """What followed it is not known; those before it are learned from, with what they led to."""
+    """Its successor is not known. Earlier decisions are drawn with their successors."""
     ring = Replay(10, 3, SPEC, NETWORK)
     parts, reward = played(1, 0)
     ring.add(parts, reward, np.ones(2), 1.0, 1, truncated=True)
@@ -72,7 +72,7 @@ def test_the_end_of_a_truncated_episode_is_never_drawn():
 
 @pytest.mark.parametrize("size", [1, 3, 5])
 def test_a_full_ring_holds_the_last_decisions(size):
-    """Also where an episode does not fit; and a row's successor is there as long as the row."""
+    """This also holds where an episode does not fit, and each stored row has its successor."""
     ring = Replay(size, 3, SPEC, NETWORK)
     ways = list(itertools.product(range(3), range(2)))
     for first, second in ways:
@@ -89,13 +89,13 @@ def test_a_full_ring_holds_the_last_decisions(size):
 
 
 def test_a_ring_larger_than_memory_is_refused():
-    """With how much would fit."""
+    """The error names the size that would fit."""
     with pytest.raises(RecipeError, match="at most 59652323 fit"):
         Replay(10**9, 9, SPEC, NETWORK)
 
 
 def test_an_episode_is_kept_in_pieces_as_in_one(tiny_recipe, play_problem, policy_of):
-    """Whatever the pieces are in which it is played again."""
+    """Playing an episode in pieces of any size stores the same rows."""
     problem = play_problem(tiny_recipe)
     policy = policy_of(problem, NetworkSettings(hidden=(4,), context=True))
     instance = problem.instance_of(problem.train[0])

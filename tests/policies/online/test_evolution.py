@@ -1,4 +1,4 @@
-"""CMA-ES: it finds optima of functions, ill-conditioned ones too, and goes on where it stopped."""
+"""Tests of CMA-ES: it finds optima of functions, also ill-conditioned ones, and can be resumed."""
 
 import numpy as np
 import pytest
@@ -36,14 +36,14 @@ FUNCTIONS = {
     [("sphere", False, 120), ("sphere", True, 120), ("scaled", True, 250), ("turned", False, 350)],
 )
 def test_the_optimum_of_a_function_is_found(name, diagonal, generations):
-    """Axes a thousand times longer than others are learned; turned ones by a full covariance."""
+    """It learns axes a thousand times longer than others, and turned axes by a full covariance."""
     start = np.full(6, 2.0)
     found = descend(FUNCTIONS[name], start, generations, diagonal=diagonal)
     assert FUNCTIONS[name](found.mean.numpy()) < 1e-8 * FUNCTIONS[name](start)
 
 
 def test_the_covariance_becomes_the_inverse_of_the_curvature():
-    """Up to a factor: on a quadratic its axes are those of the level lines."""
+    """On a quadratic, the covariance has the axes of the level lines, up to a factor."""
     found = descend(FUNCTIONS["scaled"], np.full(6, 2.0), 350)
     size = np.sqrt(np.diag(found.c.numpy())) * SCALES
     assert size.max() / size.min() < 4.0
@@ -84,7 +84,7 @@ def test_settings_that_make_no_search_are_refused(settings, said):
 
 
 def test_ranks_count_windows_and_not_their_size():
-    """Best on two of three windows, worst in the mean; equal returns share their rank."""
+    """Best on two of three windows wins over the best mean, and equal returns share their rank."""
     returns = np.array([[-1.0, -1.0, -900.0], [-2.0, -2.0, -800.0], [-3.0, -2.0, -850.0]])
     np.testing.assert_allclose(mean_ranks(returns), [7 / 3, 6.5 / 3, 4.5 / 3])
     assert returns.mean(axis=1).argmax() == 1
@@ -94,7 +94,7 @@ def test_ranks_count_windows_and_not_their_size():
 def test_windows_in_the_order_of_the_split_or_in_a_drawn_one(
     order, tiny_recipe, play_problem, monkeypatch
 ):
-    """Drawn once: every pass plays each window as often, and the same ones together."""
+    """With drawn order, each pass plays every window equally often and keeps the same groups."""
     problem = play_problem(tiny_recipe)
     played: list[list[int]] = []
     plain = evolution.greedy

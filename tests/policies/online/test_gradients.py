@@ -1,4 +1,4 @@
-"""Estimators against enumeration, Fisher-vector products against the matrix."""
+"""Tests of gradient estimators against enumeration, and of Fisher products against the matrix."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ CPU = torch.device("cpu")
 
 
 def split_checkpoint_name(toy, way, advantage=(0.0, 0.0)) -> PolicyBatch:
-    """What the network is asked on one way, in float64."""
+    """Return the network's inputs of one way through the toy, in float64."""
     found = policy_batch(toy.looked(*way), np.array(advantage, np.float64), toy.network, CPU)
     return PolicyBatch(
         found.rows.double(), found.context.double(), found.row_of, found.index, found.decision,
@@ -28,7 +28,7 @@ def split_checkpoint_name(toy, way, advantage=(0.0, 0.0)) -> PolicyBatch:
 
 
 def chance(toy, way):
-    """Probability of one way through the problem."""
+    """Return the probability of one way through the problem."""
     asked = split_checkpoint_name(toy, way)
     return log_softmax(toy.scorer, asked)[asked.chosen].sum().exp()
 
@@ -38,13 +38,13 @@ def flat(parts):
 
 
 def gain_gradient(toy, way, advantage):
-    """The estimate from one trajectory: a SUM over its decisions."""
+    """Return the estimate from one trajectory: a SUM over its decisions."""
     return policy_gradient(toy.scorer, [split_checkpoint_name(toy, way, advantage)], 1)
 
 
 @pytest.fixture
 def exact(toy):
-    """The gradient of the exact expected return, and the probability of every way."""
+    """Return the gradient of the exact expected return, and the probability of every way."""
     expected = sum(chance(toy, way) * toy.rewards(*way).sum() for way in toy.ways)
     slope = flat(torch.autograd.grad(expected, list(toy.scorer.parameters())))
     return slope, [float(chance(toy, way).detach()) for way in toy.ways]
@@ -56,7 +56,7 @@ def test_ways_are_all_there_are(toy, exact):
 
 
 def test_the_expectation_of_reinforce_is_the_gradient_of_the_expected_return(toy, exact):
-    """Over all trajectories, weighted by their probability: equal to rounding."""
+    """Weighted by probability, all trajectories give the gradient up to rounding."""
     slope, chances = exact
     estimate = torch.zeros_like(slope)
     for way, p in zip(toy.ways, chances, strict=True):
@@ -69,7 +69,7 @@ def test_the_expectation_of_reinforce_is_the_gradient_of_the_expected_return(toy
 def test_a_baseline_over_two_trajectories_keeps_the_direction_and_half_the_length(
     toy, exact, baseline
 ):
-    """Over all pairs: each is half of its own mean, the other half is independent of it."""
+    """A trajectory is half of its pair's baseline; the other half is independent of it."""
     slope, chances = exact
     estimate = torch.zeros_like(slope)
     times = [np.arange(2.0)] * 2
@@ -85,7 +85,7 @@ def test_a_baseline_over_two_trajectories_keeps_the_direction_and_half_the_lengt
 
 @pytest.mark.slow
 def test_a_baseline_lowers_the_variance(toy, exact):
-    """Over pairs of trajectories that were drawn: what a baseline is for."""
+    """Over pairs of drawn trajectories, the variance is lower with the baseline."""
     chances = exact[1]
     rng = np.random.default_rng(0)
     drawn = rng.choice(len(toy.ways), size=(60, 12), p=np.array(chances) / sum(chances))
@@ -103,12 +103,12 @@ def test_a_baseline_lowers_the_variance(toy, exact):
 
 
 def pieces_of(toy):
-    """A few decisions, in two pieces, with advantages."""
+    """Return a few decisions, in two pieces, with advantages."""
     return [split_checkpoint_name(toy, way, (1.0, -0.5)) for way in toy.ways[:3]]
 
 
 def explicit_fisher(toy, pieces):
-    """Mean over decisions of sum over candidates of p * grad log p (grad log p)'."""
+    """Return the mean over decisions of sum over candidates of p * grad log p (grad log p)'."""
     parameters = list(toy.scorer.parameters())
     size = len(parameters_to_vector(parameters))
     matrix, decisions = torch.zeros(size, size, dtype=torch.float64), sum(map(len, pieces))
@@ -131,7 +131,7 @@ def test_fisher_vector_products_are_those_of_the_explicit_matrix(toy):
 
 
 def test_conjugate_gradients_solve_the_system_of_the_explicit_matrix(toy):
-    """F x = g with the damping that F needs to have an inverse."""
+    """The solution of F x = g uses damping, without which F has no inverse."""
     pieces = pieces_of(toy)
     gradient = policy_gradient(toy.scorer, pieces, 6)
     matrix = explicit_fisher(toy, pieces)
@@ -141,7 +141,7 @@ def test_conjugate_gradients_solve_the_system_of_the_explicit_matrix(toy):
 
 
 def test_a_natural_step_gains_within_its_size(toy):
-    """KL at most max_kl and near it, and the probability of better choices rises."""
+    """KL is at most max_kl and near it, and the probability of better choices rises."""
     pieces = pieces_of(toy)
 
     def gain():
@@ -155,7 +155,7 @@ def test_a_natural_step_gains_within_its_size(toy):
 
 
 def test_a_step_that_cannot_gain_is_not_taken(toy):
-    """Without advantages there is no gradient; against the gradient there is no gain."""
+    """Without advantages the gradient is zero, and a step against the gradient gains nothing."""
     start = parameters_to_vector(toy.scorer.parameters()).detach().clone()
     pieces = pieces_of(toy)
     gradient = policy_gradient(toy.scorer, pieces, 6)

@@ -1,4 +1,4 @@
-"""Imitation before play: it helps from the first episode on, repeats, and goes on where it was."""
+"""Tests of imitation before play: it helps from the first episode, repeats, and can be resumed."""
 
 import dataclasses
 import json
@@ -38,14 +38,14 @@ def content(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def rules():
-    """A setting in which rules are far better than uniform choices."""
+    """Return a setting in which rules are far better than uniform choices."""
     splits = ['split.train="0..5"', 'split.validation="200..201"', 'split.test="250..251"']
     return load_recipe("slots-deeprm-heuristic-v1", ["config.steps=20", *splits])
 
 
 @pytest.fixture(scope="module")
 def logged(rules, tmp_path_factory):
-    """A dataset of the rules."""
+    """Return a dataset of the rules."""
     folder = tmp_path_factory.mktemp("logged") / "d"
     build(rules, behaviours(rules), folder)
     return folder
@@ -58,14 +58,14 @@ def imitated(rules, logged, tmp_path_factory):
 
 
 def first(folder: Path, metric: str) -> float:
-    """What the first iteration's episodes came to, before anything was learned from them."""
+    """Return the result of the first iteration's episodes, played before the first update."""
     curves = pl.read_parquet(folder / "metrics.parquet").filter(pl.col("metric") == metric)
     return float(curves.sort("step")["value"][0])
 
 
 @pytest.mark.slow
 def test_the_first_episodes_are_better_than_those_of_random_weights(imitated, rules, tmp_path):
-    """The same network, windows and seeds; only the weights are others."""
+    """Network, windows and seeds are the same; only the weights differ."""
     beginner = train_online(small(rules), out=tmp_path / "b", iterations=1)
     assert first(imitated, "mean_slowdown") < 0.9 * first(beginner, "mean_slowdown")
     assert first(imitated, "return") > first(beginner, "return")
@@ -80,7 +80,7 @@ def test_the_lineage_names_the_dataset(imitated, logged):
 
 
 class Interrupted(Exception):
-    """Stands for a kill."""
+    """Exception that stands for a kill."""
 
 
 @pytest.mark.slow
@@ -112,7 +112,7 @@ def test_interrupted_while_imitating_and_while_playing_it_ends_in_the_same_bytes
             again()
         with pytest.raises(Interrupted):
             again(progress=stop_at_2)
-    assert len(asked) == 90 + 150 - 89  # step 90 was not taken: imitation went on from there
+    assert len(asked) == 90 + 150 - 89  # step 90 was not taken, as imitation continued after it
     assert not (tmp_path / "c" / "checkpoint.json").exists()
     again()
     assert content(tmp_path / "c") == content(imitated)
@@ -132,7 +132,7 @@ def test_what_cannot_be_imitated_is_refused(rules, tiny_recipe, tiny_dataset, tm
 
 @pytest.mark.parametrize("name", ONLINE_AGENTS)
 def test_every_agent_can_imitate(name):
-    """As a candidate scorer, or with an imitator of its own."""
+    """Each agent either trains a candidate scorer or has an `imitator`."""
     agent = import_module(ONLINE_AGENTS[name].module)
     assert isinstance(agent.Config().network, NetworkSettings) != hasattr(agent, "imitator")
 

@@ -1,4 +1,4 @@
-"""Every form of candidate scorer can be trained by playing, by its natural gradient too."""
+"""Tests that every form of candidate scorer can be trained by playing, also by natural gradient."""
 
 from types import SimpleNamespace
 
@@ -21,7 +21,7 @@ KINDS = {
 }
 IMAGES = {
     "rows": NetworkSettings((8,), quadratic=False, image=5),
-    "places": NetworkSettings(image=5, places=11),  # as the report has it
+    "places": NetworkSettings(image=5, places=11),  # as in the report
 }
 IMAGE = IMAGES["rows"]
 AGENTS = {"reinforce": reinforce, "natural_gradient": natural_gradient}
@@ -29,7 +29,7 @@ AGENTS = {"reinforce": reinforce, "natural_gradient": natural_gradient}
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_fisher_vector_products_of_networks_that_see_other_candidates(kind):
-    """Second derivatives go through what is pooled and what is attended to."""
+    """Second derivatives pass through pooling and attention."""
     network = network_of(SPEC, KINDS[kind])
     scorer = CandidateScorer(network, np.random.default_rng(3)).double()
     toy = SimpleNamespace(network=network, scorer=scorer, ways=ways(), looked=looked)
@@ -40,7 +40,7 @@ def test_fisher_vector_products_of_networks_that_see_other_candidates(kind):
 
 
 def test_what_is_pooled_has_the_gradient_of_segment_reduce():
-    """Bit for bit where no second derivative is asked for, also of segments without rows."""
+    """Without second derivatives gradients agree bit for bit, also for segments without rows."""
     rng = np.random.default_rng(0)
     row = torch.from_numpy(np.sort(rng.integers(0, 20, 90)))
     rows = torch.from_numpy(rng.normal(size=(90, 5)).astype(np.float32)).requires_grad_()
@@ -62,7 +62,7 @@ def test_what_is_pooled_has_the_gradient_of_segment_reduce():
 
 @pytest.fixture(scope="module")
 def picture(play_problem):
-    """Short episodes of slots with images."""
+    """Return short episodes of slots with images."""
     return play_problem(
         load_recipe("slots-deeprm-online", ["config.steps=8", "config.observation=image"])
     )
@@ -72,7 +72,7 @@ def picture(play_problem):
 @pytest.mark.parametrize("kind", IMAGES)
 @pytest.mark.parametrize("agent", AGENTS)
 def test_an_agent_learns_from_images(agent, kind, picture):
-    """Their layer moves, within memory for a few decisions, and so does what is chosen."""
+    """The image layer's weights change, with memory for only a few decisions."""
     module = AGENTS[agent]
     config = module.Config(network=IMAGES[kind], sampling=Sampling(3, 2, 1, "time"))
     network = fit_network(picture, IMAGES[kind])
@@ -87,7 +87,7 @@ def test_an_agent_learns_from_images(agent, kind, picture):
 
 
 def test_the_gradient_of_images_does_not_depend_on_how_many_are_in_memory(picture, monkeypatch):
-    """A few of them as numbers at a time, or all."""
+    """Images are expanded to numbers a few at a time, or all at once."""
     network = fit_network(picture, IMAGE)
     scorer = make_scorer(network, None, np.random.default_rng(2), CPU)
     config = Sampling(2, 2, 1, "time")

@@ -1,4 +1,4 @@
-"""PPO over candidates: the same gradient as REINFORCE at first, and minibatches."""
+"""Tests of PPO over candidates: its first gradient is that of REINFORCE, and its minibatches."""
 
 import dataclasses
 
@@ -27,7 +27,7 @@ ALL = Config(
 
 @pytest.fixture(scope="module")
 def drawn(play_problem, policy_of, tiny_recipe):
-    """A problem, a policy, its trajectories window by window, and what they were worth."""
+    """Return a problem, a policy, its trajectories window by window, and their advantages."""
     problem = play_problem(tiny_recipe)
     policy = policy_of(problem, SMALL, size=0.3)
     groups = problem.play(policy, 1, ALL.sampling)
@@ -48,14 +48,14 @@ def flat(parts):
 
 
 def test_without_values_advantages_are_those_of_reinforce(drawn):
-    """Returns to go less the baseline over the window's trajectories."""
+    """They are returns to go minus the baseline over the window's trajectories."""
     problem, policy, _groups, worth = drawn
     expected = problem.draw(policy, 1, ALL.sampling)
     assert worth == pytest.approx(np.concatenate([one.advantage for one in expected]))
 
 
 def test_before_the_first_step_the_gradient_is_that_of_reinforce(drawn):
-    """All decisions in one minibatch, those with a single candidate left out or not."""
+    """All decisions are in one minibatch, with or without those that have a single candidate."""
     problem, policy, groups, worth = drawn
     scorer, played = scorer_of(policy), [one for group in groups for one in group]
     pieces = problem.policy_batches(problem.draw(policy, 1, ALL.sampling), policy.network, CPU)
@@ -94,7 +94,7 @@ def test_steps_go_on_until_the_policy_is_too_far(drawn):
 
 
 def test_minibatches_are_of_the_decisions_that_were_asked_for(drawn):
-    """In their order, each with its candidates, and as probable as when it was drawn."""
+    """Decisions keep their order, candidates and probability of being drawn."""
     problem, policy, groups, _worth = drawn
     scorer, played = scorer_of(policy), [one for group in groups for one in group]
     looked, number = gathered(problem, played, policy.network, 3)
@@ -127,7 +127,7 @@ def test_decisions_do_not_depend_on_threads_or_pieces(drawn):
 
 
 def test_the_order_of_candidates_changes_nothing(toy):
-    """Neither the loss nor its gradient; nor does what other decisions are beside them."""
+    """The loss, its gradient and other decisions do not change either."""
     looked = toy.looked(1, 0)
     order, at = np.array([2, 0, 1, 5, 3, 4]), np.array([0, 3, 6])
     turned = dataclasses.replace(
@@ -167,7 +167,7 @@ def test_every_epoch_has_every_decision_once():
 
 @pytest.mark.slow
 def test_values_follow_their_targets_whatever_the_scale():
-    """Of a thousand and of a thousandth; a new scale leaves every value as it was."""
+    """Targets of a thousand and a thousandth are learned, and a new scale keeps every value."""
     rng = np.random.default_rng(0)
     x = torch.from_numpy(rng.normal(size=(400, 3)) * [1.0, 50.0, 0.0] + [0.0, 9.0, 4.0])
     for size in (1e3, 1e-3):
@@ -206,7 +206,7 @@ def test_summaries_are_of_all_decisions_in_order(drawn):
 
 
 def test_what_follows_is_discounted_by_the_time_that_passes(drawn):
-    """Time stands still between two decisions of a moment: nothing is discounted there."""
+    """Between two decisions at the same time nothing is discounted."""
     _problem, _policy, groups, _worth = drawn
     size = sum(len(one.reward) for group in groups for one in group)
     sampling = Sampling(3, 2, 1, "none", discount=0.999)
@@ -246,7 +246,7 @@ def test_settings_that_make_no_agent_are_refused(settings, said, tiny_recipe, tm
     ids=["deepsets", "attention", "decay"],
 )
 def test_any_candidate_scorer_can_be_trained(settings, tiny_recipe, tmp_path):
-    """Also one that sees the others, or the moment; the same bytes for any number of threads."""
+    """Scorers that see other candidates or the context train, too, to the same bytes."""
     sampling = {"trajectories": 2, "windows": 2, "stay": 1}
     online = OnlineRecipe("ppo", 2, {"sampling": sampling, **settings})
     recipe = dataclasses.replace(tiny_recipe, online=online)

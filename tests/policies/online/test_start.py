@@ -1,4 +1,4 @@
-"""Going on from a checkpoint: an agent's own network is taken over, one of another form is not."""
+"""Tests of training from a checkpoint: networks of the agent's form load, others are refused."""
 
 import dataclasses
 from pathlib import Path
@@ -19,7 +19,7 @@ STILL = 1e-12  # a step size that moves nothing
 
 
 def recipe_of(agent, **settings):
-    """A small recipe with the agent, whose first iteration changes next to nothing."""
+    """Return a small recipe with the agent, whose first iteration changes almost nothing."""
     name, sets, own = {
         "score_ppo": (
             "deferrable-osdec-online", JOBS,
@@ -42,7 +42,7 @@ def recipe_of(agent, **settings):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Agent -> a checkpoint of it, trained once."""
+    """Return a function from an agent to its checkpoint, trained once."""
     made: dict[str, Path] = {}
 
     def make(agent):
@@ -61,7 +61,7 @@ def trained(tmp_path_factory):
     "agent", ["score_ppo", "price_evolution", "monte_carlo_value", "evolution"]
 )
 def test_an_agent_goes_on_from_its_own_checkpoint(agent, trained, tmp_path):
-    """Before it has learned anything its network, constants and weights are the checkpoint's."""
+    """Before the first update, network, constants and weights are those of the checkpoint."""
     folder = trained(agent)
     again = train_online(recipe_of(agent), out=tmp_path / "a", start=folder, iterations=1, seed=7)
     begun, before = load_policy(again), load_policy(folder)
@@ -78,7 +78,7 @@ def test_an_agent_goes_on_from_its_own_checkpoint(agent, trained, tmp_path):
 
 
 def test_widths_are_those_of_the_checkpoint(trained, tmp_path):
-    """As for candidate scorers: what the settings say of the network is replaced."""
+    """The checkpoint's network replaces the network of the settings, as for candidate scorers."""
     recipe = recipe_of("score_ppo", network={"width": 9, "encoder": "mlp"})
     again = train_online(recipe, out=tmp_path / "a", start=trained("score_ppo"), iterations=1)
     settings = load_policy(again).network.settings
@@ -100,14 +100,14 @@ def test_widths_are_those_of_the_checkpoint(trained, tmp_path):
     ],
 )
 def test_a_network_of_another_form_is_refused(agent, start, said, trained, tmp_path):
-    """Both forms are named, and nothing is written."""
+    """The error names both forms, and no file is written."""
     with pytest.raises(DatasetError, match=said):
         train_online(recipe_of(agent), out=tmp_path / "x", start=trained(start))
     assert not (tmp_path / "x").exists()
 
 
 def test_other_features_are_refused(trained, tmp_path):
-    """Of other clusters than those that the checkpoint knows."""
+    """A network for other clusters than the checkpoint's is refused."""
     recipe = load_recipe("multicluster-liu-online", (*CLUSTERS, "config.clusters=[500, 900]"))
     recipe = dataclasses.replace(recipe, online=recipe_of("monte_carlo_value").online)
     with pytest.raises(DatasetError, match="was trained on"):

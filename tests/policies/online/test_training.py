@@ -1,4 +1,4 @@
-"""Training by playing: it repeats, goes on where it stopped, learns, and says what is wrong."""
+"""Tests of training by playing: it repeats, can be resumed, learns, and reports errors."""
 
 import dataclasses
 import json
@@ -21,7 +21,7 @@ ANYWHERE = [name for name, agent in ONLINE_AGENTS.items() if not agent.scenarios
 
 
 def small(recipe, agent="reinforce", **settings):
-    """The recipe with an agent that is trained in a moment."""
+    """Return the recipe with an agent that trains quickly."""
     online = OnlineRecipe(agent, 6, {"sampling": SMALL, **settings})
     return dataclasses.replace(recipe, online=online)
 
@@ -32,7 +32,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module", params=ANYWHERE)
 def trained(request, tiny_recipe, tmp_path_factory):
-    """A recipe with each agent, and what its training wrote."""
+    """Return a recipe with each agent, and the files that its training wrote."""
     quick = {"gradient_steps": 10} if request.param in ("dqn_online", "counterfactual") else {}
     recipe = small(tiny_recipe, request.param, **quick)
     return recipe, train_online(recipe, out=tmp_path_factory.mktemp("online") / "a")
@@ -47,7 +47,7 @@ def test_the_same_bytes_for_any_number_of_threads(trained, tmp_path):
 
 
 class Interrupted(Exception):
-    """Stands for a kill."""
+    """Exception that stands for a kill."""
 
 
 @pytest.mark.slow
@@ -64,7 +64,7 @@ def test_an_interrupted_training_ends_in_the_same_bytes(trained, tmp_path):
     assert not (tmp_path / "c" / "checkpoint.json").exists()
     seen = []
     train_online(recipe, out=tmp_path / "c", progress=lambda done, _all: seen.append(done))
-    assert seen == [4, 5, 6]  # step 4 was not saved: the kill came before
+    assert seen == [4, 5, 6]  # step 4 was not saved before the kill
     assert content(tmp_path / "c") == content(folder)
 
 
@@ -83,7 +83,7 @@ def test_another_seed_gives_other_weights(trained, tmp_path):
 
 
 def test_curves_and_the_best_checkpoint_on_validation(trained):
-    """The best is the iteration with the highest greedy return on the validation windows."""
+    """The best checkpoint has the highest greedy return on the validation windows."""
     recipe, folder = trained
     curves = pl.read_parquet(folder / "metrics.parquet")
     names = {"return", "makespan_s", "decisions", "validation_makespan_s"}
@@ -104,13 +104,13 @@ def test_checkpoints_on_the_way(tiny_recipe, tmp_path):
     assert found == ["step-000002", "step-000004", "step-000005"]
 
 
-ELSEWHERE = {"dqn_online", "evolution", "counterfactual"}  # on slots in files of their own
+ELSEWHERE = {"dqn_online", "evolution", "counterfactual"}  # this is tested on slots in other files
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", [name for name in ANYWHERE if name not in ELSEWHERE])
 def test_an_agent_learns_slots(agent, tmp_path):
-    """From worse than shortest-job-first (4.8) to far below it, in a few iterations."""
+    """The agent starts above shortest-job-first (4.8) and gets far below it quickly."""
     sampling = {"trajectories": 10, "windows": 4, "stay": 1, "baseline": "time"}
     settings = {"sampling": sampling, "network": {"hidden": [16], "quadratic": False}}
     if agent == "reinforce":
@@ -124,7 +124,7 @@ def test_an_agent_learns_slots(agent, tmp_path):
 
 
 def test_evolution_learns_slots(tmp_path):
-    """Its mean, not the individuals that it tries, falls below shortest-job-first (4.8)."""
+    """The mean of the search, not its individuals, falls below shortest-job-first (4.8)."""
     settings = {"sampling": {"trajectories": 16, "windows": 6, "stay": 1, "baseline": "none"}}
     recipe = load_recipe("slots-deeprm-online", ['split.validation="200..219"'])
     recipe = dataclasses.replace(recipe, online=OnlineRecipe("evolution", 25, settings))
@@ -134,7 +134,7 @@ def test_evolution_learns_slots(tmp_path):
 
 
 def test_a_warm_start_begins_where_the_imitator_is(tiny_recipe, tiny_dataset, tmp_path):
-    """Its network, constants and weights; before the first step it plays as the imitator does."""
+    """Before the first step, network, constants, weights and play are the imitator's."""
     train(tiny_dataset, "behaviour_cloning", steps=40, seed=0, out=tmp_path / "bc",
           settings={"network.hidden": [8]})  # fmt: skip
     imitator = load_policy(tmp_path / "bc")
@@ -179,7 +179,7 @@ def test_a_start_of_other_features_or_of_another_kind_is_refused(tiny_recipe, tm
     ids=["key", "inner key", "number", "baseline", "rate", "image"],
 )
 def test_settings_that_make_no_agent_are_refused(settings, said, tiny_recipe, tmp_path):
-    """With the nearest valid name, before anything is written."""
+    """The error gives the nearest valid name, and no file is written."""
     online = OnlineRecipe("reinforce", 1, settings)
     with pytest.raises(RecipeError, match=said):
         train_online(dataclasses.replace(tiny_recipe, online=online), out=tmp_path / "x")
@@ -200,7 +200,7 @@ def test_a_recipe_without_an_agent_asks_for_one(tiny_recipe, tmp_path):
 
 @pytest.mark.parametrize("name", [n for n in known_recipes() if load_recipe(n).online.agent])
 def test_the_settings_of_a_recipe_make_an_agent(name):
-    """Every [online] in datasets/ is read as strictly as a training reads it."""
+    """Every [online] section in datasets/ is read as strictly as in a training."""
     recipe = load_recipe(name)
     agent, config = settings_of(recipe)
     assert agent in ONLINE_AGENTS
@@ -209,14 +209,14 @@ def test_the_settings_of_a_recipe_make_an_agent(name):
 
 
 def test_settings_within_a_table_keep_the_others_of_the_agent():
-    """A table that names one key changes that one."""
+    """A table that names one key changes that key only."""
     config = read_online_config("natural_gradient", {"sampling": {"windows": 3}}, "x")
     assert config.sampling == Sampling(trajectories=20, windows=3, stay=1, baseline="time")
 
 
 @pytest.mark.parametrize("kind", ["deepsets", "attention"])
 def test_a_table_is_valid_or_not_with_the_rest_of_the_agents_own(kind):
-    """Both kinds need hidden layers: natural_gradient has two, evolution none."""
+    """Both kinds need hidden layers: natural_gradient has two, and evolution has none."""
     settings = {"network": {"kind": kind}}
     network = read_online_config("natural_gradient", settings, "x").network
     assert (network.kind, network.hidden, network.quadratic) == (kind, (32, 32), False)
@@ -236,7 +236,7 @@ def test_empty_tables_leave_the_settings_of_an_agent(agent):
 
 
 def test_a_recipe_without_online_settings_keeps_its_digest(tiny_recipe):
-    """Datasets that were built before there were online agents stay valid."""
+    """Datasets that were built before online agents existed stay valid."""
     assert "online" not in tiny_recipe.to_dict()
     assert small(tiny_recipe).digest != tiny_recipe.digest
     assert load_recipe("binpack-deepjs").to_dict()["online"]["agent"] == "reinforce"

@@ -1,4 +1,4 @@
-"""The consensus of estimators, and tables of how well estimators rank."""
+"""Tests of the consensus of estimators, and of tables of how well estimators rank policies."""
 
 import json
 import math
@@ -42,7 +42,7 @@ def folder_of(path, truth=True):
 
 
 def test_every_kind_has_one_vote_and_size_does_not_count():
-    """Ranks 4 3 2 1 and 3 4 2 1 by the two that vote; the missing estimate comes last."""
+    """The two voting kinds rank 4 3 2 1 and 3 4 2 1, and a missing estimate ranks last."""
     assert consensus_scores(estimates()).tolist() == [3.5, 3.5, 2.0, 1.0]
     assert members_of(["is", "dm", "snpdis", "dr"]) == ["snpdis", "dm"]
     assert members_of(["dm", "is"]) == []
@@ -63,7 +63,7 @@ def test_one_policy_or_one_vote_is_no_consensus():
 
 
 def test_new_policies_are_correlated_apart():
-    """Of a, b, c the consensus ties the first two: 1.5 / sqrt(1.5 * 2)."""
+    """For a, b, c the consensus ties the first two: 1.5 / sqrt(1.5 * 2)."""
     found = describe_consensus(estimates(), 0.5, "c")
     assert found["rank_correlation_new"] == pytest.approx(math.sqrt(0.75))
     few = estimates().filter(pl.col("policy").is_in(["a", "b", "d"]))

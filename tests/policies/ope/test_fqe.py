@@ -1,4 +1,4 @@
-"""Fitted Q evaluation: close to the truth by a network, blind to what is infeasible."""
+"""Tests of fitted Q evaluation: close to the truth, independent of infeasible rows."""
 
 import numpy as np
 import polars as pl
@@ -20,7 +20,7 @@ SPEC = Spec(
                 Feature("door", "yes/no", 0, 1, "whether it leads to more")),
     reward_terms=(), outcomes=(Outcome("cost", "units", "minus the return"),),
 )  # fmt: skip
-FIRST = np.array([[1.0, 0.0], [0.0, 1.0]])  # gain now, or the door
+FIRST = np.array([[1.0, 0.0], [0.0, 1.0]])  # the gain now, or the door
 SECOND = {1: np.array([[3.0, 0.0], [0.0, 0.0]]), 0: np.array([[0.5, 0.0], [0.0, 0.0]])}
 QUICK = fqe.FQESettings(
     steps=600, warm=300, learning_rate=3e-3, minibatch=128,
@@ -29,7 +29,7 @@ QUICK = fqe.FQESettings(
 
 
 def two_stages(n=300, seed=0, forbidden=False):
-    """N episodes of two fair choices; with `forbidden` a third candidate that is infeasible."""
+    """Return N episodes of two fair choices; `forbidden` adds an infeasible candidate."""
     rng = np.random.default_rng(seed)
     context, candidates, feasible, choice, reward = [], [], [], [], []
     for _ in range(n):
@@ -53,7 +53,7 @@ def two_stages(n=300, seed=0, forbidden=False):
 
 
 def policy(log, first, second):
-    """Probabilities (V,): `first` of the door, `second` of the gain behind either way."""
+    """Return probabilities (V,): `first` of the door, `second` of the gain behind either choice."""
     size = int(log.rows[1])
     found = np.zeros(len(log.candidates))
     found[0::size] = np.where(np.arange(log.decisions) % 2 == 0, 1.0 - first, second)
@@ -62,7 +62,7 @@ def policy(log, first, second):
 
 
 def true_values(log, first, second, discount=1.0):
-    """Values (D,) of the logged choices of that policy."""
+    """Return values (D,) of the logged choices of that policy."""
     q = log.reward.copy()
     door = log.choice[0::2]
     q[0::2] += discount * np.where(door == 1, 3.0, 0.5) * second
@@ -106,7 +106,7 @@ def test_discount_per_second():
 
 
 def test_infeasible_candidates_change_nothing():
-    """A third row that nobody may choose, with absurd features: the same values, bit for bit."""
+    """An infeasible third row with absurd features leaves the values equal bit for bit."""
     found = []
     for forbidden in (False, True):
         log = two_stages(60, forbidden=forbidden)
@@ -140,7 +140,7 @@ def test_same_seed_same_values_and_seeds_are_averaged():
 
 
 def tabular(log, probabilities):
-    """LoggedEpisodes with one indicator per (stage, behind, choice)."""
+    """Return LoggedEpisodes with one indicator per (stage, behind, choice)."""
     n = log.decisions
     state = (log.context[:, 0] * (1 + log.context[:, 1])).astype(int)  # 0, 1 or 2
     size = int(log.rows[1])
@@ -158,7 +158,7 @@ def tabular(log, probabilities):
 
 
 def closed_form(e):
-    """Coefficients b (d,) of q = phi'b: LSTD-Q (Lagoudakis & Parr 2003)."""
+    """Return coefficients b (d,) of q = phi'b by LSTD-Q (Lagoudakis & Parr 2003)."""
     change = e.features - e.step_discount[:, None] * e.next_features
     return np.linalg.solve(e.features.T @ change, e.features.T @ e.reward)
 
@@ -172,7 +172,7 @@ def test_closed_form_is_exact_for_a_table():
 
 
 def test_closed_form_and_minimax_weights_agree():
-    """Uehara et al. 2020: with the same linear classes both are LSTD-Q."""
+    """With the same linear classes both are LSTD-Q (Uehara et al. 2020)."""
     log = two_stages()
     episodes = tabular(log, policy(log, 0.7, 0.4))
     direct = float((episodes.initial_features @ closed_form(episodes)).mean())
@@ -181,7 +181,7 @@ def test_closed_form_and_minimax_weights_agree():
 
 
 def test_linear_features_are_expected_under_the_policy():
-    """Against loops: a constant, the standardised candidate, the standardised context."""
+    """Loops over a constant, the standardised candidate and context give the same."""
     log = two_stages(5, forbidden=True)
     probabilities = policy(log, 0.9, 0.8)
     basis = fit_basis(log, SPEC)

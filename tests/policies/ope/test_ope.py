@@ -1,4 +1,4 @@
-"""Off-policy evaluation of a dataset: probabilities, mixtures, the truth, and what is written."""
+"""Tests of off-policy evaluation of a dataset: probabilities, mixtures, truth, output files."""
 
 import json
 from dataclasses import replace
@@ -35,7 +35,7 @@ FAST = ope.OPESettings(fqe_steps=20, truth_seeds=2, intervals=replace(ope.Settin
 POLICIES = ["random", "sjf_now", "packer_now"]
 
 
-BEHAVIOURS = (  # 15 episodes a window; those of the recipe are tuned now and then
+BEHAVIOURS = (  # 15 episodes per window, as the recipe's numbers may be tuned
     BehaviourRecipe("random_linear", epsilon=0.1, episodes=6),
     BehaviourRecipe("random"),
     BehaviourRecipe("sjf_now", epsilon=0.2, episodes=2),
@@ -75,7 +75,7 @@ def result(folder, tmp_path_factory):
 
 
 def test_episodes_are_whole(opened, log):
-    """Rewards of every episode sum to its return; every choice is feasible."""
+    """Rewards of every episode sum to its return, and every choice is feasible."""
     table = opened.episodes("validation")
     assert log.table["episode"].to_list() == table["episode"].to_list()
     sums = np.add.reduceat(log.reward, log.offsets[:-1])
@@ -85,7 +85,7 @@ def test_episodes_are_whole(opened, log):
 
 
 def test_limits_keep_whole_windows():
-    """Four windows of ten decisions: 25 allow two, evenly spaced; one is always read."""
+    """Of four windows of ten decisions, a limit of 25 keeps two. One is always read."""
     table = pl.DataFrame({"window": [3, 3, 4, 5, 6], "steps": [4, 6, 10, 10, 10]})
     assert whole_windows(table, 100) == [3, 4, 5, 6]
     assert whole_windows(table, 25) == [4, 6]
@@ -93,7 +93,7 @@ def test_limits_keep_whole_windows():
 
 
 def test_large_windows_at_the_ends_do_not_crowd_out_the_others():
-    """Both ends alone are beyond the limit; three in between are not."""
+    """The windows at both ends exceed the limit, and three windows in between fit."""
     steps = [90, 10, 10, 10, 10, 10, 90]
     table = pl.DataFrame({"window": range(7), "steps": steps})
     assert whole_windows(table, 40) == [1, 3, 5]
@@ -105,7 +105,7 @@ def test_unknown_split_is_named(opened):
 
 
 def test_probabilities_of_a_behaviour_are_the_logged_ones(recipe, log):
-    """Every behaviour without drawn parameters gives what the dataset stores of its episodes."""
+    """Computed probabilities equal the stored ones for every behaviour without drawn parameters."""
     known = behaviours(recipe)
     compared = 0
     for e, name in enumerate(log.table["behaviour"]):
@@ -128,7 +128,7 @@ def test_probabilities_of_a_stretch_are_those_of_the_whole(recipe, log):
 
 
 def test_mixture_is_the_mean_over_the_windows_behaviours(recipe, log):
-    """Products of its conditional probabilities are means of the behaviours' products."""
+    """Products of the mixture's conditional probabilities are means of the behaviours' products."""
     known = behaviours(recipe)
     found = mixture_propensities(log, known)
     assert (found.kind, found.note) == ("mixture", "")
@@ -149,7 +149,7 @@ def test_mixture_is_the_mean_over_the_windows_behaviours(recipe, log):
 
 
 def test_no_weight_exceeds_the_windows_episodes_for_one_of_its_behaviours(recipe, log):
-    """Evaluated as logged, a behaviour's weights are at most the episodes of a window."""
+    """For the logged behaviour, weights are at most the number of a window's episodes."""
     rule = behaviours(recipe)["sjf_reserve+eps0.2"]
     mixture = mixture_propensities(log, behaviours(recipe))
     ratio = policy_probabilities(rule, log)[log.chosen] / mixture.behaviour
@@ -184,7 +184,7 @@ def test_behaviours_of_the_log_are_known_as_such(recipe):
 
 
 def test_new_policies_are_ranked_apart():
-    """Of five, the two logged ones are left out; of fewer than three nothing is said."""
+    """Of five policies, the two logged ones are left out. Fewer than three are not ranked."""
     rows = pl.DataFrame(
         {"estimator": ["is"] * 5, "logged": [True, True, False, False, False],
          "value": [9.0, 0.0, 1.0, 2.0, 3.0], "truth": [0.0, 9.0, 1.0, 2.0, 3.0]}
@@ -208,7 +208,7 @@ def test_result_has_a_row_per_policy_and_estimator(result):
 
 
 def test_few_windows_are_said_with_what_to_do(folder, result):
-    """Six windows are enough; of one that was read, and of two that there are, it is told."""
+    """Six windows cause no note. One window read, or two windows in all, do."""
     assert not any("too narrow" in note for note in result[0].description["notes"])
     quick = replace(FAST, estimators=("snis",), truth_seeds=0)
     read = ope.evaluate_offline(folder, ["sjf_now"], replace(quick, limit=1)).description
@@ -217,7 +217,7 @@ def test_few_windows_are_said_with_what_to_do(folder, result):
 
 
 def test_policies_are_ranked_by_a_consensus(result):
-    """With truths or without: one vote of each kind of estimator."""
+    """Each kind of estimator has one vote, with or without true values."""
     found = result[0].description["consensus"]
     assert sorted(found["order"]) == sorted(POLICIES)
     assert found["members"] == ["snpdis", "dm", "mwl", "tempered"]
@@ -236,7 +236,7 @@ def test_truth_is_the_simulators_for_the_same_exploring_policy(result):
 
 
 def test_a_logged_rule_is_estimated_well(result):
-    """Weights of the mixture leave a component to it: within a fifth of its truth."""
+    """The mixture includes the rule, so the estimate is within a fifth of the truth."""
     found, _out = result
     own = found.rows.filter((pl.col("policy") == "sjf_now") & (pl.col("estimator") == "snpdis"))
     value, truth = own.select("value", "truth").row(0)
@@ -244,7 +244,7 @@ def test_a_logged_rule_is_estimated_well(result):
 
 
 def test_an_interrupted_call_goes_on_and_ends_the_same(folder, result, tmp_path, monkeypatch):
-    """Policies that were finished are not estimated again; the result is the same."""
+    """Finished policies are not estimated again, and the result is the same."""
     expected, _out = result
     estimated = []
     real = ope._Job.estimate
@@ -277,7 +277,7 @@ def test_a_rule_that_draws_parameters_is_refused(folder):
 
 
 def test_a_log_without_propensities_is_refused(folder, monkeypatch):
-    """Imported histories have none; the message says what that means."""
+    """Imported histories have no propensities, and the message explains the consequence."""
     real = ope.read_episodes
 
     def unknown(*arguments, **settings):
@@ -335,7 +335,7 @@ def test_the_command_names_the_nearest_policy(folder, capsys):
 
 
 def test_a_report_of_estimates_alone_shows_their_truth_too(result, tmp_path):
-    """The truth inside the folder is an evaluation like any other."""
+    """True values inside the folder are shown like any other evaluation."""
     _found, out = result
     page = tmp_path / "page"
     assert main(["report", str(out), "--out", str(page), "--direct"]) == 0

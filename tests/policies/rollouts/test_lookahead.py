@@ -1,4 +1,4 @@
-"""Rollouts at decision time: nothing to come is seen, and what acts is the best of the members."""
+"""Tests of rollouts at decision time: no future job is seen, and the best member acts."""
 
 import dataclasses
 
@@ -51,13 +51,13 @@ RULES = [HEURISTICS[n] for n in ("first_fit", "tetris", "shortest_first", "longe
 
 @njit(SCORE)
 def _waits(context, candidates, feasible, parameters, scores):
-    """Wait where that is allowed."""
+    """Return scores that choose to wait where waiting is allowed."""
     for i in range(len(scores)):
         scores[i] = -candidates[i, ROW.machine]
 
 
 def crowd(seed, jobs=6, gap_s=GAP_S, last=1.0, config=CONFIG):
-    """Jobs that wait for each other; durations of the last one are `last` times as long."""
+    """Return jobs that wait for each other. Durations of the last one are multiplied by `last`."""
     rng = np.random.default_rng(seed)
     tasks = [
         (
@@ -84,7 +84,7 @@ def scorer():
 
 
 def planned(policy, instance, scenario=SCENARIO):
-    """Seconds at which each task began, (T,), and the makespan."""
+    """Return the seconds at which each task began, (T,), and the makespan."""
     play = _Play(scenario, SPEC, instance, policy)
     episode = play.play()
     at = play.memory.ints[FIRST_START_AT]
@@ -103,7 +103,7 @@ def rules():
 
 
 def test_with_all_jobs_known_the_best_member_acts():
-    """Every member is the best one somewhere."""
+    """Every member is the best one in some decision."""
     best = set()
     for seed in range(12):
         instance = crowd(seed, gap_s=0)
@@ -136,14 +136,14 @@ def test_a_member_alone_plays_as_it_does_without_rollouts(scorer):
 
 
 def test_what_is_to_come_changes_nothing_before_it_comes(scorer):
-    """Nor would it be noticed by chance: with a memory that forgets nothing it does."""
+    """A copy that forgets nothing does change the choices, so the test would notice a leak."""
 
     def first_starts(policy, scenario, seed, last):
         begun, _ = planned(policy, crowd(seed, last=last), scenario)
         return np.where(begun < 5 * GAP_S, begun, -1)[:15]  # before the last job is submitted
 
     def peek(ints, floats):
-        """When something comes, which stays in the copy."""
+        """Return a copy that still has the arrival times of future jobs."""
         return SCENARIO.forget(ints.copy(), floats)
 
     seeing = dataclasses.replace(SCENARIO, forget=peek)
@@ -159,7 +159,7 @@ def test_what_is_to_come_changes_nothing_before_it_comes(scorer):
 
 
 def test_forgetting_leaves_what_has_been_seen():
-    """A copy that has forgotten ends as the instance of the jobs seen does."""
+    """A copy that has forgotten ends as an instance of the seen jobs does."""
     whole, half = crowd(4, jobs=6), crowd(4, jobs=1)
     ints, floats = whole.ints.copy(), whole.floats.copy()
     assert SCENARIO.forget(ints, floats) == GAP_S
@@ -184,7 +184,10 @@ def test_variants_lie_around_the_policy_and_are_always_the_same(scorer):
 
 
 def test_it_is_evaluated_by_its_name(tiny_recipe, tmp_path):
-    """Whatever the number of workers; a planner draws nothing, so one run is enough."""
+    """The result is the same for any number of workers.
+
+    A planner draws nothing, so one run is enough.
+    """
     crowded = dataclasses.replace(tiny_recipe.config, machines=1, machine_cores=4.0)
     recipe = dataclasses.replace(tiny_recipe, config=crowded)
     found = entrants(recipe, ["rollout", "shortest_first"])
@@ -222,7 +225,7 @@ def test_a_checkpoint_looks_ahead_by_its_name(tiny_recipe, tmp_path):
 
 
 def test_waiting_for_what_is_to_come_ends():
-    """On an idle cluster the copy forbids what the episode allows: it is played all the same."""
+    """The episode allows a wait that the copy of an idle cluster forbids, and the wait is taken."""
     config = dataclasses.replace(CONFIG, allow_wait=True)
     spec = SCENARIO.spec(config, "makespan")
     waits = Heuristic("waits", _waits)

@@ -1,4 +1,4 @@
-"""Compiled trajectories: drawn from the network's own probabilities, and played again exactly."""
+"""Tests of compiled trajectories: drawn from the network's probabilities, and replayed exactly."""
 
 import dataclasses
 
@@ -26,7 +26,7 @@ IMAGE = NetworkSettings(hidden=(8,), image=5, quadratic=False)
 
 
 def drawn(problem, policy, windows=2, workers=1, temperature=1.0):
-    """Two trajectories of each of the first windows."""
+    """Return two trajectories of each of the first windows."""
     instances = [problem.instance(w) for w in problem.train[:windows] for _ in range(2)]
     rngs = [np.random.default_rng([7, i]) for i in range(len(instances))]
     return sample_trajectories(
@@ -36,7 +36,7 @@ def drawn(problem, policy, windows=2, workers=1, temperature=1.0):
 
 
 def recomputed(problem, policy, trajectory, piece=1 << 20):
-    """Log-probabilities of the choices in torch, by decision number."""
+    """Return log-probabilities of the choices in torch, by decision number."""
     scorer = CandidateScorer(policy.network, np.random.default_rng(0))
     state = {k.replace(".", "_"): torch.from_numpy(v) for k, v in policy.weights.items()}
     scorer.load_state_dict(state)
@@ -55,7 +55,7 @@ def recomputed(problem, policy, trajectory, piece=1 << 20):
 def test_torch_finds_the_probabilities_that_choices_were_drawn_with(
     kind, tiny_recipe, play_problem, policy_of
 ):
-    """What sampling computed without torch is what the gradient is taken of."""
+    """Sampling without torch and the gradient with torch use the same probabilities."""
     problem = play_problem(tiny_recipe)
     policy = policy_of(problem, NETWORKS[kind])
     for one in drawn(problem, policy):
@@ -63,7 +63,7 @@ def test_torch_finds_the_probabilities_that_choices_were_drawn_with(
 
 
 def test_an_image_is_read_and_infeasible_candidates_are_left_out(play_problem, policy_of):
-    """On slots, where both exist."""
+    """This is tested on slots, which has both."""
     recipe = load_recipe("slots-deeprm-online", ["config.steps=12", "config.observation=image"])
     problem = play_problem(recipe)
     policy = policy_of(problem, IMAGE)
@@ -72,7 +72,7 @@ def test_an_image_is_read_and_infeasible_candidates_are_left_out(play_problem, p
 
 
 def test_the_best_choices_are_those_of_the_evaluation(tiny_recipe, play_problem, policy_of):
-    """At temperature 0 an episode is that of the lock-step batch, outcome for outcome."""
+    """At temperature 0 an episode equals that of the batched policy, outcome for outcome."""
     problem = play_problem(tiny_recipe)
     policy = policy_of(problem, NETWORKS["pairs"], size=0.3)
     played = drawn(problem, policy, temperature=0.0)
@@ -99,7 +99,7 @@ def test_trajectories_do_not_depend_on_the_number_of_threads(tiny_recipe, play_p
 
 @pytest.mark.parametrize("kind", ["pairs", "context"])
 def test_pieces_together_are_the_whole(kind, tiny_recipe, play_problem, policy_of):
-    """However small a piece is: every decision once, in order, with the same candidates."""
+    """Pieces of any size have every decision once, in order, with the same candidates."""
     problem = play_problem(tiny_recipe)
     policy = policy_of(problem, NETWORKS[kind])
     one = drawn(problem, policy)[0]
@@ -139,7 +139,7 @@ def test_equal_rows_are_asked_once_where_a_row_is_all_that_counts(
 
 
 def test_joined_parts_give_the_probabilities_of_each(tiny_recipe, play_problem, policy_of):
-    """Joining shifts every index by what stands before it."""
+    """Joining shifts every index by the length of the earlier parts."""
     problem = play_problem(tiny_recipe)
     for kind in ("pairs", "deepsets", "context"):
         policy = policy_of(problem, NETWORKS[kind])

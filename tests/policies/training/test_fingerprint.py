@@ -1,4 +1,4 @@
-"""A training is another one where its agent's own code is another, and only there."""
+"""Tests that a training's fingerprint changes with the agent's own code, and with no other code."""
 
 import importlib
 import shutil
@@ -17,11 +17,11 @@ CODE = "class Config:\n    pass\n"
 
 @pytest.fixture
 def packages(tmp_path, monkeypatch):
-    """A package `mine` with the module of an agent, another module, and a folder for a paper."""
+    """Make a package `mine` with an agent's module, another module, and a folder for a paper."""
     for name in ("mine", "elsewhere"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").touch()
-        monkeypatch.delitem(sys.modules, name, raising=False)  # of an earlier test
+        monkeypatch.delitem(sys.modules, name, raising=False)  # modules of an earlier test
     (tmp_path / "mine" / "agent.py").write_text(CODE)
     (tmp_path / "mine" / "other.py").write_text("A = 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -56,7 +56,7 @@ def test_the_same_code_at_another_place_gives_the_same_key(packages):
 
 
 def test_an_agent_of_several_modules_is_all_of_them(packages, monkeypatch):
-    """An agent that is a package, and one that stands in the folder of its paper."""
+    """An agent may be a package, or be in the folder of its paper."""
     paper = packages / "mine"
     monkeypatch.setattr(fingerprint, "_PAPERS", "mine.")
     for module in ("mine", "mine.agent"):

@@ -1,4 +1,4 @@
-"""The one loop: whatever looks on or interrupts, the weights are the same, bit for bit."""
+"""Tests of the training loop: callbacks and interruptions leave the weights equal bit for bit."""
 
 import dataclasses
 
@@ -12,11 +12,11 @@ from policies.offline.fit import train_agent, train_decisions
 from policies.training.devices import DEVICES, find_device
 
 STEPS = 12
-OFTEN = {"target_update_interval": 3}  # so that targets differ from what learns
+OFTEN = {"target_update_interval": 3}  # so that targets differ from the learning network
 
 
 class Killed(Exception):
-    """Raised in the middle of a training."""
+    """Exception raised in the middle of a training."""
 
 
 def _config(name):
@@ -47,7 +47,7 @@ def _kill_after(step):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n, known in AGENTS.items() if not known.scenarios])
 def test_a_killed_run_ends_in_the_same_weights_and_curves(name, noisy_episodes, spec, tmp_path):
-    """Killed after steps 1, 5 and 11: everything an agent carries from step to step is kept."""
+    """Kills after steps 1, 5 and 11 show that all state of an agent is kept."""
     whole = _train(name, noisy_episodes, spec)
     for step in (1, 5, 11):
         try:
@@ -73,7 +73,7 @@ def test_a_killed_run_ends_in_the_same_weights_and_curves(name, noisy_episodes, 
 
 
 def test_a_state_older_than_the_kill_is_as_good(noisy_episodes, spec, tmp_path):
-    """States come now and then: what was done since is done again."""
+    """States are saved at intervals, and steps since the last state are repeated."""
     whole = _train("cql", noisy_episodes, spec)
     asked = iter(range(1, 10_000))
     with pytest.MonkeyPatch.context() as patch:
@@ -98,7 +98,7 @@ def test_the_state_of_another_training_is_not_gone_on_with(noisy_episodes, spec,
 
 
 def test_a_damaged_state_is_named(noisy_episodes, spec, tmp_path):
-    """Every cut and a thousand odd bytes: one clear error, or the state of another training."""
+    """Any truncation or changed byte causes one clear error or a state of another training."""
     folder = tmp_path / "x"
     folder.mkdir()
     with pytest.raises(Killed):
@@ -113,7 +113,7 @@ def test_a_damaged_state_is_named(noisy_episodes, spec, tmp_path):
 
 
 def test_who_looks_on_changes_nothing(noisy_episodes, spec):
-    """Checkpoints, points, validation and a selection: the same weights."""
+    """Checkpoints, points, validation and a selection leave the weights unchanged."""
     bare = train_agent("double_dqn", noisy_episodes.build(), spec, steps=STEPS, seed=3)
     kept, points = [], []
     probes = train_agent(
@@ -132,7 +132,7 @@ def test_who_looks_on_changes_nothing(noisy_episodes, spec):
 
 
 def test_a_selection_chooses_the_best_checkpoint(noisy_episodes, spec):
-    """It is given weights and metrics of every point; None and nan are no opinion."""
+    """The selection gets weights and metrics of every point. None and nan mean no opinion."""
     opinions = {1: None, 2: float("nan"), 3: 1.0, 7: 2.0, 9: 2.0}
     calls = iter(range(1, 100))
     trained = train_agent(
@@ -154,7 +154,7 @@ def test_the_default_selection_is_the_agents_criterion(noisy_episodes, spec):
 
 
 def test_the_step_size_falls_to_zero_for_agents_that_ask_for_it(noisy_episodes, spec, monkeypatch):
-    """Linearly, from the first step's full size."""
+    """Step sizes of agents with that setting fall linearly from the full size of the first step."""
     from policies.training import learner
 
     sizes = []

@@ -1,4 +1,4 @@
-"""Decisions moved to a device give the minibatches that are gathered on a CPU."""
+"""Tests that decisions moved to a device give the same minibatches as those gathered on a CPU."""
 
 import dataclasses
 
@@ -53,7 +53,7 @@ def test_negative_heavy_tails_keep_their_sign_on_a_device(noisy_episodes, spec):
 
 
 def test_images_follow_the_context(noisy_episodes, spec):
-    """0 to 1, one number per pixel, behind the features of the moment."""
+    """Pixels are one number each, 0 to 1, and follow the features of the context."""
     decisions = noisy_episodes.build()
     image = np.random.default_rng(0).integers(0, 256, (len(decisions), 6)).astype(np.uint8)
     decisions = dataclasses.replace(decisions, image=image, next_image=image)
@@ -72,7 +72,7 @@ def test_images_follow_the_context(noisy_episodes, spec):
 
 @pytest.mark.parametrize("name", ["trajectory_preference", "cql"])
 def test_training_on_resident_decisions_comes_to_the_same(name, noisy_episodes, spec, monkeypatch):
-    """The whole path of a device, on a CPU: weights agree to rounding."""
+    """The whole path of a device runs on a CPU, and weights agree to rounding."""
     decisions = noisy_episodes.build()
     usual = train_agent(name, decisions, spec, steps=10, seed=1)
     monkeypatch.setattr(minibatches, "_Gathered", None)
@@ -84,7 +84,7 @@ def test_training_on_resident_decisions_comes_to_the_same(name, noisy_episodes, 
 
 @pytest.mark.parametrize("name", ["trajectory_preference", "cql"])
 def test_expanding_once_or_per_minibatch_is_the_same(name, noisy_episodes, spec, monkeypatch):
-    """What does not fit in memory is expanded as it is drawn: the same weights, bit for bit."""
+    """Decisions too large for memory are expanded when drawn, and weights agree bit for bit."""
     decisions = noisy_episodes.build()
     once = train_agent(name, decisions, spec, steps=5, seed=1)
     monkeypatch.setattr(minibatches, "_EXPANDED_BYTES", 0)

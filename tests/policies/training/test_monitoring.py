@@ -1,4 +1,4 @@
-"""What is measured of any agent, on three episodes that can be checked in the head."""
+"""Tests of metrics common to all agents, on three episodes that can be checked by hand."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from policies.training.monitoring import make_probe_set, measure
 
 
 def _log(log, returns, choices):
-    """One window, an episode per return, each one decision among gains 0, 1, 2."""
+    """Return one window with an episode per return, each one decision among gains 0, 1, 2."""
     candidates = np.array([[0, 0.0, 0, 1.0], [1, 1.0, 1, 2.0], [2, 2.0, 0, 3.0]])
     for gain, choice in zip(returns, choices, strict=True):
         log.episode(
@@ -23,7 +23,7 @@ def _log(log, returns, choices):
 
 @pytest.fixture
 def by_gain(spec):
-    """A scorer that ranks by the gain."""
+    """Return a scorer that ranks by the gain."""
 
     def make(decisions):
         network = fit_network(decisions, spec, NetworkSettings(quadratic=False))
@@ -46,7 +46,7 @@ def by_gain(spec):
 def test_preference_sides_with_the_better_episode(
     returns, choices, agreement, preference, by_gain, noisy_episodes
 ):
-    """Reciprocal ranks 1/3, 1/2, 1 against returns; nothing where either does not vary."""
+    """Reciprocal ranks are 1/3, 1/2, 1. If either side is constant, there is no number."""
     log = type(noisy_episodes)()
     decisions = _log(log, returns, choices)
     measured = measure(by_gain(decisions), make_probe_set(decisions), "validation_")
@@ -57,7 +57,7 @@ def test_preference_sides_with_the_better_episode(
 
 
 def test_windows_are_compared_with_themselves_only(by_gain, noisy_episodes):
-    """A window whose episodes are all better says nothing: differences inside windows do."""
+    """Differences between windows do not count, only differences inside a window."""
     decisions = _log(type(noisy_episodes)(), [10.0, 11.0, 0.0, 1.0], [0, 1, 1, 2])
     windows = decisions.episodes["window"].to_numpy().copy()
     windows[2:] = 1

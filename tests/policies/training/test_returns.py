@@ -1,4 +1,4 @@
-"""Episodes are compared inside their window; returns to go with those of the same tenth."""
+"""Tests that episodes are compared inside their window, and returns to go within the same tenth."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ from tests.policies.logs import Log, some_candidates, some_context
 
 
 def _log(windows, rewards):
-    """One episode per entry, with these rewards, one candidate to choose from."""
+    """Return one episode per entry, with these rewards and one candidate per decision."""
     rng = np.random.default_rng(0)
     log = Log()
     for window, of_episode in zip(windows, rewards, strict=True):
@@ -35,7 +35,7 @@ def test_returns_to_go_by_hand():
 
 
 def test_z_compares_the_same_part_of_episodes_of_one_window():
-    """Two decisions each: to go (3, 1) against (1, 1) in one window, a lonely one in another."""
+    """In one window returns to go are (3, 1) and (1, 1); another window has a single episode."""
     decisions = _log([0, 0, 5], [[2.0, 1.0], [0.0, 1.0], [9.0, 9.0]])
     assert standardised_to_go(decisions).tolist() == [1.0, 0.0, -1.0, 0.0, 0.0, 0.0]
 
@@ -47,7 +47,7 @@ def test_where_every_window_has_one_episode_all_are_compared():
 
 
 def test_a_long_episode_counts_no_more_than_a_short_one():
-    """Within the first tenth the episode of 20 has two decisions, that of 2 has one."""
+    """Within the first tenth, the episode of 20 has two decisions and the episode of 2 has one."""
     rewards = [[0.0] * 19 + [4.0], [1.0, 0.0]]
     z = standardised_to_go(_log([0, 0], rewards))
     assert z[[0, 1]].tolist() == [1.0, 1.0]

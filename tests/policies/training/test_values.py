@@ -1,4 +1,4 @@
-"""Targets of agents with values: logged returns, discounts, and windows as their own measure."""
+"""Tests of targets of agents with values: logged returns, discounts, comparison within windows."""
 
 import dataclasses
 
@@ -21,7 +21,7 @@ GAMMA = 0.9
 
 
 def _log(windows, rewards):
-    """One episode per entry, with these rewards, two candidates to choose from."""
+    """Return one episode per entry, with these rewards and two candidates per decision."""
     rng = np.random.default_rng(0)
     log = Log()
     for window, of_episode in zip(windows, rewards, strict=True):
@@ -40,7 +40,7 @@ def _random_log(scale=(1.0, 1.0, 1.0)):
 
 
 def _direct(decisions, share):
-    """Discounted rewards to the end, one sum per decision."""
+    """Return discounted rewards to the end, one sum per decision."""
     found = np.zeros(len(decisions))
     for i in range(len(decisions)):
         weight = 1.0
@@ -61,7 +61,7 @@ CPU = torch.device("cpu")
 
 
 def test_discounted_returns_are_the_direct_sums():
-    """For any discount per decision, and per second where seconds differ."""
+    """Discounts are per decision, or per second where seconds differ."""
     decisions = _random_log()
     for passed in (
         np.ones(len(decisions)),
@@ -87,7 +87,7 @@ def test_discounted_returns_of_half_an_episode_are_refused():
 def test_a_sample_of_decisions_knows_the_discounted_returns_of_whole_episodes(
     tiny_dataset, per_second
 ):
-    """The same numbers as from all decisions; nothing else of the sample changes."""
+    """A sample has the same returns as all decisions, and nothing else of the sample changes."""
     dataset = pipeline.dataset.open(tiny_dataset)
     whole = sample_decisions(dataset, "train", np.random.default_rng(0), k=4)
     share = 0.99 ** (whole.elapsed_s if per_second else np.ones(len(whole)))
@@ -107,7 +107,7 @@ def test_a_sample_of_decisions_knows_the_discounted_returns_of_whole_episodes(
 
 
 def test_targets_mix_the_step_and_the_logged_return():
-    """0 is the reward and the next value, 1 the logged return, .25 a quarter of the way."""
+    """Share 0 is reward and next value, 1 the logged return, .25 a quarter of the way."""
     decisions = _random_log()
     following = torch.randn(len(decisions), generator=torch.Generator().manual_seed(0))
     share = np.full(len(decisions), GAMMA)
@@ -124,7 +124,7 @@ def test_targets_mix_the_step_and_the_logged_return():
 
 
 def test_d3rlpy_gets_the_same_targets():
-    """They are reward + gamma ** interval * (1 - terminal) * value, as its losses have it."""
+    """Targets are reward + gamma ** interval * (1 - terminal) * value, as in d3rlpy's losses."""
     from policies.offline.q_learning.masked_q import d3rlpy_batch
 
     decisions = _random_log()
@@ -138,7 +138,7 @@ def test_d3rlpy_gets_the_same_targets():
 
 
 def test_rewards_against_the_window_add_up_to_returns_against_the_window():
-    """The potential telescopes: so it cannot change which policy is best."""
+    """The potential telescopes, so it cannot change which policy is best."""
     decisions = _random_log()
     for gamma in (1.0, GAMMA):
         share = np.full(len(decisions), gamma)
@@ -148,7 +148,7 @@ def test_rewards_against_the_window_add_up_to_returns_against_the_window():
 
 
 def test_windows_are_standardised():
-    """Deviation 1 in each window, and the same numbers however large a window's rewards are."""
+    """Each window has deviation 1, and the scale of a window's rewards does not matter."""
     found = []
     for scale in ((1.0, 1.0, 1.0), (2.0, 1.0, 1.5)):
         decisions = _random_log(scale)
@@ -162,7 +162,7 @@ def test_windows_are_standardised():
 
 
 def test_by_hand_against_the_window():
-    """Two episodes of two decisions, to go (3, 1) and (1, 1): means 2 and 1."""
+    """Two episodes of two decisions have returns to go (3, 1) and (1, 1), with means 2 and 1."""
     decisions = _log([0, 0], [[2.0, 1.0], [0.0, 1.0]])
     reward, to_go = against_window(decisions, undiscounted_to_go(decisions), np.ones(4))
     unit = np.sqrt(0.5)
@@ -171,7 +171,7 @@ def test_by_hand_against_the_window():
 
 
 def test_a_window_on_which_nothing_matters_is_not_blown_up():
-    """Noise of a millionth stays small; where all is equal everything is 0."""
+    """Noise of a millionth stays small, and a window of equal episodes has zeros."""
     noise = [[1.0 + 1e-6, 1.0], [1.0, 1.0]]
     decisions = _log([0, 0, 1, 1], [[2.0, 1.0], [0.0, 1.0], *noise])
     _, to_go = against_window(decisions, undiscounted_to_go(decisions), np.ones(8))
@@ -181,7 +181,7 @@ def test_a_window_on_which_nothing_matters_is_not_blown_up():
 
 
 def test_a_truncated_episode_leaves_the_next_value_to_be_learned():
-    """The potential goes on after a cut, and stops at an end."""
+    """The potential continues after a cut and stops at an end."""
     decisions = _log([0, 0], [[2.0, 1.0], [0.0, 1.0]])
     cut = dataclasses.replace(decisions, terminated=np.zeros(4, bool))
     ended, open_ = (
@@ -192,7 +192,7 @@ def test_a_truncated_episode_leaves_the_next_value_to_be_learned():
 
 
 def test_old_targets_are_one_setting_away():
-    """Without baseline and logged returns decisions are left as they are."""
+    """Without baseline and logged returns, decisions are left unchanged."""
     decisions = _random_log()
     config = read_config("dqn", {"baseline": "none", "monte_carlo": 0.0})
     unit = value_unit(decisions, SPEC, config)

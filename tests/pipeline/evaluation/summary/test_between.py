@@ -1,4 +1,4 @@
-"""One agent of several evaluations: the difference by hand, and what is not compared."""
+"""Tests of one agent in several evaluations: differences by hand, and refused comparisons."""
 
 import json
 
@@ -15,7 +15,7 @@ RULE = (4.0, 2.0, 1.0, 16.0)
 
 @pytest.fixture
 def evaluation(tmp_path):
-    """Name, makespans of the agent's seeds and of the rule -> an evaluation folder."""
+    """Write an evaluation folder of a name and makespans of the agent's seeds and the rule."""
 
     def make(name, seeds, rule=RULE, windows=range(4), rule_name="rule"):
         scores = {f"agent-seed{k}": values for k, values in enumerate(seeds)} | {rule_name: rule}
@@ -59,7 +59,7 @@ def test_every_two_of_them_by_hand(evaluation):
 
 
 def test_windows_are_paired_and_training_seeds_drawn(evaluation):
-    """A constant distance has no spread over windows; one between seeds has."""
+    """A constant difference has no spread over windows; a difference between training seeds has."""
     a = evaluation("a", [(1, 20, 300, 4000)])
     b = evaluation("b", [(2, 21, 301, 4001)])
     c = evaluation("c", [(1, 20, 300, 4000), (3, 22, 302, 4002)])

@@ -1,4 +1,4 @@
-"""results.csv: numbers that can be checked in the head, and the log as a baseline of its own."""
+"""Tests of results.csv: numbers that can be checked by hand, and the log as a separate baseline."""
 
 import json
 
@@ -21,7 +21,7 @@ SCORES = {
 
 
 def write(folder, recipe="r-v1", better="lower", episodes=True):
-    """An evaluation folder of SCORES."""
+    """Write an evaluation folder of SCORES."""
     folder.mkdir()
     rows = [
         (name, "binpack", window, 0, "makespan_s", float(value))
@@ -46,7 +46,7 @@ def write(folder, recipe="r-v1", better="lower", episodes=True):
 
 
 def pairs(folder, **settings):
-    """Rows by policy and baseline."""
+    """Return the rows by policy and baseline."""
     table = results(summarise([folder], resamples=50), resamples=50, **settings)
     assert tuple(table.columns) == COLUMNS
     return {(r["policy"], r["baseline"]): r for r in table.iter_rows(named=True)}
@@ -65,7 +65,7 @@ def test_every_policy_stands_against_all_that_was_not_learned(tmp_path):
 
 
 def test_the_log_is_its_behaviours_weighted_by_their_episodes(tmp_path):
-    """Three episodes of 8 and one of 4 on every window: 7, without any spread between them."""
+    """Three episodes of 8 and one of 4 on every window give 7, with no spread between windows."""
     row = pairs(write(tmp_path / "a"))["behaviour", "rule"]
     assert (row["mean"], row["low"], row["high"]) == (7.0, 7.0, 7.0)
 
@@ -81,7 +81,7 @@ def test_a_metric_without_a_better_side_has_no_rows(tmp_path):
 
 
 def test_several_recipes_in_one_report_are_rows_of_one_table(tmp_path):
-    """And what is read back is what was written."""
+    """Rows of several recipes are in one table and are read back as they were written."""
     folders = [write(tmp_path / "a"), write(tmp_path / "b", recipe="s-v1")]
     out = write_summary(summarise(folders, resamples=50), tmp_path / "out")
     table = read_results((out / "results.csv").read_bytes(), "results.csv")
@@ -102,7 +102,7 @@ def test_a_number_of_episodes_below_one_is_refused(tmp_path):
 
 
 def test_other_metrics_stand_beside_the_headline_where_they_are_asked_for(tmp_path):
-    """Each with its own better side; the headline's rows are what they are without them."""
+    """Each metric has its own better direction, and the headline's rows do not change."""
     folder = write(tmp_path / "a")
     scores = pl.read_parquet(folder / "scores.parquet")
     gain = scores.with_columns(pl.lit("gain").alias("metric"), -pl.col("value"))
@@ -123,7 +123,7 @@ def test_other_metrics_stand_beside_the_headline_where_they_are_asked_for(tmp_pa
 
 
 def test_a_page_compares_with_the_strongest_rules_random_and_the_log():
-    """The table has all baselines, which would make a page that nobody reads."""
+    """The page has the strongest rules, random and the log; only the table has all baselines."""
     head = ",".join(COLUMNS)
     rules = {"a": 1, "b": 2, "c": 3, "d": 4, "random": 9, "behaviour": 8}
     rows = [

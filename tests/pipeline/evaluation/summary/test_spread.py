@@ -1,4 +1,4 @@
-"""Differences by window: numbers that can be counted by hand."""
+"""Tests of differences by window on numbers that can be counted by hand."""
 
 import json
 
@@ -20,7 +20,7 @@ SCORES = {
 
 @pytest.fixture
 def evaluation(tmp_path):
-    """An evaluation folder of SCORES."""
+    """Write an evaluation folder of SCORES."""
     rows = [
         (name, "binpack", window, 0, "makespan_s", float(value))
         for name, (_, _, values) in SCORES.items()
@@ -40,7 +40,7 @@ def evaluation(tmp_path):
 
 
 def test_counts_and_quartiles_by_hand():
-    """Other - policy is 2, 0, -2, 10, 0."""
+    """The differences (other - policy) are 2, 0, -2, 10, 0."""
     found = spread(np.array([2.0, 2, 3, 6, 5]), np.array([4.0, 2, 1, 16, 5]))
     assert (found["below"], found["equal"], found["above"]) == (1, 2, 2)
     assert found["mean"] == 2.0
@@ -51,7 +51,7 @@ def test_counts_and_quartiles_by_hand():
 
 
 def test_an_agent_and_each_of_its_seeds(evaluation):
-    """A row for each; a policy is not compared with itself."""
+    """The agent and each seed have a row each, and no policy is compared with itself."""
     table = spreads(evaluation, ["rule"])
     assert tuple(table.columns) == COLUMNS
     means = dict(table.select("policy", "mean").rows())

@@ -1,4 +1,4 @@
-"""Scores in, one row per scenario, metric, policy and reference out."""
+"""Tests of summaries: one row per scenario, metric, policy and reference."""
 
 import json
 
@@ -160,7 +160,7 @@ def test_the_bound_stands_beside_the_headline(tmp_path):
 
 
 def test_a_policy_beyond_the_bound_is_reported(tmp_path):
-    """One of the agent's seeds takes 27 on the third window."""
+    """One of the agent's seeds has makespan 27 on the third window, which is beyond the bound."""
     sound = summarise([write(tmp_path / "a", bound=[5, 18, 27, 30])], resamples=50)
     assert "below" not in " ".join(sound.left_out["binpack"])
     wrong = summarise([write(tmp_path / "b", bound=[5, 18, 27.5, 30])], resamples=50)
@@ -168,7 +168,7 @@ def test_a_policy_beyond_the_bound_is_reported(tmp_path):
 
 
 def test_only_common_windows_count_and_the_others_are_stated(tmp_path):
-    """Random's second seed lacks window 103, so nobody is judged on it."""
+    """Random's second seed lacks window 103, so that window is left out for every policy."""
     scores = SCORES | {"random": ("random", [[12, 22, 32, 42], [10, 18, 28, None]])}
     summary = summarise([write(tmp_path / "a", scores)], resamples=50)
     found = row(summary, "first", "random")

@@ -1,4 +1,4 @@
-"""Scenario `binpack`: hand-made episodes, the reference's event order, conformance."""
+"""Tests of scenario `binpack`: hand-made episodes, the reference's event order, conformance."""
 
 import dataclasses
 
@@ -20,7 +20,7 @@ SCENARIO = load_scenario("binpack")
 
 
 def workload(*tasks: tuple[int, float, float, float, float, int]) -> Workload:
-    """Tasks (job, submit_s, duration_s, cores, memory, instances)."""
+    """Return a workload of tasks (job, submit_s, duration_s, cores, memory, instances)."""
     frame = pl.DataFrame(
         tasks,
         schema=["job", "submit_s", "duration_s", "cores", "memory", "instances"],
@@ -38,7 +38,7 @@ def workload(*tasks: tuple[int, float, float, float, float, int]) -> Workload:
 
 
 def some_workload(seed: int, jobs: int = 6) -> Workload:
-    """A small random workload with fractional durations and equal submissions."""
+    """Return a small random workload with fractional durations and equal submissions."""
     rng = np.random.default_rng(seed)
     tasks = []
     submit = 0
@@ -59,7 +59,7 @@ def some_workload(seed: int, jobs: int = 6) -> Workload:
 
 
 def run(config: BinpackConfig, load: Workload, policy: str, objective: str = "makespan"):
-    """Outcomes by name, return and steps of one episode of a rule on window 0."""
+    """Return outcomes by name, return and steps of one episode of a rule on window 0."""
     spec = SCENARIO.spec(config, objective)
     instance = SCENARIO.instance(config, objective, load, 0, np.random.default_rng(0))
     episode = run_episode(
@@ -73,7 +73,7 @@ SMALL = BinpackConfig(machines=1, machine_cores=1.0, machine_memory=1.0, jobs_pe
 
 
 def test_three_instances_in_a_row_on_one_core():
-    """3 x 2 s on one core: starts at 0, 2, 4; makespan 6; the task is open for all 6 ticks."""
+    """Three instances of 2 s start at 0, 2, 4, and the makespan and the open ticks are 6."""
     load = workload((0, 0, 2.0, 1.0, 0.5, 3))
     named, episode = run(SMALL, load, "first_fit")
     assert named["makespan_s"] == 6
@@ -88,7 +88,7 @@ def test_three_instances_in_a_row_on_one_core():
 
 
 def test_fractional_durations_hold_their_machine_for_whole_ticks():
-    """2 x 1.5 s on one core: 0..2 and 2..4."""
+    """Two instances of 1.5 s on one core run in ticks 0..2 and 2..4."""
     named, _ = run(SMALL, workload((0, 0, 1.5, 1.0, 0.5, 2)), "first_fit")
     assert named["makespan_s"] == 4
     assert named["work_lower_bound_s"] == 3.0
@@ -96,7 +96,7 @@ def test_fractional_durations_hold_their_machine_for_whole_ticks():
 
 
 def test_objectives_book_open_tasks():
-    """A long task (4 s) and a short one (1 s) on two cores, the short one arriving at 1."""
+    """On two cores a long task (4 s) arrives at 0 and a short one (1 s) at 1."""
     config = dataclasses.replace(SMALL, machine_cores=2.0, jobs_per_window=2)
     load = workload((0, 0, 4.0, 1.0, 0.1, 1), (1, 1, 1.0, 1.0, 0.1, 1))
     assert run(config, load, "first_fit", "makespan")[1].total == -4
@@ -106,7 +106,7 @@ def test_objectives_book_open_tasks():
 
 
 def test_time_before_the_first_decision_is_booked_with_the_first_step():
-    """In compat nothing is seen before tick 1."""
+    """With compat, the first observation is at tick 1."""
     config = dataclasses.replace(SMALL, compat="cloudsimpy")
     environment = CompiledEnvironment(
         SCENARIO, config, "makespan", workload((0, 0, 3.0, 1.0, 0.1, 1)), 0
@@ -129,7 +129,7 @@ def test_time_before_the_first_decision_is_booked_with_the_first_step():
     ],
 )
 def test_compat_sees_arrivals_when_the_reference_does(submits, starts):
-    """Measured on the reference: submission -> start, with room for everything."""
+    """Starts by submission time equal the reference's, with capacity for everything."""
     config = BinpackConfig(
         machines=1, machine_cores=64, jobs_per_window=len(submits), compat="cloudsimpy"
     )
@@ -168,7 +168,7 @@ def test_compat_releases_when_the_reference_does(duration, instances, starts, ma
 
 
 def test_candidates_are_the_fitting_pairs_machine_major():
-    """Two machines, two tasks of which one fits the small machine only."""
+    """Of two machines and two tasks, one task fits the small machine only."""
     machines = pl.DataFrame(
         {"machine": [0, 1], "machine_id": ["a", "b"], "cores": [1.0, 4.0], "memory": [1.0, 0.5]}
     )
@@ -194,7 +194,7 @@ def test_a_wait_row_lets_time_pass():
     assert observation.feasible.tolist() == [True, True]
     step = environment.step(1)
     assert (step.elapsed_s, len(step.observation.feasible)) == (3.0, 3)
-    assert not step.observation.feasible[2]  # nothing runs and nothing comes: no waiting
+    assert not step.observation.feasible[2]  # nothing runs or arrives: no waiting
 
 
 def test_a_task_that_fits_nowhere_is_refused():
@@ -226,7 +226,7 @@ def test_conformance(compat, allow_wait, features):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_play_keeps_the_capacity_and_finishes_everything(seed):
-    """Instances on a machine never exceed it; every instance starts once and every task ends."""
+    """Machines never exceed their capacity; every instance starts once and every task ends."""
     load = some_workload(seed)
     config = BinpackConfig(machines=2, machine_cores=4.0, jobs_per_window=6)
     environment = CompiledEnvironment(SCENARIO, config, "completion", load, 0)

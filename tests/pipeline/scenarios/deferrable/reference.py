@@ -1,10 +1,10 @@
-"""The published action of `deferrable`, a whole slot at once."""
+"""Reference implementation of the published action of `deferrable`, a whole slot at once."""
 
 import numpy as np
 
 
 def prefix(scores, cores, free_cores):
-    """Which of K startable jobs to start, in this order: the longest prefix by score that fits.
+    """Return the startable jobs to start, in order: the longest prefix by score that fits.
 
     scores (K,), higher first; cores (K,); returns (k,) indices, k <= K.
     """

@@ -1,4 +1,4 @@
-"""Scenario `deferrable`: hand-made episodes, the published action, conformance."""
+"""Tests of scenario `deferrable`: hand-made episodes, the published action, conformance."""
 
 import dataclasses
 
@@ -30,7 +30,7 @@ SMALL = DeferrableConfig(horizon=20, jobs_per_slot=2.0, capacity=7.0, longest_no
 
 
 def jobs(*rows: tuple[int, int, int, int, int]) -> Jobs:
-    """Jobs (c, d, e, l, g), ascending by e."""
+    """Return jobs (c, d, e, l, g), ascending by e."""
     table = np.array(rows, np.int64).reshape(-1, 5)
     return Jobs(*(table[:, i].copy() for i in range(5)))
 
@@ -55,7 +55,7 @@ def column(observation, name: str) -> list[float]:
 
 
 def run(instance: Instance, policy: str):
-    """Outcomes by name and the episode of a rule."""
+    """Return outcomes by name and the episode of a rule."""
     episode = run_episode(
         SCENARIO, SPEC, instance, Behaviour(policy, HEURISTICS[policy]), np.random.default_rng(0)
     )
@@ -63,7 +63,7 @@ def run(instance: Instance, policy: str):
 
 
 def test_a_job_pays_at_its_start_and_the_slot_ends_at_the_close():
-    """2 cores for 3 slots pay 6, a slot late 6 - 2; time passes at the close only."""
+    """2 cores for 3 slots pay 6, and a slot late 6 - 2. Time only passes when a slot is closed."""
     environment, observation = begin(tiny([4, 4], (2, 3, 0, 1, 0)))
     assert observation.feasible.tolist() == [True, True]
     step = environment.step(1)
@@ -80,7 +80,7 @@ def test_a_job_pays_at_its_start_and_the_slot_ends_at_the_close():
 
 
 def test_running_cores_above_the_capacity_are_a_violation():
-    """4 cores run on when 3 and then 1 are left: 1 + 3 core-slots, 10 each."""
+    """4 cores run on when 3 and then 1 are left: 1 + 3 core-slots in violation cost 10 each."""
     named, episode = run(tiny([4, 3, 1, 9], (4, 3, 0, 0, 0)), "fifo")
     assert named["violation"] == 4
     assert named["total_reward"] == 12 - 40 == episode.total
@@ -96,7 +96,7 @@ def test_utilisation_as_an_objective_pays_without_penalties():
 
 
 def test_candidates_are_the_running_the_startable_and_the_future_jobs():
-    """At slot 2: job 0 runs since slot 0, jobs 1 and 2 can start, job 3 not yet, 4 is unknown."""
+    """At slot 2 job 0 runs since slot 0, jobs 1 and 2 can start, 3 cannot yet, 4 is unknown."""
     environment, _ = begin(
         tiny(
             [9, 9, 5, 9],
@@ -109,7 +109,7 @@ def test_candidates_are_the_running_the_startable_and_the_future_jobs():
     )
     environment.step(0)
     for rows in (3, 4):
-        observation = environment.step(rows - 1).observation  # closes the slot
+        observation = environment.step(rows - 1).observation  # this decision closes the slot
     # c d e-t l-t t-g remaining running startable future closes job
     assert observation.candidates.tolist() == [
         [3, 4, -2, -2, 2, 2, 1, 0, 0, 0, 0],
@@ -142,7 +142,7 @@ def test_a_job_that_is_not_started_in_time_expires_and_costs_nothing():
 
 
 def test_prefix_rules_stop_at_the_first_job_that_does_not_fit():
-    """6 cores free. FIFO: g order is 1, 2, 0: 4 fit, 3 do not, stop. SJF: 0 and 1. Tetris: 1."""
+    """Of 6 free cores FIFO (g order 1, 2, 0) uses 4 and stops at 3; SJF: 0 and 1; Tetris: 1."""
     rows = ((2, 1, 2, 2, 2), (4, 2, 2, 2, 0), (3, 4, 2, 2, 1))
     for policy, started in (("fifo", [1]), ("sjf", [0, 1]), ("tetris", [1])):
         environment, observation = begin(tiny([6, 6, 6], *rows))
@@ -161,28 +161,31 @@ def _choice(policy: str, observation) -> int:
 
 
 def test_skipping_rules_go_on_after_a_job_that_does_not_fit():
-    """6 cores free and jobs of 4, 3 and 2 in order of e: 4 and 2; the best set is 3 of 4 slots."""
+    """With 6 free cores and jobs of 4, 3, 2 by e, the rule starts 4 and 2.
+
+    The best set is 3 of 4 slots.
+    """
     rows = ((4, 2, 0, 0, 0), (3, 4, 0, 0, 0), (2, 1, 0, 0, 0))
     assert run(tiny([6], *rows), "fifo_skip")[0]["utilisation"] == 4 * 2 + 2 * 1
     assert run(tiny([6], *rows), "knapsack")[0]["utilisation"] == 3 * 4 + 2 * 1
 
 
 def test_knapsack_takes_the_best_set_where_greedy_does_not():
-    """7 cores: one job of 5 pays 10, two of 3 pay 9 each."""
+    """With 7 cores, one job of 5 cores pays 10 and two jobs of 3 cores pay 9 each."""
     rows = ((5, 2, 0, 0, 0), (3, 3, 0, 0, 0), (3, 3, 0, 0, 0))
     assert run(tiny([7], *rows), "knapsack")[0]["total_reward"] == 18
     assert run(tiny([7], *rows), "tetris")[0]["total_reward"] == 10
 
 
 def test_knapsack_leaves_a_job_that_does_not_pay_its_delay():
-    """A job of one core-slot pays 1 - 2 a slot late: never then."""
+    """A job of one core-slot pays 1 - 2 when a slot late, so it is never started then."""
     named, _ = run(tiny([2, 4, 4], (2, 1, 0, 0, 0), (1, 1, 0, 2, 0)), "knapsack")
     assert (named["started"], named["waiting_at_end"] + named["expired"]) == (1, 1)
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_the_action_of_a_slot_and_its_decisions_start_the_same_jobs(seed):
-    """Scores drawn once per slot: `prefix` at once, or decision by decision; ties included."""
+    """With scores drawn once per slot, `prefix` and single decisions agree, also on ties."""
     from pipeline.scenarios.deferrable.slotwise_action import stop_at_misfit
 
     rng = np.random.default_rng(seed)
@@ -280,6 +283,6 @@ def test_recipes_load_and_their_windows_exist(name):
 
 
 def test_gymnasium_accepts_the_base_recipe():
-    """192 rows hold every observation of a week."""
+    """192 rows are enough for every observation of a week."""
     environment = SchedulingEnv(load_recipe("deferrable-base-v1"), candidates=192)
     check_env(environment, skip_render_check=True)

@@ -1,4 +1,4 @@
-"""`deferrable` gives the numbers that its base setting was chosen for, and its bounds hold."""
+"""Tests that `deferrable` meets the numbers of its prototype, and that its bounds hold."""
 
 import sys
 
@@ -41,7 +41,7 @@ def number(
 
 @pytest.mark.slow
 def test_every_number_of_the_prototype_is_met_within_five_percent_or_its_errors(table):
-    """The prototype's 100 trajectories have an error, too: four of ours at 30 cover both."""
+    """The prototype's 100 trajectories have an error, too: 4 of our errors at 30 cover both."""
     checked = 0
     for (setting, policy, metric), expected in SPEC.items():
         row = table.filter(setting=setting, policy=policy, metric=metric).row(0, named=True)
@@ -99,7 +99,7 @@ def random_problem(seed: int) -> tuple[Jobs, np.ndarray]:
 
 
 def best_plan(jobs: Jobs, capacity: np.ndarray) -> float:
-    """The optimum by trying everything, violations allowed."""
+    """Return the optimum by exhaustive search, violations allowed."""
     horizon = len(capacity)
 
     def best(job: int, load: np.ndarray) -> float:
@@ -130,7 +130,7 @@ def test_the_bound_is_above_the_best_of_all_plans_and_the_optimum_is_it(seed):
 
 
 def test_the_bound_is_close_to_the_best_rule():
-    """Over five weeks the bound is within 2 % of what knapsack_patient gets."""
+    """Over five weeks the bound is within 2 % of the revenue of knapsack_patient."""
     spec = SCENARIO.spec(DeferrableConfig(), "revenue")
     for window in range(5):
         instance = SCENARIO.instance(
@@ -143,7 +143,7 @@ def test_the_bound_is_close_to_the_best_rule():
 
 @needs_highs
 def test_the_optimum_of_a_week_is_feasible_and_below_the_relaxation():
-    """Its starts, replayed by hand, cost what it says; the Lagrangian bound is 0.1 % above."""
+    """Replayed starts cost what the optimum states, and the Lagrangian bound is 0.1 % above."""
     for window in range(2):
         instance = SCENARIO.instance(
             DeferrableConfig(), "revenue", NOTHING, window, np.random.default_rng(window)

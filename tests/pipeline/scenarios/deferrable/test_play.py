@@ -1,4 +1,4 @@
-"""What holds for `deferrable` whatever is chosen: random play, kept in books of its own."""
+"""Tests of `deferrable` under random play, compared with separate bookkeeping."""
 
 import dataclasses
 
@@ -30,7 +30,7 @@ def job_arrays(instance):
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("setting", ["deferrable", "realtime"])
 def test_random_play_keeps_every_rule_of_the_problem(seed, setting):
-    """Starts lie in their windows, once, within the capacity; books and outcomes agree."""
+    """Jobs start in their windows, once, within the capacity; bookkeeping and outcomes agree."""
     config = dataclasses.replace(CONFIG, setting=setting)
     rng = np.random.default_rng(seed)
     environment = CompiledEnvironment(SCENARIO, config, "revenue", NOTHING, 0)
@@ -94,7 +94,7 @@ def test_random_play_keeps_every_rule_of_the_problem(seed, setting):
 
 
 def test_generated_jobs_keep_their_distributions():
-    """Arrivals, cores, durations, windows and notice of 20 weeks, each within 4 errors."""
+    """Arrivals, cores, durations, windows and notice of 20 weeks are within 4 errors each."""
     config = DeferrableConfig()
     weeks = [
         SCENARIO.instance(config, "revenue", NOTHING, w, np.random.default_rng([5, w]))

@@ -1,4 +1,4 @@
-"""Whole slots: all starts at once are those of single decisions; undoing them finds the slot."""
+"""Tests of whole slots: starts at once equal single decisions, and can be undone."""
 
 import numpy as np
 import pytest
@@ -95,9 +95,9 @@ def test_a_slot_starts_the_prefix_of_its_scores(kind):
                 paid += single.step_outputs
             assert started == list(expected)
             np.testing.assert_array_equal(paid, totals)
-        assert taken < 0  # the last slot says so
+        assert taken < 0  # the result is negative after the last slot
         keep = np.ones(len(instance.ints), bool)
-        keep[[0, m.MOVED]] = False  # whether there was an observation
+        keep[[0, m.MOVED]] = False  # the flag of an observation
         np.testing.assert_array_equal(whole.ints[keep], single.ints[keep])
     assert stopped > 20
 
@@ -142,7 +142,7 @@ def test_the_order_of_the_rows_does_not_matter():
 
 
 def test_slots_of_a_log_are_those_of_their_observations():
-    """As float32 and padded, as logged decisions are; bit for bit."""
+    """Slots of a log, float32 and padded, equal those of the observations bit for bit."""
     watched = [Watched(one) for one in instances(3)]
     for one in watched:
         for _ in range(8):
@@ -166,7 +166,7 @@ def test_slots_of_a_log_are_those_of_their_observations():
 
 
 def test_the_history_of_a_slot_by_hand():
-    """Capacity 5, 5, 3: a job of 4 cores runs from slot 0 and is one too many in slot 2."""
+    """Capacity is 5, 5, 3: a job of 4 cores runs from slot 0 and is one core too many in slot 2."""
     jobs = Jobs(
         cores=np.array([4, 1, 2]), duration=np.array([4, 1, 3]),
         earliest=np.array([0, 1, 3]), latest=np.array([0, 2, 3]),
@@ -185,7 +185,7 @@ def test_the_history_of_a_slot_by_hand():
     _, rows, history, counts = watched.begin()
     assert counts.tolist() == [1, 1, 1]
     assert rows[:, -1].tolist() == [1, 0, 2]
-    # oldest first; before the first slot the capacity was what it was in it
+    # oldest first; slots before the first one have its capacity
     assert history[:, 0].tolist() == [5, 5, 5, 5, 5, 3]
     assert history[:, 1].tolist() == [0, 0, 0, 4, 0, 0]  # started two slots ago
     assert history[:, 2].tolist() == [0, 0, 0, 1, 2, 0]  # submitted then
@@ -195,7 +195,7 @@ def test_the_history_of_a_slot_by_hand():
 
 
 def test_slots_together_are_slots_alone():
-    """Each of a batch ends as it does by itself, and its rewards add up."""
+    """Each episode of a batch ends as it does alone, and its rewards have the same sum."""
     rng = np.random.default_rng(3)
     three = instances(3)
     scores = rng.normal(size=(30, 3, 200))

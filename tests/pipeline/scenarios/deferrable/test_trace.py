@@ -1,4 +1,4 @@
-"""`deferrable` on a trace: what the on-demand load leaves is the capacity, the rest are jobs."""
+"""Tests of `deferrable` on a trace: capacity left by the on-demand load, and other VMs as jobs."""
 
 import numpy as np
 import polars as pl
@@ -22,7 +22,7 @@ CONFIG = DeferrableConfig(
 
 
 def workload(*vms: tuple[float, float, float, int | None]) -> Workload:
-    """VMs (submit_s, duration_s, cores, priority) in order of submission."""
+    """Return a workload of VMs (submit_s, duration_s, cores, priority) in order of submission."""
     frame = pl.DataFrame(
         vms,
         schema={
@@ -35,9 +35,9 @@ def workload(*vms: tuple[float, float, float, int | None]) -> Workload:
 
 
 ON_DEMAND = (
-    (-30.0, 45.0, 4.0, 0),  # from before the trace to the middle of slot 1
+    (-30.0, 45.0, 4.0, 0),  # runs from before the trace to the middle of slot 1
     (0.0, 80.0, 2.0, 0),
-    (40.0, 10.0, 8.0, 0),  # slot 4, in the second window
+    (40.0, 10.0, 8.0, 0),  # in slot 4, which is in the second window
     (75.0, 100.0, 1.0, 0),
 )
 JOBS = ((12.0, 25.0, 2.2, 1), (15.0, 5.0, 1.0, 1), (41.0, 300.0, 1.0, 1), (55.0, 9.0, 3.0, None))
@@ -54,7 +54,7 @@ def make(window: int, config: DeferrableConfig = CONFIG, load: Workload | None =
 
 
 def test_capacity_is_what_the_on_demand_load_leaves_of_its_maximum():
-    """Load by slot 6 4 2 2 | 10 2 2 2.5, mean free cores 6.1875; brought to a mean of 6."""
+    """Load by slot is 6 4 2 2 | 10 2 2 2.5; mean free cores of 6.1875 are scaled to 6."""
     free = 10 - np.array([6, 4, 2, 2, 10, 2, 2, 2.5])
     expected = np.rint(6.0 * free / free.mean())
     for window in (0, 1):
@@ -63,7 +63,7 @@ def test_capacity_is_what_the_on_demand_load_leaves_of_its_maximum():
 
 
 def test_jobs_are_the_other_vms_that_start_in_the_window():
-    """Cores and duration are rounded up; the VM of 30 slots is longer than any job."""
+    """Cores and duration are rounded up. The VM of 30 slots is too long for a job."""
     ints = make(0).ints
     assert ints[m.JOBS] == 2
     assert m.block(ints, m.CORES_AT, 2).tolist() == [3, 1]

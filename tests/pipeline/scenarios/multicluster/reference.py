@@ -1,6 +1,6 @@
 """A second `multicluster` simulator for the tests: one object per task, step by step, no tricks.
 
-It replays deployments {application: (step, cluster)} and gives what the compiled one must.
+It replays deployments {application: (step, cluster)}, and the compiled simulator must agree.
 """
 
 from collections import deque
@@ -30,7 +30,7 @@ class EpisodeTrace:
 def play(
     a: Applications, executors: tuple[int, ...], deployed: dict[int, tuple[int, int]]
 ) -> EpisodeTrace:
-    """Everything that happens under these deployments, until all applications have ended."""
+    """Return everything that happens under these deployments, until all applications have ended."""
     played = EpisodeTrace({i: [] for i in range(len(a.arrival))})
     queues: list[deque[Run]] = [deque() for _ in executors]
     running: list[list[tuple[int, Run]]] = [[] for _ in executors]  # a task: (end, its run)

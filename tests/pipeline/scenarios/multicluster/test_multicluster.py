@@ -1,4 +1,4 @@
-"""Scenario `multicluster`: hand-made episodes on tiny clusters, values, refusals, conformance."""
+"""Tests of `multicluster`: hand-made episodes on tiny clusters, values, refusals, conformance."""
 
 import dataclasses
 
@@ -28,7 +28,7 @@ Given = tuple[int, int, int, float, int, list[int]]  # arrival, category, s, dea
 
 
 def applications(*given: Given) -> Applications:
-    """Applications told one by one; n is the largest need."""
+    """Return the applications as an instance; n is the largest need."""
     arrival, category, execution, deadline, period, needs = zip(*given, strict=True)
     return Applications(
         arrival=np.array(arrival),
@@ -46,21 +46,21 @@ def applications(*given: Given) -> Applications:
 def begin(
     config: MulticlusterConfig, a: Applications, objective: str = "misses_and_delay"
 ) -> CompiledEnvironment:
-    """An environment at the first decision of these applications."""
+    """Return an environment at the first decision of these applications."""
     environment = CompiledEnvironment(SCENARIO, config, objective, NOTHING, 0)
     environment.begin(lay_out(config, SCENARIO.objectives.index(objective), a))
     return environment
 
 
 def play(environment: CompiledEnvironment, *choices: int) -> list[float]:
-    """Rewards of the choices; the episode must be over after them."""
+    """Return the rewards of the choices. The episode must be over after them."""
     steps = [environment.step(choice) for choice in choices]
     assert [s.terminated for s in steps] == [False] * (len(choices) - 1) + [True]
     return [s.reward for s in steps]
 
 
 def values_of(environment: CompiledEnvironment) -> list[float]:
-    """Monte-Carlo values of the deployments, in order."""
+    """Return the Monte-Carlo values of the deployments, in order."""
     out = np.full(len(environment._ints), np.nan)
     values(environment._ints, environment._floats, out)
     return [float(v) for v in out[~np.isnan(out)]]
@@ -75,7 +75,7 @@ INF = np.inf
 
 
 def test_three_tasks_on_two_executors_take_two_rounds():
-    """With n = 3 and s = 4 two tasks end at 4, the third at 8; AR = 8, OR = 4, delay 100 %."""
+    """With n = 3 and s = 4 two tasks end at 4 and the third at 8: AR = 8, OR = 4, delay 100 %."""
     environment = begin(ONE, applications((0, 0, 4, INF, 0, [3])))
     [reward] = play(environment, 0)
     assert reward == pytest.approx(-0.1 * 8 / 4)
@@ -87,9 +87,9 @@ def test_three_tasks_on_two_executors_take_two_rounds():
 
 
 def test_free_executors_go_to_the_oldest_run_first_and_the_rest_to_the_next():
-    """Three executors. A (4 tasks of 2) starts 3 at 0 and 1 at 2; B (2 tasks of 3) gets the rest.
+    """Of three executors, A (4 tasks of 2) gets 3 at 0 and 1 at 2; B (2 tasks of 3) gets the rest.
 
-    A ends at 4; B, deployed at 1, starts at 2 and ends at 5, having arrived at 0.
+    A ends at 4. B, deployed at 1, starts at 2 and ends at 5, having arrived at 0.
     """
     config = MulticlusterConfig(clusters=(3,))
     environment = begin(config, applications((0, 0, 2, INF, 0, [4]), (0, 0, 3, INF, 0, [2])))
@@ -114,7 +114,7 @@ def test_a_batch_is_due_at_its_period_and_queued_behind_its_predecessor():
     environment = begin(ONE, applications(STREAM))
     step = environment.step(0)
     assert step.terminated
-    assert step.elapsed_s == 10  # the step before the first decision is booked with it
+    assert step.elapsed_s == 10  # the step before the first decision is counted with it
     outcome = environment.outcome()
     assert outcome["tmdl"] == 2
     assert outcome["missed_share"] == 2 / 3
@@ -125,7 +125,7 @@ def test_a_batch_is_due_at_its_period_and_queued_behind_its_predecessor():
 
 @pytest.mark.parametrize(("own", "value"), [(False, -2.15), (True, -2.15 - 2 * 0.02)])
 def test_the_value_of_a_deployment_is_its_misses_and_its_mean_delay(own, value):
-    """-1 * 2 - .1 * (2 + 4 + 3) / (2 * 3), and .02 for each own miss where they count."""
+    """Values are -1 * 2 - .1 * (2 + 4 + 3) / (2 * 3), and .02 for each own miss that counts."""
     config = dataclasses.replace(ONE, own_misses_after=own)
     environment = begin(config, applications(STREAM))
     rewards = play(environment, 0)
@@ -136,7 +136,7 @@ def test_the_value_of_a_deployment_is_its_misses_and_its_mean_delay(own, value):
 @pytest.mark.parametrize(
     ("arrival", "execution", "misses"),
     [
-        (2, 20, 2),  # there when both happen
+        (2, 20, 2),  # deployed when both misses happen
         (2, 6, 1),  # ends at 8, in the step of the first miss
         (2, 5, 0),  # ends at 7
         (8, 5, 1),  # deployed at 8, after the first miss
@@ -144,7 +144,7 @@ def test_the_value_of_a_deployment_is_its_misses_and_its_mean_delay(own, value):
     ],
 )
 def test_misses_of_others_count_between_deployment_and_end(arrival, execution, misses):
-    """A regular application on a cluster of its own sees the misses at 8 and 10."""
+    """A regular application on another cluster counts the misses at 8 and 10."""
     config = MulticlusterConfig(clusters=(2, 5))
     a = applications(STREAM, (arrival, 0, execution, INF, 0, [1]))
     environment = begin(config, a)
@@ -191,7 +191,7 @@ def test_observation_shows_the_pool_and_the_clusters_past():
 
 
 def test_history_holds_the_last_hundred_steps_newest_first():
-    """A task of 3 steps from 0, observed at 101 .. 104: it leaves the window one step at a time."""
+    """A task of 3 steps from 0 is observed at 101 .. 104, leaving the window step by step."""
     environment = begin(
         MulticlusterConfig(clusters=(1,)),
         applications((0, 0, 3, INF, 0, [1]), *((101 + i, 0, 200, INF, 0, [1]) for i in range(4))),
@@ -266,7 +266,7 @@ def test_settings_that_cannot_be_run_are_refused_by_name(changed, message):
 
 
 def test_rules_take_the_row_that_they_are_named_for():
-    """Cluster 0 is empty and small, cluster 1 large and busy; three applications wait."""
+    """Cluster 0 is empty and small, cluster 1 large and busy, and three applications wait."""
     names = [f.name for f in SCENARIO.spec(TINY, "misses").candidates]
     tasks = {"tasks": [0.2, 2.4, 2.3]}
     category = {"category": [2.0, 0.0, 1.0]}  # streaming, regular, critical
@@ -294,7 +294,7 @@ def test_rules_take_the_row_that_they_are_named_for():
         "sf_p": 0, "lf_p": 2, "sf_e": 1, "lf_e": 3, "most_free_now": 0,
         "least_slack": 4, "urgent_first": 4,
     }  # fmt: skip
-    rows[:2, names.index("deadline")] = 0.415  # the streaming one would be late a step from now
+    rows[:2, names.index("deadline")] = 0.415  # streaming would be late in one step
     scores = np.empty(6)
     HEURISTICS["urgent_first"].score(np.zeros(1), rows, np.ones(6, np.bool_), np.zeros(0), scores)
     assert scores.argmax() == 0

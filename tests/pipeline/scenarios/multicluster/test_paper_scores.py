@@ -1,4 +1,4 @@
-"""Eval and Score-A to Score-D of `multicluster`, checked in the head."""
+"""Tests of Eval and Score-A to Score-D of `multicluster` on numbers that can be checked by hand."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def test_eval_is_the_reciprocal_of_weighted_misses_and_delay():
 
 
 def test_the_papers_means_have_its_eval():
-    """Bernoulli, Table II: 1 / (.02 * 35.04 + 3.24)."""
+    """Bernoulli in Table II has 1 / (.02 * 35.04 + 3.24)."""
     assert evaluation(np.array([35.04]), np.array([3.24])) == pytest.approx([1 / 3.9408])
 
 
@@ -38,17 +38,17 @@ def test_score_b_gives_half_for_one():
 
 
 def test_score_c_compares_eval():
-    """Costs 1.2, 3.2, 1.6, 2.9 against 2.4."""
+    """Costs are 1.2, 3.2, 1.6, 2.9 against 2.4."""
     assert score_c(*PAIR) == 50
 
 
 def test_score_d_adds_percent_changes():
-    """-100, 0 (-50 + 50: not below), 0 (+50 - 50), +25."""
+    """The sums are -100, 0 (-50 + 50, which is not below), 0 (+50 - 50) and +25."""
     assert score_d(*PAIR) == 25
 
 
 def test_score_d_of_changes_from_zero():
-    """From 0 to 0 is no change, from 0 to 1 outweighs everything."""
+    """From 0 to 0 is no change, and from 0 to 1 outweighs everything else."""
     zero, one = np.zeros(2), np.ones(2)
     assert score_d(np.array([0.0, 1.0]), one, zero, 2 * one) == 50
 

@@ -1,4 +1,4 @@
-"""`multicluster` under random play and under its rules: against a second simulator and the spec."""
+"""Tests of `multicluster`: random play and rules against a second simulator and the spec."""
 
 import dataclasses
 import itertools
@@ -39,7 +39,7 @@ def block(environment, at, length):
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("arrivals", ["bernoulli", "uniform", "beta"])
 def test_random_play_is_what_a_simulator_of_single_tasks_gives(seed, arrivals):
-    """Occupations, run times, misses, ends and values, step by step; nothing exceeds a cluster."""
+    """Occupations, run times, misses, ends and values agree step by step."""
     config = dataclasses.replace(SMALL, arrivals=arrivals, own_misses_after=seed % 2 == 0)
     a = draw_applications(config, np.random.default_rng(seed))
     environment = CompiledEnvironment(SCENARIO, config, "misses_and_delay", NOTHING, 0)
@@ -102,7 +102,7 @@ def test_random_play_is_what_a_simulator_of_single_tasks_gives(seed, arrivals):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_pool_is_as_large_as_foreseen_whatever_is_deployed(seed):
-    """The capacity of an instance is reached, and never exceeded."""
+    """The capacity of an instance's pool is reached and never exceeded."""
     config = dataclasses.replace(SMALL, jobs_mean=6.0, arrival_interval=(1, 8))
     a = draw_applications(config, np.random.default_rng(seed))
     environment = CompiledEnvironment(SCENARIO, config, "misses", NOTHING, 0)
@@ -119,7 +119,7 @@ def test_the_pool_is_as_large_as_foreseen_whatever_is_deployed(seed):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_bound_is_the_least_delay_on_unlimited_clusters(seed):
-    """Against all orders of deploying seven applications that arrive close together."""
+    """The bound equals the best order of deploying seven applications that arrive together."""
     config = dataclasses.replace(
         SMALL, applications=7, clusters=(100_000,), arrival_interval=(1, 3)
     )
@@ -205,7 +205,7 @@ TABLE = {
 @pytest.mark.slow
 @pytest.mark.parametrize("setting", TABLE, ids="-".join)
 def test_rules_agree_with_the_spec_and_beat_each_other_as_it_says(setting):
-    """Within four standard errors of a difference; most_free_now beats SF-E 50 of 50 times."""
+    """Differences are within four standard errors, and most_free_now beats SF-E 50 of 50 times."""
     config = MulticlusterConfig(arrivals=setting[0], setting=setting[1])
     spec = SCENARIO.spec(config, "misses_and_delay")
     rules = ("sf_e", "most_free_now", "least_slack", "urgent_first")

@@ -1,4 +1,4 @@
-"""`slots` once more, without speed: what the compiled scenario and its rules are compared with."""
+"""A slow, plain implementation of `slots` to compare the compiled scenario and rules with."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from pipeline.scenarios.slots.instances import Jobs
 
 
 class Plain:
-    """An episode, with every window sought anew."""
+    """An episode that searches every window again."""
 
     def __init__(self, config: SlotsConfig, given: Jobs) -> None:
         self.config, self.sizes, self.jobs = config, sizes_of(config), given
@@ -46,7 +46,7 @@ class Plain:
         return None
 
     def compared(self, job: int) -> list[float]:
-        """Urgency, visible jobs that are shorter, urgency of those for which it leaves no room."""
+        """Return urgency, shorter visible jobs, and urgency of those that no longer fit."""
         length, others = self.jobs.length, [j for j in self.queue if j not in (-1, job)]
         crowded = 0.0
         for other in others:
@@ -57,7 +57,7 @@ class Plain:
         return [1 / length[job], sum(length[j] < length[job] for j in others), crowded]
 
     def put_off(self, job: int) -> dict[int, int]:
-        """Time steps by which the earliest windows of the visible jobs move back for this one's."""
+        """Return the steps by which this job delays the earliest windows of visible jobs."""
         others = [j for j in self.queue if j not in (-1, job) and self.offset(j) is not None]
         before = {j: self.offset(j) for j in others}
         self.start[job] = self.now + self.offset(job)
@@ -67,7 +67,7 @@ class Plain:
         return {j: (horizon if after[j] is None else after[j]) - before[j] for j in others}
 
     def waits(self, job: int | None = None) -> list[float]:
-        """Mean time until d slots of each resource are free beside a job, d = r/2 .. r."""
+        """Return the mean time until d slots of each resource are free, d = r/2 .. r."""
         if job is not None:
             self.start[job] = self.now + self.offset(job)
         rows = [self.free(self.now + h) for h in range(self.sizes.horizon)]
@@ -82,7 +82,7 @@ class Plain:
         return [float(np.mean(one)) for one in until]
 
     def foresight(self, job: int) -> list[float]:
-        """The four columns of a row: what its choice puts off."""
+        """Return the four columns of a row that describe the delays its choice causes."""
         if job < 0 or self.offset(job) != 0:
             return [0.0, 0.0, *self.waits()]
         length, off = self.jobs.length, self.put_off(job)
@@ -90,7 +90,7 @@ class Plain:
         return [sum(d / length[j] for j, d in off.items()), shorter, *self.waits(job)]
 
     def backfill(self, quiet_steps: int) -> int:
-        """The choice of a hold_Q_backfill."""
+        """Return the choice of a hold_Q_backfill."""
         length, demand = self.jobs.length, self.demand
         visible = {job: slot for slot, job in enumerate(self.queue) if job >= 0}
         quiet = self.now - max([t for t in self.jobs.arrive if t <= self.now], default=0)

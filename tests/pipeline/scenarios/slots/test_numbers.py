@@ -1,4 +1,4 @@
-"""Scenario `slots`: the published simulator's numbers, and those of the strong one-line rules."""
+"""Tests of `slots` against the published simulator's numbers and the strong one-line rules."""
 
 import math
 
@@ -21,7 +21,7 @@ NOTHING = Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance("generate
 
 
 def outcomes(config: SlotsConfig, policy: str, windows: int) -> dict[str, np.ndarray]:
-    """Outcomes by name, one value per window."""
+    """Return outcomes by name, one value per window."""
     spec = SCENARIO.spec(config, "slowdown")
     behaviour = resolve(policy, "slots", spec)
     rows = []
@@ -50,7 +50,7 @@ def outcomes(config: SlotsConfig, policy: str, windows: int) -> dict[str, np.nda
     ],
 )
 def test_compat_gives_the_published_numbers(rate, policy, jobs, slowdown, time_steps, actions):
-    """Jobs, time steps and actions exactly, the pooled mean slowdown to four digits."""
+    """Jobs, time steps and actions are equal, and the mean slowdown agrees to four digits."""
     got = outcomes(SlotsConfig(compat="deeprm", arrival_rate=rate), policy, 100)
     assert got["jobs"].sum() == jobs
     assert got["time_steps"].sum() == time_steps
@@ -60,7 +60,7 @@ def test_compat_gives_the_published_numbers(rate, policy, jobs, slowdown, time_s
 
 
 def test_compat_through_an_evaluation(tmp_path):
-    """The recipe, its rate overridden, all windows: the scores pool to the published mean."""
+    """The recipe with another rate scores the published mean, pooled over all windows."""
     recipe = load_recipe("slots-deeprm-compat", ["config.arrival_rate=0.3"])
     behaviour = Behaviour("sjf_now", HEURISTICS["sjf_now"])
     evaluate(recipe, [Entrant(behaviour, "heuristic", "sjf_now")], split="all", out=tmp_path)
@@ -77,8 +77,8 @@ def test_random_reference_is_about_9_in_compat():
     assert got["slowdown_sum"].sum() / got["jobs"].sum() == pytest.approx(9.2, abs=0.5)
 
 
-# The prototype's means are over 200 sequences of its own; ours over as many: both have the same
-# standard error, so that the difference has sqrt(2) of it.
+# The prototype's means are over 200 other sequences and ours over as many: both have the same
+# standard error, so the difference has sqrt(2) times that error.
 WINDOWS = 200
 REPORT = {"preset": "report", "arrival": "all_at_once", "arrival_rate": 1.0, "steps": 47}
 
@@ -110,7 +110,7 @@ REPORT = {"preset": "report", "arrival": "all_at_once", "arrival_rate": 1.0, "st
     ],
 )
 def test_one_line_rules_agree_with_the_prototype(settings, policy, slowdown):
-    """Mean slowdown within 2.5 standard errors, and nothing unfinished or dropped."""
+    """Mean slowdown is within 2.5 standard errors, and no job is unfinished or dropped."""
     got = outcomes(SlotsConfig(**settings), policy, WINDOWS)
     error = math.sqrt(2) * got["mean_slowdown"].std() / math.sqrt(WINDOWS)
     assert abs(got["mean_slowdown"].mean() - slowdown) < 2.5 * error
@@ -118,7 +118,7 @@ def test_one_line_rules_agree_with_the_prototype(settings, policy, slowdown):
 
 
 def test_the_stream_agrees_with_the_prototype():
-    """500 steps at rate .3: sjf 3.302, no_short_visible 3.015."""
+    """With 500 steps at rate .3, sjf has 3.302 and no_short_visible 3.015."""
     config = SlotsConfig(arrival_rate=0.3, steps=500, max_time_steps=4000)
     for policy, slowdown in (("sjf_now", 3.302), ("no_short_visible", 3.015)):
         got = outcomes(config, policy, 100)

@@ -1,4 +1,4 @@
-"""Scenario `slots`: hand-made episodes, a plain re-implementation, conformance."""
+"""Tests of scenario `slots`: hand-made episodes, a plain implementation, conformance."""
 
 import dataclasses
 
@@ -27,20 +27,20 @@ TINY = SlotsConfig(
 
 
 def jobs(*rows: tuple[int, int, int, int]) -> Jobs:
-    """Jobs (arrive, length, cpu, memory)."""
+    """Return jobs (arrive, length, cpu, memory)."""
     table = np.array(rows, np.int64)
     columns = [np.ascontiguousarray(column) for column in table.T]
     return Jobs(*columns, last_step=int(table[:, 0].max()), span=10, expected_load=0.5)
 
 
 def environment(config: SlotsConfig, given: Jobs, objective: str = "slowdown"):
-    """An environment on given jobs, and its first observation."""
+    """Return an environment on given jobs, and its first observation."""
     made = CompiledEnvironment(SCENARIO, config, objective, NOTHING, 0)
     return made, made.begin(slots.lay_out(config, sizes_of(config), objective, given))
 
 
 def drawn(config: SlotsConfig, number: int, objective: str = "slowdown"):
-    """The instance of a drawn sequence."""
+    """Return the instance of a drawn sequence."""
     return SCENARIO.instance(config, objective, NOTHING, number, np.random.default_rng(number))
 
 
@@ -65,7 +65,7 @@ CHOICES = (0, 1, 0, 2, 0, 2, 2, 2)
     ],
 )
 def test_five_jobs_by_hand(objective, rewards):
-    """Reservations, refill from the backlog, a drop, a late arrival; all rewards and outcomes."""
+    """Reservations, refill from the backlog, a drop and a late arrival are all exact."""
     env, observation = environment(TINY, FIVE, objective)
     assert observation.candidates.tolist() == [
         # length cpu memory waited offset fits_now move_on tie | urgency shorter crowded_out | ...
@@ -79,7 +79,7 @@ def test_five_jobs_by_hand(objective, rewards):
         step = env.step(choice)
         found.append(step.reward)
         clock.append(step.observation.time_s)
-        if clock[-1] == 0 and len(clock) == 1:  # A placed, C in its slot
+        if clock[-1] == 0 and len(clock) == 1:  # A is placed, and C takes its slot
             assert step.observation.context.tolist() == (
                 [1, 3, 1, 1, 3, 1] + [4, 4, 0] * 3 + [1, 1, 3, 2, 2, 1] + [0]
             )
@@ -98,7 +98,7 @@ def test_five_jobs_by_hand(objective, rewards):
     assert outcome["actions"] == len(CHOICES)
     assert outcome["utilisation"] == pytest.approx(23 / 32)
     assert outcome["offered_load"] == (8 + 4 + 6 + 2 + 5) / 8 / 10
-    # queue 1/2 at the end of time step 0 and 1, then empty
+    # queue 1/2 at the end of time steps 0 and 1, then empty
     assert outcome["report_load"] == pytest.approx((0 + 0 + 0 + 0) / 4 + 23 / 32)
 
 
@@ -113,7 +113,7 @@ def test_the_image_shows_machine_slots_backlog_and_time():
     expected[:2, 16:17] = expected[:1, 20:22] = 255  # memory
     expected[0, 24] = 255  # C in the backlog
     np.testing.assert_array_equal(observation.image, expected)
-    observation = env.step(0).observation  # A runs, C in its slot
+    observation = env.step(0).observation  # A runs, and C is in its slot
     expected[:, [4, 5, 6, 16, 24]] = 0
     expected[:3, 4] = expected[:3, 16] = 255
     expected[:2, 0:3] = expected[:2, 12] = 255
@@ -154,7 +154,7 @@ def test_compat_passes_over_the_entry_after_a_removal():
 
 
 def test_compat_leaves_out_the_last_offset():
-    """A job as long as the horizon fits a spec cluster and no compat one."""
+    """A job as long as the horizon fits a cluster of the spec but no cluster of compat."""
     for compat, feasible in (("", True), ("deeprm", False)):
         config = SlotsConfig(compat=compat)
         _, observation = environment(config, jobs((0, 20, 1, 1)))
@@ -174,7 +174,7 @@ def test_an_unfinished_job_counts_until_the_end():
 @pytest.mark.parametrize("compat", ["", "deeprm"])
 @pytest.mark.parametrize("seed", range(12))
 def test_random_play_equals_the_plain_rules(seed, compat):
-    """Grid, queue, windows, backlog and rewards, decision by decision; no slot is used twice."""
+    """Grid, queue, windows, backlog and rewards always agree, and no slot is used twice."""
     config = SlotsConfig(compat=compat, queue=4, backlog=5, steps=30) if compat else TINY
     config = dataclasses.replace(config, foresight=seed % 2 == 0)
     given = draw_jobs(config, sizes_of(config), np.random.default_rng(seed))
@@ -219,7 +219,7 @@ def test_random_play_equals_the_plain_rules(seed, compat):
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "quiet"), [("backfill", 0), ("hold_5_backfill", 5)])
 def test_backfill_starts_long_jobs_that_move_no_short_one(name, quiet):
-    """Choice by choice as the plain rule, which lays every long job out to see what moves."""
+    """Every choice equals the plain rule, which lays out long jobs to find those they delay."""
     config = SlotsConfig(arrival_rate=0.6, steps=60, queue=5)
     beside = 0
     for seed in range(4):
@@ -245,7 +245,7 @@ def test_backfill_starts_long_jobs_that_move_no_short_one(name, quiet):
 @pytest.mark.parametrize("arrival", ["bernoulli", "all_at_once"])
 @pytest.mark.parametrize("preset", ["deeprm", "report"])
 def test_bookings_add_up_to_the_outcomes(preset, arrival):
-    """Every job finished: sum of r == -sum of slowdowns, of completions; use == work."""
+    """With every job finished, sum of r == -sum of slowdowns or of completions, and use == work."""
     config = SlotsConfig(preset=preset, arrival=arrival, step_s=2.0)
     spec = SCENARIO.spec(config, "slowdown")
     for number in range(20):
@@ -285,7 +285,7 @@ def test_conformance(setting, observation):
 
 
 def test_an_image_that_missed_steps_is_drawn_anew():
-    """Two steps without an observation between them: the next one is right all the same."""
+    """After two steps without an observation, the next image is drawn from scratch and is right."""
     config = dataclasses.replace(TINY, observation="image")
     env, _ = environment(config, FIVE)
     step_outputs = np.zeros(5)

@@ -1,4 +1,4 @@
-"""Scenario `slots` on the jobs of a trace."""
+"""Tests of scenario `slots` on the jobs of a trace."""
 
 import dataclasses
 
@@ -26,7 +26,7 @@ CONFIG = SlotsConfig(
 
 
 def workload(*tasks: tuple[float, float, float, float]) -> Workload:
-    """Tasks (submit_s, duration_s, cores, memory) on a machine of 8 cores."""
+    """Return tasks (submit_s, duration_s, cores, memory) on a machine of 8 cores."""
     rows = [
         (i, 0, str(i), "0", submit, duration, cores, memory, 1)
         for i, (submit, duration, cores, memory) in enumerate(tasks)
@@ -40,7 +40,7 @@ THREE = workload((100, 15, 2, 0), (101, 10, 3, 0.3), (130, 60, 8, 0))
 
 
 def test_slots_and_time_steps_are_rounded_up():
-    """2 of 8 cores are 1 of 4 slots, 3 are 2; 15 s are 2 steps of 10 s; 1 s later is a step on."""
+    """2 of 8 cores are 1 of 4 slots, 3 are 2; 15 s are 2 steps of 10 s; 1 s is one more step."""
     env = CompiledEnvironment(SCENARIO, CONFIG, "slowdown", THREE, 0)
     observation = env.reset(np.random.default_rng(0))
     assert observation.candidates[:2, :3].tolist() == [[2, 1, 0], [0, 0, 0]]
@@ -104,7 +104,7 @@ def test_conformance(arrival):
 @pytest.mark.slow
 @pytest.mark.skipif(not (traces_folder() / "swf").is_dir(), reason="no traces: set HINDCAST_TRACES")
 def test_every_window_of_the_kth_recipe_can_be_run():
-    """All jobs fit the grid and finish; the windows are as many as the splits name."""
+    """All jobs fit the grid and finish, and the number of windows is that of the splits."""
     recipe = load_recipe("slots-swf-kth-v1")
     load = load_source(recipe)
     config = recipe.config

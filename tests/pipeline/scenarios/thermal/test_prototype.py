@@ -1,4 +1,4 @@
-"""Baselines of `thermal` against the table of its spec: -ineff - .005 heat per step."""
+"""Tests of `thermal` baselines against the table of its spec: -ineff - .005 heat per step."""
 
 import numpy as np
 import polars as pl
@@ -30,7 +30,7 @@ TABLE = [
 
 
 def level_per_step(policy: str, k: float) -> np.ndarray:
-    """One value per episode, each on an instance of its own."""
+    """Return one value per episode, each on a separate instance."""
     config = ThermalConfig(k=k)
     spec = SCENARIO.spec(config, "level")
     nothing = Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance("generated"))
@@ -45,10 +45,10 @@ def level_per_step(policy: str, k: float) -> np.ndarray:
 
 @pytest.mark.parametrize(("policy", "k", "value"), TABLE)
 def test_a_baseline_is_as_good_as_in_the_prototype(policy, k, value):
-    """Within three standard errors of a difference of two means of ten episodes.
+    """Values agree within three standard errors of a difference of two means of ten episodes.
 
-    The number of episodes of the prototype is not known. busy_first_far at k = 1 is better than
-    there: the price on delay is not in the spec, and .7 grid steps is the best for both k.
+    The number of episodes of the prototype is not known. busy_first_far at k = 1 is better than in
+    the prototype: the price on delay is not in the spec, and .7 grid steps is the best for both k.
     """
     found = level_per_step(policy, k)
     error = found.std(ddof=1) * np.sqrt(1 / EPISODES + 1 / 10)

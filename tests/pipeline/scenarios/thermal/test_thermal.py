@@ -1,4 +1,4 @@
-"""Scenario `thermal`: the report's numbers, hand-made episodes, conformance, properties."""
+"""Tests of `thermal`: the report's numbers, hand-made episodes, conformance, properties."""
 
 import dataclasses
 import math
@@ -43,12 +43,12 @@ SETTINGS = {
 
 
 def jobs(*rows: tuple[int, int, int]) -> Jobs:
-    """Jobs (resources, process, deadline), one per step."""
+    """Return jobs (resources, process, deadline), one per step."""
     return Jobs(*np.array(rows, np.int64).T)
 
 
 def begin(config: ThermalConfig, *rows: tuple[int, int, int], objective: str = "level"):
-    """An environment on these jobs, and its first observation."""
+    """Return an environment on these jobs, and its first observation."""
     config = dataclasses.replace(config, jobs=len(rows))
     environment = CompiledEnvironment(SCENARIO, config, objective, NOTHING, 0)
     instance = make_instance(settled(config), OBJECTIVES.index(objective), jobs(*rows))
@@ -56,7 +56,7 @@ def begin(config: ThermalConfig, *rows: tuple[int, int, int], objective: str = "
 
 
 def column(observation, name: str) -> list[float]:
-    """A candidate column by name."""
+    """Return a candidate column by name."""
     names = [f.name for f in SCENARIO.spec(SMALL, "level").candidates]
     return observation.candidates[:, names.index(name)].tolist()
 
@@ -71,7 +71,7 @@ def terms(step) -> dict[str, float]:
 
 
 def test_server_5_at_a_quarter_has_the_heat_of_the_report():
-    """Figure 4: total heat after the first job and after the second, to the last digit."""
+    """Total heat after the first and the second job equals Figure 4 to the last digit."""
     environment, observation = begin(
         ThermalConfig(preset="paper", steps=20), (10, 3, 1795), (9, 4, 1086), (5, 1, 1086)
     )
@@ -85,7 +85,7 @@ def test_server_5_at_a_quarter_has_the_heat_of_the_report():
 
 
 def test_an_episode_by_hand():
-    """Two jobs on the server in the centre, one of them later; every reward term."""
+    """Two jobs on the server in the centre, one later, give these terms of every reward."""
     config = ThermalConfig(jobs=2, steps=7)
     environment, first = begin(config, (20, 2, 3), (30, 2, 4))
     assert context(first) == {
@@ -136,12 +136,12 @@ def test_an_episode_by_hand():
 
 
 def test_a_job_is_never_split_over_a_gap_that_is_too_short():
-    """A gap of one step between two jobs is left alone by a job of two steps."""
+    """A job of two steps does not use a gap of one step between two jobs."""
     environment, _ = begin(SMALL, (40, 2, 50), (20, 1, 50), (40, 2, 50), (20, 2, 50), (20, 1, 50))
     environment.step(0)  # 0, 1
     environment.step(0)  # 2
     observation = environment.step(0).observation  # 3, 4
-    assert column(observation, "delay")[0] == 2  # step 3 + 2: from 5 on it fits twice in a row
+    assert column(observation, "delay")[0] == 2  # step 3 + 2: from 5 on the job fits twice in a row
     observation = environment.step(1).observation
     assert column(observation, "delay")[0] == 1
 
@@ -158,7 +158,10 @@ def test_a_server_that_cannot_keep_the_deadline_cannot_be_chosen():
 
 
 def test_a_job_that_nobody_can_finish_is_rejected_without_a_decision():
-    """Job 1 comes too late everywhere: its step passes, and is booked with the decision before."""
+    """Every server would finish job 1 too late.
+
+    Its step passes with the previous decision's reward.
+    """
     environment, _ = begin(SMALL, (10, 1, 5), (10, 3, 2), (10, 1, 5))
     step = environment.step(5)
     assert step.elapsed_s == 2.0
@@ -192,7 +195,7 @@ def test_jobs_of_which_none_can_be_finished_are_refused():
 
 
 def test_an_episode_lasts_until_everything_has_finished():
-    """Six full servers for ten steps, with only eight steps to last."""
+    """Six full servers run for ten steps although the setting has only eight steps."""
     environment, _ = begin(ThermalConfig(steps=8), (40, 10, 30))
     assert environment.step(3).elapsed_s == 10.0
 
@@ -211,7 +214,7 @@ def test_idle_servers_draw_power_only_when_told_to():
 
 
 def test_difference_telescopes():
-    """Its heat terms come to -(heat left at the end), whatever was done."""
+    """The heat terms sum to -(heat left at the end) for any choices."""
     for choice in (0, 5):
         environment, _ = begin(SMALL, *[(10, 3, 70)] * 10, objective="difference")
         change, efficiency, total, over = 0.0, 0.0, 0.0, False
@@ -276,7 +279,7 @@ def test_conformance(name):
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("seed", range(3))
 def test_random_play_against_a_plain_calendar(name, seed):
-    """Capacity, deadlines, energy and heat as the formula; bookings equal calendars."""
+    """Capacity, deadlines, energy and heat follow the formula, bookings equal calendars."""
     config = settled(SETTINGS[name])
     drawn = draw_jobs(config, np.random.default_rng(seed))
     environment = CompiledEnvironment(SCENARIO, config, "level", NOTHING, 0)
@@ -347,7 +350,7 @@ def test_random_play_against_a_plain_calendar(name, seed):
 
 
 def test_crowded_servers_reject_jobs():
-    """The setting above does what it is there for."""
+    """The setting above makes servers so crowded that jobs are rejected."""
     spec = SCENARIO.spec(CROWDED, "level")
     instance = SCENARIO.instance(CROWDED, "level", NOTHING, 0, np.random.default_rng(0))
     behaviour = Behaviour("random", heuristics("thermal")["random"], epsilon=1.0)

@@ -1,4 +1,4 @@
-"""Losses are their formulas by hand; a state's value and its quantiles see feasible rows only."""
+"""Tests of losses against formulas by hand, and of values that depend on feasible rows only."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def _network(settings):
 
 
 def _batch(network, mask, rows, choice=None):
-    """Observations whose packed rows are those of (B, K, E) that the mask allows."""
+    """Return observations whose packed rows are the rows of (B, K, E) that the mask allows."""
     b = len(mask)
     choice = torch.zeros(b, dtype=torch.int64) if choice is None else choice
     context = torch.linspace(-1, 1, b * network.context.size).view(b, -1)
@@ -64,7 +64,7 @@ def _one(mask, choice):
 
 @every_kind
 def test_a_states_value_does_not_depend_on_padding_or_order(settings):
-    """Also of an observation without candidates, which has the same value however it is padded."""
+    """The same holds for an observation without candidates, however it is padded."""
     network = _network(settings)
     value = StateValue(network, np.random.default_rng(1))
     rows = _rows(network, 3, 3)
@@ -80,7 +80,7 @@ def test_a_states_value_does_not_depend_on_padding_or_order(settings):
 
 @every_kind
 def test_dueling_quantiles_are_centred_on_the_state(settings):
-    """Values are means of the quantiles; over the candidates they average to the state's."""
+    """Values are means of the quantiles, and their average over candidates is the state's."""
     network = _network(settings)
     critic = DuelingQuantiles(network, np.random.default_rng(1), 5)
     rows, mask = _rows(network, 2, 3), torch.tensor([[True, True, False], [True, True, True]])
@@ -100,7 +100,7 @@ def test_dueling_quantiles_are_centred_on_the_state(settings):
 
 @every_kind
 def test_nothing_follows_a_terminal_decision_and_gives_numbers(settings):
-    """A minibatch of terminal decisions alone has no candidate at all."""
+    """A minibatch of terminal decisions only has no next candidates at all."""
     network = _network(settings)
     mask = torch.zeros(2, 3, dtype=torch.bool)
     batch = _batch(network, mask, _rows(network, 2, 3))
@@ -141,7 +141,7 @@ def test_targets_move_their_share_of_the_way():
 
 
 def test_expectations_ignore_whatever_a_mask_forbids():
-    """FILL, infinities and not-a-numbers behind the mask change neither value nor gradient."""
+    """FILL, infinities and NaN behind the mask change neither value nor gradient."""
     mask = torch.tensor([[True, True, False], [False, False, False]])
     scores = torch.tensor([[0.0, np.log(3.0), FILL], [FILL, FILL, FILL]], requires_grad=True)
     log_pi = masked_log_softmax(scores, mask)
@@ -173,7 +173,7 @@ def test_losses_by_hand():
 
 
 def test_quantile_loss_is_least_at_the_quantiles():
-    """Of the numbers 0 to 99, the quartiles' midpoints, up to the width of the quadratic part."""
+    """For 0 to 99 these are the quartiles' midpoints, up to the width of the quadratic part."""
     samples = torch.arange(100.0)[None]
     theta = torch.full((1, 2), 50.0, requires_grad=True)
     optimiser = torch.optim.Adam([theta], lr=1.0)

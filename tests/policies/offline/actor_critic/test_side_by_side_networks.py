@@ -1,4 +1,4 @@
-"""Two networks side by side give what each gives alone, and act with a threshold."""
+"""Tests that two networks side by side equal each network alone, and act with a threshold."""
 
 import dataclasses
 
@@ -88,7 +88,7 @@ def _train_bcq(log, **settings):
 
 @pytest.mark.slow
 def test_bcq_only_chooses_what_the_behaviour_might(tmp_path):
-    """The behaviour takes the largest gain, the reward is its opposite: the threshold decides."""
+    """The behaviour takes the largest gain, the reward is minus it, and the threshold decides."""
     rng = np.random.default_rng(3)
     sets = [some_candidates(rng, 5) for _ in range(40)]
     rows, offsets = np.concatenate(sets), 5 * np.arange(41)
@@ -101,7 +101,7 @@ def test_bcq_only_chooses_what_the_behaviour_might(tmp_path):
         assert (threshold < 1.0) or ((scores == FILL).sum(axis=1) == 4).all()
         chosen[threshold] = np.take_along_axis(gains, scores.argmax(axis=1)[:, None], 1).mean()
     assert chosen[1.0] > 0.8  # imitation: the mean largest of five normal numbers is 1.16
-    assert chosen[1e-6] < -0.4  # what pays
+    assert chosen[1e-6] < -0.4  # the choice that pays
     loaded = load_policy(save(trained, tmp_path / "bcq"))
     again = loaded.batch_scores(context, rows, offsets).reshape(40, 5)
     assert np.array_equal(again, scores)

@@ -1,4 +1,4 @@
-"""The preference ensemble: bootstrap samples of windows, averages of weights, its settings."""
+"""Tests of the preference ensemble: bootstrap samples of windows, averaged weights, settings."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def _ensemble(log, spec, **settings):
 
 
 def test_the_average_is_over_the_last_share_of_the_steps(noisy_episodes, spec):
-    """Half of ten steps are the last five; what is averaged does not change the steps."""
+    """Half of ten steps are the last five. Averaging does not change the steps."""
     last, way = _ensemble(noisy_episodes, spec, members=1, average=0.0)
     assert np.array_equal(last, way[-1])
     averaged, averaging = _ensemble(noisy_episodes, spec, members=1, average=0.5)

@@ -1,4 +1,4 @@
-"""Pairs, ranks and the loss of trajectory preference, small enough to check in the head."""
+"""Tests of pairs, ranks and the loss of trajectory preference, small enough to check by hand."""
 
 import dataclasses
 import math
@@ -14,7 +14,7 @@ from policies.offline.preference.trajectory_preference import draw_pairs, prefer
 
 
 def _keep(decisions, keep):
-    """Only the decisions for which `keep` (D,) holds."""
+    """Return only the decisions for which `keep` (D,) holds."""
     columns = {f.name: getattr(decisions, f.name) for f in dataclasses.fields(decisions)}
     kept = {k: v[keep] for k, v in columns.items() if isinstance(v, np.ndarray)}
     return dataclasses.replace(decisions, **kept)
@@ -37,7 +37,7 @@ def test_outcomes_are_standardised_within_their_window(noisy_episodes, spec):
 
 
 def test_windows_that_cannot_be_compared_are_left_out(noisy_episodes, spec):
-    """One episode alone, no spread, and an episode without decisions say nothing."""
+    """Windows with one episode or equal returns, and episodes without decisions, are left out."""
     decisions = _with_returns(noisy_episodes.build(), [1, 5, 5, 1, 2, 9], [0, 1, 1, 2, 2, 2])
     ranking = rank(_keep(decisions, decisions.episode != 5), spec, "")
     assert ranking.episode.tolist() == [3, 4]
@@ -58,7 +58,7 @@ def test_pairs_are_two_episodes_of_one_window(noisy_episodes, spec):
 
 
 def test_loss_by_hand():
-    """|dz| softplus(-beta sign(dz) dl), for one pair of each sign and one tie."""
+    """The loss is |dz| softplus(-beta sign(dz) dl), for one pair of each sign and one tie."""
     log_pi = torch.tensor([[-1.0, -2.0, -1.0], [-1.5, -1.0, -9.0]])
     loss, info = preference_loss(log_pi, torch.tensor([2.0, -1.0, 0.0]), beta=4.0)
     by_hand = 2 * math.log1p(math.exp(-2)) + math.log1p(math.exp(-4))
@@ -67,7 +67,7 @@ def test_loss_by_hand():
 
 
 def test_a_cut_candidate_set_counts_for_the_whole():
-    """Each of the n - 1 others stands for (N - 1) / (n - 1); without a cut it is the softmax."""
+    """Each of the n - 1 others counts (N - 1) / (n - 1) times; uncut, this is the softmax."""
     scores = torch.tensor([[1.0, 0.0, 0.5, FILL]])
     mask = torch.tensor([[True, True, True, False]])
     choice = torch.tensor([0])

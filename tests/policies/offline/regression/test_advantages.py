@@ -1,4 +1,4 @@
-"""Advantages fitted with the log's propensities: against arithmetic, and whatever the baseline."""
+"""Tests of advantages fitted with the log's propensities: against arithmetic, for any baseline."""
 
 import dataclasses
 
@@ -30,9 +30,9 @@ EXACT = AdvantageSettings(ridge=1e-9, discount=1.0)
 
 
 def _skewed(windows, rng, noise=0.0):
-    """One decision each, by probabilities that prefer large sizes; the reward is 2 gain + luck.
+    """Return episodes of one decision that prefers large sizes. The reward is 2 gain + luck.
 
-    The luck of a window is large, and known to nobody.
+    The luck of a window is large and not observable.
     """
     log, probabilities = Log(), []
     for window in range(windows):
@@ -58,7 +58,7 @@ def _fit(decisions, settings=EXACT, kept=None):
 
 
 def test_what_a_choice_pays_is_found():
-    """2 per unit of gain, and nothing for anything else."""
+    """A unit of gain is worth 2, and no other feature is worth anything."""
     _, maps, _, found = _fit(_skewed(4000, np.random.default_rng(0)))
     names = [SPEC.candidates[c].name for c in maps.candidates.columns]
     slopes = found.theta[: len(names)] * maps.candidates.inverse[: len(names)]
@@ -69,7 +69,7 @@ def test_what_a_choice_pays_is_found():
 
 
 def test_a_baseline_that_knows_nothing_leaves_the_advantages_unbiased():
-    """Means over 40 logs with luck ten times the gain lie around the truth."""
+    """With luck ten times the gain, means over 40 logs lie around the truth."""
     slopes = []
     for seed in range(40):
         _, maps, _, found = _fit(_skewed(200, np.random.default_rng(seed), noise=10.0))
@@ -79,10 +79,10 @@ def test_a_baseline_that_knows_nothing_leaves_the_advantages_unbiased():
 
 
 def test_wrong_probabilities_bias_what_is_found():
-    """Taken for uniform, choices that lean to large sizes are not compared with what they left."""
+    """Taking the probabilities for uniform biases the effect of size, which the log prefers."""
     decisions = _skewed(4000, np.random.default_rng(1))
     steep = decisions.candidates[..., 3] * decisions.mask
-    reward = decisions.reward + 0.05 * steep.max(axis=1)  # the largest size promises something
+    reward = decisions.reward + 0.05 * steep.max(axis=1)  # the largest size seems to pay
     decisions = dataclasses.replace(decisions, reward=reward)
     uniform = (decisions.mask / decisions.mask.sum(axis=1, keepdims=True)).astype(np.float32)
     places = []
@@ -94,7 +94,7 @@ def test_wrong_probabilities_bias_what_is_found():
 
 
 def test_later_shortfalls_are_added_back_by_hand(two_stages):
-    """Y = r + gamma (Y' + shortfall'), from the last decision backwards."""
+    """Targets are Y = r + gamma (Y' + shortfall'), from the last decision backwards."""
     decisions = two_stages.build()
     settings = AdvantageSettings(discount=0.5)
     log, maps, kept, found = _fit(decisions, settings)
@@ -110,7 +110,7 @@ def test_later_shortfalls_are_added_back_by_hand(two_stages):
 
 
 def test_a_second_round_expects_better_choices_later(two_stages):
-    """Behind the door a better choice later pays 3, not 1.5: the door is worth more."""
+    """Behind the door a better later choice pays 3 instead of 1.5, so the door is worth more."""
     decisions = two_stages.build()
     doors = []
     for rounds in (1, 2):
@@ -126,7 +126,7 @@ def test_a_second_round_expects_better_choices_later(two_stages):
 
 
 def test_the_best_behaviours_are_those_ahead_in_their_windows():
-    """A behaviour on easy windows is not better for it; whole behaviours until there are enough."""
+    """Easy windows are no advantage, and behaviours are kept whole until there are enough."""
     table = pl.DataFrame(
         {
             "episode": np.arange(6), "window": [0, 0, 0, 1, 1, 1],
@@ -141,7 +141,7 @@ def test_the_best_behaviours_are_those_ahead_in_their_windows():
 
 
 def test_a_log_in_parts_gives_what_the_log_in_memory_gives(tiny_dataset):
-    """Every decision once, with all of its candidates, in any split."""
+    """Parts give every decision once, with all of its candidates, in any split."""
     dataset = ds.open(tiny_dataset)
     decisions = sample_decisions(
         dataset, "train", np.random.default_rng(0), k=64, probabilities=True
@@ -161,7 +161,7 @@ def test_a_log_in_parts_gives_what_the_log_in_memory_gives(tiny_dataset):
 
 
 def test_probabilities_are_those_among_the_kept_candidates(tiny_dataset):
-    """They sum to 1 over the mask, whole or cut; the bytes of a decision count them."""
+    """Probabilities sum to 1 over the mask, whole or cut, and a decision's bytes include them."""
     dataset = ds.open(tiny_dataset)
     whole = sample_decisions(dataset, "train", np.random.default_rng(0), k=64, probabilities=True)
     assert whole.probabilities is not None
@@ -177,7 +177,7 @@ def test_probabilities_are_those_among_the_kept_candidates(tiny_dataset):
 
 
 def test_targets_are_the_behaviour_tilted_to_its_gains():
-    """Tilted by b exp(f / spread), by hand; without improvement, b itself."""
+    """Targets are b exp(f / spread) by hand, and b where nothing is better."""
     decisions = _skewed(50, np.random.default_rng(2))
     _, maps, _, found = _fit(decisions)
     plain = advantage_cloning.improved(decisions, maps, found, 0.0)

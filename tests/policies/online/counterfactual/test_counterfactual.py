@@ -1,4 +1,4 @@
-"""Policy iteration from rollouts: it finds the best way, learns slots, and checks its settings."""
+"""Tests of policy iteration from rollouts: optimum, slots, settings."""
 
 from types import SimpleNamespace
 
@@ -51,13 +51,13 @@ def best(policy, rows):
 
 
 def greedy(policy):
-    """The way of the best choices."""
+    """Return the way of the best choices."""
     first = best(policy, FIRST)
     return first, best(policy, SECOND[first])
 
 
 def asked_by_hand(policy, first):
-    """The two decisions of the toy after a first choice, with what each candidate leads to."""
+    """Return the toy's two decisions after a first choice, with each candidate's result."""
     follows = [ENTERS[a] + PAYS[a][best(policy, SECOND[a])] for a in range(len(FIRST))]
     own = best(policy, FIRST), best(policy, SECOND[first])
     one = looked(first, own[1])
@@ -67,9 +67,9 @@ def asked_by_hand(policy, first):
 
 @pytest.mark.slow
 def test_the_way_that_pays_late_is_found(monkeypatch):
-    """The first step pays nothing where the second pays most.
+    """The agent finds the way whose first step pays nothing and whose second step pays most.
 
-    Choices that lead there are worth what is played afterwards: a few iterations are enough.
+    Choices are valued by the play that follows them, so a few iterations are enough.
     """
 
     def ask_episodes(_problem, decider, _iteration, _sampling, _rollouts):
@@ -91,7 +91,7 @@ def test_the_way_that_pays_late_is_found(monkeypatch):
 
 
 def test_the_gradient_is_that_of_what_all_actions_are_worth(toy):
-    """Of sum pi A and the entropy, summed over every candidate of both decisions."""
+    """It is the gradient of sum pi A and the entropy, over every candidate of both decisions."""
     asked = split_checkpoint_name(toy, (1, 0))
     worth = torch.tensor([0.5, 0.0, -2.0, 0.0, 1.0, -0.5], dtype=torch.float64)
     given = type(asked)(**{**vars(asked), "advantage": worth})
@@ -122,7 +122,7 @@ def test_the_average_begins_with_the_latest_and_becomes_slow():
 
 
 def test_what_is_missed_is_the_mean_of_the_best_advantages():
-    """3 and 0 in the two decisions; nothing where nothing was asked."""
+    """The best advantages are 3 and 0 in the two decisions; without decisions the mean is 0."""
     one = looked(0, 0)
     value = np.array([1.0, 4.0, -2.0, 5.0, 1.0])
     assert missing([Counterfactuals(SimpleNamespace(), one, value, 0)] * 2) == 1.5
@@ -141,7 +141,7 @@ def recipe_of(iterations, **settings):
 
 @pytest.mark.slow
 def test_it_learns_slots(tmp_path):
-    """From a network that knows nothing to far below shortest-job-first (4.8), in a few seconds."""
+    """From random weights the agent gets far below shortest-job-first (4.8) in a few seconds."""
     settings = {"gradient_steps": 150, "average": 0.98, "learning_rate": 5e-3, "entropy": 0.05}
     out = train_online(recipe_of(6, sampling={"windows": 40}, **settings), out=tmp_path)
     curves = pl.read_parquet(out / "metrics.parquet")
@@ -150,7 +150,7 @@ def test_it_learns_slots(tmp_path):
 
 
 def test_a_guide_plays_the_first_iteration_only(play_problem, monkeypatch):
-    """And none where the network knows something."""
+    """A network that has already learned is not guided at all."""
     seen = []
     plain = counterfactual.ask_episodes
 
@@ -191,7 +191,7 @@ def test_settings_that_make_no_agent_are_refused(settings, said):
 
 
 def test_nothing_is_learned_where_nothing_was_asked(monkeypatch):
-    """An iteration without a decision to choose in leaves the weights as they are."""
+    """An iteration that asks no decision leaves the weights unchanged."""
     none = join([looked(0, 0)])
     empty = type(none)(**{name: value[:0] for name, value in vars(none).items()} | {
         "starts": np.zeros(1, np.int64)})  # fmt: skip

@@ -1,4 +1,4 @@
-"""What every candidate would have led to, against the environment; and the memory of it."""
+"""Tests of outcomes of every candidate against the environment, and of the memory of them."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ RULES = {
 
 
 class ByHand:
-    """Episodes of the Python environment: choices that are given, then greedy ones."""
+    """Episodes of the Python environment with given choices, then greedy ones."""
 
     def __init__(self, recipe, problem, decider):
         scenario, workload = load_scenario(recipe.scenario), load_source(recipe)
@@ -61,14 +61,14 @@ class ByHand:
         return choose(scores, seen.feasible, np.random.default_rng(0))[0]
 
     def reach(self, choices):
-        """What is seen after these choices."""
+        """Return the observation after these choices."""
         seen = self.environment.begin(self.instance)
         for choice in choices:
             seen = self.environment.step(int(choice)).observation
         return seen
 
     def value(self, choices, horizon_s=np.inf):
-        """Rewards from the last choice on, and of greedy ones within the horizon."""
+        """Return the rewards from the last choice on, with greedy choices within the horizon."""
         start = self.reach(choices[:-1]).time_s
         step = self.environment.step(int(choices[-1]))
         total = step.reward
@@ -81,7 +81,7 @@ class ByHand:
 
 
 def compare(recipe, problem, decider, rollouts):
-    """Ask an episode and try every candidate of its decisions by hand; how many there were."""
+    """Ask an episode, try every candidate of its decisions by hand, and return their number."""
     by_hand = ByHand(recipe, problem, decider)
     given = (problem.scenario, problem.spec, by_hand.instance, decider)
     found = ask_episode(*given, rollouts, np.random.default_rng(4))
@@ -108,7 +108,7 @@ def compare(recipe, problem, decider, rollouts):
 @pytest.mark.parametrize("scenario", RECIPES)
 @pytest.mark.parametrize("guided", [False, True], ids=["network", "rule"])
 def test_values_are_those_of_the_environment(scenario, guided, play_problem, policy_of):
-    """Of every candidate of every decision asked, the choice forced and then greedily on."""
+    """Each candidate of each asked decision is forced, and the episode then played greedily."""
     name, sets = RECIPES[scenario]
     recipe = load_recipe(name, sets)
     problem = play_problem(recipe)
@@ -134,7 +134,7 @@ def test_every_kind_of_network_plays_on_to_the_end_or_to_the_horizon(
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_what_is_learned_from_is_what_the_network_saw(kind, play_problem, policy_of):
-    """In any order of the decisions, however many candidates others have.
+    """Inputs agree in any order of the decisions, however many candidates other decisions have.
 
     Torch and compiled code agree on the best, also where equal rows are many and seen by others.
     """
@@ -184,7 +184,7 @@ def test_episodes_do_not_depend_on_the_number_of_threads(play_problem, policy_of
 
 
 def test_as_many_decisions_are_asked_as_was_said(play_problem, policy_of):
-    """At most; of those that have a choice, from the whole of the episode."""
+    """The number is a maximum; asked decisions have a choice and come from the whole episode."""
     problem = play_problem(load_recipe("slots-deeprm-online"))
     decider = Decider(policy_of(problem, NETWORKS["rows"]))
     instance = problem.instance_of(problem.train[0])
@@ -230,7 +230,7 @@ def test_settings_that_ask_nothing_are_refused(settings, said):
 
 
 def test_the_last_iterations_are_kept_and_restored(toy):
-    """The oldest goes; another module takes over what was saved, whatever its length."""
+    """The oldest iteration is dropped, and another module can load the state of any length."""
     recent = RecentBuffer(2)
     looks = [join([toy.looked(*way) for way in ways]) for ways in
              ([(0, 0)], [(1, 0), (1, 2)], [(2, 1), (0, 1), (1, 1)])]  # fmt: skip
@@ -255,7 +255,7 @@ def test_the_last_iterations_are_kept_and_restored(toy):
 
 @pytest.mark.slow
 def test_what_a_network_is_sure_of_is_hardly_asked(play_problem, policy_of):
-    """Decisions above the probability are left out, but for a share; a rule is never sure."""
+    """Decisions above the probability are left out except for a share. A rule is never sure."""
     problem = play_problem(load_recipe("slots-deeprm-online"))
     policy = policy_of(problem, NETWORKS["rows"], size=0.3)
     instance = problem.instance_of(problem.train[0])

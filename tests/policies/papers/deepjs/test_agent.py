@@ -1,4 +1,4 @@
-"""The recipe `binpack-deepjs` is the published agent: network, schedule and updates."""
+"""Tests that the recipe `binpack-deepjs` is the published agent: network, schedule and updates."""
 
 import numpy as np
 
@@ -14,9 +14,10 @@ AGENT, CONFIG = settings_of(RECIPE)
 
 
 def test_the_network_has_the_124_weights_of_table_1():
-    """6-3-9-6-1 over the six raw features: free and asked resources, duration, unplaced instances.
+    """The network is 6-3-9-6-1 over the six raw features.
 
-    The machine's number is an identifier, which no scorer reads.
+    These are free and requested resources, duration and unplaced instances. The machine's number is
+    an identifier, which no scorer reads.
     """
     spec = load_scenario("binpack").spec(RECIPE.config, RECIPE.objective)
     columns, own = spec.learned_candidates, CONFIG.network
@@ -29,7 +30,7 @@ def test_the_network_has_the_124_weights_of_table_1():
 
 
 def test_two_hundred_chunks_ten_iterations_each_twelve_trajectories():
-    """Chunk after chunk, none twice; a step of Adam per trajectory."""
+    """Each chunk is used once, and each trajectory is one step of Adam."""
     assert (AGENT, CONFIG.updates, CONFIG.learning_rate) == ("reinforce", "trajectory", 1e-3)
     sampling = CONFIG.sampling
     assert (sampling.trajectories, sampling.baseline, sampling.discount) == (12, "decision", 1.0)

@@ -1,4 +1,4 @@
-"""How alike two scorers judge, on scores of which every number is known."""
+"""Tests of the similarity of two scorers on known scores."""
 
 import dataclasses
 import json
@@ -19,7 +19,7 @@ SAMPLING = {"trajectories": 2, "windows": 1, "stay": 1}
 
 @pytest.fixture(scope="module")
 def agents(tiny_recipe, tmp_path_factory):
-    """Folders of two agents of the tiny recipe, of different seeds."""
+    """Return folders of two agents of the tiny recipe with different seeds."""
     online = OnlineRecipe("reinforce", 1, {"sampling": SAMPLING})
     recipe = dataclasses.replace(tiny_recipe, online=online)
     folder = tmp_path_factory.mktemp("agents")
@@ -27,7 +27,7 @@ def agents(tiny_recipe, tmp_path_factory):
 
 
 def scaled(policy, factor):
-    """The policy with its last layer multiplied: the same order for a positive factor."""
+    """Return the policy with its last layer multiplied: a positive factor keeps the order."""
     last = list(policy.weights)[-2:]
     weights = {k: np.float32(factor) * v if k in last else v for k, v in policy.weights.items()}
     return LearnedPolicy(
@@ -45,7 +45,7 @@ def test_pearson_is_that_of_numpy_and_undefined_where_nothing_varies():
 
 
 def test_within_a_decision_levels_do_not_count():
-    """Scores that agree inside both decisions, and contradict each other between them."""
+    """The scores agree inside both decisions and contradict each other between them."""
     x = np.array([1.0, 2.0, 3.0, 11.0, 12.0])
     y = np.array([11.0, 12.0, 13.0, 1.0, 2.0])
     found = alike(x, y, np.array([0, 3, 5]))
@@ -73,7 +73,7 @@ def test_a_scorer_and_its_multiple(agents, tiny_recipe, factor, sign):
 
 
 def test_the_command_compares_agents_and_refuses_what_is_none(agents, tmp_path, capsys):
-    """On a recipe of other machines as well; the windows are evenly spaced."""
+    """It also works on a recipe with other machines, and the windows are evenly spaced."""
     first, second = map(str, agents)
     changed = ("trace.settings.n_jobs=60", "trace.settings.instances_scale=0.05",
                "config.jobs_per_window=5", "config.machines=3", 'split.train="0..1"',

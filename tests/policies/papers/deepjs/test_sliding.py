@@ -1,4 +1,4 @@
-"""What a window cost before it was learned from: the right checkpoint plays the right window."""
+"""Tests of a window's cost before it is trained on: each is played by the right checkpoint."""
 
 import dataclasses
 
@@ -21,14 +21,14 @@ from policies.rollouts.trajectories import sample_trajectory
 
 
 def sliding(recipe, **sampling):
-    """The recipe with an agent that stays two iterations on each window."""
+    """Return the recipe with an agent that stays two iterations on each window."""
     settings = {"trajectories": 2, "windows": 1, "stay": 2, **sampling}
     return dataclasses.replace(recipe, online=OnlineRecipe("reinforce", 7, {"sampling": settings}))
 
 
 @pytest.fixture(scope="module")
 def run(tiny_recipe, tmp_path_factory):
-    """Windows 0, 1, 2 trained on for two iterations each, window 3 for one."""
+    """Return a run of two iterations on each of windows 0, 1, 2 and one on window 3."""
     folder = tmp_path_factory.mktemp("sliding") / "run"
     return train_online(sliding(tiny_recipe), out=folder, checkpoint_every=2)
 

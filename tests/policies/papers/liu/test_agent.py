@@ -1,4 +1,4 @@
-"""Liu et al.'s agent: its values, its exploration, its replay, and that a run repeats itself."""
+"""Tests of Liu et al.'s agent: its values, its exploration, its replay, and repeatable runs."""
 
 import dataclasses
 from pathlib import Path
@@ -41,7 +41,7 @@ SETTINGS = {
 
 
 def small(**settings):
-    """The uniform recipe with 25 applications and an agent that is trained in a moment."""
+    """Return the uniform recipe with 25 applications and an agent that trains quickly."""
     online = OnlineRecipe("monte_carlo_value", 8, {**SETTINGS, **settings})
     return dataclasses.replace(load_recipe("multicluster-uniform-v1", SMALL), online=online)
 
@@ -56,7 +56,7 @@ def untrained(spec, hidden=(16, 8), seed=0):
 
 @pytest.fixture(scope="module")
 def played():
-    """A function that plays a window of 60 applications."""
+    """Return a function that plays a window of 60 applications."""
     recipe = load_recipe("multicluster-uniform-v1", ["config.applications=60"])
     workload = load_source(recipe)
     spec = SCENARIO.spec(recipe.config, recipe.objective)
@@ -109,7 +109,7 @@ def test_values_add_up_to_the_return(played):
     ("random_share", "expected"), [(0.5, 0.5), (1.0, 1.0)], ids=["improved", "plain"]
 )
 def test_exploration_is_half_random_and_half_guided_or_all_random(played, random_share, expected):
-    """Of 3000 decisions .6 explore, and of these the share is random; within four deviations."""
+    """Of 3000 decisions, .6 explore, a given share of these at random, within four deviations."""
     exploring = Exploring(0.6, random_share, HEURISTICS["sf_e"])
     source = np.concatenate([played(w, exploring, seed=w).source for w in range(50)])
     explored = int(np.sum(source != GREEDY))
@@ -121,7 +121,7 @@ def test_exploration_is_half_random_and_half_guided_or_all_random(played, random
 
 
 def test_a_guided_episode_is_the_rule_s(played):
-    """All exploration, none of it random: the outcomes of SF-E on the same window."""
+    """With guided exploration only, outcomes are those of SF-E on the same window."""
     from pipeline.simulation.policy import Behaviour
     from pipeline.simulation.rollout import run_episode
 
@@ -136,7 +136,7 @@ def test_a_guided_episode_is_the_rule_s(played):
 
 
 def test_greedy_choices_are_those_of_the_policy_that_acts(played):
-    """The compiled episode and the checkpoint's policy in lock-step make the same episode."""
+    """The compiled episode and the checkpoint's policy in a batch play the same episode."""
     from pipeline.simulation.batched import run_batched
     from pipeline.simulation.policy import Behaviour
 
@@ -168,7 +168,7 @@ def test_logarithmic_targets_keep_the_order_of_values():
 
 
 def test_a_replay_holds_the_last_episodes_and_makes_them_again(played):
-    """Rows of the first of four episodes are gone; what another replay makes of its state is it."""
+    """The first of four episodes is gone, and a replay made from the saved state is equal."""
     exploring = Exploring(1.0, 0.5, HEURISTICS["sf_e"])
     episodes = {window: played(window, exploring, seed=window) for window in range(4)}
 
@@ -200,11 +200,11 @@ def trained(tmp_path_factory):
 
 
 class Interrupted(Exception):
-    """Stands for a kill."""
+    """Exception that stands for a kill."""
 
 
 def test_an_interrupted_training_ends_in_the_same_bytes_on_more_threads(trained, tmp_path):
-    """After the kill the replay is made again from its choices."""
+    """After the kill, the replay is made again from its choices."""
     recipe = small(windows=2)
 
     def stop(done, _all):
@@ -223,7 +223,7 @@ def test_an_interrupted_training_ends_in_the_same_bytes_on_more_threads(trained,
 
 
 def test_it_learns_to_tell_clusters_apart(tmp_path):
-    """With exploration only at first, greedy episodes come to cost a third of those of before."""
+    """After exploration alone, greedy episodes cost a third of their cost before training."""
     recipe = load_recipe(
         "multicluster-uniform-v1",
         ["config.applications=40", 'split.train="200..299"', 'split.validation="300..301"'],
@@ -272,7 +272,7 @@ def test_settings_of_a_recipe_replace_the_paper_s():
 
 @pytest.mark.slow
 def test_it_begins_as_a_rule_that_it_imitates(tmp_path):
-    """Imitating most_free_now its choices agree with the log's far more often than before."""
+    """After imitating most_free_now, choices agree with the log far more often than before."""
     recipe = load_recipe("multicluster-uniform-v1", SMALL)
     rule = [b for b in recipe.behaviours if b.policy == "most_free_now"]
     recipe = dataclasses.replace(recipe, behaviours=tuple(rule))

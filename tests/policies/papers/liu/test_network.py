@@ -1,4 +1,4 @@
-"""The value network of Liu et al.: its size, its decomposed forward pass, its checkpoint."""
+"""Tests of the value network of Liu et al.: its size, decomposed forward pass and checkpoint."""
 
 import json
 
@@ -22,7 +22,7 @@ from policies.registry import resolve
 
 @pytest.fixture(scope="module")
 def moments():
-    """The spec, and observations of an episode of 30 applications under random choices."""
+    """Return the spec, and observations of an episode of 30 applications under random choices."""
     recipe = load_recipe("multicluster-uniform-v1", ["config.applications=30"])
     scenario = load_scenario("multicluster")
     environment = CompiledEnvironment(
@@ -36,7 +36,7 @@ def moments():
 
 
 def policy_of(spec, seen, hidden=(24, 9), seed=0):
-    """A network with standardised inputs and weights drawn anew."""
+    """Return a network with standardised inputs and random weights."""
     rows = np.concatenate([o.candidates for o in seen])
     contexts = np.array([o.context for o in seen])
     network = clusters_network(
@@ -48,7 +48,7 @@ def policy_of(spec, seen, hidden=(24, 9), seed=0):
 
 
 def batch(seen):
-    """Observations as a ragged batch."""
+    """Return observations as a ragged batch."""
     offsets = np.cumsum([0, *(len(o.candidates) for o in seen)])
     return (
         np.array([o.context for o in seen]),
@@ -65,7 +65,7 @@ def test_the_published_network_has_2063005_weights(moments):
 
 
 def test_the_decomposed_forward_pass_is_the_plain_one(moments):
-    """Moment once, application once, then the row's cluster: as layer after layer in float64."""
+    """The context and each application are encoded once; float64 layers per row agree."""
     spec, seen = moments
     policy = policy_of(spec, seen)
     context, candidates, offsets = batch(seen)
@@ -83,7 +83,7 @@ def test_the_decomposed_forward_pass_is_the_plain_one(moments):
 
 
 def test_a_score_depends_on_no_other_observation_and_on_no_order(moments):
-    """Bit for bit: alone, in a batch, and with the rows of an observation shuffled."""
+    """Scores agree bit for bit alone, in a batch, and with the rows of an observation shuffled."""
     spec, seen = moments
     policy = policy_of(spec, seen)
     together = policy.batch_scores(*batch(seen))

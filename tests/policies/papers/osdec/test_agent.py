@@ -1,4 +1,4 @@
-"""Learning scores of slots: gradients, advantages, the auxiliary module, the seven variants."""
+"""Tests of learning slot scores: gradients, advantages, auxiliary module, seven variants."""
 
 import dataclasses
 
@@ -35,9 +35,10 @@ SAMPLING = {"trajectories": 2, "windows": 2}
 
 
 def test_the_gradient_of_reinforce_is_that_of_the_expected_reward():
-    """Two jobs, a reward for the order of their scores: the score-function sum by quadrature.
+    """Two jobs earn a reward by the order of their scores; the score-function sum is by quadrature.
 
-    The expectation is a double integral over the two scores; its derivative by finite differences.
+    The expectation is a double integral over the two scores; its derivative is by finite
+    differences.
     """
     points, weights = np.polynomial.hermite_e.hermegauss(80)
     weights = weights / weights.sum()
@@ -71,7 +72,7 @@ def test_the_gradient_of_reinforce_is_that_of_the_expected_reward():
 
 
 def test_advantages_of_reinforce_compare_trajectories_of_a_window(slot_net, slot_problem):
-    """Return to go less its mean at the same slot over the window's trajectories, normalised."""
+    """Advantages are returns to go minus their mean at the slot over a window, normalised."""
     net, network, _ = slot_net(auxiliary="none")
     first = slot_problem.instance_of(slot_problem.train[0])
     rngs = [np.random.default_rng(k) for k in range(2)]
@@ -89,7 +90,7 @@ def test_advantages_of_reinforce_compare_trajectories_of_a_window(slot_net, slot
 
 
 def test_advantages_of_ppo_are_gae_over_slots(slot_net, slot_rollout):
-    """By the sum of the definition, and their targets are advantage + value."""
+    """Advantages equal the sum of the definition, and targets are advantage + value."""
     net, network, _ = slot_net(auxiliary="none")
     played = slot_rollout(net, network)
     units, config = Units(), Config()
@@ -111,7 +112,7 @@ def test_advantages_of_ppo_are_gae_over_slots(slot_net, slot_rollout):
 
 
 def test_the_auxiliary_module_is_asked_for_the_next_slot(slot_net, slot_rollout):
-    """Targets of slot t are what slot t + 1 shows; the last slot of an episode has none."""
+    """Targets of slot t are features of slot t + 1. The last slot of an episode has no target."""
     net, network, _ = slot_net()
     played = slot_rollout(net, network)
     targets = played.targets.reshape(2, 12, 4).numpy()
@@ -126,7 +127,7 @@ def test_the_auxiliary_module_is_asked_for_the_next_slot(slot_net, slot_rollout)
 
 @pytest.mark.slow
 def test_the_auxiliary_module_learns_only_from_its_predictions(slot_net, slot_rollout):
-    """What it says is an input: the gain moves nothing in it."""
+    """Its predictions are inputs of the policy, but the gain has no gradient for its weights."""
     net, network, _ = slot_net(auxiliary="both")
     played = slot_rollout(net, network)
     net(played.seen).mean.sum().backward()
@@ -139,7 +140,7 @@ def test_the_auxiliary_module_learns_only_from_its_predictions(slot_net, slot_ro
 
 
 def variant(name):
-    """The small recipe with one of the seven."""
+    """Return the small recipe with one of the seven variants."""
     recipe = load_recipe("deferrable-osdec-online", SMALL)
     settings = {
         "network": {**SHAPE, **VARIANTS[name]},
@@ -172,7 +173,7 @@ def test_every_variant_trains_and_its_checkpoint_acts(name, tmp_path, slot_probl
 
 
 class Interrupted(Exception):
-    """Stands for a kill."""
+    """Exception that stands for a kill."""
 
 
 @pytest.mark.slow
@@ -194,7 +195,7 @@ def test_an_interrupted_training_ends_in_the_same_bytes(name, tmp_path):
 
 @pytest.mark.slow
 def test_it_learns_to_start_the_jobs_that_pay(play_problem):
-    """Where waiting costs more than most jobs pay: from a loss to a gain, on unseen windows."""
+    """If waiting costs more than most jobs pay, a loss becomes a gain on unseen windows."""
     sets = (
         "config.horizon=24", "config.fixed_share=0.0", "config.delay_weight=8.0",
         "config.capacity=10.0", "config.scale_capacity=false", "config.jobs_per_slot=4.0",

@@ -1,4 +1,4 @@
-"""Imitation by scores of a slot: what a choice is likely, a rule that it learns, and play after."""
+"""Tests of imitation by slot scores: likelihood of choices, agreement with a rule, later play."""
 
 import dataclasses
 from pathlib import Path
@@ -35,7 +35,7 @@ STILL = 1e-12  # a step size that moves nothing
 
 
 def logged_by(rule, folder):
-    """A dataset of one rule."""
+    """Return a dataset of one rule."""
     recipe = load_recipe("deferrable-base-v1", LOG)
     own = tuple(b for b in recipe.behaviours if b.policy == rule)
     recipe = dataclasses.replace(recipe, behaviours=own)
@@ -60,7 +60,7 @@ def recipe_of(**settings):
 
 @pytest.fixture(scope="module")
 def imitated(fifo, tmp_path_factory):
-    """What imitation of fifo and two iterations that change no mean came to."""
+    """Return the result of imitating fifo and of two iterations that change no mean."""
     out = tmp_path_factory.mktemp("imitated") / "a"
     return train_online(recipe_of(), out=out, imitation=Imitation(fifo, STEPS))
 
@@ -74,7 +74,7 @@ def whole_decisions(folder, split):
 
 
 def agreement(policy, decisions, spec):
-    """How often it chooses, decision by decision, what was logged."""
+    """Return the share of decisions in which the policy chooses the logged candidate."""
     trained = Trained("x", spec, policy.network, policy.weights, {}, 0, 0)
     return measure(trained, make_probe_set(decisions))["log_agreement"]
 
@@ -86,7 +86,7 @@ def untrained(network, spec):
 
 @pytest.mark.slow
 def test_it_agrees_with_the_rule_that_it_imitates(imitated, fifo):
-    """On windows that it has not seen; what is left are ties and the twentieth that explores."""
+    """On unseen windows they differ only on ties and in the 5 % of choices that explore."""
     decisions, spec = whole_decisions(fifo, "validation")
     policy = load_policy(imitated / "imitation")
     assert agreement(untrained(policy.network, spec), decisions, spec) < 0.35
@@ -97,7 +97,7 @@ def test_it_agrees_with_the_rule_that_it_imitates(imitated, fifo):
 
 
 def test_play_begins_at_its_weights(imitated):
-    """All of them: the head of the deviation too, which is as it was drawn."""
+    """All weights are taken over, also the untrained head of the deviation."""
     begun, taught = (load_policy(p).weights for p in (imitated, imitated / "imitation"))
     for name in begun:
         if name.split(".")[0] not in {"past", "shared", "task", "prediction"}:
@@ -112,7 +112,7 @@ def test_play_begins_at_its_weights(imitated):
 @pytest.mark.slow
 @pytest.mark.parametrize("encoder", ["mlp", "attention"])
 def test_what_the_auxiliary_module_says_is_not_listened_to(encoder, fifo, slot_net):
-    """Its weights can become any others in play: the scores stay."""
+    """Play may change the auxiliary module's weights in any way: the scores stay."""
     decisions, spec = whole_decisions(fifo, "train")
     _, network, _ = slot_net(encoder=encoder, auxiliary="both")
     learner = imitator(Task(decisions, spec, 2, 0), None, network, distributions(decisions), None)
@@ -132,7 +132,7 @@ def test_what_the_auxiliary_module_says_is_not_listened_to(encoder, fifo, slot_n
 
 
 class Interrupted(Exception):
-    """Stands for a kill."""
+    """Exception that stands for a kill."""
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -163,7 +163,7 @@ def test_interrupted_while_imitating_it_ends_in_the_same_bytes(fifo, tmp_path, m
 
 
 def test_chances_by_hand():
-    """Jobs of scores log 1, log 2, log 3, log 4: the third was started, the last does not fit."""
+    """Of jobs with scores log 1 to log 4, the third was started and the last does not fit."""
     scores = torch.tensor([[1.0, 2.0, 3.0, 4.0, 0.0]]).log()
     fits, refused, close = (
         torch.tensor([row], dtype=torch.bool)
@@ -177,7 +177,7 @@ def test_chances_by_hand():
 
 
 def test_chances_of_decisions_are_those_of_scores_drawn_once_a_slot():
-    """With Gumbel noise: how often a slot starts these jobs in this order, by drawing."""
+    """With Gumbel noise, they equal the frequency of these starts in this order."""
     scores, cores, free = np.array([0.4, -0.3, 1.1]), np.array([1, 2, 2]), 3
     rng = np.random.default_rng(0)
     found: dict[tuple[int, ...], int] = {}
@@ -210,7 +210,7 @@ def test_chances_of_decisions_are_those_of_scores_drawn_once_a_slot():
 
 
 def crafted(kinds_of, shown):
-    """Decisions whose rows are "f" jobs that fit, "r" that do not, "c" the close, "." padding."""
+    """Return decisions of rows "f" (fits), "r" (does not), "c" (close), "." (padding)."""
     candidates = np.zeros((len(kinds_of), len(kinds_of[0]), 11), np.float32)
     mask = np.zeros(candidates.shape[:2], np.bool_)
     for b, kinds_ in enumerate(kinds_of):

@@ -1,4 +1,4 @@
-"""Scores of a slot: densities, what is started, and what changes no score."""
+"""Tests of slot scores: densities, started jobs, and changes that must not affect scores."""
 
 import dataclasses
 
@@ -27,7 +27,7 @@ VARIANTS = {
 
 
 def test_the_density_of_a_score_vector_is_scipys():
-    """A sum of normal log-densities over the jobs that are there, and no others."""
+    """It is a sum of normal log-densities over the jobs that exist."""
     rng = np.random.default_rng(0)
     mean, deviation, scores = rng.normal(size=(3, 4, 6))
     deviation = np.abs(deviation) + 0.1
@@ -41,7 +41,7 @@ def test_the_density_of_a_score_vector_is_scipys():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", VARIANTS)
 def test_the_densities_of_a_rollout_are_those_of_its_batch(name, slot_net, slot_rollout):
-    """What was drawn slot by slot is as likely when it is asked for again, in another padding."""
+    """Choices drawn slot by slot have the same likelihood when recomputed with another padding."""
     net, network, _ = slot_net(**VARIANTS[name])
     played = slot_rollout(net, network)
     which = torch.from_numpy(np.random.default_rng(1).permutation(len(played.scores))[:9])
@@ -60,7 +60,7 @@ def test_the_densities_of_a_rollout_are_those_of_its_batch(name, slot_net, slot_
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mlp", "pointer", "osdec"])
 def test_the_policy_starts_decision_by_decision_what_the_slot_means(name, slot_net, slot_problem):
-    """Without torch and without memory: the same episodes as those played slot by slot."""
+    """Without torch or memory, it plays the same episodes as slot by slot."""
     net, network, policy = slot_net(**VARIANTS[name])
     instances = [slot_problem.instance_of(w) for w in slot_problem.train]
     whole = play_greedily(net, network, slot_problem.spec, instances, CPU)
@@ -76,7 +76,7 @@ def test_the_policy_starts_decision_by_decision_what_the_slot_means(name, slot_n
 
 @pytest.mark.parametrize("name", ["mlp", "pointer", "osdec"])
 def test_scores_do_not_depend_on_what_else_is_asked(name, slot_net, slot_problem):
-    """Bit for bit: alone, in a batch, asked twice."""
+    """Scores agree bit for bit alone, in a batch, and when computed twice."""
     _, _, policy = slot_net(**VARIANTS[name])
     context, candidates, offsets = observations(slot_problem)
     together = policy.batch_scores(context, candidates, offsets)
@@ -93,7 +93,7 @@ def test_scores_do_not_depend_on_what_else_is_asked(name, slot_net, slot_problem
 
 
 def observations(problem, slots=3):
-    """Some observations of the beginnings of slots, ragged."""
+    """Return some observations of the beginnings of slots, ragged."""
     batch = BatchedEpisodes(
         problem.scenario, problem.spec, [problem.instance_of(w) for w in problem.train]
     )
@@ -106,7 +106,7 @@ def observations(problem, slots=3):
 
 @pytest.mark.parametrize("name", ["mlp", "pointer", "attention", "osdec"])
 def test_the_order_of_the_jobs_changes_nothing(name, slot_net, slot_problem):
-    """Scores move with their rows; the row that closes stays the last."""
+    """Scores move with their rows, and the closing row stays last."""
     _, _, policy = slot_net(**VARIANTS[name])
     context, candidates, offsets = observations(slot_problem)
     n = offsets[1]
@@ -120,7 +120,7 @@ def test_the_order_of_the_jobs_changes_nothing(name, slot_net, slot_problem):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["pointer", "attention", "mlp"])
 def test_padding_changes_nothing(name, slot_net, slot_rollout):
-    """More empty rows, whatever stands in them: the same means, deviations and values."""
+    """More empty rows, with any content, leave means, deviations and values unchanged."""
     net, network, _ = slot_net(**{**VARIANTS[name], "rows": 200})
     played = slot_rollout(net, network, 1)
     seen = played.seen[torch.arange(5)]
@@ -146,7 +146,7 @@ def scored(found: Scored):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["pointer", "attention"])
 def test_the_network_is_equivariant(name, slot_net, slot_rollout):
-    """Attention by itself, the pointer given the order of time: jobs of one kind trade places."""
+    """Attention is equivariant, and so is the pointer on jobs in order of time."""
     net, network, _ = slot_net(**VARIANTS[name])
     played = slot_rollout(net, network, 1)
     which = int(played.seen.startable.argmax())

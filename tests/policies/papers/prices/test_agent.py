@@ -1,4 +1,4 @@
-"""Learned prices: what the knapsack chooses at them, and a training that repeats."""
+"""Tests of learned prices: the knapsack's choices at given prices, and repeatable training."""
 
 import dataclasses
 
@@ -20,7 +20,7 @@ from policies.papers.prices.network import PricesPolicy, PricesSettings, prices_
 
 SMALL = ("config.horizon=20", 'split.train="200..207"', 'split.validation="80..83"')
 SAMPLING = {"trajectories": 6, "windows": 4}
-FREE = np.array([-40.0, 0, 0, 0, 0, 0])  # a sigmoid of nothing
+FREE = np.array([-40.0, 0, 0, 0, 0, 0])  # a sigmoid of 0
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def policy_of(problem, network, flat):
 
 
 def test_free_slots_and_no_later_are_the_knapsack(problem, network):
-    """Prices of zero and a share of zero leave what a job pays: the rule `knapsack`."""
+    """With prices and share of zero, jobs keep their revenue, and `knapsack` chooses alike."""
     flat = np.concatenate([FREE, FREE])
     own = play(problem, network, flat, problem.train)
     for window, episode in zip(problem.train, own, strict=True):
@@ -68,7 +68,7 @@ def row(kind, cores, until_earliest, until_latest):
 
 
 def test_prices_by_hand(problem, network):
-    """Demand of slot 1 is 6 cores, 5 still run then, capacity is 8; it fell by 10 in five slots."""
+    """Slot 1 has demand for 6 cores, 5 still running and capacity 8, down 10 in five slots."""
     spec = problem.spec
     context = np.zeros(len(spec.context))
     names = [f.name for f in spec.context]
@@ -96,7 +96,7 @@ def test_prices_by_hand(problem, network):
         ]  # fmt: skip
         score = 0.1 + np.dot([0.5, -0.3, 0.2, 0.7, 0.4], x)
         assert price[ahead] == pytest.approx(DEAREST / (1 + np.exp(-score)), rel=1e-6)
-    assert not price[3:].any()  # after the end nothing is missed
+    assert not price[3:].any()  # after the end no revenue is missed
     assert not price[0]
 
 
@@ -106,7 +106,7 @@ def test_the_level_is_the_mean_capacity(problem, network):
 
 
 def test_generations_earn_more(problem):
-    """From far off: prices so high that no job of two slots is started."""
+    """Training starts at prices so high that no job of two slots is started."""
     config = Config(
         sampling=dataclasses.replace(Config().sampling, trajectories=8, windows=8), step=0.8
     )
@@ -124,11 +124,11 @@ def content(folder):
 
 
 class Interrupted(Exception):
-    """Stands for a kill."""
+    """Exception that stands for a kill."""
 
 
 def test_an_interrupted_training_ends_in_the_same_bytes(tmp_path):
-    """On any number of threads."""
+    """The bytes are the same on any number of threads."""
     recipe = load_recipe("deferrable-online", SMALL)
     online = OnlineRecipe("price_evolution", 4, {"sampling": SAMPLING})
     recipe = dataclasses.replace(recipe, online=online)

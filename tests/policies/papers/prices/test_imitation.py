@@ -1,4 +1,4 @@
-"""Imitation by learned prices: what agreement counts, a rule that they learn, and play after."""
+"""Tests of imitation by learned prices: its count of agreement, a learned rule, later play."""
 
 import dataclasses
 from pathlib import Path
@@ -23,16 +23,16 @@ from policies.registry import behaviours
 from policies.training.learner import Task
 from policies.training.monitoring import make_probe_set, measure
 
-# More jobs than there is room for, most of which can wait: what they are worth decides.
+# More jobs than capacity, most of which can wait, so that their value decides.
 CROWDED = ("config.horizon=24", "config.duration_case=1", "config.core_case=2",
            "config.scale_capacity=false", "config.fixed_share=0.3")  # fmt: skip
 SPLITS = ('split.train="0..11"', 'split.validation="80..83"', 'split.test="100..100"')
-FREE = np.array([-40.0, 0, 0, 0, 0, 0])  # a sigmoid of nothing
+FREE = np.array([-40.0, 0, 0, 0, 0, 0])  # a sigmoid of 0
 
 
 @pytest.fixture(scope="module")
 def knapsack(tmp_path_factory):
-    """A dataset of the rule alone."""
+    """Return a dataset of the rule alone."""
     folder = tmp_path_factory.mktemp("log") / "knapsack"
     recipe = load_recipe("deferrable-base-v1", (*CROWDED, *SPLITS))
     own = [b for b in recipe.behaviours if b.policy == "knapsack"]
@@ -50,7 +50,7 @@ def recipe_of():
 
 @pytest.fixture(scope="module")
 def imitated(knapsack, tmp_path_factory):
-    """What imitation of the rule and a generation of play without steps came to."""
+    """Return the result of imitating the rule, with a generation of play without steps."""
     out = tmp_path_factory.mktemp("imitated") / "a"
     return train_online(recipe_of(), out=out, imitation=Imitation(knapsack, 12))
 
@@ -64,13 +64,13 @@ def whole_decisions(folder, split):
 
 
 def chosen(policy, decisions, spec):
-    """How often it chooses what was logged."""
+    """Return the share of decisions in which the policy chooses the logged candidate."""
     trained = Trained("x", spec, policy.network, policy.weights, {}, 0, 0)
     return measure(trained, make_probe_set(decisions))["log_agreement"]
 
 
 def test_it_agrees_with_the_rule_that_it_imitates(imitated, knapsack):
-    """On other windows, against the weights that it began with: half of the errors are gone."""
+    """On other windows, half of the errors of the initial weights are gone."""
     policy, decisions = load_policy(imitated / "imitation"), whole_decisions(knapsack, "validation")
     agreement = agreement_of(decisions, distributions(decisions), policy.network)
     at = agreement(np.arange(len(decisions)))
@@ -92,7 +92,7 @@ def test_play_begins_at_its_weights(imitated, knapsack):
 
 
 def test_the_choices_of_other_weights_are_found(knapsack, imitated):
-    """Of an agent that starts no job of some slots: its weights need not be, its choices are."""
+    """The logging agent starts no job in some slots. Only its choices must be matched."""
     spec, network = ds.open(knapsack).spec, load_policy(imitated).network
     dear = np.array([4.0, 0, 0, 0, 0, 0, -3.0, 0, 0, 0, 0, 0])
     agent = PricesPolicy("d", network, as_weights(network, dear), spec.context, spec.candidates)
@@ -112,7 +112,7 @@ def test_the_choices_of_other_weights_are_found(knapsack, imitated):
 
 
 class Interrupted(Exception):
-    """Stands for a kill."""
+    """Exception that stands for a kill."""
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -157,7 +157,7 @@ def row(kind, cores):
     ("free", "expected"), [(5.0, 0.5 + 0.2), (3.0, 0.5), (1.0, 0.3)], ids=["both", "one", "none"]
 )
 def test_agreement_by_hand(free, expected, imitated):
-    """What the log gives to the set, whatever is first in it; to the close where that is empty."""
+    """Probabilities of the set's jobs go to its first job, or to the close if it is empty."""
     policy = load_policy(imitated)
     context = np.zeros((1, len(policy.features_context)))
     names = [f.name for f in policy.features_context]

@@ -1,4 +1,4 @@
-"""The 2018 report's agent on `thermal`: its network, its order of servers, what it learns."""
+"""Tests of the 2018 report's agent on `thermal`: network, order of servers, learning."""
 
 import dataclasses
 
@@ -25,7 +25,7 @@ PLACES = np.array([(0, 0), (1, 0), (-2, 0), (-2, 2), (3, 1), (3, 3)], float)
 
 
 def _rows(rng, n):
-    """Contexts (n, 8) and servers (n, 6, 16) as `thermal` shows them."""
+    """Return contexts (n, 8) and servers (n, 6, 16) as `thermal` shows them."""
     context = rng.uniform(0, 50, (n, len(SPEC.context)))
     servers = rng.uniform(0, 1, (n, N, len(SPEC.candidates)))
     servers[..., 0] = np.arange(N)
@@ -36,7 +36,7 @@ def _rows(rng, n):
 
 
 def _log(rng, *, reward, k=N, order=None):
-    """Random transitions; `reward(servers, feasible, choice)` is paid at once."""
+    """Return random transitions; `reward(servers, feasible, choice)` is paid at once."""
     n = 1500
     context, servers = _rows(rng, n + 1)
     feasible = rng.random((n + 1, N)) < 0.8
@@ -65,7 +65,7 @@ def _log(rng, *, reward, k=N, order=None):
 
 
 def _usage_reward(servers, _feasible, choice):
-    """The busier the chosen server the better; at a distance of 3 and more half a unit more."""
+    """Return a reward rising with the chosen server's usage, plus .5 at distance 3 or more."""
     return servers[choice, 5] + 0.5 * (servers[choice, 4] > 3)
 
 
@@ -78,7 +78,7 @@ def _train(decisions, steps=900, **more):
 
 @pytest.mark.slow
 def test_it_finds_the_best_feasible_server_from_a_random_log():
-    """Choosing pays at once: the optimum is the feasible server with the largest reward."""
+    """Rewards are immediate, so the optimum is the feasible server with the largest reward."""
     policy = _train(_log(np.random.default_rng(0), reward=_usage_reward)).policy()
     rng = np.random.default_rng(9)
     context, servers = _rows(rng, 200)
@@ -126,7 +126,7 @@ def test_torch_and_numpy_agree_and_a_checkpoint_acts_as_it_was_trained(tmp_path)
 
 
 def test_padding_and_the_order_of_the_servers_do_not_matter():
-    """They are known by their numbers."""
+    """Servers are identified by their numbers."""
     order = np.array([3, 0, 5, 1, 4, 2])
     logs = [
         _log(np.random.default_rng(0), reward=_usage_reward, k=k, order=o)
@@ -143,7 +143,7 @@ def test_padding_and_the_order_of_the_servers_do_not_matter():
 
 
 def test_what_the_mask_forbids_never_enters_a_target():
-    """Whatever infeasible servers and those after the end are worth: with a discount, too."""
+    """Infeasible servers and those after the end have no effect, also with a discount."""
     decisions = _log(np.random.default_rng(0), reward=_usage_reward)
     ended = dataclasses.replace(
         decisions,
