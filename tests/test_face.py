@@ -32,7 +32,7 @@ def test_every_name_is_there_and_explained(name):
 
 
 def test_nothing_else_is_public():
-    """What the module holds besides is private, for typing, or a library."""
+    """All other names of the module are private, for typing, or libraries."""
     assert hindcast.__all__ == sorted(hindcast.__all__)
     assert dir(hindcast) == sorted(hindcast.__all__)
     own = {

@@ -43,7 +43,7 @@ def test_episodes_are_those_of_a_split_or_all(dataset):
 
 
 def test_transitions_are_decisions_with_the_next_row(dataset, rows):
-    """What `shift` inside an episode gives, closing rows gone."""
+    """Transitions equal `shift` within an episode without the closing rows."""
     observed = ["time_s", "context", "candidates", "feasible"]
     expected = (
         rows.with_columns(pl.col(name).shift(-1).over("episode").alias(f"next_{name}")
