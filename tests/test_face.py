@@ -65,6 +65,7 @@ def test_what_type_checkers_see_is_what_is_there():
         assert re.search(rf"    from {re.escape(package)} import .*\b{name}\b", source), name
 
 
+@pytest.mark.slow
 def test_importing_it_loads_nothing():
     script = f"""
 import sys
@@ -82,6 +83,7 @@ assert not {{"torch", "d3rlpy", "prefect"}} & set(sys.modules)
     subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT)
 
 
+@pytest.mark.slow
 def test_a_whole_pass(tmp_path):
     """Build, append, verify, train, evaluate, export, play: nothing but the face."""
     recipe = hindcast.load_recipe("binpack-synthetic-v1", TINY)

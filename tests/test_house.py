@@ -73,6 +73,7 @@ def imports(path: Path) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_imports_go_one_way(path):
     """Flows import policies, and policies import pipeline.
@@ -126,6 +127,7 @@ def learns(name: str) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_importing_everything_changes_nothing():
     """An import sets no environment variable, starts no thread and loads no heavy library."""
     modules = [

@@ -36,6 +36,7 @@ def test_every_recipe_of_a_table_has_a_page_with_all_its_policies(pages, name):
             assert f"| {policy} |" in page.replace("\\", "")
 
 
+@pytest.mark.slow
 def test_pages_of_one_table_are_what_the_command_writes(pages, tmp_path):
     """For a study and a ranking of estimators, `hindcast report --pages` gives the same page."""
     for name in OTHERS:

@@ -48,6 +48,7 @@ def deployments() -> dict[str, dict]:
     return {d["name"]: d for d in yaml.safe_load(text)["deployments"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_parameters_of_a_flow_are_what_its_users_know(name):
     """Names, types, limits, defaults and form texts stay as recorded. New ones may be added."""

@@ -31,6 +31,7 @@ from policies.registry import behaviours
 LOG = "; MaxProcs: 64\n1 10 5 100 8 -1 -1 8 600 -1 1 7 1 -1 0 -1 -1 -1\n"
 
 
+@pytest.mark.slow
 def test_readers_that_do_not_pass(tmp_path):
     """Readers that lose the order of jobs, are not repeatable, or read everything do not pass."""
     log = tmp_path / "log.swf"
@@ -58,6 +59,7 @@ def test_readers_that_do_not_pass(tmp_path):
             check_trace_format(dataclasses.replace(form, read=read), log)
 
 
+@pytest.mark.slow
 def test_a_dataset_passes_and_a_changed_one_does_not(tiny_dataset, tiny_recipe, tmp_path):
     check_dataset(tiny_dataset, behaviours(tiny_recipe))
     other = behaviours(tiny_recipe)
@@ -67,6 +69,7 @@ def test_a_dataset_passes_and_a_changed_one_does_not(tiny_dataset, tiny_recipe, 
         check_dataset(tiny_dataset, other)
 
 
+@pytest.mark.slow
 def test_rules_and_networks_pass_as_policies(tiny_recipe, tmp_path):
     for rule in heuristics("binpack").values():
         if rule.draw is None:

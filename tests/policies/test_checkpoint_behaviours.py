@@ -206,6 +206,7 @@ def test_a_manifest_cannot_name_a_checkpoint_elsewhere(policy, dataset, tmp_path
         parse_recipe({**table, "places": {}}, "manifest.json")
 
 
+@pytest.mark.slow
 def test_checkpoints_can_be_appended_to_rules(run, tiny_dataset, tmp_path):
     copy = tmp_path / "d"
     shutil.copytree(tiny_dataset, copy)

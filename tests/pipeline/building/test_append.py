@@ -78,6 +78,7 @@ def copied(old: Path, out: Path) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_old_parts_keep_their_bytes_and_all_is_verified(old, new):
     before, after = digest(old), digest(new)
     parts = {name for name in before if name.startswith(("data/", "workload/"))}

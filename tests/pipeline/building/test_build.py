@@ -34,6 +34,7 @@ def digest(folder: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_workers_do_not_change_a_byte(tiny_recipe, tiny_dataset, tmp_path):
     build(tiny_recipe, behaviours(tiny_recipe), tmp_path / "two", workers=2)
     build(tiny_recipe, behaviours(tiny_recipe), tmp_path / "five", workers=5)
@@ -122,8 +123,8 @@ def test_row_groups_end_on_episode_boundaries(tiny_dataset):
             assert file.read_row_group(group, columns=["choice"])["choice"][-1].as_py() is None
 
 
+def test_sampled_decisions_are_rows_of_the_dataset(tiny_dataset):
     """A learner gets the rows of the files, the next observation included."""
-    """What a learner gets is what the files say, the next observation included."""
     dataset = ds.open(tiny_dataset)
     found = sample_decisions(
         dataset, "train", np.random.default_rng(3), k=8, per_episode=7, transitions=True

@@ -35,6 +35,7 @@ def expected(dataset, split="train"):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("buffer", [1, SMALL, 1 << 30])
 @pytest.mark.parametrize("transitions", [True, False])
 def test_a_pass_has_every_decision_once(cut_dataset, buffer, transitions):
@@ -46,6 +47,7 @@ def test_a_pass_has_every_decision_once(cut_dataset, buffer, transitions):
     assert sorted(found) == expected(dataset)
 
 
+@pytest.mark.slow
 def test_only_the_last_minibatch_is_smaller(cut_dataset):
     dataset = ds.open(cut_dataset)
     sizes = [len(b) for b in dataset.batches(100, np.random.default_rng(1), k=2, buffer=SMALL)]
@@ -53,6 +55,7 @@ def test_only_the_last_minibatch_is_smaller(cut_dataset):
     assert sizes[-1] == len(expected(dataset)) % 100
 
 
+@pytest.mark.slow
 def test_the_order_depends_on_the_seed_alone(cut_dataset):
     """The order is the same for any number of readers and differs between seeds; candidates too."""
     dataset = ds.open(cut_dataset)
@@ -69,6 +72,7 @@ def test_the_order_depends_on_the_seed_alone(cut_dataset):
         np.testing.assert_array_equal(a.next_candidates, b.next_candidates)
 
 
+@pytest.mark.slow
 def test_what_is_drawn_from_the_generator_meanwhile_changes_nothing(cut_dataset):
     dataset = ds.open(cut_dataset)
     rng = np.random.default_rng(3)
@@ -79,6 +83,7 @@ def test_what_is_drawn_from_the_generator_meanwhile_changes_nothing(cut_dataset)
     assert keys(meddled) == keys(dataset.batches(50, np.random.default_rng(3), k=3, buffer=SMALL))
 
 
+@pytest.mark.slow
 def test_repeating_begins_another_order(cut_dataset):
     dataset = ds.open(cut_dataset)
     one_pass = expected(dataset)
@@ -91,6 +96,7 @@ def test_repeating_begins_another_order(cut_dataset):
     assert first != second
 
 
+@pytest.mark.slow
 def test_minibatches_are_rows_of_the_dataset(cut_dataset):
     """Values, masks and next observations match the files, also across the ends of row groups."""
     dataset = ds.open(cut_dataset)
@@ -119,6 +125,7 @@ def test_minibatches_are_rows_of_the_dataset(cut_dataset):
         assert batch.mask.shape == batch.next_mask.shape
 
 
+@pytest.mark.slow
 def test_a_split_that_fits_is_shuffled_uniformly(cut_dataset):
     """The position of a decision in a pass does not depend on its position in the files."""
     dataset = ds.open(cut_dataset)
@@ -134,6 +141,7 @@ def test_a_split_that_fits_is_shuffled_uniformly(cut_dataset):
     assert np.abs(correlation).max() < 4 / np.sqrt(n)
 
 
+@pytest.mark.slow
 def test_a_larger_split_is_mixed_by_row_groups(cut_dataset):
     """A minibatch has episodes from many places even where the buffer holds few row groups."""
     dataset = ds.open(cut_dataset)
@@ -151,6 +159,7 @@ def test_other_splits_stay_out(cut_dataset):
     assert sorted(found) == expected(dataset, "validation")
 
 
+@pytest.mark.slow
 def test_images_and_values_come_with_it(tmp_path):
     """Minibatches have the images and values of a decision, and those of the next row."""
     recipe = load_recipe(
@@ -205,6 +214,7 @@ def test_a_damaged_part_is_named(cut_dataset, tmp_path):
         list(ds.open(tmp_path / "copy").batches(64, np.random.default_rng(0), k=2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["fewer", "more"])
 def test_parts_that_hold_other_episodes_are_told(cut_dataset, tmp_path, what):
     """More or fewer decisions than in the table of episodes are an error, not another pass."""

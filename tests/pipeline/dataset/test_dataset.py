@@ -42,6 +42,7 @@ def test_episodes_are_those_of_a_split_or_all(dataset):
         dataset.episodes("tets")
 
 
+@pytest.mark.slow
 def test_transitions_are_decisions_with_the_next_row(dataset, rows):
     """Transitions equal `shift` within an episode without the closing rows."""
     observed = ["time_s", "context", "candidates", "feasible"]
@@ -56,6 +57,7 @@ def test_transitions_are_decisions_with_the_next_row(dataset, rows):
         assert found.equals(expected)
 
 
+@pytest.mark.slow
 def test_a_lazy_query_gives_what_an_eager_one_gives(dataset):
     """Projection, filter and head, which are pushed into the reader, change no value."""
     lazy, whole = dataset.transitions("train"), dataset.transitions("train").collect()
@@ -81,11 +83,13 @@ def test_a_lazy_query_gives_what_an_eager_one_gives(dataset):
     assert lazy.select("next_time_s").collect().equals(whole.select("next_time_s"))
 
 
+@pytest.mark.slow
 def test_the_schema_is_known_before_anything_is_read(dataset):
     lazy = dataset.transitions()
     assert lazy.collect_schema() == lazy.collect().schema
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["tiny_dataset", "cut_dataset"])
 def test_an_episode_is_its_rows(request, folder, rows):
     """Whole ones, also where they go over the ends of row groups."""
@@ -126,6 +130,7 @@ def test_episodes_of_one_split_alone(dataset):
         dataset.iter_episodes("test")
 
 
+@pytest.mark.slow
 def test_a_store_gives_what_a_folder_gives(cut_dataset, dataset):
     """Lazily, in minibatches and as episodes; here the store is memory."""
     remote = location("memory://api/dataset")
@@ -169,6 +174,7 @@ def test_a_sample_of_parts_with_other_decisions_is_refused(cut_dataset, tmp_path
         sample_decisions(opened, "train", np.random.default_rng(0), k=2)
 
 
+@pytest.mark.slow
 def test_an_episode_without_its_end_is_told(cut_dataset, tmp_path):
     """By whoever reads up to there."""
     shutil.copytree(cut_dataset, tmp_path / "copy")

@@ -157,6 +157,7 @@ def test_a_damaged_file_is_not_exported(thermal, tmp_path):
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.slow
 def test_a_dataset_with_it_is_verified_and_rebuilt_alike(tiny_recipe, tiny_dataset, tmp_path):
     known = behaviours(tiny_recipe)
     build(tiny_recipe, known, tmp_path / "again", workers=2)

@@ -174,6 +174,7 @@ def test_pyarrow_dataset_reads_it(files):
     same(pl.from_arrow(table), expected)
 
 
+@pytest.mark.slow
 def test_pandas_reads_it(files):
     paths, expected = files
     found = pd.concat([pd.read_parquet(path) for path in paths])

@@ -58,6 +58,7 @@ def test_a_page_that_promises_more_than_the_footer_is_refused(tmp_path):
         require_parquet(tmp_path / "x.parquet")
 
 
+@pytest.mark.slow
 def test_honest_files_of_all_kinds_pass(tmp_path):
     """Sound files pass: versions, encodings, compressions, nesting, small pages, no rows."""
     path = tmp_path / "x.parquet"

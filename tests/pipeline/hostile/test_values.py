@@ -75,6 +75,7 @@ def evaluation_of(tiny_recipe: Any, out: Path) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_a_wrong_value_in_an_evaluation_is_harmless(tiny_recipe, tmp_path, capsys):
     out = evaluation_of(tiny_recipe, tmp_path / "evaluation")
     found = tried(out / "evaluation.json", [lambda: read_evaluation(out)], each=6)

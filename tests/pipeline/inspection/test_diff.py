@@ -202,6 +202,7 @@ def test_lines_are_short(tiny_dataset, other):
     assert all(len(line) < 700 for line in report(compare(tiny_dataset, other)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_every_change_of_a_byte_is_a_difference_or_a_clear_error(seed, tiny_dataset, copy):
     """Listing and showing a changed folder also give a result or one clear error."""

@@ -31,6 +31,7 @@ def copy(tiny_dataset, tmp_path):
     return tmp_path / "data" / "tiny"
 
 
+@pytest.mark.slow
 def test_a_run_lists_all_that_it_made_and_nothing_twice(run):
     found = {str(e.folder.relative_to(run)): e for e in find([run])}
     kinds = [e.kind for e in found.values()]

@@ -173,6 +173,7 @@ def test_a_metric_without_direction_is_not_ranked(tmp_path):
     assert "makespan_s has no better direction, so policies are not ranked." in text
 
 
+@pytest.mark.slow
 def test_the_page_holds_what_was_asked_and_found(tmp_path, tiny_dataset):
     folder = write(tmp_path / "evaluation", 9.0, 10.0)
     write_training(folder / "training" / "agent-0")
@@ -205,6 +206,7 @@ def test_the_page_holds_what_was_asked_and_found(tmp_path, tiny_dataset):
     ]
 
 
+@pytest.mark.slow
 def test_the_page_loads_nothing_and_is_well_formed(tmp_path):
     text = report(tmp_path, 9.0, 10.0)
     page = Page(text)
@@ -215,6 +217,7 @@ def test_the_page_loads_nothing_and_is_well_formed(tmp_path):
     assert {load[1:] for load in page.loads if load.startswith("#")} <= set(page.ids)
 
 
+@pytest.mark.slow
 def test_the_page_can_be_read_aloud(tmp_path):
     tags = Page(report(tmp_path, 9.0, 10.0)).tags
     assert all(a.get("aria-label") and a["role"] == "img" for tag, a in tags if tag == "svg")
@@ -265,6 +268,7 @@ def boxes(text, tag):
     return re.findall(rf'<div class="([a-z]+)"[^>]*><{tag}\b', text)
 
 
+@pytest.mark.slow
 def test_only_tables_and_plots_scroll_sideways(tmp_path):
     """Everything else wraps, so that a page is as wide as the screen; paper has its own rules."""
     text = report(tmp_path, 9.0, 10.0, learned="a_name" * 40)
@@ -277,6 +281,7 @@ def test_only_tables_and_plots_scroll_sideways(tmp_path):
     assert "@page" in text
 
 
+@pytest.mark.slow
 def test_windows_that_a_policy_wins_and_loses_most_are_named(tmp_path):
     """Of windows 0 to 39, 7 is the best and 9 the worst for the agent; random never wins."""
     folder = write(tmp_path / "evaluation")
@@ -300,6 +305,7 @@ def test_windows_that_a_policy_wins_and_loses_most_are_named(tmp_path):
     assert random[1:3] == [["\N{EN DASH}"], ["\N{EN DASH}"]]
 
 
+@pytest.mark.slow
 def test_rules_are_described_where_the_evaluation_describes_them(tmp_path):
     assert "Rules: how they choose" not in report(tmp_path / "old")
     policies = [
@@ -312,12 +318,14 @@ def test_rules_are_described_where_the_evaluation_describes_them(tmp_path):
     assert "<dt>agent</dt>" not in text
 
 
+@pytest.mark.slow
 def test_matplotlib_is_left_as_it_was(tmp_path):
     before = dict(mpl.rcParams)
     report(tmp_path, 9.0, 10.0)
     assert dict(mpl.rcParams) == before
 
 
+@pytest.mark.slow
 def test_one_window_and_one_policy_still_make_a_report(tmp_path):
     folder = write(tmp_path / "evaluation", 9.0)
     scores = pl.read_parquet(folder / "scores.parquet")
@@ -330,6 +338,7 @@ def test_one_window_and_one_policy_still_make_a_report(tmp_path):
     assert "agent is listed but has no value of makespan_s." in text
 
 
+@pytest.mark.slow
 def test_what_cannot_be_used_is_refused_before_anything_is_written(tmp_path):
     with pytest.raises(DatasetError, match="no such folder"):
         write_report([tmp_path / "nothing"], tmp_path / "out")

@@ -141,6 +141,7 @@ def test_random_beats_both_published_baselines(workload, makespans):
     assert seeds.mean() < makespans["tetris"].mean() < makespans["first_fit"].mean()
 
 
+@pytest.mark.slow
 def test_lower_bound_is_that_of_the_spec_and_nothing_beats_it(workload, makespans):
     bounds = []
     for window in TEST:

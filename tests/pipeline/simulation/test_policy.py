@@ -47,6 +47,7 @@ def test_probabilities_sum_to_one_over_the_feasible(rows, temperature, epsilon):
     assert found.sum() == pytest.approx(1.0 if any(feasible) else 0.0)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.floats(-5, 5), st.booleans()), min_size=1, max_size=8),
     st.sampled_from([0.0, 0.7]),

@@ -305,6 +305,7 @@ ROW = st.lists(
 ).map(",".join)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -324,6 +325,7 @@ def test_every_row_is_a_task_left_out_or_quarantined(tmp_path: Path, rows: list[
     assert workload.tasks.select(sound.all()).item()
 
 
+@pytest.mark.slow
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

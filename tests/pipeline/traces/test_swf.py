@@ -165,6 +165,7 @@ def test_without_maxprocs_maxnodes_or_the_largest_job_is_the_cluster(tmp_path):
         read(log(tmp_path, row(1), header="; MaxProcs: many\n"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", [0.2, 0.9, -4])
 def test_a_truncated_gzip_file_is_an_error(tmp_path, keep):
     """A file cut within the first lines, late, or in the closing checksum is refused."""
@@ -219,6 +220,7 @@ def test_an_ingested_log_comes_back_with_its_columns(tmp_path):
     assert "name the archive" in FORMATS["swf"].terms
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (traces_folder() / "swf").is_dir(), reason="no traces: set HINDCAST_TRACES")
 @pytest.mark.parametrize(
     ("name", "rows", "cores", "derived"),

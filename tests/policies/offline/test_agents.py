@@ -42,6 +42,7 @@ def _train(name, log, spec, steps=300, **more):
     )
 
 
+@pytest.mark.slow
 def test_behaviour_cloning_imitates_the_logged_choices(imitated, spec, share_of_best):
     trained = _train("behaviour_cloning", imitated, spec)
     assert share_of_best(trained.policy()) > 0.95
@@ -49,6 +50,7 @@ def test_behaviour_cloning_imitates_the_logged_choices(imitated, spec, share_of_
     assert loss[-1] < loss[0]
 
 
+@pytest.mark.slow
 def test_trajectory_preference_finds_what_made_episodes_better(noisy_episodes, spec, share_of_best):
     """Returns are noisy sums of gains, and the scorer learns to take the gain."""
     assert share_of_best(_train("trajectory_preference", noisy_episodes, spec).policy()) > 0.9
@@ -65,11 +67,13 @@ def test_trajectory_preference_reads_an_outcome_by_its_direction(
         _train("trajectory_preference", noisy_episodes, spec, outcome="cots")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", Q_AGENTS)
 def test_q_agents_take_the_largest_gain(name, bandit, spec, share_of_best):
     assert share_of_best(_train(name, bandit, spec).policy()) > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", Q_AGENTS)
 @pytest.mark.parametrize(("discount", "opens"), [(0.0, False), (1.0, True)])
 def test_q_agents_look_ahead_as_far_as_the_discount(name, discount, opens, two_stages, spec):
@@ -80,6 +84,7 @@ def test_q_agents_look_ahead_as_far_as_the_discount(name, discount, opens, two_s
     assert bool(scores[1] > scores[0]) is opens
 
 
+@pytest.mark.slow
 def test_discount_per_second_counts_the_seconds(two_stages, spec):
     """With gamma .3 the door is not worth a second of waiting, but a tenth of a second."""
     decisions = two_stages.build()
@@ -94,6 +99,7 @@ def test_discount_per_second_counts_the_seconds(two_stages, spec):
     assert opened == [False, True]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n, known in AGENTS.items() if not known.scenarios])
 def test_the_same_seed_gives_the_same_weights(name, noisy_episodes, spec):
     """Weights agree bit for bit, and another seed gives other weights."""
@@ -108,6 +114,7 @@ def test_the_same_seed_gives_the_same_weights(name, noisy_episodes, spec):
     assert not _same(one, third)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n, known in AGENTS.items() if not known.scenarios])
 def test_padded_and_infeasible_rows_do_not_enter_the_loss(name, noisy_episodes, spec):
     """For any values in rows that the mask forbids, the weights agree bit for bit."""

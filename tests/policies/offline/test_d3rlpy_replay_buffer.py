@@ -84,6 +84,7 @@ def test_the_buffer_has_every_episode_whole(kind, exported):
     assert buffer.dataset_info.action_size == arrays.candidates
 
 
+@pytest.mark.slow
 def test_d3rlpy_trains_a_hundred_steps_on_the_buffer(exported):
     """Train a plain DQN on vectors, as a user of d3rlpy would; the long episode is included."""
     buffer = replay_buffer(exported("long")[0])

@@ -120,6 +120,7 @@ def test_a_file_that_is_no_toml_is_named(tmp_path):
         load_sweep(tmp_path / "none.toml")
 
 
+@pytest.mark.slow
 def test_a_sweep_is_tabulated_and_goes_on_where_it_was_interrupted(tiny_dataset, tmp_path):
     """Each run has one step. The second call trains nothing and writes the same table."""
     table = {

@@ -123,6 +123,7 @@ def test_an_agent_learns_slots(agent, tmp_path):
     assert sampled[-5:].mean() < 4.0
 
 
+@pytest.mark.slow
 def test_evolution_learns_slots(tmp_path):
     """The mean of the search, not its individuals, falls below shortest-job-first (4.8)."""
     settings = {"sampling": {"trajectories": 16, "windows": 6, "stay": 1, "baseline": "none"}}
@@ -133,6 +134,7 @@ def test_evolution_learns_slots(tmp_path):
     assert greedy.min() < 4.2
 
 
+@pytest.mark.slow
 def test_a_warm_start_begins_where_the_imitator_is(tiny_recipe, tiny_dataset, tmp_path):
     """Before the first step, network, constants, weights and play are the imitator's."""
     train(tiny_dataset, "behaviour_cloning", steps=40, seed=0, out=tmp_path / "bc",

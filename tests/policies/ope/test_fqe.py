@@ -69,6 +69,7 @@ def true_values(log, first, second, discount=1.0):
     return q
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy_of", [(0.9, 0.8), (0.2, 0.1)], ids=["good", "bad"])
 def test_a_network_finds_the_values_of_either_policy(policy_of):
     log = two_stages()
@@ -81,6 +82,7 @@ def test_a_network_finds_the_values_of_either_policy(policy_of):
     assert v[0] == pytest.approx(expected, abs=0.1)
 
 
+@pytest.mark.slow
 def test_without_a_warm_start_it_finds_them_too():
     log = two_stages()
     probabilities = policy(log, 0.9, 0.8)
@@ -92,6 +94,7 @@ def test_without_a_warm_start_it_finds_them_too():
     assert np.abs(q - true_values(log, 0.9, 0.8)).max() < 0.2
 
 
+@pytest.mark.slow
 def test_discount_per_second():
     """Two seconds between the decisions at .5 a second leave a quarter."""
     log = two_stages()

@@ -74,6 +74,7 @@ def result(folder, tmp_path_factory):
     return ope.evaluate_offline(folder, POLICIES, FAST, out=out), out
 
 
+@pytest.mark.slow
 def test_episodes_are_whole(opened, log):
     """Rewards of every episode sum to its return, and every choice is feasible."""
     table = opened.episodes("validation")
@@ -193,6 +194,7 @@ def test_new_policies_are_ranked_apart():
     assert np.isnan(ope.new_rank_correlation(rows[:4], "is"))
 
 
+@pytest.mark.slow
 def test_result_has_a_row_per_policy_and_estimator(result):
     found, out = result
     assert found.rows.height == len(POLICIES) * len(FAST.estimators)
@@ -243,6 +245,7 @@ def test_a_logged_rule_is_estimated_well(result):
     assert value == pytest.approx(truth, rel=0.2)
 
 
+@pytest.mark.slow
 def test_an_interrupted_call_goes_on_and_ends_the_same(folder, result, tmp_path, monkeypatch):
     """Finished policies are not estimated again, and the result is the same."""
     expected, _out = result
@@ -334,6 +337,7 @@ def test_the_command_names_the_nearest_policy(folder, capsys):
     assert "did you mean 'sjf_now'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_report_of_estimates_alone_shows_their_truth_too(result, tmp_path):
     """True values inside the folder are shown like any other evaluation."""
     _found, out = result
@@ -355,6 +359,7 @@ def test_results_hold_no_nan():
     }
 
 
+@pytest.mark.slow
 def test_paths_and_strings_open_the_same(folder):
     settings = replace(FAST, estimators=("snis",), truth_seeds=0)
     one = ope.evaluate_offline(str(folder), ["sjf_now"], settings).rows

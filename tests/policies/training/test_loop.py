@@ -72,6 +72,7 @@ def test_a_killed_run_ends_in_the_same_weights_and_curves(name, noisy_episodes, 
         assert _same(whole.best, gone_on.best)
 
 
+@pytest.mark.slow
 def test_a_state_older_than_the_kill_is_as_good(noisy_episodes, spec, tmp_path):
     """States are saved at intervals, and steps since the last state are repeated."""
     whole = _train("cql", noisy_episodes, spec)

@@ -95,6 +95,7 @@ def test_a_flat_load_leaves_nothing():
         make(0, load=workload((-10.0, 1000.0, 4.0, 0), *JOBS, (75.0, 1.0, 1.0, 1)))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not TRACE.is_file(), reason=f"needs the real trace: no {TRACE}; set HINDCAST_TRACES"
 )

@@ -58,6 +58,7 @@ def test_a_baseline_is_as_good_as_in_the_prototype(policy, k, value):
         assert abs(found.mean() - value) < 3 * error
 
 
+@pytest.mark.slow
 def test_consolidation_and_distance_are_best_together():
     """Both of the report's expectations hold for the best rules, at either k."""
     for k in (1.0, 10.0):

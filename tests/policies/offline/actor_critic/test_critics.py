@@ -62,6 +62,7 @@ def _one(mask, choice):
     return torch.nn.functional.one_hot(torch.tensor(choice), mask.shape[1]).float()
 
 
+@pytest.mark.slow
 @every_kind
 def test_a_states_value_does_not_depend_on_padding_or_order(settings):
     """The same holds for an observation without candidates, however it is padded."""
@@ -172,6 +173,7 @@ def test_losses_by_hand():
     assert of.item() == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_quantile_loss_is_least_at_the_quantiles():
     """For 0 to 99 these are the quartiles' midpoints, up to the width of the quadratic part."""
     samples = torch.arange(100.0)[None]

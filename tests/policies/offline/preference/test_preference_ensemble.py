@@ -9,6 +9,7 @@ from policies.offline.preference.preference_ensemble import resampled
 from policies.offline.preference.trajectory_preference import rank
 
 
+@pytest.mark.slow
 def test_it_finds_what_made_episodes_better(noisy_episodes, spec, share_of_best):
     trained = train_agent("preference_ensemble", noisy_episodes.build(), spec, steps=150, seed=0)
     assert share_of_best(trained.policy()) > 0.9

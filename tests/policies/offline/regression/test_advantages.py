@@ -68,6 +68,7 @@ def test_what_a_choice_pays_is_found():
     assert found.spread > 0.0
 
 
+@pytest.mark.slow
 def test_a_baseline_that_knows_nothing_leaves_the_advantages_unbiased():
     """With luck ten times the gain, means over 40 logs lie around the truth."""
     slopes = []
@@ -140,6 +141,7 @@ def test_the_best_behaviours_are_those_ahead_in_their_windows():
     assert of_behaviours(table, ["b"]).tolist() == [False, True, False, False, True, False]
 
 
+@pytest.mark.slow
 def test_a_log_in_parts_gives_what_the_log_in_memory_gives(tiny_dataset):
     """Parts give every decision once, with all of its candidates, in any split."""
     dataset = ds.open(tiny_dataset)

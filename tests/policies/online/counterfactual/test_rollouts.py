@@ -183,6 +183,7 @@ def test_episodes_do_not_depend_on_the_number_of_threads(play_problem, policy_of
     assert not np.array_equal(one[0].looked.decision, one[1].looked.decision)
 
 
+@pytest.mark.slow
 def test_as_many_decisions_are_asked_as_was_said(play_problem, policy_of):
     """The number is a maximum; asked decisions have a choice and come from the whole episode."""
     problem = play_problem(load_recipe("slots-deeprm-online"))

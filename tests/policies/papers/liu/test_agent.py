@@ -222,6 +222,7 @@ def test_an_interrupted_training_ends_in_the_same_bytes_on_more_threads(trained,
     assert content(tmp_path / "b") == content(trained)
 
 
+@pytest.mark.slow
 def test_it_learns_to_tell_clusters_apart(tmp_path):
     """After exploration alone, greedy episodes cost a third of their cost before training."""
     recipe = load_recipe(

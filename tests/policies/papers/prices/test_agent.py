@@ -105,6 +105,7 @@ def test_the_level_is_the_mean_capacity(problem, network):
     assert network.parameters(as_weights(network, np.zeros(12)))[0] == network.context.mean[0]
 
 
+@pytest.mark.slow
 def test_generations_earn_more(problem):
     """Training starts at prices so high that no job of two slots is started."""
     config = Config(

@@ -69,6 +69,7 @@ def chosen(policy, decisions, spec):
     return measure(trained, make_probe_set(decisions))["log_agreement"]
 
 
+@pytest.mark.slow
 def test_it_agrees_with_the_rule_that_it_imitates(imitated, knapsack):
     """On other windows, half of the errors of the initial weights are gone."""
     policy, decisions = load_policy(imitated / "imitation"), whole_decisions(knapsack, "validation")

@@ -178,6 +178,7 @@ def test_a_killed_run_ends_in_the_same_weights(tmp_path):
     assert whole.metrics == gone_on.metrics
 
 
+@pytest.mark.slow
 def test_it_trains_on_a_dataset_and_acts_in_the_simulator(tmp_path):
     from pipeline.evaluation.evaluate import evaluate
     from policies.entrants import entrants
