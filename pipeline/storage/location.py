@@ -7,7 +7,7 @@
     memory://name                      memory of this process, for tests
 
 Credentials and endpoints are never part of a URL: each store's client reads its usual environment
-(README.md, "Remote"). Importing this module loads no store's client; `location` loads one when a
+(docs/how-to/remote-stores.md). Importing this module loads no store's client; `location` loads one when a
 URL names its store.
 """
 

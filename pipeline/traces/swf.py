@@ -16,7 +16,7 @@ Memory is in KB per processor. As a fraction of the cluster it is memory * cores
 memory of the log * processors of the cluster). The cluster is one machine of MaxProcs processors,
 else MaxNodes, else as many as the largest job has.
 
-Rows of status 2, 3 and 4 are parts of a job that has a row of its own: they are left out, as are
+Rows of status 2, 3 and 4 are parts of a job that has its own row: they are left out, as are
 jobs cancelled before they ran. Additional columns: requested_s, requested_cores, allocated_cores,
 wait_s, memory_kb (per processor), status, user, group, executable, queue, partition, preceding_job,
 think_s; null if unknown.
