@@ -174,3 +174,13 @@ def test_nobody_is_told_to_install_a_strangers_package():
         and said.search((ROOT / name).read_text(encoding="utf-8"))
     ]  # fmt: skip
     assert not found
+
+
+def test_extras_are_installed_by_the_distributions_name():
+    """`.` is another project in any folder but the checkout."""
+    folders = ("flows", "pipeline", "policies", "docs/how-to", "docs/tutorials")
+    found = [
+        str(path) for folder in folders for path in sorted((ROOT / folder).rglob("*"))
+        if path.suffix in {".py", ".md"} and "pip install '.[" in path.read_text(encoding="utf-8")
+    ]  # fmt: skip
+    assert not found

@@ -5,6 +5,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from pipeline.errors import InputError
+from pipeline.storage.versions import pip_install
 
 
 def load_h5py() -> Any:
@@ -13,7 +14,7 @@ def load_h5py() -> Any:
         import h5py
     except ImportError as error:
         raise InputError(
-            "this format needs h5py, which is not installed: pip install '.[export]'"
+            f"this format needs h5py, which is not installed: {pip_install('export')}"
         ) from error
     return h5py
 

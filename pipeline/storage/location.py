@@ -19,6 +19,7 @@ from typing import Any, Final, cast
 from urllib.parse import unquote
 
 from pipeline.errors import InputError, did_you_mean
+from pipeline.storage.versions import pip_install
 
 # Requirements of a scheme: the package of its client, and the extra that installs the package.
 SCHEMES: Final[Mapping[str, tuple[str, str] | None]] = {
@@ -84,5 +85,5 @@ def _check(text: str, scheme: str, rest: str) -> None:
     needs = SCHEMES[scheme]
     if needs is not None and importlib.util.find_spec(needs[0]) is None:
         raise InputError(
-            f"{text}: {scheme}:// needs the package {needs[0]}; pip install '.[{needs[1]}]'"
+            f"{text}: {scheme}:// needs the package {needs[0]}; {pip_install(needs[1])}"
         )

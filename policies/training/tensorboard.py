@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import InputError
+from pipeline.storage.versions import pip_install
 from policies.training.loop import Point
 
 
@@ -33,4 +34,4 @@ def open_tensorboard(folder: Path | None, run: str) -> tuple[Point | None, Calla
 def check_tensorboard(folder: Path | str | None) -> None:
     """Raise InputError if a folder is given and TensorBoard is not installed."""
     if folder is not None and importlib.util.find_spec("tensorboard") is None:
-        raise InputError("--tensorboard needs TensorBoard: pip install '.[tensorboard]'")
+        raise InputError(f"--tensorboard needs TensorBoard: {pip_install('tensorboard')}")

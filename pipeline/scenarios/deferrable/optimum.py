@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from pipeline.errors import HindcastError, InputError
 from pipeline.scenarios.deferrable import layout as m
 from pipeline.simulation.scenario import Instance
+from pipeline.storage.versions import pip_install
 
 PACKAGE: Final = "highspy==1.15.1"
 _TIME_LIMIT_S: Final = 60.0
@@ -66,7 +67,7 @@ def optimum(instance: Instance, *, relaxed: bool = False) -> Optimum:
         highspy: Any = import_module("highspy")
     except ImportError as error:
         raise InputError(
-            f"the offline optimum needs HiGHS; install {PACKAGE} (the extra 'bounds')"
+            f"the offline optimum needs HiGHS, package {PACKAGE}: {pip_install('bounds')}"
         ) from error
     columns = _columns(instance)
     job, start, _ = columns

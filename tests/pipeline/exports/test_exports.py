@@ -88,7 +88,7 @@ def test_unknown_formats_and_candidates(thermal, tmp_path):
 @pytest.mark.parametrize("name", ["minari", "d4rl"])
 def test_a_missing_library_is_named_with_its_extra(name, thermal, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(InputError, match=re.escape("pip install '.[export]'")):
+    with pytest.raises(InputError, match=re.escape("pip install 'hindcast-scheduling[export]'")):
         export(thermal.folder, name, tmp_path / "x")
     assert not listed(tmp_path)
 

@@ -171,5 +171,5 @@ def test_the_optimum_of_a_week_is_feasible_and_below_the_relaxation():
 def test_without_highs_the_optimum_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "highspy", None)
     jobs, capacity = random_problem(0)
-    with pytest.raises(InputError, match="install highspy"):
+    with pytest.raises(InputError, match=r"highspy.*pip install 'hindcast-scheduling\[bounds\]'"):
         optimum(make_instance(DeferrableConfig(), "revenue", jobs, capacity))
