@@ -86,7 +86,7 @@ def _execute(arguments: argparse.Namespace) -> tuple[dict[str, Any], Shown]:
     request = arguments.read(arguments)
     command = module_of(request)
     command.check(request)
-    if getattr(arguments, "direct", True):
+    if arguments.direct:
         result = directly(request)
     else:
         from flows.engine import run_flow

@@ -187,11 +187,11 @@ def command_parser(name: str) -> Parser:
         for each in fields(request):
             if each.metadata[_WORDS] is not None:
                 _add_field(parser, each)
-    if command.recorded:
-        parser.add_argument(
-            "--direct", action="store_true",
-            help="run without Prefect: starts seconds sooner, keeps no run history",
-        )  # fmt: skip
+    parser.add_argument(
+        "--direct", action="store_true", default=not command.recorded,
+        help="run without Prefect: starts seconds sooner, keeps no run history"
+        if command.recorded else "no effect: this command never starts Prefect",
+    )  # fmt: skip
     parser.add_argument(
         "--json", action="store_true", help="print results as JSON lines instead of text"
     )

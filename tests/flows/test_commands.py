@@ -58,6 +58,14 @@ def test_what_is_left_out_has_the_defaults_of_the_request(name):
     assert commands.module_of(request) is commands.find(name)
 
 
+@pytest.mark.parametrize("name", commands.SUMMARIES)
+def test_every_command_takes_direct(name):
+    """A script may give it to all; only recorded commands use Prefect without it."""
+    example = commands.find(name).COMMANDS[name].example.split()[1:]
+    assert parser.parse([*example, "--direct"]).direct
+    assert parser.parse(example).direct == (name not in RECORDED)
+
+
 def test_the_words_of_a_command_line_become_values_of_the_types_of_the_fields():
     arguments = parser.parse(
         ["train-online", "r", "--out", "a/", "--seeds", "3", "1", "--set", "a.b=1",
