@@ -1,10 +1,12 @@
 """Workload of a recipe: generated, read from a raw trace, or ingested before."""
 
+import os
+from pathlib import Path
 from typing import Final
 
 import polars as pl
 
-from pipeline.errors import UnknownName, did_you_mean
+from pipeline.errors import TraceError, UnknownName, did_you_mean, nearest
 from pipeline.recipes.loading import traces_folder
 from pipeline.recipes.recipe import Recipe
 from pipeline.recipes.settings import read_settings
@@ -32,13 +34,10 @@ def load_source(recipe: Recipe) -> Workload:
         return generate(config, generator(recipe.seed, "trace"))
     if trace.format in {GENERATED, RECORDED}:
         return Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance(trace.format))
-    path = location(trace.path)
-    if not is_remote(path) and not path.is_absolute():
-        path = traces_folder() / path
     if trace.format == INGESTED:
         from pipeline.workloads.folder import load_workload
 
-        return load_workload(path)
+        return load_workload(_existing(recipe))
     from pipeline.traces import FORMATS
 
     read = FORMATS[trace.format].read if trace.format in FORMATS else None
@@ -48,6 +47,27 @@ def load_source(recipe: Recipe) -> Workload:
             f"{recipe.id}: unknown trace.format {trace.format!r}; "
             f"{did_you_mean(trace.format, known)}"
         )
-    with local_folder(path) as copy:
+    with local_folder(_existing(recipe)) as copy:
         workload, _quarantined = read(copy)
     return workload
+
+
+def _existing(recipe: Recipe) -> Path:
+    """Return the file or folder of the recipe's trace; raise TraceError if there is none."""
+    path, folder = location(recipe.trace.path), None
+    if not is_remote(path) and not path.is_absolute():
+        folder = traces_folder()
+        path = folder / path
+    if path.exists():
+        return path
+    message = f"{recipe.id}: trace.path: {path}: no such file or folder"
+    beside = [] if is_remote(path) or not path.parent.is_dir() else path.parent.iterdir()
+    if close := nearest(path.name, [other.name for other in beside]):
+        message += f"; did you mean {close!r}?"
+    if folder is not None:
+        known = f"is {folder}" if os.environ.get("HINDCAST_TRACES") else "is not set"
+        message += (
+            f"; the variable HINDCAST_TRACES, which names the folder of traces, {known}; "
+            "`hindcast traces` says where to get them"
+        )
+    raise TraceError(message)
