@@ -22,6 +22,7 @@ from typing import Any
 
 from flows.commands import Shown, directly, module_of
 from flows.parser import main_parser, parse
+from flows.surroundings import check_memory, check_names, open_streams
 from pipeline.errors import HindcastError, InputError
 
 
@@ -32,8 +33,10 @@ class Terminated(BaseException):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
     argv = list(sys.argv[1:] if argv is None else argv)
+    open_streams()
     try:
         with _terminable():
+            check_names(argv)
             return _run(argv)
     except InputError as error:
         return _fail(2, error)
@@ -70,6 +73,7 @@ def _run(argv: list[str]) -> int:
         return 2
     from flows.progress import showing, stderr_display
 
+    check_memory()
     with showing(stderr_display()):
         result, shown = _execute(arguments)
     if arguments.json:

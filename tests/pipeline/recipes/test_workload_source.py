@@ -1,4 +1,4 @@
-"""A recipe whose trace is not there: one line that says where it was looked for, nothing written."""
+"""A recipe whose trace is missing: one line with the place, and nothing is written."""
 
 import pytest
 
