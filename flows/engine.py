@@ -27,9 +27,10 @@ from typing import Any, Final
 
 from flows.commands import name_of
 from flows.progress import note
-from pipeline.errors import HindcastError
+from pipeline.errors import HindcastError, InputError
 
 _STARTUP_S: Final = 90
+_ANSWER_S: Final = 10.0  # time that the server of PREFECT_API_URL has to answer
 
 # Set before Prefect is imported, unless the user has set them.
 _SETTINGS: Final[Mapping[str, str]] = {
@@ -64,10 +65,33 @@ def prefect_engine() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(_environment(_SETTINGS))
         stack.enter_context(_home())
-        if not os.environ.get("PREFECT_API_URL"):
+        if os.environ.get("PREFECT_API_URL"):
+            _check_server()
+        else:
             note("starting Prefect")
             stack.enter_context(_embedded_server())
         yield
+
+
+def _check_server() -> None:
+    """Raise InputError unless the server of PREFECT_API_URL answers as one of Prefect 3."""
+    with _no_collection():
+        from prefect.client.orchestration import get_client
+        from prefect.settings import temporary_settings
+    url = os.environ["PREFECT_API_URL"]
+    address, path = url.rpartition("@")[::2] if "@" in url else ("", url)
+    shown = f"{address.partition('://')[0]}://...@{path}" if address else url
+    settings = {"api.url": url, "client.max_retries": 0, "api.request_timeout": _ANSWER_S}
+    try:
+        with temporary_settings(settings), get_client(sync_client=True) as client:
+            client.raise_for_api_version_mismatch()
+    except Exception as error:  # noqa: BLE001  of httpx, Prefect, or what parses the URL
+        reason = str(error.__cause__ or error).partition("\n")[0].replace(url, shown)
+        raise InputError(
+            f"PREFECT_API_URL is {shown}, where no Prefect server can be used "
+            f"({reason or type(error).__name__}); start one with `prefect server start`, unset the "
+            "variable, or give --direct"
+        ) from None
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flows import engine
+from flows import cli, engine
 from tests.conftest import TINY
 
 pytestmark = pytest.mark.slow
@@ -109,6 +110,23 @@ def test_an_interrupted_command_leaves_no_process_behind(home, tmp_path, number,
     _, alive = psutil.wait_procs(children, timeout=10)
     assert not alive
     assert not (out / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("user", ["", "me:secret@"])
+def test_a_server_that_does_not_answer_is_one_line(user, monkeypatch, tmp_path, capsys):
+    """The line says how to go on, and repeats no password."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        address = f"127.0.0.1:{found.getsockname()[1]}/api"
+    monkeypatch.setenv("PREFECT_API_URL", f"http://{user}{address}")
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "home"))
+    out = tmp_path / "dataset"
+    assert cli.main(["build", "binpack-synthetic-v1", *SET, "--out", str(out)]) == 2
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1
+    assert f"PREFECT_API_URL is http://{'...@' if user else ''}{address}, where no" in line
+    assert "--direct" in line
+    assert "secret" not in line
+    assert not out.exists()
 
 
 def test_commands_at_the_same_time_have_a_database_each(tmp_path):
