@@ -53,7 +53,10 @@ _EMBEDDED: Final[Mapping[str, str]] = {
 
 def run_flow(request: Any) -> dict[str, Any]:
     """Run the flow of a request to its end, and raise the errors of its steps unchanged."""
+    server = os.environ.get("PREFECT_API_URL")
     with prefect_engine():
+        if server:
+            _check_server(server)
         flow = getattr(importlib.import_module("flows.deployments"), name_of(request))
         result: dict[str, Any] = flow(**vars(request))
         return result
@@ -65,20 +68,17 @@ def prefect_engine() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(_environment(_SETTINGS))
         stack.enter_context(_home())
-        if os.environ.get("PREFECT_API_URL"):
-            _check_server()
-        else:
+        if not os.environ.get("PREFECT_API_URL"):
             note("starting Prefect")
             stack.enter_context(_embedded_server())
         yield
 
 
-def _check_server() -> None:
+def _check_server(url: str) -> None:
     """Raise InputError unless the server of PREFECT_API_URL answers as one of Prefect 3."""
     with _no_collection():
         from prefect.client.orchestration import get_client
         from prefect.settings import temporary_settings
-    url = os.environ["PREFECT_API_URL"]
     address, path = url.rpartition("@")[::2] if "@" in url else ("", url)
     shown = f"{address.partition('://')[0]}://...@{path}" if address else url
     settings = {"api.url": url, "client.max_retries": 0, "api.request_timeout": _ANSWER_S}
