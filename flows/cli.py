@@ -23,7 +23,7 @@ from typing import Any
 from flows.commands import Shown, directly, module_of
 from flows.parser import main_parser, parse
 from flows.surroundings import check_memory, check_names, open_streams
-from pipeline.errors import HindcastError, InputError
+from pipeline.errors import HindcastError, InputError, printable
 
 
 class Terminated(BaseException):
@@ -80,7 +80,7 @@ def _run(argv: list[str]) -> int:
         for row in [result] if shown.rows is None else shown.rows:
             print(json.dumps(row, ensure_ascii=False, default=str))
     else:
-        print("\n".join(map(_printable, shown.lines)))
+        print("\n".join(map(printable, shown.lines)))
     sys.stdout.flush()
     return shown.code
 
@@ -100,13 +100,8 @@ def _execute(arguments: argparse.Namespace) -> tuple[dict[str, Any], Shown]:
 
 
 def _fail(code: int, reason: Any) -> int:
-    print("hindcast:", _printable(" ".join(str(reason).split())), file=sys.stderr)
+    print("hindcast:", printable(" ".join(str(reason).split())), file=sys.stderr)
     return code
-
-
-def _printable(text: str) -> str:
-    """Return the text with control characters escaped, since folders may come from strangers."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 @contextmanager

@@ -54,6 +54,11 @@ class InfeasibleChoice(HindcastError):
     """A choice that is not one of the candidates, or that the mask forbids."""
 
 
+def printable(text: str) -> str:
+    """Return text of strangers with control characters escaped, which a terminal would obey."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def nearest(name: str, options: Iterable[str]) -> str | None:
     """Return the option most similar to `name`, or None if no option is similar."""
     found = difflib.get_close_matches(name, list(options), n=1, cutoff=0.5)

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from pipeline.dataset import manifest as mf
 from pipeline.documents.card.header import licence_of
+from pipeline.errors import printable
 from pipeline.recipes.recipe import Recipe
 from pipeline.recipes.toml import recipe_toml
 from pipeline.scenarios import load_scenario
@@ -34,11 +35,11 @@ def provenance(manifest: mf.Manifest) -> list[str]:
     """Return the workload: files with SHA-256, counts, and data left out with the reason."""
     told = manifest.provenance
     lines = [f"{workload(manifest)}.", ""]
-    lines += [f"- `{f['name']}`: sha256 `{f['sha256']}`" for f in told["files"]]
+    lines += [f"- `{printable(f['name'])}`: sha256 `{f['sha256']}`" for f in told["files"]]
     counts: Mapping[str, Any] = told["counts"]
     lines += [f"- {name}: {count:,}" for name, count in counts.items()]
     lines += [f"- left out, {name}: {count:,}" for name, count in told["left_out"].items()]
-    lines += [f"- {note}" for note in told["notes"]]
+    lines += [f"- {printable(note)}" for note in told["notes"]]
     return lines if lines[-1] else lines[:-1]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from pipeline.errors import printable
 from pipeline.evaluation.summary.finding import state_finding
 from pipeline.evaluation.summary.pairing import Setting
 from pipeline.evaluation.summary.summarise import Summary
@@ -138,5 +139,5 @@ def _count(number: int | None) -> str:
 
 
 def plain_text(text: str) -> str:
-    """Return text with the characters escaped that Markdown would take for markup."""
-    return _SPECIAL.sub(r"\\\g<0>", " ".join(text.split()))
+    """Return text with the characters escaped that Markdown or a terminal would obey."""
+    return _SPECIAL.sub(r"\\\g<0>", printable(" ".join(text.split())))

@@ -21,6 +21,7 @@ from pipeline.documents.card.columns import columns
 from pipeline.documents.card.coverage import effective, entropy, measure
 from pipeline.documents.card.header import MIXED, files_by_split, licence_of, size_category
 from pipeline.documents.card.loading import SNIPPETS
+from pipeline.documents.card.origin import provenance
 from pipeline.documents.card.page import warnings
 from pipeline.documents.card.returns import behaviour_returns, histogram
 from pipeline.errors import DatasetError
@@ -299,6 +300,14 @@ def test_sections_say_where_it_is_from_and_what_it_is_not(tiny_dataset):
     manifest = json.loads((tiny_dataset / "manifest.json").read_text())
     assert manifest["digest"] in text
     assert all(version in section(text, "Rebuild") for version in manifest["versions"].values())
+
+
+def test_notes_of_a_trace_are_printed_without_escape_sequences(tiny_dataset):
+    """An SWF header is a stranger's text."""
+    manifest = ds.open(tiny_dataset).manifest
+    told = {**manifest.provenance, "notes": ["Note: \x1b[2Jx"]}
+    lines = provenance(dataclasses.replace(manifest, provenance=told))
+    assert lines[-1] == r"- Note: \x1b[2Jx"
 
 
 def test_a_choice_that_is_none_of_its_candidates_is_an_error_not_a_count(tiny_dataset, tmp_path):

@@ -265,6 +265,17 @@ def test_markdown_escapes_names(tmp_path):
     assert r"| a\|\<b\>\* \_x | heuristic |" in text
 
 
+def test_markdown_holds_nothing_that_a_terminal_obeys(tmp_path):
+    """Names with escape sequences, or with marks that turn the direction of writing."""
+    scores = SCORES | {"a\x1b]0;owned\x07\u202eb": ("heuristic", [[50, 50, 50, 50]])}
+    summary = summarise([write(tmp_path / "a", scores)], resamples=50)
+    out = write_summary(summary, tmp_path / "out")
+    for name in ("summary.md", "results.md"):
+        text = (out / name).read_text()
+        assert text.replace("\n", "").isprintable()
+        assert r"a\\x1b\]0;owned\\x07\\u202eb" in text
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
