@@ -16,6 +16,8 @@ Memory is in KB per processor. As a fraction of the cluster it is memory * cores
 memory of the log * processors of the cluster). The cluster is one machine of MaxProcs processors,
 else MaxNodes, else as many as the largest job has.
 
+A bad value of a field that the task does not need is taken as unknown, and counted.
+
 Rows of status 2, 3 and 4 are parts of a job that has its own row: they are left out, as are
 jobs cancelled before they ran. Additional columns: requested_s, requested_cores, allocated_cores,
 wait_s, memory_kb (per processor), status, user, group, executable, queue, partition, preceding_job,
@@ -43,7 +45,7 @@ _EXPECTED: Final = "an SWF log (lines `; Key: value`, then rows of 18 numbers)"
 _WHAT: Final = "a job of an SWF log"
 _QUOTED: Final = ("Computer", "Installation", "Acknowledge", "Information", "Note")
 
-# Largest plausible values: a row with a larger one is quarantined.
+# Largest plausible values: a larger one costs the row, or is taken as unknown if no task needs it.
 _LONGEST_S: Final = 1e9  # 32 years, of a run, a wait, a request
 _LATEST_S: Final = 1e10  # a clock of seconds since 1970 included
 _MOST_MEMORY_KB: Final = 1e11  # per processor
@@ -62,6 +64,7 @@ _LARGEST: Final[Mapping[str, float]] = {
     "status": 5,
 }
 _WHOLE: Final = ("job", "allocated", "requested", "status")
+_NEEDED: Final = ("job", "submit", "run", "requested", "status")  # of every task
 
 _EXTRA: Final[Mapping[str, tuple[str, pl.DataType]]] = {
     "requested_cores": ("requested", pl.Int64()),
@@ -148,6 +151,7 @@ def _known(name: str) -> pl.Expr:
 
 def _judged(rows: pl.LazyFrame, processors: int | None) -> pl.LazyFrame:
     """Add numbers, derived columns, `reason` and `left_out` to the rows of a log."""
+    rows = _without_unusable(rows, processors)
     positive = {name: pl.when(_known(name) > 0).then(_known(name)) for name in FIELDS}
     cores = pl.coalesce(positive["requested"], positive["allocated"])
     ran = positive["run"]
@@ -157,17 +161,10 @@ def _judged(rows: pl.LazyFrame, processors: int | None) -> pl.LazyFrame:
         positive["average_cpu"],
         positive["requested_time"],
     )
-    faults = [pl.col("reason"), *(fault for name in FIELDS for fault in _faults(name))]
-    if processors is not None:
-        faults += [
-            pl.when(number(name) > processors).then(
-                pl.format(
-                    "{} is {}, but the cluster has {} processors",
-                    pl.lit(name), pl.col(name).str.slice(0, 40), pl.lit(processors),
-                )
-            )
-            for name in ("requested", "allocated")
-        ]  # fmt: skip
+    faults = [
+        pl.col("reason"),
+        *(fault for name in (*_NEEDED, "allocated") for fault in _faults(name, processors)),
+    ]
     status = number("status")
     left_out = (
         pl.when(status.is_in([2.0, 3.0, 4.0]))
@@ -197,8 +194,32 @@ def _judged(rows: pl.LazyFrame, processors: int | None) -> pl.LazyFrame:
     )
 
 
-def _faults(name: str) -> list[pl.Expr]:
-    """Return the checks of one field."""
+def _without_unusable(rows: pl.LazyFrame, processors: int | None) -> pl.LazyFrame:
+    """Take bad values of fields that the task does not need as unknown (-1), and mark them.
+
+    The new column `unusable` is the sum of 2^i over the fields, i their place in FIELDS. Allocated
+    processors are needed where the requested ones are unknown.
+    """
+    bad = {
+        name: pl.coalesce(_faults(name, processors)).is_not_null()
+        for name in FIELDS if name not in _NEEDED
+    }  # fmt: skip
+    bad["allocated"] &= _known("requested").fill_null(0) > 0
+    marks = [pl.when(fault).then(1 << FIELDS.index(name)) for name, fault in bad.items()]
+    return rows.with_columns(
+        *(
+            pl.when(pl.col("reason").is_null() & fault)
+            .then(pl.lit("-1"))
+            .otherwise(pl.col(name))
+            .alias(name)
+            for name, fault in bad.items()
+        ),
+        unusable=pl.sum_horizontal(marks),
+    )
+
+
+def _faults(name: str, processors: int | None) -> list[pl.Expr]:
+    """Return the checks of one field; `processors` of the cluster is None if unknown."""
     value, most = number(name), _LARGEST.get(name)
     faults = [
         number_fault(name, at_least=0 if name in {"job", "submit"} else -1),
@@ -208,6 +229,12 @@ def _faults(name: str) -> list[pl.Expr]:
         faults.append(value_fault(name, value > most, f"at most {most:g}"))
     if name in _WHOLE:
         faults.append(value_fault(name, value != value.floor(), "a whole number"))
+    if processors is not None and name in {"requested", "allocated"}:
+        told = pl.format(
+            "{} is {}, but the cluster has {} processors",
+            pl.lit(name), pl.col(name).str.slice(0, 40), pl.lit(processors),
+        )  # fmt: skip
+        faults.append(pl.when(value > processors).then(told))
     return faults
 
 
@@ -244,6 +271,10 @@ def _derived(rows: pl.DataFrame) -> dict[str, int]:
         "duration_s from requested time": rows["requested_run"].sum(),
         "requested_s from duration_s": rows["requested_derived"].sum(),
         "memory unknown, taken as 0": rows["memory_kb"].is_null().sum(),
+        **{
+            f"{name} not usable, taken as unknown": (rows["unusable"] & (1 << i) != 0).sum()
+            for i, name in enumerate(FIELDS)
+        },
     }
     return {name: int(count) for name, count in counts.items() if count}
 

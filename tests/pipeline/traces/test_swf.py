@@ -126,7 +126,7 @@ def test_parts_and_jobs_that_never_ran_are_left_out_and_counted(tmp_path):
         (row(2, submit=-5), "submit is -5, expected at least 0"),
         (row(2, submit=99999999999), "submit is 99999999999, expected at most 1e+10"),
         (row(2, asked=65), "requested is 65, but the cluster has 64 processors"),
-        (row(2, alloc=10**6), "allocated is 1000000, but the cluster has 64 processors"),
+        (row(2, alloc=10**6, asked=-1), "allocated is 1000000, but the cluster has 64 processors"),
         (row(2, asked=2.5), "requested is 2.5, expected a whole number"),
         (row(2, status=9), "status is 9, expected at most 5"),
         (row("two", submit=1), "job is 'two', expected a number"),
@@ -138,6 +138,36 @@ def test_a_bad_row_goes_to_the_quarantine_with_its_line(tmp_path, bad, reason):
     assert load.tasks["job_id"].to_list() == ["1", "3"]
     assert quarantine.select("file", "line", "reason").rows() == [("log.swf", 7, reason)]
     assert load.provenance.left_out == {"quarantined": 1}
+
+
+def test_a_field_that_the_task_does_not_need_costs_no_row(tmp_path):
+    """Some logs give memory in bytes, or a name as the user: such values are taken as unknown."""
+    load, quarantine = read(
+        log(
+            tmp_path,
+            row(1, wanted=161_061_273_600, memory=500),
+            row(2, cpu="abc", limit=-7, alloc=10**6),
+            row(3).replace(" 7 1 -1 0 ", " root 1 -1 nan "),
+            row(4, asked=-1, alloc=4, memory="1e300"),
+            row(5, run=-1, limit="inf", cpu=50),
+        )
+    )
+    assert quarantine.is_empty()
+    assert load.tasks["job_id"].to_list() == ["1", "2", "3", "4", "5"]
+    assert load.tasks["memory_kb"].to_list() == [500, None, None, None, None]
+    assert load.tasks["requested_s"].to_list() == [600, 100, 600, 600, 50]
+    assert load.tasks["allocated_cores"].to_list() == [8, None, 8, 4, 8]
+    assert load.tasks["user"].to_list() == [7, 7, None, 7, 7]
+    told = [note for note in load.provenance.notes if "taken as unknown" in note]
+    assert told == [
+        "allocated not usable, taken as unknown: 1 rows",
+        "average_cpu not usable, taken as unknown: 1 rows",
+        "used_memory not usable, taken as unknown: 1 rows",
+        "requested_time not usable, taken as unknown: 2 rows",
+        "requested_memory not usable, taken as unknown: 1 rows",
+        "user not usable, taken as unknown: 1 rows",
+        "queue not usable, taken as unknown: 1 rows",
+    ]
 
 
 def test_a_log_of_21_fields_is_refused_with_the_line(tmp_path):
