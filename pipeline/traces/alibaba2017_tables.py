@@ -15,7 +15,7 @@ import polars as pl
 from pipeline.traces.alibaba2017_tasks import STATUSES
 from pipeline.traces.field_checks import choice_fault, name_fault, number, number_fault, value_fault
 from pipeline.traces.text_rows import Sifted, collect, fold, scan_rows, sift
-from pipeline.workloads.schema import MACHINE_COLUMNS
+from pipeline.workloads.schema import LARGEST, MACHINE_COLUMNS
 
 EVENTS: Final = ("add", "softerror", "harderror")
 INSTANCE_STATUSES: Final = (*STATUSES, "Interrupted")
@@ -86,8 +86,8 @@ def sift_server_event(path: Path, header_line: int | None) -> Sifted:
     added = pl.col("event") == "add"
     rows = scan_rows(path, _SERVER_EVENT_COLUMNS, header_line)
     capacity = pl.coalesce(
-        number_fault("cpu", above=0),
-        number_fault("memory", at_least=0),
+        number_fault("cpu", above=0, at_most=LARGEST),
+        number_fault("memory", at_least=0, at_most=LARGEST),
     )
     return sift(
         path,

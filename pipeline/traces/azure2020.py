@@ -66,7 +66,7 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
     vms = _sift_database(path) if database else _sift_table(path)
     distinct, vms = distinct_tasks(path, vms, "a usable VM")
     if not database:
-        distinct = distinct.with_columns(pl.col("memory") / pl.col("memory").max())
+        distinct = distinct.with_columns(pl.col("memory") / (distinct["memory"].max() or 1.0))
     extra = distinct.select("job_id", *_EXTRA)
     tasks = in_order(distinct).join(extra, on="job_id", how="left", maintain_order="left")
     provenance = Provenance(

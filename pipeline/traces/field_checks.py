@@ -31,10 +31,12 @@ def number_fault(
     optional: bool = False,
     at_least: float | None = None,
     above: float | None = None,
+    at_most: float | None = None,
 ) -> pl.Expr:
     """Return the reason that a field is no finite number within the limit, else null.
 
-    An `optional` field may be empty. The number must be `at_least` one limit, or `above` another.
+    An `optional` field may be empty. The number must be `at_least` one limit, or `above` another,
+    and `at_most` a third.
     """
     value = number(name)
     fault: pl.Expr = pl.when(value.is_null() | ~value.is_finite()).then(
@@ -44,6 +46,8 @@ def number_fault(
         fault = pl.coalesce(fault, value_fault(name, value < at_least, f"at least {at_least:g}"))
     if above is not None:
         fault = pl.coalesce(fault, value_fault(name, value <= above, f"more than {above:g}"))
+    if at_most is not None:
+        fault = pl.coalesce(fault, value_fault(name, value > at_most, f"at most {at_most:g}"))
     missing = None if optional else f"{name} is missing, expected a number"
     return pl.when(pl.col(name).is_null()).then(pl.lit(missing)).otherwise(fault)
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pipeline.errors import UnknownName, unknown_name
+from pipeline.errors import TraceError, UnknownName, unknown_name
 from pipeline.storage.files import local_folder, make_folder
 from pipeline.storage.location import is_remote
 from pipeline.traces import FORMATS
 from pipeline.workloads.folder import refuse_foreign, save_workload
-from pipeline.workloads.schema import Workload
+from pipeline.workloads.schema import Workload, damage
 
 _STEPS: Final = 2
 
@@ -49,6 +49,8 @@ def ingest(
     tell(0, _STEPS, f"reading {path.name} as {format_name}")
     with local_folder(path) as copy:
         workload, quarantine = read(copy)
+    if fault := damage(workload.tasks, workload.machines):
+        raise TraceError(f"{path}: this trace gives no sound workload: {fault}")
     tell(1, _STEPS, f"writing {workload.tasks.height:,} tasks")
     save_workload(workload, out, quarantine)
     tell(_STEPS, _STEPS, "done")

@@ -23,7 +23,7 @@ from typing import Final
 import polars as pl
 
 from pipeline.errors import TraceError
-from pipeline.workloads.schema import empty_quarantine
+from pipeline.workloads.schema import NUMBERS, empty_quarantine, limits, within
 
 QUARANTINE_LIMIT: Final = 10_000  # bad rows kept per file; all are counted
 TEXT_LIMIT: Final = 200  # characters kept of a bad row
@@ -133,11 +133,16 @@ def _field(fields: pl.Expr, index: int, name: str) -> pl.Expr:
 def sift(path: Path, rows: pl.LazyFrame, what: str) -> Sifted:
     """Sort the rows of `scan_rows`, to which the caller has added reasons and `left_out`.
 
+    Rows with numbers that no workload may have are bad too, unless they are left out.
+
     Makes one pass to count, and a second one to fetch the bad rows if there are any. Raises
     TraceError if the file has no rows, or if all of them are bad: then it is not a `what`.
     """
-    if "left_out" not in rows.collect_schema():
+    names = rows.collect_schema().names()
+    if "left_out" not in names:
         rows = rows.with_columns(left_out=pl.lit(None, dtype=pl.String))
+    faults = [_out_of_limits(name) for name in NUMBERS if name in names and "submit_s" in names]
+    rows = rows.with_columns(reason=pl.coalesce("reason", *faults))
     bad = pl.col("reason").is_not_null()
     tally = collect(
         rows.select(bad=bad, left_out=pl.when(~bad).then("left_out"))
@@ -164,6 +169,13 @@ def sift(path: Path, rows: pl.LazyFrame, what: str) -> Sifted:
         quarantined=quarantined,
         left_out=dict(left_out.select("left_out", "len").iter_rows()),
         quarantine=quarantine,
+    )
+
+
+def _out_of_limits(name: str) -> pl.Expr:
+    """Return the reason that a number cannot be in a workload; null if it can, or is not used."""
+    return pl.when(pl.col("left_out").is_null() & ~within(name)).then(
+        pl.format("{} is {}, expected a number {}", pl.lit(name), name, pl.lit(limits(name)))
     )
 
 

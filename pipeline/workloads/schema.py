@@ -7,7 +7,7 @@ ones.
     task         int64     0, 1, ... in file order inside its job
     job_id       string    the trace's own name of the job
     task_id      string    the trace's own name of the task
-    submit_s     float64   seconds on the clock of the trace
+    submit_s     float64   seconds on the clock of the trace; below 0 before its start
     duration_s   float64   > 0
     cores        float64   > 0, per instance
     memory       float64   >= 0, fraction of the reference machine, per instance
@@ -44,7 +44,30 @@ MACHINE_COLUMNS: Final[Mapping[str, pl.DataType]] = {
     "memory": pl.Float64(),
 }
 
-_LARGEST: Final = 1e15  # seconds, cores, instances: sums of them stay exact
+LARGEST: Final = 1e15  # seconds, cores, instances: sums of them stay exact
+
+# Smallest number of each column, and whether the number itself is excluded.
+_LEAST: Final[Mapping[str, tuple[float, bool]]] = {
+    "submit_s": (-LARGEST, False),
+    "duration_s": (0.0, True),
+    "cores": (0.0, True),
+    "memory": (0.0, False),
+    "instances": (1, False),
+}
+NUMBERS: Final = tuple(_LEAST)
+
+
+def within(name: str) -> pl.Expr:
+    """Return whether a number of the tasks is within the limits of its column."""
+    least, excluded = _LEAST[name]
+    column = pl.col(name)
+    return ((column > least) if excluded else (column >= least)) & (column <= LARGEST)
+
+
+def limits(name: str) -> str:
+    """Return the limits of a column of the tasks in words."""
+    least, excluded = _LEAST[name]
+    return f"{'above' if excluded else 'of at least'} {least:g} and at most {LARGEST:g}"
 
 
 def damage(tasks: pl.DataFrame, machines: pl.DataFrame | None = None) -> str | None:
@@ -56,18 +79,12 @@ def damage(tasks: pl.DataFrame, machines: pl.DataFrame | None = None) -> str | N
     known = tasks.select(list(TASK_COLUMNS))
     if sum(known.null_count().row(0)):
         return "a value of the tasks is missing (null)"
-    numbers = known.select("submit_s", "duration_s", "cores", "memory", "instances")
-    low, job = (0.0, 0.0, 0.0, 0.0, 1), known["job"]
-    for column, least in zip(numbers.get_columns(), low, strict=True):
-        strictly = column.name in {"duration_s", "cores"}
-        within = column > least if strictly else column >= least
-        if not (within & (column <= _LARGEST)).all():
-            expected = (
-                f"{'above' if strictly else 'of at least'} {least:g} and at most {_LARGEST:g}"
-            )
-            return f"{column.name} has a value that is not a number {expected}"
-    if float(known["instances"].cast(pl.Float64).sum()) > _LARGEST:
-        return f"the sum of the instances is above {_LARGEST:g}"
+    job = known["job"]
+    for column in known.select(within(name).alias(name) for name in NUMBERS).get_columns():
+        if not column.all():
+            return f"{column.name} has a value that is not a number {limits(column.name)}"
+    if float(known["instances"].cast(pl.Float64).sum()) > LARGEST:
+        return f"the sum of the instances is above {LARGEST:g}"
     steps = job.diff().drop_nulls()
     if job.len() and not (job[0] == 0 and steps.is_between(0, 1).all()):
         return "the jobs are not numbered 0, 1, 2, ... in order"
@@ -75,8 +92,8 @@ def damage(tasks: pl.DataFrame, machines: pl.DataFrame | None = None) -> str | N
         return "the jobs are not in order of submission"
     sizes = [] if machines is None else machines.select("cores", "memory").get_columns()
     for column in sizes:
-        if column.null_count() or not column.is_between(0, _LARGEST).all():
-            return f"{column.name} of a machine is missing, below 0 or above {_LARGEST:g}"
+        if column.null_count() or not column.is_between(0, LARGEST).all():
+            return f"{column.name} of a machine is missing, below 0 or above {LARGEST:g}"
     return None
 
 

@@ -162,7 +162,7 @@ def test_a_hostile_table_of_episodes_is_refused(folder, column, value, tmp_path)
         ("instances", 2**62), ("instances", 0), ("instances", -5), ("instances", None),
         ("cores", float("nan")), ("cores", 0.0), ("cores", -1.0), ("cores", 1e300),
         ("duration_s", 0.0), ("duration_s", float("inf")), ("duration_s", 1e18),
-        ("memory", -1.0), ("submit_s", float("nan")), ("submit_s", -1e9), ("job", 2**62),
+        ("memory", -1.0), ("submit_s", float("nan")), ("submit_s", -1e16), ("job", 2**62),
         ("job", -1), ("job_id", None),
     ],
 )  # fmt: skip
