@@ -54,6 +54,7 @@ _DERIVED: Final = ("job_id", "cores", "memory", "", "duration_ms", "start_ms")
 _EXTRA: Final = ("priority", "tenant", "vm_type", "ended")
 _FURTHEST_DAY: Final = 3650.0  # days further away cannot belong to this trace
 _BATCH: Final = 200_000  # rows fetched at once
+_LONGEST: Final = 1 << 20  # bytes of a value or row
 
 
 def read(path: Path) -> tuple[Workload, pl.DataFrame]:
@@ -204,6 +205,7 @@ def _fetch(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the tables vm and vmType; every value is text, exact to the last bit."""
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
+            database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
             for table, columns in _TABLES.items():
                 _check_table(path, database, table, columns)
             return _table(database, "vm"), _table(database, "vmType")

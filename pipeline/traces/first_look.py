@@ -4,6 +4,7 @@ Every error message here is one line with the file, what was found and what was 
 """
 
 import gzip
+import stat
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,8 @@ from pipeline.workloads.schema import SourceFile
 
 _HEAD_BYTES: Final = 65_536
 _GZIP_MAGIC: Final = b"\x1f\x8b"
+_OTHER_MAGIC: Final = (b"\x28\xb5\x2f\xfd", b"x\x01", b"x\x9c", b"x\xda")  # zstd and zlib
+_LONGEST_LINE: Final = 1 << 20  # bytes; also those read at once
 _SUFFIXES: Final = (".csv", ".csv.gz")
 
 
@@ -43,9 +46,46 @@ def head_lines(path: Path, expected: str) -> list[str]:
     return [line.removesuffix("\r") for line in lines]
 
 
+def require_lines(path: Path) -> None:
+    """Raise TraceError if a line of a text file, plain or gzip, is longer than 1 MiB.
+
+    Readers hold whole lines in memory, and a small compressed file can inflate to a line of any
+    length. Here no more than one block is held. Compressions that readers know, but no trace uses,
+    are refused.
+    """
+    number, length = 1, 0  # of the line at the end of the blocks so far
+    try:
+        with path.open("rb") as raw:
+            magic = raw.read(4)
+            raw.seek(0)
+            if magic.startswith(_OTHER_MAGIC):
+                raise TraceError(f"{path}: this file is compressed, expected plain text or gzip")
+            with gzip.open(raw) if magic.startswith(_GZIP_MAGIC) else raw as blocks:
+                while block := blocks.read(_LONGEST_LINE):
+                    first = block.find(b"\n")
+                    length += len(block) if first < 0 else first
+                    if length > _LONGEST_LINE:
+                        raise TraceError(
+                            f"{path}: line {number} is longer than {_LONGEST_LINE:,} bytes, "
+                            "expected rows of a trace; is this another file?"
+                        )
+                    if first >= 0:
+                        number += block.count(b"\n")
+                        length = len(block) - 1 - block.rfind(b"\n")
+    except (EOFError, zlib.error, OSError) as error:
+        raise TraceError(
+            f"{path}: this file cannot be read to its end ({error}); download or copy it again"
+        ) from error
+
+
 def _head(path: Path, expected: str) -> bytes:
     """Return the first bytes of a file: at most one more than the head, if the file is longer."""
     try:
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # reading a FIFO would never end
+            raise TraceError(
+                f"{path}: this is a device, FIFO or socket, expected the file of {expected}"
+            )
         with path.open("rb") as raw:
             compressed = raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
             raw.seek(0)

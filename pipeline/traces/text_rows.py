@@ -23,6 +23,7 @@ from typing import Final
 import polars as pl
 
 from pipeline.errors import TraceError
+from pipeline.traces.first_look import require_lines
 from pipeline.workloads.schema import NUMBERS, empty_quarantine, limits, within
 
 QUARANTINE_LIMIT: Final = 10_000  # bad rows kept per file; all are counted
@@ -89,8 +90,9 @@ def scan_lines(path: Path) -> pl.LazyFrame:
     """Return the lines of a text file that are not blank, plain or gzip: line (from 1), text, rest.
 
     `rest` is the text after a control character that no trace contains, else null; a line of
-    nothing but this character counts as blank.
+    nothing but this character counts as blank. Raises TraceError if a line is too long to be held.
     """
+    require_lines(path)
     lines = pl.scan_csv(
         path,
         has_header=False,
