@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from pipeline.building.part_writer import part_file
 from pipeline.dataset import Dataset
 from pipeline.documents.card.coverage import row_groups
-from pipeline.documents.card.header import quoted, size_category
+from pipeline.documents.card.header import config_lines, quoted, size_category
 from pipeline.documents.terms import terms
 from pipeline.exports import ExportResult, Progress
 from pipeline.exports._copying import card_of, copy_checked
@@ -142,7 +142,7 @@ def _header(dataset: Dataset, splits: Sequence[str]) -> list[str]:
         "configs:",
     ]
     for name, folder in configs.items():
-        lines.append(f"- config_name: {name}")
+        lines += config_lines(name, dataset.manifest)
         lines += ["  default: true"] if name == "decisions" else []
         lines.append("  data_files:")
         for split in splits:

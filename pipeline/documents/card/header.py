@@ -1,7 +1,9 @@
 """YAML header of a card, which Hugging Face and other hubs read.
 
 With it, `datasets.load_dataset(FOLDER, "decisions")` and `(FOLDER, "episodes")` load the folder
-without conversion.
+without conversion. The library caches what it loaded under the folder's name and a hash of the
+configs, so every config has a description with the identity of the dataset: without one, two
+datasets in folders of one name would be the same to it.
 """
 
 import json
@@ -11,6 +13,7 @@ from typing import Any, Final
 import polars as pl
 
 from pipeline.dataset import manifest as mf
+from pipeline.storage.files import sha256_text
 from pipeline.traces import FORMATS
 
 OWN_LICENCE: Final = "apache-2.0"  # Hindcast's, for workloads that it generates
@@ -39,11 +42,26 @@ def header(manifest: mf.Manifest, episodes: pl.DataFrame) -> list[str]:
         lines.append(f"license_name: {manifest.provenance['format']}-trace-terms")
     lines += ["task_categories:", "- reinforcement-learning", "tags:", *(f"- {t}" for t in tags)]
     lines += ["size_categories:", f"- {size_category(manifest.counts['rows'])}", "configs:"]
-    lines += ["- config_name: decisions", "  default: true", "  data_files:"]
+    lines += [*config_lines("decisions", manifest), "  default: true", "  data_files:"]
     for split, paths in files_by_split(manifest, episodes).items():
         lines += [f"  - split: {split}", "    path:", *(f"    - {quoted(p)}" for p in paths)]
-    lines += ["- config_name: episodes", "  data_files:", f"  - split: {MIXED}"]
+    lines += [*config_lines("episodes", manifest), "  data_files:", f"  - split: {MIXED}"]
     return [*lines, f"    path: {quoted(manifest.episodes.path)}", "---"]
+
+
+def config_lines(name: str, manifest: mf.Manifest) -> list[str]:
+    """Return the first lines of a config: its name, and which dataset it is of."""
+    return [f"- config_name: {name}", f"  description: {quoted(identity(manifest))}"]
+
+
+def identity(manifest: mf.Manifest) -> str:
+    """Return a line that differs between any two datasets: their recipes or their bytes differ.
+
+    Other package versions can give one recipe other bytes; recorded decisions can change below one
+    recipe. So the digest of the recipes alone is not enough.
+    """
+    files = sha256_text("\n".join(f.sha256 for f in (*manifest.parts, manifest.episodes)))
+    return f"dataset {manifest.digest}, files {files}"
 
 
 def files_by_split(manifest: mf.Manifest, episodes: pl.DataFrame) -> dict[str, list[str]]:

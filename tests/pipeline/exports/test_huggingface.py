@@ -1,5 +1,6 @@
 """Tests that Hugging Face's `datasets` and other tools read the export, value for value."""
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +13,10 @@ import pyarrow.dataset as pads
 import pytest
 import yaml
 
+from pipeline.building.build import build
 from pipeline.exports import export
 from pipeline.exports import huggingface as hf
+from policies.registry import behaviours
 from tests.sample_datasets import LONG_STEPS
 
 pytestmark = [  # warnings of `datasets` and its imports, about Python and each other
@@ -80,6 +83,42 @@ def test_streaming_gives_equal_values(source, tmp_path, datasets):
     for split in source.episodes["split"].unique():
         loaded = datasets.load_dataset(str(tmp_path / "x"), split=split, streaming=True)
         same(streamed(loaded), source.of_split(split))
+
+
+@pytest.mark.parametrize("form", ["huggingface", "croissant", None])
+def test_folders_of_one_name_load_their_own_rows(form, tiny_recipe, thermal, tmp_path, datasets):
+    """One cache, which knows a folder by its name and the configs of its header.
+
+    Two of the datasets are builds of one recipe with different seeds; None is a dataset itself.
+    """
+    own = {"thermal": thermal.folder}
+    for seed in (7, 8):
+        recipe = replace(tiny_recipe, seed=seed)
+        own[str(seed)] = tmp_path / f"seed{seed}" / "dataset"
+        build(recipe, behaviours(recipe), own[str(seed)])
+    heads = set()
+    for name, folder in own.items():
+        out = tmp_path / name / "published"
+        out.parent.mkdir(exist_ok=True)
+        if form is None:
+            shutil.copytree(folder, out)
+        else:
+            export(folder, form, out)
+        same(frame(datasets.load_dataset(str(out), split="train")), rows_of(folder, "train"))
+        episodes = datasets.load_dataset(str(out), "episodes")
+        expected = pl.read_parquet(folder / "episodes.parquet")
+        assert sum(loaded.num_rows for loaded in episodes.values()) == expected.height
+        returns = {value for loaded in episodes.values() for value in loaded["return"]}
+        assert returns == set(expected["return"])
+        heads.add(str(header(out)["configs"]))
+    assert len(heads) == len(own)
+
+
+def rows_of(folder: Path, split: str) -> pl.DataFrame:
+    """The decisions of a split, in the order of the parts."""
+    episodes = pl.read_parquet(folder / "episodes.parquet").filter(split=split).select("episode")
+    rows = pl.read_parquet(sorted((folder / "data").glob("*.parquet")))
+    return rows.join(episodes, on="episode", how="semi", maintain_order="left")
 
 
 def test_rows_are_nested_as_the_standard_says(images, tmp_path, datasets):
