@@ -290,10 +290,10 @@ def evaluate(
     from pipeline.evaluation.evaluate import evaluate as score
     from pipeline.simulation.policy import Behaviour
     from pipeline.storage.location import location
-    from policies.entrants import entrants
+    from policies.entrants import entrants, own_policies
 
     loaded, found = _loaded(recipe, overrides), []
-    for policy in policies or loaded.evaluate.policies:
+    for policy in policies or own_policies(loaded):
         if isinstance(policy, str) or not hasattr(policy, "scores"):
             found += entrants(loaded, [str(policy)])
         else:

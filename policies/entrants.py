@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from pipeline.errors import RecipeError
 from pipeline.evaluation.evaluate import Entrant
 from pipeline.recipes.recipe import Recipe
 from pipeline.scenarios import load_scenario
@@ -43,6 +44,25 @@ def entrants(recipe: Recipe, names: Sequence[str]) -> list[Entrant]:
     ]
     count = Counter(c.behaviour.name for c in found)
     return [_distinct(c) if count[c.behaviour.name] > 1 else c for c in found]
+
+
+def own_policies(recipe: Recipe) -> tuple[str, ...]:
+    """Return the policies that a recipe names for its evaluation.
+
+    Raises RecipeError for a checkpoint that is named by the manifest of a dataset, which may be
+    foreign: nothing outside the dataset is opened because its manifest says so.
+    """
+    names, origin = recipe.evaluate.policies, recipe.origin
+    if origin is not None and names == origin.evaluate.policies:
+        known = (*heuristics(recipe.scenario), ROLLOUT, BEHAVIOUR)
+        for name in names:
+            if name not in known:
+                raise RecipeError(
+                    f"{origin.folder}: evaluate.policies of the manifest names {name!r}, which is "
+                    f"no policy of {recipe.scenario}; a manifest cannot name a checkpoint outside "
+                    "its dataset, so name it yourself with --policy, or --set evaluate.policies"
+                )
+    return names
 
 
 def _recorded(recipe: Recipe) -> list[Entrant]:

@@ -25,7 +25,7 @@ _SECTIONS: Final = (
     (
         "Top level",
         r.Recipe,
-        ("config", "trace", "behaviours", "train", "evaluate", "online", "places"),
+        ("config", "trace", "behaviours", "train", "evaluate", "online", *r.OF_THIS_MACHINE),
     ),
     ("`[trace]`", r.TraceSource, ()),
     ("`[trace.settings]` of the synthetic workload", SyntheticConfig, ()),

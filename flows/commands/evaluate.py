@@ -30,21 +30,21 @@ class Request:
 def check(request: Request) -> None:
     """Raise InputError if the recipe is not valid, or a policy, checkpoint or split is unknown."""
     from pipeline.recipes.loading import load_recipe
-    from policies.entrants import entrants
+    from policies.entrants import entrants, own_policies
 
     loaded = load_recipe(request.recipe, request.overrides)
     loaded.windows(request.split)
-    entrants(loaded, request.policies or loaded.evaluate.policies)
+    entrants(loaded, request.policies or own_policies(loaded))
 
 
 def run(request: Request) -> dict[str, Any]:
     """Score policies on a split of a recipe, by default the policies that the recipe names."""
     from pipeline.evaluation import evaluate as evaluation
     from pipeline.recipes.loading import load_recipe
-    from policies.entrants import entrants
+    from policies.entrants import entrants, own_policies
 
     loaded = load_recipe(request.recipe, request.overrides)
-    scored = entrants(loaded, request.policies or loaded.evaluate.policies)
+    scored = entrants(loaded, request.policies or own_policies(loaded))
     with progress(f"evaluate on {request.split}") as tell:
         result = evaluation.evaluate(
             loaded, scored, split=request.split, out=location(request.out),

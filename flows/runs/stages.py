@@ -21,7 +21,7 @@ from pipeline.recipes.recipe import Recipe
 from pipeline.storage.files import sha256_file
 from pipeline.storage.location import location
 from pipeline.storage.run_files import BEST, DESCRIPTION
-from policies.entrants import BEHAVIOUR
+from policies.entrants import BEHAVIOUR, own_policies
 from policies.offline import agent as find_agent
 from policies.offline import agents_for
 
@@ -81,7 +81,7 @@ def run_stages(request: Any, call: Call = directly) -> dict[str, Any]:
     selected = [f / BEST for f in checkpoints if (f / BEST / DESCRIPTION).is_file()]
     learned = [*checkpoints, *selected]
     logged = [BEHAVIOUR] if loaded.behaviours else []
-    policies = (*loaded.evaluate.policies, *logged, *map(str, learned))
+    policies = (*own_policies(loaded), *logged, *map(str, learned))
     trained = {str(f.relative_to(out)): sha256_file(f / DESCRIPTION) for f in learned}
     stage(
         "evaluate", evaluation, {"recipe": loaded.digest, "agents": trained},

@@ -13,7 +13,7 @@ from typing import Any, Final
 from pipeline.errors import DatasetError
 from pipeline.recipes.checkpoints import checkpoint_places
 from pipeline.recipes.loading import parse_recipe
-from pipeline.recipes.recipe import Recipe
+from pipeline.recipes.recipe import Origin, Recipe
 from pipeline.recipes.settings import read_settings
 from pipeline.simulation.spec import MOST_PIXELS, Feature, Outcome, Spec
 from pipeline.storage.files import json_text, sha256_text
@@ -216,7 +216,7 @@ def read_manifest(folder: Path) -> Manifest:
     path, value = folder / NAME, read_manifest_json(folder, KIND, VERSION, "build")
     try:
         manifest = Manifest(
-            recipe=_recipe(value["recipe"], path, "recipe"),
+            recipe=_recipe(value["recipe"], path, "recipe", value),
             digest=a_sha256(value["digest"]),
             spec=spec_from_json(a_table(value["spec"])),
             parts=tuple(map(file_entry, a_list(value["parts"]))),
@@ -225,7 +225,7 @@ def read_manifest(folder: Path) -> Manifest:
             provenance=_provenance(value["provenance"]),
             counts={k: a_count(v) for k, v in a_table(value["counts"]).items()},
             versions={k: a_text(v) for k, v in a_table(value["versions"]).items()},
-            appended=tuple(_segment(s, path) for s in a_list(value.get("appended", []))),
+            appended=tuple(_segment(s, path, value) for s in a_list(value.get("appended", []))),
         )
     except KeyError as error:
         raise DatasetError(f"{path}: this manifest is damaged (key {error} is missing)") from error
@@ -281,16 +281,21 @@ def _check_files(manifest: Manifest, folder: Path) -> None:
             )
 
 
-def _recipe(value: Any, path: Path, key: str) -> Recipe:
-    """Return a recipe of the manifest, with its checkpoints in the dataset."""
-    recipe = parse_recipe(a_table(value), f"{path}: {key}")
-    return replace(recipe, places=checkpoint_places(recipe, path.parent))
+def _recipe(value: Any, path: Path, key: str, manifest: Mapping[str, Any]) -> Recipe:
+    """Return a recipe of the manifest, with its checkpoints and its workload in the dataset."""
+    recipe, folder = parse_recipe(a_table(value), f"{path}: {key}"), path.parent
+    workload = a_sha256(manifest["workload_sha256"])
+    return replace(
+        recipe,
+        places=checkpoint_places(recipe, folder),
+        origin=Origin(folder, workload, recipe.trace, recipe.evaluate),
+    )
 
 
-def _segment(value: Any, path: Path) -> Segment:
+def _segment(value: Any, path: Path, manifest: Mapping[str, Any]) -> Segment:
     table = a_table(value)
     return Segment(
-        recipe=_recipe(table["recipe"], path, "appended: recipe"),
+        recipe=_recipe(table["recipe"], path, "appended: recipe", manifest),
         digest=a_sha256(table["digest"]),
         versions={k: a_text(v) for k, v in a_table(table["versions"]).items()},
         first_part=a_count(table["first_part"]),

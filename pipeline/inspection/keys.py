@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from pipeline.documents.attributes import attributes
-from pipeline.recipes.recipe import Recipe
+from pipeline.recipes.recipe import OF_THIS_MACHINE, Recipe
 from pipeline.recipes.settings import read_settings
 from pipeline.recipes.workload_source import SYNTHETIC
 
@@ -77,7 +77,7 @@ def _keys(table: Any, prefix: str, known: Mapping[str, Any]) -> Iterator[Key]:
     for each in dataclasses.fields(table):
         key, hint = f"{prefix}{each.name}", hints[each.name]
         value, meaning = known.get(key, getattr(table, each.name)), meanings.get(each.name, "")
-        if key == "places":  # not part of a recipe's file
+        if key in OF_THIS_MACHINE:
             continue
         if dataclasses.is_dataclass(value):
             yield from _keys(value, f"{key}.", known)

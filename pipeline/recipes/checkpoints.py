@@ -48,23 +48,41 @@ def check_behaviour(policy: str, sha256: str, where: str) -> None:
 
 
 def built_from(folder: Path) -> dict[str, Any] | None:
-    """Return the recipe in the manifest of a dataset folder; None if it is not a dataset.
+    """Return the manifest of a dataset folder; None if the folder is not a dataset.
 
-    Raises DatasetError if something was appended, since one recipe cannot build that.
+    Raises DatasetError if something was appended, since one recipe cannot build that, or if the
+    folder also holds a recipe.toml: it would not be clear which recipe is meant, and who wrote it.
     """
     manifest = folder / "manifest.json"
-    if (folder / "recipe.toml").is_file() or not manifest.is_file():
+    if not manifest.is_file():
         return None
     value = read_json(manifest)
     if not isinstance(value, dict) or not isinstance(value.get("recipe"), dict):
         return None
+    if (folder / "recipe.toml").exists():
+        raise DatasetError(
+            f"{folder}: this dataset also holds a recipe.toml; give {folder / 'recipe.toml'} "
+            "itself to use that file, which may name any place, or remove it to use the recipe in "
+            "manifest.json"
+        )
     if value.get("appended"):
         raise DatasetError(
             f"{folder}: this dataset was appended to, so no single recipe builds it; load one of "
             "its recipes from a recipe.toml"
         )
-    recipe: dict[str, Any] = value["recipe"]
-    return recipe
+    return value
+
+
+def inside_places(recipe: Recipe, folder: Path) -> dict[str, Path]:
+    """Return the folders of a recipe's checkpoints in its dataset, each checked to be whole.
+
+    Raises DatasetError for one that is missing, changed, or a symbolic link.
+    """
+    places = checkpoint_places(recipe, folder)
+    for behaviour in recipe.behaviours:
+        if behaviour.sha256:
+            check_checkpoint(places[behaviour.policy], behaviour.sha256)
+    return places
 
 
 def pin_checkpoints(

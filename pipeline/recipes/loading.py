@@ -1,5 +1,6 @@
 """Loading of recipes: finding the file, applying overrides, checking every key."""
 
+import copy
 import dataclasses
 import os
 import sys
@@ -8,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import RecipeError, did_you_mean
-from pipeline.recipes.checkpoints import built_from, check_behaviour, pin_checkpoints
-from pipeline.recipes.recipe import Recipe
+from pipeline.errors import DatasetError, RecipeError, did_you_mean
+from pipeline.recipes.checkpoints import built_from, check_behaviour, inside_places, pin_checkpoints
+from pipeline.recipes.recipe import OF_THIS_MACHINE, Origin, Recipe
 from pipeline.recipes.settings import read_settings
 from pipeline.recipes.splits import read_split
 from pipeline.scenarios import load_scenario
@@ -31,14 +32,15 @@ def known_recipes() -> list[str]:
 def load_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """Read a recipe by path or id and apply `section.key=value` overrides (values are TOML).
 
-    The folder of a dataset counts as the recipe that builds it again. Checkpoints among the
-    behaviours are searched below the recipe's folder, then below the working folder. Raises
-    RecipeError that names the file and the key, or the checkpoint that is missing or changed.
+    The folder of a dataset counts as the recipe that builds it again; nothing outside the folder is
+    used, unless an override names it. For a recipe file, checkpoints among the behaviours are
+    searched below its folder, then below the working folder. Raises RecipeError that names the file
+    and the key, or the checkpoint that is missing or changed.
     """
     path = location(name)
     if path.is_dir():
-        if (table := built_from(path)) is not None:
-            return _found(table, path, str(path), overrides)
+        if (manifest := built_from(path)) is not None:
+            return _of_dataset(manifest, path, overrides)
         path = path / "recipe.toml"
     if not path.is_file():
         path = recipe_folder() / str(name) / "recipe.toml"
@@ -62,6 +64,39 @@ def _found(table: dict[str, Any], base: Path, where: str, overrides: Sequence[st
         _override(table, override)
     found, places = pin_checkpoints(table, base, where)
     return dataclasses.replace(parse_recipe(found, where), places=places)
+
+
+def _of_dataset(manifest: Mapping[str, Any], folder: Path, overrides: Sequence[str]) -> Recipe:
+    """Return the recipe of a dataset's manifest with overrides; the manifest may be foreign.
+
+    Raises DatasetError if its digest is not that of its recipe, or a checkpoint in the dataset is
+    missing or changed.
+    """
+    where, table = str(folder / "manifest.json"), copy.deepcopy(manifest["recipe"])
+    recorded = parse_recipe(table, where)
+    if manifest.get("digest") != recorded.digest:
+        raise DatasetError(
+            f"{where}: the digest is {str(manifest.get('digest'))[:12]}, but the recipe has "
+            f"{recorded.digest[:12]}; one of them was changed, see `hindcast verify`"
+        )
+    origin = Origin(folder, str(manifest.get("workload_sha256")), recorded.trace, recorded.evaluate)
+    for override in overrides:
+        _override(table, override)
+    if "behaviours_from" in table or table.get("behaviours") != manifest["recipe"].get(
+        "behaviours"
+    ):  # the person who gave the overrides names them
+        found, places = pin_checkpoints(table, folder, where)
+        recipe = parse_recipe(found, where)
+    else:
+        recipe = parse_recipe(table, where)
+        places = inside_places(recipe, folder)
+    named = {override.partition("=")[0].strip() for override in overrides}
+    if recipe.trace.path and recipe.trace != origin.trace and not named & {"trace", "trace.path"}:
+        raise RecipeError(
+            f"{where}: an override changes [trace], but trace.path is the manifest's, which is not "
+            "opened; give trace.path too"
+        )
+    return dataclasses.replace(recipe, places=places, origin=origin)
 
 
 def _override(table: dict[str, Any], override: str) -> None:
@@ -88,8 +123,9 @@ def _override(table: dict[str, Any], override: str) -> None:
 def parse_recipe(table: Mapping[str, Any], where: str) -> Recipe:
     """Return a recipe from parsed TOML; `where` is the file named in errors."""
     table = dict(table)
-    if "places" in table:
-        raise RecipeError(f"{where}: unknown key 'places'")
+    for key in OF_THIS_MACHINE:
+        if key in table:
+            raise RecipeError(f"{where}: unknown key {key!r}")
     for key in ("id", "scenario", "trace", "split"):
         if key not in table:
             raise RecipeError(f"{where}: the key {key!r} is missing")

@@ -91,6 +91,7 @@ class BehaviourRecipe:
         return shown + (f"+temp{self.temperature:g}" if self.temperature else "")
 
 
+OF_THIS_MACHINE: Final = ("places", "origin")  # fields of a Recipe that are no keys of its file
 _STEPS: Final = "steps"
 
 
@@ -177,6 +178,25 @@ class OnlineRecipe:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """The dataset whose manifest a recipe was read from; it may be somebody else's.
+
+    What the manifest names in other places is not used: neither a trace nor a policy to evaluate.
+
+    Attributes:
+        folder: Folder of the dataset.
+        workload_sha256: SHA-256 of the manifest of its workload.
+        trace: Source of the workload by the manifest. The dataset's own copy stands for it.
+        evaluate: Policies to evaluate by the manifest. Places among them are refused.
+    """
+
+    folder: Path
+    workload_sha256: str
+    trace: TraceSource
+    evaluate: EvaluateRecipe
+
+
+@dataclass(frozen=True)
 class Recipe:
     """All settings that a run depends on; see the module.
 
@@ -197,6 +217,8 @@ class Recipe:
         dataset_splits: Splits in the dataset; by default train and validation.
         places: Folders of the checkpoints among the behaviours; not a key of a recipe file, and not
             in the digest.
+        origin: The dataset whose manifest the recipe came from; None for a recipe file. Not a key
+            of a recipe file, and not in the digest.
     """
 
     id: str
@@ -214,11 +236,13 @@ class Recipe:
     level: Level = ""
     dataset_splits: tuple[str, ...] = ("train", "validation")
     places: Mapping[str, Path] = field(default_factory=dict, compare=False, repr=False)
+    origin: Origin | None = field(default=None, compare=False, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, defaults included unless a field says otherwise."""
-        value: dict[str, Any] = _plain(dataclasses.replace(self, places={}))
-        del value["places"]
+        value: dict[str, Any] = _plain(dataclasses.replace(self, places={}, origin=None))
+        for key in OF_THIS_MACHINE:
+            del value[key]
         value["split"] = {name: f"{r.start}..{r.stop - 1}" for name, r in self.split.items()}
         return value
 

@@ -1,4 +1,4 @@
-"""Workload of a recipe: generated, read from a raw trace, or ingested before."""
+"""Workload of a recipe: generated, read from a raw trace, ingested before, or a dataset's own."""
 
 import os
 from pathlib import Path
@@ -6,12 +6,12 @@ from typing import Final
 
 import polars as pl
 
-from pipeline.errors import TraceError, UnknownName, did_you_mean, nearest
+from pipeline.errors import DatasetError, TraceError, UnknownName, did_you_mean, nearest
 from pipeline.recipes.loading import traces_folder
-from pipeline.recipes.recipe import Recipe
+from pipeline.recipes.recipe import Origin, Recipe
 from pipeline.recipes.settings import read_settings
 from pipeline.simulation.seeds import generator
-from pipeline.storage.files import local_folder
+from pipeline.storage.files import local_folder, sha256_file
 from pipeline.storage.location import is_remote, location
 from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 
@@ -24,7 +24,9 @@ RECORDED: Final = "history"  # decisions recorded elsewhere: the jobs are not kn
 def load_source(recipe: Recipe) -> Workload:
     """Return the recipe's workload.
 
-    Raises TraceError or DatasetError if the trace cannot be read, UnknownName for its format.
+    A recipe of a dataset's manifest has the workload in that dataset, and the trace that it names
+    is not opened. Raises TraceError or DatasetError if the trace cannot be read, UnknownName for
+    its format.
     """
     trace = recipe.trace
     if trace.format == SYNTHETIC:
@@ -34,6 +36,8 @@ def load_source(recipe: Recipe) -> Workload:
         return generate(config, generator(recipe.seed, "trace"))
     if trace.format in {GENERATED, RECORDED}:
         return Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance(trace.format))
+    if recipe.origin is not None and recipe.origin.trace == trace:
+        return own_workload(recipe.origin)
     if trace.format == INGESTED:
         from pipeline.workloads.folder import load_workload
 
@@ -71,3 +75,22 @@ def _existing(recipe: Recipe) -> Path:
             "`hindcast traces` says where to get them"
         )
     raise TraceError(message)
+
+
+def own_workload(origin: Origin) -> Workload:
+    """Return the workload inside a dataset; raise DatasetError if its manifest names another."""
+    from pipeline.workloads.folder import load_workload
+
+    folder = origin.folder / "workload"
+    if folder.is_symlink():
+        raise DatasetError(
+            f"{folder}: this is a symbolic link, which is not followed inside a dataset; copy the "
+            "files themselves (cp -rL)"
+        )
+    workload = load_workload(folder)
+    if sha256_file(folder / "manifest.json") != origin.workload_sha256:
+        raise DatasetError(
+            f"{folder}: this workload has another SHA-256 than the dataset's manifest says; see "
+            "`hindcast verify`"
+        )
+    return workload

@@ -32,7 +32,7 @@ from pipeline.recipes.recipe import Recipe
 from pipeline.recipes.workload_source import RECORDED
 from pipeline.simulation.policy import Behaviour, Heuristic, readings
 from pipeline.simulation.rollout import Planner
-from policies.entrants import entrants
+from policies.entrants import entrants, own_policies
 from policies.ope.basis import Basis, fit_basis, linear_features
 from policies.ope.consensus import describe_consensus
 from policies.ope.episodes import WholeEpisodes, read_episodes
@@ -142,7 +142,7 @@ def evaluate_offline(
     settings = settings or OPESettings()
     opened = datasets.open(dataset)
     recipe = opened.recipe
-    names = policies or [n for n in recipe.evaluate.policies if n != "random_linear"]
+    names = policies or [n for n in own_policies(recipe) if n != "random_linear"]
     if not names:
         raise InputError("no policies to evaluate; name some with --policy")
     if settings.epsilon is None:

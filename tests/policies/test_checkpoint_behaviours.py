@@ -91,8 +91,10 @@ def test_a_dataset_is_verified_and_built_again_from_itself_alone(dataset, tmp_pa
     build(recipe, behaviours(recipe), tmp_path / "again")
     assert content(tmp_path / "again") == content(copy)
     written = (copy / "README.md").read_text().split("```toml\n")[1].split("```")[0]
-    (copy / "recipe.toml").write_text(written)  # the card's recipe finds them as well
-    assert load_recipe(copy).digest == recipe.digest
+    (copy / "recipe.toml").write_text(written)  # the card's own recipe finds them as well
+    assert load_recipe(copy / "recipe.toml").digest == recipe.digest
+    with pytest.raises(DatasetError, match=r"also holds a recipe\.toml"):
+        load_recipe(copy)
 
 
 def test_a_checkpoint_is_what_it_holds_and_not_where_it_lies(run, tmp_path):
