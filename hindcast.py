@@ -175,28 +175,39 @@ def build(
 
 
 def append(
-    recipe: "Recipe | Place", out: Place, *, overrides: Sequence[str] = (), workers: int = 1
+    recipe: "Recipe | Place",
+    out: Place,
+    *,
+    overrides: Sequence[str] = (),
+    to: str = "",
+    workers: int = 1,
 ) -> "Dataset":
     """Add the episodes of a recipe to a finished dataset, as new parts, and open the dataset.
+
+    A recipe that was appended before is not appended again, unless `to` is given.
 
     Args:
         recipe: A recipe of the same problem as the dataset's, see `load_recipe`.
         out: Folder of the dataset.
         overrides: Values of the recipe to replace, each written `section.key=value`.
+        to: Digest of the dataset to append to, `dataset.manifest.digest`. With it, a recipe that
+            was appended before is appended again; the same call twice still appends once.
         workers: Number of threads that record. It does not change the bytes of the dataset.
 
     Returns:
         The opened dataset, with its new episodes.
 
     Raises:
-        DatasetError: `out` holds no finished dataset, or a dataset of another problem.
+        DatasetError: `out` holds no finished dataset, a dataset of another problem, or one with
+            another digest than `to`.
     """
     from pipeline.building.append import append as add
     from pipeline.storage.location import location
     from policies.registry import behaviours
 
     loaded = _loaded(recipe, overrides)
-    return open_dataset(add(loaded, behaviours(loaded), location(out), workers=workers).folder)
+    made = add(loaded, behaviours(loaded), location(out), to=to, workers=workers)
+    return open_dataset(made.folder)
 
 
 def verify(dataset: "Dataset | Place") -> "VerifyResult":

@@ -21,6 +21,9 @@ class Request:
     append: bool = p.option(
         "add the recipe's episodes to the finished dataset in the folder, as new parts",
         default=False)  # fmt: skip
+    append_to: str = p.option(
+        "append to the dataset with this digest, as `hindcast show` prints it; appends a recipe "
+        "again that was appended before", default="", metavar="DIGEST")  # fmt: skip
 
 
 def check(request: Request) -> None:
@@ -30,7 +33,7 @@ def check(request: Request) -> None:
 
     loaded = load_recipe(request.recipe, request.overrides)
     behaviours(loaded)
-    if request.append:
+    if request.append or request.append_to:
         from pipeline.dataset.append_history import check_fits
         from pipeline.dataset.manifest import read_manifest
 
@@ -45,10 +48,19 @@ def run(request: Request) -> dict[str, Any]:
     from policies.registry import behaviours
 
     loaded = load_recipe(request.recipe, request.overrides)
-    make, title = (append, "append") if request.append else (build, "build")
     known, out = behaviours(loaded), location(request.out)
-    with progress(f"{title} {loaded.id}") as tell:
-        return result_of(make(loaded, known, out, workers=request.workers, progress=tell))
+    if not (request.append or request.append_to):
+        with progress(f"build {loaded.id}") as tell:
+            return result_of(build(loaded, known, out, workers=request.workers, progress=tell))
+    with progress(f"append {loaded.id}") as tell:
+        made = append(
+            loaded, known, out, to=request.append_to, workers=request.workers, progress=tell
+        )
+    if not made.appended_before:
+        return result_of(made)
+    note = f"nothing was added: {loaded.id} was appended before"
+    again = f"to append it once more, use --append-to {made.digest[:12]}"
+    return {**result_of(made), "note": note if request.append_to else f"{note}; {again}"}
 
 
 def result_of(dataset: Any) -> dict[str, Any]:
@@ -63,12 +75,12 @@ def result_of(dataset: Any) -> dict[str, Any]:
 
 
 def show(result: Mapping[str, Any]) -> Shown:
-    """Return the size and the digest of the dataset."""
+    """Return the size and the digest of the dataset, and why nothing was added to it."""
     line = (
         f"{result['dataset']}: {result['episodes']:,} episodes, {result['decisions']:,} decisions, "
         f"{result['bytes'] / 1e6:,.1f} MB, digest {result['digest'][:12]}"
     )
-    return Shown([line])
+    return Shown([line, *([result["note"]] if "note" in result else [])])
 
 
 COMMANDS: Final = {"build": Command(
@@ -76,6 +88,8 @@ COMMANDS: Final = {"build": Command(
     Request,
     "An interrupted build continues where it stopped and ends in the same bytes. With --append,\n"
     "the recipe may have other behaviours, episodes and windows than the existing dataset, but\n"
-    "must describe the same problem; the existing parts are not changed.",
+    "must describe the same problem; the existing parts are not changed. Given again, the same\n"
+    "command adds nothing; to append a recipe once more, give --append-to with the digest that\n"
+    "the dataset has now.",
     recorded=True,
 )}  # fmt: skip

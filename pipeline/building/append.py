@@ -8,10 +8,15 @@
 
 Until the manifest is replaced, readers of the dataset see the old one, complete. The same command
 given again finishes an append that was interrupted, at any point, and gives the same bytes. After
-it has finished, the same command appends again: repetitions of a behaviour on a window continue to
-count.
+it has finished, the same command adds nothing: whoever was interrupted cannot know how far it came.
+
+An append is identified by the digests of its recipe and of the dataset that it was given. `to`
+names the latter; without it, a recipe that was appended before counts as done. So a recipe is
+appended twice on purpose by naming the digest that the dataset has now; repetitions of a behaviour
+on a window continue to count.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +37,7 @@ from pipeline.storage.location import is_remote
 from pipeline.workloads.folder import load_workload
 
 _RANGE: Final = ("first_part", "parts")
+_DIGEST: Final = re.compile(r"[0-9a-f]{8,64}")
 
 
 def append(
@@ -39,13 +45,18 @@ def append(
     behaviours: Mapping[str, Behaviour],
     out: Path,
     *,
+    to: str = "",
     workers: int = 1,
     progress: recording.Progress | None = None,
 ) -> build.BuildResult:
     """Add the recipe's episodes to the dataset in `out`, or finish what an earlier call began.
 
-    Raises DatasetError if `out` is not a finished dataset, describes another problem than the
-    recipe (pipeline.dataset.append_history), or holds an interrupted append of another recipe.
+    `to` is the digest of the dataset that is appended to, or its first digits, at least 8. Without
+    it, nothing is added if the recipe was appended before, whatever the dataset was then.
+
+    Raises DatasetError if `out` is not a finished dataset, has another digest than `to`, describes
+    another problem than the recipe (pipeline.dataset.append_history), or holds an interrupted
+    append of another recipe.
     """
     if not recipe.behaviours:
         raise RecipeError(
@@ -53,14 +64,27 @@ def append(
         )
     if workers < 1:
         raise RecipeError(f"workers is {workers}, expected at least 1")
+    if to and not _DIGEST.fullmatch(to):
+        raise DatasetError(
+            f"{to!r} is not the digest of a dataset, expected 8 to 64 hexadecimal digits as "
+            f"`hindcast show {out}` prints them"
+        )
     manifest = mf.read_manifest(out)
     pending = build.append_in_progress(out)
+    begun = False
     if pending is not None and pending.get("first_part") != len(manifest.parts):
         _complete(out, manifest)  # interrupted after the manifest was replaced
-        if manifest.appended and manifest.appended[-1].digest == recipe.digest:
-            return build.result_of(out, manifest)
     elif pending is None:
         files.remove_folder(out / BUILDING)  # of a first build that was interrupted at its very end
+    else:
+        begun = _begun_digest(out) == recipe.digest and manifest.digest.startswith(to)
+    if not begun and _is_appended(recipe, manifest, to):
+        return replace(build.result_of(out, manifest), appended_before=True)
+    if not manifest.digest.startswith(to):
+        raise DatasetError(
+            f"{out}: this dataset has the digest {manifest.digest[:12]}, expected {to[:12]} to "
+            f"append {recipe.id} to it"
+        )
     check_fits(manifest.recipes, recipe, str(out))
     if is_remote(out):
         files.make_folder(out)
@@ -76,6 +100,20 @@ def append(
     recording.begin(plan, claim)
     recording.record_parts(plan, workers, progress)
     return _finish(plan, manifest)
+
+
+def _begun_digest(out: Path) -> Any:
+    """Return the digest of the recipe whose append is in progress."""
+    return files.read_json(out / BUILDING / recording.PLAN).get("digest")
+
+
+def _is_appended(recipe: Recipe, manifest: mf.Manifest, to: str) -> bool:
+    """Return whether the recipe was appended to a dataset whose digest begins with `to`."""
+    return any(
+        segment.digest == recipe.digest
+        and mf.digest_of(manifest.recipes[: number + 1]).startswith(to)
+        for number, segment in enumerate(manifest.appended)
+    )
 
 
 def being_added(out: Path, manifest: mf.Manifest) -> Callable[[str], bool]:

@@ -35,13 +35,23 @@ from pipeline.workloads.folder import save_workload
 
 @dataclass(frozen=True)
 class BuildResult:
-    """Summary of a finished dataset, built by this call or an earlier one."""
+    """Summary of a finished dataset, built by this call or an earlier one.
+
+    Attributes:
+        folder: Folder of the dataset.
+        episodes: Number of its episodes.
+        decisions: Number of its decisions.
+        bytes: Size of its parts and its table of episodes.
+        digest: Digest of the dataset.
+        appended_before: Whether an append added nothing, since it was finished by an earlier call.
+    """
 
     folder: Path
     episodes: int
     decisions: int
     bytes: int
     digest: str
+    appended_before: bool = False
 
 
 def build(

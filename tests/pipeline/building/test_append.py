@@ -127,7 +127,7 @@ def test_workers_do_not_change_a_byte(old, new, tmp_path):
     assert digest(tmp_path / "d") == digest(new)
 
 
-def test_given_once_more_it_appends_once_more(new, tmp_path):
+def test_a_second_recipe_is_appended_behind_the_first(new, tmp_path):
     out = copied(new, tmp_path / "d")
     result = add(recipe(FIRST), out)
     manifest = mf.read_manifest(out)
@@ -135,6 +135,53 @@ def test_given_once_more_it_appends_once_more(new, tmp_path):
     assert (result.episodes, result.digest) == (85, manifest.digest)
     assert manifest.episodes.path == "episodes-00002.parquet"
     check(out)
+
+
+def test_given_once_more_it_adds_nothing(old, new, tmp_path):
+    """Also after other appends: it may be a command that was killed and is repeated late."""
+    out = copied(new, tmp_path / "d")
+    assert add(recipe(MORE), out).appended_before
+    assert digest(out) == digest(new)
+    assert not add(recipe(FIRST), out).appended_before
+    after = digest(out)
+    for again in (MORE, FIRST):
+        assert add(recipe(again), out).appended_before
+        assert digest(out) == after
+
+
+def test_the_digest_of_the_dataset_identifies_an_append(old, new, tmp_path):
+    """Once more on purpose, and only once however often it is asked for."""
+    out, first = copied(new, tmp_path / "d"), mf.read_manifest(old).digest
+    before = mf.read_manifest(new).digest
+    assert add(recipe(MORE), out, to=first[:12]).appended_before
+    assert digest(out) == digest(new)
+    with pytest.raises(DatasetError, match="expected 0123456789ab to append"):
+        add(recipe(MORE), out, to="0123456789ab")
+    with pytest.raises(DatasetError, match="expected 8 to 64 hexadecimal digits"):
+        add(recipe(MORE), out, to="newest")
+    assert digest(out) == digest(new)
+    assert add(recipe(MORE), out, to=before[:12]).episodes == 4 + 2 * 77
+    after = digest(out)
+    check(out)
+    for to in (before, before[:8], first, ""):
+        assert add(recipe(MORE), out, to=to).appended_before
+        assert digest(out) == after
+    with pytest.raises(DatasetError, match="this dataset has the digest"):
+        add(recipe(FIRST), out, to=before)
+
+
+def test_an_interrupted_second_append_is_finished_by_either_command(old, tmp_path):
+    small = recipe(FIRST, 'split.train="0..0"')
+    once = copied(old, tmp_path / "once")
+    before = add(small, once).digest
+    wanted = add(small, copied(once, tmp_path / "twice"), to=before)
+    for to in ("", before):
+        out = copied(once, tmp_path / f"again{to}")
+        with pytest.raises(Killed), killed_at(9):
+            add(small, out, to=before)
+        assert (out / ".building" / "plan.json").exists()
+        assert add(small, out, to=to).digest == wanted.digest
+        assert digest(out) == digest(tmp_path / "twice")
 
 
 def test_the_first_recipe_finds_its_dataset_built(new, tmp_path):
@@ -198,10 +245,8 @@ def test_killed_at_any_operation_it_is_the_old_or_the_new_one(old, tmp_path):
         now = digest(out)
         if episodes == 4:
             assert {k: v for k, v in now.items() if k in before} == before
-        under_way = (out / ".building" / "plan.json").exists()
-        build(recipe(FIRST), behaviours(recipe(FIRST)), out)  # must leave the append in progress
-        if under_way or episodes == 4:
-            assert add(small, out).episodes == 6
+        build(recipe(FIRST), behaviours(recipe(FIRST)), out)  # leaves what is under way alone
+        assert add(small, out).episodes == 6
         assert digest(out) == after, f"after operation {number}"
         shutil.rmtree(out)
     assert seen == {4, 6}
@@ -295,10 +340,20 @@ def test_the_command_line_appends(old, tmp_path, capsys):
     command = ["build", "binpack-synthetic-v1", *sets, "--out", str(out), "--append", "--direct"]
     assert cli.main(command) == 0, capsys.readouterr().err
     assert "81 episodes" in capsys.readouterr().out
+    assert cli.main(command) == 0
+    line, note = capsys.readouterr().out.splitlines()
+    assert "81 episodes" in line
+    assert "nothing was added" in note
+    again = note.split()[-1]
+    assert line.endswith(again)
+    twice = [*command[:-2], "--append-to", again, "--direct"]
+    for _ in range(2):
+        assert cli.main(twice) == 0
+        assert "158 episodes" in capsys.readouterr().out
     assert cli.main(["verify", str(out)]) == 0
     assert cli.main([*command[:2], *sets, "--set", "seed=3", *command[-4:]]) == 2
     said = capsys.readouterr().err.splitlines()[-1]
     assert "seed is 1 in the dataset and 3" in said
     card = (out / "README.md").read_text()
-    assert "episodes-00001.parquet" in card
+    assert "episodes-00002.parquet" in card
     assert "--append" in card
