@@ -58,7 +58,7 @@ def _dataset(folder: Path) -> Details:
     manifest, episodes = dataset.manifest, dataset.episodes()
     coverage = measure(folder, manifest, episodes)
     headline = manifest.spec.outcomes[0]
-    behaviours = behaviour_returns(episodes, headline, manifest.recipe.seed)
+    behaviours = behaviour_returns(episodes, headline)
     splits = split_sizes(episodes).to_dicts()
     degenerate = [text.replace("**", "") for text in warnings(coverage, episodes)]
     facts = {

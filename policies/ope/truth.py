@@ -58,5 +58,5 @@ def true_return(
     by_window = dict(own.group_by("window").agg(pl.col("value").mean()).rows())
     different, counts = np.unique(windows, return_counts=True)
     values = np.array([by_window[int(w)] for w in different])
-    found = bootstrap_interval(values, np.random.default_rng(seed), resamples=2000)
+    found = bootstrap_interval(values, resamples=2000, seed=seed)
     return found._replace(value=float(values @ counts / counts.sum()))

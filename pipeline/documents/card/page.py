@@ -144,7 +144,7 @@ def split_sizes(episodes: pl.DataFrame) -> pl.DataFrame:
 
 def _behaviours(manifest: mf.Manifest, episodes: pl.DataFrame) -> list[str]:
     headline = manifest.spec.outcomes[0]
-    rows = behaviour_returns(episodes, headline, manifest.recipe.seed)
+    rows = behaviour_returns(episodes, headline)
     shares = episodes["behaviour"].value_counts()["count"].to_numpy()
     return [
         *behaviours_table(rows, headline),

@@ -7,7 +7,6 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipeline.simulation.seeds import generator
 from pipeline.simulation.spec import Outcome
 from pipeline.statistics.intervals import Interval, bootstrap_intervals
 from pipeline.statistics.numbers import decimals_for, write_estimate, write_number
@@ -36,31 +35,26 @@ class BehaviourReturns:
     headline: Interval
 
 
-def behaviour_returns(
-    episodes: pl.DataFrame, headline: Outcome, seed: int
-) -> list[BehaviourReturns]:
+def behaviour_returns(episodes: pl.DataFrame, headline: Outcome) -> list[BehaviourReturns]:
     """Return the results of every behaviour, in the order of the dataset.
 
-    A mean is taken over windows, of the mean inside a window. Windows are resampled by draws that
-    depend on `seed` alone. Intervals are NaN if there is one window.
+    A mean is taken over windows, of the mean inside a window. Windows are resampled by the
+    same draws for every behaviour. Intervals are NaN if there is one window.
     """
     names = episodes["behaviour"].unique(maintain_order=True).to_list()
     return [
-        _of(name, episodes.filter(pl.col("behaviour") == name), headline.name, seed)
-        for name in names
+        _of(name, episodes.filter(pl.col("behaviour") == name), headline.name) for name in names
     ]
 
 
-def _of(name: str, own: pl.DataFrame, headline: str, seed: int) -> BehaviourReturns:
+def _of(name: str, own: pl.DataFrame, headline: str) -> BehaviourReturns:
     means = (
         own.group_by("window", maintain_order=True)
         .agg(pl.col("return").mean(), pl.col(headline).mean())
         .sort("window")
     )
     tables = [means[column].to_numpy().reshape(1, 1, -1) for column in ("return", headline)]
-    returns, outcome = bootstrap_intervals(
-        tables, generator(seed, "card"), resamples=RESAMPLES
-    )  # the same windows are drawn for every behaviour
+    returns, outcome = bootstrap_intervals(tables, resamples=RESAMPLES)
     return BehaviourReturns(name, own.height, int(own["steps"].sum()), returns, outcome)
 
 

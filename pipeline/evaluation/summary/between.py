@@ -20,7 +20,6 @@ import polars as pl
 
 from pipeline.errors import DatasetError, unknown_name
 from pipeline.evaluation.summary.pairing import Pairing, PolicyRuns, read_settings
-from pipeline.simulation.seeds import generator
 from pipeline.statistics.intervals import paired_difference
 
 COLUMNS: Final = (
@@ -47,9 +46,8 @@ def differences(folders: Sequence[Path], policy: str, metric: str | None = None)
     rows = []
     for (name, pairing, own), (other, other_pairing, others) in combinations(found, 2):
         _require_same(name, pairing, other, other_pairing)
-        rng = generator(0, f"between {name} {other}")
         interval = paired_difference(
-            own.values, others.values, rng,
+            own.values, others.values,
             resample_policy=own.trained, resample_baseline=others.trained,
         )  # fmt: skip
         means = (float(own.values.mean()), float(others.values.mean()))

@@ -9,7 +9,6 @@ the policy is better. The table has other metrics only if they were requested
 (`hindcast report --metrics`).
 """
 
-import zlib
 from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
@@ -95,10 +94,7 @@ def _rows(summary: Summary, setting: Setting, metric: str, resamples: int) -> li
     cells = [mean_cells(p.values, p.trained) for p in ordered]
     pairs = [(p, b) for p in ordered for b in baselines if b.name != p.name]
     cells += [difference_cells(p.values, b.values, p.trained, b.trained) for p, b in pairs]
-    beside = [] if metric == setting.first.headline else [metric]
-    stream = zlib.crc32("\n".join(["results", *setting.key, *beside]).encode())
-    rng = np.random.default_rng([0, stream])
-    intervals = bootstrap_intervals(cells, rng, resamples=resamples)
+    intervals = bootstrap_intervals(cells, resamples=resamples)
     means = dict(zip([p.name for p in ordered], intervals, strict=False))
     differences = {
         (p.name, b.name): interval

@@ -91,9 +91,9 @@ class Rows:
                     self._against(row, one, best)
                 self.seeds.append(row)
 
-    def fill(self, rng: np.random.Generator, resamples: int) -> None:
+    def fill(self, resamples: int) -> None:
         """Resample everything that was laid out and write the intervals into the rows."""
-        intervals = bootstrap_intervals(self._cells, rng, resamples=resamples)
+        intervals = bootstrap_intervals(self._cells, resamples=resamples)
         for (rows, columns), interval in zip(self._waiting, intervals, strict=True):
             numbers = (None if np.isnan(number) else number for number in interval)
             named = dict(zip(columns, numbers, strict=True))

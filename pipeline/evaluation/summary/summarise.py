@@ -7,7 +7,6 @@ Seeds and training seeds of one agent are pooled into one row; pipeline.statisti
 how their spread enters the interval. A second table has them one by one.
 """
 
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,9 +102,7 @@ def summarise(folders: Sequence[Path], *, resamples: int = RESAMPLES) -> Summary
             pairings[label, metric.name] = pairing
             rows = Rows(label, setting.first.recipe, pairing)
             rows.compare(chosen[label], strongest[label], bounds[label] if main else None)
-            # A generator per table, so that another metric or folder changes no other number.
-            stream = zlib.crc32("\n".join([*setting.key, metric.name]).encode())
-            rows.fill(np.random.default_rng([0, stream]), resamples)
+            rows.fill(resamples)
             table += rows.table
             seeds += rows.seeds
     return Summary(

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -90,6 +91,32 @@ def test_several_recipes_in_one_report_are_rows_of_one_table(tmp_path):
     assert page.count("## ") == 2
     assert "| agent | 2 | 3.000 |" in page
     assert "1 / 1" in page
+
+
+def test_the_same_scores_have_the_same_interval_in_every_table(tmp_path):
+    """Whatever the recipe, its digest and the policies beside them are, to the last digit."""
+    folders = [write(tmp_path / "a"), write(tmp_path / "b", recipe="s-v1")]
+    about = json.loads((folders[1] / "evaluation.json").read_text()) | {"digest": "d" * 64}
+    about["policies"] = [p for p in about["policies"] if p["kind"] != "mixture"]
+    (folders[1] / "evaluation.json").write_text(json.dumps(about))
+    drawn = np.random.default_rng(3).normal(100.0, 10.0, size=(len(SCORES), 30))
+    rows = [
+        (name, "binpack", window, 0, "makespan_s", value)
+        for name, values in zip(SCORES, drawn.tolist(), strict=True)
+        for window, value in enumerate(values)
+    ]
+    columns = ["policy", "scenario", "window", "seed", "metric", "value"]
+    scores = pl.DataFrame(rows, schema=columns, orient="row")
+    scores.write_parquet(folders[0] / "scores.parquet")
+    fewer = scores.filter(~pl.col("policy").str.starts_with("behaviour"))
+    fewer.write_parquet(folders[1] / "scores.parquet")
+    summary = summarise(folders)
+    table = results(summary).filter(policy="agent", baseline="rule")
+    one, other = table.select("mean", "low", "high", "paired_low", "paired_high").rows()
+    assert one == other
+    assert one[1] < one[0] < one[2]
+    shown = summary.table.filter(policy="agent").select("low", "high").unique()
+    assert [tuple(float(f"{x:.6g}") for x in row) for row in shown.rows()] == [one[1:3]]
 
 
 def test_a_number_of_episodes_below_one_is_refused(tmp_path):
