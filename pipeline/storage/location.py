@@ -7,8 +7,8 @@
     memory://name                      memory of this process, for tests
 
 Credentials and endpoints are never part of a URL: each store's client reads its usual environment
-(docs/how-to/remote-stores.md). Importing this module loads no store's client; `location` loads one when a
-URL names its store.
+(docs/how-to/remote-stores.md). Importing this module loads no store's client; `location` loads one
+when a URL names its store.
 """
 
 import importlib.util
