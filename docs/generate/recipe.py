@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 from docs.generate.text import code, prose, table
 from pipeline.documents.attributes import attributes
 from pipeline.recipes import recipe as r
+from pipeline.settings.ranges import range_of
 from pipeline.traces.synthetic import SyntheticConfig
 
 _INTRODUCTION = """\
@@ -47,9 +48,9 @@ def recipe_pages() -> Mapping[str, str]:
 
 
 def settings_table(settings: type[Any], without: tuple[str, ...] = ()) -> str:
-    """Return a table of the keys of a settings dataclass: type, default and meaning."""
+    """Return a table of the keys of a settings dataclass: type, default, range and meaning."""
     rows = list(_rows(settings, "", without))
-    return table(["key", "type", "default", "meaning"], rows)
+    return table(["key", "type", "default", "range", "meaning"], rows)
 
 
 def _rows(settings: type[Any], prefix: str, without: tuple[str, ...]) -> list[list[str]]:
@@ -64,7 +65,8 @@ def _rows(settings: type[Any], prefix: str, without: tuple[str, ...]) -> list[li
             rows += _rows(inner, f"{prefix}{each.name}.", ())  # type: ignore[arg-type]
             continue
         key = f"{prefix}{each.name}"
-        rows.append([code(key), _type(hint), _default(each), prose(meanings.get(each.name, ""))])
+        meaning = prose(meanings.get(each.name, ""))
+        rows.append([code(key), _type(hint), _default(each), range_of(each), meaning])
     return rows
 
 

@@ -21,13 +21,15 @@ def settings_of(pairs: Sequence[str]) -> dict[str, Any]:
     """Return an agent's settings from key=value pairs; values that are not TOML are text."""
     import tomllib
 
+    from pipeline.recipes.toml_text import parse_toml
+
     settings: dict[str, Any] = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
         if not equals or not key.strip():
             raise InputError(f"--set {pair!r}: expected key=value")
         try:
-            settings[key.strip()] = tomllib.loads(f"value = {text}")["value"]
+            settings[key.strip()] = parse_toml(f"value = {text}", f"--set {key.strip()}")["value"]
         except tomllib.TOMLDecodeError:
             settings[key.strip()] = text
     return settings

@@ -1,7 +1,7 @@
-"""All keys of a recipe, defaults included, with their values, types and meanings.
+"""All keys of a recipe, defaults included, with their values, types, ranges and meanings.
 
-    config.machines     2            integer    Number of machines, at least 1.
-    split.train         "0..79"      string     ...
+    config.machines     2            integer    from 1 to 100,000    Number of machines.
+    split.train         "0..79"      string                          ...
     behaviours[].policy  ["random"]  string     one value per [[behaviours]] table
 
 The meanings are those of the `Attributes:` sections of the settings classes.
@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from pipeline.documents.attributes import attributes
-from pipeline.recipes.recipe import OF_THIS_MACHINE, Recipe
+from pipeline.recipes.recipe import OF_THIS_MACHINE, Recipe, TrainRecipe
 from pipeline.recipes.settings import read_settings
 from pipeline.recipes.workload_source import SYNTHETIC
+from pipeline.settings.ranges import range_of
 
 _TYPES: Final[Mapping[Any, str]] = {
     int: "integer", float: "number", str: "string", bool: "boolean", range: "string", Any: "any",
@@ -32,12 +33,14 @@ class Key:
         key: Name as `--set` takes it, section.key.
         value: Value as JSON.
         type: Type of the value, in words.
-        meaning: Meaning, unit and valid range; empty if the settings class does not state them.
+        range: Range of its numbers, with their unit; empty for other values.
+        meaning: Meaning; empty if the settings class does not state it.
     """
 
     key: str
     value: Any
     type: str
+    range: str
     meaning: str
 
 
@@ -88,7 +91,7 @@ def _keys(table: Any, prefix: str, known: Mapping[str, Any]) -> Iterator[Key]:
             for of in zip(*columns, strict=True):
                 yield dataclasses.replace(of[0], value=[one.value for one in of])
         else:
-            yield Key(key, _plain(value), type_name(hint), meaning)
+            yield Key(key, _plain(value), type_name(hint), range_of(each), meaning)
 
 
 def _entries(
@@ -100,12 +103,14 @@ def _entries(
         if inner in known:
             yield from _keys(known[inner], f"{inner}.", known)
             if "steps" in value:  # of [train.settings.AGENT]; not a setting of the agent
-                yield Key(f"{inner}.steps", value["steps"], "integer", "Gradient steps.")
+                steps = range_of(TrainRecipe.__dataclass_fields__["steps"])
+                yield Key(f"{inner}.steps", value["steps"], "integer", steps, "Gradient steps.")
         elif isinstance(value, Mapping):
             yield from _entries(value, inner, Any, meaning, known)
         else:
             of = get_args(hint)[1] if get_args(hint) else Any
-            yield Key(inner, _plain(value), type_name(type(value) if of is Any else of), meaning)
+            kind = type_name(type(value) if of is Any else of)
+            yield Key(inner, _plain(value), kind, "", meaning)
 
 
 def _plain(value: Any) -> Any:

@@ -7,15 +7,19 @@ import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pipeline.errors import DatasetError, RecipeError, did_you_mean
 from pipeline.recipes.checkpoints import built_from, check_behaviour, inside_places, pin_checkpoints
 from pipeline.recipes.recipe import OF_THIS_MACHINE, Origin, Recipe
 from pipeline.recipes.settings import read_settings
 from pipeline.recipes.splits import read_split
+from pipeline.recipes.toml_text import check_table, parse_toml, read_toml
 from pipeline.scenarios import load_scenario
+from pipeline.settings.ranges import shown
 from pipeline.storage.location import location
+
+_MOST_EPISODES: Final = 1_000_000  # of a dataset, or of a policy in an evaluation
 
 
 def recipe_folder() -> Path:
@@ -49,19 +53,14 @@ def load_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
             f"there is no recipe {str(name)!r}: it is neither a file nor one of the recipes that "
             f"come with Hindcast; {did_you_mean(str(name), known_recipes())}"
         )
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path}: this file is not valid TOML ({error})") from error
-    except OSError as error:
-        raise RecipeError(f"{path}: this file cannot be read ({error.strerror})") from error
-    return _found(table, path.parent, str(path), overrides)
+    return _found(read_toml(path), path.parent, str(path), overrides)
 
 
 def _found(table: dict[str, Any], base: Path, where: str, overrides: Sequence[str]) -> Recipe:
     """Return the recipe of a table with its overrides, its checkpoints found."""
     for override in overrides:
         _override(table, override)
+    check_table(table, where)
     found, places = pin_checkpoints(table, base, where)
     return dataclasses.replace(parse_recipe(found, where), places=places)
 
@@ -107,7 +106,7 @@ def _override(table: dict[str, Any], override: str) -> None:
             f"--set {override!r}: this has no key or no '=', expected section.key=value"
         )
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
+        value = parse_toml(f"value = {text}", f"--set {key.strip()[:80]}")["value"]
     except tomllib.TOMLDecodeError:
         value = text
     *sections, last = key.strip().split(".")
@@ -130,14 +129,14 @@ def parse_recipe(table: Mapping[str, Any], where: str) -> Recipe:
         if key not in table:
             raise RecipeError(f"{where}: the key {key!r} is missing")
     if not isinstance(table["scenario"], str):
-        raise RecipeError(f"{where}: scenario is {table['scenario']!r}, expected a string")
+        raise RecipeError(f"{where}: scenario is {shown(table['scenario'])}, expected a string")
     scenario = load_scenario(table["scenario"])
     table.setdefault("objective", scenario.objectives[0])
     table.setdefault("seed", 0)
     if table["objective"] not in scenario.objectives:
         raise RecipeError(
-            f"{where}: objective is {table['objective']!r}; "
-            f"{did_you_mean(str(table['objective']), scenario.objectives)}"
+            f"{where}: objective is {shown(table['objective'])}; "
+            f"{did_you_mean(shown(table['objective']), scenario.objectives)}"
         )
     table["config"] = read_settings(scenario.config, table.get("config", {}), f"{where}: config")
     table["split"] = read_split(table["split"], where)
@@ -155,7 +154,28 @@ def parse_recipe(table: Mapping[str, Any], where: str) -> Recipe:
     names = [b.name for b in recipe.behaviours]
     if len(set(names)) < len(names):
         raise RecipeError(f"{where}: two behaviours have the same name: {names}")
+    for agent in recipe.train.settings:
+        recipe.train.steps_of(agent)  # checks it
+    _check_episodes(recipe, where)
     return recipe
+
+
+def _check_episodes(recipe: Recipe, where: str) -> None:
+    """Raise RecipeError for more episodes than anybody means, before the first is started."""
+    windows = sum(len(recipe.split[name]) for name in recipe.dataset_splits)
+    each = sum(b.episodes for b in recipe.behaviours)
+    if each * windows > _MOST_EPISODES:
+        raise RecipeError(
+            f"{where}: behaviours: {each:,} episodes on each of {windows:,} windows are "
+            f"{each * windows:,} episodes, expected at most {_MOST_EPISODES:,}"
+        )
+    windows = max(len(r) for r in recipe.split.values())
+    if recipe.evaluate.seeds * windows > _MOST_EPISODES:
+        raise RecipeError(
+            f"{where}: evaluate.seeds is {recipe.evaluate.seeds:,}: on {windows:,} windows these "
+            f"are {recipe.evaluate.seeds * windows:,} episodes of a policy, expected at most "
+            f"{_MOST_EPISODES:,}"
+        )
 
 
 def traces_folder() -> Path:

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from pipeline.errors import RecipeError, did_you_mean
+from pipeline.settings.ranges import SEED, check_field, number, ranged, shown
 from pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT
 from pipeline.storage.files import sha256_text
 
@@ -78,9 +79,9 @@ class BehaviourRecipe:
     """
 
     policy: str
-    epsilon: float = 0.0
-    temperature: float = 0.0
-    episodes: int = 1
+    epsilon: float = number(0.0, "from 0 to 1")
+    temperature: float = number(0.0, "at least 0")
+    episodes: int = number(1, "from 1 to 100,000")
     sha256: str = field(default="", metadata=LEFT_OUT_WHEN_DEFAULT)
 
     @property
@@ -118,8 +119,8 @@ class TrainRecipe:
     """
 
     agents: tuple[str, ...] = ()
-    steps: int = 2000
-    seeds: tuple[int, ...] = (0,)
+    steps: int = number(2000, "from 1 to 1,000,000,000")
+    seeds: tuple[int, ...] = number((0,), SEED)
     settings: Mapping[str, Mapping[str, Any]] = field(
         default_factory=dict, metadata=LEFT_OUT_WHEN_DEFAULT
     )
@@ -131,12 +132,12 @@ class TrainRecipe:
         return own
 
     def steps_of(self, agent: str) -> int:
-        """Return an agent's number of steps; raise RecipeError if it is not a whole number > 0."""
+        """Return an agent's number of steps; raise RecipeError if it is out of range."""
         steps = self.settings.get(agent, {}).get(_STEPS, self.steps)
-        if not isinstance(steps, int) or steps < 1:
-            raise RecipeError(
-                f"train.settings.{agent}: steps is {steps!r}, expected a whole number above 0"
-            )
+        where = f"train.settings.{agent}: steps"
+        if type(steps) is not int:
+            raise RecipeError(f"{where} is {shown(steps)}, expected a whole number")
+        check_field({f.name: f for f in dataclasses.fields(self)}[_STEPS], steps, where)
         return steps
 
 
@@ -153,7 +154,7 @@ class EvaluateRecipe:
 
     policies: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
-    seeds: int = 5
+    seeds: int = number(5, "from 1 to 100,000")
     metrics: tuple[str, ...] = field(default=(), metadata=LEFT_OUT_WHEN_DEFAULT)
 
 
@@ -171,10 +172,10 @@ class OnlineRecipe:
     """
 
     agent: str = ""
-    iterations: int = 1000
+    iterations: int = number(1000, "from 1 to 1,000,000,000")
     settings: Mapping[str, Any] = field(default_factory=dict)
-    seeds: tuple[int, ...] = field(default=(0,), metadata=LEFT_OUT_WHEN_DEFAULT)
-    imitate_steps: int = field(default=0, metadata=LEFT_OUT_WHEN_DEFAULT)
+    seeds: tuple[int, ...] = number((0,), SEED, metadata=LEFT_OUT_WHEN_DEFAULT)
+    imitate_steps: int = number(0, "from 0 to 1,000,000,000", metadata=LEFT_OUT_WHEN_DEFAULT)
 
 
 @dataclass(frozen=True)
@@ -227,7 +228,7 @@ class Recipe:
     objective: str
     trace: TraceSource
     split: Mapping[str, range]
-    seed: int
+    seed: int = field(metadata=ranged(SEED))
     behaviours: tuple[BehaviourRecipe, ...] = ()
     train: TrainRecipe = field(default_factory=TrainRecipe)
     evaluate: EvaluateRecipe = EvaluateRecipe()
@@ -274,6 +275,6 @@ def _plain(value: Any) -> Any:
     for each in dataclasses.fields(value):
         of, made = getattr(value, each.name), each.default_factory
         default = each.default if made is dataclasses.MISSING else made()
-        if each.metadata != LEFT_OUT_WHEN_DEFAULT or of != default:
+        if not each.metadata.items() >= LEFT_OUT_WHEN_DEFAULT.items() or of != default:
             table[each.name] = _plain(of)
     return table

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pipeline.errors import RecipeError, did_you_mean
+from pipeline.settings.ranges import shown
 
 SPLITS: Final = ("train", "validation", "test")
+MOST_WINDOWS: Final = 10_000_000  # of all splits
 _RANGE: Final = re.compile(r"^(\d{1,15})\.\.(\d{1,15})$")
 
 
@@ -22,9 +24,13 @@ def read_split(value: Any, where: str) -> dict[str, range]:
         match = _RANGE.match(text) if isinstance(text, str) else None
         if match is None or int(match[1]) > int(match[2]):
             raise RecipeError(
-                f'{where}: split.{name} is {text!r}, expected "first..last", both included'
+                f'{where}: split.{name} is {shown(text)}, expected "first..last", both included'
             )
         split[name] = range(int(match[1]), int(match[2]) + 1)
+    if (windows := sum(len(r) for r in split.values())) > MOST_WINDOWS:
+        raise RecipeError(
+            f"{where}: [split] has {windows:,} windows, expected at most {MOST_WINDOWS:,}"
+        )
     for (one, first), (other, second) in itertools.combinations(split.items(), 2):
         if first.start < second.stop and second.start < first.stop:
             raise RecipeError(

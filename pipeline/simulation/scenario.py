@@ -115,15 +115,6 @@ def stack_memories(
     return ints, floats
 
 
-def require_at_least(config: Any, **least: float) -> None:
-    """Raise InputError if a setting is below its least value."""
-    for name, low in least.items():
-        if getattr(config, name) < low:
-            raise InputError(
-                f"config.{name} is {getattr(config, name):g}, expected at least {low:g}"
-            )
-
-
 def require_room(numbers: float) -> None:
     """Raise InputError if an instance would need more than LARGEST_INSTANCE numbers.
 

@@ -40,7 +40,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from pipeline.errors import RecipeError
+from pipeline.settings.ranges import check_ranges, number
 from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 
 _Floats = npt.NDArray[np.float64]
@@ -84,7 +84,6 @@ _DURATION_WITH_INSTANCES: Final = 0.56
 _MEMORY_WITH_INSTANCES: Final = 0.62
 _MEMORY_WITH_DURATION: Final = 0.30
 _GAP_WITH_LAST: Final = 0.3
-_LARGEST_SCALE: Final = 1000.0
 
 
 @dataclass(frozen=True)
@@ -101,17 +100,11 @@ class SyntheticConfig:
             most 1000. At 1, as in the trace.
     """
 
-    n_jobs: int = 5216
-    instances_scale: float = 1.0
+    n_jobs: int = number(5216, "from 1 to 10,000,000")
+    instances_scale: float = number(1.0, "above 0, at most 1,000")
 
     def __post_init__(self) -> None:
-        if self.n_jobs < 1:
-            raise RecipeError(f"n_jobs is {self.n_jobs}, expected at least 1")
-        if not 0 < self.instances_scale <= _LARGEST_SCALE:
-            raise RecipeError(
-                f"instances_scale is {self.instances_scale}, expected more than 0 "
-                f"and at most {_LARGEST_SCALE:g}"
-            )
+        check_ranges(self, "trace.settings")
 
 
 def generate(config: SyntheticConfig, rng: np.random.Generator) -> Workload:

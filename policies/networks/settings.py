@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import RecipeError
+from pipeline.settings.ranges import check_ranges, number
 from pipeline.simulation.spec import Feature
 from policies.networks.features import FeatureMap, fit_map, unscaled_map
 from policies.networks.forward import ATTENTION, DEEPSETS, MLP
@@ -58,29 +59,24 @@ class NetworkSettings:
             and the row's place; 0 for a score of the row.
     """
 
-    hidden: tuple[int, ...] = ()
+    hidden: tuple[int, ...] = number((), "from 1 to 65,536")
     activation: Literal["relu", "tanh"] = "relu"
     quadratic: bool = True
     context: bool = False
     kind: Literal["mlp", "deepsets", "attention"] = "mlp"
-    heads: int = 2
+    heads: int = number(2, "from 1 to 65,536")
     norm: bool = False
-    image: int = 0
+    image: int = number(0, "from 0 to 65,536")
     logs: bool = True
-    places: int = 0
+    places: int = number(0, "from 0 to 65,536")
 
     def __post_init__(self) -> None:
-        if self.places < 0:
-            raise RecipeError(
-                f"network: places is {self.places}, expected at least 1, or 0 for none"
-            )
+        check_ranges(self, "network")
         if self.places and not (self.image and not self.hidden and self.kind == "mlp"):
             raise RecipeError(
                 f"network: places is {self.places}, which needs image above 0, hidden empty and "
                 'kind "mlp", because the places follow the image\'s layer'
             )
-        if self.image < 0:
-            raise RecipeError(f"network: image is {self.image}, expected a width, or 0 for none")
         if self.kind == "deepsets" and len(self.hidden) < 2:
             raise RecipeError(
                 f"network: hidden is {list(self.hidden)}, but deepsets needs at least two hidden "
@@ -88,7 +84,7 @@ class NetworkSettings:
             )
         if self.kind == "attention" and not self.hidden:
             raise RecipeError("network: hidden is empty, but attention needs a hidden layer")
-        if self.kind == "attention" and (self.heads < 1 or self.hidden[0] % self.heads):
+        if self.kind == "attention" and self.hidden[0] % self.heads:
             raise RecipeError(
                 f"network: heads is {self.heads}, which does not divide the {self.hidden[0]} of "
                 "the first hidden layer"

@@ -22,7 +22,6 @@ import dataclasses
 import itertools
 import json
 import math
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +31,8 @@ import numpy as np
 
 from pipeline.errors import RecipeError, did_you_mean
 from pipeline.recipes.settings import read_settings
+from pipeline.recipes.toml_text import read_toml
+from pipeline.settings.ranges import SEED, number
 from pipeline.simulation.seeds import generator
 from pipeline.storage.files import sha256_text
 from policies.offline import AGENTS, agent, read_config
@@ -55,11 +56,11 @@ class Sweep:
     """
 
     agents: tuple[str, ...]
-    seeds: tuple[int, ...] = (0,)
-    steps: int = 2000
+    seeds: tuple[int, ...] = number((0,), SEED)
+    steps: int = number(2000, "from 1 to 1,000,000,000")
     search: Literal["grid", "random"] = "grid"
-    draws: int = 10
-    seed: int = 0
+    draws: int = number(10, "from 1 to 1,000,000")
+    seed: int = number(0, SEED)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -96,12 +97,7 @@ def load_sweep(path: Path) -> dict[str, Any]:
 
     Raises RecipeError if the file is no valid TOML or cannot be read.
     """
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path}: not valid TOML ({error})") from error
-    except OSError as error:
-        raise RecipeError(f"{path}: cannot be read ({error.strerror})") from error
+    return read_toml(path)
 
 
 def plan(table: Mapping[str, Any], where: str) -> list[Run]:
@@ -112,11 +108,8 @@ def plan(table: Mapping[str, Any], where: str) -> list[Run]:
     sweep = read_settings(Sweep, table, where)
     for name in sweep.agents:
         agent(name)
-    for key, least in (("steps", 1), ("draws", 1), ("seed", 0)):
-        if getattr(sweep, key) < least:
-            raise RecipeError(f"{where}: {key} is {getattr(sweep, key)}, expected at least {least}")
-    if not sweep.agents or not sweep.seeds or min(sweep.seeds) < 0:
-        raise RecipeError(f"{where}: expected at least one agent and one seed, and no seed below 0")
+    if not sweep.agents or not sweep.seeds:
+        raise RecipeError(f"{where}: expected at least one agent and one seed")
     by_agent = _by_agent(sweep, where)
     runs = {
         (run.choice, run.seed): run

@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pipeline.recipes.settings import require_numbers
+from pipeline.settings.ranges import check_ranges, number
 from pipeline.simulation.seeds import generator
 from policies.networks.settings import Network, NetworkSettings, Weights
 from policies.online.dqn_replay import Replay
@@ -67,29 +67,22 @@ class Config:
     sampling: Sampling = field(
         default_factory=lambda: Sampling(trajectories=1, windows=10, stay=1, baseline="none")
     )
-    gradient_steps: int = 100
-    minibatch: int = 256
-    replay: int = 50_000
-    epsilon: float = 1.0
-    epsilon_last: float = 0.05
-    epsilon_iterations: int = 20
-    n_steps: int = 1
-    discount: float | None = None
+    gradient_steps: int = number(100, "at least 1")
+    minibatch: int = number(256, "from 1 to 1,000,000")
+    replay: int = number(50_000, "at least 1")
+    epsilon: float = number(1.0, "from 0 to 1")
+    epsilon_last: float = number(0.05, "from 0 to 1")
+    epsilon_iterations: int = number(20, "at least 1")
+    n_steps: int = number(1, "at least 1")
+    discount: float | None = number(None, "above 0, at most 1")
     discount_per: Literal["decision", "second"] = "decision"
-    reward_scale: float = 0.0
-    monte_carlo: float = 0.0
-    learning_rate: float = 1e-3
-    target_update_interval: int = 100
+    reward_scale: float = number(0.0, "at least 0")
+    monte_carlo: float = number(0.0, "from 0 to 1")
+    learning_rate: float = number(1e-3, "above 0")
+    target_update_interval: int = number(100, "at least 1")
 
     def __post_init__(self) -> None:
-        require_numbers(
-            self, "at least 1", "gradient_steps", "minibatch", "replay", "epsilon_iterations",
-            "n_steps", "target_update_interval",
-        )  # fmt: skip
-        require_numbers(self, "from 0 to 1", "epsilon", "epsilon_last", "monte_carlo")
-        require_numbers(self, "above 0", "learning_rate")
-        if self.discount is not None:
-            require_numbers(self, "above 0, at most 1", "discount")
+        check_ranges(self)
 
     def exploring(self, iteration: int) -> float:
         """Return epsilon of an iteration, counted from 1."""

@@ -29,7 +29,7 @@ from torch import nn
 
 from pipeline.errors import RecipeError
 from pipeline.estimators.selection import ranks
-from pipeline.recipes.settings import require_numbers
+from pipeline.settings.ranges import check_ranges, number
 from pipeline.simulation.seeds import generator
 from policies.networks import AnyNetwork
 from policies.networks.settings import Network, NetworkSettings, Weights
@@ -62,13 +62,13 @@ class Config:
     sampling: Sampling = field(
         default_factory=lambda: Sampling(trajectories=24, windows=40, stay=1, baseline="none")
     )
-    step: float = 0.5
+    step: float = number(0.5, "above 0")
     covariance: Literal["full", "diagonal"] = "full"
     fitness: Literal["return", "rank"] = "return"
     order: Literal["given", "drawn"] = "given"
 
     def __post_init__(self) -> None:
-        require_numbers(self, "above 0", "step")
+        check_ranges(self)
         if self.sampling.trajectories < 4:
             raise RecipeError(
                 f"sampling.trajectories is {self.sampling.trajectories}, expected at least 4 "

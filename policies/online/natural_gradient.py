@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from pipeline.recipes.settings import require_numbers
+from pipeline.settings.ranges import check_ranges, number
 from pipeline.simulation.seeds import generator
 from policies.networks.candidate_scorer import CandidateScorer
 from policies.networks.settings import Network, NetworkSettings, Weights
@@ -53,13 +53,13 @@ class Config:
     sampling: Sampling = field(
         default_factory=lambda: Sampling(trajectories=20, windows=10, stay=1, baseline="time")
     )
-    max_kl: float = 0.01
-    damping: float = 1e-3
-    cg_steps: int = 10
-    fisher_decisions: int = 2048
+    max_kl: float = number(0.01, "above 0")
+    damping: float = number(1e-3, "above 0")
+    cg_steps: int = number(10, "at least 1")
+    fisher_decisions: int = number(2048, "at least 1")
 
     def __post_init__(self) -> None:
-        require_numbers(self, "above 0", "max_kl", "damping", "cg_steps", "fisher_decisions")
+        check_ranges(self)
 
 
 def learner(

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
-from pipeline.recipes.settings import require_numbers
+from pipeline.settings.ranges import check_ranges, number
 from pipeline.simulation.seeds import generator
 from pipeline.statistics.returns import step_discounts
 from policies.networks.candidate_scorer import CandidateScorer
@@ -81,29 +81,24 @@ class Config:
     sampling: Sampling = field(
         default_factory=lambda: Sampling(trajectories=20, windows=10, stay=1, baseline="time")
     )
-    learning_rate: float = 3e-3
-    value_learning_rate: float = 1e-3
+    learning_rate: float = number(3e-3, "above 0")
+    value_learning_rate: float = number(1e-3, "above 0")
     decay: bool = False
-    lam: float = 0.95
+    lam: float = number(0.95, "from 0 to 1")
     discount_per: Literal["decision", "second"] = "decision"
-    clip: float = 0.2
-    epochs: int = 4
-    minibatch: int = 512
-    decisions: int = 16384
-    entropy: float = 0.0
-    max_kl: float = 0.0
+    clip: float = number(0.2, "above 0")
+    epochs: int = number(4, "from 1 to 1,000,000")
+    minibatch: int = number(512, "at least 1")
+    decisions: int = number(16384, "at least 1")
+    entropy: float = number(0.0, "at least 0")
+    max_kl: float = number(0.0, "at least 0")
     standardise: bool = True
-    clip_gradient: float = 0.5
+    clip_gradient: float = number(0.5, "above 0")
     values: bool = True
-    value_hidden: tuple[int, ...] = (64, 64)
+    value_hidden: tuple[int, ...] = number((64, 64), "from 1 to 65,536")
 
     def __post_init__(self) -> None:
-        require_numbers(
-            self, "above 0", "learning_rate", "value_learning_rate", "clip", "epochs", "minibatch",
-            "decisions", "clip_gradient",
-        )  # fmt: skip
-        require_numbers(self, "at least 0", "entropy", "max_kl")
-        require_numbers(self, "from 0 to 1", "lam")
+        check_ranges(self)
 
 
 def learner(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from pipeline.errors import RecipeError
-from pipeline.recipes.settings import require_numbers
+from pipeline.settings.ranges import check_ranges, number
 from pipeline.simulation.rollout import Episode
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.seeds import generator
@@ -57,16 +57,15 @@ class Sampling:
         discount: Discount of the returns-to-go, above 0, at most 1.
     """
 
-    trajectories: int = 12
-    windows: int = 1
-    stay: int = 10
+    trajectories: int = number(12, "from 1 to 1,000,000")
+    windows: int = number(1, "from 1 to 1,000,000")
+    stay: int = number(10, "at least 1")
     baseline: Baseline = "decision"
     normalise: bool = False
-    discount: float = 1.0
+    discount: float = number(1.0, "above 0, at most 1")
 
     def __post_init__(self) -> None:
-        require_numbers(self, "at least 1", "trajectories", "windows", "stay", table="sampling")
-        require_numbers(self, "above 0, at most 1", "discount", table="sampling")
+        check_ranges(self, "sampling")
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline.recipes.settings import require_numbers
+from pipeline.settings.ranges import check_ranges, number
 from pipeline.simulation.seeds import generator
 from policies.networks.settings import Network, NetworkSettings, Weights
 from policies.online.choices import entropy, log_softmax, policy_gain
@@ -49,12 +49,12 @@ class Config:
         )
     )
     sampling: Sampling = field(default_factory=Sampling)
-    learning_rate: float = 1e-3
+    learning_rate: float = number(1e-3, "above 0")
     updates: Literal["trajectory", "iteration"] = "trajectory"
-    entropy: float = 0.0
+    entropy: float = number(0.0, "any")
 
     def __post_init__(self) -> None:
-        require_numbers(self, "above 0", "learning_rate")
+        check_ranges(self)
 
 
 def learner(

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from pipeline.dataset.decisions import Decisions
-from pipeline.recipes.settings import require_numbers
+from pipeline.settings.ranges import check_ranges, number
 from pipeline.simulation.spec import Spec
 from pipeline.statistics.returns import step_discounts
 from policies.networks.settings import NetworkSettings
@@ -42,16 +42,19 @@ class ValueSettings:
         network: Shape of the networks.
     """
 
-    minibatch: int = 256
-    discount: float | None = None
+    minibatch: int = number(256, "from 1 to 1,000,000")
+    discount: float | None = number(None, "from 0 to 1")
     discount_per: Literal["decision", "second"] = "decision"
-    reward_scale: float = 0.0
+    reward_scale: float = number(0.0, "at least 0")
     baseline: Literal["none", "window"] = "window"
-    monte_carlo: float = 0.5
-    learning_rate: float = 1e-3
+    monte_carlo: float = number(0.5, "from 0 to 1")
+    learning_rate: float = number(1e-3, "above 0")
     network: NetworkSettings = field(
         default_factory=lambda: NetworkSettings(hidden=(32, 32), quadratic=False, context=True)
     )
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,6 @@ class ValueUnit:
 
 def value_unit(decisions: Decisions, spec: Spec, settings: ValueSettings) -> ValueUnit:
     """Return the unit of a training: from its settings, or from the log if they leave it open."""
-    require_numbers(settings, "from 0 to 1", "monte_carlo")
     discount = spec.discount if settings.discount is None else settings.discount
     baseline = settings.baseline == "window"
     scale = settings.reward_scale or (1.0 if baseline else reward_scale(decisions, discount))

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from pipeline.settings.ranges import number
+
 
 @dataclass(frozen=True)
 class BinpackConfig:
@@ -21,11 +23,11 @@ class BinpackConfig:
         compat: "cloudsimpy" for the event order of the published simulator, or "".
     """
 
-    machines: int = 5
-    machine_cores: float = 64.0
-    machine_memory: float = 1.0
+    machines: int = number(5, "from 1 to 100,000")
+    machine_cores: float = number(64.0, "above 0", "cores")
+    machine_memory: float = number(1.0, "above 0")
     cluster: Literal["uniform", "trace"] = "uniform"
-    jobs_per_window: int = 10
+    jobs_per_window: int = number(10, "from 1 to 1,000,000")
     features: Literal["paper", "extended"] = "paper"
     allow_wait: bool = False
     compat: Literal["", "cloudsimpy"] = ""

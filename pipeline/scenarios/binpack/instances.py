@@ -12,7 +12,8 @@ from pipeline.scenarios.binpack import layout as m
 from pipeline.scenarios.binpack.bounds import lower_bound, work_bound
 from pipeline.scenarios.binpack.config import BinpackConfig
 from pipeline.scenarios.binpack.features import OBJECTIVES
-from pipeline.simulation.scenario import Instance, make_memory, require_at_least, require_room
+from pipeline.settings.ranges import check_ranges
+from pipeline.simulation.scenario import Instance, make_memory, require_room
 from pipeline.workloads.schema import Workload
 
 MILLI_CORES: Final = 1e3
@@ -21,7 +22,7 @@ NANO_MEMORY: Final = 1e9
 
 def windows(config: BinpackConfig, workload: Workload) -> int:
     """Return the number of full windows of `jobs_per_window` consecutive jobs."""
-    require_at_least(config, jobs_per_window=1)
+    check_ranges(config, "config")
     jobs = workload.tasks["job"].max()
     return 0 if jobs is None else (int(jobs) + 1) // config.jobs_per_window  # type: ignore[arg-type]
 
@@ -46,7 +47,7 @@ def _cluster(
     config: BinpackConfig, workload: Workload
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the cores and the memory of every machine."""
-    require_at_least(config, machines=1)
+    check_ranges(config, "config")
     if config.cluster == "uniform":
         return (
             np.full(config.machines, config.machine_cores),

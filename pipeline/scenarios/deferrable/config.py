@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.errors import InputError
-from pipeline.simulation.scenario import require_at_least
+from pipeline.settings.ranges import check_ranges, number
 
 
 @dataclass(frozen=True)
@@ -41,35 +40,26 @@ class DeferrableConfig:
 
     setting: Literal["deferrable", "realtime"] = "deferrable"
     jobs: Literal["generated", "trace"] = "generated"
-    horizon: int = 168
-    slot_s: float = 3600.0
-    jobs_per_slot: float = 8.5
-    core_case: Literal[1, 2, 3] = 1
-    duration_case: Literal[1, 2, 3] = 3
-    fixed_share: float = 0.75
-    longest_window: int = 10
-    longest_notice: int = 24
-    capacity: float = 26.0
+    horizon: int = number(168, "from 1 to 1,000,000", "slots")
+    slot_s: float = number(3600.0, "above 0", "s")
+    jobs_per_slot: float = number(8.5, "at least 0")
+    core_case: Literal[1, 2, 3] = number(1, "from 1 to 3")
+    duration_case: Literal[1, 2, 3] = number(3, "from 1 to 3")
+    fixed_share: float = number(0.75, "from 0 to 1")
+    longest_window: int = number(10, "from 1 to 1,000,000", "slots")
+    longest_notice: int = number(24, "from 0 to 1,000,000", "slots")
+    capacity: float = number(26.0, "at least 0", "cores")
     scale_capacity: bool = True
-    capacity_swing: float = 0.2
-    capacity_noise: float = 0.05
-    capacity_correlation: float = 0.9
-    delay_weight: float = 2.0
-    violation_weight: float = 10.0
-    draws_per_window: int = 1
-    stretch: float = 1.0
-    longest_trace_duration: int = 8
+    capacity_swing: float = number(0.2, "at least 0")
+    capacity_noise: float = number(0.05, "at least 0")
+    capacity_correlation: float = number(0.9, "from 0 to 1")
+    delay_weight: float = number(2.0, "at least 0")
+    violation_weight: float = number(10.0, "at least 0")
+    draws_per_window: int = number(1, "from 1 to 1,000,000")
+    stretch: float = number(1.0, "above 0")
+    longest_trace_duration: int = number(8, "from 1 to 1,000,000", "slots")
 
 
 def check_config(config: DeferrableConfig) -> None:
-    """Raise InputError for the first setting that is out of its range."""
-    require_at_least(
-        config, horizon=1, longest_window=1, longest_notice=0, jobs_per_slot=0, capacity=0,
-        delay_weight=0, violation_weight=0, draws_per_window=1, longest_trace_duration=1,
-    )  # fmt: skip
-    for name in ("slot_s", "stretch"):
-        if getattr(config, name) <= 0:
-            raise InputError(f"config.{name} is {getattr(config, name):g}, expected more than 0")
-    for name in ("fixed_share", "capacity_correlation"):
-        if not 0 <= getattr(config, name) <= 1:
-            raise InputError(f"config.{name} is {getattr(config, name):g}, expected 0 to 1")
+    """Raise RecipeError for the first setting that is out of its range."""
+    check_ranges(config, "config")

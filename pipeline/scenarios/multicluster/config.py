@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from pipeline.errors import InputError
+from pipeline.settings.ranges import check_ranges, number
 
 EVAL_MISS: Final = 0.02  # weight of a missed deadline in Eval, relative to a percent of delay
 
@@ -48,64 +49,47 @@ class MulticlusterConfig:
 
     arrivals: Literal["bernoulli", "uniform", "beta"] = "uniform"
     setting: Literal["standard", "eased", "stressed", "matched"] = "standard"
-    applications: int = 500
-    clusters: tuple[int, ...] = (500, 800, 1200, 1300, 1900)
-    limit: int = 20_000
-    categories: tuple[float, ...] = (0.5, 0.25, 0.25)
-    execution: tuple[int, ...] = (34, 42)
-    tasks: tuple[int, ...] = (230, 265)
-    streaming_share: float = 0.076
-    batches: tuple[int, ...] = (34, 72)
-    period: tuple[float, ...] = (1.3, 1.75)
-    deadline: tuple[float, ...] = (1.03, 1.10)
-    arrival_probability: float = 0.08
-    arrival_interval: tuple[int, ...] = (1, 39)
-    arrival_beta: tuple[float, ...] = (4.0, 2.0)
-    arrival_beta_steps: int = 30
-    jobs_mean: float = 3.0
-    jobs_mean_bernoulli: float = 1.5
-    jobs_deviation: float = 1.0
-    miss_weight: float = 1.0
-    later_miss_weight: float = 0.02
-    delay_weight: float = 0.1
+    applications: int = number(500, "from 1 to 1,000,000")
+    clusters: tuple[int, ...] = number((500, 800, 1200, 1300, 1900), "from 1 to 1,000,000")
+    limit: int = number(20_000, "from 1 to 1,000,000,000", "steps")
+    categories: tuple[float, ...] = number((0.5, 0.25, 0.25), "from 0 to 1")
+    execution: tuple[int, ...] = number((34, 42), "from 1 to 1,000,000,000", "steps")
+    tasks: tuple[int, ...] = number((230, 265), "from 1 to 1,000,000,000")
+    streaming_share: float = number(0.076, "above 0")
+    batches: tuple[int, ...] = number((34, 72), "from 1 to 1,000,000")
+    period: tuple[float, ...] = number((1.3, 1.75), "at least 1")
+    deadline: tuple[float, ...] = number((1.03, 1.10), "at least 0")
+    arrival_probability: float = number(0.08, "above 0, at most 1")
+    arrival_interval: tuple[int, ...] = number((1, 39), "from 1 to 1,000,000,000", "steps")
+    arrival_beta: tuple[float, ...] = number((4.0, 2.0), "above 0")
+    arrival_beta_steps: int = number(30, "from 1 to 1,000,000,000", "steps")
+    jobs_mean: float = number(3.0, "from -1,000,000 to 1,000,000")
+    jobs_mean_bernoulli: float = number(1.5, "from -1,000,000 to 1,000,000")
+    jobs_deviation: float = number(1.0, "above 0, at most 1,000,000")
+    miss_weight: float = number(1.0, "any")
+    later_miss_weight: float = number(0.02, "any")
+    delay_weight: float = number(0.1, "any")
     own_misses_after: bool = False
 
 
 def check_config(config: MulticlusterConfig) -> None:
     """Raise InputError for a setting that is out of its range."""
-    spans: tuple[tuple[str, tuple[float, ...], float], ...] = (
-        ("execution", config.execution, 1), ("tasks", config.tasks, 1),
-        ("batches", config.batches, 1), ("period", config.period, 1.0),
-        ("deadline", config.deadline, 0.0), ("arrival_interval", config.arrival_interval, 1),
-    )  # fmt: skip
-    for name, span, least in spans:
-        if len(span) != 2 or not least <= span[0] <= span[1]:
+    check_ranges(config, "config")
+    for name in ("execution", "tasks", "batches", "period", "deadline", "arrival_interval"):
+        span = getattr(config, name)
+        if len(span) != 2 or span[0] > span[1]:
             raise InputError(
-                f"config.{name} is {list(span)}, expected [low, high] with {least:g} <= low <= high"
+                f"config.{name} is {list(span)}, expected [low, high] with low <= high"
             )
-    for name, positive in (
-        ("applications", config.applications), ("limit", config.limit),
-        ("streaming_share", config.streaming_share), ("jobs_deviation", config.jobs_deviation),
-        ("arrival_beta_steps", config.arrival_beta_steps),
-    ):  # fmt: skip
-        if positive <= 0:
-            raise InputError(f"config.{name} is {positive}, expected more than 0")
-    if not config.clusters or min(config.clusters) < 1:
-        raise InputError(
-            f"config.clusters is {list(config.clusters)}, expected the executors of at least "
-            "one cluster, each at least 1"
-        )
+    if not config.clusters:
+        raise InputError("config.clusters is [], expected the executors of at least one cluster")
     shares = config.categories
-    if len(shares) != 3 or min(shares) < 0 or abs(sum(shares) - 1) > 1e-9:
+    if len(shares) != 3 or abs(sum(shares) - 1) > 1e-9:
         raise InputError(
             f"config.categories is {list(shares)}, expected the probabilities of regular, critical "
             "and streaming, which sum to 1"
         )
-    if not 0 < config.arrival_probability <= 1:
+    if len(config.arrival_beta) != 2:
         raise InputError(
-            f"config.arrival_probability is {config.arrival_probability}, expected 0 < p <= 1"
-        )
-    if len(config.arrival_beta) != 2 or min(config.arrival_beta) <= 0:
-        raise InputError(
-            f"config.arrival_beta is {list(config.arrival_beta)}, expected [alpha, beta] above 0"
+            f"config.arrival_beta is {list(config.arrival_beta)}, expected [alpha, beta]"
         )

@@ -1,15 +1,13 @@
 """Settings of `slots`: presets, and the checks of their values."""
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from pipeline.errors import InputError
-from pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT, require_at_least
-
-_MOST_SHOWN: Final = 1000
+from pipeline.settings.ranges import check_ranges, number
+from pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT
 
 
 @dataclass(frozen=True)
@@ -66,25 +64,25 @@ class SlotsConfig:
     """
 
     preset: Literal["deeprm", "report"] = "deeprm"
-    slots_per_resource: int | None = None
-    horizon: int | None = None
-    short_lengths: tuple[int, ...] | None = None
-    long_lengths: tuple[int, ...] | None = None
-    dominant_slots: tuple[int, ...] | None = None
-    other_slots: tuple[int, ...] | None = None
-    short_share: float = 0.8
-    queue: int = 10
-    backlog: int = 60
+    slots_per_resource: int | None = number(None, "from 1 to 1,000,000")
+    horizon: int | None = number(None, "from 1 to 1,000", "steps")
+    short_lengths: tuple[int, ...] | None = number(None, "from 1 to 1,000", "steps")
+    long_lengths: tuple[int, ...] | None = number(None, "from 1 to 1,000", "steps")
+    dominant_slots: tuple[int, ...] | None = number(None, "from 1 to 1,000,000")
+    other_slots: tuple[int, ...] | None = number(None, "from 0 to 1,000,000")
+    short_share: float = number(0.8, "from 0 to 1")
+    queue: int = number(10, "from 1 to 1,000")
+    backlog: int = number(60, "from 0 to 1,000,000")
     arrival: Literal["bernoulli", "all_at_once", "trace"] = "bernoulli"
-    arrival_rate: float = 0.7
-    steps: int = 50
-    max_time_steps: int = 1000
+    arrival_rate: float = number(0.7, "above 0, at most 1")
+    steps: int = number(50, "from 1 to 1,000,000,000")
+    max_time_steps: int = number(1000, "from 1 to 1,000,000,000")
     observation: Literal["compact", "image"] = "compact"
     foresight: bool = field(default=False, metadata=LEFT_OUT_WHEN_DEFAULT)
     ties: Literal["demand", "slot"] = "demand"
     compat: Literal["", "deeprm"] = ""
-    step_s: float = 1.0
-    jobs_per_window: int = 100
+    step_s: float = number(1.0, "above 0", "s")
+    jobs_per_window: int = number(100, "from 1 to 1,000,000")
     too_long: Literal["refuse", "leave_out"] = "refuse"
 
 
@@ -93,17 +91,10 @@ def sizes_of(config: SlotsConfig) -> Sizes:
 
     A setting that is out of its range raises InputError.
     """
+    check_ranges(config, "config")
     names = [size.name for size in dataclasses.fields(Sizes)]
     given = {name: getattr(config, name) for name in names if getattr(config, name) is not None}
     sizes = dataclasses.replace(PRESETS[config.preset], **given)
-    require_at_least(sizes, slots_per_resource=1, horizon=1)
-    require_at_least(config, queue=1, steps=1, max_time_steps=1, jobs_per_window=1, backlog=0)
-    for name, shown in (("horizon", sizes.horizon), ("queue", config.queue)):
-        if shown > _MOST_SHOWN:
-            raise InputError(
-                f"config.{name} is {shown}, expected at most {_MOST_SHOWN}, because the "
-                "observation has features for each of them"
-            )
     limits = {
         "short_lengths": (1, sizes.horizon),
         "long_lengths": (1, sizes.horizon),
@@ -116,12 +107,6 @@ def sizes_of(config: SlotsConfig) -> Sizes:
             raise InputError(
                 f"config.{name} is {list(pair)}, expected [least, most] from {low} to {high}"
             )
-    for name, value in (("short_share", config.short_share), ("arrival_rate", config.arrival_rate)):
-        if not 0 <= value <= 1 or (name == "arrival_rate" and value == 0):
-            least = "above 0, at most" if name == "arrival_rate" else "from 0 to"
-            raise InputError(f"config.{name} is {value:g}, expected a probability {least} 1")
-    if not (math.isfinite(config.step_s) and config.step_s > 0):
-        raise InputError(f"config.step_s is {config.step_s:g}, expected more than 0")
     if config.compat and (config.preset, config.arrival, given) != ("deeprm", "bernoulli", {}):
         raise InputError(
             'config.compat = "deeprm" needs the sizes of preset "deeprm" and Bernoulli arrivals; '

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from pipeline.errors import InputError
-from pipeline.simulation.scenario import require_at_least
+from pipeline.settings.ranges import check_ranges, number
 
 HEAT_CONSTANT: Final = 200.0  # heat of a fully used server in the centre, in one step
 _LONGEST: Final = 10_000  # steps that a job can be planned ahead; calendars are that long
@@ -39,20 +39,20 @@ class ThermalConfig:
     """
 
     preset: Literal["default", "paper"] = "default"
-    jobs: int = 2000
-    steps: int = 2200
-    capacity: int = 40
-    resources: tuple[int, ...] = (5, 14)
-    process: tuple[int, ...] | None = None
+    jobs: int = number(2000, "from 1 to 1,000,000")
+    steps: int = number(2200, "from 1 to 10,000,000")
+    capacity: int = number(40, "from 1 to 1,000,000")
+    resources: tuple[int, ...] = number((5, 14), "from 1 to 1,000,000")
+    process: tuple[int, ...] | None = number(None, "from 1 to 10,000", "steps")
     tight_deadlines: bool | None = None
-    slack: tuple[int, ...] = (0, 5)
-    k: float | None = None
-    alpha: float = 1.0
-    beta: float = 0.005
-    decay: float = 0.6
+    slack: tuple[int, ...] = number((0, 5), "from 0 to 10,000", "steps")
+    k: float | None = number(None, "any")
+    alpha: float = number(1.0, "any")
+    beta: float = number(0.005, "any")
+    decay: float = number(0.6, "from 0 to below 1")
     idle_power: bool = False
     features: Literal["full", "history"] = "full"
-    discount: float | None = None
+    discount: float | None = number(None, "from 0 to 1")
 
 
 _PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -78,6 +78,7 @@ def settled(config: ThermalConfig) -> ThermalConfig:
 
 def _check(config: ThermalConfig) -> None:
     """Raise InputError for a setting that is out of its range."""
+    check_ranges(config, "config")
     for name, smallest, largest in (
         ("resources", 1, config.capacity),
         ("process", 1, _LONGEST),
@@ -89,10 +90,7 @@ def _check(config: ThermalConfig) -> None:
                 f"config.{name} is {list(given)}, expected [smallest, largest] "
                 f"within {smallest}..{largest}"
             )
-    require_at_least(config, jobs=1)
     if config.steps < config.jobs + 5:
         raise InputError(
             f"config.steps is {config.steps}, expected at least jobs + 5 = {config.jobs + 5}"
         )
-    if not 0 <= config.decay < 1:
-        raise InputError(f"config.decay is {config.decay:g}, expected a number in [0, 1)")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pipeline.settings.ranges import number
 from policies.networks.candidate_scorer import drawn_logits, log_probabilities
 from policies.offline.actor_critic.critics import chosen, masked_expectation, masked_log_softmax
 from policies.training.learner import Info
@@ -34,9 +35,9 @@ class Extraction(ValueSettings):
         target_rate: Share of the distance that target networks move at every step, 0 to 1.
     """
 
-    temperature: float = 0.5
-    most: float = 20.0
-    target_rate: float = 0.02
+    temperature: float = number(0.5, "above 0")
+    most: float = number(20.0, "above 0")
+    target_rate: float = number(0.02, "from 0 to 1")
 
 
 def standardised_weights(advantage: Tensor, temperature: float, most: float) -> Tensor:

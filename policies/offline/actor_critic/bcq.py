@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import smooth_l1_loss
 
-from pipeline.recipes.settings import require_numbers
+from pipeline.settings.ranges import number
 from policies.networks.candidate_scorer import FILL, CandidateScorer, log_probabilities
 from policies.offline.actor_critic.critics import chosen, follow, logged_value
 from policies.offline.actor_critic.side_by_side_networks import check_mergeable, merge, side_by_side
@@ -40,13 +40,12 @@ class Config(ValueSettings):
         target_rate: Share of the distance that the target network moves at every step, 0 to 1.
     """
 
-    threshold: float = 0.3
-    target_rate: float = 0.02
+    threshold: float = number(0.3, "above 0, at most 1")
+    target_rate: float = number(0.02, "from 0 to 1")
 
 
 def learner(task: Task, config: Config) -> Learner:
     """Return one training run, see `policies.training.learner`."""
-    require_numbers(config, "above 0, at most 1", "threshold")
     check_mergeable(config.network)
     weights_rng, rng, unit, network = begin(task, config)
     q = CandidateScorer(network, weights_rng)

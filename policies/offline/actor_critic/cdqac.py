@@ -26,6 +26,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
+from pipeline.settings.ranges import number
 from policies.networks.candidate_scorer import CandidateScorer
 from policies.offline.actor_critic.critics import (
     DuelingQuantiles,
@@ -57,12 +58,12 @@ class Config(ValueSettings):
         target_rate: Share of the distance that target networks move at every step, 0 to 1.
     """
 
-    quantiles: int = 16
-    kappa: float = 0.1
-    conservatism: float = 1e-3
-    alpha: float = 0.2
-    delay: int = 2
-    target_rate: float = 0.02
+    quantiles: int = number(16, "from 1 to 65,536")
+    kappa: float = number(0.1, "above 0")
+    conservatism: float = number(1e-3, "at least 0")
+    alpha: float = number(0.2, "at least 0")
+    delay: int = number(2, "at least 1")
+    target_rate: float = number(0.02, "from 0 to 1")
 
 
 def learner(task: Task, config: Config) -> Learner:

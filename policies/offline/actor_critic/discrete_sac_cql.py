@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from pipeline.settings.ranges import number
 from policies.networks.candidate_scorer import CandidateScorer
 from policies.offline.actor_critic.critics import (
     Critics,
@@ -56,12 +57,12 @@ class Config(ValueSettings):
         target_rate: Share of the distance that target networks move at every step, 0 to 1.
     """
 
-    conservatism: float = 1e-3
-    entropy_share: float = 0.5
-    alpha: float = 1.0
-    alpha_rate: float = 1e-2
+    conservatism: float = number(1e-3, "at least 0")
+    entropy_share: float = number(0.5, "from 0 to 1")
+    alpha: float = number(1.0, "above 0")
+    alpha_rate: float = number(1e-2, "at least 0")
     soft_targets: bool = False
-    target_rate: float = 0.02
+    target_rate: float = number(0.02, "from 0 to 1")
 
 
 class Temperature(nn.Module):

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pipeline.settings.ranges import number
 from policies.networks.candidate_scorer import CandidateScorer
 from policies.offline.actor_critic.advantage_weighting import (
     Extraction,
@@ -37,7 +38,7 @@ class Config(Extraction):
             1 that of its best choices.
     """
 
-    expectile: float = 0.8
+    expectile: float = number(0.8, "above 0, below 1")
 
 
 def learner(task: Task, config: Config) -> Learner:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from pipeline.dataset.decisions import Decisions
+from pipeline.settings.ranges import check_ranges, number
 from policies.networks.candidate_scorer import CandidateScorer, fit_network, log_probabilities
 from policies.networks.settings import Network, NetworkSettings, Weights
 from policies.training.learner import Info, Learner, Task, descent
@@ -36,12 +37,15 @@ class Config:
         network: Shape of the scorer.
     """
 
-    minibatch: int = 256
-    learning_rate: float = 2e-3
-    weight_decay: float = 0.0
+    minibatch: int = number(256, "from 1 to 1,000,000")
+    learning_rate: float = number(2e-3, "above 0")
+    weight_decay: float = number(0.0, "at least 0")
     network: NetworkSettings = field(
         default_factory=lambda: NetworkSettings(hidden=(32, 32), context=True)
     )
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
 
 
 def cloning_loss(scorer: CandidateScorer, batch: Minibatch) -> tuple[Tensor, Info]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.dataset.decisions import Decisions
-from pipeline.recipes.settings import require_numbers
+from pipeline.settings.ranges import number
 from policies.offline.cloning import behaviour_cloning
 from policies.training.learner import Learner, Task
 from policies.training.returns import windows_of
@@ -31,7 +31,7 @@ class Config(behaviour_cloning.Config):
             imitated.
     """
 
-    share: float = 0.2
+    share: float = number(0.2, "above 0, at most 1")
 
 
 def best_episodes(decisions: Decisions, share: float) -> NDArray[np.bool_]:
@@ -49,7 +49,6 @@ def best_episodes(decisions: Decisions, share: float) -> NDArray[np.bool_]:
 
 def learner(task: Task, config: Config) -> Learner:
     """Return one training run, see `policies.training.learner`."""
-    require_numbers(config, "above 0, at most 1", "share")
 
     def filtered(of: Decisions) -> Decisions:
         return of.take(np.flatnonzero(best_episodes(of, config.share)[of.episode]))

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from pipeline.dataset.decisions import Decisions
 from pipeline.errors import RecipeError
-from pipeline.recipes.settings import require_numbers
+from pipeline.settings.ranges import number
 from policies.networks.candidate_scorer import CandidateScorer, fit_network
 from policies.networks.settings import Network, Weights
 from policies.offline.cloning import behaviour_cloning
@@ -42,7 +42,7 @@ class Config(behaviour_cloning.Config):
         quantile: Quantile of the standardised returns to go that the agent acts for, 0 to 1.
     """
 
-    quantile: float = 0.9
+    quantile: float = number(0.9, "from 0 to 1")
 
 
 def conditioned(network: Network) -> Network:
@@ -74,7 +74,6 @@ def fold(network: Network, weights: Weights, target: float) -> Weights:
 
 def learner(task: Task, config: Config) -> Learner:
     """Return one training run, see `policies.training.learner`."""
-    require_numbers(config, "from 0 to 1", "quantile")
     if not config.network.hidden:
         raise RecipeError(
             "network: hidden is [], but a linear score adds the same term for the target return "

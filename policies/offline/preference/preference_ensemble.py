@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from pipeline.errors import RecipeError
+from pipeline.settings.ranges import number
 from policies.networks.candidate_scorer import CandidateScorer, fit_network
 from policies.networks.settings import Weights
 from policies.offline.preference import trajectory_preference as single
@@ -40,8 +41,8 @@ class Config(single.Config):
             the last weights.
     """
 
-    members: int = 5
-    average: float = 0.5
+    members: int = number(5, "from 1 to 10,000")
+    average: float = number(0.5, "from 0 to 1")
 
 
 def resampled(ranking: Ranking, rng: np.random.Generator) -> Ranking:

@@ -25,6 +25,7 @@ from torch.nn.functional import softplus
 
 from pipeline.dataset.decisions import Decisions
 from pipeline.errors import DatasetError, RecipeError, did_you_mean
+from pipeline.settings.ranges import check_ranges, number
 from pipeline.simulation.spec import Spec
 from policies.networks.candidate_scorer import CandidateScorer, fit_network, log_probabilities
 from policies.networks.settings import Network, NetworkSettings
@@ -50,13 +51,16 @@ class Config:
         network: Shape of the scorer.
     """
 
-    beta: float = 4.0
-    pairs: int = 24
-    decisions: int = 40
+    beta: float = number(4.0, "above 0")
+    pairs: int = number(24, "from 1 to 1,000,000")
+    decisions: int = number(40, "from 1 to 1,000,000")
     outcome: str = ""
-    learning_rate: float = 1e-2
-    weight_decay: float = 0.0
+    learning_rate: float = number(1e-2, "above 0")
+    weight_decay: float = number(0.0, "at least 0")
     network: NetworkSettings = field(default_factory=NetworkSettings)
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from pipeline.settings.ranges import number
 from policies.training.learner import Learner, Task
 from policies.training.values import ValueSettings
 
@@ -43,7 +44,7 @@ class DqnConfig(ValueSettings):
         target_update_interval: Steps between two copies of Q into Q_target, at least 1.
     """
 
-    target_update_interval: int = 100
+    target_update_interval: int = number(100, "at least 1")
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class CqlConfig(DqnConfig):
             episode. A weight above that order turns CQL into cloning.
     """
 
-    alpha: float = 1e-3
+    alpha: float = number(1e-3, "at least 0")
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class QuantileConfig(DqnConfig):
         quantiles: Number N of quantiles, at least 1.
     """
 
-    quantiles: int = 32
+    quantiles: int = number(32, "from 1 to 65,536")
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class QuantileCqlConfig(QuantileConfig):
             quantiles, so the same weight counts for less here.
     """
 
-    alpha: float = 1e-2
+    alpha: float = number(1e-2, "at least 0")
 
 
 @dataclass(frozen=True)

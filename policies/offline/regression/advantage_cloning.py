@@ -27,6 +27,7 @@ from torch import Tensor
 
 from pipeline.dataset.decisions import Decisions
 from pipeline.errors import DatasetError, RecipeError
+from pipeline.settings.ranges import number
 from policies.networks.candidate_scorer import CandidateScorer, fit_network
 from policies.networks.settings import NetworkSettings
 from policies.offline.regression.advantage_regression import fit_maps, logs_of
@@ -55,11 +56,11 @@ class Config(AdvantageSettings):
         network: Shape of the scorer.
     """
 
-    share: float = 0.3
-    improvement: float = 0.3
-    minibatch: int = 512
-    learning_rate: float = 5e-3
-    weight_decay: float = 0.0
+    share: float = number(0.3, "above 0, at most 1")
+    improvement: float = number(0.3, "at least 0")
+    minibatch: int = number(512, "from 1 to 1,000,000")
+    learning_rate: float = number(5e-3, "above 0")
+    weight_decay: float = number(0.0, "at least 0")
     phi: NetworkSettings = field(default_factory=NetworkSettings)
     network: NetworkSettings = field(
         default_factory=lambda: NetworkSettings(hidden=(32, 32), kind="deepsets")

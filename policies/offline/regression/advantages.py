@@ -28,7 +28,8 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import DatasetError, RecipeError
+from pipeline.errors import DatasetError
+from pipeline.settings.ranges import check_ranges, number
 from pipeline.statistics.returns import discounted_sums, step_discounts
 from policies.networks.features import FeatureMap
 from policies.training.episode_stream import EpisodeChunk, EpisodeStream
@@ -53,20 +54,14 @@ class AdvantageSettings:
             the behaviours; more rounds improve later choices too.
     """
 
-    discount: float = 0.95
+    discount: float = number(0.95, "from 0 to 1")
     discount_per: Literal["decision", "second"] = "decision"
-    ridge: float = 0.1
-    share: float = 1.0
-    rounds: int = 1
+    ridge: float = number(0.1, "above 0")
+    share: float = number(1.0, "above 0, at most 1")
+    rounds: int = number(1, "from 1 to 1,000,000")
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.discount <= 1.0:
-            raise RecipeError(f"advantage: discount is {self.discount}, expected 0 to 1")
-        if self.ridge <= 0.0 or not 0.0 < self.share <= 1.0 or self.rounds < 1:
-            raise RecipeError(
-                f"advantage: ridge is {self.ridge}, share {self.share}, rounds {self.rounds}; "
-                "expected ridge above 0, share above 0 and at most 1, rounds at least 1"
-            )
+        check_ranges(self, "advantage")
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pipeline.errors import unknown_name
-from pipeline.recipes.settings import require_numbers
+from pipeline.settings.ranges import check_ranges, number
 from pipeline.simulation.policy import Heuristic
 from pipeline.simulation.seeds import generator
 from policies.networks.candidate_scorer import CandidateScorer
@@ -88,20 +88,17 @@ class Config:
     )
     rollouts: Rollouts = field(default_factory=Rollouts)
     guide: str = ""
-    keep: int = 8
-    gradient_steps: int = 300
-    minibatch: int = 512
-    learning_rate: float = 2e-3
+    keep: int = number(8, "at least 1")
+    gradient_steps: int = number(300, "at least 1")
+    minibatch: int = number(512, "from 1 to 1,000,000")
+    learning_rate: float = number(2e-3, "above 0")
     decay: bool = True
-    clip: float = 4.0
-    entropy: float = 0.1
-    average: float = 0.998
+    clip: float = number(4.0, "above 0")
+    entropy: float = number(0.1, "at least 0")
+    average: float = number(0.998, "from 0 to below 1")
 
     def __post_init__(self) -> None:
-        require_numbers(self, "at least 1", "keep", "gradient_steps", "minibatch")
-        require_numbers(self, "above 0", "learning_rate", "clip")
-        require_numbers(self, "at least 0", "entropy")
-        require_numbers(self, "from 0 to below 1", "average")
+        check_ranges(self)
 
 
 def learner(

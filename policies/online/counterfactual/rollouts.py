@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import HindcastError
-from pipeline.recipes.settings import require_numbers
+from pipeline.settings.ranges import check_ranges, number
 from pipeline.simulation.arrays import begin_episode, make_step_arrays
 from pipeline.simulation.kernel import INFEASIBLE, RUNNING, TRUNCATED
 from pipeline.simulation.rollout import Episode, finished_episode
@@ -48,18 +48,15 @@ class Rollouts:
             certain choice can be wrong; 0 to 1.
     """
 
-    share: float = 0.3
-    most: int = 100
-    horizon_s: float = 0.0
-    epsilon: float = 0.1
-    certain: float = 1.0
-    of_certain: float = 0.1
+    share: float = number(0.3, "above 0, at most 1")
+    most: int = number(100, "at least 1")
+    horizon_s: float = number(0.0, "at least 0", "s")
+    epsilon: float = number(0.1, "from 0 to 1")
+    certain: float = number(1.0, "above 0, at most 1")
+    of_certain: float = number(0.1, "from 0 to 1")
 
     def __post_init__(self) -> None:
-        require_numbers(self, "above 0, at most 1", "share", "certain", table="rollouts")
-        require_numbers(self, "at least 1", "most", table="rollouts")
-        require_numbers(self, "at least 0", "horizon_s", table="rollouts")
-        require_numbers(self, "from 0 to 1", "epsilon", "of_certain", table="rollouts")
+        check_ranges(self, "rollouts")
 
 
 @dataclass(frozen=True)

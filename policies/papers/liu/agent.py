@@ -36,9 +36,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pipeline.errors import RecipeError, unknown_name
-from pipeline.recipes.settings import require_numbers
 from pipeline.scenarios.multicluster.features import MOMENT
 from pipeline.scenarios.multicluster.layout import APPLICATIONS
+from pipeline.settings.ranges import check_ranges, number
 from pipeline.simulation.scenario import Instance
 from pipeline.simulation.seeds import generator
 from policies.heuristics.multicluster import HEURISTICS
@@ -83,27 +83,22 @@ class Config:
     """
 
     network: ClustersSettings = field(default_factory=ClustersSettings)
-    windows: int = 1
-    batches: int = 1
-    batch: int = 1000
-    replay: int = 50_000
-    learning_rate: float = 0.01
-    momentum: float = 0.9
+    windows: int = number(1, "from 1 to 1,000,000")
+    batches: int = number(1, "from 1 to 1,000,000")
+    batch: int = number(1000, "from 1 to 1,000,000")
+    replay: int = number(50_000, "at least 1")
+    learning_rate: float = number(0.01, "above 0")
+    momentum: float = number(0.9, "from 0 to below 1")
     decay: bool = False
     targets: Literal["raw", "standardised", "logarithm"] = "logarithm"
     guide: str = "sf_e"
-    random_share: float = 0.5
-    explore_first: float = 0.8
-    explore_last: float = 1e-5
-    explore_episodes: int = 1900
+    random_share: float = number(0.5, "from 0 to 1")
+    explore_first: float = number(0.8, "from 0 to 1")
+    explore_last: float = number(1e-5, "from 0 to 1")
+    explore_episodes: int = number(1900, "at least 1")
 
     def __post_init__(self) -> None:
-        require_numbers(
-            self, "above 0", "windows", "batches", "batch", "replay", "learning_rate",
-            "explore_episodes",
-        )  # fmt: skip
-        require_numbers(self, "from 0 to 1", "random_share", "explore_first", "explore_last")
-        require_numbers(self, "from 0 to below 1", "momentum")
+        check_ranges(self)
         if self.guide not in HEURISTICS:
             raise unknown_name("guide", self.guide, HEURISTICS)
 

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import DatasetError, HindcastError
+from pipeline.settings.ranges import number
 from pipeline.simulation.environment import Observation
 from pipeline.simulation.policy import Heuristic, Reading
 from policies.networks import Architecture, Features
@@ -55,8 +56,8 @@ class ClustersSettings(FixedSettings):
         kind: Name of the architecture.
     """
 
-    clusters: int = 5
-    hidden: tuple[int, ...] = (2000, 500)
+    clusters: int = number(5, "from 1 to 4,096")
+    hidden: tuple[int, ...] = number((2000, 500), "from 1 to 4,096")
     kind: Literal["clusters"] = "clusters"
 
     def __post_init__(self) -> None:

@@ -31,8 +31,8 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.errors import RecipeError
-from pipeline.recipes.settings import require_numbers
 from pipeline.scenarios.deferrable.slotwise import Slots
+from pipeline.settings.ranges import check_ranges, number
 from pipeline.simulation.seeds import generator
 from pipeline.statistics.returns import returns_to_go
 from policies.networks.features import fit_map
@@ -79,22 +79,18 @@ class Config:
         )
     )
     algorithm: Literal["ppo", "reinforce"] = "ppo"
-    epochs: int = 4
-    minibatch: int = 256
-    clip: float = 0.2
-    lam: float = 0.95
-    learning_rate: float = 1e-4
-    value_learning_rate: float = 2e-4
-    auxiliary_learning_rate: float = 1e-2
-    floor: float = 0.1
-    value_weight: float = 0.5
+    epochs: int = number(4, "at least 1")
+    minibatch: int = number(256, "from 1 to 1,000,000")
+    clip: float = number(0.2, "above 0")
+    lam: float = number(0.95, "from 0 to 1")
+    learning_rate: float = number(1e-4, "above 0")
+    value_learning_rate: float = number(2e-4, "above 0")
+    auxiliary_learning_rate: float = number(1e-2, "above 0")
+    floor: float = number(0.1, "from 0 to 1")
+    value_weight: float = number(0.5, "any")
 
     def __post_init__(self) -> None:
-        require_numbers(
-            self, "above 0", "epochs", "minibatch", "clip", "learning_rate", "value_learning_rate",
-            "auxiliary_learning_rate",
-        )  # fmt: skip
-        require_numbers(self, "from 0 to 1", "lam", "floor")
+        check_ranges(self)
         alone = self.sampling.trajectories == 1 and self.sampling.baseline != "none"
         if self.algorithm == "reinforce" and alone:
             raise RecipeError(

@@ -30,9 +30,10 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import DatasetError, RecipeError
+from pipeline.errors import DatasetError
 from pipeline.scenarios.deferrable import features as deferrable
 from pipeline.scenarios.deferrable.layout import HISTORY
+from pipeline.settings.ranges import check_ranges, number
 from policies.networks import Features
 from policies.networks.features import unscaled_map
 from policies.networks.fixed import FixedNetwork, FixedSettings
@@ -73,21 +74,15 @@ class SlotScoresSettings(FixedSettings):
 
     encoder: Literal["mlp", "pointer", "attention"] = "attention"
     auxiliary: Literal["none", "high", "low", "both"] = "none"
-    width: int = 32
-    layers: int = 1
-    rows: int = 64
-    low_coefficient: float = 1.0
-    high_coefficient: float = 1.0
+    width: int = number(32, "from 1 to 1,024")
+    layers: int = number(1, "from 1 to 8")
+    rows: int = number(64, "from 1 to 1,024")
+    low_coefficient: float = number(1.0, "above 0")
+    high_coefficient: float = number(1.0, "above 0")
     kind: Literal["slot_scores"] = "slot_scores"
 
     def __post_init__(self) -> None:
-        for name, most in (("width", _WIDEST), ("layers", 8), ("rows", _WIDEST)):
-            if not 1 <= getattr(self, name) <= most:
-                raise RecipeError(f"network.{name} is {getattr(self, name)}, expected 1 to {most}")
-
-        for name in ("low_coefficient", "high_coefficient"):
-            if not 0.0 < getattr(self, name) < np.inf:
-                raise RecipeError(f"network.{name} is {getattr(self, name)}, expected above 0")
+        check_ranges(self, "network")
 
     @property
     def information(self) -> int:

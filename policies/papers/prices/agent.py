@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from pipeline.errors import RecipeError
-from pipeline.recipes.settings import require_numbers
+from pipeline.settings.ranges import check_ranges, number
 from pipeline.simulation.policy import Behaviour, Heuristic
 from pipeline.simulation.rollout import Episode, run_episode
 from pipeline.simulation.seeds import generator
@@ -49,10 +49,10 @@ class Config:
     sampling: Sampling = field(
         default_factory=lambda: Sampling(trajectories=16, windows=40, stay=1, baseline="none")
     )
-    step: float = 0.5
+    step: float = number(0.5, "above 0")
 
     def __post_init__(self) -> None:
-        require_numbers(self, "above 0", "step")
+        check_ranges(self)
         if self.sampling.trajectories < 4:
             raise RecipeError(
                 f"sampling.trajectories is {self.sampling.trajectories}, expected at least 4 "

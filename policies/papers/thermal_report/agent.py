@@ -27,6 +27,7 @@ from torch.nn.functional import leaky_relu, linear
 
 from pipeline.dataset.decisions import Decisions
 from pipeline.errors import DatasetError
+from pipeline.settings.ranges import number
 from policies.networks.candidate_scorer import FILL, WeightedModule
 from policies.papers.thermal_report.network import (
     LEAK,
@@ -56,13 +57,13 @@ class Config:
         reward_scale: Factor of the rewards; 0 means one over the mean size of a return.
     """
 
-    minibatch: int = 256
-    discount: float = 0.8
-    l1: float = 1e-6
-    l2: float = 1e-5
-    learning_rate: float = 1e-3
-    target_update_interval: int = 100
-    reward_scale: float = 0.0
+    minibatch: int = number(256, "from 1 to 1,000,000")
+    discount: float = number(0.8, "from 0 to 1")
+    l1: float = number(1e-6, "at least 0")
+    l2: float = number(1e-5, "at least 0")
+    learning_rate: float = number(1e-3, "above 0")
+    target_update_interval: int = number(100, "at least 1")
+    reward_scale: float = number(0.0, "at least 0")
 
 
 class ServersScorer(WeightedModule):

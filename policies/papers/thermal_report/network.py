@@ -11,7 +11,7 @@ as in training. Source: L. Dong, "Solution on Data Center Job Scheduling Problem
 and Figure 6.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, Literal
 
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import DatasetError, HindcastError
+from pipeline.settings.ranges import ranged
 from pipeline.simulation.policy import Reading
 from policies.networks import Architecture, Features
 from policies.networks.features import columns_of, fit_map
@@ -44,7 +45,7 @@ class ServersSettings(FixedSettings):
         kind: Name of the architecture.
     """
 
-    servers: int
+    servers: int = field(metadata=ranged("from 1 to 1,024"))
     kind: Literal["servers"] = "servers"
 
     def __post_init__(self) -> None:

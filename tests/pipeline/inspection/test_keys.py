@@ -9,6 +9,7 @@ import pytest
 
 from pipeline.inspection.keys import recipe_keys, type_name
 from pipeline.recipes.loading import known_recipes, load_recipe
+from pipeline.settings.ranges import number
 
 
 @dataclass(frozen=True)
@@ -16,10 +17,10 @@ class Inner:
     """Settings inside settings.
 
     Attributes:
-        width: Width, at least 1.
+        width: Width.
     """
 
-    width: int = 8
+    width: int = number(8, "at least 1", "units")
 
 
 @dataclass(frozen=True)
@@ -62,10 +63,12 @@ def test_behaviours_have_a_value_for_each_table():
 def test_settings_of_agents_are_listed_with_their_meanings():
     recipe = load_recipe("binpack-synthetic-v1", ["train.settings.cql.steps=7"])
     found = recipe_keys(recipe, {"online.settings": Outer(), "train.settings.cql": Outer()})
-    keys = {k.key: (k.value, k.type, k.meaning) for k in found}
-    assert keys["online.settings.inner.width"] == (8, "integer", "Width, at least 1.")
-    assert keys["train.settings.cql.rate"] == (0.5, "number", "Step size.")
+    keys = {k.key: (k.value, k.type, k.range, k.meaning) for k in found}
+    assert keys["online.settings.inner.width"] == (8, "integer", "at least 1 (units)", "Width.")
+    assert keys["train.settings.cql.rate"] == (0.5, "number", "", "Step size.")
     assert keys["train.settings.cql.steps"][:2] == (7, "integer")
+    assert keys["train.settings.cql.steps"][2] == "from 1 to 1,000,000,000"
+    assert keys["config.machines"][2] == "from 1 to 100,000"
 
 
 @pytest.mark.parametrize(

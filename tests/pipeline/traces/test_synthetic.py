@@ -144,8 +144,8 @@ def test_half_the_instances_still_contend_for_five_machines() -> None:
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ({"n_jobs": 0}, "n_jobs is 0, expected at least 1"),
-        ({"instances_scale": 0.0}, "instances_scale is 0.0, expected more than 0"),
+        ({"n_jobs": 0}, "n_jobs is 0, expected from 1"),
+        ({"instances_scale": 0.0}, "instances_scale is 0.0, expected above 0"),
         ({"instances_scale": float("nan")}, "instances_scale is nan"),
     ],
 )

@@ -240,9 +240,9 @@ def test_the_same_window_is_the_same_instance_and_real_time_has_its_jobs():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"horizon": 0}, "config.horizon is 0, expected at least 1"),
-        ({"slot_s": 0.0}, "config.slot_s is 0, expected more than 0"),
-        ({"fixed_share": 1.5}, "config.fixed_share is 1.5, expected 0 to 1"),
+        ({"horizon": 0}, "config.horizon is 0, expected from 1"),
+        ({"slot_s": 0.0}, "config.slot_s is 0.0, expected above 0"),
+        ({"fixed_share": 1.5}, "config.fixed_share is 1.5, expected from 0 to 1"),
         ({"jobs": "trace"}, "window 0 does not exist: the 0 slots of the trace make 0 windows"),
     ],
 )

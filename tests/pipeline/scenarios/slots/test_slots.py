@@ -312,7 +312,7 @@ def test_a_window_is_the_same_instance_for_everybody():
         ({"arrival_rate": 0.0}, "arrival_rate is 0"),
         ({"horizon": 10}, r"long_lengths is \[10, 15\], expected \[least, most\] from 1 to 10"),
         ({"dominant_slots": (11, 12)}, "dominant_slots"),
-        ({"queue": 0}, "queue is 0, expected at least 1"),
+        ({"queue": 0}, "queue is 0, expected from 1"),
         ({"step_s": 0.0}, "step_s is 0"),
         ({"compat": "deeprm", "preset": "report"}, "compat"),
         ({"arrival": "trace"}, "no trace"),

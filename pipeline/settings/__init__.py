@@ -1,0 +1,1 @@
+"""Settings: what their numbers may be."""
