@@ -12,7 +12,7 @@ from pipeline.settings.ranges import check_field, shown
 def read_settings(settings: type[Any], value: Any, where: str) -> Any:
     """Return a frozen dataclass from a table, with unknown keys refused, types and ranges checked.
 
-    A whole number becomes a float if the field is one. Ranges are those of `pipeline.settings.ranges`.
+    A whole number becomes a float if the field is one. Ranges: `pipeline.settings.ranges`.
     Raises RecipeError that names the key, its value and what was expected.
     """
     if dataclasses.is_dataclass(settings) and isinstance(value, settings):

@@ -173,7 +173,7 @@ def test_a_start_of_other_features_or_of_another_kind_is_refused(tiny_recipe, tm
     [
         ({"learning_rat": 0.1}, "did you mean 'learning_rate'"),
         ({"sampling": {"trajectory": 3}}, "did you mean 'trajectories'"),
-        ({"sampling": {"trajectories": 0}}, "expected at least 1"),
+        ({"sampling": {"trajectories": 0}}, "expected from 1"),
         ({"sampling": {"baseline": "times"}}, "did you mean 'time'"),
         ({"learning_rate": 0.0}, "expected above 0"),
         ({"network": {"image": 20}}, "has no image"),

@@ -250,7 +250,7 @@ def test_it_learns_to_tell_clusters_apart(tmp_path):
         ({"guide": "sf_ee"}, UnknownName, "did you mean 'sf_e'"),
         ({"momentum": 1.0}, RecipeError, "momentum is 1.0, expected from 0 to below 1"),
         ({"random_share": 1.5}, RecipeError, "random_share is 1.5, expected from 0 to 1"),
-        ({"batch": 0}, RecipeError, "batch is 0, expected above 0"),
+        ({"batch": 0}, RecipeError, "batch is 0, expected from 1"),
         (
             {"network": {"clusters": 4}},
             RecipeError,
