@@ -67,7 +67,7 @@ def test_seeds_are_a_sweep_of_one_agent(tiny_dataset, tmp_path, capsys):
         (("--agent", "cql", "--set", "network.hiden=[4]"), "did you mean 'hidden'"),
         (("--agent", "cql", "--seeds", "1", "--set", "alhpa=2.0"), "did you mean 'alpha'"),
         (("--sweep", "SWEEP", "--agent", "cql"), "--agent is for a single training"),
-        (("--sweep", "none.toml"), "none.toml: cannot be read"),
+        (("--sweep", "none.toml"), "none.toml: this file cannot be read"),
     ],
 )
 def test_options_that_do_not_fit_are_named(argv, said, sweep, tiny_dataset, tmp_path, capsys):

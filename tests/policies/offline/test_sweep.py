@@ -83,7 +83,7 @@ def test_dotted_settings_keep_the_agents_other_defaults():
         ('agent = ["cql"]', r"sweep.toml: unknown key 'agent'; did you mean 'agents'"),
         ('agents = ["cqll"]', "did you mean 'cql'"),
         ("agents = []", "at least one agent and one seed"),
-        ('agents = ["cql"]\nseeds = [-1]', "no seed below 0"),
+        ('agents = ["cql"]\nseeds = [-1]', "seeds\\[0\\] is -1, expected from 0"),
         ('agents = ["cql"]\nsteps = 0', "steps is 0"),
         ('agents = ["cql"]\nsearch = "gird"', "did you mean 'grid'"),
         ('agents = ["cql"]\nsettings.alhpa = [1.0]', "settings.alhpa.*did you mean 'alpha'"),
@@ -114,7 +114,7 @@ def test_errors_name_the_key_and_the_nearest(text, said):
 def test_a_file_that_is_no_toml_is_named(tmp_path):
     path = tmp_path / "sweep.toml"
     path.write_text("agents = [")
-    with pytest.raises(RecipeError, match=r"sweep\.toml: not valid TOML"):
+    with pytest.raises(RecipeError, match=r"sweep\.toml: this file is not valid TOML"):
         load_sweep(path)
     with pytest.raises(RecipeError, match=r"cannot be read"):
         load_sweep(tmp_path / "none.toml")

@@ -231,7 +231,7 @@ def test_difference_telescopes():
     ("change", "message"),
     [
         ({"resources": (5, 41)}, r"config.resources is \[5, 41\].*1..40"),
-        ({"process": (0, 4)}, "config.process is"),
+        ({"process": (0, 4)}, "config.process\\[0\\] is 0"),
         ({"slack": (3, 2)}, "config.slack is"),
         ({"slack": (3,)}, "config.slack is"),
         ({"steps": 42}, "at least jobs . 5 = 45"),

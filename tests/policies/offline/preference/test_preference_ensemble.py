@@ -47,7 +47,7 @@ def test_members_see_other_windows_and_are_averaged(noisy_episodes, spec):
     ("settings", "said"),
     [
         ({"network.hidden": [4]}, "no mean of their scores"),
-        ({"members": 0}, "at least 1"),
+        ({"members": 0}, "members is 0, expected from 1"),
         ({"average": 1.5}, "from 0 to 1"),
     ],
 )

@@ -168,7 +168,7 @@ def test_a_checkpoint_gives_the_same_scores(moments, tmp_path):
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"hidden": [5000]}, "hidden is"),
+        ({"hidden": [5000]}, "hidden\\[0\\] is 5000"),
         ({"hidden": "wide"}, "hidden is 'wide', expected a list"),
         ({"clusters": 0}, "clusters is 0"),
         ({"depth": 3}, "unknown key 'depth'"),
