@@ -1,7 +1,5 @@
 """Versions of this package and of others, as recorded in datasets and checkpoints."""
 
-import importlib.metadata
-import tomllib
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -19,6 +17,8 @@ def pip_install(extra: str) -> str:
 @cache
 def version() -> str:
     """Return the version of the running code: of its checkout, else of the installed package."""
+    import tomllib
+
     if _CHECKOUT.is_file():
         project = tomllib.loads(_CHECKOUT.read_text(encoding="utf-8")).get("project", {})
         if str(project.get("name", "")).startswith("hindcast"):
@@ -28,10 +28,12 @@ def version() -> str:
 
 def package_versions(names: Iterable[str]) -> dict[str, str]:
     """Return the versions of those of these packages that are installed."""
+    from importlib import metadata  # which loads the standard library's mail parser
+
     found = {}
     for name in names:
         try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
             continue
     return found
