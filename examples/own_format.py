@@ -33,9 +33,7 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
     rows = scan_rows(path, COLUMNS, header_line=1).with_columns(
         reason=pl.coalesce(pl.col("reason"), *faults)
     )
-    sifted = sift(path, rows, "a job")
-    jobs = collect(sifted.rows, path).select(
-        "line",
+    rows = rows.with_columns(
         job_id=pl.col("line").cast(pl.String),
         task_id=pl.lit("0"),
         submit_s=number("submit_s"),
@@ -44,6 +42,8 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
         memory=pl.lit(0.0),  # not known
         instances=pl.lit(1, dtype=pl.Int64),
     )
+    sifted = sift(path, rows, "a job")
+    jobs = collect(sifted.rows.drop("text", "run_s"), path)
     tasks = in_order(jobs)
     provenance = Provenance(
         format="jobs_csv",

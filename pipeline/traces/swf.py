@@ -154,6 +154,8 @@ def _judged(rows: pl.LazyFrame, processors: int | None) -> pl.LazyFrame:
     rows = _without_unusable(rows, processors)
     positive = {name: pl.when(_known(name) > 0).then(_known(name)) for name in FIELDS}
     cores = pl.coalesce(positive["requested"], positive["allocated"])
+    # Less than a byte is no memory; shares of such a number of KB would not be finite.
+    memory = {name: pl.when(of >= 2**-10).then(of) for name, of in positive.items()}
     ran = positive["run"]
     duration = pl.coalesce(
         ran,
@@ -183,7 +185,7 @@ def _judged(rows: pl.LazyFrame, processors: int | None) -> pl.LazyFrame:
         submit_s=number("submit"),
         duration_s=duration,
         cores=cores,
-        memory_kb=pl.coalesce(positive["requested_memory"], positive["used_memory"]),
+        memory_kb=pl.coalesce(memory["requested_memory"], memory["used_memory"]),
         requested_s=pl.coalesce(positive["requested_time"], duration),
         **{name: _known(name) for name in FIELDS if name not in {"job", "submit"}},
         cores_derived=positive["requested"].is_null(),
