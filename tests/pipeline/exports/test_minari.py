@@ -113,6 +113,34 @@ def test_cut_candidates_keep_the_chosen_one_and_are_told(images, tmp_path, load)
     assert "had more than K candidates" in metadata["description"]
 
 
+def test_arrays_are_compressed(images, tmp_path):
+    h5py = pytest.importorskip("h5py")
+    export(images.folder, "minari", tmp_path / "x")
+    [path] = tmp_path.rglob("*.hdf5")
+    with h5py.File(path) as file:
+        arrays: list[str | None] = []
+        file.visititems(lambda _, item: arrays.append(getattr(item, "compression", "group")))
+    assert set(arrays) == {"gzip", "group"}
+
+
+def test_scores_are_normalized_between_random_and_the_best_behaviour(images, tmp_path, load):
+    import minari
+
+    export(images.folder, "minari", tmp_path / "x")
+    means = dict(images.episodes.group_by("behaviour").agg(pl.col("return").mean()).iter_rows())
+    low, high = means["random"], max(means.values())
+    assert low < high
+    scores = minari.get_normalized_score(load(), np.array([low, high]))
+    np.testing.assert_allclose(scores, [0, 1])
+
+
+def test_there_are_no_reference_scores_of_one_behaviour(long, tmp_path):
+    assert set(long.episodes["behaviour"]) == {"random"}
+    export(long.folder, "minari", tmp_path / "x")
+    [path] = tmp_path.rglob("metadata.json")
+    assert "ref_m" not in path.read_text()
+
+
 @pytest.mark.parametrize(
     ("recipe", "expected"),
     [("a-v2", "a-v2"), ("binpack-cloudsimpy", "binpack-cloudsimpy-v1"), ("a b.c", "a-b-c-v1")],
