@@ -4,7 +4,7 @@ import csv
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from docs.generate.results import BOUNDS, FOLDER
+from docs.generate.results import BOUNDS, FOLDER, SIZES
 from docs.generate.text import code, table
 from pipeline.recipes.loading import known_recipes, load_recipe
 from pipeline.statistics.numbers import decimals_for, write_number
@@ -20,6 +20,8 @@ def protocol_pages() -> Mapping[str, str]:
 
 def _datasets() -> str:
     rows = []
+    with (FOLDER / SIZES).open(newline="", encoding="utf-8") as file:
+        sizes = {row["digest"]: row for row in csv.DictReader(file)}
     for name in known_recipes():
         recipe = load_recipe(name)
         if not recipe.behaviours:
@@ -29,13 +31,16 @@ def _datasets() -> str:
         episodes = sum(b.episodes for b in recipe.behaviours) * sum(
             windows[split] for split in recipe.dataset_splits if split in windows
         )
+        size = sizes.get(recipe.digest)
         rows.append([
             code(name), recipe.scenario, recipe.level, str(behaviours), f"{episodes:,}",
+            f"{int(size['decisions']):,}" if size else "",
+            f"{int(size['bytes']) / 1e6:,.1f}" if size else "",
             " / ".join(f"{windows.get(s, 0):,}" for s in ("train", "validation", "test")),
             code(recipe.digest[:12]),
         ])  # fmt: skip
-    head = ["recipe", "scenario", "level", "behaviours", "episodes", "windows", "digest"]
-    return table(head, rows)
+    head = ["recipe", "scenario", "level", "behaviours", "episodes", "decisions", "MB", "windows"]
+    return table([*head, "digest"], rows)
 
 
 def _anchors() -> str:

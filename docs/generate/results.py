@@ -13,14 +13,15 @@ from pipeline.studies.study import COLUMNS as STUDY_COLUMNS
 from policies.ope.selection_table import selection_markdown
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "results"
-BOUNDS: Final = "bounds.csv"  # a column of the protocol page, not a table of policies
+BOUNDS: Final = "bounds.csv"  # these two are columns of the protocol page, not tables of policies
+SIZES: Final = "sizes.csv"
 
 
 def result_pages() -> Mapping[str, str]:
     """Return the pages of all committed tables."""
     pages: dict[str, str] = {}
     for path in sorted(FOLDER.glob("*.csv")):
-        if path.name == BOUNDS:
+        if path.name in {BOUNDS, SIZES}:
             continue
         content = path.read_bytes()
         head = tuple(next(csv.reader([content.split(b"\n", 1)[0].decode()])))

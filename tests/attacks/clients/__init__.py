@@ -1,0 +1,1 @@
+"""Foreign clients in one shared cache: `python -m tests.attacks.clients --out FOLDER`."""
