@@ -56,7 +56,7 @@ def run_flow(request: Any) -> dict[str, Any]:
     server = os.environ.get("PREFECT_API_URL")
     with prefect_engine():
         if server:
-            _check_server(server)
+            check_server(server)
         flow = getattr(importlib.import_module("flows.deployments"), name_of(request))
         result: dict[str, Any] = flow(**vars(request))
         return result
@@ -67,14 +67,14 @@ def prefect_engine() -> Iterator[None]:
     """Prepare Prefect to run flows, with the server of PREFECT_API_URL or one in this process."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(_environment(_SETTINGS))
-        stack.enter_context(_home())
+        stack.enter_context(prefect_home())
         if not os.environ.get("PREFECT_API_URL"):
             note("starting Prefect")
             stack.enter_context(_embedded_server())
         yield
 
 
-def _check_server(url: str) -> None:
+def check_server(url: str) -> None:
     """Raise InputError unless the server of PREFECT_API_URL answers as one of Prefect 3."""
     with _no_collection():
         from prefect.client.orchestration import get_client
@@ -107,10 +107,10 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _home() -> Iterator[None]:
+def prefect_home() -> Iterator[Path]:
     """Set PREFECT_HOME, unless the user has, to a folder in the cache or a temporary one."""
-    if os.environ.get("PREFECT_HOME"):
-        yield
+    if given := os.environ.get("PREFECT_HOME"):
+        yield Path(given).expanduser()
         return
     with contextlib.ExitStack() as stack:
         try:
@@ -121,7 +121,7 @@ def _home() -> Iterator[None]:
         except (OSError, RuntimeError):  # for example a container without a home
             home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hindcast-")))
         with _environment({"PREFECT_HOME": str(home)}):
-            yield
+            yield home
 
 
 @contextlib.contextmanager

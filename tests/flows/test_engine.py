@@ -158,7 +158,7 @@ def test_without_a_writable_cache_the_home_is_temporary(monkeypatch, tmp_path):
     monkeypatch.delenv("PREFECT_HOME", raising=False)
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with engine._home():
+    with engine.prefect_home():
         home = Path(os.environ["PREFECT_HOME"])
         assert home.is_dir()
     assert not home.exists()

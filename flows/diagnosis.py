@@ -1,0 +1,250 @@
+"""Checks of a machine and an installation, for `hindcast doctor`.
+
+Each check returns findings: a fact that was measured, how it is judged, and how to mend it. A check
+changes nothing, except that it writes one small file into a folder and deletes the file again.
+"""
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from pipeline.errors import HindcastError, InputError
+from pipeline.storage.location import SCHEMES, is_remote, location
+from pipeline.storage.versions import DISTRIBUTION, package_versions, pip_install, version
+
+Judgement = Literal["ok", "warning", "failure"]
+
+_LEAST_DISK: Final = 1 << 30  # bytes; a dataset of ten million decisions takes some 300 MB
+_LEAST_MEMORY: Final = 2 << 30  # bytes; libraries take 500 MB, a worker of `build` some 300 MB
+_SHOWN: Final = ("numpy", "polars", "pyarrow", "numba", "torch", "d3rlpy", "gymnasium", "prefect")
+_GIB: Final = 1 << 30
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Result of one check.
+
+    Attributes:
+        check: Name of the check.
+        judgement: "ok"; "warning" if something works worse or not everywhere; "failure" if
+            commands will fail.
+        fact: The fact that was measured.
+        remedy: How to mend it; empty if it is ok.
+    """
+
+    check: str
+    judgement: Judgement
+    fact: str
+    remedy: str = ""
+
+
+def diagnose(folders: Sequence[str]) -> list[Finding]:
+    """Return the findings of all checks; `folders` are the places where commands will write."""
+    places = [*folders] or ["."]
+    found = [one for check in CHECKS.values() for one in check()]
+    return found + [one for place in places for one in _folder(place)]
+
+
+def _versions() -> Iterator[Finding]:
+    python = ".".join(map(str, sys.version_info[:3]))
+    yield Finding("hindcast", "ok", f"{version()} on Python {python}, {sys.platform}")
+    wrong = list(_unsatisfied())
+    found = package_versions(_SHOWN)
+    fact = ", ".join(f"{name} {number}" for name, number in found.items())
+    if not wrong:
+        yield Finding("libraries", "ok", fact)
+        return
+    yield Finding(
+        "libraries", "failure" if any("missing" in w for w in wrong) else "warning",
+        "; ".join(wrong), f"pip install --upgrade '{DISTRIBUTION}=={version()}'",
+    )  # fmt: skip
+
+
+def _unsatisfied() -> Iterator[str]:
+    """Yield the requirements of this package that the environment does not satisfy."""
+    from importlib import metadata
+
+    from packaging.requirements import Requirement
+
+    try:
+        required = metadata.requires(DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:  # a checkout on PYTHONPATH
+        return
+    for requirement in map(Requirement, required):
+        if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
+            continue
+        installed = package_versions([requirement.name]).get(requirement.name)
+        if installed is None:
+            yield f"{requirement.name} is missing, expected {requirement.specifier}"
+        elif not requirement.specifier.contains(installed, prereleases=True):
+            yield f"{requirement.name} is {installed}, expected {requirement.specifier}"
+
+
+def _cores() -> Iterator[Finding]:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    fact = f"{usable} of {os.cpu_count()} usable; give --workers {usable}"
+    threads = os.environ.get("OMP_NUM_THREADS")
+    yield Finding("cores", "ok", f"{fact}; OMP_NUM_THREADS={threads}" if threads else fact)
+
+
+def _memory() -> Iterator[Finding]:
+    if not hasattr(os, "sysconf"):
+        return
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limit = Path("/sys/fs/cgroup/memory.max")  # of a container
+    text = limit.read_text(encoding="ascii").strip() if limit.is_file() else ""
+    most = min(total, int(text)) if text.isdigit() else total
+    fact = f"{most / _GIB:.1f} GiB{' (limit of the container)' if most < total else ''}"
+    if most >= _LEAST_MEMORY:
+        yield Finding("memory", "ok", fact)
+    else:
+        remedy = "use --workers 1 and smaller windows, or a machine with at least 2 GiB"
+        yield Finding("memory", "warning", fact, remedy)
+
+
+def _gpu() -> Iterator[Finding]:
+    try:
+        import torch
+    except ImportError:  # reported by `libraries`
+        return
+    if torch.cuda.is_available():
+        names = {torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())}
+        yield Finding("gpu", "ok", f"{', '.join(sorted(names))}; CUDA {torch.version.cuda}")
+    else:
+        built = f"is built for CUDA {torch.version.cuda}" if torch.version.cuda else "has no CUDA"
+        yield Finding("gpu", "ok", f"none (torch {built}); agents train on the processor")
+
+
+def _kernels() -> Iterator[Finding]:
+    """Yield whether compiled simulators can be kept, since compiling them takes a minute."""
+    given = os.environ.get("NUMBA_CACHE_DIR")
+    folder = Path(given) if given else Path(__file__).resolve().parents[1] / "pipeline"
+    if _writable(folder) is None:
+        yield Finding("kernels", "ok", f"compiled simulators are kept in {folder}")
+    else:
+        yield Finding(
+            "kernels", "warning", f"{folder} is not writable, so numba chooses another folder or "
+            "compiles the simulators again in every process",
+            "set NUMBA_CACHE_DIR to a folder that you may write",
+        )  # fmt: skip
+
+
+def _prefect() -> Iterator[Finding]:
+    from flows.engine import check_server, prefect_home
+
+    url = os.environ.get("PREFECT_API_URL")
+    if url:
+        try:
+            check_server(url)
+        except InputError as error:
+            fact, _, remedy = str(error).partition("; ")
+            yield Finding("prefect server", "failure", fact, remedy)
+        else:
+            yield Finding("prefect server", "ok", f"{url} answers")
+    else:
+        fact = "PREFECT_API_URL is not set; each command starts a server of its own"
+        yield Finding("prefect server", "ok", fact)
+    with prefect_home() as home:
+        problem = _writable(home)
+        if problem is None:
+            yield Finding("prefect home", "ok", f"{home}")
+        else:
+            remedy = "set PREFECT_HOME to a folder that you may write, or give --direct"
+            yield Finding("prefect home", "failure", problem, remedy)
+
+
+def _clients() -> Iterator[Finding]:
+    """Yield which object stores can be named by a URL."""
+    packages = {scheme: needed for scheme, needed in SCHEMES.items() if needed}
+    installed = package_versions([package for package, _ in packages.values()])
+    found = [f"{s}:// ({p} {installed[p]})" for s, (p, _) in packages.items() if p in installed]
+    missing = [f"{s}:// ({pip_install(e)})" for s, (p, e) in packages.items() if p not in installed]
+    facts = [", ".join(found) or "none", *([f"not: {', '.join(missing)}"] if missing else [])]
+    yield Finding("object stores", "ok", "; ".join(facts))
+
+
+def _traces() -> Iterator[Finding]:
+    from pipeline.recipes.loading import traces_folder
+
+    folder = traces_folder()
+    given = os.environ.get("HINDCAST_TRACES")
+    if folder.is_dir():
+        names = sorted(p.name for p in folder.iterdir() if p.is_dir())
+        yield Finding("traces", "ok", f"{folder}: {', '.join(names) or 'no folders'}")
+    else:
+        yield Finding(
+            "traces", "failure" if given else "warning",
+            f"HINDCAST_TRACES is {folder}, which is no folder" if given else
+            "HINDCAST_TRACES is not set; recipes of real traces cannot be built",
+            "set HINDCAST_TRACES to the folder of raw traces; `hindcast traces` says where to get "
+            "them",
+        )  # fmt: skip
+
+
+def _folder(place: str) -> Iterator[Finding]:
+    """Yield whether a folder or URL can be written, and the free space of its disk."""
+    name = f"folder {place}"
+    try:
+        path = location(place)
+        problem = _writable(path)
+    except HindcastError as error:
+        problem = str(error)
+    if problem is not None:
+        fact, _, remedy = problem.partition("; ")
+        yield Finding(name, "failure", fact, remedy or "choose another folder or its permissions")
+        return
+    if is_remote(path):
+        yield Finding(name, "ok", "an object can be written and deleted")
+        return
+    import shutil
+
+    usage = shutil.disk_usage(_existing(path))
+    fact = f"writable, {usage.free / _GIB:.1f} GiB free"
+    if usage.free >= _LEAST_DISK:
+        yield Finding(name, "ok", fact)
+    else:
+        yield Finding(name, "warning", fact, "free some space; a full disk ends a command")
+
+
+def _writable(folder: Path) -> str | None:
+    """Return why no file can be written below a folder, None if it can."""
+    if is_remote(folder):
+        from pipeline.storage.remote import check_writable
+
+        try:
+            check_writable(folder, ".hindcast-doctor")
+        except HindcastError as error:
+            return str(error)
+        return None
+    existing = _existing(folder)
+    if not existing.is_dir():
+        return f"{existing} is a file"
+    try:
+        with tempfile.NamedTemporaryFile(dir=existing, prefix=".hindcast-doctor-") as file:
+            file.write(b"probe")
+            file.flush()
+    except OSError as error:
+        return f"{existing}: {error.strerror}"
+    return None
+
+
+def _existing(folder: Path) -> Path:
+    """Return the folder or its nearest parent that exists."""
+    path = folder.absolute()
+    return next(p for p in (path, *path.parents) if p.exists())
+
+
+CHECKS: Final[dict[str, Callable[[], Iterator[Finding]]]] = {
+    "versions": _versions,
+    "cores": _cores,
+    "memory": _memory,
+    "gpu": _gpu,
+    "kernels": _kernels,
+    "prefect": _prefect,
+    "clients": _clients,
+    "traces": _traces,
+}
