@@ -143,7 +143,13 @@ def test_there_are_no_reference_scores_of_one_behaviour(long, tmp_path):
 
 @pytest.mark.parametrize(
     ("recipe", "expected"),
-    [("a-v2", "a-v2"), ("binpack-cloudsimpy", "binpack-cloudsimpy-v1"), ("a b.c", "a-b-c-v1")],
+    [
+        ("a-v2", "a-v2"),
+        ("binpack-cloudsimpy", "binpack-cloudsimpy-v1"),
+        ("a b.c", "a-b-c-v1"),
+        ("a-v2+3f9a1c", "a-3f9a1c-v2"),
+        ("a+3f9a1c", "a-3f9a1c-v1"),
+    ],
 )
 def test_ids_have_a_version(recipe, expected):
     assert dataset_id(recipe) == expected
