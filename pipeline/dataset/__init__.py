@@ -12,7 +12,7 @@
 All of these work on folders larger than memory.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -91,6 +91,9 @@ class Dataset(DatasetFolder):
         buffer: int = 256 << 20,
         readers: int = 2,
         repeat: bool = False,
+        columns: Collection[str] = (),
+        discount: float | None = None,
+        per_second: bool = False,
     ) -> Iterator[Decisions]:
         """Return shuffled minibatches of decisions, with every decision of the split once per pass.
 
@@ -100,6 +103,18 @@ class Dataset(DatasetFolder):
         fits into the buffer is shuffled uniformly. A minibatch of a larger split mixes the episodes
         of as many random row groups as the buffer holds, and decisions of one row group are closer
         together than by chance.
+
+        `columns` adds any of these, each an attribute of Decisions with that name:
+
+            return_to_go              sum of rewards from the decision to the end of its episode
+            discounted_return         the same with every later reward discounted
+            behaviour_probabilities   probability of each candidate under the behaviour
+            truncated                 whether the episode was cut off after the decision
+            time_s                    simulated seconds since the start of the episode
+            reward_terms              terms of the reward, in the order of Spec.reward_terms
+
+        `propensity`, the behaviour's probability of the choice, and `terminated` are always there.
+        For the first two, the rewards of every part are read once before the first pass.
 
         The order depends on `rng` alone, of which one draw is taken now. In memory are the buffer,
         which is never smaller than two row groups, and one or two row groups per reader.
@@ -116,17 +131,22 @@ class Dataset(DatasetFolder):
             readers: Threads that decode row groups; they change only the speed.
             repeat: Whether to begin another pass, in a new order, after each; the iterator never
                 ends.
+            columns: Names of columns to add.
+            discount: Discount factor of discounted_return, 0 to 1; the spec's by default.
+            per_second: Whether that is the discount of a simulated second, not of a decision.
 
         Raises:
             DatasetError: The split is unknown (raised at once), or a part is damaged (raised when
                 it is read).
-            InputError: `size`, `k`, `readers` or `buffer` is below 1.
+            InputError: `size`, `k`, `readers` or `buffer` is below 1, a column does not exist, or
+                `discount` is out of range or not used.
         """
         from pipeline.dataset.batches import batches
 
         return batches(
             self, size, rng, split=split, k=k, transitions=transitions, images=images,
-            buffer=buffer, readers=readers, repeat=repeat,
+            buffer=buffer, readers=readers, repeat=repeat, columns=columns, discount=discount,
+            per_second=per_second,
         )  # fmt: skip
 
 

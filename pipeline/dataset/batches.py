@@ -7,25 +7,29 @@ nothing.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from pipeline.dataset.columns import NO_CHOICE, SKIPPABLE
-from pipeline.dataset.decisions import Decisions
+from pipeline.dataset.decisions import ON_REQUEST, Decisions
 from pipeline.dataset.folder import DatasetFolder
 from pipeline.dataset.part import Block, open_part, read_block, read_first_row
+from pipeline.dataset.reward_sums import Discount, carried_sums, sums_of
 from pipeline.dataset.shuffle_buffer import ShuffleBuffer, row_bytes
-from pipeline.errors import DatasetError, InputError
+from pipeline.errors import DatasetError, InputError, did_you_mean
+from pipeline.simulation.spec import Spec
 
 _REFILL: Final = 0.5  # refill when this share of the decisions of the last shuffle is left
 _FOOTERS: Final = 256  # footers kept in memory; a real one takes 100 kB
+# Rows of a part, and the sums of rewards from each of them on, by the field that holds them.
+Piece: TypeAlias = tuple[Block, Mapping[str, NDArray[np.float64]]]
 
 
 def batches(
@@ -40,25 +44,65 @@ def batches(
     buffer: int,
     readers: int,
     repeat: bool,
+    columns: Collection[str] = (),
+    discount: float | None = None,
+    per_second: bool = False,
 ) -> Iterator[Decisions]:
     """Check the arguments, and return the minibatches of `Dataset.batches`."""
     for name, value in (("size", size), ("k", k), ("readers", readers), ("buffer", buffer)):
         if value is not None and value < 1:
             raise InputError(f"{name} is {value}, expected at least 1")
+    more = frozenset(_field(name, dataset.spec) for name in _listed(columns)) - {""}
+    discounts = _discounts(more, dataset.spec, discount, per_second=per_second)
     episodes = dataset.episodes(split)
     own = np.random.default_rng(rng.integers(2**63, size=4))
     number = np.full(dataset.episodes().height, -1, np.int64)
     number[episodes["episode"].to_numpy()] = np.arange(episodes.height)
-    passes = _Passes(dataset, number, own, size, k, transitions, images, buffer, readers)
+    passes = _Passes(
+        dataset, number, own, size, k, transitions, images, buffer, readers, more, discounts
+    )
 
     def generate() -> Iterator[Decisions]:
         while True:
-            for columns in passes.run(int(episodes["steps"].sum())):
-                yield Decisions(episodes=episodes, **columns)
+            for found in passes.run(int(episodes["steps"].sum())):
+                yield Decisions(episodes=episodes, **found)
             if not repeat:
                 return
 
     return generate()
+
+
+def _listed(columns: Collection[str]) -> Collection[str]:
+    """Return the names; a text alone would be read as one name per letter."""
+    if isinstance(columns, str):
+        raise InputError(f"columns is {columns!r}, expected a list of names: [{columns!r}]")
+    return columns
+
+
+def _field(name: str, spec: Spec) -> str:
+    """Return the field of Decisions that a column is added in; empty if it is there anyway."""
+    if name in ON_REQUEST:
+        return ON_REQUEST[name]
+    always = [f.name for f in fields(Decisions) if f.name not in ON_REQUEST.values()]
+    always = [n for n in always if "image" not in n and (n != "value" or spec.valued)]
+    if name in always:
+        return ""
+    raise InputError(f"unknown column {name!r}; {did_you_mean(name, [*ON_REQUEST, *always])}")
+
+
+def _discounts(
+    more: Collection[str], spec: Spec, discount: float | None, *, per_second: bool
+) -> dict[str, Discount]:
+    """Return the discount of each sum of rewards that is wanted."""
+    if "discounted" not in more and (discount is not None or per_second):
+        raise InputError('a discount is given, but not used; add "discounted_return" to columns')
+    if discount is not None and not 0.0 <= discount <= 1.0:
+        raise InputError(f"discount is {discount}, expected 0 to 1")
+    known = {
+        "to_go": Discount(1.0),
+        "discounted": Discount(spec.discount if discount is None else discount, per_second),
+    }
+    return {name: known[name] for name in known if name in more}
 
 
 @dataclass
@@ -78,7 +122,10 @@ class _Passes:
     images: bool
     buffer: int
     readers: int
+    more: frozenset[str]
+    discounts: Mapping[str, Discount]
     footers: dict[int, pq.FileMetaData] = field(default_factory=dict)
+    carried: dict[int, dict[str, NDArray[np.float64]]] = field(default_factory=dict)  # by part
 
     def run(self, decisions: int) -> Iterator[dict[str, NDArray[Any]]]:
         """Yield the columns of Decisions of one pass over all decisions, by minibatch."""
@@ -119,14 +166,14 @@ class _Passes:
             raise self._unlike("fewer")
         sizes = np.array([size for _part, _group, *size in found])
         total, largest = sizes.sum(axis=0), sizes.max(axis=0)
-        each = row_bytes(self.dataset.spec, images=self.images)
+        each = row_bytes(self.dataset.spec, images=self.images, more=self.more)
         share = min(1.0, self.buffer / float(total @ each))
         # a group may bring the row after it, which is no larger than the group that it begins
         room = largest if share < 1.0 else total
         rows, candidates = np.maximum(share * total, room * (1 + self.transitions)).astype(np.int64)
         held = ShuffleBuffer(
             self.dataset.spec, int(rows) + 1, int(candidates),
-            transitions=self.transitions, images=self.images,
+            transitions=self.transitions, images=self.images, more=self.more,
         )  # fmt: skip
         return [(part, group) for part, group, *_size in found], held
 
@@ -141,6 +188,10 @@ class _Passes:
             if self._has_any(group.column(names.index("episode")).statistics):
                 candidates = group.column(names.index("feasible.list.element")).num_values
                 found.append((part, index, group.num_rows, candidates))
+        if found and self.discounts and part not in self.carried:
+            path = self.dataset.part(part)
+            with closing(open_part(path, self.dataset.spec, footer)) as file:
+                self.carried[part] = carried_sums(file, self.discounts, path)
         return found
 
     def _has_any(self, episodes: Any) -> bool:
@@ -159,10 +210,11 @@ class _Passes:
             self.footers[part] = footer
         return self.footers[part]
 
-    def _read(self, part: int, group: int) -> list[Block]:
+    def _read(self, part: int, group: int) -> list[Piece]:
         """Read a row group, and the next row if its last decision is not the episode's last."""
         path, spec = self.dataset.part(part), self.dataset.spec
-        without = SKIPPABLE - {"image"} if self.images else SKIPPABLE
+        needed = {name for name, of in ON_REQUEST.items() if of in self.more}
+        without = SKIPPABLE - needed - ({"image"} if self.images else set())
         with closing(open_part(path, spec, self._footer(part))) as file:
             blocks = [read_block(file, group, path, spec, without)]
             goes_on = len(blocks[0]) > 0 and blocks[0].choice[-1] != NO_CHOICE
@@ -172,26 +224,32 @@ class _Passes:
                         f"{path}: this part ends in the middle of an episode; see `hindcast verify`"
                     )
                 blocks.append(read_first_row(file, group + 1, path, spec, without))
-        return blocks
+        carried = {
+            name: float(values[group]) for name, values in self.carried.get(part, {}).items()
+        }
+        sums = [sums_of(blocks[0], self.discounts, carried)] if len(blocks[0]) else [{}]
+        # the row after a row group is only an observation here
+        return list(zip(blocks, [*sums, {}], strict=False))
 
     def _refill(self, held: ShuffleBuffer, coming: "_Coming") -> None:
         """Pour row groups into the buffer, in order, as long as they fit."""
         held.squeeze()
         begun = len(held)
         while coming:
-            blocks = coming.first()
-            rows = sum(map(len, blocks))
-            candidates = sum(int(block.offsets[-1]) for block in blocks)
+            pieces = coming.first()
+            rows = sum(len(block) for block, _ in pieces)
+            candidates = sum(int(block.offsets[-1]) for block, _ in pieces)
             if not held.fits(rows, candidates):
                 if begun == len(held) == 0 and not held.used:
                     raise self._unlike("more")
                 break
             coming.pop()
-            for at, block in enumerate(blocks):
+            for at, (block, sums) in enumerate(pieces):
                 episode = block.episode
                 if len(episode) and not 0 <= episode.min() <= episode.max() < len(self.number):
                     raise self._unlike("more")
-                held.pour(block, self.number[episode] if at == 0 else np.full(len(block), -1))
+                number = self.number[episode] if at == 0 else np.full(len(block), -1)
+                held.pour(block, number, sums)
         held.shuffle(self.rng)
 
     def _take(self, held: ShuffleBuffer, count: int) -> dict[str, NDArray[Any]]:
@@ -212,11 +270,11 @@ class _Coming:
         self,
         pool: ThreadPoolExecutor,
         ahead: int,
-        read: Callable[[int, int], list[Block]],
+        read: Callable[[int, int], list[Piece]],
         order: deque[tuple[int, int]],
     ) -> None:
         self._pool, self._ahead, self._read, self._order = pool, ahead, read, order
-        self._reading: deque[Future[list[Block]]] = deque()
+        self._reading: deque[Future[list[Piece]]] = deque()
         self._begin()
 
     def __len__(self) -> int:
@@ -226,7 +284,7 @@ class _Coming:
         while self._order and len(self._reading) < self._ahead:
             self._reading.append(self._pool.submit(self._read, *self._order.popleft()))
 
-    def first(self) -> list[Block]:
+    def first(self) -> list[Piece]:
         """Return the next row group, after waiting until it is read."""
         return self._reading[0].result()
 
@@ -248,7 +306,7 @@ def _join(pieces: list[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
         return pieces[0]
     k = max(piece["mask"].shape[1] for piece in pieces)
     for piece in pieces:
-        for name in ("candidates", "mask", "next_candidates", "next_mask"):
+        for name in ("candidates", "mask", "next_candidates", "next_mask", "probabilities"):
             if name in piece and (more := k - piece[name].shape[1]):
                 widths = [(0, 0), (0, more)] + [(0, 0)] * (piece[name].ndim - 2)
                 piece[name] = np.pad(piece[name], widths)

@@ -1,8 +1,8 @@
 """Logged decisions as arrays for learners: candidates padded to K, masks, next observations."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -42,11 +42,18 @@ class Decisions:
         image: (D, P) uint8, image of the observation. None unless requested.
         next_image: (D, P) uint8, image of the next observation. None unless requested.
         to_go: (D,) float64, sum of rewards from this decision to the end of the episode. None in
-            `Dataset.batches`.
-        discounted: (D,) float64, the discounted sum, if `sample_decisions` was given a discount
-            below 1.
+            `Dataset.batches` unless requested.
+        discounted: (D,) float64, the discounted sum. None unless requested, or if
+            `sample_decisions` was given a discount of 1.
         probabilities: (D, K) float32, probability of each of the K under the behaviour, given that
             it chose one of them. None unless requested.
+        truncated: (D,) bool, true if the episode was cut off after this decision. None unless
+            requested.
+        time_s: (D,) float64, simulated seconds since the start of the episode. None unless
+            requested.
+        reward_terms: (D, T) float64, in the order of Spec.reward_terms. None unless requested.
+        return_to_go, discounted_return, behaviour_probabilities: The columns `to_go`, `discounted`
+            and `probabilities` under the names that `Dataset.batches` takes.
     """
 
     context: NDArray[np.float32]
@@ -70,6 +77,24 @@ class Decisions:
     to_go: NDArray[np.float64] | None = None
     discounted: NDArray[np.float64] | None = None
     probabilities: NDArray[np.float32] | None = None
+    truncated: NDArray[np.bool_] | None = None
+    time_s: NDArray[np.float64] | None = None
+    reward_terms: NDArray[np.float64] | None = None
+
+    @property
+    def return_to_go(self) -> NDArray[np.float64] | None:
+        """Sum of rewards from each decision to the end of its episode."""
+        return self.to_go
+
+    @property
+    def discounted_return(self) -> NDArray[np.float64] | None:
+        """Discounted sum of rewards from each decision to the end of its episode."""
+        return self.discounted
+
+    @property
+    def behaviour_probabilities(self) -> NDArray[np.float32] | None:
+        """Probability of each of the K under the behaviour."""
+        return self.probabilities
 
     def __len__(self) -> int:
         return len(self.choice)
@@ -87,6 +112,17 @@ class Decisions:
         return replace(self, **taken)
 
 
+# Columns that `Dataset.batches` adds on request, with the field of Decisions that holds each.
+ON_REQUEST: Final[Mapping[str, str]] = {
+    "return_to_go": "to_go",
+    "discounted_return": "discounted",
+    "behaviour_probabilities": "probabilities",
+    "truncated": "truncated",
+    "time_s": "time_s",
+    "reward_terms": "reward_terms",
+}
+
+
 def make_columns(
     count: int,
     spec: Spec,
@@ -95,9 +131,13 @@ def make_columns(
     transitions: bool = False,
     images: bool = False,
     probabilities: bool = False,
+    more: Collection[str] = (),
 ) -> dict[str, NDArray[Any]]:
-    """Return uninitialised arrays for `count` decisions, by the names of Decisions."""
-    shapes = _shapes(spec, k, transitions, images, probabilities)
+    """Return uninitialised arrays for `count` decisions, by the names of Decisions.
+
+    `more` names fields without which a Decisions is whole.
+    """
+    shapes = _shapes(spec, k, transitions, images, probabilities, more)
     return {name: np.empty((count, *shape), kind) for name, (shape, kind) in shapes.items()}
 
 
@@ -115,7 +155,12 @@ def decision_bytes(
 
 
 def _shapes(
-    spec: Spec, k: int, transitions: bool, images: bool, probabilities: bool
+    spec: Spec,
+    k: int,
+    transitions: bool,
+    images: bool,
+    probabilities: bool,
+    more: Collection[str] = (),
 ) -> Mapping[str, tuple[tuple[int, ...], type]]:
     observation: dict[str, tuple[tuple[int, ...], type]] = {
         "context": ((len(spec.context),), np.float32),
@@ -124,6 +169,13 @@ def _shapes(
     }
     if images and spec.image_shape:
         observation["image"] = ((int(np.prod(spec.image_shape)),), np.uint8)
+    further: dict[str, tuple[tuple[int, ...], type]] = {
+        "to_go": ((), np.float64),
+        "discounted": ((), np.float64),
+        "truncated": ((), np.bool_),
+        "time_s": ((), np.float64),
+        "reward_terms": ((len(spec.reward_terms),), np.float64),
+    }
     followed = {f"next_{name}": what for name, what in observation.items()} if transitions else {}
     return {
         **observation,
@@ -137,5 +189,10 @@ def _shapes(
         "episode": ((), np.int64),
         "step": ((), np.int64),
         **({"value": ((), np.float64)} if spec.valued else {}),
-        **({"probabilities": ((k,), np.float32)} if probabilities else {}),
+        **(
+            {"probabilities": ((k,), np.float32)}
+            if probabilities or "probabilities" in more
+            else {}
+        ),
+        **{name: what for name, what in further.items() if name in more},
     }

@@ -7,6 +7,7 @@
 The arrays are allocated once; candidates are neither padded nor stored twice.
 """
 
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -19,21 +20,35 @@ from pipeline.dataset.padding import Padded, largest_set, pad
 from pipeline.dataset.part import Block
 from pipeline.simulation.spec import Spec
 
-_COPIED: Final = ("propensity", "reward", "elapsed_s", "terminated", "episode", "step", "value")
+# Columns with an element per row that are copied as they are, and their names in a Block.
+_COPIED: Final[Mapping[str, str]] = {
+    **{
+        name: name
+        for name in (
+            "propensity", "reward", "elapsed_s", "terminated", "episode", "step", "value",
+            "truncated", "time_s",
+        )
+    },
+    "reward_terms": "terms",
+}  # fmt: skip
+_SUMS: Final = ("to_go", "discounted")  # such columns that no Block has
 
 
-def row_bytes(spec: Spec, *, images: bool) -> tuple[int, int]:
+def row_bytes(spec: Spec, *, images: bool, more: Collection[str] = ()) -> tuple[int, int]:
     """Return the bytes of a row without its candidates, and of a candidate."""
-    row = sum(a.itemsize * int(np.prod(a.shape[1:])) for a in _make_rows(0, spec, images).values())
-    return row, 4 * len(spec.candidates) + 1
+    rows = _make_rows(0, spec, images, more).values()
+    row = sum(a.itemsize * int(np.prod(a.shape[1:])) for a in rows)
+    return row, 4 * (len(spec.candidates) + ("probabilities" in more)) + 1
 
 
-def _make_rows(count: int, spec: Spec, images: bool) -> dict[str, NDArray[Any]]:
+def _make_rows(
+    count: int, spec: Spec, images: bool, more: Collection[str]
+) -> dict[str, NDArray[Any]]:
     """Return arrays with one element per row."""
-    like = make_columns(0, spec, 0, images=images)
+    like = make_columns(0, spec, 0, images=images, more=more)
     rows: dict[str, NDArray[Any]] = {
         name: np.empty((count, *like[name].shape[1:]), like[name].dtype)
-        for name in ("context", "choice", "image", *_COPIED)
+        for name in ("context", "choice", "image", *_COPIED, *_SUMS)
         if name in like
     }
     rows["offset"] = np.zeros(count, np.int64)
@@ -45,16 +60,25 @@ class ShuffleBuffer:
     """Buffer for `rows` rows with `candidates` candidates in total.
 
     With `transitions` the row after a decision is kept with it; with `images` the images are kept.
-    `used` is the number of rows in the buffer.
+    `more` names further fields of Decisions to keep. `used` is the number of rows in the buffer.
     """
 
     def __init__(
-        self, spec: Spec, rows: int, candidates: int, *, transitions: bool, images: bool
+        self,
+        spec: Spec,
+        rows: int,
+        candidates: int,
+        *,
+        transitions: bool,
+        images: bool,
+        more: Collection[str] = (),
     ) -> None:
         self._spec, self._transitions, self._images = spec, transitions, images
-        self._rows = _make_rows(rows + 1, spec, images)
+        self._more = more
+        self._rows = _make_rows(rows + 1, spec, images, more)
         self._candidates = np.empty((candidates, len(spec.candidates)), np.float32)
         self._feasible = np.empty(candidates, np.bool_)
+        self._probabilities = np.empty(candidates * ("probabilities" in more), np.float32)
         self.used = 0
         self._order = np.zeros(0, np.int64)
 
@@ -72,22 +96,34 @@ class ShuffleBuffer:
         """Number of candidates in use."""
         return int(self._rows["offset"][self.used])
 
-    def pour(self, block: Block, episode: NDArray[np.int64]) -> None:
+    def pour(
+        self, block: Block, episode: NDArray[np.int64], sums: Mapping[str, NDArray[np.float64]]
+    ) -> None:
         """Add the rows of a block whose `episode` (R,) is not negative, under that number.
 
-        The caller has checked with `fits` that there is room. Call `shuffle` before the next draw.
+        `sums` has by name the sums of rewards (R,) that the buffer keeps. The caller has checked
+        with `fits` that there is room. Call `shuffle` before the next draw.
         """
         here, there = self._end, self._end + int(block.offsets[-1])
         rows = slice(self.used, self.used + len(block))
         columns = self._rows
-        for name in ("context", "choice", *_COPIED, "image"):
+        for name, of in {
+            "context": "context",
+            "choice": "choice",
+            "image": "image",
+            **_COPIED,
+        }.items():
             if name in columns:
-                columns[name][rows] = getattr(block, name)
+                columns[name][rows] = getattr(block, of)
+        for name, values in sums.items():
+            columns[name][rows] = values
         columns["episode"][rows] = episode
         columns["waiting"][rows] = (block.choice != NO_CHOICE) & (episode >= 0)
         columns["offset"][self.used : rows.stop + 1] = here + block.offsets
         self._candidates[here:there] = block.candidates
         self._feasible[here:there] = block.feasible
+        if len(self._probabilities):
+            self._probabilities[here:there] = block.probabilities
         self.used = rows.stop
 
     def shuffle(self, rng: np.random.Generator) -> None:
@@ -100,7 +136,9 @@ class ShuffleBuffer:
         keep = self._rows["waiting"][:n].copy()
         if self._transitions:
             keep[1:] |= self._rows["waiting"][:n][:-1]
-        end = _squeeze(keep, self._rows["offset"], self._candidates, self._feasible)
+        end = _squeeze(
+            keep, self._rows["offset"], self._candidates, self._feasible, self._probabilities
+        )
         self.used = int(keep.sum())
         for name, column in self._rows.items():
             if name != "offset":
@@ -123,10 +161,11 @@ class ShuffleBuffer:
     ) -> dict[str, NDArray[Any]]:
         """Return the columns of Decisions for rows (B,), candidates cut or padded to `k`."""
         out = make_columns(
-            len(drawn), self._spec, k, transitions=self._transitions, images=self._images
-        )
+            len(drawn), self._spec, k,
+            transitions=self._transitions, images=self._images, more=self._more,
+        )  # fmt: skip
         self._observe(drawn, self._rows["choice"][drawn], rng, out, "")
-        for name in _COPIED:
+        for name in (*_COPIED, *_SUMS):
             if name in out:
                 np.take(self._rows[name], drawn, axis=0, out=out[name])
         if self._transitions:
@@ -148,13 +187,17 @@ class ShuffleBuffer:
         if self._images and "image" in self._rows:
             np.take(self._rows["image"], rows, axis=0, out=out[f"{of}image"])
         unused = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
-        picked = unused if of else (out["choice"], out["drawn"])
-        padded = Padded(out[f"{of}candidates"], out[f"{of}mask"], *picked)
-        pad(self._rows["offset"], self._candidates, self._feasible, rows, choice, rng, padded)
+        choices, counts = unused if of else (out["choice"], out["drawn"])
+        own = None if of else out.get("probabilities")
+        padded = Padded(out[f"{of}candidates"], out[f"{of}mask"], choices, counts, own)
+        pad(
+            self._rows["offset"], self._candidates, self._feasible, rows, choice, rng, padded,
+            self._probabilities,
+        )  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
-def _squeeze(keep, offset, candidates, feasible):  # type: ignore[no-untyped-def]
+def _squeeze(keep, offset, candidates, feasible, probabilities):  # type: ignore[no-untyped-def]
     """Move the candidates of kept rows, and their offsets, to the front; return their end."""
     row = 0
     end = 0
@@ -165,6 +208,8 @@ def _squeeze(keep, offset, candidates, feasible):  # type: ignore[no-untyped-def
         if end != start:
             for i in range(stop - start):
                 feasible[end + i] = feasible[start + i]
+                if len(probabilities) > 0:
+                    probabilities[end + i] = probabilities[start + i]
                 for f in range(candidates.shape[1]):
                     candidates[end + i, f] = candidates[start + i, f]
         offset[row] = end

@@ -235,3 +235,110 @@ def test_a_pass_can_be_left(cut_dataset):
     batches.close()
     with pytest.raises(StopIteration):
         next(batches)
+
+
+ADDED = (
+    "return_to_go", "discounted_return", "behaviour_probabilities", "truncated", "time_s",
+    "reward_terms",
+)  # fmt: skip
+
+
+def by_key(batches, *names):
+    """Return the values of these columns by (episode, step)."""
+    found = {}
+    for batch in batches:
+        values = zip(*(getattr(batch, name) for name in names), strict=True)
+        found |= dict(zip(keys([batch]), values, strict=True))
+    return found
+
+
+@pytest.mark.slow
+def test_columns_on_request_are_those_of_the_episodes(cut_dataset):
+    """Sums of rewards go on across the ends of row groups."""
+    dataset = ds.open(cut_dataset)
+    found = by_key(
+        dataset.batches(
+            64, np.random.default_rng(2), split="validation", buffer=1, columns=ADDED, discount=0.9
+        ),
+        *ADDED,
+    )
+    assert sorted(found) == expected(dataset, "validation")
+    for episode in dataset.iter_episodes("validation"):
+        to_go = discounted = 0.0
+        for step in reversed(range(len(episode))):
+            reward = episode.reward[step]
+            to_go, discounted = reward + to_go, reward + 0.9 * discounted
+            of = found[episode.about["episode"], step]
+            assert of[:2] == (pytest.approx(to_go), pytest.approx(discounted))
+            cells = slice(*episode.offsets[step : step + 2])
+            n = cells.stop - cells.start
+            np.testing.assert_allclose(of[2][:n], episode.probabilities[cells], rtol=1e-6)
+            assert not of[2][n:].any()
+            assert of[3:5] == (episode.truncated[step], episode.time_s[step])
+            np.testing.assert_array_equal(of[5], episode.terms[step])
+
+
+@pytest.mark.slow
+def test_columns_on_request_are_the_same_for_any_number_of_readers(cut_dataset):
+    """They change neither the order nor the other columns."""
+    dataset = ds.open(cut_dataset)
+
+    def run(readers, columns=ADDED):
+        rng = np.random.default_rng(5)
+        return list(
+            dataset.batches(
+                50, rng, split="validation", k=3, buffer=1, readers=readers, columns=columns
+            )
+        )
+
+    plain = run(1, ())
+    for one, many, without in zip(run(1), run(4), plain, strict=True):
+        for name in ADDED:
+            assert getattr(one, name).tobytes() == getattr(many, name).tobytes()
+            assert getattr(without, name) is None
+        sums = one.behaviour_probabilities.sum(axis=1)
+        np.testing.assert_allclose(sums, 1.0, rtol=1e-5)
+        assert not one.behaviour_probabilities[~one.mask].any()
+    assert plain[0].return_to_go is None
+
+
+@pytest.mark.slow
+def test_a_discount_per_second_counts_simulated_time(cut_dataset):
+    dataset = ds.open(cut_dataset)
+    names = ("discounted_return", "time_s", "reward")
+    found = by_key(
+        dataset.batches(
+            99, np.random.default_rng(0), split="validation", columns=names, discount=0.99,
+            per_second=True,
+        ),
+        *names,
+    )  # fmt: skip
+    for episode in dataset.iter_episodes("validation"):
+        weights = 0.99 ** (episode.time_s[:-1] - episode.time_s[0])
+        first = found[episode.about["episode"], 0]
+        assert first[0] == pytest.approx(weights @ episode.reward)
+
+
+def test_the_discount_is_the_spec_s_by_default(tiny_dataset):
+    dataset = ds.open(tiny_dataset)
+    assert dataset.spec.discount == 1.0
+    columns = ["discounted_return", "return_to_go", "terminated"]
+    batch = next(dataset.batches(50, np.random.default_rng(0), columns=columns))
+    np.testing.assert_array_equal(batch.discounted_return, batch.return_to_go)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"columns": ["returns_to_go"]}, "column 'returns_to_go'; did you mean 'return_to_go'"),
+        ({"columns": ["behaviour_probability"]}, "did you mean 'behaviour_probabilities'"),
+        ({"columns": ["truncate"]}, "did you mean 'truncated'"),
+        ({"columns": "truncated"}, r"expected a list of names: \['truncated'\]"),
+        ({"columns": ["value"]}, "unknown column 'value'"),
+        ({"discount": 0.9}, 'add "discounted_return" to columns'),
+        ({"columns": ["discounted_return"], "discount": 1.1}, "discount is 1.1, expected 0 to 1"),
+    ],
+)  # fmt: skip
+def test_columns_that_do_not_exist_are_refused_at_once(tiny_dataset, arguments, message):
+    with pytest.raises(InputError, match=message):
+        ds.open(tiny_dataset).batches(10, np.random.default_rng(0), **arguments)
