@@ -14,7 +14,7 @@ This module is the public interface of Hindcast. Its names by task:
 
     make and read datasets      build, append, verify, export, open_dataset, Dataset, Decisions
     train and score policies    train, load_policy, evaluate
-    step through episodes       make_env
+    step through episodes       make_env, register_envs
     read recipes                load_recipe
     write a scenario            Scenario, Spec, Feature, Outcome, Instance, Heuristic, kernel,
                                 register_scenario
@@ -33,6 +33,7 @@ when one of their names is used.
 """
 
 import importlib
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -43,7 +44,7 @@ if TYPE_CHECKING:  # for editors and mypy; at run time __getattr__ imports these
     from pipeline.dataset.decisions import Decisions
     from pipeline.evaluation.evaluate import EvaluateResult
     from pipeline.exports import Export, ExportResult
-    from pipeline.gymnasium_env import SchedulingEnv
+    from pipeline.gymnasium_env.single import SchedulingEnv
     from pipeline.recipes.recipe import Recipe
     from pipeline.scenarios import register_scenario
     from pipeline.simulation import kernel
@@ -64,7 +65,7 @@ __all__ = [
     "Agent", "Dataset", "Decisions", "Export", "Feature", "Heuristic", "Instance", "OnlineAgent",
     "Outcome", "Policy", "Scenario", "Spec", "TraceFormat", "__version__", "append", "build",
     "errors", "evaluate", "export", "kernel", "load_policy", "load_recipe", "make_env",
-    "open_dataset", "register_agent", "register_export", "register_scenario",
+    "open_dataset", "register_agent", "register_envs", "register_export", "register_scenario",
     "register_trace_format", "testing", "train", "verify",
 ]  # fmt: skip
 
@@ -360,10 +361,13 @@ def make_env(
     split: str = "train",
     candidates: int | None = None,
     strict: bool = False,
+    render_mode: str | None = None,
 ) -> "SchedulingEnv":
     """Return a gymnasium.Env that plays the windows of a recipe.
 
     Candidates are padded to K rows; the mask of feasible rows is in the observation and in `info`.
+    Every reset draws a window with the generator that `seed` began, or plays the window of
+    `options={"window": w}`. `gymnasium.make` returns the same environment, see `register_envs`.
 
     Args:
         recipe: The recipe, see `load_recipe`.
@@ -373,19 +377,34 @@ def make_env(
             128.
         strict: Whether an action that the mask forbids raises InfeasibleChoice. If False, the
             action is ignored.
+        render_mode: "rgb_array" for pictures, "ansi" for text, or None.
 
     Returns:
         The environment, see `pipeline.gymnasium_env`.
 
     Raises:
-        InputError: The recipe or the split does not exist.
+        InputError: The recipe, the split or the render mode does not exist.
     """
-    from pipeline.gymnasium_env import SchedulingEnv
+    from pipeline.gymnasium_env.single import SchedulingEnv
 
-    loaded = _loaded(recipe, overrides)
     return SchedulingEnv(
-        loaded, windows=loaded.windows(split), candidates=candidates, strict=strict
-    )
+        _loaded(recipe, overrides), split=split, candidates=candidates, strict=strict,
+        render_mode=render_mode,
+    )  # fmt: skip
+
+
+def register_envs() -> None:
+    """Register the environments with Gymnasium: `hindcast/Slots-v0` and one id per scenario.
+
+    `import hindcast` does this by itself if Gymnasium was imported before it. Call this function if
+    Gymnasium is imported later. `hindcast/Recipe-v0` takes a recipe of any scenario.
+
+    Raises:
+        ImportError: Gymnasium cannot be imported.
+    """
+    from pipeline.gymnasium_env.registration import register_envs as register
+
+    register()
 
 
 def register_agent(agent: "Agent | OnlineAgent") -> None:
@@ -457,3 +476,7 @@ def _folder(dataset: "Dataset | Place") -> Path:
     from pipeline.storage.location import location
 
     return location(getattr(dataset, "folder", dataset))
+
+
+if "gymnasium" in sys.modules:  # Gymnasium's users expect ids after the import; it costs nothing
+    register_envs()

@@ -14,7 +14,7 @@ from pipeline.dataset.manifest import read_manifest
 from pipeline.documents.card import card_text
 from pipeline.errors import RecipeError
 from pipeline.evaluation.evaluate import evaluate
-from pipeline.gymnasium_env import SchedulingEnv
+from pipeline.gymnasium_env.single import SchedulingEnv
 from pipeline.recipes.loading import known_recipes, load_recipe, recipe_folder
 from pipeline.recipes.recipe import Recipe
 from pipeline.scenarios import SCENARIOS
@@ -135,6 +135,9 @@ def test_every_policy_it_names_can_be_evaluated(recipe, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings(
+    "ignore:.*infinity. This is probably too"
+)  # some features are unbounded
 @pytest.mark.parametrize("recipe", SETTINGS, indirect=True)
 def test_gymnasium_accepts_it(recipe):
     window = recipe.windows("all")[0]

@@ -11,7 +11,7 @@ import numpy as np
 
 from pipeline.building.build import build
 from pipeline.errors import TraceError
-from pipeline.gymnasium_env import SchedulingEnv
+from pipeline.gymnasium_env.single import SchedulingEnv
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario

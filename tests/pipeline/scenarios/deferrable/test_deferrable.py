@@ -8,7 +8,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from pipeline.errors import InfeasibleChoice, InputError
-from pipeline.gymnasium_env import SchedulingEnv
+from pipeline.gymnasium_env.single import SchedulingEnv
 from pipeline.recipes.loading import load_recipe
 from pipeline.scenarios import load_scenario
 from pipeline.scenarios.deferrable import make_instance
@@ -282,6 +282,9 @@ def test_recipes_load_and_their_windows_exist(name):
         assert recipe.config == DeferrableConfig(), "the base recipe is the default config"
 
 
+@pytest.mark.filterwarnings(
+    "ignore:.*infinity. This is probably too"
+)  # some features are unbounded
 def test_gymnasium_accepts_the_base_recipe():
     """192 rows are enough for every observation of a week."""
     environment = SchedulingEnv(load_recipe("deferrable-base-v1"), candidates=192)

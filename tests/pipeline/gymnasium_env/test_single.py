@@ -1,14 +1,18 @@
-"""Tests of the Gymnasium adaptor: Gymnasium's checker, masks, invalid actions."""
+"""Tests of the Gymnasium adaptor: Gymnasium's checker, masks, invalid actions, windows."""
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from pipeline.errors import InfeasibleChoice
-from pipeline.gymnasium_env import INVALID_LIMIT, SchedulingEnv
+from pipeline.errors import InfeasibleChoice, InputError
+from pipeline.gymnasium_env.problem import INVALID_LIMIT
+from pipeline.gymnasium_env.single import SchedulingEnv
 
 
+@pytest.mark.filterwarnings(
+    "ignore:.*infinity. This is probably too"
+)  # some features are unbounded
 def test_gymnasium_accepts_it(tiny_recipe):
     check_env(SchedulingEnv(tiny_recipe, candidates=16), skip_render_check=True)
 
@@ -59,8 +63,36 @@ def test_candidates_beyond_k_are_counted_and_choices_still_fit(tiny_recipe):
     assert cut > 0
 
 
-def test_the_same_seed_gives_the_same_window(tiny_recipe):
-    windows = [SchedulingEnv(tiny_recipe).reset(seed=s)[1]["window"] for s in (1, 1, 2, 3, 4)]
-    assert windows[0] == windows[1]
-    assert len(set(windows)) > 1
-    assert isinstance(SchedulingEnv(tiny_recipe), gymnasium.Env)
+def test_the_seed_gives_the_order_of_the_windows(tiny_recipe):
+    """A chosen window takes the place of a drawn one, and those after it stay the same."""
+    env = SchedulingEnv(tiny_recipe)
+    assert isinstance(env, gymnasium.Env)
+    drawn = [env.reset(seed=7)[1]["window"], *(env.reset()[1]["window"] for _ in range(20))]
+    again = [env.reset(seed=7)[1]["window"], *(env.reset()[1]["window"] for _ in range(20))]
+    assert drawn == again
+    assert set(drawn) == set(range(6))
+    assert env.reset(seed=7, options={"window": 5})[1]["window"] == 5
+    assert [env.reset()[1]["window"] for _ in range(20)] == drawn[1:]
+
+
+def test_options_that_do_not_exist_are_refused(tiny_recipe):
+    env = SchedulingEnv(tiny_recipe)
+    with pytest.raises(InputError, match=r"window'\] is 6, expected one of the 6 windows .* 0..5"):
+        env.reset(options={"window": 6})  # a window of the validation split
+    with pytest.raises(InputError, match="did you mean 'window'"):
+        env.reset(options={"windows": 2})
+
+
+def test_actions_that_do_not_exist_are_refused(tiny_recipe):
+    env = SchedulingEnv(tiny_recipe, candidates=4)
+    with pytest.raises(InfeasibleChoice, match="call reset"):
+        env.step(0)
+    env.reset(seed=0)
+    for action in (-1, 4):
+        with pytest.raises(InfeasibleChoice, match=r"actions are 0\.\.3"):
+            env.step(action)
+    over = False
+    while not over:
+        _, _, over, _, _ = env.step(int(env.action_masks().argmax()))
+    with pytest.raises(InfeasibleChoice, match="call reset"):
+        env.step(0)

@@ -1,0 +1,258 @@
+"""The windows of a recipe as a gymnasium.vector.VectorEnv: many episodes in one compiled call."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import gymnasium
+import numpy as np
+from gymnasium.utils import seeding
+from gymnasium.vector import VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import ArrayLike, NDArray
+
+from pipeline.errors import HindcastError, InfeasibleChoice, InputError
+from pipeline.gymnasium_env.batch import EpisodeBatch
+from pipeline.gymnasium_env.problem import INVALID_LIMIT, RENDER_MODES, Problem, check_options
+from pipeline.recipes.recipe import Recipe
+from pipeline.simulation.environment import Observation
+
+Shown: TypeAlias = dict[str, NDArray[Any]]  # observations of all environments
+Info: TypeAlias = dict[str, Any]
+_MODES = getattr(gymnasium.vector, "AutoresetMode", None)  # since Gymnasium 1.1
+
+
+class SchedulingVectorEnv(VectorEnv[Shown, ArrayLike, NDArray[Any]]):
+    """`num_envs` environments whose states are rows of arrays, stepped by one compiled call.
+
+    Each of them gives the same observations, rewards and infos as a SchedulingEnv with its seed and
+    its actions. An array of an info belongs to the environments in which the mask `_NAME` is true,
+    as in all vector environments of Gymnasium.
+
+    Environments are reset as in Gymnasium's AutoresetMode.NEXT_STEP: the step that ends an episode
+    returns its last observation and its outcome. The next step ignores the action of that
+    environment, begins its next episode, and returns the first observation with a reward of 0.
+
+    Args:
+        num_envs: Number of environments, at least 1.
+        recipe: A recipe, the id of one that comes with Hindcast, the path of a recipe.toml, or the
+            folder of a dataset.
+        overrides: Values of the recipe to replace, each written `section.key=value`.
+        split: The split whose windows are episodes, or "all" for every window.
+        windows: Numbers of the windows, in place of `split`.
+        candidates: K, see SchedulingEnv.
+        strict: Whether an infeasible action raises InfeasibleChoice.
+        copy: Whether observations and masks are copies. If False, they are views that the next step
+            changes.
+        render_mode: "rgb_array" for pictures, "ansi" for text, or None.
+        scenario: Name that the recipe's scenario must have, or None for any.
+
+    Raises:
+        InputError: `num_envs`, the recipe, the split, a window, `candidates` or `render_mode`
+            cannot be used.
+    """
+
+    metadata = {  # noqa: RUF012  gymnasium's own convention
+        "render_modes": list(RENDER_MODES),
+        "render_fps": 4,
+        **({"autoreset_mode": _MODES.NEXT_STEP} if _MODES else {}),
+    }
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        recipe: Recipe | Path | str | None = None,
+        *,
+        overrides: Sequence[str] = (),
+        split: str = "train",
+        windows: Sequence[int] | None = None,
+        candidates: int | None = None,
+        strict: bool = False,
+        copy: bool = True,
+        render_mode: str | None = None,
+        scenario: str | None = None,
+    ) -> None:
+        if num_envs < 1:
+            raise InputError(f"num_envs is {num_envs}, expected at least 1")
+        self._problem = Problem(
+            recipe, overrides=overrides, split=split, windows=windows, candidates=candidates,
+            scenario=scenario, render_mode=render_mode,
+        )  # fmt: skip
+        problem = self._problem
+        self.num_envs, self._strict, self._copy = num_envs, strict, copy
+        self.render_mode = render_mode
+        self.single_observation_space = problem.observation_space
+        self.single_action_space = problem.action_space
+        self.observation_space = batch_space(problem.observation_space, num_envs)
+        self.action_space = batch_space(problem.action_space, num_envs)
+        self._batch = EpisodeBatch(
+            problem.scenario, problem.spec, num_envs, problem.candidates, INVALID_LIMIT
+        )
+        self._each = np.arange(num_envs)
+        self._window = np.zeros(num_envs, np.int64)
+        self._generators: list[np.random.Generator] = []
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[Shown, Info]:
+        """Begin an episode in every environment.
+
+        Args:
+            seed: Seed of the first environment; environment i has `seed + i`. A sequence has one
+                seed per environment. None goes on with the generators of the last reset.
+            options: {"window": w} plays window w in all environments, or one window each if w is a
+                sequence.
+
+        Returns:
+            The first observations, and an info with their windows.
+
+        Raises:
+            InputError: There are not as many seeds or windows as environments, an option does not
+                exist, or a window is not the environment's.
+        """
+        chosen = check_options(options)
+        self._seed(seed)
+        named = self._named(chosen["window"]) if "window" in chosen else [None] * self.num_envs
+        for e, window in enumerate(named):
+            drawn = self._problem.draw(self._generators[e])
+            self._begin(e, drawn if window is None else window)
+        return self._advance(np.zeros(self.num_envs, np.int64))
+
+    def step(
+        self, actions: ArrayLike
+    ) -> tuple[Shown, NDArray[Any], NDArray[Any], NDArray[Any], Info]:
+        """Apply an action (num_envs,) to every environment; begin those whose episode was over.
+
+        Raises:
+            InfeasibleChoice: No episode has begun, an action is no number of a row, or an action is
+                infeasible and the environments are strict.
+        """
+        if not self._generators:
+            raise InfeasibleChoice("no episode is in progress; call reset() first")
+        batch = self._batch
+        given = np.ascontiguousarray(actions, np.int64)
+        if given.shape != (self.num_envs,):
+            raise InfeasibleChoice(
+                f"the actions have the shape {given.shape}, expected ({self.num_envs},)"
+            )
+        over = batch.terminated | batch.truncated
+        if over.any():
+            for e in np.flatnonzero(over):
+                self._begin(int(e), self._problem.draw(self._generators[e]))
+        if given.min() < 0 or given.max() >= self._problem.candidates:
+            raise InfeasibleChoice(
+                f"actions are {given.min()}..{given.max()}, expected 0.."
+                f"{self._problem.candidates - 1}"
+            )
+        if self._strict:
+            self._check_feasible(given)
+        shown, info = self._advance(given)
+        return shown, batch.reward.copy(), batch.terminated.copy(), batch.truncated.copy(), info
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """Return the masks (num_envs, K) of the current observations."""
+        return self._batch.allowed.copy()
+
+    def render(self) -> tuple[Any, ...] | None:
+        """Return a picture (H, W, 3) uint8, or text, of every environment; None without a mode."""
+        from pipeline.gymnasium_env.rendering import View, frame
+
+        if self.render_mode is None:
+            return None
+        if not self._generators:
+            raise InfeasibleChoice("there is nothing to render yet; call reset() first")
+        problem, frames = self._problem, []
+        for e, window in enumerate(self._window):
+            seen = Observation(**self._batch.observation(e))
+            view = View(problem.spec, seen, f"{problem.recipe.id}, window {window}")
+            frames.append(frame(view, self.render_mode))
+        return tuple(frames)
+
+    def _seed(self, seed: int | Sequence[int | None] | None) -> None:
+        if isinstance(seed, int | np.integer):
+            seed = [int(seed) + e for e in range(self.num_envs)]
+        seeds = [None] * self.num_envs if seed is None else list(seed)
+        if len(seeds) != self.num_envs:
+            raise InputError(f"there are {len(seeds)} seeds, expected {self.num_envs}")
+        if not self._generators:
+            self._generators = [seeding.np_random(one)[0] for one in seeds]
+        for e, one in enumerate(seeds):
+            if one is not None:
+                self._generators[e] = seeding.np_random(one)[0]
+
+    def _named(self, windows: Any) -> list[int]:
+        if isinstance(windows, int | np.integer | str):
+            windows = [windows] * self.num_envs
+        found = [self._problem.named(window) for window in windows]
+        if len(found) != self.num_envs:
+            raise InputError(
+                f"options['window'] has {len(found)} windows, expected {self.num_envs}"
+            )
+        return found
+
+    def _begin(self, e: int, window: int) -> None:
+        self._window[e] = window
+        self._batch.begin(e, self._problem.instance(window))
+
+    def _check_feasible(self, actions: NDArray[np.int64]) -> None:
+        allowed = self._batch.allowed[self._each, actions] | self._batch.begins
+        if not allowed.all():
+            e = int(np.argmin(allowed))
+            raise InfeasibleChoice(
+                f"action {actions[e]} of environment {e} is not feasible; see info['action_mask']"
+            )
+
+    def _advance(self, actions: NDArray[np.int64]) -> tuple[Shown, Info]:
+        batch = self._batch
+        begun = batch.begins.copy()
+        failed = batch.advance(actions)
+        if failed >= 0:
+            raise HindcastError(
+                f"environment {failed}: the scenario {self._problem.scenario.name} refused action "
+                f"{actions[failed]}, which its mask allows"
+            )
+        kept: Callable[[NDArray[Any]], NDArray[Any]] = np.copy if self._copy else np.asarray
+        shown: Shown = {
+            "context": kept(batch.context),
+            "candidates": kept(batch.candidates),
+            "mask": kept(batch.mask),
+        }
+        if "image" in self._problem.observation_space.spaces:
+            shape = (self.num_envs, *self._problem.spec.image_shape)
+            shown["image"] = kept(batch.image).reshape(shape)
+        return shown, self._info(begun)
+
+    def _info(self, begun: NDArray[np.bool_]) -> Info:
+        """Return the infos of all environments, each with its mask `_NAME`."""
+        batch = self._batch
+        everywhere = np.ones(self.num_envs, np.bool_)
+        masks = batch.allowed.copy() if self._copy else batch.allowed
+        info: Info = {
+            "action_mask": masks, "_action_mask": everywhere,
+            "cut_candidates": batch.cut.copy(), "_cut_candidates": everywhere.copy(),
+        }  # fmt: skip
+        if begun.any():
+            info |= {"window": np.where(begun, self._window, 0), "_window": begun}
+        stepped = ~(begun | batch.refused)
+        if stepped.any():
+            info |= {"elapsed_s": batch.elapsed_s.copy(), "_elapsed_s": stepped}
+        if batch.refused.any():
+            info |= {
+                "invalid_action": batch.refused.copy(),
+                "_invalid_action": batch.refused.copy(),
+            }
+        over = batch.terminated | batch.truncated
+        if over.any():
+            info |= {"outcome": self._outcome(over), "_outcome": over}
+        return info
+
+    def _outcome(self, over: NDArray[np.bool_]) -> Mapping[str, NDArray[Any]]:
+        """Return the outcomes by name, zero where no episode is over."""
+        found: dict[str, NDArray[Any]] = {}
+        for i, outcome in enumerate(self._problem.spec.outcomes):
+            found[outcome.name] = np.where(over, self._batch.outcomes[:, i], 0.0)
+            found[f"_{outcome.name}"] = over.copy()
+        return found
