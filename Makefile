@@ -1,10 +1,12 @@
 # Needs Python 3.11 or newer and make; everything else is installed into .venv.
 PYTHON ?= python3
 DEMO ?= demo
+GYMNASIUM := 1.4.0
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
+NEWER := .venv/gymnasium-$(GYMNASIUM)
 
-.PHONY: demo test check lint types kernels unit quick docs bench clean
+.PHONY: demo test check lint types kernels unit quick gymnasium docs bench clean
 
 # Files are compiled by all processors; pip would compile one after the other.
 .venv/installed: pyproject.toml constraints.txt
@@ -22,6 +24,7 @@ demo: .venv/installed
 test: lint
 	$(MAKE) --jobs=2 types kernels
 	$(MAKE) unit
+	$(MAKE) gymnasium
 	$(MAKE) docs
 
 # The same but for tests that are marked slow; for between two edits.
@@ -43,6 +46,18 @@ unit: .venv/installed
 
 quick: .venv/installed
 	$(PYTEST) -m "not slow" tests
+
+# d3rlpy asks for Gymnasium 1.0.0. These tests run with a newer one, which has a folder of its own
+# that comes before the packages of .venv.
+gymnasium: $(NEWER)/installed
+	PYTHONPATH=$(NEWER) $(BIN)/python -c \
+	  'import gymnasium, d3rlpy; assert gymnasium.__version__ == "$(GYMNASIUM)"'
+	PYTHONPATH=$(NEWER) $(PYTEST) tests/pipeline/gymnasium_env
+
+$(NEWER)/installed: .venv/installed
+	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(NEWER) \
+	  gymnasium==$(GYMNASIUM)
+	touch $@
 
 # Warnings are errors; needs no network. The start page is docs/_build/html/index.html.
 docs: .venv/installed

@@ -9,6 +9,7 @@ NAMES = (
     "datasets",
     "agents",
     "slots",
+    "environments",
     "thermal",
     "deferrable",
     "multicluster",

@@ -1,13 +1,17 @@
 """Tests of the registered ids: every scenario has one, and Gymnasium accepts it."""
 
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 from pipeline.errors import InputError
 from pipeline.gymnasium_env.registration import ENVIRONMENTS, register_envs
@@ -74,18 +78,28 @@ def test_an_id_takes_recipes_of_its_scenario_alone():
 @pytest.mark.parametrize(
     "script",
     [
-        "import gymnasium, hindcast\nenv = gymnasium.make('hindcast/Slots-v0')",
+        "import gymnasium, hindcast\nenv = gymnasium.make(NAME)",
         "import gymnasium\nenv = gymnasium.make('hindcast:hindcast/Slots-v0')",
-        "import hindcast as h, gymnasium as g; h.register_envs()\nenv = g.make('hindcast/Slots-v0')",
+        "import hindcast as h, gymnasium as g; h.register_envs()\nenv = g.make(NAME)",
     ],
     ids=["hindcast after gymnasium", "named by module", "hindcast before gymnasium"],
 )
 def test_an_import_makes_the_ids_known(script):
     """Nothing heavy is loaded before an environment is made."""
     light = "import sys\nassert not {'numba', 'polars'} & set(sys.modules)"
+    script = script.replace("NAME", "'hindcast/Slots-v0'")
     imports, _, rest = script.rpartition("\n")
     done = subprocess.run(
         [sys.executable, "-c", f"{imports}\n{light}\n{rest}\nenv.reset(seed=0)"],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+
+
+def test_the_package_may_have_the_gymnasium_of_d3rlpy_and_a_newer_one():
+    """`make test` runs these tests with both."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    [own] = [r for r in map(Requirement, project["dependencies"]) if r.name == "gymnasium"]
+    newer = re.search(r"^GYMNASIUM := (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert Version(newer[1]) > Version("1.0.0")
+    assert {newer[1], "1.0.0"} == set(own.specifier.filter([newer[1], "1.0.0"]))
