@@ -77,6 +77,8 @@ def _run(argv: list[str]) -> int:
     choose_kernels()
     with showing(stderr_display()):
         result, shown = _execute(arguments)
+    for line in dict.fromkeys(shown.warnings):
+        print("warning:", printable(" ".join(line.split())), file=sys.stderr)
     if arguments.json:
         for row in [result] if shown.rows is None else shown.rows:
             print(json.dumps(row, ensure_ascii=False, default=str))

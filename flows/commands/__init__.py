@@ -12,7 +12,7 @@ Libraries are imported where they are used, so that a command loads only the lib
 import importlib
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 # Name -> summary, in the order of `hindcast --help`, which therefore loads no command's module.
@@ -73,11 +73,19 @@ class Shown:
         lines: Lines for people.
         rows: JSON objects for --json, one per line; None if the result is the only object.
         code: Exit code.
+        warnings: Lines for stderr, each printed behind `warning:`.
     """
 
     lines: list[str]
     rows: list[dict[str, Any]] | None = None
     code: int = 0
+    warnings: list[str] = field(default_factory=list)
+
+
+def caveats_of(result: Mapping[str, Any]) -> list[str]:
+    """Return the texts of a result's caveats; results of older versions have none."""
+    found = result.get("caveats")
+    return [str(c["text"]) for c in found or () if isinstance(c, dict) and "text" in c]
 
 
 def listed(title: str, things: Mapping[str, Any], width: int = 22) -> str:

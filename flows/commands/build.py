@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from flows import parser as p
-from flows.commands import Command, Shown
+from flows.commands import Command, Shown, caveats_of
 from flows.progress import progress
 from pipeline.storage.location import location
 
@@ -65,12 +65,15 @@ def run(request: Request) -> dict[str, Any]:
 
 def result_of(dataset: Any) -> dict[str, Any]:
     """Return the result of a command that wrote this dataset."""
+    from pipeline.workloads.caveats import to_json
+
     return {
         "dataset": str(dataset.folder),
         "episodes": dataset.episodes,
         "decisions": dataset.decisions,
         "bytes": dataset.bytes,
         "digest": dataset.digest,
+        "caveats": to_json(dataset.caveats),
     }
 
 
@@ -80,7 +83,8 @@ def show(result: Mapping[str, Any]) -> Shown:
         f"{result['dataset']}: {result['episodes']:,} episodes, {result['decisions']:,} decisions, "
         f"{result['bytes'] / 1e6:,.1f} MB, digest {result['digest'][:12]}"
     )
-    return Shown([line, *([result["note"]] if "note" in result else [])])
+    notes = [result["note"]] if "note" in result else []
+    return Shown([line, *notes], warnings=caveats_of(result))
 
 
 COMMANDS: Final = {"build": Command(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from flows import parser as p
-from flows.commands import Command, Shown
+from flows.commands import Command, Shown, caveats_of
 from flows.progress import progress
 from pipeline.storage.location import location
 
@@ -41,6 +41,7 @@ def run(request: Request) -> dict[str, Any]:
     """Score policies on a split of a recipe, by default the policies that the recipe names."""
     from pipeline.evaluation import evaluate as evaluation
     from pipeline.recipes.loading import load_recipe
+    from pipeline.workloads.caveats import to_json
     from policies.entrants import entrants, own_policies
 
     loaded = load_recipe(request.recipe, request.overrides)
@@ -55,6 +56,7 @@ def run(request: Request) -> dict[str, Any]:
         "split": request.split,
         "scores": result.rows,
         "means": dict(result.means),
+        "caveats": to_json(result.caveats),
     }
 
 
@@ -64,7 +66,7 @@ def show(result: Mapping[str, Any]) -> Shown:
     width = max(map(len, means), default=0)
     scores = [f"  {name:<{width}}  {mean:12,.2f}" for name, mean in means.items()]
     head = f"{result['evaluation']}: means on {result['split']}"
-    return Shown([head, *scores])
+    return Shown([head, *scores], warnings=caveats_of(result))
 
 
 COMMANDS: Final = {"evaluate": Command(

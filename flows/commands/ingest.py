@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from flows import parser as p
-from flows.commands import Command, Shown, build
+from flows.commands import Command, Shown, build, caveats_of
 from flows.progress import progress
 from pipeline.storage.location import location
 
@@ -38,6 +38,7 @@ def run(request: Request) -> dict[str, Any]:
     from pipeline.history.importing import ingest_history
     from pipeline.traces import FORMATS
     from pipeline.traces import ingest as ingestion
+    from pipeline.workloads.caveats import to_json
 
     name, path, out = request.trace_format, location(request.path), location(request.out)
     if name in FORMATS and FORMATS[name].read is None:
@@ -51,6 +52,7 @@ def run(request: Request) -> dict[str, Any]:
         "counts": dict(provenance.counts),
         "left_out": dict(provenance.left_out),
         "quarantined": result.quarantined,
+        "caveats": to_json(result.caveats),
     }
 
 
@@ -63,7 +65,7 @@ def show(result: Mapping[str, Any]) -> Shown:
     lines += [f"  left out, {name}: {count:,}" for name, count in result["left_out"].items()]
     if result["quarantined"]:
         lines.append(f"  quarantined with file, line and reason: {result['quarantined']:,} rows")
-    return Shown(lines)
+    return Shown(lines, warnings=caveats_of(result))
 
 
 COMMANDS: Final = {"ingest": Command(

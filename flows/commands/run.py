@@ -96,14 +96,13 @@ def show(result: Mapping[str, Any]) -> Shown:
     stages: Mapping[str, dict[str, Any]] = result["stages"]
     shows = {"build": build.show, "verify": verify.show, "train": train.show,
              "evaluate": evaluate.show}  # fmt: skip
-    lines = [
-        line
-        for name, stage in stages.items()
-        if name != "report"
-        for line in shows[name.partition(" ")[0]](stage).lines
+    shown = [
+        shows[name.partition(" ")[0]](stage) for name, stage in stages.items() if name != "report"
     ]
+    lines = [line for stage in shown for line in stage.lines]
     rows = [{"stage": name, **stage} for name, stage in stages.items()]
-    return Shown([*lines, result["report"]], rows)
+    warnings = [line for stage in shown for line in stage.warnings]
+    return Shown([*lines, result["report"]], rows, warnings=warnings)
 
 
 COMMANDS: Final = {"run": Command(

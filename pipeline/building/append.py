@@ -29,6 +29,7 @@ from pipeline.building import parts as recording
 from pipeline.building.parts import BUILDING, DATA, Plan
 from pipeline.dataset import manifest as mf
 from pipeline.dataset.append_history import check_fits, repetitions
+from pipeline.documents.card.coverage import Coverage
 from pipeline.errors import DatasetError, RecipeError
 from pipeline.recipes.recipe import Recipe
 from pipeline.simulation.policy import Behaviour
@@ -198,14 +199,15 @@ def _finish(plan: Plan, old: mf.Manifest) -> build.BuildResult:
         counts=build.counts_of(parts, episodes),
         appended=(*old.appended, segment),
     )
+    manifest, coverage = build.with_caveats(plan, manifest, episodes)
     files.write_json(plan.out / mf.NAME, mf.to_json(manifest))
-    _complete(plan.out, manifest)
+    _complete(plan.out, manifest, coverage)
     return build.result_of(plan.out, manifest)
 
 
-def _complete(out: Path, manifest: mf.Manifest) -> None:
+def _complete(out: Path, manifest: mf.Manifest, coverage: Coverage | None = None) -> None:
     """Write the documents of the new manifest and remove the replaced files; safe to repeat."""
-    build.describe(out, manifest, files.read_parquet(out / manifest.episodes.path))
+    build.describe(out, manifest, files.read_parquet(out / manifest.episodes.path), coverage)
     for path in list(out.glob("episodes*.parquet")):
         if path.name != manifest.episodes.path and mf.is_episodes(path.name):
             path.unlink(missing_ok=True)

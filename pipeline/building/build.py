@@ -13,16 +13,18 @@ give the same bytes.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from pipeline.building import parts as recording
+from pipeline.building.caveats import dataset_caveats
 from pipeline.building.parts import BUILDING, Plan
 from pipeline.dataset import manifest as mf
 from pipeline.documents.card import write_card
+from pipeline.documents.card.coverage import Coverage, measure
 from pipeline.documents.croissant import write_croissant
 from pipeline.errors import DatasetError, HindcastError, RecipeError, StorageError
 from pipeline.recipes.recipe import Recipe
@@ -30,6 +32,7 @@ from pipeline.recipes.workload_source import load_source
 from pipeline.simulation.policy import Behaviour
 from pipeline.storage import files
 from pipeline.storage.location import is_remote
+from pipeline.workloads.caveats import Caveat
 from pipeline.workloads.folder import save_workload
 
 
@@ -44,6 +47,7 @@ class BuildResult:
         bytes: Size of its parts and its table of episodes.
         digest: Digest of the dataset.
         appended_before: Whether an append added nothing, since it was finished by an earlier call.
+        caveats: Facts that limit what results on the dataset can say.
     """
 
     folder: Path
@@ -52,6 +56,7 @@ class BuildResult:
     bytes: int
     digest: str
     appended_before: bool = False
+    caveats: tuple[Caveat, ...] = ()
 
 
 def build(
@@ -114,7 +119,10 @@ def result_of(out: Path, manifest: mf.Manifest) -> BuildResult:
     """Return the summary of a finished dataset from its manifest."""
     size = manifest.episodes.bytes + sum(part.bytes for part in manifest.parts)
     counts = manifest.counts
-    return BuildResult(out, counts["episodes"], counts["decisions"], size, manifest.digest)
+    return BuildResult(
+        out, counts["episodes"], counts["decisions"], size, manifest.digest,
+        caveats=manifest.caveats,
+    )  # fmt: skip
 
 
 def _refuse_foreign(out: Path) -> None:
@@ -150,10 +158,24 @@ def counts_of(parts: Sequence[mf.FileEntry], episodes: pl.DataFrame) -> dict[str
     return counts
 
 
-def describe(out: Path, manifest: mf.Manifest, episodes: pl.DataFrame) -> None:
-    """Write the documents made from the manifest and the data: card and Croissant metadata."""
-    write_card(out, manifest, episodes)
+def describe(
+    out: Path, manifest: mf.Manifest, episodes: pl.DataFrame, coverage: Coverage | None = None
+) -> None:
+    """Write the documents made from the manifest and the data: card and Croissant metadata.
+
+    `coverage` is that of the data, if it is measured already.
+    """
+    write_card(out, manifest, episodes, coverage)
     write_croissant(out, manifest)
+
+
+def with_caveats(
+    plan: Plan, manifest: mf.Manifest, episodes: pl.DataFrame
+) -> tuple[mf.Manifest, Coverage]:
+    """Return the manifest with the caveats of all its data, and the coverage of the data."""
+    coverage = measure(plan.out, manifest, episodes)
+    found = dataset_caveats(plan, manifest.recipes, episodes, coverage)
+    return replace(manifest, caveats=found), coverage
 
 
 def _finish(plan: Plan) -> BuildResult:
@@ -170,7 +192,8 @@ def _finish(plan: Plan) -> BuildResult:
         counts=counts_of(parts, episodes),
         versions=mf.versions(),
     )
-    describe(plan.out, manifest, episodes)
+    manifest, coverage = with_caveats(plan, manifest, episodes)
+    describe(plan.out, manifest, episodes, coverage)
     files.write_json(plan.out / mf.NAME, mf.to_json(manifest))
     files.remove_folder(plan.out / BUILDING)
     return result_of(plan.out, manifest)

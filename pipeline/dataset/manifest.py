@@ -20,6 +20,7 @@ from pipeline.storage.files import json_text, sha256_text
 from pipeline.storage.files import read_manifest as read_manifest_json
 from pipeline.storage.guards import a_count, a_list, a_sha256, a_table, a_text
 from pipeline.storage.versions import package_versions, version
+from pipeline.workloads import caveats as cv
 from pipeline.workloads.schema import read_provenance
 
 KIND: Final = "dataset"
@@ -72,6 +73,7 @@ class Manifest:
         counts: Numbers of episodes, decisions, rows, windows and truncated episodes.
         versions: Versions of Python and the packages that the bytes depend on.
         appended: Later additions, in order.
+        caveats: Facts that limit what results on the dataset can say; written only if there are.
     """
 
     recipe: Recipe
@@ -84,6 +86,7 @@ class Manifest:
     counts: Mapping[str, int]
     versions: Mapping[str, str]
     appended: tuple[Segment, ...] = ()
+    caveats: tuple[cv.Caveat, ...] = ()
 
     @property
     def recipes(self) -> tuple[Recipe, ...]:
@@ -143,6 +146,8 @@ def to_json(manifest: Manifest) -> dict[str, Any]:
             }
             for s in manifest.appended
         ]
+    if manifest.caveats:
+        value["caveats"] = cv.to_json(manifest.caveats)
     return {**value, "sealed": sha256_text(json.dumps(value, separators=(",", ":")))}
 
 
@@ -233,6 +238,7 @@ def read_manifest(folder: Path) -> Manifest:
             counts={k: a_count(v) for k, v in a_table(value["counts"]).items()},
             versions={k: a_text(v) for k, v in a_table(value["versions"]).items()},
             appended=tuple(_segment(s, path, value) for s in a_list(value.get("appended", []))),
+            caveats=cv.from_json(value.get("caveats", [])),
         )
     except KeyError as error:
         raise DatasetError(f"{path}: this manifest is damaged (key {error} is missing)") from error

@@ -19,6 +19,7 @@ import polars as pl
 
 from pipeline.dataset.manifest import versions
 from pipeline.errors import DatasetError, RecipeError, StorageError
+from pipeline.recipes.caveats import trace_caveats
 from pipeline.recipes.problem import make_instance
 from pipeline.recipes.recipe import Recipe
 from pipeline.recipes.workload_source import load_source
@@ -41,6 +42,7 @@ from pipeline.storage.files import (
     write_json,
 )
 from pipeline.storage.provenance import Record, as_records, described, joined, key_of, provenance
+from pipeline.workloads import caveats as cv
 from pipeline.workloads.schema import Workload
 
 SCORES: Final = "scores.parquet"
@@ -92,11 +94,13 @@ class EvaluateResult:
         folder: The folder that was written.
         rows: Number of rows in scores.parquet.
         means: Mean of the headline outcome of each policy, by name.
+        caveats: Facts that limit what the scores can say.
     """
 
     folder: Path
     rows: int
     means: Mapping[str, float]
+    caveats: tuple[cv.Caveat, ...] = ()
 
 
 def evaluate(
@@ -163,9 +167,16 @@ def evaluate(
     write_atomically(out / SCORES, partial(scores.write_parquet, compression="zstd"))
     if references is None:
         references = [name for name in recipe.evaluate.references if name in names]
-    description = _describe(job, policies, split, list(references), command)
+    found = _caveats(job, policies, scores)
     records = described(sessions, [record for p in policies for record in p.trained])
-    write_json(out / EVALUATION, {**description, "provenance": records})
+    write_json(
+        out / EVALUATION,
+        {
+            **_describe(job, policies, split, list(references), command),
+            "caveats": cv.to_json(found),
+            "provenance": records,
+        },
+    )
     remove_folder(out / EVALUATING)
     headline = job.spec.outcomes[0].name
     means = (
@@ -173,7 +184,7 @@ def evaluate(
         .group_by("policy", maintain_order=True)
         .agg(pl.col("value").mean())
     )
-    return EvaluateResult(out, scores.height, dict(means.rows()))
+    return EvaluateResult(out, scores.height, dict(means.rows()), found)
 
 
 @dataclass(frozen=True)
@@ -303,6 +314,25 @@ def _metrics(spec: Spec, episode: Episode) -> dict[str, float]:
         "decisions": float(episode.steps),
         "truncated": float(episode.truncated),
     }
+
+
+def _caveats(job: _Job, policies: Sequence[Entrant], scores: pl.DataFrame) -> tuple[cv.Caveat, ...]:
+    """Return the caveats of the trace, and those that the scores of the policies show."""
+    headline = job.spec.outcomes[0]
+    rules = [p.behaviour.name for p in policies if p.kind == "heuristic"]
+    table = scores.filter(
+        (pl.col("metric") == headline.name) & (pl.col("seed") == 0) & pl.col("policy").is_in(rules)
+    )
+    values = table["value"].to_numpy().reshape(len(rules), len(job.windows))
+    means = scores.group_by("policy", "metric", maintain_order=True).agg(pl.col("value").mean())
+    outcomes: dict[str, dict[str, float]] = {}
+    for name, metric, mean in means.iter_rows():
+        outcomes.setdefault(name, {})[metric] = mean
+    return (
+        *trace_caveats(job.recipe, job.workload),
+        *cv.ties(values, higher=headline.better == "higher"),
+        *cv.unfinished(list(outcomes.items())),
+    )
 
 
 def _description(behaviour: Behaviour) -> str:

@@ -1,7 +1,7 @@
 """Details of one folder: a dataset, a workload, an evaluation, a checkpoint or a run."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +19,9 @@ from pipeline.statistics.intervals import Interval
 from pipeline.statistics.numbers import decimals_for, write_estimate
 from pipeline.storage.files import read_json
 from pipeline.storage.run_files import DESCRIPTION, LEDGER
+from pipeline.workloads.caveats import Caveat, of_provenance, to_json
 from pipeline.workloads.folder import load_workload
+from pipeline.workloads.schema import read_provenance
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ def _dataset(folder: Path) -> Details:
     behaviours = behaviour_returns(episodes, headline)
     splits = split_sizes(episodes).to_dicts()
     degenerate = [text.replace("**", "") for text in warnings(coverage, episodes)]
+    # a dataset of version 0.1 has no caveats, but the notes of its trace
+    caveats = manifest.caveats or of_provenance(read_provenance(manifest.provenance))
     facts = {
         "description": " ".join(manifest.recipe.description.split()),
         "counts": dict(manifest.counts),
@@ -78,6 +82,7 @@ def _dataset(folder: Path) -> Details:
         ],
         "coverage": _coverage(coverage),
         "warnings": degenerate,
+        "caveats": to_json(caveats),
         "provenance": dict(manifest.provenance),
         "versions": dict(manifest.versions),
     }
@@ -96,6 +101,7 @@ def _dataset(folder: Path) -> Details:
     recipe, counts = manifest.recipe, manifest.counts
     lines = [
         *(f"  WARNING   {text}" for text in degenerate),
+        *_caveat_lines(caveats),
         (
             f"  scenario  {recipe.scenario}, objective {recipe.objective}, "
             f"level {recipe.level or 'not given'}"
@@ -116,6 +122,10 @@ def _dataset(folder: Path) -> Details:
         "  versions  " + ", ".join(f"{k} {v}" for k, v in manifest.versions.items()),
     ]
     return Details(facts, lines)
+
+
+def _caveat_lines(caveats: Iterable[Caveat]) -> list[str]:
+    return [f"  caveat    {caveat.text}" for caveat in caveats]
 
 
 def _interval(interval: Interval) -> dict[str, float | None]:
@@ -181,8 +191,18 @@ def _workload(folder: Path) -> Details:
         "notes": list(told.notes),
     }
     machines = None if workload.machines is None else workload.machines.height
-    facts = {"tasks": workload.tasks.height, "machines": machines, "provenance": provenance}
-    lines = [f"  tasks     {workload.tasks.height:,}", *_provenance_lines(provenance)]
+    caveats = of_provenance(told)
+    facts = {
+        "tasks": workload.tasks.height,
+        "machines": machines,
+        "provenance": provenance,
+        "caveats": to_json(caveats),
+    }
+    lines = [
+        f"  tasks     {workload.tasks.height:,}",
+        *_caveat_lines(caveats),
+        *_provenance_lines(provenance),
+    ]
     return Details(facts, lines)
 
 
@@ -202,12 +222,14 @@ def _evaluation(folder: Path) -> Details:
         "bound": found.bound,
         "command": found.command,
         "versions": dict(found.versions),
+        "caveats": to_json(found.caveats),
     }
     table = [("policy", f"mean {found.headline}", "windows")]
     table += [(p, f"{v:,.2f}", f"{w:,}") for p, v, w in means]
     lines = [
         f"  recipe    {found.recipe}, split {found.split}",
         f"  command   {found.command}",
+        *_caveat_lines(found.caveats),
         *(f"  {line}" for line in catalogue.aligned(table, right=(1, 2))),
     ]
     return Details(facts, lines)

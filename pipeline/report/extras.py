@@ -7,6 +7,9 @@ from pipeline.dataset.manifest import read_manifest
 from pipeline.inspection.list import size
 from pipeline.recipes.recipe import BehaviourRecipe
 from pipeline.report.html import Markup, definitions, element, joined
+from pipeline.report.setting import caveats_box
+from pipeline.workloads.caveats import of_provenance
+from pipeline.workloads.schema import read_provenance
 
 
 def dataset_part(folders: Sequence[Path]) -> Markup:
@@ -33,7 +36,9 @@ def _dataset(folder: Path) -> Markup:
             ", ".join(f"{reason}: {count}" for reason, count in left_out.items()),
         ),
     ]
-    return joined([element("h3", manifest.name), definitions(pairs, "facts")])
+    caveats = manifest.caveats or of_provenance(read_provenance(manifest.provenance))
+    parts = [element("h3", manifest.name), *caveats_box(caveats), definitions(pairs, "facts")]
+    return joined(parts)
 
 
 def _behaviour(behaviour: BehaviourRecipe) -> str:

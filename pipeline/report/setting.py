@@ -1,6 +1,6 @@
 """Sections of a report about one setting: the finding, tables and plots."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -29,6 +29,7 @@ from pipeline.statistics.numbers import (
     write_interval,
     write_number,
 )
+from pipeline.workloads.caveats import Caveat
 
 _VERDICTS: Final = {
     "win": "Clear gain",
@@ -43,6 +44,7 @@ def setting_section(summary: Summary, setting: Setting, identifier: str, title: 
     """Return the finding, the main table, plots, comparisons and other metrics."""
     finding = state_finding(summary, setting)
     parts = [
+        *caveats_box([c for e in setting.evaluations for c in e.caveats]),
         _finding_card(summary, setting, finding),
         main_table(summary, setting),
         element("div", joined(_plots(summary, setting, finding)), class_="plots"),
@@ -55,6 +57,16 @@ def setting_section(summary: Summary, setting: Setting, identifier: str, title: 
     )  # fmt: skip
     parts += [part for part in more if part]
     return section(identifier, title, *parts)
+
+
+def caveats_box(caveats: Sequence[Caveat]) -> list[Markup]:
+    """Return a box with the texts of caveats, each once; nothing if there are none."""
+    texts = dict.fromkeys(caveat.text for caveat in caveats)
+    if not texts:
+        return []
+    head = element("strong", "Before you draw conclusions")
+    items = element("ul", joined(element("li", text) for text in texts))
+    return [element("div", head, items, class_="caveats", role="note")]
 
 
 def _finding_card(summary: Summary, setting: Setting, finding: Finding) -> Markup:

@@ -33,6 +33,21 @@ class Instance:
 
 
 @dataclass(frozen=True)
+class Demand:
+    """Jobs of a trace in one window, before and after their rounding to the units of a scenario.
+
+    Attributes:
+        work: Core-seconds of the jobs in the trace.
+        rounded: Core-seconds of the same jobs in the simulation.
+        steps: Time steps between the first and the last submission; None if a scenario has none.
+    """
+
+    work: float
+    rounded: float
+    steps: float | None = None
+
+
+@dataclass(frozen=True)
 class Scenario:
     """A scheduling problem: its settings, its instances and its compiled functions.
 
@@ -50,6 +65,7 @@ class Scenario:
         values: Compiled function that fills the value of every decision, in order, after the end of
             an episode. Needed if the spec is `valued`.
         forget: Compiled function that allows policies to look ahead, or None.
+        demand: Function (config, workload, window) -> Demand of a window of a trace, or None.
         bound: Name of the outcome that bounds the headline outcome, or None.
         bound_kind: "lower" or "upper": the direction of the bound.
         source: Paper to cite.
@@ -68,6 +84,7 @@ class Scenario:
     outcome: Compiled
     values: Compiled | None = None
     forget: Compiled | None = None
+    demand: Callable[[Any, Workload, int], Demand] | None = None
     bound: str | None = None
     bound_kind: str | None = None
     source: str = ""

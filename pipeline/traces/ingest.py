@@ -9,6 +9,7 @@ from pipeline.errors import TraceError, UnknownName, unknown_name
 from pipeline.storage.files import local_folder, make_folder
 from pipeline.storage.location import is_remote
 from pipeline.traces import FORMATS
+from pipeline.workloads.caveats import Caveat, of_provenance
 from pipeline.workloads.folder import refuse_foreign, save_workload
 from pipeline.workloads.schema import Workload, damage
 
@@ -24,6 +25,11 @@ class IngestResult:
     folder: Path
     workload: Workload
     quarantined: int
+
+    @property
+    def caveats(self) -> tuple[Caveat, ...]:
+        """Notes of the reader that limit what results on the workload can say."""
+        return of_provenance(self.workload.provenance)
 
 
 def ingest(

@@ -38,6 +38,7 @@ from pipeline.traces.field_checks import number, number_fault, value_fault
 from pipeline.traces.first_look import head_lines, source_file
 from pipeline.traces.ordering import distinct_tasks, in_order
 from pipeline.traces.text_rows import Sifted, scan_lines, sift, split_fault
+from pipeline.workloads.caveats import NO_SIZE, NO_WAIT
 from pipeline.workloads.schema import MACHINE_COLUMNS, Provenance, Workload
 
 FORMAT: Final = "swf"
@@ -292,11 +293,9 @@ def _notes(
     notes = [f"{key}: {value}" for key in _QUOTED for value in header.get(key, [])]
     notes += [f"{name}: {count:,} rows" for name, count in _derived(rows).items()]
     if not known:
-        notes.append(f"the header names no MaxProcs or MaxNodes: {capacity} is the largest job")
+        notes.append(f"{NO_SIZE} or MaxNodes: {capacity} is the largest job")
     if rows["wait"].is_null().all():
-        notes.append(
-            "no wait time is known: in some logs the submit times are then really start times"
-        )
+        notes.append(f"{NO_WAIT}: in some logs the submit times are then really start times")
     return (*notes, *sifted.note())
 
 

@@ -5,14 +5,17 @@ from pathlib import Path
 import polars as pl
 
 from pipeline.dataset import manifest as mf
-from pipeline.documents.card.coverage import measure
+from pipeline.documents.card.coverage import Coverage, measure
 from pipeline.documents.card.page import card
 from pipeline.storage.files import write_text
 
 
-def write_card(folder: Path, manifest: mf.Manifest, episodes: pl.DataFrame) -> None:
-    """Write README.md into the dataset folder, after its parts."""
-    write_text(folder / mf.CARD, card_text(folder, manifest, episodes))
+def write_card(
+    folder: Path, manifest: mf.Manifest, episodes: pl.DataFrame, coverage: Coverage | None = None
+) -> None:
+    """Write README.md into the dataset folder, after its parts; `coverage` if it is measured."""
+    found = measure(folder, manifest, episodes) if coverage is None else coverage
+    write_text(folder / mf.CARD, card(manifest, episodes, found))
 
 
 def card_text(folder: Path, manifest: mf.Manifest, episodes: pl.DataFrame) -> str:

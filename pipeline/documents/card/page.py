@@ -11,9 +11,11 @@ from pipeline.documents.card.coverage import Coverage, effective
 from pipeline.documents.card.header import files_by_split, header, licence_of
 from pipeline.documents.card.loading import loading
 from pipeline.documents.card.returns import behaviour_returns, behaviours_table, histogram
+from pipeline.errors import printable
 from pipeline.recipes.recipe import LEVELS
 from pipeline.scenarios import load_scenario
 from pipeline.statistics.numbers import count_of
+from pipeline.workloads.caveats import Caveat
 
 
 def card(manifest: mf.Manifest, episodes: pl.DataFrame, coverage: Coverage) -> str:
@@ -39,7 +41,8 @@ def card(manifest: mf.Manifest, episodes: pl.DataFrame, coverage: Coverage) -> s
         "Rebuild": origin.rebuild(manifest),
     }
     lines = [*header(manifest, episodes), "", f"# {manifest.name}", ""]
-    lines += [line for warning in warnings(coverage, episodes) for line in _quoted(warning)]
+    found = [*warnings(coverage, episodes), *(_sentence(c) for c in manifest.caveats)]
+    lines += [line for warning in found for line in _quoted(warning)]
     lines += _wrapped(
         "Logged decisions of cluster job schedulers, for offline reinforcement learning and "
         f"off-policy evaluation. {(recipe.description or 'A Hindcast dataset').rstrip('.')}."
@@ -76,6 +79,11 @@ def warnings(coverage: Coverage, episodes: pl.DataFrame) -> list[str]:
     if coverage.decisions and coverage.forced == coverage.decisions:
         found.append("**Degenerate log: no decision had more than one feasible candidate.**")
     return found
+
+
+def _sentence(caveat: Caveat) -> str:
+    text = printable(caveat.text).rstrip(".")
+    return f"**Caveat:** {text[:1].upper()}{text[1:]}."
 
 
 def _quoted(text: str) -> list[str]:

@@ -14,6 +14,7 @@ import polars as pl
 from pipeline.errors import DatasetError
 from pipeline.storage.files import read_json, read_parquet
 from pipeline.storage.provenance import as_records
+from pipeline.workloads.caveats import Caveat, from_json
 
 Kind: TypeAlias = Literal["heuristic", "random", "learned", "mixture"]
 Direction: TypeAlias = Literal["lower", "higher", "neither"]
@@ -96,6 +97,7 @@ class Evaluation:
     notes: tuple[str, ...] = ()
     sessions: tuple[str, ...] = ()
     records: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    caveats: tuple[Caveat, ...] = ()
 
 
 def read_evaluation(folder: Path) -> Evaluation:
@@ -146,6 +148,7 @@ def read_evaluation(folder: Path) -> Evaluation:
         notes=_texts(path, raw, "notes"),
         sessions=_texts(path, computed, "sessions"),
         records=records,
+        caveats=_caveats(path, raw),
     )
 
 
@@ -244,6 +247,14 @@ def _texts(path: Path, raw: Mapping[str, Any], key: str) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise DatasetError(f"{path}: key {key!r} should be a list, found {value!r}")
     return tuple(str(item) for item in value)
+
+
+def _caveats(path: Path, raw: Mapping[str, Any]) -> tuple[Caveat, ...]:
+    """Return the caveats, which files of version 0.1 do not have."""
+    try:
+        return from_json(raw.get("caveats") or [])
+    except (KeyError, TypeError, ValueError) as error:
+        raise DatasetError(f"{path}: key 'caveats' is damaged ({error})") from error
 
 
 def _text(path: Path, raw: Any, key: str) -> str:

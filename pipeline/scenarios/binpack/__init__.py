@@ -23,7 +23,7 @@ from typing import Final
 from pipeline.scenarios.binpack import dynamics as kernel
 from pipeline.scenarios.binpack.config import BinpackConfig
 from pipeline.scenarios.binpack.features import OBJECTIVES, spec
-from pipeline.scenarios.binpack.instances import instance, windows
+from pipeline.scenarios.binpack.instances import demand, instance, windows
 from pipeline.scenarios.binpack.observation import observe
 from pipeline.simulation.scenario import Scenario
 
@@ -37,6 +37,7 @@ SCENARIO: Final = Scenario(
     observe=observe,
     step=kernel.step,
     outcome=kernel.outcome,
+    demand=demand,
     forget=kernel.forget,
     bound="lower_bound_s",
     bound_kind="lower",

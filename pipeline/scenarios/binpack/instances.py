@@ -13,7 +13,7 @@ from pipeline.scenarios.binpack.bounds import lower_bound, work_bound
 from pipeline.scenarios.binpack.config import BinpackConfig
 from pipeline.scenarios.binpack.features import OBJECTIVES
 from pipeline.settings.ranges import check_ranges
-from pipeline.simulation.scenario import Instance, make_memory, require_room
+from pipeline.simulation.scenario import Demand, Instance, make_memory, require_room
 from pipeline.workloads.schema import Workload
 
 MILLI_CORES: Final = 1e3
@@ -87,6 +87,21 @@ def _amounts(values: NDArray[np.float64], unit: float) -> NDArray[np.float64]:
     return values.astype(np.float64) if unit == 1.0 else np.rint(values * unit)
 
 
+def _tasks(config: BinpackConfig, workload: Workload, window: int) -> pl.DataFrame:
+    """Return the tasks of the jobs of a window."""
+    first, job = window * config.jobs_per_window, workload.tasks["job"]
+    start, stop = job.search_sorted(first), job.search_sorted(first + config.jobs_per_window)
+    return workload.tasks[start:stop]
+
+
+def demand(config: BinpackConfig, workload: Workload, window: int) -> Demand:
+    """Return the work of a window before and after its durations are rounded up to ticks."""
+    tasks = _tasks(config, workload, window)
+    cores = tasks["cores"].to_numpy() * tasks["instances"].to_numpy()
+    seconds = tasks["duration_s"].to_numpy()
+    return Demand(float(cores @ seconds), float(cores @ np.ceil(seconds)))
+
+
 def instance(
     config: BinpackConfig,
     objective: str,
@@ -95,10 +110,7 @@ def instance(
     rng: np.random.Generator,
 ) -> Instance:
     """Return the jobs of one window on an empty cluster; time 0 is its first submission."""
-    first = window * config.jobs_per_window
-    job = workload.tasks["job"]
-    start, stop = job.search_sorted(first), job.search_sorted(first + config.jobs_per_window)
-    tasks = workload.tasks[start:stop]
+    tasks = _tasks(config, workload, window)
     if tasks.is_empty():
         raise InputError(
             f"window {window} has no tasks; windows are 0..{windows(config, workload) - 1}"

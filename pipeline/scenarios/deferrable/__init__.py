@@ -32,7 +32,7 @@ from pipeline.scenarios.deferrable.config import DeferrableConfig, check_config
 from pipeline.scenarios.deferrable.dynamics import begin_slot, outcome, step
 from pipeline.scenarios.deferrable.features import OBJECTIVES, spec
 from pipeline.scenarios.deferrable.instances import Jobs, draw_capacity, draw_jobs
-from pipeline.scenarios.deferrable.instances_from_trace import draw_trace, trace_slots
+from pipeline.scenarios.deferrable.instances_from_trace import demand, draw_trace, trace_slots
 from pipeline.scenarios.deferrable.observation import observe
 from pipeline.simulation.scenario import (
     DRAWN_WINDOWS,
@@ -127,6 +127,7 @@ SCENARIO: Final = Scenario(
     observe=observe,
     step=step,
     outcome=outcome,
+    demand=demand,
     bound="upper_bound",
     bound_kind="upper",
     source=(

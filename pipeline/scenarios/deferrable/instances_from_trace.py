@@ -12,6 +12,8 @@ drawn like those of generated jobs. Of the VMs that start in a window, `jobs_per
 horizon are drawn. A trace without priority-0 VMs has generated capacity.
 """
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -19,6 +21,7 @@ from numpy.typing import NDArray
 from pipeline.errors import InputError
 from pipeline.scenarios.deferrable.config import DeferrableConfig
 from pipeline.scenarios.deferrable.instances import Jobs, draw_capacity, with_windows
+from pipeline.simulation.scenario import Demand
 from pipeline.workloads.schema import Workload
 
 ON_DEMAND = 0  # priority of the VMs of the on-demand load
@@ -56,6 +59,36 @@ def _draw_jobs(
     config: DeferrableConfig, tasks: pl.DataFrame, first: int, rng: np.random.Generator
 ) -> Jobs:
     """Return drawn jobs of the slots first .. first + horizon - 1."""
+    vms, slots = _deferrable(config, tasks, first)
+    if vms.is_empty():
+        begin, end = first * config.slot_s, (first + config.horizon) * config.slot_s
+        raise InputError(
+            f"no deferrable VM of at most {config.longest_trace_duration} slots starts between "
+            f"{begin:g} s and {end:g} s of this workload"
+        )
+    wanted = min(round(config.jobs_per_slot * config.horizon), vms.height)
+    chosen = np.sort(rng.choice(vms.height, wanted, replace=False))
+    cores = _whole_cores(vms)[chosen]
+    earliest = vms["submit_s"].to_numpy()[chosen] // config.slot_s - first
+    return with_windows(config, cores, slots[chosen], earliest, rng)
+
+
+def demand(config: DeferrableConfig, workload: Workload, window: int) -> Demand:
+    """Return the work of all VMs of a window that can be jobs, before and after rounding."""
+    first = (window // config.draws_per_window) * config.horizon
+    vms, slots = _deferrable(config, workload.tasks, first)
+    cores, seconds = vms["cores"].to_numpy(), vms["duration_s"].to_numpy() * config.stretch
+    return Demand(float(cores @ seconds), float(_whole_cores(vms) @ slots) * config.slot_s)
+
+
+def _whole_cores(vms: pl.DataFrame) -> NDArray[Any]:
+    return np.maximum(np.ceil(vms["cores"].to_numpy() - 1e-9), 1.0)
+
+
+def _deferrable(
+    config: DeferrableConfig, tasks: pl.DataFrame, first: int
+) -> tuple[pl.DataFrame, NDArray[Any]]:
+    """Return the VMs of the slots from `first` on that can be jobs, and their lengths in slots."""
     begin, end = first * config.slot_s, (first + config.horizon) * config.slot_s
     submit = tasks["submit_s"]  # ascending, because jobs are numbered by it
     vms = tasks[int(submit.search_sorted(begin)) : int(submit.search_sorted(end))]
@@ -63,17 +96,7 @@ def _draw_jobs(
         vms = vms.filter(pl.col("priority").fill_null(1) != ON_DEMAND)
     slots = np.maximum(np.ceil(vms["duration_s"].to_numpy() * config.stretch / config.slot_s), 1.0)
     short = slots <= config.longest_trace_duration
-    vms, slots = vms.filter(short), slots[short]
-    if vms.is_empty():
-        raise InputError(
-            f"no deferrable VM of at most {config.longest_trace_duration} slots starts between "
-            f"{begin:g} s and {end:g} s of this workload"
-        )
-    wanted = min(round(config.jobs_per_slot * config.horizon), vms.height)
-    chosen = np.sort(rng.choice(vms.height, wanted, replace=False))
-    cores = np.maximum(np.ceil(vms["cores"].to_numpy()[chosen] - 1e-9), 1.0)
-    earliest = vms["submit_s"].to_numpy()[chosen] // config.slot_s - first
-    return with_windows(config, cores, slots[chosen], earliest, rng)
+    return vms.filter(short), slots[short]
 
 
 def _on_demand(tasks: pl.DataFrame, slot_s: float, slots: int) -> NDArray[np.float64] | None:

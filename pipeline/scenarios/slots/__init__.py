@@ -65,6 +65,7 @@ from pipeline.scenarios.slots.instances import (
     COMPAT_EXAMPLES,
     Jobs,
     compat_jobs,
+    demand,
     draw_jobs,
     trace_jobs,
 )
@@ -175,6 +176,7 @@ SCENARIO: Final = Scenario(
     observe=observe,
     step=kernel.step,
     outcome=kernel.outcome,
+    demand=demand,
     source=(
         'Mao, Alizadeh, Menache & Kandula, "Resource Management with Deep Reinforcement Learning", '
         "HotNets 2016; its reproduction under the same title, St. Kliment Ohridski University, "

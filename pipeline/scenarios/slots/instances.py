@@ -16,7 +16,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from pipeline.errors import InputError
-from pipeline.scenarios.slots.config import LONGEST_HORIZON, Sizes, SlotsConfig
+from pipeline.scenarios.slots.config import LONGEST_HORIZON, Sizes, SlotsConfig, sizes_of
+from pipeline.simulation.scenario import Demand
 from pipeline.workloads.schema import Workload
 
 COMPAT_EXAMPLES: Final = 100
@@ -192,6 +193,21 @@ def _long_jobs(config: SlotsConfig, sizes: Sizes, workload: Workload) -> str:
         f"{(length > sizes.horizon).sum():,} of the {whole:,} jobs of all {windows:,} windows are "
         f"longer; {horizon}config.step_s = {step_s} fits them all"
     )
+
+
+def demand(config: SlotsConfig, workload: Workload, window: int) -> Demand:
+    """Return the work of a window of a trace before and after rounding, without jobs left out."""
+    sizes, first = sizes_of(config), window * config.jobs_per_window
+    tasks = workload.tasks[first : first + config.jobs_per_window]
+    assert workload.machines is not None
+    total, slots = _total(workload.machines, "cores"), sizes.slots_per_resource
+    cores = tasks["cores"].to_numpy() * tasks["instances"].to_numpy()
+    seconds, submit = tasks["duration_s"].to_numpy(), tasks["submit_s"].to_numpy()
+    length = _rounded_up(seconds / config.step_s)
+    fits = length <= sizes.horizon
+    area = _rounded_up(cores * slots / total) * length * (config.step_s * total / slots)
+    steps = float(submit.max() - submit.min()) / config.step_s
+    return Demand(float((cores * seconds)[fits].sum()), float(area[fits].sum()), steps)
 
 
 def _trace_load(workload: Workload) -> float:

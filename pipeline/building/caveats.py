@@ -1,0 +1,65 @@
+"""Caveats of a dataset: of its trace, its windows, its behaviours and its decisions."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from pipeline.building.parts import Plan
+from pipeline.documents.card.coverage import Coverage
+from pipeline.recipes.caveats import sample, trace_caveats
+from pipeline.recipes.problem import make_instance
+from pipeline.recipes.recipe import Recipe
+from pipeline.simulation.policy import Behaviour, Heuristic
+from pipeline.simulation.rollout import run_episode
+from pipeline.simulation.seeds import generator
+from pipeline.workloads import caveats
+from pipeline.workloads.caveats import Caveat
+
+_PROBED: Final = 12  # windows that rules play; with the rules of a recipe, less than a part
+
+
+def dataset_caveats(
+    plan: Plan, recipes: Sequence[Recipe], episodes: pl.DataFrame, coverage: Coverage
+) -> tuple[Caveat, ...]:
+    """Return the caveats of a dataset made by `recipes`, the last of which is that of the plan."""
+    windows = [w for recipe in recipes for w in recipe.windows("all")]
+    outcomes = [o.name for o in plan.spec.outcomes]
+    means = episodes.group_by("behaviour", maintain_order=True).agg(
+        pl.col(*outcomes, "truncated").cast(pl.Float64).mean()
+    )
+    policies: list[tuple[str, Mapping[str, Any]]] = [
+        (row["behaviour"], row) for row in means.to_dicts()
+    ]
+    return (
+        *trace_caveats(plan.recipe, plan.workload, windows),
+        *caveats.ties(_scores(plan), higher=plan.spec.outcomes[0].better == "higher"),
+        *caveats.forced(coverage.decisions, coverage.forced),
+        *caveats.unfinished(policies),
+    )
+
+
+def _scores(plan: Plan) -> Any:
+    """Return the headline outcomes (R, W) of the behaviours' R rules, without exploration.
+
+    Recorded episodes explore, and so differ where nothing competes. Policies whose choices are
+    always drawn are no rules.
+    """
+    own = [
+        Behaviour(b.policy.name, b.policy)
+        for b in plan.behaviours.values()
+        if isinstance(b.policy, Heuristic) and b.epsilon < 1 and b.temperature == 0
+    ]
+    rules = list({rule.name: rule for rule in own if not rule.stochastic}.values())
+    if len(rules) < caveats.FEWEST_RULES:
+        return np.zeros((0, 0))
+    windows = sample((w for part in plan.parts for _, w in part), _PROBED)
+    problem, seed = (plan.scenario, plan.spec), plan.recipe.seed
+    scores = np.full((len(rules), len(windows)), np.nan)
+    for column, window in enumerate(windows):
+        instance = make_instance(plan.recipe, plan.scenario, plan.workload, window)
+        for row, rule in enumerate(rules):
+            rng = generator(seed, "caveats", window)
+            scores[row, column] = run_episode(*problem, instance, rule, rng).outcomes[0]
+    return scores

@@ -1,0 +1,46 @@
+"""Caveats of a recipe on its workload, before anything is played."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+
+from pipeline.recipes.recipe import Recipe
+from pipeline.recipes.workload_source import RECORDED, SYNTHETIC
+from pipeline.scenarios import load_scenario
+from pipeline.workloads import caveats
+from pipeline.workloads.caveats import Caveat
+from pipeline.workloads.schema import Workload
+
+_MOST_WINDOWS: Final = 50  # that are measured; a sample of evenly spaced ones of a longer list
+_DRAWN: Final = (SYNTHETIC, RECORDED)  # formats of workloads with tasks that are no trace
+
+
+def sample(windows: Iterable[int], most: int = _MOST_WINDOWS) -> list[int]:
+    """Return at most so many of the windows, evenly spaced."""
+    listed = sorted(set(windows))
+    if len(listed) <= most:
+        return listed
+    return [listed[i] for i in np.linspace(0, len(listed) - 1, most).astype(int)]
+
+
+def trace_caveats(
+    recipe: Recipe, workload: Workload, windows: Iterable[int] | None = None
+) -> tuple[Caveat, ...]:
+    """Return what the reader of the trace noted, and what the recipe makes of the trace.
+
+    `windows` are those of the recipe by default. A workload that is drawn has no such caveats.
+    """
+    found = caveats.of_provenance(workload.provenance)
+    if workload.tasks.is_empty() or workload.provenance.format in _DRAWN:
+        return found
+    scenario, config = load_scenario(recipe.scenario), recipe.config
+    known = scenario.windows(config, workload)
+    used = {w for w in windows or recipe.windows("all") if w < known}
+    found += caveats.trace_used(len(used), known)
+    if scenario.demand is None or not used:
+        return found
+    demands = [scenario.demand(config, workload, window) for window in sample(used)]
+    found += caveats.rounding(sum(d.work for d in demands), sum(d.rounded for d in demands))
+    lengths = [d.steps for d in demands if d.steps is not None]
+    return found + (caveats.window_length(float(np.median(lengths))) if lengths else ())
