@@ -1,6 +1,7 @@
 """Fixtures shared by all tests: the folder of real traces, and a small dataset."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,14 @@ TINY = (
     "train.steps=20",
     "evaluate.seeds=2",
 )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep parsed traces in a temporary folder, never in the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HINDCAST_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="session")

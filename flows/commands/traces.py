@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from flows import parser as p
 from flows.commands import Command, Shown, refuse_nothing
 
 check: Final = refuse_nothing
@@ -11,11 +12,20 @@ check: Final = refuse_nothing
 
 @dataclass(frozen=True)
 class Request:
-    """Request without options: every known trace format is listed."""
+    """Without options, every known trace format is listed."""
+
+    clear_cache: bool = p.option(
+        "delete the cache of parsed traces instead, see HINDCAST_CACHE below", default=False
+    )
 
 
-def run(_request: Request) -> dict[str, Any]:
-    """Return the description, source, terms and citation of every format."""
+def run(request: Request) -> dict[str, Any]:
+    """Return the description, source, terms and citation of every format, or clear the cache."""
+    if request.clear_cache:
+        from pipeline.traces.cache import cache_folder, clear
+
+        entries, size = clear()
+        return {"cache": str(cache_folder() or ""), "entries": entries, "bytes": size}
     from pipeline.traces import FORMATS
 
     return {
@@ -31,8 +41,12 @@ def run(_request: Request) -> dict[str, Any]:
 
 
 def show(result: Mapping[str, Any]) -> Shown:
-    """Return one paragraph per format."""
+    """Return one paragraph per format, or what was deleted."""
     import textwrap
+
+    if "cache" in result:
+        size = f"{result['bytes'] / 1e6:,.1f} MB"
+        return Shown([f"{result['cache']}: deleted {result['entries']} parsed traces, {size}"])
 
     lines: list[str] = []
     for name, facts in result.items():
@@ -47,4 +61,7 @@ def show(result: Mapping[str, Any]) -> Shown:
 COMMANDS: Final = {"traces": Command(
     "hindcast traces",
     Request,
+    "Commands that read a trace keep what they parsed in HINDCAST_CACHE/traces, by default\n"
+    "$XDG_CACHE_HOME/hindcast or ~/.cache/hindcast, at most 2 GiB. An empty HINDCAST_CACHE\n"
+    "switches this off.",
 )}  # fmt: skip

@@ -67,7 +67,7 @@ def _found(table: dict[str, Any], base: Path, where: str, overrides: Sequence[st
     recipe = parse_recipe(found, where)
     if overrides:
         recipe = _with_mark(recipe, lambda: _parsed(before, base, where), overrides)
-    return dataclasses.replace(recipe, places=places)
+    return dataclasses.replace(recipe, places=places, base=base)
 
 
 def _parsed(table: dict[str, Any], base: Path, where: str) -> Recipe:

@@ -57,8 +57,8 @@ class TraceSource:
     Attributes:
         format: A name of pipeline.traces.FORMATS, "synthetic", "generated" (the scenario draws
             every instance), or "workload" (a folder written by `hindcast ingest`).
-        path: Path below the folder named by $HINDCAST_TRACES, or an absolute path or URL; empty for
-            "synthetic" and "generated".
+        path: Path below the folder of the recipe's file, else below the folder named by
+            $HINDCAST_TRACES; or an absolute path or URL. Empty for "synthetic" and "generated".
         settings: Settings of the synthetic generator, see SyntheticConfig.
     """
 
@@ -95,7 +95,8 @@ class BehaviourRecipe:
         return shown + (f"+temp{self.temperature:g}" if self.temperature else "")
 
 
-OF_THIS_MACHINE: Final = ("places", "origin")  # fields of a Recipe that are no keys of its file
+# Fields of a Recipe that are no keys of its file.
+OF_THIS_MACHINE: Final = ("places", "origin", "base")
 _STEPS: Final = "steps"
 _MARKED: Final = re.compile(r"(?P<base>.+)\+(?P<mark>[0-9a-f]{6})", re.DOTALL)
 
@@ -224,6 +225,8 @@ class Recipe:
             in the digest.
         origin: The dataset whose manifest the recipe came from; None for a recipe file. Not a key
             of a recipe file, and not in the digest.
+        base: Folder of the recipe's file, in which relative paths are searched first; None for a
+            recipe from a manifest. Not a key of a recipe file, and not in the digest.
     """
 
     id: str
@@ -242,13 +245,14 @@ class Recipe:
     dataset_splits: tuple[str, ...] = ("train", "validation")
     places: Mapping[str, Path] = field(default_factory=dict, compare=False, repr=False)
     origin: Origin | None = field(default=None, compare=False, repr=False)
+    base: Path | None = field(default=None, compare=False, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, defaults included unless a field says otherwise.
 
         The id has no mark: it is the id of the recipe that was changed.
         """
-        value: dict[str, Any] = _plain(dataclasses.replace(self, places={}, origin=None))
+        value: dict[str, Any] = _plain(dataclasses.replace(self, places={}, origin=None, base=None))
         for key in OF_THIS_MACHINE:
             del value[key]
         value["split"] = {name: f"{r.start}..{r.stop - 1}" for name, r in self.split.items()}

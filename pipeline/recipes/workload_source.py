@@ -44,22 +44,27 @@ def load_source(recipe: Recipe) -> Workload:
         return load_workload(_existing(recipe))
     from pipeline.traces import FORMATS
 
-    read = FORMATS[trace.format].read if trace.format in FORMATS else None
-    if read is None:
+    if trace.format not in FORMATS or FORMATS[trace.format].read is None:
         known = [SYNTHETIC, INGESTED, GENERATED, *FORMATS]
         raise UnknownName(
             f"{recipe.id}: unknown trace.format {trace.format!r}; "
             f"{did_you_mean(trace.format, known)}"
         )
+    from pipeline.traces.cache import read_trace
+
     with local_folder(_existing(recipe)) as copy:
-        workload, _quarantined = read(copy)
-    return workload
+        return read_trace(trace.format, copy)
 
 
 def _existing(recipe: Recipe) -> Path:
-    """Return the file or folder of the recipe's trace; raise TraceError if there is none."""
+    """Return the file or folder of the recipe's trace; raise TraceError if there is none.
+
+    A relative path is below the folder of the recipe's file, else below the folder of traces.
+    """
     path, folder = location(recipe.trace.path), None
     if not is_remote(path) and not path.is_absolute():
+        if recipe.base is not None and (recipe.base / path).exists():
+            return recipe.base / path
         folder = traces_folder()
         path = folder / path
     if path.exists():
@@ -70,6 +75,8 @@ def _existing(recipe: Recipe) -> Path:
         message += f"; did you mean {close!r}?"
     if folder is not None:
         known = f"is {folder}" if os.environ.get("HINDCAST_TRACES") else "is not set"
+        if recipe.base is not None:
+            message += f"; it is not below {recipe.base}, the recipe's folder, either"
         message += (
             f"; the variable HINDCAST_TRACES, which names the folder of traces, {known}; "
             "`hindcast traces` says where to get them"

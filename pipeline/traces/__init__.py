@@ -1,6 +1,6 @@
 """Registry of the raw trace formats. A new format takes its own file and an entry here."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -26,6 +26,8 @@ class TraceFormat:
         read: Reader. Takes a path and returns the workload and the bad rows (columns file, line,
             reason, text); raises TraceError if the path is not of this format. None for a format of
             recorded decisions, which make a dataset instead of a workload.
+        files: Function that returns the raw files that `read` may read, given its path; what was
+            read from them is then cached (pipeline.traces.cache). None if that is not known.
         licence: Identifier of the licence on dataset hubs; "other" if there is none for `terms`.
     """
 
@@ -37,6 +39,7 @@ class TraceFormat:
     citation: str
     read: Callable[[Path], tuple[Workload, pl.DataFrame]] | None
     licence: str = "other"
+    files: Callable[[Path], Iterable[Path]] | None = None
 
 
 FORMATS: Final = Registry("trace_formats", {
@@ -59,6 +62,7 @@ FORMATS: Final = Registry("trace_formats", {
             "ICBDC 2019"
         ),
         read=alibaba2017.read,
+        files=alibaba2017.raw_files,
     ),
     "azure2020": TraceFormat(
         name="azure2020",
@@ -74,6 +78,7 @@ FORMATS: Final = Registry("trace_formats", {
         terms="CC BY 4.0",
         citation="Hadary et al., Protean: VM Allocation Service at Scale, OSDI 2020",
         read=azure2020.read,
+        files=azure2020.raw_files,
         licence="cc-by-4.0",
     ),
     "swf": TraceFormat(
@@ -87,6 +92,7 @@ FORMATS: Final = Registry("trace_formats", {
             "JPDC 2014"
         ),
         read=swf.read,
+        files=lambda path: (path,),
     ),
     "history": TraceFormat(
         name="history",

@@ -98,6 +98,13 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
     return Workload(tasks=table, provenance=provenance, machines=machines), quarantine
 
 
+def raw_files(path: Path) -> list[Path]:
+    """Return the files that `read` may read: the path, and all tables in its folder."""
+    folder = path if path.is_dir() else path.parent
+    names = ("jobs", *_WIDTHS)
+    return [path, *(file for name in names for file in folder.glob(f"{name}*.csv*"))]
+
+
 def _task_table(path: Path) -> Path:
     if not path.is_dir():
         return path

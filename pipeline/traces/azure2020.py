@@ -87,6 +87,11 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
     return Workload(tasks=tasks, provenance=provenance), vms.quarantine
 
 
+def raw_files(path: Path) -> tuple[Path, ...]:
+    """Return the files that `read` may read: the path, and what SQLite has not yet merged."""
+    return (path, path.with_name(f"{path.name}-wal"))
+
+
 def _is_database(path: Path) -> bool:
     """Return whether the file is an SQLite database; raise TraceError if it cannot be read."""
     if path.is_file():

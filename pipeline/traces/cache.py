@@ -1,0 +1,155 @@
+"""Cache of parsed traces, so that no command parses a log again.
+
+    <cache>/traces/KEY/       a workload folder, see pipeline.workloads.folder
+
+<cache> is $HINDCAST_CACHE, else $XDG_CACHE_HOME/hindcast, else ~/.cache/hindcast. If HINDCAST_CACHE
+is set and empty, nothing is cached. KEY is a SHA-256 of the contents of the raw files, the code of
+the readers and the versions of the libraries that they use, so a changed log or reader is parsed.
+
+An entry is written under a temporary name and renamed, so two processes cannot disturb each other.
+An entry that is damaged is made again. A cache that cannot be used changes nothing but the time.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from pipeline.errors import HindcastError
+from pipeline.storage.files import sha256_file, sha256_text
+from pipeline.storage.versions import package_versions
+from pipeline.traces import FORMATS, TraceFormat
+from pipeline.workloads.folder import load_workload, save_workload
+from pipeline.workloads.schema import SourceFile, Workload
+
+LARGEST: Final = 2 << 30  # bytes of all entries; those that were not used for longest are removed
+_MANIFEST: Final = "manifest.json"
+_PACKAGES: Final = ("numpy", "polars")
+_UNFINISHED: Final = ".partial-"
+
+
+def cache_folder() -> Path | None:
+    """Return the folder of parsed traces, or None if nothing is to be cached."""
+    given = os.environ.get("HINDCAST_CACHE")
+    if given == "":
+        return None
+    with suppress(RuntimeError):  # there is no home
+        above = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "hindcast"
+        return (Path(given) if given else above).expanduser() / "traces"
+    return None
+
+
+def read_trace(format_name: str, path: Path) -> Workload:
+    """Return the workload of a local trace, from the cache if it was parsed before.
+
+    Raises TraceError as the reader of the format does.
+    """
+    form = FORMATS[format_name]
+    assert form.read is not None
+    folder = cache_folder()
+    sources = None if folder is None else _sources(form, path)
+    if folder is None or sources is None:
+        return form.read(path)[0]
+    entry = folder / _key(form, sources)
+    if (cached := _load(entry, sources)) is not None:
+        return cached
+    workload, _quarantine = form.read(path)
+    if set(workload.provenance.files) <= set(sources):  # else they changed while they were read
+        with suppress(OSError, HindcastError):
+            _store(workload, entry)
+            _shrink(folder, keep=entry)
+    return workload
+
+
+def clear() -> tuple[int, int]:
+    """Delete all entries; return their number and their bytes."""
+    folder = cache_folder()
+    entries = [] if folder is None else _entries(folder)
+    for _, _, entry in entries:
+        shutil.rmtree(entry)
+    return len(entries), sum(size for _, size, _ in entries)
+
+
+def _sources(form: TraceFormat, path: Path) -> list[SourceFile] | None:
+    """Return the raw files that the reader may read, in order; None if that is not known.
+
+    The code of a format that is not part of this package is not known, and so is not cached.
+    """
+    if form.files is None or form.read is None or not form.read.__module__.startswith(__package__):
+        return None
+    try:
+        files = sorted({file for file in form.files(path) if file.is_file()})
+        return [SourceFile(f.name, f.stat().st_size, sha256_file(f)) for f in files] or None
+    except (OSError, HindcastError):
+        return None  # the reader finds the same fault, and has the message
+
+
+def _key(form: TraceFormat, sources: Iterable[SourceFile]) -> str:
+    files = [(f.name, f.bytes, f.sha256) for f in sources]
+    parts = {"format": form.name, "files": files, "code": _code()}
+    return sha256_text(json.dumps({**parts, "versions": package_versions(_PACKAGES)}))
+
+
+@cache
+def _code() -> str:
+    """Return the digest of the source of all readers and of the workload's tables."""
+    here = Path(__file__).parent
+    files = [*sorted(here.glob("*.py")), *sorted((here.parent / "workloads").glob("*.py"))]
+    return sha256_text("\n".join(sha256_file(file) for file in files))
+
+
+def _load(entry: Path, sources: Iterable[SourceFile]) -> Workload | None:
+    """Return the workload of an entry; None if there is none, or it is damaged."""
+    try:
+        if not (entry / _MANIFEST).is_file():
+            return None
+        workload = load_workload(entry)  # compares the SHA-256 of every table
+        if not set(workload.provenance.files) <= set(sources):
+            return None
+        with suppress(OSError):
+            os.utime(entry / _MANIFEST)  # used now, which `_shrink` looks at
+    except (OSError, HindcastError):
+        return None
+    return workload
+
+
+def _store(workload: Workload, entry: Path) -> None:
+    """Write an entry, in place of a damaged one; another process may do the same."""
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    made = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=entry.parent))
+    try:
+        save_workload(workload, made)
+        if entry.exists():
+            entry.replace(made / "damaged")
+        made.replace(entry)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+    shutil.rmtree(entry / "damaged", ignore_errors=True)
+
+
+def _entries(folder: Path) -> list[tuple[float, int, Path]]:
+    """Return the time of the last use, the bytes and the folder of every entry, oldest first."""
+    found = []
+    for entry in folder.iterdir() if folder.is_dir() else ():
+        if entry.is_dir() and not entry.is_symlink():
+            stats = [file.stat() for file in entry.iterdir() if file.is_file()]
+            used = max((s.st_mtime for s in stats), default=entry.stat().st_mtime)
+            found.append((used, sum(s.st_size for s in stats), entry))
+    return sorted(found)
+
+
+def _shrink(folder: Path, keep: Path) -> None:
+    """Remove the entries that were not used for longest until all fit into LARGEST."""
+    entries = _entries(folder)
+    total = sum(size for _, size, _ in entries)
+    for _, size, entry in entries:
+        if total <= LARGEST:
+            return
+        if entry != keep:
+            shutil.rmtree(entry, ignore_errors=True)
+            total -= size
