@@ -211,24 +211,37 @@ def append(
     return open_dataset(made.folder)
 
 
-def verify(dataset: "Dataset | Place") -> "VerifyResult":
+def verify(
+    dataset: "Dataset | Place",
+    *,
+    workers: int = 2,
+    quick: bool = False,
+    trace: Place | None = None,
+) -> "VerifyResult":
     """Check every claim of a dataset by recomputing it, down to each simulated decision.
 
     Args:
         dataset: The dataset, or its folder.
+        workers: Number of threads. The result does not depend on it.
+        quick: Whether to replay the decisions without drawing them again, and without comparing the
+            workload with its source.
+        trace: The raw trace that the workload was read from. None looks below $HINDCAST_TRACES.
 
     Returns:
-        The checks that passed: `checks` holds pairs of a name and a description.
+        The checks that passed: `checks` holds pairs of a name and a description. The last one,
+        "not compared", names what could not be checked.
 
     Raises:
         VerificationFailed: A claim does not hold. The error names the first such claim.
-        DatasetError: The folder holds no dataset.
+        DatasetError: The folder holds no dataset, or `trace` is not its trace.
     """
+    from pipeline.storage.location import location
     from pipeline.verification.verify import verify as check
     from policies.registry import recorded_behaviours
 
-    folder = _folder(dataset)
-    return check(folder, recorded_behaviours(folder))
+    folder, raw = _folder(dataset), None if trace is None else location(trace)
+    known = recorded_behaviours(folder)
+    return check(folder, known, workers=workers, quick=quick, trace=raw)
 
 
 def train(

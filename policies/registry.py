@@ -3,6 +3,7 @@
 import contextlib
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -148,7 +149,9 @@ def recorded_behaviours(dataset: Path) -> dict[str, Behaviour]:
     known: dict[str, Behaviour] = {}
     with contextlib.suppress(InputError):
         for recipe in read_manifest(dataset).recipes:
-            known |= behaviours(recipe)
+            for one in recipe.behaviours:
+                with contextlib.suppress(InputError):
+                    known |= behaviours(replace(recipe, behaviours=(one,)))
     return known
 
 

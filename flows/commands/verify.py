@@ -17,6 +17,13 @@ class Request:
     """Dataset to verify."""
 
     dataset: p.Folder = p.argument("folder of a dataset")
+    workers: p.Workers = p.workers()
+    quick: bool = p.option(
+        "replay the decisions, but draw nothing again and do not read the trace", default=False
+    )
+    trace: p.Folder | None = p.option(
+        "raw trace that the workload came from, if it is not below $HINDCAST_TRACES", default=None,
+        metavar="PATH")  # fmt: skip
 
 
 def run(request: Request) -> dict[str, Any]:
@@ -25,8 +32,12 @@ def run(request: Request) -> dict[str, Any]:
     from policies.registry import recorded_behaviours
 
     dataset = location(request.dataset)
+    trace = None if request.trace is None else location(request.trace)
     with progress("verify") as tell:
-        result = verification.verify(dataset, recorded_behaviours(dataset), progress=tell)
+        result = verification.verify(
+            dataset, recorded_behaviours(dataset), tell, workers=request.workers,
+            quick=request.quick, trace=trace,
+        )  # fmt: skip
     return {
         "dataset": str(dataset),
         "checks": [{"check": name, "detail": detail} for name, detail in result.checks],
@@ -42,5 +53,6 @@ def show(result: Mapping[str, Any]) -> Shown:
 COMMANDS: Final = {"verify": Command(
     "hindcast verify datasets/demo",
     Request,
-    "The exit code is 1, with the reason, at the first claim that does not hold.",
+    "The exit code is 1, with the reason, at the first claim that does not hold. The last line\n"
+    "names what could not be compared.",
 )}  # fmt: skip

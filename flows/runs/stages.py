@@ -47,7 +47,7 @@ def run_stages(request: Any, call: Call = directly) -> dict[str, Any]:
         recorded = build.Request(recipe, dataset, overrides, workers)
         stage("build", manifest, {"recipe": loaded.digest}, recorded)
         data = {"dataset": sha256_file(manifest)}
-        stage("verify", manifest, data, verify.Request(dataset))
+        stage("verify", manifest, data, verify.Request(dataset, workers))
     checkpoints = []
     for agent, seed in _runs(loaded):
         folder = out / "agents" / f"{agent}-seed{seed}"

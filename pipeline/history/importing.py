@@ -57,6 +57,7 @@ _LEAK: Final = (
     "The states hold FINISH_TIME: they were written after the decision and reveal it. A policy "
     "learned from them will not do in the simulator what it does in this file."
 )
+_UNKNOWN: Final = "Keys that were left out: "
 
 
 def history_recipe(identifier: str, name: str, n_episodes: int) -> Recipe:
@@ -145,11 +146,9 @@ def _episode_table(history: History, log: Log, spec: Spec) -> pl.DataFrame:
 
 
 def _provenance(history: History, path: Path, out: Path) -> Provenance:
-    notes = list(_NOTES)
-    if not np.isnan(history.state.job[:, h.FINISH_TIME]).all():
-        notes.append(_LEAK)
+    notes = _notes(history)
     if history.unknown_keys:
-        notes.append(f"Keys that were left out: {', '.join(history.unknown_keys)}")
+        notes.append(f"{_UNKNOWN}{', '.join(history.unknown_keys)}")
     return Provenance(
         format="history",
         files=(source_file(path), source_file(out / RECORDED)),
@@ -158,18 +157,34 @@ def _provenance(history: History, path: Path, out: Path) -> Provenance:
     )
 
 
+def _notes(history: History) -> list[str]:
+    """Return the notes that follow from the records."""
+    leaks = not np.isnan(history.state.job[:, h.FINISH_TIME]).all()
+    return [*_NOTES, *([_LEAK] if leaks else [])]
+
+
 def check_recorded(dataset: Dataset) -> tuple[str, str]:
     """Convert recorded.parquet again and compare every value of every row and episode.
 
     This replaces the replay of `verify` for such a dataset. NaN equals NaN. Returns the name and
     result of the check; raises VerificationFailed if anything differs.
     """
-    folder, spec = dataset.folder, dataset.spec
-    claims = {f["name"]: f["sha256"] for f in dataset.manifest.provenance["files"]}
+    folder, spec, recipe = dataset.folder, dataset.spec, dataset.recipe
+    if recipe != history_recipe(recipe.id, recipe.trace.path, dataset.episodes().height):
+        raise VerificationFailed(
+            f"{folder / mf.NAME}: the recipe differs from that of decisions recorded elsewhere"
+        )
+    claims = {f["name"]: f for f in dataset.manifest.provenance["files"]}
+    claim = claims.get(RECORDED, {})
     try:
-        if files.sha256_file(folder / RECORDED) != claims.get(RECORDED):
+        if files.sha256_file(folder / RECORDED) != claim.get("sha256"):
             raise VerificationFailed(
                 f"{folder / RECORDED}: the SHA-256 of this file differs from the manifest's"
+            )
+        if (size := (folder / RECORDED).stat().st_size) != claim.get("bytes"):
+            raise VerificationFailed(
+                f"{folder / RECORDED}: this file has {size} bytes, the manifest says "
+                f"{claim.get('bytes')}"
             )
     except OSError as error:
         raise VerificationFailed(
@@ -188,11 +203,28 @@ def check_recorded(dataset: Dataset) -> tuple[str, str]:
         raise VerificationFailed(
             f"{folder / DATA}: the decisions differ from those that {RECORDED} gives"
         )
+    _check_provenance(dataset, history)
     if not _episode_table(history, log, spec).equals(dataset.episodes()):
         raise VerificationFailed(
             f"{folder / mf.EPISODES}: the episodes differ from those that {RECORDED} gives"
         )
     return "decisions", f"{len(history):,} converted again; decisions of others cannot be replayed"
+
+
+def _check_provenance(dataset: Dataset, history: History) -> None:
+    """Raise VerificationFailed for a provenance that no ingestion of these records writes."""
+    found = dataset.manifest.provenance
+    names, notes = [f["name"] for f in found["files"]], _notes(history)
+    if (
+        names != [dataset.recipe.trace.path, RECORDED]
+        or dict(found["counts"]) != {"records": len(history)}
+        or found["left_out"]
+        or found["notes"][: len(notes)] != notes
+        or any(not note.startswith(_UNKNOWN) for note in found["notes"][len(notes) :])
+    ):
+        raise VerificationFailed(
+            f"{dataset.folder / mf.NAME}: the provenance differs from the one that {RECORDED} gives"
+        )
 
 
 def _same(one: Block, other: Block) -> bool:

@@ -1,14 +1,22 @@
 """Verification of the files of a dataset: all there, none foreign, none changed."""
 
+import re
 from pathlib import Path
+from typing import Final
 
 from pipeline.building.append import being_added
 from pipeline.building.build import append_in_progress
-from pipeline.building.parts import DATA
+from pipeline.building.parts import BUILDING, DATA, PLAN
 from pipeline.dataset import manifest as mf
+from pipeline.documents import croissant
 from pipeline.errors import DatasetError, VerificationFailed
+from pipeline.history.importing import RECORDED
+from pipeline.recipes.checkpoints import FOLDER as POLICIES
 from pipeline.recipes.checkpoints import check_policies
-from pipeline.storage.files import sha256_file
+from pipeline.recipes.workload_source import RECORDED as HISTORY
+from pipeline.storage.files import is_partial, sha256_file
+
+_OF_BUILD: Final = re.compile(r"part-[0-9]{5,}\.(json|parquet)")
 
 
 def check_files(folder: Path, manifest: mf.Manifest) -> tuple[str, str]:
@@ -40,6 +48,7 @@ def check_files(folder: Path, manifest: mf.Manifest) -> tuple[str, str]:
     for name in sorted(there):
         if name not in known and not added(name):
             raise VerificationFailed(f"{folder / name}: this file is not in the manifest")
+    _check_top(folder, manifest)
     try:
         more = append_in_progress(folder) is not None
         policies = check_policies(manifest.recipes, folder, more=more)
@@ -47,3 +56,23 @@ def check_files(folder: Path, manifest: mf.Manifest) -> tuple[str, str]:
         raise VerificationFailed(str(error)) from error
     result = f"{len(entries)} files, {sum(e.bytes for e in entries):,} bytes"
     return "files", result + (f", {policies} policies" if policies else "")
+
+
+def _check_top(folder: Path, manifest: mf.Manifest) -> None:
+    """Raise VerificationFailed for a file beside the manifest that no build writes.
+
+    An interrupted build or append leaves its plan and temporary files, see pipeline.building.
+    """
+    known = {mf.NAME, mf.CARD, croissant.NAME, DATA, mf.WORKLOAD, manifest.episodes.path}
+    if manifest.recipe.trace.format == HISTORY:
+        known.add(RECORDED)
+    interrupted = (folder / BUILDING).is_dir()
+    if interrupted or any(b.sha256 for recipe in manifest.recipes for b in recipe.behaviours):
+        known.add(POLICIES)  # its files are checked by check_policies
+    for path in sorted(folder.iterdir()):
+        left = interrupted and (is_partial(path.name) or mf.is_episodes(path.name))
+        if path.name not in known and path.name != BUILDING and not left:
+            raise VerificationFailed(f"{path}: this file is not in the manifest")
+    for path in sorted((folder / BUILDING).iterdir()) if interrupted else ():
+        if path.name != PLAN and not is_partial(path.name) and not _OF_BUILD.fullmatch(path.name):
+            raise VerificationFailed(f"{path}: this file is not of an interrupted build")

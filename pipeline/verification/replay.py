@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pipeline.simulation import kernel as k
 from pipeline.simulation.arrays import EPISODE, STEPS, named
 from pipeline.simulation.kernel import INFEASIBLE, RUNNING, TERMINATED, TRUNCATED, compiled
-from pipeline.simulation.policy import fill_probabilities
+from pipeline.simulation.policy import GENERATOR, draw_choice, fill_probabilities
 
 FINE: Final = 0
 FAULTS: Final = (
@@ -31,7 +31,15 @@ FAULTS: Final = (
     "the image differs from the simulator's",
 )
 PROBABILITIES: Final = 13  # index of the fault of probabilities of another policy
-TOLERANCE: Final = 1e-5  # of probabilities, which are stored as float32
+SUM_TOLERANCE: Final = 1e-5  # absolute, of the sum of probabilities that are stored as float32
+TOLERANCE: Final = 1e-6  # relative, of one probability
+LEAST: Final = 1e-44  # absolute, a few of the smallest numbers of float32
+
+# members of `state` of a replay
+STATUS: Final = 0
+TOTAL: Final = 1  # sum of rewards
+NOT_DRAWN: Final = 2  # number of choices that the behaviour does not draw
+FIRST_NOT_DRAWN: Final = 3  # row of the first of them
 
 _FLOATS32: Final = types.Array(types.float32, 1, "C")
 _ROWS32: Final = types.Array(types.float32, 2, "C")
@@ -65,22 +73,25 @@ _COLUMNS: Final = named(
 @compiled(
     types.UniTuple(types.int64, 2)(  # type: ignore[no-untyped-call]
         types.FunctionType(k.OBSERVE), types.FunctionType(k.STEP), types.FunctionType(k.SCORE),
-        EPISODE, STEPS, k.FLOATS, types.float64, types.float64, types.boolean,
-        _COLUMNS, k.FLOATS, types.int64, types.int64,
+        EPISODE, STEPS, k.FLOATS, types.float64, types.float64, types.boolean, GENERATOR,
+        types.boolean, _COLUMNS, k.FLOATS, types.int64, types.int64,
     ))  # fmt: skip
 def replay(  # type: ignore[no-untyped-def]
-    observe, step, score, episode, arrays, parameters, temperature, epsilon, scored,
+    observe, step, score, episode, arrays, parameters, temperature, epsilon, scored, rng, drawn,
     log, state, first, stop,
 ):  # fmt: skip
     """Replay rows first..stop-1 of one episode; return (fault, row), fault 0 if all rows match.
 
-    `state` is [status, sum of rewards], and is passed from block to block of a long episode.
+    If `scored`, the probabilities are compared with those of the rule `score`; if `drawn` as well,
+    its choices are drawn from `rng` as a recording draws them. `state` is passed from block to
+    block of a long episode. Choices that are not the drawn ones are counted there: the logged
+    choice is made, and the replay continues.
     """
     ints, floats, context, image, candidates, feasible = episode
     scores, probabilities, step_outputs, _totals = arrays
     offsets, choice, propensity = log.offsets, log.choice, log.propensity
     log_candidates, log_probabilities = log.candidates, log.probabilities
-    status = int(state[0])
+    status = int(state[STATUS])
     for row in range(first, stop):
         closing = choice[row] < 0
         if closing == (status == RUNNING):
@@ -115,15 +126,24 @@ def replay(  # type: ignore[no-untyped-def]
             if logged < 0.0 or (logged > 0.0 and not feasible[i]):
                 return 12, row
             total += logged
-        if not abs(total - 1.0) <= TOLERANCE:
+        if not abs(total - 1.0) <= SUM_TOLERANCE:
             return 12, row
         if propensity[row] != log_probabilities[start + chosen] or not propensity[row] > 0.0:
             return 11, row
         if scored:
-            score(context, candidates, feasible, parameters, scores[:n])
-            fill_probabilities(scores[:n], feasible, temperature, epsilon, probabilities)
+            shown = scores[:n]
+            score(context, candidates, feasible, parameters, shown)
+            if drawn:
+                own = draw_choice(shown, feasible, temperature, epsilon, rng, probabilities)
+                if own != chosen:
+                    if state[NOT_DRAWN] == 0.0:
+                        state[FIRST_NOT_DRAWN] = row
+                    state[NOT_DRAWN] += 1.0
+            fill_probabilities(shown, feasible, temperature, epsilon, probabilities)
             for i in range(n):
-                if abs(probabilities[i] - log_probabilities[start + i]) > TOLERANCE:
+                expected = float(np.float32(probabilities[i]))
+                logged = float(log_probabilities[start + i])
+                if not abs(expected - logged) <= TOLERANCE * max(expected, logged) + LEAST:
                     return 13, row
         status = step(ints, floats, chosen, step_outputs)
         if status == INFEASIBLE:
@@ -139,6 +159,6 @@ def replay(  # type: ignore[no-untyped-def]
             return 10, row
         if (status == TRUNCATED) != log.truncated[row]:
             return 10, row
-        state[1] += step_outputs[k.REWARD]
-    state[0] = status
+        state[TOTAL] += step_outputs[k.REWARD]
+    state[STATUS] = status
     return FINE, stop

@@ -3,23 +3,25 @@
 - manifest: readable; its recipe has the digest that it claims; its spec is the scenario's, except
   for outcomes that were added to the scenario later: those are named, and the others verified;
 - files: all there, no others in data/, sizes and SHA-256 as claimed;
-- workload: its own manifest and SHA-256;
+- workload: its own manifest and SHA-256; a synthetic one is generated again, one of a raw trace is
+  read again if the trace is at hand;
 - episodes: counts; every episode once, in order, in the parts that it claims;
 - decisions: the recorded choices are replayed: observations, masks, rewards, terms, times and ends
   must be those of the simulator; the choice is feasible; probabilities sum to 1, and the propensity
   is the choice's, above 0. Decisions recorded elsewhere cannot be replayed: the file that they came
   from is converted again and compared;
 - behaviours: if their policies are given, the probabilities are those of the policies;
+- draws: the parameters of these policies and every choice are drawn again from the recipe's seed;
 - returns: stored return == sum of rewards == the replay's; outcomes and values likewise;
 - seal: the manifest is, byte for byte, the text that these claims are written as;
-- documents: card and Croissant metadata are those that the manifest and the data give.
+- documents: card and Croissant metadata are those that the manifest and the data give;
+- not compared: everything of the above that could not be checked, and what no check can find.
 
 Everything is checked before compiled code or a large allocation depends on it: a dataset may be
 foreign.
 """
 
 import itertools
-import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -36,33 +38,48 @@ from pipeline.dataset import manifest as mf
 from pipeline.dataset.append_history import check_appended, episodes_of, planned_episodes
 from pipeline.dataset.columns import NO_CHOICE, episodes_schema
 from pipeline.dataset.part import Block
-from pipeline.errors import DatasetError, InputError, StorageError, VerificationFailed
-from pipeline.history.importing import ELSEWHERE, check_recorded
+from pipeline.errors import (
+    DatasetError,
+    HindcastError,
+    InputError,
+    RecipeError,
+    StorageError,
+    VerificationFailed,
+)
+from pipeline.history.importing import check_recorded
 from pipeline.recipes.problem import make_instance
 from pipeline.recipes.recipe import Recipe
+from pipeline.recipes.workload_source import RECORDED
 from pipeline.scenarios import load_scenario
 from pipeline.simulation.arrays import begin_episode, make_step_arrays
 from pipeline.simulation.kernel import RUNNING, TERMINATED, TRUNCATED
-from pipeline.simulation.players import EpisodeRunner, episode_runner
-from pipeline.simulation.policy import Behaviour, Heuristic, no_score
+from pipeline.simulation.players import EpisodeRunner, EpisodeTrace, episode_runner
+from pipeline.simulation.policy import NO_PARAMETERS, Behaviour, Heuristic, no_score
 from pipeline.simulation.rollout import values_of
 from pipeline.simulation.scenario import Instance, Scenario
+from pipeline.simulation.seeds import generator
 from pipeline.simulation.spec import Spec, added_outcomes
-from pipeline.storage.files import sha256_file
 from pipeline.verification.documents import check_documents
 from pipeline.verification.files import check_files
 from pipeline.verification.replay import (
     FAULTS,
     FINE,
+    FIRST_NOT_DRAWN,
+    LEAST,
+    NOT_DRAWN,
     PROBABILITIES,
+    STATUS,
     TOLERANCE,
+    TOTAL,
     LoggedColumns,
     replay,
 )
+from pipeline.verification.workload import check_source, check_workload
 from pipeline.workloads.folder import load_workload
 from pipeline.workloads.schema import Workload
 
-_THREADS: Final = 2
+_DRAWING: Final = ("numpy", "numba")  # packages whose versions decide what is drawn
+_BEYOND: Final = "names and texts of the recipe, its other sections, and package versions"
 _LARGEST_SETTING: Final = 10_000_000  # of a number in recipe.config
 
 
@@ -81,26 +98,48 @@ def verify(
     folder: Path,
     behaviours: Mapping[str, Behaviour] | None = None,
     progress: Callable[[int, int], None] | None = None,
+    *,
+    workers: int = 2,
+    quick: bool = False,
+    trace: Path | None = None,
 ) -> VerifyResult:
     """Check a dataset; raise VerificationFailed for the first claim that does not hold.
 
-    With `behaviours`, by the names of the recipe, the logged probabilities are recomputed too.
-    Raises DatasetError if the folder is not a dataset.
+    With `behaviours`, by the names of the recipe, the logged probabilities are recomputed too, and
+    every choice is drawn again. `quick` draws nothing again and compares the workload with nothing
+    outside of its folder. `trace` is the raw trace, where it is not below $HINDCAST_TRACES. The
+    result does not depend on the number of `workers`, which are threads.
+
+    Raises DatasetError if the folder is not a dataset, or `trace` is not its trace.
     """
+    if workers < 1:
+        raise RecipeError(f"workers is {workers}, expected at least 1")
     manifest = mf.read_manifest(folder)
-    checks = [*_check_manifest(folder, manifest), check_files(folder, manifest)]
+    missing: list[str] = []
+    checks = [*_check_manifest(folder, manifest, missing), check_files(folder, manifest)]
     try:
         dataset = ds.open(folder)
         workload = load_workload(folder / mf.WORKLOAD)
     except DatasetError as error:
         raise VerificationFailed(str(error)) from error
-    _check_workload(dataset, workload)
-    checks.append(("workload", f"{workload.tasks.height:,} tasks"))
-    checks.append(_check_episodes(dataset))
-    if manifest.provenance.get("recorded") == ELSEWHERE:
-        checks.append(check_recorded(dataset))
+    check_workload(dataset, workload)
+    text = f"{workload.tasks.height:,} tasks"
+    if quick:
+        missing.append("draws and the source of the workload (--quick)")
     else:
-        checks += _check_decisions(dataset, workload, behaviours or {}, progress)
+        source, without = check_source(dataset, workload, trace)
+        text = f"{text}, {source}"
+        missing += [without] if without else []
+    checks.append(("workload", text))
+    checks.append(_check_episodes(dataset))
+    if manifest.recipe.trace.format == RECORDED:
+        checks.append(check_recorded(dataset))
+        missing.append("the history file, and how its decisions were drawn")
+    else:
+        drawn = _Drawn(dataset, workload, behaviours or {}, quick=quick)
+        found, without_policy = _check_decisions(drawn, workers, progress)
+        checks += found
+        missing += without_policy
     if not mf.is_sealed(folder, manifest):
         raise VerificationFailed(
             f"{folder / mf.NAME}: this manifest was changed since it was written"
@@ -110,10 +149,14 @@ def verify(
             checks.append(check_documents(folder, manifest, dataset.episodes()))
         except DatasetError as error:
             raise VerificationFailed(str(error)) from error
-    return VerifyResult(checks)
+    missing.append(_BEYOND)
+    return VerifyResult([*checks, ("not compared", "; ".join(missing))])
 
 
-def _check_manifest(folder: Path, manifest: mf.Manifest) -> list[tuple[str, str]]:
+def _check_manifest(
+    folder: Path, manifest: mf.Manifest, missing: list[str]
+) -> list[tuple[str, str]]:
+    """Return the checks of the manifest alone; add what was not compared to `missing`."""
     recipe = manifest.recipe
     if (digest := mf.digest_of(manifest.recipes)) != manifest.digest:
         raise VerificationFailed(
@@ -131,6 +174,13 @@ def _check_manifest(folder: Path, manifest: mf.Manifest) -> list[tuple[str, str]
             f"{folder / mf.NAME}: the spec differs from that of the scenario {recipe.scenario}"
         )
     checks = [("manifest", f"recipe {recipe.id}, digest {manifest.digest[:12]}")]
+    if not added and mf.spec_to_json(spec) != mf.spec_to_json(manifest.spec):
+        if manifest.versions == mf.versions():
+            raise VerificationFailed(
+                f"{folder / mf.NAME}: the spec differs from that of the scenario {recipe.scenario} "
+                "in its descriptions"
+            )
+        missing.append("descriptions of the spec, which other versions of packages wrote")
     if added:
         newer = ", ".join(added)
         checks.append(
@@ -155,20 +205,6 @@ def _spec_of(recipe: Recipe, path: Path) -> Spec:
         return load_scenario(recipe.scenario).spec(recipe.config, recipe.objective)
     except (InputError, ArithmeticError, LookupError, ValueError) as error:
         raise VerificationFailed(f"{path}: recipe.config cannot be used ({error})") from error
-
-
-def _check_workload(dataset: Dataset, workload: Workload) -> None:
-    """Check that the workload and its provenance are those of the manifest."""
-    manifest, where = dataset.manifest, dataset.folder / mf.WORKLOAD
-    if sha256_file(where / mf.NAME) != manifest.workload_sha256:
-        raise VerificationFailed(
-            f"{where}: this workload has another SHA-256 than the manifest says"
-        )
-    lineage = json.loads(json.dumps(asdict(workload.provenance)))
-    if any(manifest.provenance.get(key) != value for key, value in lineage.items()):
-        raise VerificationFailed(
-            f"{dataset.folder / mf.NAME}: the provenance differs from that of the workload"
-        )
 
 
 def _check_episodes(dataset: Dataset) -> tuple[str, str]:
@@ -200,45 +236,81 @@ def _check_episodes(dataset: Dataset) -> tuple[str, str]:
     return "episodes", f"{counts['episodes']:,} episodes, {counts['decisions']:,} decisions"
 
 
+@dataclass(frozen=True)
+class _Drawn:
+    """What the check of a part needs of its dataset.
+
+    Attributes:
+        dataset: The dataset.
+        workload: Its workload.
+        behaviours: The behaviours that are known here, by name.
+        quick: Whether nothing is drawn again.
+    """
+
+    dataset: Dataset
+    workload: Workload
+    behaviours: Mapping[str, Behaviour]
+    quick: bool
+
+    def versions(self, episode: int) -> dict[str, str]:
+        """Return the packages that decide draws, if an episode was written by other versions.
+
+        Draws of numpy may differ between its versions.
+        """
+        manifest, now = self.dataset.manifest, mf.versions()
+        written = manifest.versions
+        for segment in manifest.appended:
+            if episode >= segment.first_episode:
+                written = segment.versions
+        return {name: str(written.get(name)) for name in _DRAWING if written.get(name) != now[name]}
+
+
 def _check_decisions(
-    dataset: Dataset,
-    workload: Workload,
-    behaviours: Mapping[str, Behaviour],
-    progress: Callable[[int, int], None] | None,
-) -> list[tuple[str, str]]:
+    drawn: _Drawn, workers: int, progress: Callable[[int, int], None] | None
+) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return the checks of all parts, and what was not compared."""
+    dataset = drawn.dataset
     scenario = load_scenario(dataset.recipe.scenario)
     parts = range(len(dataset.manifest.parts))
 
-    def check(part: int) -> int:
-        return _PartCheck(dataset, scenario, workload, behaviours, part).run()
+    def check(part: int) -> tuple[int, list[str]]:
+        return _PartCheck(drawn, scenario, part).run()
 
-    recomputed = 0
-    with ThreadPoolExecutor(_THREADS) as pool:
-        for done, n in enumerate(pool.map(check, parts), start=1):
+    recomputed, differing = 0, []
+    with ThreadPoolExecutor(workers) as pool:
+        for done, (n, unequal) in enumerate(pool.map(check, parts), start=1):
             recomputed += n
+            differing += unequal
             if progress is not None:
                 progress(done, len(parts))
-    decisions = dataset.manifest.counts["decisions"]
-    return [
+    decisions, episodes = dataset.manifest.counts["decisions"], dataset.episodes()
+    checks = [
         ("decisions", f"{decisions:,} replayed in the simulator"),
         ("behaviours", f"probabilities of {recomputed:,} decisions recomputed"),
-        ("returns", f"{dataset.episodes().height:,} returns and outcomes"),
+        ("returns", f"{episodes.height:,} returns and outcomes"),
     ]
+    names = episodes["behaviour"].unique(maintain_order=True).to_list()
+    unknown = [name for name in names if name not in drawn.behaviours]
+    missing = []
+    if not drawn.quick:
+        known = episodes.filter(episodes["behaviour"].is_in([*drawn.behaviours])).height
+        text = f"{known - len(differing):,} episodes drawn again from the recipe's seed"
+        checks.insert(2, ("draws", text))
+    if differing:
+        missing.append(f"the draws of {len(differing):,} episodes ({differing[0]})")
+    if unknown:
+        shown = ", ".join(unknown[:3]) + (", ..." if len(unknown) > 3 else "")
+        missing.append(f"probabilities and draws of behaviours that are not known here ({shown})")
+    return checks, missing
 
 
 class _PartCheck:
     """Replay of the episodes of one part, compared with its rows."""
 
-    def __init__(
-        self,
-        dataset: Dataset,
-        scenario: Scenario,
-        workload: Workload,
-        behaviours: Mapping[str, Behaviour],
-        part: int,
-    ) -> None:
-        self._dataset, self._scenario, self._workload = dataset, scenario, workload
-        self._behaviours, self._part = behaviours, part
+    def __init__(self, drawn: _Drawn, scenario: Scenario, part: int) -> None:
+        dataset = self._dataset = drawn.dataset
+        self._drawn, self._scenario, self._part = drawn, scenario, part
+        self._workload, self._behaviours = drawn.workload, drawn.behaviours
         recipe = dataset.recipe
         self._outcomes = scenario.spec(recipe.config, recipe.objective).outcomes
         self._entry = dataset.manifest.parts[part]
@@ -248,10 +320,15 @@ class _PartCheck:
         self._next = 0  # index into _rows of the next episode
         self._row: dict[str, Any] | None = None  # of the running episode
         self._recomputed = 0
+        self._unequal: dict[int, str] = {}  # episode -> why its other draws are no fault
         self._instance: tuple[int, Any] = (-1, None)
 
-    def run(self) -> int:
-        """Check the part; return the number of decisions whose probabilities were recomputed."""
+    def run(self) -> tuple[int, list[str]]:
+        """Check the part.
+
+        Returns the number of decisions whose probabilities were recomputed, and for each episode
+        whose draws cannot be compared the reason.
+        """
         rows = 0
         try:
             for block in self._dataset.blocks(self._part):
@@ -269,7 +346,7 @@ class _PartCheck:
             raise VerificationFailed(
                 f"{self._path}: episodes are missing from the end of this part"
             )
-        return self._recomputed
+        return self._recomputed, list(self._unequal.values())
 
     def _check(self, block: Block) -> None:
         at = 0
@@ -298,12 +375,19 @@ class _PartCheck:
         self._total = self._elapsed_s = 0.0
         self._status = RUNNING
         self._runner: EpisodeRunner | None = None
+        self._trace: EpisodeTrace | None = None
         self._rule: Heuristic | None = None
         behaviour = self._behaviour = self._behaviours.get(self._row["behaviour"])
+        seed, repetition = self._dataset.recipe.seed, int(self._row["seed"])
+        self._rng = generator(seed, self._row["behaviour"], window, repetition)
         if behaviour is not None and isinstance(behaviour.policy, Heuristic):
             self._rule = behaviour.policy
         elif behaviour is not None:
             self._runner = episode_runner(self._scenario, spec, instance, behaviour)
+            if not self._drawn.quick:
+                self._trace = self._play(self._runner)
+        self._used = 0  # of the probabilities of the trace
+        self._parameters = self._draw_parameters(self._row)
 
     def _make_instance(self, window: int) -> Instance:
         """Return the problem instance of a window; raise VerificationFailed if there is none."""
@@ -317,18 +401,46 @@ class _PartCheck:
             ) from error
         raise VerificationFailed(f"{self._dataset.folder}: the workload has no window {window}")
 
-    def _parameters(self, row: dict[str, Any]) -> NDArray[np.float64]:
-        """Return the logged parameters of the behaviour: as many numbers as its rule reads."""
-        parameters = np.array(row["behaviour_parameters"], np.float64)
-        if self._rule is None:
-            return parameters
-        drawn = self._rule.parameters(self._dataset.spec, np.random.default_rng(0))
-        if parameters.shape != drawn.shape:
+    def _play(self, runner: EpisodeRunner) -> EpisodeTrace:
+        """Return the episode that a policy other than a rule plays with the recipe's draws."""
+        try:
+            return runner.play(self._rng)
+        except InputError:
+            raise
+        except HindcastError as error:
+            raise VerificationFailed(f"{self._path}: {error}") from error
+
+    def _draw_parameters(self, row: dict[str, Any]) -> NDArray[np.float64]:
+        """Return the logged parameters of the behaviour; check that they are those it draws."""
+        logged = np.array(row["behaviour_parameters"], np.float64)
+        if self._behaviour is None:
+            return logged
+        drawn = NO_PARAMETERS
+        if self._rule is not None:
+            drawn = self._rule.parameters(self._dataset.spec, self._rng)
+        where = f"{self._dataset.folder / self._dataset.manifest.episodes.path}: episode "
+        if logged.shape != drawn.shape:
             raise VerificationFailed(
-                f"{self._dataset.folder / mf.EPISODES}: episode {row['episode']} has "
-                f"{parameters.size} behaviour_parameters, {row['behaviour']} draws {drawn.size}"
+                f"{where}{row['episode']} has {logged.size} behaviour_parameters, "
+                f"{row['behaviour']} draws {drawn.size}"
             )
-        return parameters
+        unequal = np.flatnonzero(logged != drawn)
+        if len(unequal) and not self._drawn.quick:
+            at = int(unequal[0])
+            self._not_drawn(
+                f"{where}{row['episode']}: behaviour_parameters[{at}] is {logged[at]}, the "
+                f"recipe's seed gives {drawn[at]}"
+            )
+        return logged
+
+    def _not_drawn(self, fault: str) -> None:
+        """Raise VerificationFailed for draws that differ, unless other versions may draw so."""
+        assert self._row is not None
+        episode = int(self._row["episode"])
+        if not (versions := self._drawn.versions(episode)):
+            raise VerificationFailed(fault)
+        others = ", ".join(f"{name} {version}" for name, version in versions.items())
+        self._unequal.setdefault(episode, f"they differ, but {others} wrote them")
 
     def _replay(self, block: Block, at: int) -> int:
         """Replay the episode at row `at` to its end in the block; return the row after it."""
@@ -339,27 +451,29 @@ class _PartCheck:
         while stop < len(block) and block.episode[stop] == row["episode"]:
             stop += 1
         self._check_order(block, at, stop, row["episode"])
-        state = np.array([float(self._status), self._total])
+        state = np.array([float(self._status), self._total, 0.0, 0.0])
         log = LoggedColumns(*(getattr(block, name) for name in LoggedColumns._fields))
         if block.image is None:
             log = log._replace(image=np.zeros((len(block), 0), np.uint8))
         fault, bad = replay(
             self._scenario.observe, self._scenario.step, rule.score if rule else no_score,
-            self._memory, self._arrays, self._parameters(row),
+            self._memory, self._arrays, self._parameters,
             behaviour.temperature if behaviour else 0.0, behaviour.epsilon if behaviour else 0.0,
-            rule is not None, log, state, at, stop,
+            rule is not None, self._rng, not self._drawn.quick, log, state, at, stop,
         )  # fmt: skip
         if fault != FINE:
             raise VerificationFailed(
                 f"{self._path}: episode {row['episode']}, step {block.step[bad]}: {FAULTS[fault]}"
             )
-        self._status, self._total = int(state[0]), float(state[1])
+        if state[NOT_DRAWN]:
+            self._not_drawn_choice(block, int(state[FIRST_NOT_DRAWN]))
+        self._status, self._total = int(state[STATUS]), float(state[TOTAL])
         self._elapsed_s = float(np.cumsum([self._elapsed_s, *block.elapsed_s[at:stop]])[-1])
-        self._step += stop - at
         if block.value is not None:
             self._values.append(block.value[at:stop][block.choice[at:stop] != NO_CHOICE])
         if self._runner is not None:
             self._check_probabilities(self._runner, block, at, stop)
+        self._step += stop - at
         if behaviour is not None:
             self._recomputed += int((block.choice[at:stop] != NO_CHOICE).sum())
         if block.choice[stop - 1] == NO_CHOICE:
@@ -368,14 +482,41 @@ class _PartCheck:
             self._row = None
         return stop
 
+    def _not_drawn_choice(self, block: Block, bad: int) -> None:
+        self._not_drawn(
+            f"{self._path}: episode {block.episode[bad]}, step {block.step[bad]}: the choice is "
+            f"{block.choice[bad]}, which is not the one that the recipe's seed draws"
+        )
+
     def _check_probabilities(
         self, network: EpisodeRunner, block: Block, at: int, stop: int
     ) -> None:
-        """Check that the probabilities of replayed decisions are those of the network."""
+        """Check that the probabilities of replayed decisions are those of the network.
+
+        If it played the episode again, its choices are compared too.
+        """
         made = at + int((block.choice[at:stop] != NO_CHOICE).sum())
-        expected = network.follow(block.choice[at:made].astype(np.int64))
+        choices = block.choice[at:made].astype(np.int64)
         logged = block.probabilities[block.offsets[at] : block.offsets[made]]
-        if not (np.abs(expected - logged) <= TOLERANCE).all():
+        if self._trace is not None:
+            played = self._trace.choices[self._step : self._step + len(choices)]
+            if not np.array_equal(played, choices):
+                same = played == choices[: len(played)]
+                self._not_drawn_choice(block, at + int(np.argmin([*same, False])))
+                assert self._behaviour is not None
+                network = self._runner = episode_runner(
+                    self._scenario, self._dataset.spec, self._instance[1], self._behaviour
+                )
+                network.follow(self._trace.choices[: self._step])
+                self._trace = None
+        if self._trace is not None:
+            expected = self._trace.probabilities[self._used : self._used + len(logged)]
+            self._used += len(logged)
+        else:
+            expected = network.follow(choices)
+        one, other = expected.astype(np.float64), logged.astype(np.float64)
+        near = np.abs(one - other) <= TOLERANCE * np.maximum(one, other) + LEAST
+        if not near.all():
             episode = int(block.episode[at])
             raise VerificationFailed(f"{self._path}: episode {episode}: {FAULTS[PROBABILITIES]}")
 

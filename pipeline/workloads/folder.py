@@ -24,6 +24,7 @@ from pipeline.workloads.schema import (
     MACHINE_COLUMNS,
     QUARANTINE_COLUMNS,
     TASK_COLUMNS,
+    Provenance,
     Workload,
     damage,
     empty_quarantine,
@@ -66,13 +67,16 @@ def save_workload(workload: Workload, out: Path, quarantine: pl.DataFrame | None
                 continue
             stored = files.write_parquet(out / name, table)
             written.append({"name": name, "rows": table.height, **asdict(stored)})
-    manifest = {
+    files.write_json(out / _MANIFEST, _manifest(workload.provenance, written))
+
+
+def _manifest(provenance: Provenance, written: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
         "kind": KIND,
         "version": VERSION,
-        "provenance": asdict(workload.provenance),
+        "provenance": asdict(provenance),
         "files": written,
     }
-    files.write_json(out / _MANIFEST, manifest)
 
 
 def refuse_foreign(out: Path) -> None:
@@ -100,6 +104,30 @@ def refuse_foreign(out: Path) -> None:
         raise StorageError(
             f"{out}: this folder is not empty and not a workload (it has {foreign[0]!r}); "
             "choose an empty or a new folder"
+        )
+
+
+def check_folder(folder: Path, workload: Workload) -> None:
+    """Raise DatasetError if a folder is not what `save_workload` writes without a quarantine.
+
+    `workload` is what `load_workload` read from it. The manifest must be that of the files, byte
+    for byte, and there are no other files.
+    """
+    tables = {_TASKS: workload.tasks, _MACHINES: workload.machines, _QUARANTINE: empty_quarantine()}
+    known = {name: table for name, table in tables.items() if table is not None}
+    for path in sorted(folder.iterdir()):
+        if path.name not in {_MANIFEST, *known}:
+            raise DatasetError(f"{path}: this file is not in the manifest of the workload")
+    written = []
+    for name, table in known.items():
+        require_file(folder / name)
+        stored = files.Stored((folder / name).stat().st_size, files.sha256_file(folder / name))
+        written.append({"name": name, "rows": table.height, **asdict(stored)})
+    expected = files.json_text(_manifest(workload.provenance, written))
+    if (folder / _MANIFEST).read_bytes() != expected.encode():
+        raise DatasetError(
+            f"{folder / _MANIFEST}: this manifest differs from the one that a build writes for "
+            "these files"
         )
 
 
