@@ -1,6 +1,7 @@
 """The Python API of a dataset, but for its minibatches: lazy transitions, whole episodes."""
 
 import shutil
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -9,9 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import dataset as ds
+from pipeline.dataset.columns import NO_CHOICE
 from pipeline.dataset.sampling import sample_decisions
 from pipeline.errors import DatasetError, InputError
 from pipeline.storage.location import location
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "v0.1.0"
 
 
 @pytest.fixture(scope="module")
@@ -186,3 +190,16 @@ def test_an_episode_without_its_end_is_told(cut_dataset, tmp_path):
         list(opened.iter_episodes())
     with pytest.raises(DatasetError, match="ends in the middle of an episode"):
         opened.transitions().collect()
+
+
+def test_nothing_can_be_chosen_after_a_terminal_decision():
+    """The closing rows of `slots` have feasible candidates, which no value may follow."""
+    dataset = ds.open(FIXTURES / "datasets" / "slots-rows")
+    [block] = dataset.blocks(0)
+    last = [block.feasible[slice(*block.offsets[row : row + 2])].any()
+            for row in np.flatnonzero(block.choice == NO_CHOICE)]  # fmt: skip
+    assert any(last)
+    found = sample_decisions(dataset, "train", np.random.default_rng(0), k=8, transitions=True)
+    assert found.terminated.any()
+    assert not found.next_mask[found.terminated].any()
+    assert found.next_mask[~found.terminated].any(axis=1).all()

@@ -37,6 +37,16 @@ def test_bootstrap_of_one_unit_is_unknown():
     assert np.isnan([low, high]).all()
 
 
+def test_a_bootstrap_interval_is_as_wide_as_its_level_says():
+    """The ends are the normal quantiles of the mean's spread, to a part in a hundred."""
+    values = np.random.default_rng(3).normal(size=60)
+    spread = values.std() / np.sqrt(len(values))
+    for level, z in ((0.95, 1.959964), (0.8, 1.281552)):
+        rng = np.random.default_rng(4)
+        low, high = bootstrap(lambda counts: counts @ values / 60, 60, rng, 100_000, level)
+        assert (high - low) / 2 == pytest.approx(z * spread, rel=0.01)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["is", "snis"])
 def test_bootstrap_holds_the_truth_about_as_often_as_it_says(name):

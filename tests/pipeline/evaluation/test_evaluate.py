@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import types
 
 import numpy as np
 import polars as pl
@@ -9,7 +10,12 @@ import pytest
 
 from pipeline.errors import DatasetError, RecipeError, StorageError, UnknownName
 from pipeline.evaluation.evaluate import Entrant, evaluate
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.workload_source import load_source
+from pipeline.scenarios import load_scenario
 from pipeline.simulation.policy import Behaviour
+from pipeline.simulation.rollout import run_episode
+from pipeline.simulation.seeds import generator
 from policies.entrants import entrants
 
 
@@ -52,6 +58,35 @@ def test_all_policies_meet_the_same_windows(tiny_recipe, tmp_path):
     assert "duration" in texts["longest_first"]
     assert not texts["python"]
     assert not (tmp_path / "e" / ".evaluating").exists()
+
+
+@pytest.mark.parametrize("policy", ["sjf_reserve", "python"])
+def test_what_is_evaluated_is_played_on_its_own_window(policy, tmp_path):
+    """Scores are those of episodes on the instances that the recipe's seed draws, by window."""
+    recipe = load_recipe("slots-deeprm-v1", (
+        "config.steps=5", 'split.train="0..1"', 'split.validation="2..2"', 'split.test="3..4"',
+    ))  # fmt: skip
+    scenario = load_scenario(recipe.scenario)
+    spec = scenario.spec(recipe.config, recipe.objective)
+    [rule] = entrants(recipe, ["sjf_reserve"])
+    entrant = rule
+    if policy == "python":  # plays in a batch
+        known = rule.behaviour.policy
+        python = types.SimpleNamespace(name="python", scores=known.scores)
+        entrant = Entrant(Behaviour("python", python), "learned", "python")
+    evaluate(recipe, [entrant], split="test", out=tmp_path / "e")
+    scores = pl.read_parquet(tmp_path / "e" / "scores.parquet")
+    found = []
+    for window in (3, 4):
+        rng = generator(recipe.seed, "instance", window)
+        nothing = load_source(recipe)
+        instance = scenario.instance(recipe.config, recipe.objective, nothing, window, rng)
+        played = run_episode(scenario, spec, instance, rule.behaviour, np.random.default_rng(0))
+        found.append(played.outcomes.tolist())
+        for outcome, value in zip(spec.outcomes, played.outcomes, strict=True):
+            row = scores.filter(pl.col("window") == window, pl.col("metric") == outcome.name)
+            assert row["value"].to_list() == [value], outcome.name
+    assert found[0] != found[1]
 
 
 def test_workers_and_order_do_not_change_scores(tiny_recipe, tmp_path):

@@ -224,3 +224,13 @@ def test_unequal_windows_cannot_be_paired():
 def test_a_level_is_a_probability():
     with pytest.raises(ValueError, match="between 0 and 1"):
         bootstrap_interval([1.0, 2.0], level=95)
+
+
+def test_an_interval_is_as_wide_as_its_level_says():
+    """The ends are the normal quantiles of the mean's spread, to a part in a hundred."""
+    values = rng(3).normal(size=60)
+    spread = values.std() / np.sqrt(len(values))
+    for level, z in ((0.95, 1.959964), (0.8, 1.281552)):
+        found = bootstrap_interval(values[None], level=level, resamples=100_000)
+        half = (found.high - found.low) / 2
+        assert half == pytest.approx(z * spread, rel=0.01)

@@ -181,6 +181,7 @@ def test_a_truncated_part_is_found(copy):
         ("elapsed_s", lambda x: x + 1.0, "elapsed_s differs"),
         ("time_s", lambda x: x + 1.0, "time_s differs"),
         ("terminated", True, "terminated or truncated differs"),
+        ("truncated", True, "terminated or truncated differs"),
         ("propensity", lambda x: x / 2, "the propensity is not the probability"),
         ("choice", 10_000, "the choice is not feasible"),
         ("choice", -5, "the choice is not feasible"),

@@ -86,6 +86,14 @@ def test_three_tasks_on_two_executors_take_two_rounds():
     assert outcome["utilisation"] == 12 / 16
 
 
+@pytest.mark.parametrize(("deadline", "missed"), [(8.0, 0), (7.999, 1)])
+def test_a_deadline_that_is_met_exactly_is_met(deadline, missed):
+    """The three tasks of the run end at 8, which no deadline of 8 forbids."""
+    environment = begin(ONE, applications((0, 2, 4, deadline, 0, [3])))
+    play(environment, 0)
+    assert environment.outcome()["tmdl"] == missed
+
+
 def test_free_executors_go_to_the_oldest_run_first_and_the_rest_to_the_next():
     """Of three executors, A (4 tasks of 2) gets 3 at 0 and 1 at 2; B (2 tasks of 3) gets the rest.
 

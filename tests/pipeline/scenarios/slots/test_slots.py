@@ -10,6 +10,7 @@ from pipeline.errors import InputError
 from pipeline.scenarios import load_scenario, slots
 from pipeline.scenarios.slots.config import SlotsConfig, sizes_of
 from pipeline.scenarios.slots.instances import Jobs, draw_jobs
+from pipeline.simulation import kernel as k
 from pipeline.simulation.environment import CompiledEnvironment
 from pipeline.simulation.policy import Behaviour
 from pipeline.simulation.rollout import run_episode
@@ -37,6 +38,17 @@ def environment(config: SlotsConfig, given: Jobs, objective: str = "slowdown"):
     """Return an environment on given jobs, and its first observation."""
     made = CompiledEnvironment(SCENARIO, config, objective, NOTHING, 0)
     return made, made.begin(slots.lay_out(config, sizes_of(config), objective, given))
+
+
+def test_the_simulator_refuses_a_slot_without_a_window():
+    """Callers that know no mask, such as a replay, are refused by the transition itself."""
+    made, observation = environment(TINY, jobs((0, 2, 3, 1)))
+    assert observation.feasible.tolist() == [True, False, True]
+    outputs = np.zeros(k.TERMS + len(made.spec.reward_terms))
+    before = made._ints.copy(), made._floats.copy()
+    assert SCENARIO.step(made._ints, made._floats, 1, outputs) == k.INFEASIBLE
+    assert (made._ints == before[0]).all()
+    assert (made._floats == before[1]).all()
 
 
 def drawn(config: SlotsConfig, number: int, objective: str = "slowdown"):

@@ -9,6 +9,7 @@ import pytest
 
 from pipeline.errors import InfeasibleChoice, InputError
 from pipeline.scenarios import load_scenario
+from pipeline.scenarios.thermal import layout as m
 from pipeline.scenarios.thermal.config import ThermalConfig, settled
 from pipeline.scenarios.thermal.features import OBJECTIVES
 from pipeline.scenarios.thermal.features import TERMS as TERM_NAMES
@@ -20,6 +21,7 @@ from pipeline.scenarios.thermal.instances import (
     full_heat,
     make_instance,
 )
+from pipeline.simulation import kernel as k
 from pipeline.simulation.environment import CompiledEnvironment
 from pipeline.simulation.policy import Behaviour
 from pipeline.simulation.rollout import run_episode
@@ -155,6 +157,20 @@ def test_a_server_that_cannot_keep_the_deadline_cannot_be_chosen():
         environment.step(0)
     observation = environment.step(1).observation
     assert observation.feasible.tolist() == [False, False] + [True] * 4
+
+
+def test_the_simulator_refuses_a_server_that_is_a_step_late():
+    """Callers that know no mask, such as a replay, are refused by the transition itself."""
+    environment, _ = begin(SMALL, (40, 3, 10), (40, 3, 4), (40, 3, 4))
+    environment.step(0)
+    ints, floats = environment._ints.copy(), environment._floats.copy()
+    outputs = np.zeros(k.TERMS + len(environment.spec.reward_terms))
+    deadline = ints[m.DEADLINE_AT] + ints[m.NOW]
+    finish = ints[ints[m.START_AT]] + ints[ints[m.PROCESS_AT] + ints[m.NOW]] - 1
+    ints[deadline] = finish - 1
+    assert SCENARIO.step(ints, floats, 0, outputs) == k.INFEASIBLE
+    ints[deadline] = finish
+    assert SCENARIO.step(ints, floats, 0, outputs) != k.INFEASIBLE
 
 
 def test_a_job_that_nobody_can_finish_is_rejected_without_a_decision():
