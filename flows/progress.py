@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Final, Protocol, TextIO
 
+from pipeline.storage.locks import telling
+
 _INTERVAL_S: Final = 10.0  # minimal time between two lines of one step
 
 
@@ -40,7 +42,8 @@ def showing(display: Display | None) -> Iterator[None]:
     """Show progress on `display` inside the context, unless another display is already set."""
     token = _display.set(_display.get() or display)
     try:
-        yield
+        with telling(note):
+            yield
     finally:
         _display.reset(token)
 

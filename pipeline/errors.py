@@ -7,6 +7,7 @@
     |   +-- UnknownName         a policy, scenario, format or objective that does not exist
     |   +-- DatasetError        a folder that is not a dataset, workload or checkpoint
     |   +-- StorageError        a folder that cannot be written, a full disk
+    |       +-- FolderBusy      a folder that another process is writing
     +-- VerificationFailed      a dataset does not match its manifest   exit code 1
     +-- InfeasibleChoice        a policy chose a row that the mask forbids
 
@@ -44,6 +45,10 @@ class DatasetError(InputError):
 
 class StorageError(InputError):
     """A failed write (permission, space, no folder), or a store that refuses or does not answer."""
+
+
+class FolderBusy(StorageError):
+    """A folder that another process is writing for longer than this one waits."""
 
 
 class VerificationFailed(HindcastError):

@@ -54,6 +54,13 @@ def run(request: Request, call: Call = directly) -> dict[str, Any]:
     Finished points are skipped. Raises RecipeError if the study is not valid, and DatasetError if
     `out` holds another study.
     """
+    from pipeline.storage.locks import writing
+
+    with writing(location(request.out)):
+        return _run(request, call)
+
+
+def _run(request: Request, call: Call) -> dict[str, Any]:
     from flows.runs.stages import run_stages
     from pipeline.recipes.loading import load_recipe
     from pipeline.storage.files import make_folder, write_atomically, write_json, write_text

@@ -20,6 +20,7 @@ from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.recipe import Recipe
 from pipeline.storage.files import sha256_file
 from pipeline.storage.location import location
+from pipeline.storage.locks import writing
 from pipeline.storage.run_files import BEST, DESCRIPTION
 from policies.entrants import BEHAVIOUR, own_policies
 from policies.offline import agent as find_agent
@@ -32,8 +33,13 @@ def run_stages(request: Any, call: Call = directly) -> dict[str, Any]:
     Returns the results by stage and the path of the report. Raises DatasetError if `out` holds a
     run of another recipe.
     """
+    loaded, out = load_recipe(request.recipe, request.overrides), location(request.out)
+    with writing(out):
+        return _stages(request, loaded, out, call)
+
+
+def _stages(request: Any, loaded: Recipe, out: Path, call: Call) -> dict[str, Any]:
     recipe, overrides, workers = request.recipe, request.overrides, request.workers
-    loaded, out = load_recipe(recipe, overrides), location(request.out)
     ledger = Ledger(out, loaded)
     results: dict[str, Any] = {}
     manifest = out / "dataset" / "manifest.json"

@@ -16,6 +16,7 @@ from flows.progress import note
 from pipeline.errors import DatasetError
 from pipeline.storage.files import write_atomically
 from pipeline.storage.location import location
+from pipeline.storage.locks import writing
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,11 @@ def run(request: Request, call: Call = directly) -> dict[str, Any]:
     A training that fails on its data or diverges gets a row with the error, and the others are
     still run. If all fail, the last error is raised. Raises RecipeError if the sweep is not valid.
     """
+    with writing(location(request.out)):
+        return _run(request, call)
+
+
+def _run(request: Request, call: Call) -> dict[str, Any]:
     from policies.offline.sweep import plan
     from policies.offline.sweep_table import NAME, summary, tabulate
 

@@ -35,12 +35,14 @@ from pipeline.recipes.recipe import Recipe
 from pipeline.simulation.policy import Behaviour
 from pipeline.storage import files
 from pipeline.storage.location import is_remote
+from pipeline.storage.locks import one_writer
 from pipeline.workloads.folder import load_workload
 
 _RANGE: Final = ("first_part", "parts")
 _DIGEST: Final = re.compile(r"[0-9a-f]{8,64}")
 
 
+@one_writer
 def append(
     recipe: Recipe,
     behaviours: Mapping[str, Behaviour],
@@ -207,6 +209,7 @@ def _finish(plan: Plan, old: mf.Manifest) -> build.BuildResult:
 
 def _complete(out: Path, manifest: mf.Manifest, coverage: Coverage | None = None) -> None:
     """Write the documents of the new manifest and remove the replaced files; safe to repeat."""
+    files.remove_partials(out)
     build.describe(out, manifest, files.read_parquet(out / manifest.episodes.path), coverage)
     for path in list(out.glob("episodes*.parquet")):
         if path.name != manifest.episodes.path and mf.is_episodes(path.name):

@@ -32,6 +32,7 @@ from pipeline.recipes.workload_source import load_source
 from pipeline.simulation.policy import Behaviour
 from pipeline.storage import files
 from pipeline.storage.location import is_remote
+from pipeline.storage.locks import one_writer
 from pipeline.workloads.caveats import Caveat
 from pipeline.workloads.folder import save_workload
 
@@ -59,6 +60,7 @@ class BuildResult:
     caveats: tuple[Caveat, ...] = ()
 
 
+@one_writer
 def build(
     recipe: Recipe,
     behaviours: Mapping[str, Behaviour],
@@ -71,7 +73,7 @@ def build(
 
     `behaviours` maps the names of recipe.behaviours to policies. Raises InputError if the folder
     holds something else, the trace cannot be read or the disk is full. Finished parts are kept, and
-    the next call continues after them.
+    the next call continues after them. A call at the same time waits for the first to end.
     """
     if not recipe.behaviours:
         raise RecipeError(

@@ -41,6 +41,7 @@ from pipeline.storage.files import (
     write_atomically,
     write_json,
 )
+from pipeline.storage.locks import one_writer
 from pipeline.storage.provenance import Record, as_records, described, joined, key_of, provenance
 from pipeline.workloads import caveats as cv
 from pipeline.workloads.schema import Workload
@@ -103,6 +104,7 @@ class EvaluateResult:
     caveats: tuple[cv.Caveat, ...] = ()
 
 
+@one_writer
 def evaluate(
     recipe: Recipe,
     policies: Sequence[Entrant],

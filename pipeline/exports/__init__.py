@@ -148,11 +148,13 @@ def export(
 
     import pipeline.dataset as ds
     from pipeline.storage.location import location
+    from pipeline.storage.locks import writing
 
     opened, out = ds.open(dataset), location(out)
     _refuse_inside(opened.folder, out)
     write = importlib.import_module(form.module).export
-    result = write(opened, out, candidates, progress or _silent)
+    with writing(out, beside=True):
+        result = write(opened, out, candidates, progress or _silent)
     assert isinstance(result, ExportResult)
     return result
 

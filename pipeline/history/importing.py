@@ -41,6 +41,7 @@ from pipeline.scenarios import load_scenario
 from pipeline.scenarios.thermal.config import ThermalConfig
 from pipeline.simulation.spec import Spec
 from pipeline.storage import files
+from pipeline.storage.locks import one_writer
 from pipeline.traces.first_look import source_file
 from pipeline.workloads.folder import save_workload
 from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
@@ -76,13 +77,15 @@ def history_recipe(identifier: str, name: str, n_episodes: int) -> Recipe:
     )
 
 
+@one_writer
 def ingest_history(path: Path, out: Path) -> BuildResult:
     """Make the dataset `out` from the history file at `path`; its id is the name of `out`.
 
     Raises InputError for the file, StorageError if `out` is not empty or cannot be written.
     """
     history = read_history(path)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    there = out.iterdir() if out.is_dir() else ()
+    if (out.exists() and not out.is_dir()) or any(not files.is_partial(p.name) for p in there):
         raise StorageError(
             f"{out}: this path exists and is not an empty folder; choose another --out"
         )

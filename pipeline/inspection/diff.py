@@ -15,6 +15,7 @@ from pipeline.dataset import Dataset
 from pipeline.dataset import manifest as mf
 from pipeline.documents.card.coverage import row_groups
 from pipeline.simulation.spec import Spec
+from pipeline.storage.files import is_partial
 
 _CHUNK: Final = 1 << 20
 _KEY: Final = ("split", "behaviour", "seed", "window", "nth")  # nth of equal episodes of appends
@@ -200,7 +201,8 @@ def _files(one: Dataset, other: Dataset) -> Iterator[Difference]:
 
 def _names(folder: Path) -> set[str]:
     """Return the files of a dataset that are not parts, including those of its workload."""
-    own = {path.name for path in folder.iterdir() if path.is_file()}
+    there = [path for path in folder.iterdir() if not is_partial(path.name)]
+    own = {path.name for path in there if path.is_file()}
     workload = folder / mf.WORKLOAD
     if workload.is_dir():
         own |= {f"{mf.WORKLOAD}/{path.name}" for path in workload.iterdir() if path.is_file()}

@@ -27,11 +27,13 @@ from pipeline.report.tables import policies_table, shortfalls
 from pipeline.statistics.intervals import RESAMPLES
 from pipeline.statistics.numbers import count_of
 from pipeline.storage.files import make_folder, write_text
+from pipeline.storage.locks import one_writer
 
 # Security policy: the page loads nothing, even if a name in the data is crafted to.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
+@one_writer
 def write_report(
     folders: Sequence[Path],
     out: Path,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 _PARTIAL = ".partial"  # suffix of a file that is still being written
+LOCK = ".lock"  # suffix, or name, of a lock (pipeline.storage.locks)
 
 
 @dataclass(frozen=True)
@@ -196,8 +197,11 @@ def remove_partials(folder: Path) -> None:
 
 
 def is_partial(name: str) -> bool:
-    """Return whether a file of this name is being written, or was left by a killed process."""
-    return name.startswith(".") and name.endswith(_PARTIAL)
+    """Return whether a file of this name belongs to a writer that is at work, or was killed.
+
+    It is a file that is still being written, or a lock.
+    """
+    return name.startswith(".") and name.endswith((_PARTIAL, LOCK))
 
 
 def remove_folder(folder: Path) -> None:

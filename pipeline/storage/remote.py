@@ -42,6 +42,8 @@ _UNREACHABLE: Final = (
 _NO_BUCKET: Final = (
     "NoSuchBucket", "bucket does not exist", "ContainerNotFound", "container does not exist",
 )  # fmt: skip
+# Codes of an object that exists, or that is being made by another writer.
+_CONFLICTS: Final = ("PreconditionFailed", "ConditionalRequestConflict", "409", "412")
 _ANSWERS: Final = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 
@@ -190,6 +192,25 @@ def upload(local: Path, path: Path) -> None:
     """Make the object `path` from a local file, in one step."""
     with refusals(path):
         _remote(path).store().put_file(os.fspath(local), _remote(path).path)
+
+
+def create(path: Path, content: bytes) -> bool:
+    """Make an object unless there is one; return whether it was made. One of two callers succeeds.
+
+    All stores of `pipeline.storage.location` have such writes; Amazon S3 has them since 2024.
+    """
+    try:
+        with refusals(path.parent):
+            _remote(path).store().pipe_file(_remote(path).path, content, mode="create")
+    except FileExistsError:
+        return False
+    except FileNotFoundError as error:
+        raise _no_bucket(path.parent, error) from error
+    except StorageError as error:
+        if any(_code(e) in _CONFLICTS for e in _chain(error)):
+            return False
+        raise
+    return True
 
 
 def download(path: Path, local: Path) -> None:

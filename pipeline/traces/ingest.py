@@ -8,6 +8,7 @@ from typing import Final
 from pipeline.errors import TraceError, UnknownName, unknown_name
 from pipeline.storage.files import local_folder, make_folder
 from pipeline.storage.location import is_remote
+from pipeline.storage.locks import one_writer
 from pipeline.traces import FORMATS
 from pipeline.workloads.caveats import Caveat, of_provenance
 from pipeline.workloads.folder import refuse_foreign, save_workload
@@ -32,6 +33,7 @@ class IngestResult:
         return of_provenance(self.workload.provenance)
 
 
+@one_writer
 def ingest(
     format_name: str, path: Path, out: Path, progress: Progress | None = None
 ) -> IngestResult:

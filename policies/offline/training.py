@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from pipeline import dataset as ds
 from pipeline.storage.files import make_folder, remove_partials
+from pipeline.storage.locks import one_writer
 from pipeline.storage.provenance import begin_training, provenance
 from pipeline.storage.run_files import BEST, CURVES, step_folder
 from policies.networks.checkpoint import Trained, save
@@ -25,6 +26,7 @@ from policies.training.tensorboard import open_tensorboard
 MEMORY: Final = 512 << 20  # bytes of decisions: half a million of the real packing workload
 
 
+@one_writer
 def train(
     dataset: Path,
     agent: str,

@@ -12,6 +12,7 @@ from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
 from pipeline.simulation.spec import Spec
 from pipeline.storage.files import make_folder, remove_partials
+from pipeline.storage.locks import one_writer
 from pipeline.storage.provenance import begin_training, provenance
 from pipeline.storage.run_files import BEST, CURVES, step_folder
 from policies.networks import AnyNetwork
@@ -32,6 +33,7 @@ from policies.training.run_folder import clear, write_curves
 _RESUME_S: Final = 15.0
 
 
+@one_writer
 def train_online(
     recipe: Recipe,
     *,

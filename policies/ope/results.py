@@ -18,6 +18,7 @@ from pipeline.estimators import Estimate
 from pipeline.evaluation.evaluate import Entrant
 from pipeline.statistics.intervals import Interval
 from pipeline.storage import files
+from pipeline.storage.locks import writing
 
 ESTIMATES: Final = "estimates.parquet"
 DESCRIPTION: Final = "ope.json"
@@ -97,6 +98,7 @@ class Folder:
             if out is None:
                 temporary = tempfile.TemporaryDirectory(prefix="hindcast-ope-")
                 out = Path(stack.enter_context(temporary))
+            stack.enter_context(writing(out))
             made = Folder(out)
             made._begin(dataset, settings)
             yield made
