@@ -63,7 +63,13 @@ def run(request: Request, call: Call = directly) -> dict[str, Any]:
 def _run(request: Request, call: Call) -> dict[str, Any]:
     from flows.runs.stages import run_stages
     from pipeline.recipes.loading import load_recipe
-    from pipeline.storage.files import make_folder, write_atomically, write_json, write_text
+    from pipeline.storage.files import (
+        make_folder,
+        table_writer,
+        write_atomically,
+        write_json,
+        write_text,
+    )
     from pipeline.studies.page import study_csv, study_markdown
     from pipeline.studies.study import NAME, TABLE, collect
 
@@ -78,7 +84,7 @@ def _run(request: Request, call: Call) -> dict[str, Any]:
         run_stages(stages, call)
     table = collect(place, request.vary, points, loaded, request.command)
     make_folder(place)
-    write_atomically(place / TABLE, table.write_parquet)
+    write_atomically(place / TABLE, table_writer(table))
     content, page = study_csv(table), place / "data_quality.md"
     write_atomically(place / "data_quality.csv", lambda path: path.write_bytes(content))
     write_text(page, study_markdown(content, "data_quality.csv"))

@@ -14,7 +14,7 @@ from flows import parser as p
 from flows.commands import Call, Shown, directly, find
 from flows.progress import note
 from pipeline.errors import DatasetError
-from pipeline.storage.files import write_atomically
+from pipeline.storage.files import table_writer, write_atomically
 from pipeline.storage.location import location
 from pipeline.storage.locks import writing
 
@@ -75,7 +75,7 @@ def _run(request: Request, call: Call) -> dict[str, Any]:
             if len(errors) == len(runs):
                 raise
     table = tabulate(runs, folders, errors)
-    write_atomically(place / NAME, table.write_parquet)
+    write_atomically(place / NAME, table_writer(table))
     return {
         "sweep": str(place / NAME),
         "runs": len(runs),

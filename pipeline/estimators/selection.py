@@ -54,7 +54,7 @@ def assess(
     used = [k for k in ks if k <= len(truth)]
     errors = (
         (float("nan"), float("nan"))
-        if reference is None
+        if reference is None or len(truth) == 1  # nothing to compare with the reference
         else error_rates(np.delete(shown, reference), np.delete(truth, reference),
                          estimated_reference=float(shown[reference]),
                          true_reference=float(truth[reference]))

@@ -10,7 +10,7 @@ Every given policy is scored on every window of the split. No policy is selected
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,6 +38,7 @@ from pipeline.storage.files import (
     remove_folder,
     remove_partials,
     sha256_text,
+    table_writer,
     write_atomically,
     write_json,
 )
@@ -166,7 +167,7 @@ def evaluate(
         tell(0, 1)
         frames.append(_scores(job, policy, tell))
     scores = pl.concat(frames)
-    write_atomically(out / SCORES, partial(scores.write_parquet, compression="zstd"))
+    write_atomically(out / SCORES, table_writer(scores))
     if references is None:
         references = [name for name in recipe.evaluate.references if name in names]
     found = _caveats(job, policies, scores)
@@ -259,7 +260,7 @@ def _scores(job: _Job, policy: Entrant, progress: Callable[[int, int], None]) ->
         for metric, value in _metrics(job.spec, episode).items()
     ]
     frame = pl.DataFrame(rows, schema=dict(_COLUMNS), orient="row")
-    write_atomically(path, partial(frame.write_parquet, compression="zstd"))
+    write_atomically(path, table_writer(frame))
     return frame
 
 

@@ -1,5 +1,9 @@
-"""Arrays that grow in an HDF5 file."""
+"""HDF5 files with arrays that grow."""
 
+import contextlib
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
@@ -17,6 +21,91 @@ def load_h5py() -> Any:
             f"this format needs h5py, which is not installed: {pip_install('export')}"
         ) from error
     return h5py
+
+
+@contextlib.contextmanager
+def new_hdf5(path: Path, **settings: Any) -> Iterator[tuple[Any, Callable[[], None]]]:
+    """Yield a new HDF5 file, and a function that raises the OSError of a write that failed.
+
+    Call the function after every few rows. It is called once more when the file is closed.
+    """
+    with path.open("w+b", buffering=0) as raw:
+        target = _Target(raw)
+        with load_h5py().File(target, "w", **settings) as file:
+            yield file, target.check
+        target.check()
+
+
+class _Target(io.RawIOBase):
+    """File for the library HDF5 in which no write ever fails.
+
+    After a write that fails, the library retries when the interpreter exits, and crashes. So what
+    the disk refuses is kept in memory, which is as much as is written until `check` is called.
+    """
+
+    def __init__(self, raw: io.FileIO) -> None:
+        super().__init__()
+        self._raw = raw
+        self._at = 0
+        self._error: OSError | None = None
+        self._refused: list[tuple[int, bytes]] = []
+
+    def check(self) -> None:
+        """Raise the error of the first write that failed."""
+        if self._error is not None:
+            raise self._error
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        ends = [self._raw.seek(0, io.SEEK_END), *(at + len(data) for at, data in self._refused)]
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: max(ends)}[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def write(self, data: Any) -> int:
+        rest = memoryview(data).cast("B")
+        size = len(rest)
+        try:
+            self.check()
+            self._raw.seek(self._at)
+            while rest:  # a disk that is nearly full takes a part
+                rest = rest[self._raw.write(rest) :]
+        except OSError as error:
+            self._error = error
+            self._refused.append((self._at + size - len(rest), bytes(rest)))
+        self._at += size
+        return size
+
+    def readinto(self, buffer: Any) -> int:
+        found = memoryview(buffer).cast("B")
+        found[:] = bytes(len(found))
+        self._raw.seek(self._at)
+        self._raw.readinto(found)
+        for at, data in self._refused:
+            start, stop = max(at, self._at), min(at + len(data), self._at + len(found))
+            if start < stop:
+                found[start - self._at : stop - self._at] = data[start - at : stop - at]
+        self._at += len(found)
+        return len(found)
+
+    def truncate(self, size: int | None = None) -> int:
+        size = self._at if size is None else size
+        try:
+            self.check()
+            self._raw.truncate(size)
+        except OSError as error:
+            self._error = error
+        return size
 
 
 def append(group: Any, name: str, values: NDArray[Any], **filters: Any) -> None:

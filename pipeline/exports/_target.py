@@ -28,9 +28,9 @@ def new_folder(out: Path) -> Iterator[Path]:
     if is_remote(out):
         if out.exists():
             raise StorageError(f"{out}: is not empty; choose another --out")
-        with tempfile.TemporaryDirectory(prefix="hindcast-export-") as scratch:
-            yield Path(scratch)
-            _upload(Path(scratch), out)
+        with _scratch() as scratch:
+            yield scratch
+            _upload(scratch, out)
         return
     out = out.resolve()
     if out.exists() and not out.is_dir():
@@ -63,8 +63,8 @@ def new_file(out: Path) -> Iterator[Path]:
     if is_remote(out):
         from pipeline.storage.remote import upload
 
-        with tempfile.TemporaryDirectory(prefix="hindcast-export-") as scratch:
-            temporary = Path(scratch) / out.name
+        with _scratch() as scratch:
+            temporary = scratch / out.name
             yield temporary
             upload(temporary, out)
         return
@@ -90,6 +90,16 @@ def result(out: Path, notes: tuple[str, ...] = ()) -> ExportResult:
 def _temporary(out: Path) -> Path:
     make_folder(out.parent)
     return out.with_name(f".{out.name}.{os.getpid()}.partial")
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    """Yield a folder on this machine, whose disk may be full as well."""
+    with (
+        storage_errors(Path(tempfile.gettempdir())),
+        tempfile.TemporaryDirectory(prefix="hindcast-export-") as scratch,
+    ):
+        yield Path(scratch)
 
 
 def _upload(folder: Path, out: Path) -> None:

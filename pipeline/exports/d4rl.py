@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from pipeline.dataset import Dataset
 from pipeline.documents.terms import terms
 from pipeline.exports import ExportResult, Progress
-from pipeline.exports._hdf5 import append, load_h5py
+from pipeline.exports._hdf5 import append, load_h5py, new_hdf5
 from pipeline.exports._padding import choose_padding, described
 from pipeline.exports._target import new_file, result
 from pipeline.exports._transitions import transitions
@@ -63,7 +63,7 @@ def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) 
     h5py = load_h5py()
     with new_file(out) as temporary:
         padding = choose_padding(dataset, candidates)
-        with h5py.File(temporary, "w") as file:
+        with new_hdf5(temporary) as (file, check):
             spec, url = dataset.spec, terms(dataset.manifest).url
             file.attrs.update({
                 **described(dataset, padding), "url": url,
@@ -73,6 +73,7 @@ def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) 
             file.create_dataset("metadata/observation", data=features, dtype=h5py.string_dtype())
             for columns in transitions(dataset, padding.k, tell):
                 _write(file, columns, dataset.spec.reward_terms)
+                check()
             episodes = dataset.episodes()
             for name in _EPISODES:
                 values = episodes[name].to_list()

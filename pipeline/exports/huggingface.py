@@ -31,6 +31,7 @@ from pipeline.documents.terms import terms
 from pipeline.exports import ExportResult, Progress
 from pipeline.exports._copying import card_of, copy_checked
 from pipeline.exports._target import new_folder, result
+from pipeline.storage.files import table_writer
 
 
 def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:
@@ -41,10 +42,8 @@ def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) 
         _write_decisions(dataset, temporary, tell)
         (temporary / "episodes").mkdir()
         for split in splits:
-            dataset.episodes(split).write_parquet(
-                temporary / "episodes" / f"{split}-00000-of-00001.parquet",
-                compression="zstd", compression_level=3,
-            )  # fmt: skip
+            write = table_writer(dataset.episodes(split), compression_level=3)
+            write(temporary / "episodes" / f"{split}-00000-of-00001.parquet")
         (temporary / "README.md").write_text(_readme(dataset, splits), encoding="utf-8")
     return result(out)
 

@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from pipeline.dataset import Dataset
 from pipeline.dataset.columns import NO_CHOICE
 from pipeline.exports import ExportResult, Progress
-from pipeline.exports._hdf5 import append, load_h5py
+from pipeline.exports._hdf5 import append, load_h5py, new_hdf5
 from pipeline.exports._padding import Padding, Rows, choose_padding, padded
 from pipeline.exports._target import new_folder, result
 from pipeline.simulation.spec import Feature, Spec
@@ -53,16 +53,17 @@ _FLOATS: Final = ("propensity", "elapsed_s", "time_s")
 
 def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:
     """Write the folder `out`; raise as `pipeline.exports.export`."""
-    h5py = load_h5py()
+    load_h5py()  # before a folder is made
     with new_folder(out) as temporary:
         data = temporary / dataset_id(dataset.manifest.name) / "data"
         data.mkdir(parents=True)
         padding = choose_padding(dataset, candidates)
         file_path = data / "main_data.hdf5"
-        with h5py.File(file_path, "w", track_order=True) as file:
+        with new_hdf5(file_path, track_order=True) as (file, check):
             for rows in padded(dataset, padding.k, tell):
                 for one in rows.by_episode():
                     _write(file.require_group(f"episode_{one.of('episode')[0]}"), one, dataset.spec)
+                    check()
             _label(file, dataset)
         size = round(file_path.stat().st_size / 1e6, 1)
         text = json.dumps(_metadata(dataset, padding, size), indent=2)

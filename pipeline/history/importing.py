@@ -17,7 +17,7 @@ from contextlib import closing
 from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Final
 
 import numpy as np
@@ -25,7 +25,7 @@ import polars as pl
 
 from pipeline.building.build import BuildResult, counts_of, describe, result_of, write_episodes
 from pipeline.building.part_writer import PartWriter
-from pipeline.building.parts import DATA
+from pipeline.building.parts import BUILDING, DATA, PLAN
 from pipeline.building.recorder import N_ELAPSED, Log
 from pipeline.dataset import Dataset
 from pipeline.dataset import manifest as mf
@@ -84,16 +84,12 @@ def ingest_history(path: Path, out: Path) -> BuildResult:
     Raises InputError for the file, StorageError if `out` is not empty or cannot be written.
     """
     history = read_history(path)
-    there = out.iterdir() if out.is_dir() else ()
-    if (out.exists() and not out.is_dir()) or any(not files.is_partial(p.name) for p in there):
-        raise StorageError(
-            f"{out}: this path exists and is not an empty folder; choose another --out"
-        )
+    _refuse_foreign(path, out)
     runs = episodes(history)
     recipe = history_recipe(out.name, path.name, len(runs))
     spec = load_scenario("thermal").spec(recipe.config, recipe.objective)
     log = to_log(history, spec, recipe.config)
-    files.make_folder(out / DATA)
+    _begin(path, out)
     part = f"{DATA}/part-00000.parquet"
     stored = files.write_atomically(out / part, partial(_write_part, log, spec))
     parts = (mf.FileEntry(part, log.rows, stored.bytes, stored.sha256),)
@@ -114,7 +110,33 @@ def ingest_history(path: Path, out: Path) -> BuildResult:
     )
     describe(out, manifest, table)
     files.write_json(out / mf.NAME, mf.to_json(manifest))
+    files.remove_folder(out / BUILDING)
     return result_of(out, manifest)
+
+
+def _refuse_foreign(path: Path, out: Path) -> None:
+    """Raise StorageError if `out` holds anything but an interrupted ingestion of this file."""
+    there = out.iterdir() if out.is_dir() else ()
+    if not out.exists() or (out.is_dir() and all(files.is_partial(p.name) for p in there)):
+        return
+    record = out / BUILDING / PLAN
+    finished = not out.is_dir() or (out / mf.NAME).exists()
+    if finished or not record.exists() or files.read_json(record) != _claim(path):
+        raise StorageError(
+            f"{out}: this path exists and is not an empty folder; choose another --out"
+        )
+
+
+def _begin(path: Path, out: Path) -> None:
+    """Make the folders, and say which file they are for: an interrupted ingestion is repeated."""
+    files.make_folder(out)
+    files.write_json(files.make_folder(out / BUILDING) / PLAN, _claim(path))
+    for folder in (out, out / BUILDING, files.make_folder(out / DATA)):
+        files.remove_partials(folder)
+
+
+def _claim(path: Path) -> dict[str, str]:
+    return {"history": files.sha256_file(path)}
 
 
 def _write_part(log: Log, spec: Spec, path: Path) -> None:
@@ -199,7 +221,7 @@ def check_recorded(dataset: Dataset) -> tuple[str, str]:
         found = list(dataset.blocks(0))
     except DatasetError as error:
         raise VerificationFailed(str(error)) from error
-    with TemporaryDirectory() as scratch:
+    with files.storage_errors(Path(gettempdir())), TemporaryDirectory() as scratch:
         _write_part(log, spec, Path(scratch) / "part.parquet")
         [expected] = read_blocks(Path(scratch) / "part.parquet", spec)
     if len(found) != 1 or not _same(found[0], expected):

@@ -26,7 +26,6 @@ from pipeline.report.setting import setting_section
 from pipeline.report.tables import policies_table, shortfalls
 from pipeline.statistics.intervals import RESAMPLES
 from pipeline.statistics.numbers import count_of
-from pipeline.storage.files import make_folder, write_text
 from pipeline.storage.locks import one_writer
 
 # Security policy: the page loads nothing, even if a name in the data is crafted to.
@@ -85,11 +84,7 @@ def write_report(
     parts.append(_part("reading", "How to read this", _reading(summary, resamples)))
     parts.append(_part("provenance", "Provenance", _provenance(summary)))
     page = _page(summary, parts)
-    make_folder(out)
-    write_summary(summary, out, metrics)
-    path = out / "report.html"
-    write_text(path, page)
-    return path
+    return write_summary(summary, out, metrics, {"report.html": page}) / "report.html"
 
 
 def _page(summary: Summary, parts: Sequence[tuple[str, str, Markup]]) -> str:

@@ -10,14 +10,15 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.errors import DatasetError, HindcastError, StorageError
 from pipeline.storage.guards import LARGEST_JSON, parse_json, require_file, require_parquet
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _PARTIAL = ".partial"  # suffix of a file that is still being written
 LOCK = ".lock"  # suffix, or name, of a lock (pipeline.storage.locks)
+_ERROR_NUMBER: Final = re.compile(r"\b(?:os error |errno = )(\d+)")
 
 
 @dataclass(frozen=True)
@@ -43,13 +45,12 @@ def storage_errors(path: Path) -> Iterator[None]:
     """Turn errors of the operating system while writing `path` into StorageError."""
     try:
         yield
-    except OSError as error:
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            free = shutil.disk_usage(_existing(path)).free
-            raise StorageError(
-                f"{path}: the disk is full ({free / 1e6:.1f} MB free); no partial file was left; "
-                "free some space and run the same command again"
-            ) from error
+    except HindcastError:
+        raise
+    except Exception as error:
+        raise_if_full(path, error)
+        if not isinstance(error, OSError):
+            raise
         if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT}:
             raise StorageError(f"{path}: this path cannot be written ({error.strerror})") from error
         if error.errno in {errno.ENOTDIR, errno.EEXIST, errno.EISDIR}:
@@ -58,6 +59,30 @@ def storage_errors(path: Path) -> Iterator[None]:
                 f"a file ({error.strerror}); choose another path"
             ) from error
         raise
+
+
+def raise_if_full(path: Path, error: Exception) -> None:
+    """Raise StorageError if `error` says that the disk of `path` has no room for a file."""
+    number = _error_number(error)
+    if number in {errno.ENOSPC, errno.EDQUOT}:
+        free = shutil.disk_usage(_existing(path)).free
+        raise StorageError(
+            f"{path}: the disk is full ({free:,} bytes free); no partial file was left; free some "
+            "space and run the same command again"
+        ) from error
+    if number == errno.EFBIG:
+        raise StorageError(
+            f"{path}: the file would be larger than this process or file system allows (`ulimit "
+            "-f`); no partial file was left; raise the limit and run the same command again"
+        ) from error
+
+
+def _error_number(error: BaseException) -> int | None:
+    """Return the operating system's number of an error; polars and HDF5 give it only as text."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno
+    found = _ERROR_NUMBER.search(str(error))
+    return int(found[1]) if found else None
 
 
 def _existing(path: Path) -> Path:
@@ -90,7 +115,7 @@ def write_atomically(path: Path, write: Callable[[Path], Any]) -> Stored:
     """
     if is_remote(path):
         return _upload(path, write)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}{_PARTIAL}")
+    temporary = _temporary(path)
     with storage_errors(path):
         try:
             write(temporary)
@@ -113,6 +138,54 @@ def _upload(path: Path, write: Callable[[Path], Any]) -> Stored:
             stored = _measured(temporary)
         upload(temporary, path)
     return stored
+
+
+@contextmanager
+def written_together() -> Iterator[Callable[[Path, Callable[[Path], Any]], Stored]]:
+    """Yield `write(path, write_file)`, whose files appear under their names at the end, or not.
+
+    All are written and synced before the first is renamed, so a full disk leaves what was there.
+    The last one is the file that says "finished": an older one is removed before the first rename.
+    """
+    with ExitStack() as stack:
+        waiting: list[tuple[Path, Path]] = []
+        scratch: Path | None = None
+
+        def write(path: Path, write_file: Callable[[Path], Any]) -> Stored:
+            nonlocal scratch
+            if is_remote(path):
+                scratch = scratch or stack.enter_context(_scratch())
+                temporary = scratch / f"{len(waiting)}-{path.name}"
+            else:
+                temporary = _temporary(path)
+            stack.callback(temporary.unlink, missing_ok=True)
+            with storage_errors(temporary if is_remote(path) else path):
+                write_file(temporary)
+                stored = _measured(temporary)
+            waiting.append((temporary, path))
+            return stored
+
+        yield write
+        if waiting:
+            waiting[-1][1].unlink(missing_ok=True)
+        for temporary, path in waiting:
+            _put(temporary, path)
+
+
+def _put(temporary: Path, path: Path) -> None:
+    """Give a written file its name."""
+    if is_remote(path):
+        from pipeline.storage.remote import upload
+
+        upload(temporary, path)
+        return
+    with storage_errors(path):
+        temporary.replace(path)
+        _sync_folder(path.parent)
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}{_PARTIAL}")
 
 
 def _measured(temporary: Path) -> Stored:
@@ -229,9 +302,22 @@ def read_parquet(path: Path) -> "pl.DataFrame":
 
 def write_parquet(path: Path, table: "pl.DataFrame") -> Stored:
     """Write a table atomically as Parquet, compressed like all tables of datasets."""
-    return write_atomically(
-        path, partial(table.write_parquet, compression="zstd", compression_level=3)
-    )
+    return write_atomically(path, table_writer(table, compression_level=3))
+
+
+def table_writer(table: "pl.DataFrame", **settings: Any) -> Callable[[Path], int]:
+    """Return a function that writes a table as Parquet to a path, for `write_atomically`.
+
+    The file is made in memory first, where it is smaller than the table: polars does not always
+    say that a disk is full, and may report a damaged file instead.
+    """
+
+    def write(path: Path) -> int:
+        content = BytesIO()
+        table.write_parquet(content, **{"compression": "zstd", **settings})
+        return path.write_bytes(content.getbuffer())
+
+    return write
 
 
 def scan_parquet(paths: Sequence[Path]) -> "pl.LazyFrame":
@@ -251,7 +337,17 @@ def scan_parquet(paths: Sequence[Path]) -> "pl.LazyFrame":
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write bytes atomically."""
-    write_atomically(path, lambda temporary: temporary.write_bytes(content))
+    write_atomically(path, bytes_writer(content))
+
+
+def bytes_writer(content: bytes) -> Callable[[Path], int]:
+    """Return a function that writes the bytes to a path, for `write_atomically` and the like."""
+    return lambda path: path.write_bytes(content)
+
+
+def text_writer(text: str) -> Callable[[Path], int]:
+    """Return a function that writes text as UTF-8 to a path."""
+    return bytes_writer(text.encode())
 
 
 def write_text(path: Path, text: str) -> None:

@@ -58,16 +58,17 @@ def save_workload(workload: Workload, out: Path, quarantine: pl.DataFrame | None
         _QUARANTINE: empty_quarantine() if quarantine is None else quarantine,
     }
     written = []
-    with files.storage_errors(out):
+    with files.written_together() as write, files.storage_errors(out):
+        for name, table in tables.items():
+            if table is not None:
+                stored = write(out / name, files.table_writer(table, compression_level=3))
+                written.append({"name": name, "rows": table.height, **asdict(stored)})
+        manifest = _manifest(workload.provenance, written)
+        write(out / _MANIFEST, files.text_writer(files.json_text(manifest)))
         # Without its manifest the folder is no workload: a crash from here on leaves no mixture.
         (out / _MANIFEST).unlink(missing_ok=True)
-        for name, table in tables.items():
-            if table is None:
-                (out / name).unlink(missing_ok=True)
-                continue
-            stored = files.write_parquet(out / name, table)
-            written.append({"name": name, "rows": table.height, **asdict(stored)})
-    files.write_json(out / _MANIFEST, _manifest(workload.provenance, written))
+        for name in (name for name, table in tables.items() if table is None):
+            (out / name).unlink(missing_ok=True)
 
 
 def _manifest(provenance: Provenance, written: list[dict[str, Any]]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -146,13 +145,11 @@ class Folder:
 
     def keep(self, candidate: Entrant, rows: pl.DataFrame) -> None:
         """Write the rows of a finished policy."""
-        files.write_atomically(self._file(candidate), rows.write_parquet)
+        files.write_atomically(self._file(candidate), files.table_writer(rows))
 
     def finish(self, rows: pl.DataFrame, description: Mapping[str, Any]) -> None:
         """Write all rows and the description, and remove the rows of single policies."""
-        files.write_atomically(
-            self.path / ESTIMATES, partial(rows.write_parquet, compression="zstd")
-        )
+        files.write_atomically(self.path / ESTIMATES, files.table_writer(rows))
         files.write_json(self.path / DESCRIPTION, dict(description))
         files.remove_folder(self.path / WORKING)
 

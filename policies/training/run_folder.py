@@ -4,7 +4,7 @@ from pathlib import Path
 
 import polars as pl
 
-from pipeline.storage.files import write_atomically
+from pipeline.storage.files import table_writer, write_atomically
 from pipeline.storage.provenance import PROVENANCE
 from pipeline.storage.run_files import BEST, CHECKPOINTS, DESCRIPTION, WEIGHTS
 from policies.networks.checkpoint import Metric
@@ -26,4 +26,4 @@ def write_curves(metrics: tuple[Metric, ...], path: Path) -> None:
         schema={"step": pl.Int64, "metric": pl.String, "value": pl.Float64},
         orient="row",
     )
-    write_atomically(path, curves.write_parquet)
+    write_atomically(path, table_writer(curves))

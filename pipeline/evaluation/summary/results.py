@@ -11,8 +11,6 @@ the policy is better. The table has other metrics only if they were requested
 """
 
 from collections.abc import Mapping, Sequence
-from io import BytesIO
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -31,8 +29,7 @@ from pipeline.statistics.intervals import (
     win_tie_loss,
 )
 from pipeline.statistics.numbers import count_of, decimals_for, write_interval, write_number
-from pipeline.storage.files import write_atomically, write_json, write_text
-from pipeline.storage.provenance import NOT_RECORDED, PROVENANCE
+from pipeline.storage.provenance import NOT_RECORDED
 
 _DIGITS: Final = 6  # significant digits of a number in results.csv
 _NUMBERS: Final = (
@@ -151,15 +148,6 @@ def records(summary: Summary) -> dict[str, Any]:
 
 def _number(value: float) -> float | None:
     return None if np.isnan(value) else float(f"{value:.{_DIGITS}g}")
-
-
-def write_results(table: pl.DataFrame, out: Path, known: Mapping[str, Any]) -> None:
-    """Write results.csv, results.md and provenance.json, the records `known`, into a folder."""
-    buffer = BytesIO()
-    table.write_csv(buffer)
-    write_atomically(out / "results.csv", lambda path: path.write_bytes(buffer.getvalue()))
-    write_json(out / PROVENANCE, known)
-    write_text(out / "results.md", results_markdown(buffer.getvalue(), "results.csv"))
 
 
 def read_results(content: bytes, where: str) -> pl.DataFrame:

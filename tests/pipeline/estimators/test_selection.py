@@ -66,6 +66,13 @@ def test_assess_gathers_them_and_ranks_unknown_estimates_last():
     assert found.type_2 == 0.5
 
 
+def test_a_reference_that_is_the_only_policy_has_no_error_rates():
+    found = selection.assess([3.0], [2.0], behaviour=1.0, reference=0)
+    assert found.regret == {1: 0.0}
+    assert math.isnan(found.type_1)
+    assert math.isnan(found.type_2)
+
+
 def test_arrays_must_fit():
     with pytest.raises(ValueError, match="one length"):
         selection.rank_correlation([1.0], [1.0, 2.0])
