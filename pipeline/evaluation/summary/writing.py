@@ -23,9 +23,10 @@ def write_summary(
 ) -> Path:
     """Write summary.parquet, summary_seeds.parquet, summary.md and the files of results.
 
-    Those are results.csv, results.md and provenance.json. All files appear together, or none does. `metrics` names outcomes that results.csv holds in
-    addition to the headline; `documents` are texts of more files, by their names. Raises
-    UnknownName for a metric that no setting has, StorageError if the folder cannot be written.
+    Those are results.csv, results.md and provenance.json. All files appear together, or none does.
+    `metrics` names outcomes that results.csv holds in addition to the headline; `documents` are
+    texts of more files, by their names. Raises UnknownName for a metric that no setting has,
+    StorageError if the folder cannot be written.
     """
     from pipeline.evaluation.summary.markdown import render_markdown
     from pipeline.evaluation.summary.results import records, results, results_markdown
