@@ -7,6 +7,7 @@ FileNotFoundError.
 """
 
 import contextlib
+import functools
 import io
 import logging
 import os
@@ -155,7 +156,33 @@ def _options(scheme: str) -> dict[str, Any]:
     settings: dict[str, Any] = {"read_timeout": _S3_WAITS_S}
     if not {"AWS_MAX_ATTEMPTS", "AWS_RETRY_MODE"}.intersection(os.environ):
         settings["retries"] = {"total_max_attempts": _S3_ATTEMPTS, "mode": "standard"}
+    settings["http_session_cls"] = _session_class()
     return {"use_listings_cache": False, "config_kwargs": settings}
+
+
+@functools.cache
+def _session_class() -> type:
+    """Return the class of S3's HTTP sessions, whose requests leave no exception unretrieved.
+
+    aiohttp writes a request in a task of its own. If the connection was dropped before, that task
+    and the response both raise, but only the response is awaited, and then retried. asyncio prints
+    the traceback of the other as "Task exception was never retrieved".
+    """
+    import aiohttp
+    from aiobotocore.httpsession import AIOHTTPSession
+
+    class Request(aiohttp.ClientRequest):
+        async def write_bytes(self, *arguments: Any) -> None:
+            with contextlib.suppress(aiohttp.ClientError, OSError):  # raised by the response
+                await super().write_bytes(*arguments)
+
+    class Session(AIOHTTPSession):  # type: ignore[misc]
+        async def _get_session(self, proxy_url: Any) -> Any:
+            session = await super()._get_session(proxy_url)
+            session._request_class = Request  # noqa: SLF001  no setting of aiobotocore's reaches it
+            return session
+
+    return Session
 
 
 class _Object(io.RawIOBase):

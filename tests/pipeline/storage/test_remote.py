@@ -3,6 +3,7 @@
 No request leaves this machine: credentials are made up, and the endpoint is 127.0.0.1.
 """
 
+import gc
 import hashlib
 import http.server
 import os
@@ -284,6 +285,29 @@ def test_a_server_that_goes_away_in_the_middle(
         assert {f for f in uploaded if f.startswith(".building/")}
         build(tiny_recipe, known, out, workers=2)
         assert remote_digest(out) == digest(tiny_dataset)
+
+
+def test_a_connection_that_is_dropped_is_used_again_in_silence(server, monkeypatch, caplog):
+    """Each request is sent on a connection that was lost just before, once, and then again."""
+    from aiohttp.client_exceptions import ClientConnectionResetError
+    from aiohttp.http_writer import StreamWriter
+
+    send, dropped = StreamWriter.send_headers, []
+
+    def lost(self: Any) -> None:
+        if len(dropped) < 2:
+            dropped.append(self)
+            self.transport.abort()
+            raise ClientConnectionResetError("Cannot write to closing transport")
+        send(self)
+
+    monkeypatch.setattr(StreamWriter, "send_headers", lost)
+    path = location(f"s3://{BUCKET}/dropped/a.txt")
+    storage.write_text(path, "x" * 5000)
+    assert path.read_text() == "x" * 5000
+    assert len(dropped) == 2
+    gc.collect()
+    assert "never retrieved" not in caplog.text
 
 
 def one_line(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
