@@ -18,6 +18,7 @@ import contextlib
 import contextvars
 import gc
 import importlib
+import logging
 import os
 import tempfile
 import threading
@@ -58,7 +59,8 @@ def run_flow(request: Any) -> dict[str, Any]:
         if server:
             check_server(server)
         flow = getattr(importlib.import_module("flows.deployments"), name_of(request))
-        result: dict[str, Any] = flow(**vars(request))
+        with _loss_of(server):
+            result: dict[str, Any] = flow(**vars(request))
         return result
 
 
@@ -76,22 +78,65 @@ def prefect_engine() -> Iterator[None]:
 
 def check_server(url: str) -> None:
     """Raise InputError unless the server of PREFECT_API_URL answers as one of Prefect 3."""
+    if reason := _refusal(url):
+        raise InputError(
+            f"PREFECT_API_URL is {_without_user(url)}, where no Prefect server can be used "
+            f"({reason}); start one with `prefect server start`, unset the variable, or give "
+            "--direct"
+        )
+
+
+@contextlib.contextmanager
+def _loss_of(url: str | None) -> Iterator[None]:
+    """Raise HindcastError in place of what a flow raises if its server no longer answers.
+
+    An error of the command itself is raised unchanged.
+    """
+    shown, lost = logging.raiseExceptions, False
+    if url is not None:
+        logging.raiseExceptions = False  # Prefect prints what it cannot send to the server's log
+    try:
+        yield
+    except HindcastError:
+        raise
+    except Exception as error:
+        cause: BaseException | None = error
+        while cause is not None:  # Prefect could not record the error of the command
+            if isinstance(cause, HindcastError):
+                raise cause from None
+            cause = cause.__context__
+        reason = None if url is None else _refusal(url)
+        if url is None or reason is None:
+            raise
+        lost = True  # Prefect still tries to send its log when the process ends
+        raise HindcastError(
+            f"PREFECT_API_URL is {_without_user(url)}, where the Prefect server no longer answers "
+            f"({reason}); start it again, unset the variable, or give --direct; the same command "
+            "continues where it stopped"
+        ) from error
+    finally:
+        logging.raiseExceptions = shown and not lost
+
+
+def _without_user(url: str) -> str:
+    """Return a URL with "..." in place of a user and password."""
+    address, path = url.rpartition("@")[::2] if "@" in url else ("", url)
+    return f"{address.partition('://')[0]}://...@{path}" if address else url
+
+
+def _refusal(url: str) -> str | None:
+    """Return why a server cannot be used, or None if it answers as one of Prefect 3."""
     with _no_collection():
         from prefect.client.orchestration import get_client
         from prefect.settings import temporary_settings
-    address, path = url.rpartition("@")[::2] if "@" in url else ("", url)
-    shown = f"{address.partition('://')[0]}://...@{path}" if address else url
     settings = {"api.url": url, "client.max_retries": 0, "api.request_timeout": _ANSWER_S}
     try:
         with temporary_settings(settings), get_client(sync_client=True) as client:
             client.raise_for_api_version_mismatch()
     except Exception as error:  # noqa: BLE001  of httpx, Prefect, or what parses the URL
-        reason = str(error.__cause__ or error).partition("\n")[0].replace(url, shown)
-        raise InputError(
-            f"PREFECT_API_URL is {shown}, where no Prefect server can be used "
-            f"({reason or type(error).__name__}); start one with `prefect server start`, unset the "
-            "variable, or give --direct"
-        ) from None
+        reason = str(error.__cause__ or error).partition("\n")[0]
+        return reason.replace(url, _without_user(url)) or type(error).__name__
+    return None
 
 
 @contextlib.contextmanager

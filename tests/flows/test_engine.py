@@ -1,5 +1,6 @@
 """Tests of the embedded server: one per command, silent, original errors, no leftovers."""
 
+import logging
 import os
 import signal
 import socket
@@ -9,10 +10,12 @@ import sys
 import time
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
 from flows import cli, engine
+from pipeline.errors import StorageError
 from tests.conftest import TINY
 
 pytestmark = pytest.mark.slow
@@ -127,6 +130,36 @@ def test_a_server_that_does_not_answer_is_one_line(user, monkeypatch, tmp_path, 
     assert "--direct" in line
     assert "secret" not in line
     assert not out.exists()
+
+
+def test_a_server_that_dies_during_a_command_is_one_line(monkeypatch, tmp_path, capsys):
+    """Exit code 1 and the address; an error of the command itself is the one that is printed."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        address = f"127.0.0.1:{found.getsockname()[1]}/api"
+    monkeypatch.setenv("PREFECT_API_URL", f"http://me:secret@{address}")
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(engine, "_check_server", lambda _url: None)
+    monkeypatch.setattr(logging, "raiseExceptions", True)
+    raised: list[Exception | None] = [None, StorageError("x: the disk is full")]
+
+    def lost(**_request):
+        try:
+            if (error := raised.pop(0)) is not None:
+                raise error
+        finally:
+            raise httpx.ConnectError("Connection refused")
+
+    monkeypatch.setattr("flows.deployments.build", lost)
+    argv = ["build", "binpack-synthetic-v1", *SET, "--out", str(tmp_path / "dataset")]
+    assert cli.main(argv) == 1
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1
+    assert f"PREFECT_API_URL is http://...@{address}, where the Prefect server no longer" in line
+    assert "continues where it stopped" in line
+    assert "secret" not in line
+    assert not logging.raiseExceptions
+    assert cli.main(argv) == 2
+    assert capsys.readouterr().err == "hindcast: x: the disk is full\n"
 
 
 def test_commands_at_the_same_time_have_a_database_each(tmp_path):
