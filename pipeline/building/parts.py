@@ -7,11 +7,12 @@ OUT/.building/part-NNNNN.json       its file entry, written last: it marks the p
 """
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any, Final
 
 import polars as pl
@@ -127,8 +128,9 @@ def record_parts(plan: Plan, workers: int, progress: Progress | None) -> None:
     done = len(plan.parts) - len(missing)
     tell = progress or (lambda _done, _total: None)
     tell(done, len(plan.parts))
+    stop = Event()
     with ThreadPoolExecutor(workers) as pool:
-        waiting = {pool.submit(_record_part, plan, i) for i in missing}
+        waiting = {pool.submit(_record_part, plan, i, stop) for i in missing}
         try:
             while waiting:
                 finished, waiting = wait(waiting, timeout=1.0, return_when=FIRST_EXCEPTION)
@@ -137,6 +139,7 @@ def record_parts(plan: Plan, workers: int, progress: Progress | None) -> None:
                     done += 1
                 tell(done, len(plan.parts))
         except BaseException:
+            stop.set()  # a part may have millions of episodes
             pool.shutdown(wait=True, cancel_futures=True)
             raise
 
@@ -149,11 +152,14 @@ def _episodes_path(plan: Plan, part: int) -> Path:
     return plan.out / BUILDING / plan.part_path(part).name
 
 
-def _record_part(plan: Plan, part: int) -> None:
-    """Record one part; its entry is written last and marks the part as finished."""
+def _record_part(plan: Plan, part: int, stop: Event) -> None:
+    """Record one part; its entry is written last and marks the part as finished.
+
+    Raises CancelledError between two episodes once `stop` is set.
+    """
     path = plan.part_path(part)
     rows: list[dict[str, Any]] = []
-    stored = files.write_atomically(path, partial(_write_part, plan, part, rows))
+    stored = files.write_atomically(path, partial(_write_part, plan, part, rows, stop))
     episodes = pl.DataFrame(rows, schema=episodes_schema(plan.spec))
     files.write_parquet(_episodes_path(plan, part), episodes)
     entry = mf.FileEntry(
@@ -165,7 +171,7 @@ def _record_part(plan: Plan, part: int) -> None:
     files.write_json(_entry_path(plan, part), asdict(entry))
 
 
-def _write_part(plan: Plan, part: int, rows: list[dict[str, Any]], path: Path) -> None:
+def _write_part(plan: Plan, part: int, rows: list[dict[str, Any]], stop: Event, path: Path) -> None:
     each = sum(b.episodes for b in plan.recipe.behaviours)
     episode = plan.first_episode + sum(len(windows) for windows in plan.parts[:part]) * each
     number = plan.first_part + part
@@ -181,6 +187,8 @@ def _write_part(plan: Plan, part: int, rows: list[dict[str, Any]], path: Path) -
             for behaviour in plan.recipe.behaviours:
                 first = plan.taken.get((behaviour.name, window), 0)
                 for repetition in range(first, first + behaviour.episodes):
+                    if stop.is_set():
+                        raise CancelledError
                     row = _record_episode(
                         plan, instance, behaviour.name, window, repetition, episode, writer, log
                     )

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import dataset as ds
+from pipeline.building import parts
 from pipeline.building.build import build
 from pipeline.dataset.sampling import sample_decisions
 from pipeline.errors import DatasetError, RecipeError, StorageError
@@ -184,3 +185,29 @@ def test_windows_beyond_the_workload_are_named(tmp_path):
     with pytest.raises(RecipeError, match="names window 20, but the workload has 12"):
         build(recipe, behaviours(recipe), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_an_interruption_does_not_wait_for_the_episodes_of_a_part(tmp_path, monkeypatch):
+    """A part holds whole windows, and so 100,000 episodes here: they would take 1,000 s."""
+    recipe = load_recipe(
+        "binpack-synthetic-v1", (*TINY, 'behaviours=[{policy="random",episodes=100000}]')
+    )
+    record = parts._record_episode
+
+    def slow(*arguments):
+        time.sleep(0.01)
+        return record(*arguments)
+
+    told = []
+
+    def interrupted(done: int, _total: int) -> None:
+        told.append(done)
+        if len(told) > 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(parts, "_record_episode", slow)
+    with pytest.raises(KeyboardInterrupt):
+        build(recipe, behaviours(recipe), tmp_path / "out", progress=interrupted)
+    assert told == [0, 0]
+    assert not list((tmp_path / "out" / "data").iterdir())
