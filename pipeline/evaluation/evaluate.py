@@ -294,9 +294,13 @@ def _play(
     found: list[Episode] = []
     if isinstance(behaviour.policy, Heuristic | Planner):
         with ThreadPoolExecutor(job.workers) as pool:
-            for episode in pool.map(play, runs):
-                found.append(episode)
-                progress(len(found), len(runs))
+            try:
+                for episode in pool.map(play, runs):
+                    found.append(episode)
+                    progress(len(found), len(runs))
+            except BaseException:
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
         return found
     for start in range(0, len(runs), BATCH):
         chunk = runs[start : start + BATCH]

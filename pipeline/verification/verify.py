@@ -278,11 +278,15 @@ def _check_decisions(
 
     recomputed, differing = 0, []
     with ThreadPoolExecutor(workers) as pool:
-        for done, (n, unequal) in enumerate(pool.map(check, parts), start=1):
-            recomputed += n
-            differing += unequal
-            if progress is not None:
-                progress(done, len(parts))
+        try:
+            for done, (n, unequal) in enumerate(pool.map(check, parts), start=1):
+                recomputed += n
+                differing += unequal
+                if progress is not None:
+                    progress(done, len(parts))
+        except BaseException:  # the other parts need not be looked at any more
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
     decisions, episodes = dataset.manifest.counts["decisions"], dataset.episodes()
     checks = [
         ("decisions", f"{decisions:,} replayed in the simulator"),

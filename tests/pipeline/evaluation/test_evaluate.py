@@ -2,13 +2,16 @@
 
 import json
 import shutil
+import time
 import types
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import polars as pl
 import pytest
 
 from pipeline.errors import DatasetError, RecipeError, StorageError, UnknownName
+from pipeline.evaluation import evaluate as evaluation
 from pipeline.evaluation.evaluate import Entrant, evaluate
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.workload_source import load_source
@@ -135,3 +138,29 @@ def test_bad_requests_are_named(tiny_recipe, tmp_path):
         evaluate(tiny_recipe, [tetris], split="test", out=tmp_path / "f")
     assert not (tmp_path / "e").exists()
     shutil.rmtree(tmp_path / "f")
+
+
+def test_an_interruption_does_not_wait_for_the_episodes_that_are_left(
+    tiny_recipe, tmp_path, monkeypatch
+):
+    """It comes while 2,000 episodes are given to threads, which play one each and no other."""
+    play, played, given = evaluation.run_episode, [], []
+
+    def counted(*arguments):
+        played.append(arguments)
+        time.sleep(0.01)
+        return play(*arguments)
+
+    class Pool(ThreadPoolExecutor):
+        def submit(self, *arguments):
+            given.append(arguments)
+            if len(given) == 50:
+                raise KeyboardInterrupt
+            return super().submit(*arguments)
+
+    monkeypatch.setattr(evaluation, "run_episode", counted)
+    monkeypatch.setattr(evaluation, "ThreadPoolExecutor", Pool)
+    policies = entrants(tiny_recipe, ["random"])
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(tiny_recipe, policies, split="test", out=tmp_path / "e", seeds=500)
+    assert len(played) < 49
