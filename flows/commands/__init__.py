@@ -85,7 +85,8 @@ class Shown:
 def caveats_of(result: Mapping[str, Any]) -> list[str]:
     """Return the texts of a result's caveats; results of older versions have none."""
     found = result.get("caveats")
-    return [str(c["text"]) for c in found or () if isinstance(c, dict) and "text" in c]
+    listed = found if isinstance(found, list) else []
+    return [str(c["text"]) for c in listed if isinstance(c, dict) and "text" in c]
 
 
 def listed(title: str, things: Mapping[str, Any], width: int = 22) -> str:

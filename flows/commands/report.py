@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from flows import parser as p
-from flows.commands import Command, Shown
+from flows.commands import Command, Shown, caveats_of
 from pipeline.errors import InputError
 from pipeline.storage.location import location
 from pipeline.storage.run_files import CURVES, LEDGER
@@ -137,7 +137,9 @@ def run(request: Request | Table) -> dict[str, Any]:
     """Write the page with summary.parquet and summary.md beside it, or make a table."""
     if isinstance(request, Table):
         return _table(request)
+    from pipeline.evaluation.summary.evaluations import read_evaluation
     from pipeline.report.page import write_report
+    from pipeline.workloads.caveats import to_json
 
     places: dict[str, Any] = {
         name: [location(folder) for folder in getattr(request, name)]
@@ -145,7 +147,8 @@ def run(request: Request | Table) -> dict[str, Any]:
     }
     evaluations = [location(folder) for folder in request.evaluations]
     page = write_report(evaluations, location(request.out), metrics=request.metrics, **places)
-    return {"report": str(page)}
+    caveats = {c.text: c for folder in evaluations for c in read_evaluation(folder).caveats}
+    return {"report": str(page), "caveats": to_json(caveats.values())}
 
 
 def _table(request: Table) -> dict[str, Any]:
@@ -199,7 +202,9 @@ def rows_of(table: Any) -> dict[str, Any]:
 
 def show(result: Mapping[str, Any]) -> Shown:
     """Return the path of the page, or the table."""
-    return Shown(**result) if "lines" in result else Shown([result["report"]])
+    if "lines" in result:
+        return Shown(**result)
+    return Shown([result["report"]], warnings=caveats_of(result))
 
 
 COMMANDS: Final = {"report": Command(

@@ -57,7 +57,7 @@ def warnings(capsys) -> str:
 
 EXPECTED = (
     "no wait time is known", "the recipe's windows are 6 of 50 in the trace, 12% of its jobs",
-    "makes the jobs' work 100 times", "arrive within 0.053 time steps", "windows, most of",
+    "makes the jobs' work 100 times", "arrive within 0.053 time steps", "windows, at least half",
 )  # fmt: skip
 
 
@@ -71,11 +71,11 @@ def test_a_quiet_log_warns_at_every_step(quiet, capsys):
     assert main(["build", recipe, "--out", str(quiet / "ds"), "--direct"]) == 0
     told = warnings(capsys)
     assert [part for part in EXPECTED if part not in told] == []
-    assert "on 3 of 3 windows, most of 3 rules" in told
+    assert "on 3 of 3 windows, at least half of the 3 rules" in told
     assert main(["evaluate", recipe, "--out", str(quiet / "ev"), "--direct"]) == 0
     told = warnings(capsys)
     assert [part for part in EXPECTED if part not in told] == []
-    assert "on 3 of 3 windows, most of 4 rules" in told
+    assert "on 3 of 3 windows, at least half of the 4 rules" in told
     for folder in ("ds", "ev"):
         assert main(["show", str(quiet / folder), "--json"]) == 0
         facts = json.loads(capsys.readouterr().out)
@@ -85,6 +85,7 @@ def test_a_quiet_log_warns_at_every_step(quiet, capsys):
     card = " ".join((quiet / "ds" / "README.md").read_text(encoding="utf-8").split())
     assert "**Caveat:** No wait time is known" in card
     assert main(["report", str(quiet / "ev"), "--out", str(quiet), "--direct"]) == 0
+    assert "windows, at least half" in warnings(capsys)
     page = (quiet / "report.html").read_text(encoding="utf-8")
     assert page.index("no wait time is known") < page.index('class="verdict"')
     assert main(["verify", str(quiet / "ds")]) == 0

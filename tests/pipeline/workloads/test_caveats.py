@@ -15,12 +15,12 @@ def codes(found):
 
 
 def test_rules_that_share_the_best_score_on_most_windows_are_tied():
-    tied, apart = [1.0, 1.0, 1.0, 1.3], [1.0, 1.2, 1.3, 1.4]
+    tied, apart = [1.0, 1.0, 1.2, 1.3], [1.0, 1.2, 1.3, 1.4]
     assert codes(cv.ties(np.array([tied, tied, apart]).T, higher=False)) == ["ties"]
     assert cv.ties(np.array([tied, apart]).T, higher=False) == ()
     caveat = cv.ties(np.array([tied, tied, apart]).T, higher=False)[0]
     assert caveat.numbers == {"tied_windows": 2, "windows": 3, "rules": 4}
-    assert caveat.text.startswith("on 2 of 3 windows, most of 4 rules")
+    assert caveat.text.startswith("on 2 of 3 windows, at least half of the 4 rules")
 
 
 def test_only_the_best_score_counts_for_ties():
@@ -85,6 +85,9 @@ def test_json_gives_the_same_caveats():
     assert repr(cv.to_json(again)) == repr(cv.to_json(found))
     with pytest.raises(KeyError):
         cv.from_json([{"code": "ties"}])
+    for number in ("1", True, float("inf"), 10**400):
+        with pytest.raises(ValueError, match="number of a caveat"):
+            cv.from_json([{"code": "ties", "text": "", "numbers": {"x": number}}])
 
 
 def test_every_caveat_is_explained():
