@@ -19,6 +19,7 @@ behaviour, seed (the repetition), window, return, outcomes. Arrays are compresse
 every HDF5 library reads: most of a padded list is zeros. Minari's Parquet storage is not used, as
 version 0.5.4 cuts long episodes there.
 
+The environment of a recipe that comes with Hindcast can be recovered where Hindcast is installed.
 If the dataset has episodes of `random`, `ref_min_score` is their mean return and `ref_max_score`
 the highest mean return of a behaviour, for `minari.get_normalized_score`.
 
@@ -44,6 +45,8 @@ from pipeline.exports import ExportResult, Progress
 from pipeline.exports._hdf5 import append, load_h5py, new_hdf5
 from pipeline.exports._padding import Padding, Rows, choose_padding, padded
 from pipeline.exports._target import new_folder, result
+from pipeline.recipes.loading import known_recipes, load_recipe
+from pipeline.recipes.recipe import Recipe
 from pipeline.simulation.spec import Feature, Spec
 
 LAYOUT: Final = "0.5.4"  # the version of Minari whose layout this is
@@ -153,8 +156,32 @@ def _metadata(dataset: Dataset, padding: Padding, size: float) -> dict[str, Any]
         "minari_version": LAYOUT,
         "dataset_size": size,
         "cut_decisions": padding.cut,
+        **_environment(dataset.recipe, padding.k),
         **_reference_scores(dataset),
     }
+
+
+def _environment(recipe: Recipe, candidates: int) -> dict[str, str]:
+    """Return the specification of the environment, for `recover_environment`.
+
+    The dictionary is empty for a recipe that does not come with Hindcast: its settings or its trace
+    may not be at hand where the export is read.
+    """
+    if recipe.id not in known_recipes() or load_recipe(recipe.id).digest != recipe.digest:
+        return {}
+    spec = {
+        "id": "hindcast/Recipe-v0",
+        "entry_point": "pipeline.gymnasium_env.single:SchedulingEnv",
+        "reward_threshold": None,
+        "nondeterministic": False,
+        "max_episode_steps": None,
+        "order_enforce": True,
+        "disable_env_checker": False,
+        "kwargs": {"recipe": recipe.id, "candidates": candidates},
+        "additional_wrappers": [],
+        "vector_entry_point": None,
+    }
+    return {"env_spec": json.dumps(spec)}
 
 
 def _reference_scores(dataset: Dataset) -> dict[str, float | int]:

@@ -113,6 +113,29 @@ def test_cut_candidates_keep_the_chosen_one_and_are_told(images, tmp_path, load)
     assert "had more than K candidates" in metadata["description"]
 
 
+def test_the_environment_of_a_recipe_that_ships_is_recovered(images, tmp_path, load, monkeypatch):
+    """The recipe of this dataset counts as one that ships: nothing else differs."""
+    recipe = images.dataset.recipe
+    monkeypatch.setattr("pipeline.exports.minari.known_recipes", lambda: [recipe.id])
+    monkeypatch.setattr("pipeline.exports.minari.load_recipe", lambda _: recipe)
+    monkeypatch.setattr("pipeline.gymnasium_env.problem.load_recipe", lambda *_: recipe)
+    export(images.folder, "minari", tmp_path / "x")
+    dataset = load()
+    env = dataset.recover_environment()
+    assert env.spec.id == "hindcast/Recipe-v0"
+    assert env.action_space == dataset.action_space
+    mine, theirs = env.observation_space, dataset.observation_space
+    assert {n: s.shape for n, s in mine.items()} == {n: s.shape for n, s in theirs.items()}
+    env.reset(seed=0)
+    env.close()
+
+
+def test_the_environment_of_a_changed_recipe_is_left_out(long, tmp_path):
+    export(long.folder, "minari", tmp_path / "x")
+    [path] = tmp_path.rglob("metadata.json")
+    assert "env_spec" not in path.read_text()
+
+
 def test_arrays_are_compressed(images, tmp_path):
     h5py = pytest.importorskip("h5py")
     export(images.folder, "minari", tmp_path / "x")
