@@ -16,6 +16,7 @@ from pipeline.recipes.checkpoints import check_policies
 from pipeline.recipes.workload_source import RECORDED as HISTORY
 from pipeline.storage.files import is_partial, sha256_file
 
+_LOCK: Final = ".lock"  # held by a command that writes into the folder, such as an append
 _OF_BUILD: Final = re.compile(r"part-[0-9]{5,}\.(json|parquet)")
 
 
@@ -63,7 +64,7 @@ def _check_top(folder: Path, manifest: mf.Manifest) -> None:
 
     An interrupted build or append leaves its plan and temporary files, see pipeline.building.
     """
-    known = {mf.NAME, mf.CARD, croissant.NAME, DATA, mf.WORKLOAD, manifest.episodes.path}
+    known = {mf.NAME, mf.CARD, croissant.NAME, DATA, mf.WORKLOAD, manifest.episodes.path, _LOCK}
     if manifest.recipe.trace.format == HISTORY:
         known.add(RECORDED)
     interrupted = (folder / BUILDING).is_dir()

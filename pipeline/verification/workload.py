@@ -62,6 +62,11 @@ def check_source(
             f"{trace}: the workload of {dataset.folder} is {kind!r}, so no raw trace was read for "
             "it; leave the trace out"
         )
+    if kind not in {INGESTED, workload.provenance.format}:
+        raise VerificationFailed(
+            f"{where / mf.NAME}: provenance.format is {workload.provenance.format!r}, the recipe's "
+            f"trace.format is {kind!r}"
+        )
     if kind in {GENERATED, RECORDED}:
         expected = load_source(recipe)
         if kind == RECORDED:  # its provenance is checked with the recorded file
@@ -81,11 +86,6 @@ def check_source(
             raise VerificationFailed(f"{dataset.folder / mf.NAME}: {error}") from error
         _compare(where, workload, expected, "the recipe's seed gives")
         return "generated again", None
-    if kind not in {INGESTED, workload.provenance.format}:
-        raise VerificationFailed(
-            f"{where / mf.NAME}: provenance.format is {workload.provenance.format!r}, the recipe's "
-            f"trace.format is {kind!r}"
-        )
     path = trace or _at_hand(recipe)
     if path is None:
         return "not compared with its source", "the raw trace, which is not at hand (--trace)"

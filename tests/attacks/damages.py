@@ -65,8 +65,10 @@ BEYOND = re.compile(
     r"|provenance\.(files\.\d+\..*|counts\..*|left_out\..*|notes\.\d+)"
     r")"
 )
-# Settings of the simulator that changed nothing in the recorded episodes.
-WITHOUT_EFFECT = re.compile(r"(appended\.\d+\.)?recipe\.(config\..*|seed)")
+# Settings of the simulator, and checkpoints, that changed nothing in the recorded episodes.
+WITHOUT_EFFECT = re.compile(
+    r"(appended\.\d+\.)?recipe\.(config\..*|seed)|policies/[^/]+/(checkpoint\.json|weights.*)"
+)
 
 
 def made(folder: Path) -> dict[str, Path]:

@@ -114,6 +114,7 @@ def test_choices_from_other_seeds_than_the_recipe_says_are_found(policy, tmp_pat
     assert check(tmp_path / "right")["draws"].startswith("4 episodes")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["binpack-appended", "slots-rows", "slots-image", "thermal"])
 def test_other_seeds_are_found_in_every_scenario(name, monkeypatch):
     """In datasets of rules, of a checkpoint, with an append, and of 0.1.0, all drawn again."""
@@ -126,6 +127,7 @@ def test_other_seeds_are_found_in_every_scenario(name, monkeypatch):
         check(FIXTURES / name)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_draws_again(monkeypatch):
     """The choices of a network are compared, whoever plays it."""
     known = recorded_behaviours(FIXTURES / "slots-rows")
@@ -278,6 +280,36 @@ def test_a_key_of_the_provenance_too_many_is_found(copy):
     check(copy)
 
 
+def test_a_recorded_dataset_is_compared_in_all_that_it_claims(tmp_path):
+    """Its recipe and provenance follow from the recorded file."""
+    from pipeline.dataset import manifest as mf
+    from pipeline.storage.files import write_json
+
+    copy = Path(shutil.copytree(FIXTURES / "thermal-recorded", tmp_path / "copy"))
+    missing = check(copy)["not compared"]
+    assert "the history file, and how its decisions were drawn" in missing
+    path = copy / "workload" / "manifest.json"
+    text, manifest = path.read_text(), (copy / "manifest.json").read_text()
+    for old, new, reason in (
+        ('"format": "history"', '"format": "swf"', "trace.format is 'history'"),
+        ('"records": 14', '"records": 15', "the provenance differs"),
+        ("Propensities are NaN", "Propensities are 1", "the provenance differs"),
+    ):
+        assert old in text
+        path.write_text(text.replace(old, new))
+        seal(copy)
+        with pytest.raises(VerificationFailed, match=reason):
+            check(copy)
+        path.write_text(text)
+        (copy / "manifest.json").write_text(manifest)
+    own = mf.read_manifest(copy)
+    recipe = dataclasses.replace(own.recipe, seed=5)
+    changed = dataclasses.replace(own, recipe=recipe, digest=recipe.digest)
+    write_json(copy / "manifest.json", mf.to_json(changed))
+    with pytest.raises(VerificationFailed, match="the recipe differs from that of decisions"):
+        check(copy)
+
+
 def write_log(path: Path, jobs: int = 40) -> None:
     """Write a log in the Standard Workload Format."""
     rows = [
@@ -305,6 +337,7 @@ def of_log(tmp_path, monkeypatch) -> Path:
     return tmp_path / "dataset"
 
 
+@pytest.mark.slow
 def test_a_raw_trace_is_read_again_where_it_is_at_hand(of_log, tmp_path, monkeypatch):
     traces = tmp_path / "traces"
     assert check(of_log)["workload"] == f"40 tasks, read again from {traces / 'small.swf'}"
