@@ -35,14 +35,13 @@ from pipeline.recipes.recipe import Recipe
 from pipeline.simulation.policy import Behaviour
 from pipeline.storage import files
 from pipeline.storage.location import is_remote
-from pipeline.storage.locks import one_writer
+from pipeline.storage.locks import writing
 from pipeline.workloads.folder import load_workload
 
 _RANGE: Final = ("first_part", "parts")
 _DIGEST: Final = re.compile(r"[0-9a-f]{8,64}")
 
 
-@one_writer
 def append(
     recipe: Recipe,
     behaviours: Mapping[str, Behaviour],
@@ -72,6 +71,19 @@ def append(
             f"{to!r} is not the digest of a dataset, expected 8 to 64 hexadecimal digits as "
             f"`hindcast show {out}` prints them"
         )
+    mf.read_manifest(out)  # a folder that holds no dataset is not made, and not locked
+    with writing(out):
+        return _append(recipe, behaviours, out, to, workers, progress)
+
+
+def _append(
+    recipe: Recipe,
+    behaviours: Mapping[str, Behaviour],
+    out: Path,
+    to: str,
+    workers: int,
+    progress: recording.Progress | None,
+) -> build.BuildResult:
     manifest = mf.read_manifest(out)
     pending = build.append_in_progress(out)
     begun = False

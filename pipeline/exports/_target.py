@@ -4,6 +4,7 @@ It is written under a temporary name in the same folder, synced and renamed. Obj
 rename: for them a folder is made on this machine and uploaded file by file, the README last.
 """
 
+import glob
 import os
 import shutil
 import tempfile
@@ -88,7 +89,16 @@ def result(out: Path, notes: tuple[str, ...] = ()) -> ExportResult:
 
 
 def _temporary(out: Path) -> Path:
+    """Return the temporary name, after removing what exports to `out` left that were killed.
+
+    The caller holds the lock of `out`, so no other export is writing to such a name.
+    """
     make_folder(out.parent)
+    for left in list(out.parent.glob(f".{glob.escape(out.name)}.*.partial")):
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            left.unlink(missing_ok=True)
     return out.with_name(f".{out.name}.{os.getpid()}.partial")
 
 

@@ -252,6 +252,21 @@ def test_killed_at_any_operation_it_is_the_old_or_the_new_one(old, tmp_path):
     assert seen == {4, 6}
 
 
+def test_an_append_leaves_no_temporary_file_of_a_killed_one(old, tmp_path):
+    """The kill came after the manifest was replaced, while the documents were written."""
+    small = recipe(FIRST, 'split.train="0..0"')
+    for number in range(8, 16):
+        out = copied(old, tmp_path / f"d{number}")
+        with pytest.raises(Killed), killed_at(number):
+            add(small, out)
+        if ds.open(out).episodes().height == 6:
+            break
+    assert (out / ".building" / "plan.json").exists()
+    (out / ".README.md.123.partial").write_text("half")
+    add(small, out)
+    assert not list(out.glob(".*"))
+
+
 def interrupted(old: Path, out: Path) -> Path:
     """Return a dataset in which appending MORE was interrupted."""
     copied(old, out)
@@ -281,6 +296,7 @@ def test_another_append_does_not_mix_with_one_under_way(old, tmp_path):
     before = digest(out)
     with pytest.raises(DatasetError, match="interrupted append of another recipe"):
         add(recipe(FIRST), out)
+    del before[".lock"]  # of the killed process
     assert digest(out) == before
 
 

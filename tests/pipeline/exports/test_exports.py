@@ -144,6 +144,18 @@ def test_a_failure_inside_the_folder_removes_it(tmp_path):
     assert not listed(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["csv", "d3rlpy"])
+def test_what_killed_exports_left_is_removed(name, thermal, tmp_path):
+    folder, file = tmp_path / ".x.123.partial", tmp_path / ".x.124.partial"
+    folder.mkdir()
+    (folder / "half").touch()
+    file.touch()
+    other = tmp_path / ".xy.123.partial"
+    other.touch()
+    export(thermal.folder, name, tmp_path / "x")
+    assert list(tmp_path.glob(".*")) == [other]
+
+
 def test_objects_of_a_store_get_the_same_files(thermal, tmp_path):
     """An export from a store (here memory://) has the same files as a local export."""
     from pipeline.storage.location import location
