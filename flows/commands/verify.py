@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from flows import parser as p
 from flows.commands import Command, Shown, refuse_nothing
-from flows.progress import progress
+from flows.progress import note, progress
+from pipeline.errors import InputError, VerificationFailed
 from pipeline.storage.location import location
 
 check: Final = refuse_nothing
@@ -33,15 +35,38 @@ def run(request: Request) -> dict[str, Any]:
 
     dataset = location(request.dataset)
     trace = None if request.trace is None else location(request.trace)
-    with progress("verify") as tell:
-        result = verification.verify(
-            dataset, recorded_behaviours(dataset), tell, workers=request.workers,
-            quick=request.quick, trace=trace,
-        )  # fmt: skip
+
+    def verified() -> Any:
+        with progress("verify") as tell:
+            return verification.verify(
+                dataset, recorded_behaviours(dataset), tell, workers=request.workers,
+                quick=request.quick, trace=trace,
+            )  # fmt: skip
+
+    while True:
+        before = _manifest(dataset)
+        try:
+            result = verified()
+            break
+        except (VerificationFailed, InputError, OSError):
+            # An append that ends meanwhile removes the table of episodes that was being read.
+            if before == _manifest(dataset):
+                raise
+            note(f"{dataset}: this dataset was appended to meanwhile; verifying it from the start")
     return {
         "dataset": str(dataset),
         "checks": [{"check": name, "detail": detail} for name, detail in result.checks],
     }
+
+
+def _manifest(dataset: Path) -> str | None:
+    """Return the SHA-256 of the manifest, or None if it cannot be read."""
+    from pipeline.storage.files import sha256_file
+
+    try:
+        return sha256_file(dataset / "manifest.json")
+    except (InputError, OSError):
+        return None
 
 
 def show(result: Mapping[str, Any]) -> Shown:
