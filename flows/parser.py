@@ -10,9 +10,11 @@ forms of Prefect's server. This module imports nothing heavy, so that --help is 
 """
 
 import argparse
+import json
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, field, fields
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import PurePath
 from types import NoneType, UnionType
@@ -30,12 +32,14 @@ EPILOG: Final = """\
 example:
   hindcast run binpack-synthetic-v1 --out demo
 
-Folders may be URLs: s3://bucket/demo, gs://, az://. An interrupted command continues where it
+Folders may be URLs: s3://bucket/demo, gs://, az://. In their names, {date} is the date (UTC). An
+interrupted command continues where it
 stopped when it is run again. HINDCAST_PLUGINS names modules or files, separated by commas, that add
 scenarios, agents or formats. HINDCAST_PORTABLE=1 trains alike on every x86-64 processor. Results go
 to stdout, progress to stderr. Exit codes: 0 success, 1 a check failed, 2 unusable input, 130
 interrupted."""
 
+DATE: Final = "{date}"  # in the path of a folder or file
 _WORDS: Final = "argument"  # key of a field's metadata: flag and settings of add_argument, or None
 
 
@@ -108,6 +112,19 @@ def overrides() -> Any:
     """Return the field `overrides`."""
     text = "value of the recipe to replace (TOML); may be repeated, enters digest and id"
     return option(text, default=(), flag="--set", action="append")
+
+
+def trace() -> Any:
+    """Return the field `trace`."""
+    text = "trace to use, in place of the recipe's trace.path; enters the recipe's digest"
+    return option(text, default=None, metavar="PATH")
+
+
+def with_trace(overrides: tuple[str, ...], path: str | None) -> tuple[str, ...]:
+    """Return the overrides of a recipe, with one for the path of its trace."""
+    if path is None:
+        return overrides
+    return (*overrides, f"trace.path={json.dumps(path, ensure_ascii=False)}")
 
 
 def workers() -> Any:
@@ -236,7 +253,7 @@ def _words(kind: Any, default: Any) -> dict[str, Any]:
     if get_origin(kind) is Annotated:
         kind, limits = get_args(kind)
         if limits.place:
-            return {"type": lambda text: str(location(text))}
+            return {"type": lambda text: str(location(dated(text)))}
         if kind is int:
             return {"type": partial(_whole, **limits.limits)}
     return {"type": kind} if kind in {int, float} else {}
@@ -255,6 +272,15 @@ def _value(value: Any) -> Any:
 
 
 def _as_text(value: Any) -> Any:
-    """Return a path or URL as text, and anything else unchanged."""
+    """Return a path or URL as text with the date filled in, and anything else unchanged."""
     is_path = isinstance(value, PurePath) or hasattr(value, "joinuri")
-    return str(value) if is_path else value
+    text = str(value) if is_path else value
+    return dated(text) if isinstance(text, str) else text
+
+
+def dated(text: str) -> str:
+    """Return a path or URL with the date (UTC) in place of {date}, such as 2026-11-22.
+
+    The date is that of the start of the command, or of the flow run that gets the parameter.
+    """
+    return text.replace(DATE, datetime.now(UTC).date().isoformat())

@@ -24,6 +24,11 @@ class Request:
     append_to: str = p.option(
         "append to the dataset with this digest, as `hindcast show` prints it; appends a recipe "
         "again that was appended before", default="", metavar="DIGEST")  # fmt: skip
+    trace: p.Folder | None = p.trace()
+
+    def settings(self) -> tuple[str, ...]:
+        """Return the overrides of the recipe, that of its trace included."""
+        return p.with_trace(self.overrides, self.trace)
 
 
 def check(request: Request) -> None:
@@ -31,7 +36,7 @@ def check(request: Request) -> None:
     from pipeline.recipes.loading import load_recipe
     from policies.registry import behaviours
 
-    loaded = load_recipe(request.recipe, request.overrides)
+    loaded = load_recipe(request.recipe, request.settings())
     behaviours(loaded)
     if request.append or request.append_to:
         from pipeline.dataset.append_history import check_fits
@@ -47,7 +52,7 @@ def run(request: Request) -> dict[str, Any]:
     from pipeline.recipes.loading import load_recipe
     from policies.registry import behaviours
 
-    loaded = load_recipe(request.recipe, request.overrides)
+    loaded = load_recipe(request.recipe, request.settings())
     known, out = behaviours(loaded), location(request.out)
     if not (request.append or request.append_to):
         with progress(f"build {loaded.id}") as tell:

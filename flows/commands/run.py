@@ -21,6 +21,11 @@ class Request:
     overrides: tuple[p.Override, ...] = p.overrides()
     workers: p.Workers = p.workers()
     command: str = p.hidden("command line that is kept in evaluation.json", "")
+    trace: p.Folder | None = p.trace()
+
+    def settings(self) -> tuple[str, ...]:
+        """Return the overrides of the recipe, that of its trace included."""
+        return p.with_trace(self.overrides, self.trace)
 
 
 def check(request: Request) -> None:
@@ -29,14 +34,14 @@ def check(request: Request) -> None:
     from pipeline.recipes.loading import load_recipe
     from pipeline.scenarios import load_scenario
 
-    loaded = load_recipe(request.recipe, request.overrides)
-    build.check(build.Request(request.recipe, request.out, request.overrides))
+    loaded = load_recipe(request.recipe, request.settings())
+    build.check(build.Request(request.recipe, request.out, request.settings()))
     if loaded.train.agents and not loaded.behaviours:
         raise RecipeError(
             f"{loaded.id}: train.agents is set, but without [[behaviours]] there is no dataset to "
             "learn from"
         )
-    evaluate.check(evaluate.Request(request.recipe, request.out, overrides=request.overrides))
+    evaluate.check(evaluate.Request(request.recipe, request.out, overrides=request.settings()))
     _check_training(loaded)
     if loaded.online.agent:
         _check_online(loaded)

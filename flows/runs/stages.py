@@ -33,13 +33,13 @@ def run_stages(request: Any, call: Call = directly) -> dict[str, Any]:
     Returns the results by stage and the path of the report. Raises DatasetError if `out` holds a
     run of another recipe.
     """
-    loaded, out = load_recipe(request.recipe, request.overrides), location(request.out)
+    loaded, out = load_recipe(request.recipe, request.settings()), location(request.out)
     with writing(out):
         return _stages(request, loaded, out, call)
 
 
 def _stages(request: Any, loaded: Recipe, out: Path, call: Call) -> dict[str, Any]:
-    recipe, overrides, workers = request.recipe, request.overrides, request.workers
+    recipe, overrides, workers = request.recipe, request.settings(), request.workers
     ledger = Ledger(out, loaded)
     results: dict[str, Any] = {}
     manifest = out / "dataset" / "manifest.json"
