@@ -89,6 +89,13 @@ def test_a_sound_dataset_says_what_was_compared(drawn):
     ]  # fmt: skip
 
 
+def test_a_seal_alone_is_no_damage(copy):
+    """What is found in a sealed copy is the damage, not the seal."""
+    before = {p: p.read_bytes() for p in copy.rglob("*") if p.is_file()}
+    seal(copy)
+    assert {p: p.read_bytes() for p in copy.rglob("*") if p.is_file()} == before
+
+
 def test_quick_draws_nothing_again(drawn, capsys):
     assert main(["verify", str(drawn), "--quick", "--json"]) == 0
     checks = {c["check"]: c["detail"] for c in json.loads(capsys.readouterr().out)["checks"]}
