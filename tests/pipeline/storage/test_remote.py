@@ -28,7 +28,8 @@ from pipeline.building.build import build
 from pipeline.errors import DatasetError, StorageError, VerificationFailed
 from pipeline.storage import files as storage
 from pipeline.storage.location import location
-from pipeline.storage.remote import refusals
+from pipeline.storage.locks import writing
+from pipeline.storage.remote import create, refusals
 from pipeline.traces.ingest import ingest
 from pipeline.verification.verify import verify
 from pipeline.workloads.folder import load_workload
@@ -398,6 +399,32 @@ def test_a_folder_of_something_else_is_left_alone(server, tiny_recipe):
     with pytest.raises(StorageError, match="not empty"):
         build(tiny_recipe, behaviours(tiny_recipe), out)
     assert list(remote_digest(out)) == ["thesis.txt"]
+
+
+def test_one_of_two_writers_has_the_lock_of_a_folder(server, monkeypatch):
+    monkeypatch.setenv("HINDCAST_WAIT", "0")
+    folder, errors = folder_of("d"), []
+    assert create(folder / ".lock", b"1")
+    assert not create(folder / ".lock", b"2")
+    assert (folder / ".lock").read_bytes() == b"1"
+    (folder / ".lock").unlink()
+
+    def second() -> None:
+        try:
+            with writing(folder):
+                pass
+        except StorageError as error:
+            errors.append(str(error))
+
+    with writing(folder):
+        thread = threading.Thread(target=second)  # holds no lock of this one
+        thread.start()
+        thread.join()
+    assert not folder.exists()
+    [error] = errors
+    assert error.startswith(f"{folder}: process {os.getpid()} on ")
+    with pytest.raises(StorageError, match="there is no bucket 'none'"):
+        create(location("s3://none/d/.lock"), b"")
 
 
 @pytest.fixture
