@@ -20,6 +20,7 @@ import gc
 import importlib
 import logging
 import os
+import shutil
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -31,6 +32,7 @@ from flows.progress import note
 from pipeline.errors import HindcastError, InputError
 
 _STARTUP_S: Final = 90
+_DATABASE: Final = 16 << 20  # bytes that an empty database and its journal may take
 _ANSWER_S: Final = 10.0  # time that the server of PREFECT_API_URL has to answer
 
 # Set before Prefect is imported, unless the user has set them.
@@ -68,12 +70,30 @@ def run_flow(request: Any) -> dict[str, Any]:
 def prefect_engine() -> Iterator[None]:
     """Prepare Prefect to run flows, with the server of PREFECT_API_URL or one in this process."""
     with contextlib.ExitStack() as stack:
+        stack.enter_context(_silent_logging())
         stack.enter_context(_environment(_SETTINGS))
         stack.enter_context(prefect_home())
         if not os.environ.get("PREFECT_API_URL"):
             note("starting Prefect")
             stack.enter_context(_embedded_server())
         yield
+
+
+@contextlib.contextmanager
+def _silent_logging() -> Iterator[None]:
+    """Let log records that cannot be written be lost; logging would print tracebacks of them.
+
+    The disk of PREFECT_HOME may be full, or the server that keeps the log of a run be lost. In that
+    case Prefect still tries to send its log when the process ends, so the setting stays.
+    """
+    before = logging.raiseExceptions
+    logging.raiseExceptions = False
+    yield
+    logging.raiseExceptions = before
+
+
+def _log() -> Path:
+    return Path(os.environ["PREFECT_HOME"]) / "hindcast.log"
 
 
 def check_server(url: str) -> None:
@@ -92,9 +112,6 @@ def _loss_of(url: str | None) -> Iterator[None]:
 
     An error of the command itself is raised unchanged.
     """
-    shown, lost = logging.raiseExceptions, False
-    if url is not None:
-        logging.raiseExceptions = False  # Prefect prints what it cannot send to the server's log
     try:
         yield
     except HindcastError:
@@ -107,15 +124,18 @@ def _loss_of(url: str | None) -> Iterator[None]:
             cause = cause.__context__
         reason = None if url is None else _refusal(url)
         if url is None or reason is None:
-            raise
-        lost = True  # Prefect still tries to send its log when the process ends
+            if type(error).__module__.partition(".")[0] not in {"httpx", "prefect"}:
+                raise
+            said = str(error).partition("\n")[0]
+            raise HindcastError(
+                f"Prefect could not record the run ({said or type(error).__name__}), see {_log()}; "
+                "--direct runs without it; the same command continues where it stopped"
+            ) from error
         raise HindcastError(
             f"PREFECT_API_URL is {_without_user(url)}, where the Prefect server no longer answers "
             f"({reason}); start it again, unset the variable, or give --direct; the same command "
             "continues where it stopped"
         ) from error
-    finally:
-        logging.raiseExceptions = shown and not lost
 
 
 def _without_user(url: str) -> str:
@@ -258,7 +278,9 @@ def _wait_until_started(server: Any, thread: threading.Thread) -> None:
         thread.join(0.02)
         waited += 0.02
         if waited > _STARTUP_S or not (thread.is_alive() or server.started):
-            log = Path(os.environ["PREFECT_HOME"]) / "hindcast.log"
+            log = _log()
+            free = shutil.disk_usage(log.parent).free
+            why = f" (its disk has {free:,} bytes free)" if free < _DATABASE else ""
             raise HindcastError(
-                f"Prefect's server did not start, see {log}; --direct runs without it"
+                f"Prefect's server did not start, see {log}{why}; --direct runs without it"
             )

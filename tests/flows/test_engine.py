@@ -7,15 +7,17 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import psutil
 import pytest
 
 from flows import cli, engine
-from pipeline.errors import StorageError
+from pipeline.errors import HindcastError, StorageError
 from tests.conftest import TINY
 
 pytestmark = pytest.mark.slow
@@ -161,6 +163,25 @@ def test_a_server_that_dies_during_a_command_is_one_line(monkeypatch, tmp_path, 
     assert not logging.raiseExceptions
     assert cli.main(argv) == 2
     assert capsys.readouterr().err == "hindcast: x: the disk is full\n"
+
+
+def test_a_disk_without_room_for_the_history_is_one_line(monkeypatch, tmp_path):
+    """Neither the server nor its log can write; an error of Prefect itself is one line as well."""
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
+
+    class Server:
+        started = False
+
+    thread = threading.Thread()
+    thread.start()
+    monkeypatch.setattr(engine.shutil, "disk_usage", lambda _path: SimpleNamespace(free=5))
+    with pytest.raises(HindcastError, match=r"hindcast\.log \(its disk has 5 bytes free\)"):
+        engine._wait_until_started(Server(), thread)
+    with engine._silent_logging():
+        assert not logging.raiseExceptions
+    with pytest.raises(HindcastError, match=r"\(no room\), see .*log"), engine._loss_of(None):
+        raise httpx.HTTPError("no room")
 
 
 def test_commands_at_the_same_time_have_a_database_each(tmp_path):
