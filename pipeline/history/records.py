@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import InputError, nearest
+from pipeline.storage.guards import require_file
 
 SERVERS: Final = 6
 SERVER_KEYS: Final = ("RESOURCE", "X", "Y", "USAGE", "ENERGY", "HEAT", "IS_VALID")
@@ -85,10 +86,12 @@ def read_history(path: Path) -> History:
     Raises InputError that names the file and, if a record is bad, the record and the key.
     """
     try:
+        if path.exists():
+            require_file(path, links=True)  # a FIFO or device would never end
         value = json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file, expected a history file (JSON)") from error
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, a number of 5,000 digits
         raise InputError(
             f"{path}: this file is not valid JSON ({error}), expected a history file"
         ) from error

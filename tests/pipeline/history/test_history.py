@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import json
+import os
 import re
 
 import numpy as np
@@ -289,6 +290,23 @@ def test_the_card_of_a_history_claims_no_probabilities(tmp_path):
     assert "in a simulator" not in card
     assert "hindcast ingest history h.json" in " ".join(card.split())
     assert details(tmp_path / "out").facts["coverage"]["smallest_propensity"] is None
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (os.mkfifo, "device, FIFO or socket"),
+        (lambda path: path.symlink_to("/dev/zero"), "device, FIFO or socket"),
+        (lambda path: path.symlink_to(path), "cannot be read"),
+        (lambda path: path.write_text("[" + "9" * 5000 + "]"), "not valid JSON"),
+        (lambda path: None, "no such file"),
+    ],
+    ids=["fifo", "device", "loop", "number", "missing"],
+)
+def test_what_is_no_file_of_json_is_refused(tmp_path, make, message):
+    make(tmp_path / "h.json")
+    with pytest.raises(InputError, match=message):
+        read_history(tmp_path / "h.json")
 
 
 def test_a_history_that_reveals_the_decision_is_marked(tmp_path):
