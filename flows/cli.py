@@ -72,10 +72,12 @@ def _run(argv: list[str]) -> int:
         main_parser().print_help(sys.stderr)
         return 2
     from flows.progress import showing, stderr_display
+    from flows.status import recording
 
     check_memory()
     choose_kernels()
-    with showing(stderr_display()):
+    out = getattr(arguments, "out", None)
+    with recording(stderr_display(), out, arguments.command) as display, showing(display):
         result, shown = _execute(arguments)
     for line in dict.fromkeys(shown.warnings):
         print("warning:", printable(" ".join(line.split())), file=sys.stderr)

@@ -27,6 +27,7 @@ from flows.runs.seeds import train_seeds
 from flows.runs.stages import run_stages
 from flows.runs.sweep import Request as Sweep
 from flows.runs.sweep import run as run_sweep
+from flows.status import recording
 from flows.tasks import RECORDED, call_as_task
 
 Result: TypeAlias = dict[str, Any]
@@ -104,7 +105,7 @@ def report(request: Report) -> Result:
 @_takes(Run)
 def run(request: Run) -> Result:
     """Build, verify, train, evaluate and report; finished stages are skipped."""
-    with showing(Lines(get_run_logger().info)):
+    with recording(Lines(get_run_logger().info), request.out, "run") as display, showing(display):
         return run_stages(request, call_as_task)
 
 

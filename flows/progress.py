@@ -7,14 +7,14 @@ log of the run, and without a display nothing is shown.
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Final, Protocol, TextIO
 
 from pipeline.storage.locks import telling
 
-_INTERVAL_S: Final = 10.0  # minimal time between two lines of one step
+_INTERVAL_S: Final = 30.0  # minimal time between two lines of one step
 
 
 class Tell(Protocol):
@@ -77,8 +77,27 @@ def stderr_line(text: str) -> None:
     sys.stderr.flush()
 
 
+def with_metrics(
+    tell: Tell,
+) -> tuple[Callable[[int, int], None], Callable[[int, Mapping[str, float]], None]]:
+    """Return the `progress` and the `point` of a training; the last metrics are its current work.
+
+    The first three metrics of a point are shown, with four digits.
+    """
+    shown = ""
+
+    def point(_step: int, metrics: Mapping[str, float]) -> None:
+        nonlocal shown
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in [*metrics.items()][:3])
+
+    def progress(done: int, total: int) -> None:
+        tell(done, total, shown)
+
+    return progress, point
+
+
 class Lines:
-    """Display of lines, at most one in `interval_s` seconds, each with an estimate."""
+    """Display of lines, at most one in `interval_s` seconds, each with rate and estimate."""
 
     def __init__(
         self,
@@ -108,9 +127,21 @@ class Lines:
                 last = now
                 share = f"{done:,} of {total:,}"
                 left = estimate(done - first, total - first, now - started)
-                self._write(": ".join(filter(None, (title, what, share))) + left)
+                speed = rate(done - first, now - started)
+                self._write(": ".join(filter(None, (title, what, share))) + speed + left)
 
         yield tell
+
+
+def rate(done: int, elapsed_s: float) -> str:
+    """Return a clause with the units per second, minute or hour so far, or "" if there are none."""
+    if done <= 0 or elapsed_s <= 0:
+        return ""
+    for seconds, name in ((1, "second"), (60, "minute"), (3600, "hour")):
+        number = done / elapsed_s * seconds
+        if number >= 1 or name == "hour":
+            return f", {number:,.0f} a {name}" if number >= 10 else f", {number:.1f} a {name}"
+    return ""
 
 
 def estimate(done: int, total: int, elapsed_s: float) -> str:

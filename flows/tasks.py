@@ -15,6 +15,7 @@ from prefect.logging import get_run_logger
 
 from flows.commands import directly, module_of, name_of
 from flows.progress import Lines, showing
+from flows.status import recording
 
 # Keyword arguments of every @flow and @task; results are small JSON values, and are kept.
 RECORDED: Final[dict[str, Any]] = {
@@ -28,8 +29,11 @@ def call_as_task(request: Any) -> dict[str, Any]:
     """Run the command of a request as a task of the running flow, and raise its errors."""
 
     def body(**parameters: Any) -> dict[str, Any]:
-        with showing(Lines(get_run_logger().info)):
-            return directly(type(request)(**parameters))
+        given = type(request)(**parameters)
+        lines = Lines(get_run_logger().info)
+        out = getattr(given, "out", None)
+        with recording(lines, out, body.__name__) as display, showing(display):
+            return directly(given)
 
     body.__name__ = name_of(request)
     body.__doc__ = module_of(request).run.__doc__

@@ -32,6 +32,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "show": "show a dataset, or anything else that `list` lists, in detail",
     "diff": "print the differences between two datasets, from the recipe to the bytes",
     "study": "train agents on several logs of one problem, to compare the effect of their quality",
+    "watch": "show what the commands that write below a folder are doing",
     "doctor": "check the installation, the machine and folders, and say how to mend what is wrong",
     "run": "build, verify, train, evaluate and report, all in one command",
 }

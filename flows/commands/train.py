@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from flows import parser as p
 from flows.commands import Command, Shown, listed
-from flows.progress import progress
+from flows.progress import progress, with_metrics
 from pipeline.errors import InputError
 from pipeline.storage.location import location
 from policies.offline import AGENTS
@@ -123,11 +123,12 @@ def run(request: Request) -> dict[str, Any]:
 
     board = request.tensorboard
     with progress(f"train {request.agent}, seed {request.seed}") as tell:
+        trained, point = with_metrics(tell)
         folder = training.train(
             location(request.dataset), request.agent, steps=request.steps, seed=request.seed,
             out=location(request.out), settings=request.settings or {}, device=request.device,
             checkpoint_every=request.checkpoint_every,
-            tensorboard=None if board is None else Path(board), progress=tell,
+            tensorboard=None if board is None else Path(board), progress=trained, point=point,
         )  # fmt: skip
     return result_of(folder, request.agent, request.steps, request.seed)
 

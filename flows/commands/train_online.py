@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from flows import parser as p
 from flows.commands import Command, Shown, listed, train
-from flows.progress import progress
+from flows.progress import progress, with_metrics
 from pipeline.errors import InputError
 from pipeline.storage.location import location
 from policies.online import ONLINE_AGENTS
@@ -90,11 +90,12 @@ def run(request: Request) -> dict[str, Any]:
         steps = request.imitate_steps or loaded.online.imitate_steps or Imitation.steps
         imitation = Imitation(location(request.imitate), steps)
     with progress(f"train {name} on {loaded.id}, seed {request.seed}") as tell:
+        trained, point = with_metrics(tell)
         folder = training.train_online(
             loaded, out=location(request.out), agent=request.agent, iterations=request.iterations,
             seed=request.seed, start=None if request.start is None else location(request.start),
             imitation=imitation, device=request.device, workers=request.workers,
-            checkpoint_every=request.checkpoint_every, progress=tell,
+            checkpoint_every=request.checkpoint_every, progress=trained, point=point,
         )  # fmt: skip
     steps = request.iterations or loaded.online.iterations
     return train.result_of(folder, name, steps, request.seed)

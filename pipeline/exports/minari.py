@@ -169,7 +169,7 @@ def _environment(recipe: Recipe, candidates: int) -> dict[str, str]:
     """
     if recipe.id not in known_recipes() or load_recipe(recipe.id).digest != recipe.digest:
         return {}
-    spec = {
+    spec: dict[str, Any] = {
         "id": "hindcast/Recipe-v0",
         "entry_point": "pipeline.gymnasium_env.single:SchedulingEnv",
         "reward_threshold": None,

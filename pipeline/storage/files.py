@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _PARTIAL = ".partial"  # suffix of a file that is still being written
 LOCK = ".lock"  # suffix, or name, of a lock (pipeline.storage.locks)
+STATUS: Final = ".progress"  # name of the status of a running command (flows.status)
 _ERROR_NUMBER: Final = re.compile(r"\b(?:os error |errno = )(\d+)")
 
 
@@ -272,9 +273,9 @@ def remove_partials(folder: Path) -> None:
 def is_partial(name: str) -> bool:
     """Return whether a file of this name belongs to a writer that is at work, or was killed.
 
-    It is a file that is still being written, or a lock.
+    It is a file that is still being written, a lock, or the status of a command.
     """
-    return name.startswith(".") and name.endswith((_PARTIAL, LOCK))
+    return name.startswith(".") and name.endswith((_PARTIAL, LOCK, STATUS))
 
 
 def remove_folder(folder: Path) -> None:

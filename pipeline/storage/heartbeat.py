@@ -111,17 +111,30 @@ def holder_of(path: Path) -> Holder | None:
             return None
         if path.stat().st_size > _LARGEST:
             return Holder()
-        value = parse_json(path.read_text(encoding="utf-8"))
-        kinds = {each.name: type(each.default) for each in fields(Holder)}
-        if not isinstance(value, dict) or {n: type(v) for n, v in value.items()} != kinds:
-            return Holder()
-        if not all(_PLAIN.fullmatch(text) for text in value.values() if isinstance(text, str)):
-            return Holder()  # names of strangers are printed
-        return Holder(**value)
+        return read_holder(parse_json(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError):
         return Holder()
+
+
+def read_holder(value: object) -> Holder:
+    """Return the holder of a JSON object; one that cannot be read is unknown, `Holder()`."""
+    kinds = {each.name: type(each.default) for each in fields(Holder)}
+    if not isinstance(value, dict) or {n: type(v) for n, v in value.items()} != kinds:
+        return Holder()
+    if not all(_PLAIN.fullmatch(text) for text in value.values() if isinstance(text, str)):
+        return Holder()  # names of strangers are printed
+    return Holder(**value)
+
+
+def has_ended(holder: Holder) -> bool:
+    """Return whether the holder is a process of this machine that has ended."""
+    return (
+        bool(holder.machine)
+        and holder.machine == _machine()
+        and (_start(holder.process) != holder.start)
+    )
 
 
 def attempt_of(
@@ -161,9 +174,9 @@ def attempt_of(
 
 def _is_dead(holder: Holder) -> bool:
     """Return whether the holder's process has ended, as far as one look shows it."""
+    if has_ended(holder):
+        return True
     if holder.machine and holder.machine == _machine():
-        if _start(holder.process) != holder.start:
-            return True
         # A lock of this process that it could not remove, since the store did not answer.
         return holder.process == os.getpid() and holder.token not in _renewing
     try:

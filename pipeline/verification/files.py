@@ -14,9 +14,8 @@ from pipeline.history.importing import RECORDED
 from pipeline.recipes.checkpoints import FOLDER as POLICIES
 from pipeline.recipes.checkpoints import check_policies
 from pipeline.recipes.workload_source import RECORDED as HISTORY
-from pipeline.storage.files import is_partial, sha256_file
+from pipeline.storage.files import LOCK, STATUS, is_partial, sha256_file
 
-_LOCK: Final = ".lock"  # held by a command that writes into the folder, such as an append
 _OF_BUILD: Final = re.compile(r"part-[0-9]{5,}\.(json|parquet)")
 
 
@@ -64,7 +63,8 @@ def _check_top(folder: Path, manifest: mf.Manifest) -> None:
 
     An interrupted build or append leaves its plan and temporary files, see pipeline.building.
     """
-    known = {mf.NAME, mf.CARD, croissant.NAME, DATA, mf.WORKLOAD, manifest.episodes.path, _LOCK}
+    known = {mf.NAME, mf.CARD, croissant.NAME, DATA, mf.WORKLOAD, manifest.episodes.path}
+    known |= {LOCK, STATUS}  # of a command that writes into the folder, such as an append
     if manifest.recipe.trace.format == HISTORY:
         known.add(RECORDED)
     interrupted = (folder / BUILDING).is_dir()

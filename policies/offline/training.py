@@ -18,7 +18,7 @@ from policies.offline.sample_cache import sample
 from policies.training.devices import find_device, torch_setting
 from policies.training.episode_stream import Logs, log_of_dataset
 from policies.training.fingerprint import finished, training_key
-from policies.training.loop import Progress, Select
+from policies.training.loop import Point, Progress, Select
 from policies.training.resume import ResumeFile
 from policies.training.run_folder import clear, write_curves
 from policies.training.tensorboard import open_tensorboard
@@ -40,6 +40,7 @@ def train(
     tensorboard: Path | None = None,
     select: tuple[str, Select] | None = None,
     progress: Progress | None = None,
+    point: Point | None = None,
 ) -> Path:
     """Train an agent on the dataset's train split and write its checkpoint to `out`.
 
@@ -53,7 +54,8 @@ def train(
     An interrupted run resumes and ends in the same bytes. A finished run is left unchanged. The
     validation split, if there is one, adds points to the curves and selects the best checkpoint, by
     the agent's own criterion or by `select`. `tensorboard` is a folder for TensorBoard's event
-    files. Raises UnknownName, RecipeError, DatasetError, StorageError and InputError.
+    files. `point` is called with the step and the metrics of every point of the curves. Raises
+    UnknownName, RecipeError, DatasetError, StorageError and InputError.
     """
     wanted = find_agent(agent)
     config = read_config(agent, settings)  # before any slow step or write
@@ -73,7 +75,12 @@ def train(
     if not ResumeFile(out, key).waits():
         clear(out)
     begin_training(out, provenance(torch=torch_setting(place)))
-    draw_point, close = open_tensorboard(tensorboard, f"{agent}-seed{seed}")
+    draw, close = open_tensorboard(tensorboard, f"{agent}-seed{seed}")
+
+    def each_point(step: int, metrics: Mapping[str, float]) -> None:
+        for call in filter(None, (draw, point)):
+            call(step, metrics)
+
     decisions = sample(opened, wanted, config, seed, "train", MEMORY)
     validation = None
     if (opened.episodes()["split"] == "validation").any():
@@ -91,7 +98,7 @@ def train(
     try:
         trained = train_decisions(
             wanted, decisions, opened.spec, config, steps=steps, seed=seed,
-            validation=validation, device=device, progress=progress, point=draw_point,
+            validation=validation, device=device, progress=progress, point=each_point,
             checkpoint_every=checkpoint_every, keep=keep, select=select, resume=(out, key),
             logs=logs,
         )  # fmt: skip

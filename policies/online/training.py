@@ -26,7 +26,7 @@ from policies.online.problem import Problem, fit_network
 from policies.training.devices import find_device, repeatable, torch_setting
 from policies.training.fingerprint import finished, training_key
 from policies.training.learner import Learner
-from policies.training.loop import Callbacks, Progress, fit
+from policies.training.loop import Callbacks, Point, Progress, fit
 from policies.training.resume import ResumeFile
 from policies.training.run_folder import clear, write_curves
 
@@ -47,6 +47,7 @@ def train_online(
     workers: int = 1,
     checkpoint_every: int | None = None,
     progress: Progress | None = None,
+    point: Point | None = None,
     resume_s: float = _RESUME_S,
 ) -> Path:
     """Train an agent on the recipe's train windows and write its checkpoint to `out`.
@@ -64,7 +65,8 @@ def train_online(
     normalisation replace those of the settings. Only the weights are taken over; exploration and
     step sizes start from the beginning. `imitation` trains the agent's network on a dataset before
     it plays. The same recipe, seed, start and dataset give the same bytes for any number of
-    `workers` and any number of interruptions. Raises UnknownName, RecipeError, DatasetError,
+    `workers` and any number of interruptions. `point` is called with the step and the metrics of
+    every point of the curves. Raises UnknownName, RecipeError, DatasetError,
     StorageError, InputError.
     """
     name, config = settings_of(recipe, agent)
@@ -117,6 +119,7 @@ def train_online(
             Callbacks(
                 measure=lambda _weights: {},
                 progress=progress or (lambda _done, _all: None),
+                point=point,
                 every=checkpoint_every,
                 keep=keep,
                 resume=resume,

@@ -141,7 +141,7 @@ def test_a_server_that_dies_during_a_command_is_one_line(monkeypatch, tmp_path, 
         address = f"127.0.0.1:{found.getsockname()[1]}/api"
     monkeypatch.setenv("PREFECT_API_URL", f"http://me:secret@{address}")
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(engine, "_check_server", lambda _url: None)
+    monkeypatch.setattr(engine, "check_server", lambda _url: None)
     monkeypatch.setattr(logging, "raiseExceptions", True)
     raised: list[Exception | None] = [None, StorageError("x: the disk is full")]
 

@@ -15,8 +15,8 @@ def test_lines_are_at_most_one_an_interval_and_say_what_is_left():
             now[0] = done / 4
             tell(done, 100)
     assert lines == [
-        "build: 40 of 100, about 15 s left",
-        "build: 80 of 100, about 5 s left",
+        "build: 40 of 100, 4.0 a second, about 15 s left",
+        "build: 80 of 100, 4.0 a second, about 5 s left",
     ]
 
 
@@ -28,7 +28,7 @@ def test_what_an_earlier_call_did_is_no_part_of_the_estimate():
         tell(80, 100)
         now[0] = 10.0
         tell(85, 100, "part 85")
-    assert lines == ["build: part 85: 85 of 100, about 30 s left"]
+    assert lines == ["build: part 85: 85 of 100, 30 a minute, about 30 s left"]
 
 
 @pytest.mark.parametrize(
