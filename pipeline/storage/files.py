@@ -121,8 +121,7 @@ def write_atomically(path: Path, write: Callable[[Path], Any]) -> Stored:
         try:
             write(temporary)
             stored = _measured(temporary)
-            temporary.replace(path)
-            _sync_folder(path.parent)
+            _put(temporary, path)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
