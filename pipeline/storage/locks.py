@@ -175,8 +175,9 @@ def _lock(path: Path, out: Path) -> Release | Holder:
     from filelock import FileLock, Timeout
 
     # One object for each attempt. The file keeps its name only as long as it is held: filelock
-    # takes no lock on a file that was removed between opening and locking it.
-    lock = FileLock(path, blocking=False, thread_local=False, fallback_to_soft=False)
+    # takes no lock on a file that was removed between opening and locking it. In a folder that
+    # several users write, the file that one of them left must not keep the others out.
+    lock = FileLock(path, mode=0o666, blocking=False, thread_local=False, fallback_to_soft=False)
     with files.storage_errors(out):
         while True:
             if not path.parent.is_dir():

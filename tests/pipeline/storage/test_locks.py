@@ -94,6 +94,11 @@ def test_a_killed_writer_keeps_nobody_out(tmp_path, other, monkeypatch):
     assert not list((tmp_path / "demo").iterdir())
 
 
+def test_every_user_of_a_folder_can_take_what_a_killed_one_left(tmp_path):
+    with writing(tmp_path):
+        assert (tmp_path / ".lock").stat().st_mode & 0o777 == 0o666
+
+
 def test_a_lock_leaves_nothing_behind(tmp_path):
     with writing(tmp_path / "a" / "b"):
         assert [p.name for p in (tmp_path / "a" / "b").iterdir()] == [".lock"]
