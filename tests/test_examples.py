@@ -72,6 +72,12 @@ def script(tmp_path, capsys, monkeypatch):
     return run
 
 
+def test_an_example_whose_library_is_not_installed_says_so(script, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sb3_contrib", None)
+    with pytest.raises(SystemExit, match="pip install stable-baselines3 sb3-contrib"):
+        script("maskable_ppo")
+
+
 def numbers(text: str, *names: str) -> list[float]:
     """The numbers behind these names, which begin a line each."""
     rows = {words[0]: words[1] for words in map(str.split, text.splitlines()) if len(words) > 1}

@@ -12,6 +12,7 @@ from pipeline.errors import InfeasibleChoice
 from pipeline.gymnasium_env.problem import INVALID_LIMIT, RENDER_MODES, Problem, check_options
 from pipeline.recipes.recipe import Recipe
 from pipeline.simulation.environment import CompiledEnvironment, Observation
+from pipeline.simulation.spec import Spec
 
 Shown: TypeAlias = dict[str, NDArray[Any]]  # an observation
 Transition: TypeAlias = tuple[Shown, SupportsFloat, bool, bool, dict[str, Any]]
@@ -117,6 +118,11 @@ class SchedulingEnv(gymnasium.Env[Shown, int]):
         if self._over:
             info["outcome"] = self._environment.outcome()
         return shown, step.reward, step.terminated, step.truncated, info
+
+    @property
+    def scenario_spec(self) -> Spec:
+        """Names, units, ranges and scales of the features, in the order of their columns."""
+        return self._problem.spec
 
     def action_masks(self) -> NDArray[np.bool_]:
         """Return the mask (K,) of the current observation, under the name that agents look for."""

@@ -16,6 +16,7 @@ from pipeline.gymnasium_env.batch import EpisodeBatch
 from pipeline.gymnasium_env.problem import INVALID_LIMIT, RENDER_MODES, Problem, check_options
 from pipeline.recipes.recipe import Recipe
 from pipeline.simulation.environment import Observation
+from pipeline.simulation.spec import Spec
 
 Shown: TypeAlias = dict[str, NDArray[Any]]  # observations of all environments
 Info: TypeAlias = dict[str, Any]
@@ -151,6 +152,11 @@ class SchedulingVectorEnv(VectorEnv[Shown, ArrayLike, NDArray[Any]]):
             self._check_feasible(given)
         shown, info = self._advance(given)
         return shown, batch.reward.copy(), batch.terminated.copy(), batch.truncated.copy(), info
+
+    @property
+    def scenario_spec(self) -> Spec:
+        """Names, units, ranges and scales of the features, in the order of their columns."""
+        return self._problem.spec
 
     def action_masks(self) -> NDArray[np.bool_]:
         """Return the masks (num_envs, K) of the current observations."""

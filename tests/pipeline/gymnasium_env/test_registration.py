@@ -37,7 +37,7 @@ def test_gymnasium_accepts_every_scenario(make):
 def test_observations_of_whole_episodes_are_in_the_space(make):
     """The bounds are the spec's ranges, and finite wherever the spec has a limit."""
     env = make()
-    spec = env.unwrapped._problem.spec
+    spec = env.unwrapped.scenario_spec
     for name, features in (("context", spec.context), ("candidates", spec.candidates)):
         space = env.observation_space[name]
         high = np.broadcast_to(space.high, (*space.shape[:-1], len(features)))

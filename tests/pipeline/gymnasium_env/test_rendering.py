@@ -15,7 +15,7 @@ def test_text_shows_the_candidates(make):
     _, info = env.reset(seed=0)
     shown = env.render()
     assert f"window {info['window']}" in shown
-    for feature in env._problem.spec.candidates:
+    for feature in env.scenario_spec.candidates:
         assert feature.name in shown
     feasible = info["action_mask"][:20].sum()
     assert sum(line.startswith("* ") for line in shown.splitlines()) == feasible + 1  # and the key
