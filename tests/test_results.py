@@ -74,6 +74,19 @@ def test_bounds_are_of_recipes_that_exist():
     assert table["mean"].is_finite().all()
 
 
+def test_every_recipe_with_behaviours_has_its_size(pages):
+    """Sizes are of the recipes as they are: a changed recipe has another digest."""
+    from pipeline.recipes.loading import known_recipes, load_recipe
+
+    recipes = {r.id: r.digest for r in map(load_recipe, known_recipes()) if r.behaviours}
+    table = pl.read_csv(FOLDER / "sizes.csv")
+    assert dict(table["recipe", "digest"].iter_rows()) == recipes
+    assert (table["decisions"] >= table["episodes"]).all()
+    rows = [line for line in pages["parts/datasets.md"].splitlines()[2:] if line]
+    assert len(rows) == len(recipes)
+    assert all(len(row.split(" | ")) == 9 and " |  | " not in row for row in rows)
+
+
 def test_a_table_with_a_column_less_or_a_word_for_a_number_is_refused():
     rows = (FOLDER / "offline.csv").read_text().splitlines()
     with pytest.raises(DatasetError, match=r"x\.csv: expected the columns scenario"):
