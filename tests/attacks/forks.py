@@ -1,6 +1,6 @@
 """Many command lines, each in a process forked from one that has loaded the libraries.
 
-`Forks` starts that process; `Forks.run` gives it a command line and returns what it came to. A
+`Forks` starts that process; `Forks.run` gives it a command line and returns its outcome. A
 command ends as it would for a user, the exit of the interpreter included.
 """
 
@@ -38,7 +38,7 @@ MODULES = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command line came to.
+    """Outcome of a command line.
 
     Attributes:
         code: Exit code; negative for a signal, TIMED_OUT if it was stopped.
