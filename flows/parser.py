@@ -105,7 +105,7 @@ def recipe() -> Any:
 
 def overrides() -> Any:
     """Return the field `overrides`."""
-    text = "value of the recipe to replace (TOML); may be repeated, and enters the recipe's digest"
+    text = "value of the recipe to replace (TOML); may be repeated, enters digest and id"
     return option(text, default=(), flag="--set", action="append")
 
 

@@ -90,6 +90,13 @@ class Manifest:
         """The recipe of the first build, then the appended ones."""
         return (self.recipe, *(segment.recipe for segment in self.appended))
 
+    @property
+    def name(self) -> str:
+        """Id of the recipe; if something was appended, marked with the digest of the dataset."""
+        if not self.appended:
+            return self.recipe.id
+        return f"{self.recipe.to_dict()['id']}+{self.digest[:6]}"
+
 
 def digest_of(recipes: Sequence[Recipe]) -> str:
     """Return the digest of a dataset: that of its recipe, or of all its recipes' digests."""
@@ -216,7 +223,7 @@ def read_manifest(folder: Path) -> Manifest:
     path, value = folder / NAME, read_manifest_json(folder, KIND, VERSION, "build")
     try:
         manifest = Manifest(
-            recipe=_recipe(value["recipe"], path, "recipe", value),
+            recipe=_recipe(value["recipe"], value.get("id"), path, "recipe", value),
             digest=a_sha256(value["digest"]),
             spec=spec_from_json(a_table(value["spec"])),
             parts=tuple(map(file_entry, a_list(value["parts"]))),
@@ -281,12 +288,15 @@ def _check_files(manifest: Manifest, folder: Path) -> None:
             )
 
 
-def _recipe(value: Any, path: Path, key: str, manifest: Mapping[str, Any]) -> Recipe:
-    """Return a recipe of the manifest, with its checkpoints and its workload in the dataset."""
+def _recipe(value: Any, written: Any, path: Path, key: str, manifest: Mapping[str, Any]) -> Recipe:
+    """Return a recipe of the manifest, with its checkpoints and its workload in the dataset.
+
+    `written` is the id beside the recipe, which has the mark of a changed one.
+    """
     recipe, folder = parse_recipe(a_table(value), f"{path}: {key}"), path.parent
     workload = a_sha256(manifest["workload_sha256"])
     return replace(
-        recipe,
+        recipe.under(written),
         places=checkpoint_places(recipe, folder),
         origin=Origin(folder, workload, recipe.trace, recipe.evaluate),
     )
@@ -295,7 +305,7 @@ def _recipe(value: Any, path: Path, key: str, manifest: Mapping[str, Any]) -> Re
 def _segment(value: Any, path: Path, manifest: Mapping[str, Any]) -> Segment:
     table = a_table(value)
     return Segment(
-        recipe=_recipe(table["recipe"], path, "appended: recipe", manifest),
+        recipe=_recipe(table["recipe"], table.get("id"), path, "appended: recipe", manifest),
         digest=a_sha256(table["digest"]),
         versions={k: a_text(v) for k, v in a_table(table["versions"]).items()},
         first_part=a_count(table["first_part"]),

@@ -94,13 +94,13 @@ def croissant(manifest: mf.Manifest) -> dict[str, Any]:
     return {
         "@context": dict(_CONTEXT),
         "@type": "sc:Dataset",
-        "name": recipe.id,
+        "name": manifest.name,
         "description": recipe.description or f"Logged decisions of the scenario {spec.scenario}.",
         "conformsTo": "http://mlcommons.org/croissant/1.1",
         "license": of.licence,
         "citeAs": of.citation,
         "url": of.url,
-        "version": _version(recipe.id),
+        "version": _version(manifest),
         "identifier": manifest.digest,
         "creator": {"@type": "sc:Organization", "name": "Hindcast"},
         "keywords": ["offline reinforcement learning", "scheduling", spec.scenario],
@@ -133,10 +133,10 @@ def croissant(manifest: mf.Manifest) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _version(identifier: str) -> str:
-    """Return MAJOR.MINOR.PATCH from the "-v2" at the end of an id."""
-    found = re.search(r"-v(\d+)$", identifier)
-    return f"{int(found[1])}.0.0" if found else "1.0.0"
+def _version(manifest: mf.Manifest) -> str:
+    """Return MAJOR.MINOR.PATCH from the "-v2" at the end of the id, and the digest as its build."""
+    found = re.search(r"-v(\d+)(\+|$)", manifest.name)
+    return f"{int(found[1]) if found else 1}.0.0+{manifest.digest[:12]}"
 
 
 def _file(entry: mf.FileEntry) -> dict[str, Any]:

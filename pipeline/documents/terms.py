@@ -43,13 +43,13 @@ def terms(manifest: Manifest) -> Terms:
     source = str(manifest.provenance["format"])
     identifier, words = licence_of(manifest.provenance)
     form = FORMATS.get(source)
-    url = f"urn:hindcast:{manifest.recipe.id}:{manifest.digest}"
+    url = f"urn:hindcast:{manifest.name}:{manifest.digest}"
     if form is not None:
         url = next((f"https://{a}" for a in _addresses(form.source)), url)
     scenario = load_scenario(manifest.recipe.scenario)
     cited = [scenario.source, form.citation if form else "workload drawn at random"]
     citation = (
-        f"@misc{{{manifest.recipe.id}, title = {{{manifest.recipe.id}: decisions of the scenario "
+        f"@misc{{{manifest.name}, title = {{{manifest.name}: decisions of the scenario "
         f"{manifest.spec.scenario}}}, howpublished = {{Hindcast dataset, recipe digest "
         f"{manifest.digest}}}, note = {{{'; '.join(filter(None, cited))}}}}}"
     )

@@ -64,7 +64,7 @@ def described(dataset: Dataset, padding: Padding) -> dict[str, Any]:
     """Return facts about a padded dataset for which its format has no columns."""
     spec, of = dataset.spec, terms(dataset.manifest)
     return {
-        "dataset": dataset.recipe.id,
+        "dataset": dataset.manifest.name,
         "digest": dataset.manifest.digest,
         "scenario": spec.scenario,
         "objective": spec.objective,

@@ -126,7 +126,7 @@ def _shape(dataset: Dataset, padding: Padding) -> dict[str, Any]:
 def _readme(dataset: Dataset, padding: Padding) -> str:
     notes = "\n".join(f"- {note}" for note in padding.notes)
     of = dataset.manifest
-    return f"""# {dataset.recipe.id} for d3rlpy
+    return f"""# {dataset.manifest.name} for d3rlpy
 
 Logged decisions of cluster job schedulers, for offline reinforcement learning with d3rlpy:
 {of.counts["decisions"]:,} decisions in {of.counts["episodes"]:,} episodes of the Hindcast scenario

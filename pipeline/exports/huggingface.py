@@ -96,7 +96,7 @@ def _divide(
 
 def _readme(dataset: Dataset, splits: Sequence[str]) -> str:
     """Return the card of the dataset under the header that Hugging Face reads."""
-    card = card_of(dataset.folder) or f"# {dataset.recipe.id}\n"
+    card = card_of(dataset.folder) or f"# {dataset.manifest.name}\n"
     return (
         "\n".join(_header(dataset, splits))
         + f"""
@@ -132,7 +132,7 @@ def _header(dataset: Dataset, splits: Sequence[str]) -> list[str]:
     lines = [
         "---",
         *licence,
-        f"pretty_name: {quoted(dataset.recipe.id)}",
+        f"pretty_name: {quoted(dataset.manifest.name)}",
         "task_categories:",
         "- reinforcement-learning",
         "tags:",

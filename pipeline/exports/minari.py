@@ -1,6 +1,6 @@
 """`minari`: a folder that MINARI_DATASETS_PATH can name, with one dataset, in Minari's HDF5 layout.
 
-    OUT/ID/data/metadata.json     spaces, id, counts; ID is the recipe's, ending in a version
+    OUT/ID/data/metadata.json     spaces, id, counts; ID is the dataset's, ending in a version
     OUT/ID/data/main_data.hdf5    a group per episode
       episode_0
         observations/context      (T + 1, C) float32
@@ -49,7 +49,7 @@ def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) 
     """Write the folder `out`; raise as `pipeline.exports.export`."""
     h5py = load_h5py()
     with new_folder(out) as temporary:
-        data = temporary / dataset_id(dataset.recipe.id) / "data"
+        data = temporary / dataset_id(dataset.manifest.name) / "data"
         data.mkdir(parents=True)
         padding = choose_padding(dataset, candidates)
         file_path = data / "main_data.hdf5"
@@ -61,14 +61,19 @@ def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) 
         size = round(file_path.stat().st_size / 1e6, 1)
         text = json.dumps(_metadata(dataset, padding, size), indent=2)
         (data / "metadata.json").write_text(text + "\n", encoding="utf-8")
-    note = f"MINARI_DATASETS_PATH={out}; minari.load_dataset({dataset_id(dataset.recipe.id)!r})"
+    note = f"MINARI_DATASETS_PATH={out}; minari.load_dataset({dataset_id(dataset.manifest.name)!r})"
     return result(out, (*padding.notes, note))
 
 
-def dataset_id(recipe: str) -> str:
-    """Return the recipe's id in Minari's form: word characters and "-", with a final version."""
-    plain = re.sub(r"[^-\w]", "-", recipe)
-    return plain if re.search(r"-v\d+$", plain) else f"{plain}-v1"
+def dataset_id(name: str) -> str:
+    """Return a dataset's name in Minari's form: word characters and "-", with a final version.
+
+    The mark of a changed recipe goes before the version: `binpack-synthetic-3f9a1c-v1`.
+    """
+    named = re.fullmatch(r"(.*?)(-v\d+)?(\+.*)?", name, re.DOTALL)
+    assert named is not None
+    base, version, mark = named.groups(default="")
+    return re.sub(r"[^-\w]", "-", base + mark) + (version or "-v1")
 
 
 def _write(group: Any, rows: Rows, spec: Spec) -> None:
@@ -131,7 +136,7 @@ def _metadata(dataset: Dataset, padding: Padding, size: float) -> dict[str, Any]
         "jpeg_encoding": False,
         "observation_space": json.dumps({"type": "Dict", "subspaces": spaces}),
         "action_space": json.dumps(actions),
-        "dataset_id": dataset_id(dataset.recipe.id),
+        "dataset_id": dataset_id(dataset.manifest.name),
         "algorithm_name": ", ".join(dataset.episodes()["behaviour"].unique(maintain_order=True)),
         "description": _description(dataset, padding),
         "minari_version": LAYOUT,

@@ -189,7 +189,7 @@ def _dataset(folder: Path) -> Entry:
     return Entry(
         folder,
         "dataset",
-        manifest.recipe.id,
+        manifest.name,
         sum(f.bytes for f in files),
         manifest.digest,
         {

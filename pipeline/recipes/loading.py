@@ -5,11 +5,11 @@ import dataclasses
 import os
 import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.errors import DatasetError, RecipeError, did_you_mean
+from pipeline.errors import DatasetError, InputError, RecipeError, did_you_mean
 from pipeline.recipes.checkpoints import built_from, check_behaviour, inside_places, pin_checkpoints
 from pipeline.recipes.recipe import OF_THIS_MACHINE, Origin, Recipe
 from pipeline.recipes.settings import read_settings
@@ -36,6 +36,7 @@ def known_recipes() -> list[str]:
 def load_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """Read a recipe by path or id and apply `section.key=value` overrides (values are TOML).
 
+    If overrides change the digest and give no id, the id is marked, see `pipeline.recipes.recipe`.
     The folder of a dataset counts as the recipe that builds it again; nothing outside the folder is
     used, unless an override names it. For a recipe file, checkpoints among the behaviours are
     searched below its folder, then below the working folder. Raises RecipeError that names the file
@@ -58,11 +59,36 @@ def load_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
 def _found(table: dict[str, Any], base: Path, where: str, overrides: Sequence[str]) -> Recipe:
     """Return the recipe of a table with its overrides, its checkpoints found."""
+    before = copy.deepcopy(table)
     for override in overrides:
         _override(table, override)
     check_table(table, where)
     found, places = pin_checkpoints(table, base, where)
-    return dataclasses.replace(parse_recipe(found, where), places=places)
+    recipe = parse_recipe(found, where)
+    if overrides:
+        recipe = _with_mark(recipe, lambda: _parsed(before, base, where), overrides)
+    return dataclasses.replace(recipe, places=places)
+
+
+def _parsed(table: dict[str, Any], base: Path, where: str) -> Recipe:
+    check_table(table, where)
+    return parse_recipe(pin_checkpoints(table, base, where)[0], where)
+
+
+def _with_mark(recipe: Recipe, before: Callable[[], Recipe], overrides: Sequence[str]) -> Recipe:
+    """Return a recipe after overrides with its mark, if they changed it and gave no id."""
+    if "id" in _keys(overrides):
+        return recipe
+    try:
+        old = before()
+    except InputError:  # not valid until it was changed
+        return recipe.marked()
+    new = dataclasses.replace(recipe, id=old.to_dict()["id"])
+    return dataclasses.replace(new, id=old.id) if new.digest == old.digest else new.marked()
+
+
+def _keys(overrides: Sequence[str]) -> set[str]:
+    return {override.partition("=")[0].strip() for override in overrides}
 
 
 def _of_dataset(manifest: Mapping[str, Any], folder: Path, overrides: Sequence[str]) -> Recipe:
@@ -72,7 +98,7 @@ def _of_dataset(manifest: Mapping[str, Any], folder: Path, overrides: Sequence[s
     missing or changed.
     """
     where, table = str(folder / "manifest.json"), copy.deepcopy(manifest["recipe"])
-    recorded = parse_recipe(table, where)
+    recorded = parse_recipe(table, where).under(manifest.get("id"))
     if manifest.get("digest") != recorded.digest:
         raise DatasetError(
             f"{where}: the digest is {str(manifest.get('digest'))[:12]}, but the recipe has "
@@ -89,7 +115,8 @@ def _of_dataset(manifest: Mapping[str, Any], folder: Path, overrides: Sequence[s
     else:
         recipe = parse_recipe(table, where)
         places = inside_places(recipe, folder)
-    named = {override.partition("=")[0].strip() for override in overrides}
+    recipe = _with_mark(recipe, lambda: recorded, overrides)
+    named = _keys(overrides)
     if recipe.trace.path and recipe.trace != origin.trace and not named & {"trace", "trace.path"}:
         raise RecipeError(
             f"{where}: an override changes [trace], but trace.path is the manifest's, which is not "

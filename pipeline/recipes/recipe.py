@@ -19,12 +19,15 @@
     [online]                               # agent, iterations, seeds, settings of `train-online`
 
 Unknown keys are refused, and the error names the nearest known key. The digest covers every value,
-defaults included, in canonical form: two recipes with one digest make the same bytes.
+defaults included, in canonical form: two recipes with one digest make the same bytes. An override
+that changes the digest marks the id with the digest's first digits, `binpack-synthetic-v1+3f9a1c`,
+unless it also gives an id. The mark follows from the digest and is not covered by it.
 """
 
 import copy
 import dataclasses
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -94,6 +97,7 @@ class BehaviourRecipe:
 
 OF_THIS_MACHINE: Final = ("places", "origin")  # fields of a Recipe that are no keys of its file
 _STEPS: Final = "steps"
+_MARKED: Final = re.compile(r"(?P<base>.+)\+(?P<mark>[0-9a-f]{6})", re.DOTALL)
 
 
 def _dotted(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -202,7 +206,7 @@ class Recipe:
     """All settings that a run depends on; see the module.
 
     Attributes:
-        id: Name of the recipe.
+        id: Name of the recipe, with its mark if it was changed by an override.
         scenario: Name of the scenario.
         config: Settings of the scenario, see its Config class.
         objective: Objective whose reward is recorded; by default the first of the scenario.
@@ -240,18 +244,34 @@ class Recipe:
     origin: Origin | None = field(default=None, compare=False, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values, defaults included unless a field says otherwise."""
+        """Return plain JSON values, defaults included unless a field says otherwise.
+
+        The id has no mark: it is the id of the recipe that was changed.
+        """
         value: dict[str, Any] = _plain(dataclasses.replace(self, places={}, origin=None))
         for key in OF_THIS_MACHINE:
             del value[key]
         value["split"] = {name: f"{r.start}..{r.stop - 1}" for name, r in self.split.items()}
+        if found := _MARKED.fullmatch(self.id):
+            unmarked = {**value, "id": found["base"]}
+            if _digest(unmarked).startswith(found["mark"]):
+                return unmarked
         return value
 
     @property
     def digest(self) -> str:
         """SHA-256 of the canonical JSON of all values."""
-        text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
-        return sha256_text(text)
+        return _digest(self.to_dict())
+
+    def marked(self) -> "Recipe":
+        """Return the recipe with the first digits of its digest in its id, `ID+3f9a1c`."""
+        table = self.to_dict()
+        return dataclasses.replace(self, id=f"{table['id']}+{_digest(table)[:6]}")
+
+    def under(self, written: object) -> "Recipe":
+        """Return the recipe with its mark if `written`, an id in a manifest, has that mark."""
+        marked = self.marked()
+        return marked if written == marked.id else self
 
     def windows(self, split: str) -> list[int]:
         """Return the windows of a split; "all" means every split, in order of the windows."""
@@ -263,6 +283,10 @@ class Recipe:
                 f"{did_you_mean(split, [*self.split, 'all'])}"
             )
         return list(self.split[split])
+
+
+def _digest(table: Mapping[str, Any]) -> str:
+    return sha256_text(json.dumps(table, sort_keys=True, separators=(",", ":")))
 
 
 def _plain(value: Any) -> Any:

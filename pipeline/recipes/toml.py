@@ -9,7 +9,7 @@ from pipeline.recipes.recipe import Recipe
 
 def recipe_toml(recipe: Recipe) -> str:
     """Return the text of a recipe.toml, without keys of value None, which is their default."""
-    table = recipe.to_dict()
+    table = {**recipe.to_dict(), "id": recipe.id}
     behaviours = table.pop("behaviours")
     sections = {k: table.pop(k) for k in ("config", "trace", "split", "train", "evaluate")}
     lines = _pairs(table)

@@ -26,14 +26,14 @@ def _dataset(folder: Path) -> Markup:
         ("episodes", f"{manifest.counts['episodes']:,}"),
         ("size", size(sum(part.bytes for part in manifest.parts))),
         ("behaviours", ", ".join(dict.fromkeys(behaviours))),
-        ("recipe", manifest.recipe.id),
+        ("recipe", manifest.name),
         ("recipe digest", element("code", manifest.digest)),
         (
             "left out of the trace",
             ", ".join(f"{reason}: {count}" for reason, count in left_out.items()),
         ),
     ]
-    return joined([element("h3", manifest.recipe.id), definitions(pairs, "facts")])
+    return joined([element("h3", manifest.name), definitions(pairs, "facts")])
 
 
 def _behaviour(behaviour: BehaviourRecipe) -> str:

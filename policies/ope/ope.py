@@ -198,7 +198,7 @@ def _evaluate(
     if scores is not None:
         about = [{**a, **_selection(rows, a["name"], logged_return, reference)} for a in about]
     description = finite({
-        "dataset": opened.recipe.id,
+        "dataset": opened.manifest.name,
         "digest": opened.manifest.digest,
         "scenario": opened.recipe.scenario,
         "objective": opened.recipe.objective,

@@ -37,7 +37,7 @@ def header(manifest: mf.Manifest, episodes: pl.DataFrame) -> list[str]:
     levels = dict.fromkeys(r.level for r in manifest.recipes if r.level)
     tags += [recipe.scenario, *levels]
     licence, _terms = licence_of(manifest.provenance)
-    lines = ["---", f"pretty_name: {quoted(recipe.id)}", f"license: {licence}"]
+    lines = ["---", f"pretty_name: {quoted(manifest.name)}", f"license: {licence}"]
     if licence == "other":
         lines.append(f"license_name: {manifest.provenance['format']}-trace-terms")
     lines += ["task_categories:", "- reinforcement-learning", "tags:", *(f"- {t}" for t in tags)]

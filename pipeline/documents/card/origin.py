@@ -69,7 +69,7 @@ def terms(manifest: mf.Manifest) -> list[str]:
         lines.append(f"- the scenario: {scenario.source}")
     if form is not None:
         lines.append(f"- the trace: {form.citation}")
-    return [*lines, f"- the dataset: Hindcast, `{manifest.recipe.id}`, recipe `{manifest.digest}`"]
+    return [*lines, f"- the dataset: Hindcast, `{manifest.name}`, recipe `{manifest.digest}`"]
 
 
 def limits(manifest: mf.Manifest) -> list[str]:

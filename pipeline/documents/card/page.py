@@ -38,7 +38,7 @@ def card(manifest: mf.Manifest, episodes: pl.DataFrame, coverage: Coverage) -> s
         "Licence and citation": origin.terms(manifest),
         "Rebuild": origin.rebuild(manifest),
     }
-    lines = [*header(manifest, episodes), "", f"# {recipe.id}", ""]
+    lines = [*header(manifest, episodes), "", f"# {manifest.name}", ""]
     lines += [line for warning in warnings(coverage, episodes) for line in _quoted(warning)]
     lines += _wrapped(
         "Logged decisions of cluster job schedulers, for offline reinforcement learning and "

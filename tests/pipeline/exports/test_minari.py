@@ -115,7 +115,13 @@ def test_cut_candidates_keep_the_chosen_one_and_are_told(images, tmp_path, load)
 
 @pytest.mark.parametrize(
     ("recipe", "expected"),
-    [("a-v2", "a-v2"), ("binpack-cloudsimpy", "binpack-cloudsimpy-v1"), ("a b.c", "a-b-c-v1")],
+    [
+        ("a-v2", "a-v2"),
+        ("binpack-cloudsimpy", "binpack-cloudsimpy-v1"),
+        ("a b.c", "a-b-c-v1"),
+        ("a-v2+3f9a1c", "a-3f9a1c-v2"),
+        ("a+3f9a1c", "a-3f9a1c-v1"),
+    ],
 )
 def test_ids_have_a_version(recipe, expected):
     assert dataset_id(recipe) == expected

@@ -78,7 +78,9 @@ def test_another_seed_is_named_first_and_then_what_it_changed(tiny_dataset, othe
 def test_a_behaviour_that_only_one_has_is_one_difference(tiny_dataset, tiny_recipe, tmp_path):
     import dataclasses
 
-    fewer = dataclasses.replace(tiny_recipe, behaviours=tiny_recipe.behaviours[1:])
+    fewer = dataclasses.replace(
+        tiny_recipe, id="binpack-synthetic-v1", behaviours=tiny_recipe.behaviours[1:]
+    )
     build(fewer, behaviours(fewer), tmp_path / "d")
     found = compare(tiny_dataset, tmp_path / "d")
     [of_recipe] = [d for d in found if d.section == "recipe"]

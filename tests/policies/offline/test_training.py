@@ -34,7 +34,8 @@ def test_a_checkpoint_comes_with_its_curves_and_its_dataset(tiny_dataset, tmp_pa
     curves = pl.read_parquet(folder / "metrics.parquet")
     assert {"loss", "log_agreement", "validation_loss"} <= set(curves["metric"])
     assert curves["step"].max() == 5
-    assert read_description(folder)["training"]["dataset"]["recipe"] == "binpack-synthetic-v1"
+    dataset = read_description(folder)["training"]["dataset"]
+    assert dataset["recipe"] == f"binpack-synthetic-v1+{dataset['digest'][:6]}"
     assert not (folder / "training.safetensors").exists()
 
 
