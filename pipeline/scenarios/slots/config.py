@@ -9,6 +9,8 @@ from pipeline.errors import InputError
 from pipeline.settings.ranges import check_ranges, number
 from pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT
 
+LONGEST_HORIZON: Final = 1000  # time steps
+
 
 @dataclass(frozen=True)
 class Sizes:
@@ -65,7 +67,7 @@ class SlotsConfig:
 
     preset: Literal["deeprm", "report"] = "deeprm"
     slots_per_resource: int | None = number(None, "from 1 to 1,000,000")
-    horizon: int | None = number(None, "from 1 to 1,000", "steps")
+    horizon: int | None = number(None, f"from 1 to {LONGEST_HORIZON:,}", "steps")
     short_lengths: tuple[int, ...] | None = number(None, "from 1 to 1,000", "steps")
     long_lengths: tuple[int, ...] | None = number(None, "from 1 to 1,000", "steps")
     dominant_slots: tuple[int, ...] | None = number(None, "from 1 to 1,000,000")

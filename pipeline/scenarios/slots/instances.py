@@ -6,6 +6,7 @@ jobs, in order of arrival        arrive   0     3     3     4
                                  memory   1     8     6     2      slots of the second
 """
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -15,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from pipeline.errors import InputError
-from pipeline.scenarios.slots.config import Sizes, SlotsConfig
+from pipeline.scenarios.slots.config import LONGEST_HORIZON, Sizes, SlotsConfig
 from pipeline.workloads.schema import Workload
 
 COMPAT_EXAMPLES: Final = 100
@@ -153,8 +154,8 @@ def trace_jobs(config: SlotsConfig, sizes: Sizes, workload: Workload, window: in
         raise InputError(
             f"window {window}: job {tasks['job_id'][row]} runs {tasks['duration_s'][row]:g} s, "
             f"{length[row]} time steps of {config.step_s:g} s, but the horizon is "
-            f"{sizes.horizon}; raise config.horizon or config.step_s, or set "
-            'config.too_long = "leave_out"'
+            f"{sizes.horizon}; {_long_jobs(config, sizes, workload)}, or set config.too_long = "
+            '"leave_out"'
         )
     for name, amount in zip(("cores", "memory"), demand, strict=True):
         if (amount > slots).any():
@@ -176,6 +177,20 @@ def trace_jobs(config: SlotsConfig, sizes: Sizes, workload: Workload, window: in
         span=span,
         expected_load=_trace_load(workload),
         left_out=int((~fits).sum()),
+    )
+
+
+def _long_jobs(config: SlotsConfig, sizes: Sizes, workload: Workload) -> str:
+    """Return how many jobs of all windows are too long, and the settings that fit them all."""
+    whole = workload.tasks.height // config.jobs_per_window * config.jobs_per_window
+    duration_s = workload.tasks["duration_s"].to_numpy()[:whole]
+    length = _rounded_up(duration_s / config.step_s)
+    windows = whole // config.jobs_per_window
+    step_s = math.ceil(float(duration_s.max()) / sizes.horizon)
+    horizon = f"config.horizon = {length.max()} or " if length.max() <= LONGEST_HORIZON else ""
+    return (
+        f"{(length > sizes.horizon).sum():,} of the {whole:,} jobs of all {windows:,} windows are "
+        f"longer; {horizon}config.step_s = {step_s} fits them all"
     )
 
 

@@ -75,6 +75,23 @@ def test_a_job_longer_than_the_horizon_is_refused_or_left_out():
     assert env.outcome()["left_out"] == 1
 
 
+def test_the_error_names_the_settings_with_which_every_window_fits():
+    """Not only the job that was found first: a try can take half a minute."""
+    rng = np.random.default_rng(0)
+    durations = (61, 20, 10, 10, 95, 81, 9e6)  # two windows of three jobs; the last job is in none
+    long = workload(*((i, d, 1, 0) for i, d in enumerate(durations)))
+    with pytest.raises(InputError) as error:
+        SCENARIO.instance(CONFIG, "slowdown", long, 0, rng)
+    said = "3 of the 6 jobs of all 2 windows are longer; config.horizon = 10 or config.step_s = 16 "
+    assert said in str(error.value)
+    for settings in ({"horizon": 10}, {"step_s": 16.0}):
+        for window in (0, 1):
+            fitting = dataclasses.replace(CONFIG, **settings)
+            SCENARIO.instance(fitting, "slowdown", long, window, rng)
+    with pytest.raises(InputError, match=r"are longer; config\.step_s = 1500000 fits them all"):
+        SCENARIO.instance(CONFIG, "slowdown", workload(*[(0, 9e6, 1, 0)] * 3), 0, rng)
+
+
 @pytest.mark.parametrize(
     ("load", "config", "message"),
     [
