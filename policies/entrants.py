@@ -11,6 +11,7 @@ from pipeline.recipes.recipe import Recipe
 from pipeline.scenarios import load_scenario
 from pipeline.simulation.spec import Spec
 from pipeline.storage.location import location
+from pipeline.storage.provenance import sessions_of_training
 from policies.heuristics import heuristics
 from policies.networks.checkpoint import read_description
 from policies.registry import ROLLOUT, behaviours, resolve, split_checkpoint_name
@@ -95,7 +96,8 @@ def _entrant(name: str, scenario: str, spec: Spec) -> Entrant:
         group += f"@{asked}" if isinstance(asked, str) else f"@{asked:g}"
     named = replace(behaviour, name=group if seed is None else f"{group}-seed{seed}")
     digest = description["weights"]["sha256"]
-    return Entrant(named, "learned", group, str(folder), digest)
+    trained = sessions_of_training(folder)
+    return Entrant(named, "learned", group, str(folder), digest, trained=trained)
 
 
 def _distinct(entrant: Entrant) -> Entrant:

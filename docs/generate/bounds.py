@@ -10,18 +10,26 @@ from pathlib import Path
 import polars as pl
 
 from pipeline.scenarios import load_scenario
+from pipeline.storage.provenance import NOT_RECORDED
 
 
 def main(folders: list[str]) -> None:
     """Print one row per evaluation: recipe, bound, its kind, its mean over windows."""
-    print("recipe,bound,kind,windows,mean")
+    print("recipe,bound,kind,windows,mean,provenance")
     for folder in map(Path, folders):
         about = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
         scenario = load_scenario(about["scenario"])
         scores = pl.read_parquet(folder / "scores.parquet").filter(metric=scenario.bound)
         by_window = scores.group_by("window").agg(pl.col("value").first())
         mean = by_window["value"].to_numpy().mean()
-        row = (about["recipe"], scenario.bound, scenario.bound_kind, len(by_window), f"{mean:.6g}")
+        row = (
+            about["recipe"],
+            scenario.bound,
+            scenario.bound_kind,
+            len(by_window),
+            f"{mean:.6g}",
+            " ".join(about.get("provenance", {}).get("sessions", [NOT_RECORDED])),
+        )
         print(*row, sep=",")
 
 

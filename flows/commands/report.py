@@ -176,15 +176,20 @@ def _table(request: Table) -> dict[str, Any]:
 
 def _page_of(content: bytes) -> Callable[[bytes, str], str]:
     """Return the function that makes the page of a table with these columns."""
-    from pipeline.evaluation.summary.results import results_markdown
+    from pipeline.evaluation.summary.results import PROVENANCE_COLUMN, results_markdown
     from pipeline.studies.page import study_markdown
     from pipeline.studies.study import COLUMNS
     from policies.ope import selection_table
 
     head = content.split(b"\n", 1)[0].decode(errors="replace").strip().split(",")
-    if head == list(selection_table.COLUMNS):
+
+    def has(columns: Iterable[str]) -> bool:
+        """Return whether these are the columns; tables of 0.1.0 have no `provenance`."""
+        return head in (list(columns), [name for name in columns if name != PROVENANCE_COLUMN])
+
+    if has(selection_table.COLUMNS):
         return selection_table.selection_markdown
-    return study_markdown if head == list(COLUMNS) else results_markdown
+    return study_markdown if has(COLUMNS) else results_markdown
 
 
 def rows_of(table: Any) -> dict[str, Any]:

@@ -40,6 +40,7 @@ from pipeline.storage.files import (
     write_atomically,
     write_json,
 )
+from pipeline.storage.provenance import Record, as_records, described, joined, key_of, provenance
 from pipeline.workloads.schema import Workload
 
 SCORES: Final = "scores.parquet"
@@ -52,6 +53,7 @@ _COLUMNS: Final[Mapping[str, pl.DataType]] = {
 BATCH: Final = 512  # episodes that a network steps together
 
 # Metrics of every scenario, in addition to its outcomes.
+_SESSIONS: Final = "sessions"  # key of the plan of an unfinished evaluation
 COMMON: Final = (
     Outcome("return", "reward", "undiscounted sum of rewards", "higher"),
     Outcome("decisions", "1", "number of decisions", "neither"),
@@ -70,6 +72,7 @@ class Entrant:
         checkpoint: Folder of a learned policy.
         digest: SHA-256 of the weights of a learned policy.
         episodes: Episodes per window of a behaviour of the log, its weight in the mean of the log.
+        trained: Sessions of the training of a learned policy, see `pipeline.storage.provenance`.
     """
 
     behaviour: Behaviour
@@ -78,6 +81,7 @@ class Entrant:
     checkpoint: str | None = None
     digest: str | None = None
     episodes: int | None = None
+    trained: tuple[Record, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -143,7 +147,7 @@ def evaluate(
             f"{recipe.id}: split {split} names window {windows[-1]}, but the workload has {known}"
         )
     job = _Job(recipe, scenario, workload, windows, seeds or recipe.evaluate.seeds, out, workers)
-    _begin(job, split)
+    sessions = _begin(job, split)
     frames = []
     for done, policy in enumerate(policies):
 
@@ -159,7 +163,9 @@ def evaluate(
     write_atomically(out / SCORES, partial(scores.write_parquet, compression="zstd"))
     if references is None:
         references = [name for name in recipe.evaluate.references if name in names]
-    write_json(out / EVALUATION, _describe(job, policies, split, list(references), command))
+    description = _describe(job, policies, split, list(references), command)
+    records = described(sessions, [record for p in policies for record in p.trained])
+    write_json(out / EVALUATION, {**description, "provenance": records})
     remove_folder(out / EVALUATING)
     headline = job.spec.outcomes[0].name
     means = (
@@ -188,8 +194,11 @@ class _Job:
         return make_instance(self.recipe, self.scenario, self.workload, window)
 
 
-def _begin(job: _Job, split: str) -> None:
-    """Make the folder; raise where it holds something other than this evaluation."""
+def _begin(job: _Job, split: str) -> list[Record]:
+    """Make the folder and return the sessions of the evaluation, of which this is the last.
+
+    Raises InputError where the folder holds something other than this evaluation.
+    """
     out = job.out
     if out.exists() and not out.is_dir():
         raise StorageError(f"{out}: is a file, expected a folder")
@@ -208,12 +217,18 @@ def _begin(job: _Job, split: str) -> None:
     plan = make_folder(out / EVALUATING) / "plan.json"
     remove_partials(out)
     remove_partials(plan.parent)
-    if plan.exists() and read_json(plan) != claim:
-        raise DatasetError(
-            f"{out}: holds an unfinished evaluation of another recipe, split or number of seeds; "
-            "delete it or choose another --out"
-        )
-    write_json(plan, claim)
+    before: list[Record] = []
+    if plan.exists():
+        begun = read_json(plan)
+        before = as_records(begun.pop(_SESSIONS, []), str(plan)) if isinstance(begun, dict) else []
+        if begun != claim:
+            raise DatasetError(
+                f"{out}: holds an unfinished evaluation of another recipe, split or number of "
+                "seeds; delete it or choose another --out"
+            )
+    sessions = joined(before, provenance())
+    write_json(plan, {**claim, _SESSIONS: sessions})
+    return sessions
 
 
 def _scores(job: _Job, policy: Entrant, progress: Callable[[int, int], None]) -> pl.DataFrame:
@@ -321,6 +336,7 @@ def _describe(
                 "group": p.group,
                 "checkpoint": p.checkpoint,
                 "digest": p.digest,
+                **({"trained": list(map(key_of, p.trained))} if p.kind == "learned" else {}),
                 **({} if p.episodes is None else {"episodes": p.episodes}),
                 **({"description": text} if (text := _description(p.behaviour)) else {}),
             }

@@ -223,6 +223,17 @@ def _provenance(summary: Summary) -> Markup:
             ("folders", ", ".join(str(e.folder) for e in setting.evaluations)),
             ("command", joined(element("code", command) for command in commands)),
             ("versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
+            ("computed by", joined(element("div", told) for told in _computed(setting))),
         ]
         parts += [definitions(pairs, "facts"), policies_table(setting)]
     return joined(parts)
+
+
+def _computed(setting: Setting) -> list[str]:
+    """Return a line for every session that scored or trained something: commit and processor."""
+    found = {key: record for e in setting.evaluations for key, record in e.records.items()}
+    keys = ("hindcast", "commit", "processor", "instructions")
+    return [
+        f"{key}: " + ", ".join(str(record[name]) for name in keys if name in record)
+        for key, record in found.items()
+    ] or ["not recorded"]

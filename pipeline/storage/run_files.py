@@ -2,6 +2,7 @@
 
 RUN/checkpoint.json, weights.safetensors     the checkpoint after the last step
 RUN/metrics.parquet                          its training curves: step, metric, value
+RUN/provenance.json                          where it was trained, see pipeline.storage.provenance
 RUN/best/                                    the best checkpoint, if one was chosen
 RUN/checkpoints/step-000500/                 the checkpoint after 500 steps
 run.json                                     ledger of `hindcast run`, in its output folder

@@ -35,7 +35,7 @@ COLUMNS: Final[Mapping[str, Any]] = {
     "policy": pl.String(), "kind": pl.String(), "metric": pl.String(), "unit": pl.String(),
     "higher_is_better": pl.Boolean(), "seeds": pl.Int64(), "windows": pl.Int64(),
     "train_decisions": pl.Int64(), "mean": pl.Float64(), "low": pl.Float64(),
-    "high": pl.Float64(), "command": pl.String(),
+    "high": pl.Float64(), "provenance": pl.String(), "command": pl.String(),
 }  # fmt: skip
 _UNIFORM: Final = "random"
 
@@ -163,6 +163,7 @@ def collect(
 ) -> pl.DataFrame:
     """Return the table of a study from the evaluations of its points."""
     from pipeline import dataset
+    from pipeline.evaluation.summary.results import origin
     from pipeline.evaluation.summary.rows import best_first
     from pipeline.evaluation.summary.summarise import summarise
 
@@ -186,7 +187,7 @@ def collect(
                     "higher_is_better": metric.better == "higher", "seeds": len(policy.runs),
                     "windows": len(pairing.windows), "train_decisions": decisions,
                     "mean": own["mean"], "low": own["low"], "high": own["high"],
-                    "command": command,
+                    "provenance": origin(setting, policy), "command": command,
                 }
             )  # fmt: skip
     return pl.DataFrame(rows, schema=dict(COLUMNS), orient="row")

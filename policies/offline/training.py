@@ -7,13 +7,14 @@ from typing import Any, Final
 
 from pipeline import dataset as ds
 from pipeline.storage.files import make_folder, remove_partials
+from pipeline.storage.provenance import begin_training, provenance
 from pipeline.storage.run_files import BEST, CURVES, step_folder
 from policies.networks.checkpoint import Trained, save
 from policies.offline import agent as find_agent
 from policies.offline import read_config
 from policies.offline.fit import train_decisions
 from policies.offline.sample_cache import sample
-from policies.training.devices import find_device
+from policies.training.devices import find_device, torch_setting
 from policies.training.episode_stream import Logs, log_of_dataset
 from policies.training.fingerprint import finished, training_key
 from policies.training.loop import Progress, Select
@@ -42,6 +43,7 @@ def train(
 
         out/checkpoint.json, weights.safetensors    after the last step
         out/metrics.parquet                         curves: step, metric, value
+        out/provenance.json                         where it was trained: code, processor, libraries
         out/best/                                   the best checkpoint on the validation split
         out/checkpoints/step-000500/ ...            every `checkpoint_every` steps, and the last
         out/training.safetensors                    state of an interrupted run; removed at the end
@@ -68,6 +70,7 @@ def train(
     remove_partials(out)
     if not ResumeFile(out, key).waits():
         clear(out)
+    begin_training(out, provenance(torch=torch_setting(place)))
     draw_point, close = open_tensorboard(tensorboard, f"{agent}-seed{seed}")
     decisions = sample(opened, wanted, config, seed, "train", MEMORY)
     validation = None
@@ -77,10 +80,10 @@ def train(
     if wanted.whole:
         held_out = None if validation is None else log_of_dataset(opened, "validation")
         logs = Logs(log_of_dataset(opened, "train"), held_out)
-    provenance = {"dataset": {**data, "decisions": len(decisions)}, "key": key}
+    trained_on = {"dataset": {**data, "decisions": len(decisions)}, "key": key}
 
     def keep(trained: Trained) -> None:
-        on_the_way = {**provenance, "of_steps": steps}
+        on_the_way = {**trained_on, "of_steps": steps}
         save(trained, step_folder(out, trained.steps), on_the_way)
 
     try:
@@ -95,9 +98,9 @@ def train(
     write_curves(trained.metrics, out / CURVES)
     best = trained.best
     if best is not None:
-        provenance["best"] = {"step": best.step, "metric": best.metric, "score": best.score}
+        trained_on["best"] = {"step": best.step, "metric": best.metric, "score": best.score}
         other = replace(trained, steps=best.step, weights=best.weights, metrics=(), best=None)
-        save(other, out / BEST, {**provenance, "of_steps": steps})
-    save(trained, out, provenance)
+        save(other, out / BEST, {**trained_on, "of_steps": steps})
+    save(trained, out, trained_on)
     ResumeFile(out, key).remove()
     return out

@@ -12,6 +12,7 @@ from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
 from pipeline.simulation.spec import Spec
 from pipeline.storage.files import make_folder, remove_partials
+from pipeline.storage.provenance import begin_training, provenance
 from pipeline.storage.run_files import BEST, CURVES, step_folder
 from policies.networks import AnyNetwork
 from policies.networks.checkpoint import Metric, Trained, load_policy, read_description, save
@@ -21,7 +22,7 @@ from policies.online import online_agent, read_online_config
 from policies.online.imitation import FOLDER as IMITATION
 from policies.online.imitation import Imitation, Imitator, imitate
 from policies.online.problem import Problem, fit_network
-from policies.training.devices import find_device, repeatable
+from policies.training.devices import find_device, repeatable, torch_setting
 from policies.training.fingerprint import finished, training_key
 from policies.training.learner import Learner
 from policies.training.loop import Callbacks, Progress, fit
@@ -50,6 +51,7 @@ def train_online(
 
         out/checkpoint.json, weights.safetensors    after the last iteration
         out/metrics.parquet                         curves: step (iteration), metric, value
+        out/provenance.json                         where it was trained: code, processor, libraries
         out/best/                                   the best checkpoint on the validation windows
         out/checkpoints/step-000500/ ...            after every `checkpoint_every`, and the last one
         out/imitation/                              checkpoint of `imitation`, before the first play
@@ -90,6 +92,7 @@ def train_online(
     resume = ResumeFile(out, key, interval_s=resume_s)
     if not resume.waits():
         clear(out)
+    begin_training(out, provenance(torch=torch_setting(place)))
     with repeatable(place):
         module = import_module(own)
         shape = getattr(module, "fit", fit_network)
@@ -100,11 +103,11 @@ def train_online(
             weights = imitate(imitation, imitator, out / IMITATION, resume_s)
         learner: Learner = module.learner(problem, config, network, weights, place)
         made = Trained(name, problem.spec, network, {}, asdict(config), iterations, seed)
-        provenance: dict[str, Any] = {"online": data, "key": key}
+        trained_on: dict[str, Any] = {"online": data, "key": key}
 
         def keep(step: int, weights: Weights, metrics: tuple[Metric, ...]) -> None:
             reached = replace(made, steps=step, weights=weights, metrics=metrics)
-            save(reached, step_folder(out, step), {**provenance, "of_steps": iterations})
+            save(reached, step_folder(out, step), {**trained_on, "of_steps": iterations})
 
         fitted = fit(
             learner,
@@ -121,10 +124,10 @@ def train_online(
     write_curves(trained.metrics, out / CURVES)
     if fitted.best is not None:
         best = fitted.best
-        provenance["best"] = {"step": best.step, "metric": best.metric, "score": best.score}
+        trained_on["best"] = {"step": best.step, "metric": best.metric, "score": best.score}
         other = replace(trained, steps=best.step, weights=best.weights, metrics=())
-        save(other, out / BEST, {**provenance, "of_steps": iterations})
-    save(trained, out, provenance)
+        save(other, out / BEST, {**trained_on, "of_steps": iterations})
+    save(trained, out, trained_on)
     resume.remove()
     return out
 

@@ -12,6 +12,7 @@ among the behaviours then has its own component in the log, and a learned policy
 rules under the same disturbance. The truth is that of the same exploring policy.
 """
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -32,6 +33,7 @@ from pipeline.recipes.recipe import Recipe
 from pipeline.recipes.workload_source import RECORDED
 from pipeline.simulation.policy import Behaviour, Heuristic, readings
 from pipeline.simulation.rollout import Planner
+from pipeline.storage.provenance import described, provenance
 from policies.entrants import entrants, own_policies
 from policies.ope.basis import Basis, fit_basis, linear_features
 from policies.ope.consensus import describe_consensus
@@ -215,10 +217,21 @@ def _evaluate(
         "consensus": describe_consensus(rows, logged_return, reference),
         "notes": notes,
         "command": command,
+        "provenance": described([provenance(**_torch())]),
     })  # fmt: skip
     folder.finish(rows, description)
     progress(work, work)
     return OPEResult(rows, description)
+
+
+def _torch() -> dict[str, Any]:
+    """Return the setting of torch if networks were fitted."""
+    if "torch" not in sys.modules:
+        return {}
+    from policies.ope.fqe import CPU
+    from policies.training.devices import torch_setting
+
+    return {"torch": torch_setting(CPU)}
 
 
 def _known(recipe: Recipe) -> Mapping[str, Behaviour]:

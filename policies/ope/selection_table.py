@@ -4,7 +4,6 @@ hindcast report FOLDER... --ranking TABLE.csv    the table, and its page
 hindcast report TABLE.csv --pages                the page of a table
 """
 
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +13,9 @@ import polars as pl
 
 from pipeline.errors import DatasetError
 from pipeline.estimators.selection import assess
+from pipeline.evaluation.summary.results import read_csv
 from pipeline.storage.files import read_json, read_parquet
+from pipeline.storage.provenance import NOT_RECORDED
 from policies.ope.consensus import CONSENSUS, consensus_scores, members_of
 from policies.ope.ope import new_rank_correlation, reference_of
 from policies.ope.results import DESCRIPTION, ESTIMATES
@@ -31,7 +32,8 @@ _NUMBERS: Final = (
 COLUMNS: Final[Mapping[str, type[pl.DataType]]] = {
     "scenario": pl.String, "recipe": pl.String, "policies": pl.Int64, "new_policies": pl.Int64,
     "estimator": pl.String, **dict.fromkeys(_NUMBERS, pl.Float64),
-    "windows": pl.Int64, "episodes": pl.Int64, "command": pl.String,
+    "windows": pl.Int64, "episodes": pl.Int64, "provenance": pl.String,
+    "command": pl.String,
 }  # fmt: skip
 _ENOUGH: Final = 0.8  # rank correlation from which the tables mark a cell
 _ABOUT: Final = (
@@ -101,6 +103,7 @@ def _row(about: Mapping[str, Any], own: pl.DataFrame, command: str) -> dict[str,
         **dict(zip(_NUMBERS, rounded, strict=True)),
         "windows": about["windows"],
         "episodes": about["episodes"],
+        "provenance": _computed(about),
         "command": command,
     }
 
@@ -110,10 +113,7 @@ def selection_markdown(content: bytes, name: str) -> str:
 
     `content` is the content of the CSV file `name`. Raises DatasetError if it is no such table.
     """
-    try:
-        table = pl.read_csv(io.BytesIO(content), schema=COLUMNS)
-    except pl.exceptions.PolarsError as error:
-        raise DatasetError(f"{name}: {error}") from error
+    table = read_csv(content, name, COLUMNS)
     runs = [own for _, own in table.group_by("scenario", "recipe", "windows", maintain_order=True)]
     names = table["estimator"].unique(maintain_order=True).sort().to_list()
     lines = [
@@ -141,6 +141,13 @@ def selection_markdown(content: bytes, name: str) -> str:
             values = [_number(row[name]) for name in _NUMBERS]
             lines.append(f"| {row['estimator']} | " + " | ".join(values) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _computed(about: Mapping[str, Any]) -> str:
+    """Return the keys of where the estimates were computed."""
+    found = about.get("provenance")
+    keys = found.get("sessions") if isinstance(found, dict) else None
+    return " ".join(map(str, keys)) if isinstance(keys, list) else NOT_RECORDED
 
 
 def _verdict(runs: Sequence[pl.DataFrame]) -> list[str]:

@@ -3,13 +3,14 @@
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Final
+from typing import Any, Final
 
 import torch
 
 from pipeline.errors import InputError, unknown_name
 
 DEVICES: Final = ("auto", "cpu", "cuda")
+_THREADS: Final = 1  # of torch, in every training
 
 
 def find_device(name: str) -> torch.device:
@@ -26,6 +27,16 @@ def find_device(name: str) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device())
 
 
+def torch_setting(device: torch.device) -> dict[str, Any]:
+    """Return what the weights of a training depend on besides torch's version, as JSON."""
+    on_gpu = device.type == "cuda"
+    return {
+        "device": torch.cuda.get_device_name(device) if on_gpu else "cpu",
+        "kernels": torch.backends.cpu.get_cpu_capability(),
+        "threads": _THREADS,
+    }
+
+
 @contextmanager
 def repeatable(device: torch.device) -> Iterator[None]:
     """Make torch repeat weights bit for bit: one thread, and deterministic kernels on a GPU.
@@ -36,7 +47,7 @@ def repeatable(device: torch.device) -> Iterator[None]:
     threads = torch.get_num_threads()
     with ExitStack() as stack:
         stack.callback(torch.set_num_threads, threads)
-        torch.set_num_threads(1)
+        torch.set_num_threads(_THREADS)
         if device.type == "cuda":
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read by cuBLAS
             before = torch.are_deterministic_algorithms_enabled()

@@ -13,6 +13,7 @@ import polars as pl
 
 from pipeline.errors import DatasetError
 from pipeline.storage.files import read_json, read_parquet
+from pipeline.storage.provenance import as_records
 
 Kind: TypeAlias = Literal["heuristic", "random", "learned", "mixture"]
 Direction: TypeAlias = Literal["lower", "higher", "neither"]
@@ -58,6 +59,7 @@ class PolicyEntry:
         digest: SHA-256 of the weights of a learned policy.
         episodes: Episodes per window of a behaviour of the log, its weight in the mean of the log.
         description: Sentence about a rule; empty for other policies and in older files.
+        trained: Keys of the sessions of its training; empty if they were not recorded.
     """
 
     name: str
@@ -67,11 +69,15 @@ class PolicyEntry:
     digest: str | None = None
     episodes: int | None = None
     description: str = ""
+    trained: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Content of evaluation.json; text that the file lacks is empty."""
+    """Content of evaluation.json; text that the file lacks is empty.
+
+    `sessions` are the keys in `records` of where it was computed (`pipeline.storage.provenance`).
+    """
 
     folder: Path
     recipe: str
@@ -88,6 +94,8 @@ class Evaluation:
     command: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    sessions: tuple[str, ...] = ()
+    records: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def read_evaluation(folder: Path) -> Evaluation:
@@ -114,6 +122,11 @@ def read_evaluation(folder: Path) -> Evaluation:
     bound, versions = raw.get("bound"), raw.get("versions") or {}
     if not isinstance(versions, dict):
         raise DatasetError(f"{path}: key 'versions' should be an object, found {versions!r}")
+    computed = raw.get("provenance") or {}
+    records = computed.get("records", {}) if isinstance(computed, dict) else None
+    if not isinstance(records, dict):
+        raise DatasetError(f"{path}: key 'provenance' should have an object 'records'")
+    as_records(list(records.values()), f"{path}: provenance")
     bound_kind = _one_of(path, raw, "bound_kind", ("lower", "upper", None), None)
     return Evaluation(
         folder=folder,
@@ -131,6 +144,8 @@ def read_evaluation(folder: Path) -> Evaluation:
         command=str(raw.get("command") or ""),
         versions={str(name): str(version) for name, version in versions.items()},
         notes=_texts(path, raw, "notes"),
+        sessions=_texts(path, computed, "sessions"),
+        records=records,
     )
 
 
@@ -213,6 +228,7 @@ def _policy(path: Path, entry: Any) -> PolicyEntry:
         digest=None if digest is None else str(digest),
         episodes=episodes,
         description=str(entry.get("description") or ""),
+        trained=_texts(path, entry, "trained"),
     )
 
 

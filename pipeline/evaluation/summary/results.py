@@ -1,7 +1,8 @@
 """Results as one flat table: every policy against every baseline, on the headline metric.
 
-    results.csv   one row per setting, metric, policy and baseline (COLUMNS)
-    results.md    a page made from results.csv alone
+    results.csv      one row per setting, metric, policy and baseline (COLUMNS)
+    results.md       a page made from results.csv alone
+    provenance.json  records of where the rows were computed, by the keys in the column `provenance`
 
 A baseline is a policy that was not learned: a rule, `random`, or `behaviour`, which is the log
 itself. The paired difference is policy - baseline on the same windows; wins are windows on which
@@ -19,7 +20,7 @@ import polars as pl
 
 from pipeline.errors import DatasetError, unknown_name
 from pipeline.evaluation.summary.markdown import plain_text, text_table
-from pipeline.evaluation.summary.pairing import Setting
+from pipeline.evaluation.summary.pairing import PolicyRuns, Setting
 from pipeline.evaluation.summary.rows import best_first, tie_tolerance
 from pipeline.evaluation.summary.summarise import Summary
 from pipeline.statistics.intervals import (
@@ -30,7 +31,8 @@ from pipeline.statistics.intervals import (
     win_tie_loss,
 )
 from pipeline.statistics.numbers import count_of, decimals_for, write_interval, write_number
-from pipeline.storage.files import write_atomically, write_text
+from pipeline.storage.files import write_atomically, write_json, write_text
+from pipeline.storage.provenance import NOT_RECORDED, PROVENANCE
 
 _DIGITS: Final = 6  # significant digits of a number in results.csv
 _NUMBERS: Final = (
@@ -46,10 +48,11 @@ _READING: Final = (
     "`random` and the log itself (`behaviour`); the CSV file has every baseline."
 )
 _COUNTS: Final = ("seeds", "windows", "wins", "ties", "losses")
+PROVENANCE_COLUMN: Final = "provenance"
 COLUMNS: Final = (
     "scenario", "recipe", "metric", "higher_is_better", "policy", "baseline", "seeds", "windows",
     "mean", "low", "high", "paired_difference", "paired_low", "paired_high", "wins", "ties",
-    "losses", "command",
+    "losses", PROVENANCE_COLUMN, "command",
 )  # fmt: skip
 _SCHEMA: Final = pl.Schema(
     {
@@ -111,6 +114,7 @@ def _rows(summary: Summary, setting: Setting, metric: str, resamples: int) -> li
             "policy": policy.name,
             "seeds": len(policy.runs),
             "windows": len(pairing.windows),
+            PROVENANCE_COLUMN: origin(setting, policy),
             "command": command,
             **dict(zip(_NUMBERS[:3], map(_number, means[policy.name]), strict=True)),
         }
@@ -129,15 +133,32 @@ def _rows(summary: Summary, setting: Setting, metric: str, resamples: int) -> li
     return rows
 
 
+def origin(setting: Setting, policy: PolicyRuns) -> str:
+    """Return the keys of where a policy was scored and, if it was learned, trained."""
+    names = policy.runs if policy.trained else (policy.name,)
+    entries = [p for p in setting.entries.values() if p.name in names or p.group == policy.name]
+    keys = [k for e in setting.evaluations for k in e.sessions or (NOT_RECORDED,)]
+    if policy.kind == "learned":
+        keys += [key for entry in entries for key in entry.trained or (NOT_RECORDED,)]
+    return " ".join(dict.fromkeys(keys))
+
+
+def records(summary: Summary) -> dict[str, Any]:
+    """Return the records of where everything in a summary was computed, by key."""
+    evaluations = [e for setting in summary.settings for e in setting.evaluations]
+    return {key: record for e in evaluations for key, record in e.records.items()}
+
+
 def _number(value: float) -> float | None:
     return None if np.isnan(value) else float(f"{value:.{_DIGITS}g}")
 
 
-def write_results(table: pl.DataFrame, out: Path) -> None:
-    """Write results.csv and results.md into a folder."""
+def write_results(table: pl.DataFrame, out: Path, known: Mapping[str, Any]) -> None:
+    """Write results.csv, results.md and provenance.json, the records `known`, into a folder."""
     buffer = BytesIO()
     table.write_csv(buffer)
     write_atomically(out / "results.csv", lambda path: path.write_bytes(buffer.getvalue()))
+    write_json(out / PROVENANCE, known)
     write_text(out / "results.md", results_markdown(buffer.getvalue(), "results.csv"))
 
 
@@ -150,20 +171,31 @@ def read_results(content: bytes, where: str) -> pl.DataFrame:
 
 
 def read_csv(content: bytes, where: str, schema: Mapping[str, Any]) -> pl.DataFrame:
-    """Return the table of a CSV; DatasetError for other columns or a value of another type."""
+    """Return the table of a CSV; DatasetError for other columns or a value of another type.
+
+    A table of 0.1.0 has no column `provenance`; its rows then say that it was not recorded.
+    """
     try:
         table = pl.read_csv(content, schema_overrides=dict(schema))
     except pl.exceptions.PolarsError as error:
         raise DatasetError(f"{where}: {str(error).splitlines()[0]}") from error
+    if table.columns == [name for name in schema if name != PROVENANCE_COLUMN]:
+        table = table.with_columns(pl.lit(NOT_RECORDED).alias(PROVENANCE_COLUMN)).select(
+            list(schema)
+        )
     if table.columns != list(schema):
         raise DatasetError(f"{where}: expected the columns {', '.join(schema)}")
     return table
 
 
 def commands(part: pl.DataFrame) -> list[str]:
-    """Return the commands that rows were made with, as Markdown."""
+    """Return the commands that rows were made with, and where, as Markdown."""
     different = dict.fromkeys(part["command"].drop_nulls())
-    return [line for c in different for line in ("```", c.replace("`", "'"), "```", "")]
+    lines = [line for c in different for line in ("```", c.replace("`", "'"), "```", "")]
+    cells = part[PROVENANCE_COLUMN].drop_nulls().unique(maintain_order=True)
+    keys = dict.fromkeys(key for cell in cells for key in cell.split())
+    where = ", ".join(map(plain_text, keys))
+    return [*lines, f"Computed by: {where} (keys of provenance.json).", ""]
 
 
 def results_markdown(content: bytes, where: str) -> str:

@@ -250,6 +250,7 @@ def test_files_hold_the_table_the_seeds_and_readable_markdown(tmp_path):
     assert "| longest | heuristic | 1 | 23.25 |" in text
     assert "- a note" in text
     assert sorted(path.name for path in out.iterdir()) == [
+        "provenance.json",
         "results.csv",
         "results.md",
         "summary.md",
