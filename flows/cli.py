@@ -22,7 +22,7 @@ from typing import Any
 
 from flows.commands import Shown, directly, module_of
 from flows.parser import main_parser, parse
-from flows.surroundings import check_memory, check_names, open_streams
+from flows.surroundings import check_memory, check_names, choose_kernels, open_streams
 from pipeline.errors import HindcastError, InputError, printable
 
 
@@ -74,6 +74,7 @@ def _run(argv: list[str]) -> int:
     from flows.progress import showing, stderr_display
 
     check_memory()
+    choose_kernels()
     with showing(stderr_display()):
         result, shown = _execute(arguments)
     if arguments.json:

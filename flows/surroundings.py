@@ -1,4 +1,4 @@
-"""Surroundings of the command line: closed streams, names that are not UTF-8, too little memory.
+"""Surroundings of the command line: streams, names that are not UTF-8, memory, portable kernels.
 
 Libraries written in C and Rust handle none of these well: they spin, or write other files than
 Python does. So the command line looks before it loads them.
@@ -13,6 +13,7 @@ from typing import Final
 
 from pipeline.errors import InputError
 
+_PORTABLE: Final = "HINDCAST_PORTABLE"
 _LEAST_ADDRESSES: Final = 3 << 29  # bytes (1.5 GiB) that loading the libraries takes, threads too
 
 
@@ -51,6 +52,26 @@ def check_names(words: Sequence[str]) -> None:
             raise InputError(
                 f"{word}: this is not valid UTF-8; rename the file or folder"
             ) from error
+
+
+def choose_kernels() -> None:
+    """Set the variables of portable kernels if HINDCAST_PORTABLE is 1, before torch reads them.
+
+    Raises InputError for another value, and if torch is loaded already with other kernels.
+    """
+    wanted = os.environ.get(_PORTABLE, "0")
+    if wanted not in {"0", "1"}:
+        raise InputError(f"{_PORTABLE} is {wanted!r}, expected 0 or 1")
+    if wanted == "0":
+        return
+    from pipeline.storage.provenance import PORTABLE, chosen_kernels
+
+    if "torch" in sys.modules and chosen_kernels() != PORTABLE:
+        given = " ".join(f"{name}={value}" for name, value in PORTABLE.items())
+        raise InputError(
+            f"{_PORTABLE} is 1, but torch is loaded already; set {given} before Python starts"
+        )
+    os.environ.update(PORTABLE)
 
 
 def check_memory() -> None:

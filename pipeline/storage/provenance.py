@@ -30,6 +30,10 @@ NOT_RECORDED: Final = "not-recorded"  # in place of the key of a result without 
 _LIBRARIES: Final = (
     "numpy", "scipy", "numba", "llvmlite", "polars", "pyarrow", "highspy", "torch", "d3rlpy",
 )  # fmt: skip
+# With these, torch computes gradients with instructions that every x86-64 processor has.
+PORTABLE: Final[Mapping[str, str]] = {
+    "ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "COMPATIBLE", "ONEDNN_MAX_CPU_ISA": "SSE41",
+}  # fmt: skip
 _SETTINGS: Final = (  # variables that choose kernels or numbers of threads
     "ATEN_CPU_CAPABILITY", "CUBLAS_WORKSPACE_CONFIG", "MKL_CBWR", "MKL_NUM_THREADS",
     "NPY_DISABLE_CPU_FEATURES", "NUMBA_CPU_FEATURES", "NUMBA_CPU_NAME", "NUMBA_NUM_THREADS",
@@ -65,6 +69,11 @@ def provenance(**more: Any) -> Record:
         "settings": {name: os.environ[name] for name in _SETTINGS if name in os.environ},
         **more,
     }
+
+
+def chosen_kernels() -> dict[str, str]:
+    """Return the variables that choose kernels of torch, as far as they are set."""
+    return {name: os.environ[name] for name in PORTABLE if name in os.environ}
 
 
 def key_of(record: Mapping[str, Any]) -> str:

@@ -2,7 +2,8 @@
 
 A run resumes from a state, or counts as finished, only if the key is the same. The key covers the
 agent, settings, steps, seed, data, kind of device, versions of this package and of its libraries,
-and the source code of the agent. Code that agents share is covered by the version of the package.
+kernels that variables choose, and the source code of the agent. Code that agents share is covered
+by the version of the package.
 """
 
 import dataclasses
@@ -15,6 +16,7 @@ from typing import Any, Final
 
 from pipeline.errors import DatasetError
 from pipeline.storage.files import sha256_text
+from pipeline.storage.provenance import chosen_kernels
 from pipeline.storage.run_files import DESCRIPTION, step_folder
 from pipeline.storage.versions import package_versions, version
 from policies.networks.checkpoint import load_policy, read_description
@@ -50,6 +52,8 @@ def training_key(
         "libraries": package_versions(_LIBRARIES),
         "code": code_digest(agent_sources(module)),
     }
+    if kernels := chosen_kernels():
+        parts["kernels"] = kernels
     return sha256_text(json.dumps(parts, sort_keys=True))
 
 

@@ -1,5 +1,6 @@
 """The command line with closed streams, names that are not UTF-8, and too little memory."""
 
+import json
 import os
 import shlex
 import subprocess
@@ -12,11 +13,13 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 HINDCAST = f"{shlex.quote(sys.executable)} -m flows.cli"
 
 
-def shell(command: str, cwd: Path = ROOT, **variables: str) -> subprocess.CompletedProcess[str]:
+def shell(
+    command: str, cwd: Path = ROOT, limit_s: float = 60, **variables: str
+) -> subprocess.CompletedProcess[str]:
     """Run a command of sh to its end."""
     return subprocess.run(
         ["sh", "-c", command], cwd=cwd, env={**os.environ, "PYTHONPATH": str(ROOT), **variables},
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=limit_s, check=False,
     )  # fmt: skip
 
 
@@ -67,3 +70,47 @@ def test_too_little_memory_is_said_before_libraries_are_loaded():
     done = shell(f"ulimit -v 1000000; {HINDCAST} list --recipes")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "limited to 1,000,000 KiB, expected at least 1,572,864" in done.stderr
+
+
+def test_portable_kernels_are_chosen_before_torch_is_loaded(monkeypatch):
+    from flows.surroundings import choose_kernels
+    from pipeline.errors import InputError
+    from pipeline.storage.provenance import PORTABLE, chosen_kernels, provenance
+
+    for name in PORTABLE:
+        monkeypatch.setenv(name, "")  # so that it is restored
+        monkeypatch.delenv(name)
+    choose_kernels()
+    assert chosen_kernels() == {}
+    monkeypatch.setenv("HINDCAST_PORTABLE", "yes")
+    with pytest.raises(InputError, match="HINDCAST_PORTABLE is 'yes', expected 0 or 1"):
+        choose_kernels()
+    monkeypatch.setenv("HINDCAST_PORTABLE", "1")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(InputError, match=r"torch is loaded already; set ATEN_CPU_CAPABILITY="):
+        choose_kernels()
+    monkeypatch.delitem(sys.modules, "torch")
+    choose_kernels()
+    assert chosen_kernels() == dict(PORTABLE)
+    assert provenance()["settings"].items() >= PORTABLE.items()
+
+
+@pytest.mark.slow
+def test_portable_trainings_give_the_same_weights_with_fewer_instructions(tiny_dataset, tmp_path):
+    """Libraries that take their instructions from variables stand for an older processor."""
+    older = {
+        "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX2,-FMA,-AVX",
+        "NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX512_ICL",
+        "OPENBLAS_CORETYPE": "Prescott",
+    }
+    train = f"{HINDCAST} train {tiny_dataset} --agent behaviour_cloning --steps 5 --direct --out"
+    weights = []
+    for name, variables in (("new", {}), ("old", older)):
+        out = tmp_path / name
+        done = shell(f"{train} {out}", limit_s=300, HINDCAST_PORTABLE="1", **variables)
+        assert done.returncode == 0, done.stderr
+        told = json.loads((out / "provenance.json").read_text())[0]
+        assert told["settings"]["MKL_CBWR"] == "COMPATIBLE"
+        assert told["torch"]["kernels"] in {"DEFAULT", "NO AVX"}
+        weights.append((out / "weights.safetensors").read_bytes())
+    assert weights[0] == weights[1]

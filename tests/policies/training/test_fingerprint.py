@@ -10,6 +10,7 @@ import pytest
 from policies.offline import AGENTS, read_config
 from policies.online import ONLINE_AGENTS
 from policies.training import fingerprint
+from pipeline.storage.provenance import PORTABLE
 from policies.training.fingerprint import agent_sources, training_key
 
 CODE = "class Config:\n    pass\n"
@@ -53,6 +54,16 @@ def test_the_same_code_at_another_place_gives_the_same_key(packages):
     before = key("mine.agent")
     shutil.move(packages / "mine" / "agent.py", packages / "elsewhere" / "renamed.py")
     assert key("elsewhere.renamed") == before
+
+
+def test_portable_kernels_give_another_key(packages, monkeypatch):
+    """They give other weights, so a training with others is neither finished nor continued."""
+    for name in PORTABLE:
+        monkeypatch.delenv(name, raising=False)
+    before = key("mine.agent")
+    for name, value in PORTABLE.items():
+        monkeypatch.setenv(name, value)
+    assert key("mine.agent") != before
 
 
 def test_an_agent_of_several_modules_is_all_of_them(packages, monkeypatch):
