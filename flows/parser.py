@@ -32,8 +32,9 @@ example:
 
 Folders may be URLs: s3://bucket/demo, gs://, az://. An interrupted command continues where it
 stopped when it is run again. HINDCAST_PLUGINS names modules or files, separated by commas, that add
-scenarios, agents or formats. Results go to stdout, progress to stderr. Exit codes: 0 success, 1 a
-check failed, 2 unusable input, 130 interrupted."""
+scenarios, agents or formats. HINDCAST_PORTABLE=1 trains alike on every x86-64 processor. Results go
+to stdout, progress to stderr. Exit codes: 0 success, 1 a check failed, 2 unusable input, 130
+interrupted."""
 
 _WORDS: Final = "argument"  # key of a field's metadata: flag and settings of add_argument, or None
 

@@ -63,7 +63,7 @@ def provenance(**more: Any) -> Record:
         "libraries": package_versions(_LIBRARIES),
         "threads": {
             "processors": processors,
-            "numba": numba.config.NUMBA_NUM_THREADS,
+            "numba": vars(numba.config)["NUMBA_NUM_THREADS"],
             "polars": pl.thread_pool_size(),
         },
         "settings": {name: os.environ[name] for name in _SETTINGS if name in os.environ},

@@ -228,8 +228,8 @@ def _torch() -> dict[str, Any]:
     """Return the setting of torch if networks were fitted."""
     if "torch" not in sys.modules:
         return {}
-    from policies.ope.fqe import CPU
     from policies.training.devices import torch_setting
+    from policies.training.learner import CPU
 
     return {"torch": torch_setting(CPU)}
 

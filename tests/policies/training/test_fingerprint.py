@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.storage.provenance import PORTABLE
 from policies.offline import AGENTS, read_config
 from policies.online import ONLINE_AGENTS
 from policies.training import fingerprint
-from pipeline.storage.provenance import PORTABLE
 from policies.training.fingerprint import agent_sources, training_key
 
 CODE = "class Config:\n    pass\n"
