@@ -18,6 +18,7 @@ from pipeline.evaluation.summary.summarise import summarise
 from pipeline.evaluation.summary.writing import write_summary
 from pipeline.storage import provenance as pv
 from pipeline.storage import versions
+from pipeline.studies.study import COLUMNS, read_study
 from policies.entrants import entrants
 from policies.offline.training import train
 
@@ -178,3 +179,11 @@ def test_every_row_of_a_committed_table_has_a_record(path):
 def test_a_table_of_0_1_0_says_that_nothing_was_recorded():
     old = pl.read_csv(FOLDER / "online.csv", n_rows=3).drop("provenance").write_csv().encode()
     assert read_results(old, "old.csv")["provenance"].to_list() == ["not-recorded"] * 3
+
+
+def test_a_study_of_0_1_0_is_read_as_before(tmp_path):
+    row = pl.DataFrame([dict.fromkeys(COLUMNS)], schema=dict(COLUMNS)).drop("provenance")
+    row.write_parquet(tmp_path / "study.parquet")
+    table = read_study(tmp_path)
+    assert table.columns == list(COLUMNS)
+    assert table["provenance"].to_list() == ["not-recorded"]

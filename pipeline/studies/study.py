@@ -26,6 +26,7 @@ from pipeline.evaluation.summary.evaluations import read_table
 from pipeline.recipes.loading import known_recipes, load_recipe
 from pipeline.recipes.recipe import BehaviourRecipe, Recipe
 from pipeline.storage.files import read_json
+from pipeline.storage.provenance import NOT_RECORDED
 
 Vary: TypeAlias = Literal["level", "windows", "epsilon"]
 NAME: Final = "study.json"
@@ -212,6 +213,9 @@ def read_study(folder: Path) -> pl.DataFrame:
     """Return the table of a study folder; DatasetError if its columns are not COLUMNS."""
     path = folder / TABLE
     table = read_table(path)
+    if "provenance" not in table.columns:  # a study of 0.1.0
+        table = table.with_columns(pl.lit(NOT_RECORDED).alias("provenance"))
+        table = table.select(name for name in COLUMNS if name in table.columns)
     if dict(table.schema) != dict(COLUMNS):
         raise DatasetError(f"{path}: expected the columns {', '.join(COLUMNS)}")
     return table

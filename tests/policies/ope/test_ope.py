@@ -15,6 +15,7 @@ from pipeline.building.build import build
 from pipeline.errors import DatasetError, InputError, StorageError, UnknownName
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.recipe import BehaviourRecipe
+from pipeline.storage.provenance import commit
 from policies.entrants import entrants
 from policies.ope import ope, results
 from policies.ope.episodes import read_episodes, whole_windows
@@ -203,6 +204,8 @@ def test_result_has_a_row_per_policy_and_estimator(result):
     written = pl.read_parquet(out / "estimates.parquet")
     assert written.equals(found.rows)
     about = json.loads((out / "ope.json").read_text())
+    [session] = about["provenance"]["sessions"]
+    assert about["provenance"]["records"][session]["commit"] == commit()
     assert about == found.description
     assert about["reference"] in POLICIES
     assert {e["name"] for e in about["estimators"]} == set(FAST.estimators)
