@@ -154,6 +154,8 @@ class Shell:
             for w in words
         ]
         overrides = small(words[1]) if len(words) > 1 else ()
+        if overrides:  # pages name the recipe, so that its id must not be marked as changed
+            overrides = (*overrides, f'id="{words[1]}"')
         sets = [word for value in overrides for word in ("--set", value)]
         direct = ["--direct"] if command in DIRECT and "--help" not in words else []
         argv = [*words[:2], *sets, *words[2:], *direct]

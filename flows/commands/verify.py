@@ -62,8 +62,10 @@ def run(request: Request) -> dict[str, Any]:
 def _manifest(dataset: Path) -> str | None:
     """Return the SHA-256 of the manifest, or None if it cannot be read."""
     from pipeline.storage.files import sha256_file
+    from pipeline.storage.guards import require_file
 
     try:
+        require_file(dataset / "manifest.json")
         return sha256_file(dataset / "manifest.json")
     except (InputError, OSError):
         return None

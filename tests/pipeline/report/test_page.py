@@ -197,6 +197,7 @@ def test_the_page_holds_what_was_asked_and_found(tmp_path, tiny_dataset):
     ):
         assert expected in text
     assert sorted(p.name for p in path.parent.iterdir()) == [
+        "provenance.json",
         "report.html",
         "results.csv",
         "results.md",
