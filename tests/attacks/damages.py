@@ -122,11 +122,11 @@ def seal(folder: Path) -> None:
 
     What cannot be read is left as it is.
     """
-    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+    with suppress(HindcastError, OSError, ValueError, KeyError, TypeError, AttributeError):
         _seal_workload(folder)
-    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+    with suppress(HindcastError, OSError, ValueError, KeyError, TypeError, AttributeError):
         _seal_policies(folder)
-    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+    with suppress(HindcastError, OSError, ValueError, KeyError, TypeError, AttributeError):
         _seal_manifest(folder)
     with suppress(HindcastError, OSError, ValueError, pl.exceptions.PolarsError, KeyError):
         manifest = mf.read_manifest(folder)
