@@ -28,6 +28,7 @@ from pipeline.workloads.schema import NUMBERS, empty_quarantine, limits, within
 
 QUARANTINE_LIMIT: Final = 10_000  # bad rows kept per file; all are counted
 TEXT_LIMIT: Final = 200  # characters kept of a bad row
+_HOPELESS: Final = 50_000  # a file that begins with so many bad rows is refused, not read on
 _BATCH_ROWS: Final = 500_000  # rows in flight in a fold
 _NO_SEPARATOR: Final = "\x01"  # a byte that no text file has, so that a line is one column
 
@@ -138,7 +139,8 @@ def sift(path: Path, rows: pl.LazyFrame, what: str) -> Sifted:
     Rows with numbers that no workload may have are bad too, unless they are left out.
 
     Makes one pass to count, and a second one to fetch the bad rows if there are any. Raises
-    TraceError if the file has no rows, or if all of them are bad: then it is not a `what`.
+    TraceError if the file has no rows, if all of them are bad, or the first _HOPELESS: then it is
+    not a `what`.
     """
     names = rows.collect_schema().names()
     if "left_out" not in names:
@@ -146,6 +148,13 @@ def sift(path: Path, rows: pl.LazyFrame, what: str) -> Sifted:
     faults = [_out_of_limits(name) for name in NUMBERS if name in names and "submit_s" in names]
     rows = rows.with_columns(reason=pl.coalesce("reason", *faults))
     bad = pl.col("reason").is_not_null()
+    head = collect(rows.head(_HOPELESS).select("line", "reason"), path)
+    if head.height == _HOPELESS and not head["reason"].has_nulls():
+        line, reason = head.sort("line").row(0)
+        raise TraceError(
+            f"{path}: none of its first {_HOPELESS:,} rows can be read as {what}; line {line}: "
+            f"{reason}"
+        )
     tally = collect(
         rows.select(bad=bad, left_out=pl.when(~bad).then("left_out"))
         .group_by("bad", "left_out")

@@ -134,6 +134,17 @@ def test_nothing_but_bad_rows_is_another_format(tmp_path: Path) -> None:
         sift(path, scan_rows(path, ("a", "", "c")), "triples")
 
 
+def test_a_file_that_begins_with_many_bad_rows_is_not_read_on(tmp_path: Path, monkeypatch) -> None:
+    """A sound row after them is not reached, whereas one among them saves the file."""
+    monkeypatch.setattr(rows_module, "_HOPELESS", 5)
+    (tmp_path / "a.csv").write_text("x\n" * 5 + "1,2,3\n")
+    (tmp_path / "b.csv").write_text("x\n" * 4 + "1,2,3\n" + "x\n" * 9)
+    a, b = (scan_rows(tmp_path / name, ("a", "b", "c")) for name in ("a.csv", "b.csv"))
+    with pytest.raises(TraceError, match=r"none of its first 5 rows .* line 1: 1 column"):
+        sift(tmp_path / "a.csv", a, "triples")
+    assert sift(tmp_path / "b.csv", b, "triples").quarantined == 13
+
+
 def test_a_damaged_gzip_file_is_a_trace_error(tmp_path: Path) -> None:
     path = tmp_path / "a.csv.gz"
     path.write_bytes(gzip.compress(b"".join(b"%d,2,3\n" % i for i in range(100_000)))[:-9000])
