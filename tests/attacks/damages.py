@@ -120,19 +120,18 @@ def make_checkpoint(recipe: Any, out: Path) -> Path:
 def seal(folder: Path) -> None:
     """Recompute all sizes, digests and documents of a dataset from its files, as far as possible.
 
-    What cannot be read is left as it is.
+    Whatever a damage has made unreadable, in any way, is left as it is.
     """
-    with suppress(HindcastError, OSError, ValueError, KeyError, TypeError, AttributeError):
-        _seal_workload(folder)
-    with suppress(HindcastError, OSError, ValueError, KeyError, TypeError, AttributeError):
-        _seal_policies(folder)
-    with suppress(HindcastError, OSError, ValueError, KeyError, TypeError, AttributeError):
-        _seal_manifest(folder)
-    with suppress(HindcastError, OSError, ValueError, pl.exceptions.PolarsError, KeyError):
-        manifest = mf.read_manifest(folder)
-        episodes = pl.read_parquet(folder / manifest.episodes.path)
-        files.write_json(folder / mf.NAME, mf.to_json(manifest))
-        describe(folder, manifest, episodes)
+    for step in (_seal_workload, _seal_policies, _seal_manifest, _seal_documents):
+        with suppress(Exception):
+            step(folder)
+
+
+def _seal_documents(folder: Path) -> None:
+    manifest = mf.read_manifest(folder)
+    episodes = pl.read_parquet(folder / manifest.episodes.path)
+    files.write_json(folder / mf.NAME, mf.to_json(manifest))
+    describe(folder, manifest, episodes)
 
 
 def _entry(path: Path) -> dict[str, Any]:
