@@ -89,7 +89,7 @@ def result(out: Path, notes: tuple[str, ...] = ()) -> ExportResult:
 
 
 def _temporary(out: Path) -> Path:
-    """Return the temporary name, after removing what exports to `out` left that were killed.
+    """Return the temporary name; remove the temporary files of killed exports to `out` first.
 
     The caller holds the lock of `out`, so no other export is writing to such a name.
     """

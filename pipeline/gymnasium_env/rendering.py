@@ -21,7 +21,7 @@ _LINES: Final = 20  # candidates in a text
 
 @dataclass(frozen=True)
 class View:
-    """What is rendered: an observation with the names of its features, and a title."""
+    """Observation to render, with the names of its features and a title."""
 
     spec: Spec
     seen: Observation
