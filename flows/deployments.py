@@ -7,28 +7,36 @@ limits and shows their texts, so an option is defined in the command's file only
 import dataclasses
 import inspect
 from collections.abc import Callable
+from datetime import UTC
 from typing import Any, TypeAlias
 
-from prefect import flow
+from prefect import flow, runtime
+from prefect.context import FlowRunContext
 from prefect.logging import get_run_logger
 
+from flows.artifacts import publish
+from flows.commands import module_of
 from flows.commands.build import Request as Build
 from flows.commands.evaluate import Request as Evaluate
 from flows.commands.ingest import Request as Ingest
+from flows.commands.nightly import Request as Nightly
+from flows.commands.ope import Request as Ope
 from flows.commands.report import Request as Report
 from flows.commands.run import Request as Run
 from flows.commands.study import Request as Study
 from flows.commands.study import run as run_study
 from flows.commands.train import Request as Train
 from flows.commands.train_online import Request as TrainOnline
+from flows.commands.verify import Request as Verify
 from flows.parser import sentence
 from flows.progress import Lines, showing
+from flows.runs.nightly import run_night
 from flows.runs.seeds import train_seeds
 from flows.runs.stages import run_stages
 from flows.runs.sweep import Request as Sweep
 from flows.runs.sweep import run as run_sweep
 from flows.status import recording
-from flows.tasks import RECORDED, call_as_task
+from flows.tasks import RECORDED, RUN_NAMES, call_as_task
 
 Result: TypeAlias = dict[str, Any]
 
@@ -40,7 +48,14 @@ def _takes(request: type) -> Callable[[Callable[[Any], Result]], Callable[..., R
 
     def decorate(body: Callable[[Any], Result]) -> Callable[..., Result]:
         def flat(*args: Any, **parameters: Any) -> Result:
-            return body(request(*args, **parameters))
+            given = request(*args, **parameters)
+            if FlowRunContext.get() is None:
+                return body(given)
+            if runtime.deployment.id:  # the command line has checked its request
+                module_of(given).check(given)
+            result = body(given)
+            publish(given, result)
+            return result
 
         lines = [f"    {field.name}: {sentence(field.metadata['text'])}" for field in fields]
         flat.__doc__ = "\n".join([inspect.getdoc(body) or "", "", "Args:", *lines])
@@ -52,21 +67,28 @@ def _takes(request: type) -> Callable[[Callable[[Any], Result]], Callable[..., R
     return decorate
 
 
-@flow(name="ingest", flow_run_name="ingest {trace_format}", **RECORDED)
+@flow(name="ingest", flow_run_name=RUN_NAMES["ingest"], **RECORDED)
 @_takes(Ingest)
 def ingest(request: Ingest) -> Result:
     """Read a raw trace and write a workload folder."""
     return call_as_task(request)
 
 
-@flow(name="build", flow_run_name="build {recipe}", **RECORDED)
+@flow(name="build", flow_run_name=RUN_NAMES["build"], **RECORDED)
 @_takes(Build)
 def build(request: Build) -> Result:
     """Build the dataset of a recipe, or finish a build that was interrupted."""
     return call_as_task(request)
 
 
-@flow(name="train", flow_run_name="train {agent}, seed {seed}", **RECORDED)
+@flow(name="verify", flow_run_name=RUN_NAMES["verify"], **RECORDED)
+@_takes(Verify)
+def verify(request: Verify) -> Result:
+    """Recompute every claim of a dataset's manifest."""
+    return call_as_task(request)
+
+
+@flow(name="train", flow_run_name=RUN_NAMES["train"] + " on {dataset}", **RECORDED)
 @_takes(Train)
 def train(request: Train) -> Result:
     """Train one offline agent on a dataset and write its checkpoint."""
@@ -80,21 +102,28 @@ def sweep(request: Sweep) -> Result:
     return run_sweep(request, call_as_task)
 
 
-@flow(name="train_online", flow_run_name="train online on {recipe}, seed {seed}", **RECORDED)
+@flow(name="train_online", flow_run_name=RUN_NAMES["train_online"], **RECORDED)
 @_takes(TrainOnline)
 def train_online(request: TrainOnline) -> Result:
     """Train one online agent on a recipe's train windows, with one seed or several."""
     return train_seeds(request, call_as_task)
 
 
-@flow(name="evaluate", flow_run_name="evaluate {recipe} on {split}", **RECORDED)
+@flow(name="evaluate", flow_run_name=RUN_NAMES["evaluate"], **RECORDED)
 @_takes(Evaluate)
 def evaluate(request: Evaluate) -> Result:
     """Score policies on the windows of a split; all policies play the same windows."""
     return call_as_task(request)
 
 
-@flow(name="report", **RECORDED)
+@flow(name="ope", flow_run_name=RUN_NAMES["ope"], **RECORDED)
+@_takes(Ope)
+def ope(request: Ope) -> Result:
+    """Estimate the returns of policies from a dataset, and compare with the simulator."""
+    return call_as_task(request)
+
+
+@flow(name="report", flow_run_name=RUN_NAMES["report"], **RECORDED)
 @_takes(Report)
 def report(request: Report) -> Result:
     """Write one HTML page about evaluations, with its numbers in Parquet and Markdown files."""
@@ -107,6 +136,20 @@ def run(request: Run) -> Result:
     """Build, verify, train, evaluate and report; finished stages are skipped."""
     with recording(Lines(get_run_logger().info), request.out, "run") as display, showing(display):
         return run_stages(request, call_as_task)
+
+
+@flow(name="nightly", flow_run_name="nightly {recipe}", **RECORDED)
+@_takes(Nightly)
+def nightly(request: Nightly) -> Result:
+    """Run everything on the trace of one day, in a folder named by date and digest."""
+    if request.date is None:  # the same for every attempt of a run, also after midnight
+        start = runtime.flow_run.scheduled_start_time.astimezone(UTC)
+        request = dataclasses.replace(request, date=start.date().isoformat())
+    with (
+        recording(Lines(get_run_logger().info), request.out, "nightly") as display,
+        showing(display),
+    ):
+        return run_night(request, call_as_task)
 
 
 @flow(name="study", flow_run_name="study {vary} of {recipe}", **RECORDED)

@@ -127,6 +127,12 @@ def with_trace(overrides: tuple[str, ...], path: str | None) -> tuple[str, ...]:
     return (*overrides, f"trace.path={json.dumps(path, ensure_ascii=False)}")
 
 
+def more_policies() -> Any:
+    """Return the field `policies` of commands that evaluate what they trained."""
+    text = "policies and folders of checkpoints to score beside the recipe's; may be repeated"
+    return option(text, default=(), flag="--policy", action="extend", metavar="POLICY")
+
+
 def workers() -> Any:
     """Return the field `workers`."""
     return option("threads that run episodes; results do not depend on their number", default=1)

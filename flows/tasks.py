@@ -3,19 +3,25 @@
 A task is a whole step, such as a build, a training run or an evaluation, since each task costs
 Prefect tens of milliseconds and tens of kilobytes of its database. Prefect's cache is off: Prefect
 sees neither the code that a step calls nor whether the files that it wrote still exist, whereas the
-output folders record what is finished. Nothing is retried, since a step that fails on its input
-fails again.
+output folders record what is finished.
+
+A step that fails on its input fails again, so it is not retried. The one exception is an object
+store that does not answer, in a run of a deployment: there the task waits and tries again. At a
+terminal, the error is shown at once.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
-from prefect import task
+from prefect import runtime, task
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 
+from flows.artifacts import ProgressArtifacts
 from flows.commands import directly, module_of, name_of
 from flows.progress import Lines, showing
 from flows.status import recording
+from pipeline.errors import StoreUnavailable
 
 # Keyword arguments of every @flow and @task; results are small JSON values, and are kept.
 RECORDED: Final[dict[str, Any]] = {
@@ -25,18 +31,52 @@ RECORDED: Final[dict[str, Any]] = {
 }
 
 
+# Names of runs. Flows and tasks have the same, unless a flow says more.
+RUN_NAMES: Final[Mapping[str, str]] = {
+    "ingest": "ingest {trace_format}",
+    "build": "build {recipe}",
+    "verify": "verify {dataset}",
+    "train": "train {agent}, seed {seed}",
+    "train_online": "train online on {recipe}, seed {seed}",
+    "evaluate": "evaluate {recipe} on {split}",
+    "ope": "ope of {dataset}",
+    "report": "report into {out}",
+}
+# Tags of tasks, by which a server can limit how many run at a time.
+TAGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "build": ("simulation",),
+    "evaluate": ("simulation",),
+    "train": ("training",),
+    "train_online": ("training",),
+}
+RETRY_DELAYS_S: Final = (20, 60, 300)  # of a store that does not answer
+
+
+def can_be_retried(_task: Any, _run: Any, state: Any) -> bool:
+    """Return whether a failed task run may succeed later with the same input."""
+    return isinstance(state.result(raise_on_failure=False), StoreUnavailable)
+
+
 def call_as_task(request: Any) -> dict[str, Any]:
     """Run the command of a request as a task of the running flow, and raise its errors."""
 
     def body(**parameters: Any) -> dict[str, Any]:
         given = type(request)(**parameters)
-        lines = Lines(get_run_logger().info)
+        lines = ProgressArtifacts(Lines(get_run_logger().info), body.__name__)
         out = getattr(given, "out", None)
         with recording(lines, out, body.__name__) as display, showing(display):
             return directly(given)
 
     body.__name__ = name_of(request)
     body.__doc__ = module_of(request).run.__doc__
-    recorded: Any = task(name=name_of(request), cache_policy=NO_CACHE, **RECORDED)
+    settings: dict[str, Any] = {**RECORDED, "tags": TAGS.get(body.__name__)}
+    if body.__name__ in RUN_NAMES:
+        called = RUN_NAMES[body.__name__].format(**vars(request))
+        settings["task_run_name"] = called.replace("{", "{{").replace("}", "}}")  # a template
+    if runtime.deployment.id:
+        settings["retries"] = len(RETRY_DELAYS_S)
+        settings["retry_delay_seconds"] = [*RETRY_DELAYS_S]
+        settings["retry_condition_fn"] = can_be_retried
+    recorded: Any = task(name=name_of(request), cache_policy=NO_CACHE, **settings)
     result: dict[str, Any] = recorded(body)(**vars(request))
     return result

@@ -8,6 +8,7 @@
     |   +-- DatasetError        a folder that is not a dataset, workload or checkpoint
     |   +-- StorageError        a folder that cannot be written, a full disk
     |       +-- FolderBusy      a folder that another process is writing
+    |       +-- StoreUnavailable  an object store that does not answer, or not now
     +-- VerificationFailed      a dataset does not match its manifest   exit code 1
     +-- InfeasibleChoice        a policy chose a row that the mask forbids
 
@@ -49,6 +50,10 @@ class StorageError(InputError):
 
 class FolderBusy(StorageError):
     """A folder that another process is writing for longer than this one waits."""
+
+
+class StoreUnavailable(StorageError):
+    """An object store that cannot be reached or refuses a request for now; a later try may work."""
 
 
 class VerificationFailed(HindcastError):

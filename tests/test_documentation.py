@@ -51,7 +51,9 @@ STEPS: Final = {
     "train": ("--steps", "--checkpoint-every"), "ope": ("--fqe-steps",),
     "train-online": ("--imitate-steps",),
 }  # fmt: skip
-DIRECT: Final = ("ingest", "build", "train", "train-online", "evaluate", "report", "study", "run")
+DIRECT: Final = (
+    "ingest", "build", "train", "train-online", "evaluate", "report", "study", "run", "nightly",
+)  # fmt: skip
 NOT_RUN: Final = ("make", "pip", "source", "git")  # commands about the installation
 TRACES: Final = "/data/traces"  # in pages: the reader's folder of real traces
 

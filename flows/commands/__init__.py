@@ -35,6 +35,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "watch": "show what the commands that write below a folder are doing",
     "doctor": "check the installation, the machine and folders, and say how to mend what is wrong",
     "run": "build, verify, train, evaluate and report, all in one command",
+    "nightly": "the same for the trace of one day, in a folder named by date and digest",
 }
 _MODULES: Final = {
     "list": "inspect",

@@ -40,7 +40,9 @@ class Request:
         "gradient steps of fitted Q evaluation for each policy", default=1500
     )
     seed: p.Seed = p.option("seed of all random draws", default=0)
-    truth: bool = p.option("do not simulate the policies", default=True, flag="--no-truth")
+    truth: bool = p.option(
+        "simulate the policies for comparison; --no-truth leaves that out", default=True,
+        flag="--no-truth")  # fmt: skip
     command: str = p.hidden("command line that is kept in ope.json", "")
 
 

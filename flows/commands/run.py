@@ -22,6 +22,7 @@ class Request:
     workers: p.Workers = p.workers()
     command: str = p.hidden("command line that is kept in evaluation.json", "")
     trace: p.Folder | None = p.trace()
+    policies: tuple[p.Name, ...] = p.more_policies()
 
     def settings(self) -> tuple[str, ...]:
         """Return the overrides of the recipe, that of its trace included."""
@@ -33,6 +34,7 @@ def check(request: Request) -> None:
     from pipeline.evaluation.evaluate import COMMON
     from pipeline.recipes.loading import load_recipe
     from pipeline.scenarios import load_scenario
+    from policies.entrants import own_policies
 
     loaded = load_recipe(request.recipe, request.settings())
     build.check(build.Request(request.recipe, request.out, request.settings()))
@@ -41,7 +43,12 @@ def check(request: Request) -> None:
             f"{loaded.id}: train.agents is set, but without [[behaviours]] there is no dataset to "
             "learn from"
         )
-    evaluate.check(evaluate.Request(request.recipe, request.out, overrides=request.settings()))
+    evaluate.check(
+        evaluate.Request(
+            request.recipe, request.out, (*own_policies(loaded), *request.policies),
+            overrides=request.settings(),
+        )
+    )  # fmt: skip
     _check_training(loaded)
     if loaded.online.agent:
         _check_online(loaded)

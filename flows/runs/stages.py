@@ -22,7 +22,7 @@ from pipeline.storage.files import sha256_file
 from pipeline.storage.location import location
 from pipeline.storage.locks import writing
 from pipeline.storage.run_files import BEST, DESCRIPTION
-from policies.entrants import BEHAVIOUR, own_policies
+from policies.entrants import BEHAVIOUR, entrants, own_policies
 from policies.offline import agent as find_agent
 from policies.offline import agents_for
 
@@ -87,10 +87,14 @@ def _stages(request: Any, loaded: Recipe, out: Path, call: Call) -> dict[str, An
     selected = [f / BEST for f in checkpoints if (f / BEST / DESCRIPTION).is_file()]
     learned = [*checkpoints, *selected]
     logged = [BEHAVIOUR] if loaded.behaviours else []
-    policies = (*own_policies(loaded), *logged, *map(str, learned))
+    policies = (*own_policies(loaded), *request.policies, *logged, *map(str, learned))
     trained = {str(f.relative_to(out)): sha256_file(f / DESCRIPTION) for f in learned}
+    scored: dict[str, Any] = {"recipe": loaded.digest, "agents": trained}
+    if request.policies:
+        more = entrants(loaded, request.policies)
+        scored["policies"] = {each.behaviour.name: each.digest for each in more}
     stage(
-        "evaluate", evaluation, {"recipe": loaded.digest, "agents": trained},
+        "evaluate", evaluation, scored,
         evaluate.Request(
             recipe, str(evaluation.parent), policies, "test", overrides, workers, request.command
         ),

@@ -41,7 +41,7 @@ def load_source(recipe: Recipe) -> Workload:
     if trace.format == INGESTED:
         from pipeline.workloads.folder import load_workload
 
-        return load_workload(_existing(recipe))
+        return load_workload(trace_path(recipe))
     from pipeline.traces import FORMATS
 
     if trace.format not in FORMATS or FORMATS[trace.format].read is None:
@@ -52,11 +52,19 @@ def load_source(recipe: Recipe) -> Workload:
         )
     from pipeline.traces.cache import read_trace
 
-    with local_folder(_existing(recipe)) as copy:
+    with local_folder(trace_path(recipe)) as copy:
         return read_trace(trace.format, copy)
 
 
-def _existing(recipe: Recipe) -> Path:
+def opens_trace(recipe: Recipe) -> bool:
+    """Return whether the workload of a recipe is read from its trace.path."""
+    trace, origin = recipe.trace, recipe.origin
+    if trace.format in {SYNTHETIC, GENERATED, RECORDED}:
+        return False
+    return origin is None or origin.trace != trace
+
+
+def trace_path(recipe: Recipe) -> Path:
     """Return the file or folder of the recipe's trace; raise TraceError if there is none.
 
     A relative path is below the folder of the recipe's file, else below the folder of traces.

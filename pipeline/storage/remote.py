@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 from upath import UPath
 from upath.extensions import ProxyUPath
 
-from pipeline.errors import HindcastError, StorageError
+from pipeline.errors import HindcastError, StorageError, StoreUnavailable
 
 # Where each store's client looks for credentials, and for the address of another server.
 _ENVIRONMENT: Final[Mapping[str, tuple[str, str]]] = {
@@ -311,11 +311,11 @@ def _refusal(path: Any, error: Exception) -> StorageError:
             "list, read, write and delete there"
         )
     if kinds.intersection(_UNREACHABLE):
-        return StorageError(
+        return StoreUnavailable(
             f"{path}: the store cannot be reached ({reason}); check the network and {endpoint}; "
             "the same command continues where it stopped"
         )
-    return StorageError(
+    return StoreUnavailable(
         f"{path}: the store refused the request ({reason}); check {credentials} and {endpoint}; "
         "the same command continues where it stopped"
     )

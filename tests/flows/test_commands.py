@@ -9,7 +9,17 @@ import pytest
 from flows import commands, parser
 
 FILES = sorted(p.stem for p in Path(commands.__file__).parent.glob("*.py") if p.stem != "__init__")
-RECORDED = ("ingest", "build", "train", "train-online", "evaluate", "report", "study", "run")
+RECORDED = (
+    "ingest",
+    "build",
+    "train",
+    "train-online",
+    "evaluate",
+    "report",
+    "study",
+    "run",
+    "nightly",
+)
 
 
 def module(name):

@@ -1,4 +1,4 @@
-"""Tests of the README's five deployment commands with a real server and a worker on loopback."""
+"""Tests of the commands of the page about Prefect, with a real server and a worker on loopback."""
 
 import json
 import os
@@ -12,18 +12,34 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 
-from pipeline.recipes.recipe import Recipe
 from pipeline.verification.verify import verify
-from tests.conftest import TINY
+from tests.flows.test_flows import DEPLOYED
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PREFECT = [sys.executable, "-m", "prefect"]
 LIMIT_S = 600.0  # per command: a first start migrates a database, and the machine may be busy.
+DAY = "2026-11-20"
+SMALL = (
+    "config.jobs_per_window=5", 'split.train="0..0"', 'split.validation="1..1"',
+    'split.test="2..3"', "train.agents=[]", "evaluate.seeds=1",
+    "evaluate.policies=['random', 'fcfs_now']", "evaluate.references=['random']",
+)  # fmt: skip
+
+
+def write_log(path: Path, rng: np.random.Generator) -> None:
+    """Write a log of 30 jobs in the standard workload format."""
+    jobs = (
+        f"{number} {number * 3600} 0 {rng.integers(600, 9000)} {size} -1 -1 {size} 9000 -1 1"
+        " 1 1 1 1 -1 -1 -1\n"
+        for number, size in enumerate(rng.integers(1, 60, size=30).tolist(), start=1)
+    )
+    path.write_text("; MaxProcs: 100\n" + "".join(jobs))
 
 
 def free_port() -> int:
@@ -99,9 +115,25 @@ def wait_for_server(server: subprocess.Popen[bytes], env: dict[str, str], log: P
             return
 
 
-def test_a_deployed_build_makes_a_dataset(tmp_path: Path, tiny_recipe: Recipe) -> None:
-    """`prefect.yaml` is deployed, a worker runs `build`, and the dataset that it wrote verifies."""
-    port, out = free_port(), tmp_path / "dataset"
+def wait_for_run(env: dict[str, str], run: str, log: Path) -> dict[str, Any]:
+    """Return a flow run that has ended."""
+    until = time.monotonic() + LIMIT_S
+    while True:
+        found: dict[str, Any] = ask(env, f"/flow_runs/{run}")
+        if found["state_type"] in {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}:
+            return found
+        assert time.monotonic() < until, log.read_text()
+        time.sleep(0.5)
+
+
+def test_a_night_on_a_server(tmp_path: Path) -> None:
+    """`prefect.yaml` is deployed, and a worker runs `nightly` on the log of a day.
+
+    The run shows its finding, scores and report. A log that is missing fails with its cause in one
+    line.
+    """
+    port, out = free_port(), tmp_path / "nights"
+    write_log(tmp_path / f"{DAY}.swf", np.random.default_rng(1))
     env = surroundings(tmp_path / "home", port)
     server_log, worker_log = tmp_path / "server.log", tmp_path / "worker.log"
     start = ("server", "start", "--host", "127.0.0.1", "--port", str(port), "--no-ui")
@@ -112,20 +144,33 @@ def test_a_deployed_build_makes_a_dataset(tmp_path: Path, tiny_recipe: Recipe) -
         with started(*work, env=env, log=worker_log):
             call("--no-prompt", "deploy", "--all", env=env)
             found = {d["name"]: d for d in ask(env, "/deployments/filter", {})}
-            assert set(found) == {"build", "train", "train_online", "evaluate", "run"}
+            assert set(found) == set(DEPLOYED)
             assert not any(d["schedules"] for d in found.values())
-            described = found["build"]["parameter_openapi_schema"]["properties"]
-            assert all(p["description"] for p in described.values())
+            for name in ("build", "nightly"):
+                described = found[name]["parameter_openapi_schema"]["properties"]
+                assert all(p["description"] for p in described.values())
 
-            overrides = f"overrides={json.dumps(TINY)}"
-            shown = call(
-                "deployment", "run", "build/build", "--param", f"out={out}", "--param", overrides,
-                "--watch", "--watch-timeout", str(int(LIMIT_S)), env=env,
-            )  # fmt: skip
-            runs = ask(env, "/flow_runs/filter", {})
-            states = [(r["name"], r["state_type"]) for r in runs]
-            said = shown + worker_log.read_text()
-            assert states == [("build binpack-synthetic-v1", "COMPLETED")], said
-    assert verify(out).checks
-    recorded = json.loads((out / "manifest.json").read_text())
-    assert recorded["digest"] == tiny_recipe.digest
+            given = {"recipe": "slots-swf-kth-v1", "out": str(out), "overrides": [*SMALL]}
+            given["trace"] = str(tmp_path / "{date}.swf")
+            runs = [
+                ask(
+                    env, f"/deployments/{found['nightly']['id']}/create_flow_run",
+                    {"parameters": {**given, "date": day}},
+                )["id"]
+                for day in (DAY, "2026-11-30")
+            ]  # fmt: skip
+            ended = [wait_for_run(env, run, worker_log) for run in runs]
+            said = worker_log.read_text()
+            assert [e["state_type"] for e in ended] == ["COMPLETED", "FAILED"], said
+            assert {e["name"] for e in ended} == {"nightly slots-swf-kth-v1"}
+            [cause] = ended[1]["state"]["message"].splitlines()
+            assert "2026-11-30.swf: no such file" in cause
+            artifacts = ask(
+                env, "/artifacts/filter", {"artifacts": {"key": {"like_": "nightly-%"}}}
+            )
+            keys = {"nightly-report", "nightly-report-finding", "nightly-report-scores"}
+            assert {(a["flow_run_id"], a["key"]) for a in artifacts} == {(runs[0], k) for k in keys}
+    [night] = out.iterdir()
+    assert night.name.startswith(f"{DAY}-")
+    assert (night / "report.html").is_file()
+    assert verify(night / "dataset").checks

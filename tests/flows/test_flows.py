@@ -17,9 +17,13 @@ from pipeline.errors import InputError
 ROOT = Path(__file__).resolve().parent.parent.parent
 PARAMETERS = json.loads(Path(__file__).with_name("parameters.json").read_text(encoding="utf-8"))
 NAMES = (
-    "ingest", "build", "train", "train_online", "evaluate", "report", "run", "study", "sweep",
+    "ingest", "build", "verify", "train", "train_online", "evaluate", "ope", "report", "run",
+    "study", "nightly", "sweep",
 )  # fmt: skip
-DEPLOYED = ("build", "train", "train_online", "evaluate", "run")
+DEPLOYED = (
+    "ingest", "build", "verify", "train", "train_online", "evaluate", "ope", "report", "study",
+    "run", "nightly",
+)  # fmt: skip
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:prefect")
 
@@ -191,3 +195,22 @@ def test_a_deployment_has_valid_parameters_and_no_schedule(name):
     assert found["work_pool"]["name"] == "hindcast"
     assert set(found["parameters"]) <= set(flow(name).parameters.properties)
     assert flow(name).validate_parameters(found["parameters"])
+
+
+def test_only_a_store_that_does_not_answer_is_worth_another_try():
+    from prefect.states import Failed
+
+    from flows.tasks import can_be_retried
+    from pipeline.errors import FolderBusy, RecipeError, StorageError, StoreUnavailable
+
+    for error in (RecipeError("r"), StorageError("s"), FolderBusy("f"), ValueError("v")):
+        assert not can_be_retried(None, None, Failed(data=error))
+    assert can_be_retried(None, None, Failed(data=StoreUnavailable("s3://b/x: not reached")))
+
+
+def test_trainings_have_the_tag_that_limits_them():
+    """How many tasks of a tag run at a time is a setting of the server."""
+    from flows.tasks import RUN_NAMES, TAGS
+
+    assert TAGS["train"] == TAGS["train_online"] == ("training",)
+    assert set(TAGS) <= set(RUN_NAMES) <= set(NAMES)
