@@ -116,10 +116,11 @@ def ingest_history(path: Path, out: Path) -> BuildResult:
 
 def _refuse_foreign(path: Path, out: Path) -> None:
     """Raise StorageError if `out` holds anything but an interrupted ingestion of this file."""
-    there = out.iterdir() if out.is_dir() else ()
-    if not out.exists() or (out.is_dir() and all(files.is_partial(p.name) for p in there)):
-        return
+    there = {p.name for p in out.iterdir()} if out.is_dir() else set()
     record = out / BUILDING / PLAN
+    begun = all(files.is_partial(name) or name == BUILDING for name in there)
+    if not out.exists() or (out.is_dir() and begun and not record.exists()):
+        return  # at most the folders of an ingestion that wrote nothing, as on a full disk
     finished = not out.is_dir() or (out / mf.NAME).exists()
     if finished or not record.exists() or files.read_json(record) != _claim(path):
         raise StorageError(

@@ -317,6 +317,27 @@ def test_a_history_that_reveals_the_decision_is_marked(tmp_path):
     assert any("reveal it" in note for note in notes)
 
 
+@pytest.mark.parametrize("left", [(), (".building",), (".lock", ".building/.plan.json.partial")])
+def test_an_ingestion_that_wrote_nothing_is_given_again(tmp_path, left):
+    """The folders that a full disk leaves are no dataset; anything else is not touched."""
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps(records(tmp_path)))
+    out = tmp_path / "out"
+    out.mkdir()
+    for name in left:
+        place = out / name
+        place.parent.mkdir(exist_ok=True)
+        if name.endswith("building"):
+            place.mkdir()
+        else:
+            place.touch()
+    assert ingest_history(path, out).decisions > 0
+    (tmp_path / "foreign" / ".building").mkdir(parents=True)
+    (tmp_path / "foreign" / "mine.txt").touch()
+    with pytest.raises(StorageError, match="not an empty folder"):
+        ingest_history(path, tmp_path / "foreign")
+
+
 def test_what_was_read_from_a_file_is_written_again(tmp_path):
     path = tmp_path / "history.json"
     path.write_text(json.dumps(records(tmp_path)))
