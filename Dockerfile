@@ -1,0 +1,50 @@
+# Image of Hindcast and Prefect, for a server, its workers, and single commands:
+#
+#   docker build -t hindcast .
+#   docker run --rm -v "$PWD:/data" hindcast hindcast run binpack-synthetic-v1 --out demo
+#
+# docs/how-to/deploy.md has a server with workers on one machine, on Kubernetes and on Slurm.
+
+FROM python:3.11-slim AS build
+WORKDIR /src
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+RUN python -m venv /opt/hindcast
+ENV PATH=/opt/hindcast/bin:$PATH
+
+# The CPU build of PyTorch. It and the other packages change less often than the sources, so they are
+# a layer of their own. --build-arg TORCH_INDEX=https://pypi.org/simple installs the CUDA build.
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+ARG EXTRAS=s3
+COPY constraints.txt pyproject.toml ./
+RUN pip install --index-url "$TORCH_INDEX" --extra-index-url https://pypi.org/simple \
+      -c constraints.txt torch
+RUN python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
+print('\n'.join(p['dependencies'] + p['optional-dependencies']['$EXTRAS']))" > requirements.txt \
+ && pip install -c constraints.txt -r requirements.txt
+
+COPY README.md LICENSE hindcast.py ./
+COPY pipeline pipeline
+COPY policies policies
+COPY flows flows
+COPY datasets datasets
+RUN pip install --no-deps .
+
+
+FROM python:3.11-slim
+RUN useradd --create-home --uid 1000 hindcast \
+ && mkdir /data && chown hindcast /data
+COPY --from=build /opt/hindcast /opt/hindcast
+# The deployments name flows by path, so the folder of prefect.yaml and flows/ is in the image too.
+WORKDIR /opt/hindcast/deploy
+COPY prefect.yaml ./
+COPY flows flows
+# Compiled kernels and parsed traces are kept in /data, which outlives the container.
+ENV PATH=/opt/hindcast/bin:$PATH \
+    HINDCAST_CACHE=/data/.cache/hindcast \
+    NUMBA_CACHE_DIR=/data/.cache/numba \
+    PREFECT_HOME=/data/.prefect \
+    PREFECT_SERVER_ANALYTICS_ENABLED=false \
+    DO_NOT_TRACK=1
+USER hindcast
+WORKDIR /data
+CMD ["hindcast", "--help"]

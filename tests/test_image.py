@@ -1,0 +1,62 @@
+"""Tests of the Dockerfile without a container engine: what its lines name exists."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TEXT = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", "")
+LINES = [line.split(maxsplit=1) for line in TEXT.splitlines() if line and line[0] not in "# "]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def lines(name: str) -> list[str]:
+    return [rest for word, rest in LINES if word == name]
+
+
+def copied() -> list[str]:
+    """Return the sources of COPY lines that copy from the checkout."""
+    found = [line.split()[:-1] for line in lines("COPY") if not line.startswith("--from")]
+    return [source for sources in found for source in sources]
+
+
+def test_what_is_copied_exists_and_reaches_the_builder():
+    """Everything else is left out: results, caches and the history of the repository."""
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert "*" in ignored
+    assert {line[1:] for line in ignored if line.startswith("!")} == set(copied())
+    assert all((ROOT / source).exists() for source in copied())
+
+
+def test_the_sources_of_the_wheel_are_copied():
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]
+    needed = {*wheel["targets"]["wheel"]["only-include"], PROJECT["readme"]}
+    needed |= {*wheel["targets"]["wheel"]["shared-data"], *PROJECT["license-files"]}
+    assert needed <= set(copied())
+
+
+def test_the_packages_of_the_image_are_those_of_the_project():
+    [code] = [re.search(r'python -c "([^"]+)"', line)[1] for line in lines("RUN") if '-c "' in line]
+    [extra] = [line.partition("=")[2] for line in lines("ARG") if line.startswith("EXTRAS=")]
+    done = subprocess.run(
+        [sys.executable, "-c", code.replace("$EXTRAS", extra)], cwd=ROOT, capture_output=True,
+        text=True, check=True, env={**os.environ, "PYTHONWARNINGS": "ignore"},
+    )  # fmt: skip
+    expected = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"][extra]]
+    assert done.stdout.splitlines() == expected
+    assert any(name.startswith("prefect==") for name in expected)
+    assert "hindcast" in PROJECT["scripts"]
+
+
+def test_both_stages_have_a_python_that_is_supported_and_the_last_user_is_not_root():
+    images = {line.split()[0] for line in lines("FROM")}
+    [image] = images
+    version = tuple(map(int, re.fullmatch(r"python:(\d+)\.(\d+)-slim", image).groups()))
+    least = tuple(map(int, PROJECT["requires-python"].removeprefix(">=").split(".")))
+    assert version >= least
+    assert lines("USER") == ["hindcast"]
+    names = [word for word, _ in LINES]
+    assert names.index("USER") > max(i for i, name in enumerate(names) if name in {"RUN", "COPY"})
