@@ -11,13 +11,13 @@ ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv /opt/hindcast
 ENV PATH=/opt/hindcast/bin:$PATH
 
-# The CPU build of PyTorch. It and the other packages change less often than the sources, so they are
-# a layer of their own. --build-arg TORCH_INDEX=https://pypi.org/simple installs the CUDA build.
-ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+# PyTorch and the other packages change less often than the sources, so they are a layer of their own.
+# pip's own index has a large build of PyTorch, with CUDA. The index of CPU builds, whose URL is on
+# PyTorch's installation page, makes the image several GB smaller: --build-arg TORCH_INDEX=URL.
+ARG TORCH_INDEX=
 ARG EXTRAS=s3
 COPY constraints.txt pyproject.toml ./
-RUN pip install --index-url "$TORCH_INDEX" --extra-index-url https://pypi.org/simple \
-      -c constraints.txt torch
+RUN pip install ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} -c constraints.txt torch
 RUN python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
 print('\n'.join(p['dependencies'] + p['optional-dependencies']['$EXTRAS']))" > requirements.txt \
  && pip install -c constraints.txt -r requirements.txt

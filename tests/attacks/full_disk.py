@@ -40,8 +40,8 @@ ROOM = 1 << 30
 TORCH = f"torchinductor_{getpass.getuser()}"  # folder that importing torch may make
 BUILDING = ("out/.building/*", "out/data/*", "out/workload/*", "out/policies/*",
             "out/episodes.parquet", "out/README.md", "out/croissant.json")  # fmt: skip
-TRAINING = ("out/provenance.json", "out/training.safetensors", "out/metrics.parquet", "out/weights.safetensors",
-            "out/best/*", "out/checkpoints/*")  # fmt: skip
+TRAINING = ("out/provenance.json", "out/training.safetensors", "out/metrics.parquet",
+            "out/weights.safetensors", "out/best/*", "out/checkpoints/*")  # fmt: skip
 
 
 @dataclass(frozen=True)
