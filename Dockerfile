@@ -1,6 +1,6 @@
 # Image of Hindcast and Prefect, for a server, its workers, and single commands:
 #
-#   docker build -t hindcast .
+#   docker build -t hindcast --build-arg TORCH_INDEX=URL .
 #   docker run --rm -v "$PWD:/data" hindcast hindcast run binpack-synthetic-v1 --out demo
 #
 # docs/how-to/deploy.md has a server with workers on one machine, on Kubernetes and on Slurm.

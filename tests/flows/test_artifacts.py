@@ -111,7 +111,7 @@ def test_a_report_is_a_link_the_finding_and_the_headline_table(made, log, page):
     assert link == ("link", "report-report", page.as_uri(), "Report")
     assert finding[:2] == ("markdown", "report-report-finding")
     assert scores[:2] == ("table", "report-report-scores")
-    assert scores[3] == "r: makespan_s (s), 60 windows"
+    assert scores[3] == "r: makespan_s [s], 60 windows"
     assert not log
 
 
