@@ -36,7 +36,7 @@ from flows.runs.stages import run_stages
 from flows.runs.sweep import Request as Sweep
 from flows.runs.sweep import run as run_sweep
 from flows.status import recording
-from flows.tasks import RECORDED, RUN_NAMES, call_as_task
+from flows.tasks import RECORDED, RUN_NAMES, call_as_task, patiently
 
 Result: TypeAlias = dict[str, Any]
 
@@ -51,11 +51,15 @@ def _takes(request: type) -> Callable[[Callable[[Any], Result]], Callable[..., R
             given = request(*args, **parameters)
             if FlowRunContext.get() is None:
                 return body(given)
-            if runtime.deployment.id:  # the command line has checked its request
-                module_of(given).check(given)
-            result = body(given)
+            # The command line has checked the request, and shows errors at once.
+            deployed = runtime.deployment.id is not None
+            result = patiently(lambda: checked(given)) if deployed else body(given)
             publish(given, result)
             return result
+
+        def checked(given: Any) -> Result:
+            module_of(given).check(given)
+            return body(given)
 
         lines = [f"    {field.name}: {sentence(field.metadata['text'])}" for field in fields]
         flat.__doc__ = "\n".join([inspect.getdoc(body) or "", "", "Args:", *lines])

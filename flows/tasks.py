@@ -6,14 +6,15 @@ sees neither the code that a step calls nor whether the files that it wrote stil
 output folders record what is finished.
 
 A step that fails on its input fails again, so it is not retried. The one exception is an object
-store that does not answer, in a run of a deployment: there the task waits and tries again. At a
-terminal, the error is shown at once.
+store that does not answer, in a run of a deployment: there the flow waits and runs its steps again;
+those that are finished are skipped. At a terminal, the error is shown at once.
 """
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from prefect import runtime, task
+from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 
@@ -52,9 +53,19 @@ TAGS: Final[Mapping[str, tuple[str, ...]]] = {
 RETRY_DELAYS_S: Final = (20, 60, 300)  # of a store that does not answer
 
 
-def can_be_retried(_task: Any, _run: Any, state: Any) -> bool:
-    """Return whether a failed task run may succeed later with the same input."""
-    return isinstance(state.result(raise_on_failure=False), StoreUnavailable)
+def patiently(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return the result of `run`, which is called again while an object store does not answer.
+
+    Prefect's own retries of a flow know nothing of the error, and those of a task would leave out
+    what a flow writes between its tasks.
+    """
+    for delay_s in RETRY_DELAYS_S:
+        try:
+            return run()
+        except StoreUnavailable as error:
+            get_run_logger().warning("%s; trying again in %d s", error, delay_s)
+            time.sleep(delay_s)
+    return run()
 
 
 def call_as_task(request: Any) -> dict[str, Any]:
@@ -73,10 +84,6 @@ def call_as_task(request: Any) -> dict[str, Any]:
     if body.__name__ in RUN_NAMES:
         called = RUN_NAMES[body.__name__].format(**vars(request))
         settings["task_run_name"] = called.replace("{", "{{").replace("}", "}}")  # a template
-    if runtime.deployment.id:
-        settings["retries"] = len(RETRY_DELAYS_S)
-        settings["retry_delay_seconds"] = [*RETRY_DELAYS_S]
-        settings["retry_condition_fn"] = can_be_retried
     recorded: Any = task(name=name_of(request), cache_policy=NO_CACHE, **settings)
     result: dict[str, Any] = recorded(body)(**vars(request))
     return result

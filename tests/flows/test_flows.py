@@ -197,15 +197,38 @@ def test_a_deployment_has_valid_parameters_and_no_schedule(name):
     assert flow(name).validate_parameters(found["parameters"])
 
 
-def test_only_a_store_that_does_not_answer_is_worth_another_try():
-    from prefect.states import Failed
-
-    from flows.tasks import can_be_retried
+def test_only_a_store_that_does_not_answer_is_worth_another_try(monkeypatch):
+    """Every other error is raised at once; a store gets three more calls, then its error counts."""
+    from flows import tasks
     from pipeline.errors import FolderBusy, RecipeError, StorageError, StoreUnavailable
 
+    said, slept, errors = [], [], []
+
+    class Logger:
+        def warning(self, text, *values):
+            said.append(text % values)
+
+    def run():
+        if errors:
+            raise errors.pop(0)
+        return {"done": True}
+
+    monkeypatch.setattr(tasks, "get_run_logger", Logger)
+    monkeypatch.setattr(tasks.time, "sleep", slept.append)
     for error in (RecipeError("r"), StorageError("s"), FolderBusy("f"), ValueError("v")):
-        assert not can_be_retried(None, None, Failed(data=error))
-    assert can_be_retried(None, None, Failed(data=StoreUnavailable("s3://b/x: not reached")))
+        errors.append(error)
+        with pytest.raises(type(error)):
+            tasks.patiently(run)
+    assert not slept
+
+    errors += [StoreUnavailable(f"s3://b/{n}: not reached") for n in range(3)]
+    assert tasks.patiently(run) == {"done": True}
+    assert slept == [*tasks.RETRY_DELAYS_S] == [20, 60, 300]
+    assert said[0] == "s3://b/0: not reached; trying again in 20 s"
+
+    errors += [StoreUnavailable(f"s3://b/{n}: not reached") for n in range(4)]
+    with pytest.raises(StoreUnavailable, match="s3://b/3"):
+        tasks.patiently(run)
 
 
 def test_trainings_have_the_tag_that_limits_them():
