@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -185,7 +186,8 @@ def _put(temporary: Path, path: Path) -> None:
 
 
 def _temporary(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}{_PARTIAL}")
+    """Return a name of its own, since processes of several machines may write the same file."""
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}{_PARTIAL}")
 
 
 def _measured(temporary: Path) -> Stored:

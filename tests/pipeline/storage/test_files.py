@@ -11,7 +11,15 @@ import pytest
 
 from pipeline.building.build import build
 from pipeline.errors import DatasetError, StorageError
-from pipeline.storage.files import make_folder, read_json, write_atomically, write_json, write_text
+from pipeline.storage.files import (
+    Stored,
+    make_folder,
+    read_json,
+    sha256_text,
+    write_atomically,
+    write_json,
+    write_text,
+)
 from policies.registry import behaviours
 
 
@@ -118,3 +126,22 @@ def test_json_round_trip(tmp_path):
     with pytest.raises(ValueError, match="JSON"):
         write({"x": float("nan")})
     assert read_json(tmp_path / "x.json")["a"] == "ü"
+
+
+def test_two_writers_of_one_file_do_not_meet(tmp_path):
+    """Each writes a file of its own, also with the same process number on another machine."""
+    path, inside = tmp_path / "part", []
+
+    def second(temporary):
+        temporary.write_text("whole")
+        inside.append(temporary)
+
+    def first(temporary):
+        temporary.write_text("wh")
+        write_atomically(path, second)
+        assert temporary.read_text() == "wh"
+        second(temporary)
+
+    assert write_atomically(path, first) == Stored(5, sha256_text("whole"))
+    assert inside[0] != inside[1]
+    assert path.read_text() == "whole"
