@@ -22,6 +22,7 @@ from typing import Any
 
 from flows.commands import Shown, directly, module_of
 from flows.parser import main_parser, parse
+from flows.runners import refuse_direct
 from flows.surroundings import check_memory, check_names, choose_kernels, open_streams
 from pipeline.errors import HindcastError, InputError, printable
 
@@ -96,6 +97,7 @@ def _execute(arguments: argparse.Namespace) -> tuple[dict[str, Any], Shown]:
     command = module_of(request)
     command.check(request)
     if arguments.direct:
+        refuse_direct(request)
         result = directly(request)
     else:
         from flows.engine import run_flow

@@ -30,6 +30,7 @@ from flows.commands.train_online import Request as TrainOnline
 from flows.commands.verify import Request as Verify
 from flows.parser import sentence
 from flows.progress import Lines, showing
+from flows.runners import started
 from flows.runs.nightly import run_night
 from flows.runs.seeds import train_seeds
 from flows.runs.stages import run_stages
@@ -53,7 +54,8 @@ def _takes(request: type) -> Callable[[Callable[[Any], Result]], Callable[..., R
                 return body(given)
             # The command line has checked the request, and shows errors at once.
             deployed = runtime.deployment.id is not None
-            result = patiently(lambda: checked(given)) if deployed else body(given)
+            with started(given):
+                result = patiently(lambda: checked(given)) if deployed else body(given)
             publish(given, result)
             return result
 

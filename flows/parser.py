@@ -71,6 +71,7 @@ Override: TypeAlias = Annotated[str, Limits("SECTION.KEY=VALUE", pattern=r"^[^=\
 Count: TypeAlias = Annotated[int, Limits("N", ge=1)]
 Seed: TypeAlias = Annotated[int, Limits("S", ge=0)]
 Workers: TypeAlias = Annotated[int, Limits("N", ge=1, le=1024)]
+Runner: TypeAlias = Literal["local", "dask"]  # the names of flows.runners
 Device: TypeAlias = Literal["auto", "cpu", "cuda"]
 
 
@@ -136,6 +137,18 @@ def more_policies() -> Any:
 def workers() -> Any:
     """Return the field `workers`."""
     return option("threads that run episodes; results do not depend on their number", default=1)
+
+
+def runner() -> Any:
+    """Return the field `runner`."""
+    text = "where the work runs: in this process, or on workers of Dask; same results"
+    return option(text, default="local")
+
+
+def address() -> Any:
+    """Return the field `address`."""
+    text = "scheduler of Dask to use, such as tcp://10.0.0.5:8786; else --workers processes here"
+    return option(text, default="", metavar="ADDRESS")
 
 
 class Parser(argparse.ArgumentParser):

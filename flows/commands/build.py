@@ -1,10 +1,11 @@
 """`hindcast build`: build the dataset of a recipe."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from flows import parser as p
+from flows import runners
 from flows.commands import Command, Shown, caveats_of
 from flows.progress import progress
 from pipeline.storage.location import location
@@ -25,6 +26,8 @@ class Request:
         "append to the dataset with this digest, as `hindcast show` prints it; appends a recipe "
         "again that was appended before", default="", metavar="DIGEST")  # fmt: skip
     trace: p.Folder | None = p.trace()
+    runner: p.Runner = p.runner()
+    address: str = p.address()
 
     def settings(self) -> tuple[str, ...]:
         """Return the overrides of the recipe, that of its trace included."""
@@ -33,6 +36,7 @@ class Request:
 
 def check(request: Request) -> None:
     """Raise InputError if the recipe is not valid, or does not fit the dataset with --append."""
+    runners.check(request)
     from pipeline.recipes.loading import load_recipe
     from policies.registry import behaviours
 
@@ -54,18 +58,32 @@ def run(request: Request) -> dict[str, Any]:
 
     loaded = load_recipe(request.recipe, request.settings())
     known, out = behaviours(loaded), location(request.out)
+    how: dict[str, Any] = {"workers": request.workers, "elsewhere": _elsewhere()}
     if not (request.append or request.append_to):
         with progress(f"build {loaded.id}") as tell:
-            return result_of(build(loaded, known, out, workers=request.workers, progress=tell))
+            return result_of(build(loaded, known, out, progress=tell, **how))
     with progress(f"append {loaded.id}") as tell:
-        made = append(
-            loaded, known, out, to=request.append_to, workers=request.workers, progress=tell
-        )
+        made = append(loaded, known, out, to=request.append_to, progress=tell, **how)
     if not made.appended_before:
         return result_of(made)
     note = f"nothing was added: {loaded.id} was appended before"
     again = f"to append it once more, use --append-to {made.digest[:12]}"
     return {**result_of(made), "note": note if request.append_to else f"{note}; {again}"}
+
+
+def _elsewhere() -> Any:
+    """Return a function that has parts recorded on the runner of the context, if there is one."""
+    runner = runners.running()
+    if runner is None:
+        return None
+    from flows.units import record_parts
+    from pipeline.building.shared_plan import share
+
+    def elsewhere(plan: Any, parts: Sequence[int], tell: Callable[[int], None]) -> None:
+        for done, _ in runner.map_units(record_parts, parts, **share(plan)):
+            tell(len(done))
+
+    return elsewhere
 
 
 def result_of(dataset: Any) -> dict[str, Any]:

@@ -50,6 +50,7 @@ def append(
     to: str = "",
     workers: int = 1,
     progress: recording.Progress | None = None,
+    elsewhere: recording.Elsewhere | None = None,
 ) -> build.BuildResult:
     """Add the recipe's episodes to the dataset in `out`, or finish what an earlier call began.
 
@@ -73,7 +74,7 @@ def append(
         )
     mf.read_manifest(out)  # a folder that holds no dataset is not made, and not locked
     with writing(out):
-        return _append(recipe, behaviours, out, to, workers, progress)
+        return _append(recipe, behaviours, out, to, workers, progress, elsewhere)
 
 
 def _append(
@@ -83,6 +84,7 @@ def _append(
     to: str,
     workers: int,
     progress: recording.Progress | None,
+    elsewhere: recording.Elsewhere | None,
 ) -> build.BuildResult:
     manifest = mf.read_manifest(out)
     pending = build.append_in_progress(out)
@@ -113,7 +115,7 @@ def _append(
             f"data/ from {plan.part_path(0).name} on"
         )
     recording.begin(plan, claim)
-    recording.record_parts(plan, workers, progress)
+    recording.record_parts(plan, workers, progress, elsewhere)
     return _finish(plan, manifest)
 
 

@@ -68,11 +68,13 @@ def build(
     *,
     workers: int = 1,
     progress: recording.Progress | None = None,
+    elsewhere: recording.Elsewhere | None = None,
 ) -> BuildResult:
     """Build the recipe's dataset in `out`, or finish what an earlier call began there.
 
     `behaviours` maps the names of recipe.behaviours to policies. Raises InputError if the folder
-    holds something else, the trace cannot be read or the disk is full. Finished parts are kept, and
+    holds something else, the trace cannot be read or the disk is full. With `elsewhere`, other
+    processes record the parts, and `workers` is not used. Finished parts are kept, and
     the next call continues after them. A call at the same time waits for the first to end.
     """
     if not recipe.behaviours:
@@ -90,7 +92,7 @@ def build(
     recording.begin(plan, {"digest": recipe.digest, "versions": mf.versions()})
     if not (out / mf.WORKLOAD / mf.NAME).exists():
         save_workload(plan.workload, out / mf.WORKLOAD)
-    recording.record_parts(plan, workers, progress)
+    recording.record_parts(plan, workers, progress, elsewhere)
     return _finish(plan)
 
 

@@ -6,9 +6,9 @@ OUT/.building/part-NNNNN.parquet    the episodes of a finished part
 OUT/.building/part-NNNNN.json       its file entry, written last: it marks the part as finished
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,9 @@ from pipeline.storage import files
 from pipeline.workloads.schema import Workload
 
 Progress = Callable[[int, int], None]
+# elsewhere(plan, parts, tell) has these parts of a plan recorded by other processes, in any order,
+# and calls tell(n) whenever n more of them are finished.
+Elsewhere = Callable[["Plan", Sequence[int], Callable[[int], None]], None]
 
 DATA: Final = "data"
 BUILDING: Final = ".building"
@@ -121,13 +124,27 @@ def begin(plan: Plan, claim: Mapping[str, Any]) -> None:
     copy_policies(plan.recipe, plan.out)
 
 
-def record_parts(plan: Plan, workers: int, progress: Progress | None) -> None:
-    """Record the parts that are not finished yet."""
+def record_parts(
+    plan: Plan, workers: int, progress: Progress | None, elsewhere: Elsewhere | None = None
+) -> None:
+    """Record the parts that are not finished yet, in threads of this process or `elsewhere`."""
     there = {path.name for path in (plan.out / BUILDING).iterdir()}
     missing = [i for i in range(len(plan.parts)) if _entry_path(plan, i).name not in there]
     done = len(plan.parts) - len(missing)
     tell = progress or (lambda _done, _total: None)
     tell(done, len(plan.parts))
+    if elsewhere is not None:
+
+        def count(finished: int) -> None:
+            nonlocal done
+            done += finished
+            tell(done, len(plan.parts))
+
+        if missing:
+            elsewhere(plan, missing, count)
+        for folder in (plan.out / BUILDING, plan.out / DATA):
+            files.remove_partials(folder)  # of processes that were killed meanwhile
+        return
     stop = Event()
     with ThreadPoolExecutor(workers) as pool:
         waiting = {pool.submit(_record_part, plan, i, stop) for i in missing}
@@ -152,7 +169,19 @@ def _episodes_path(plan: Plan, part: int) -> Path:
     return plan.out / BUILDING / plan.part_path(part).name
 
 
-def _record_part(plan: Plan, part: int, stop: Event) -> None:
+def record_part(plan: Plan, part: int) -> mf.FileEntry:
+    """Return the entry of a part, which is recorded unless it is there with the right digest."""
+    with suppress(DatasetError, FileNotFoundError):
+        entry = _recorded_entry(plan, part)
+        if (
+            files.sha256_file(plan.part_path(part)) == entry.sha256
+            and _episodes_path(plan, part).exists()
+        ):
+            return entry
+    return _record_part(plan, part, Event())
+
+
+def _record_part(plan: Plan, part: int, stop: Event) -> mf.FileEntry:
     """Record one part; its entry is written last and marks the part as finished.
 
     Raises CancelledError between two episodes once `stop` is set.
@@ -169,6 +198,7 @@ def _record_part(plan: Plan, part: int, stop: Event) -> None:
         sha256=stored.sha256,
     )
     files.write_json(_entry_path(plan, part), asdict(entry))
+    return entry
 
 
 def _write_part(plan: Plan, part: int, rows: list[dict[str, Any]], stop: Event, path: Path) -> None:

@@ -105,7 +105,7 @@ def test_a_new_field_of_a_request_is_an_option_and_a_parameter_of_the_flow(monke
     flat = module._takes(Request)(body)
     schema = prefect_schema(flat)
     assert schema["properties"]["shards"] == {
-        "default": 3, "description": "Files to write.", "minimum": 1, "position": 7,
+        "default": 3, "description": "Files to write.", "minimum": 1, "position": 9,
         "title": "shards", "type": "integer",
     }  # fmt: skip
     flat("r", "o", shards=4)

@@ -1,0 +1,222 @@
+"""Runners: how items are handed out, what is refused, and a build whose worker is killed."""
+
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from flows import cli, engine, runners, units
+from flows.commands import build
+from flows.progress import Lines, showing
+from flows.runners import Runner
+from pipeline.errors import HindcastError, InputError, StorageError
+from tests.conftest import TINY
+from tests.pipeline.building.test_build import digest
+
+SET = [word for override in TINY for word in ("--set", override)]
+BUILD = ["build", "binpack-synthetic-v1", *SET]
+
+# Set by Prefect and Dask.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+
+class Future:
+    """A future of Prefect that ends when the test says so."""
+
+    def __init__(self, number, unit, parameters):
+        self.task_run_id, self.unit, self.parameters = number, unit, parameters
+
+    def add_done_callback(self, told):
+        self.told = told
+
+    def end(self):
+        self.told(self)
+
+    def result(self):
+        return self.unit(**self.parameters)
+
+
+class Pool:
+    """A pool of so many threads that ends one unit, the last one, whenever it is looked at."""
+
+    def __init__(self, threads):
+        self.free, self.futures, self.sizes, self.most = threads, [], [], 0
+
+    def submit(self, task, parameters):
+        self.futures.append(Future(len(self.sizes), task.fn, parameters))
+        self.sizes.append(len(parameters["items"]))
+        self.most = max(self.most, len(self.futures))
+        return self.futures[-1]
+
+    def threads(self):
+        if self.futures:
+            self.futures.pop().end()
+        return self.free
+
+    def runner(self):
+        return Runner("the pool", self.submit, self.threads)
+
+
+@pytest.fixture(autouse=True)
+def _quickly(monkeypatch):
+    monkeypatch.setattr(runners, "_POLL_S", 0.01)
+
+
+def at_most_four(items, log):
+    """Do four items, as if they took long enough."""
+    log += items[:4]
+    return {"done": len(items[:4])}
+
+
+def test_what_a_unit_has_not_done_is_handed_out_again():
+    """Every item is done once, with no more units at a time than there are threads."""
+    pool, log = Pool(3), []
+    found = list(pool.runner().map_units(at_most_four, range(40), log=log))
+    assert sorted(log) == list(range(40))
+    assert sorted(item for done, _ in found for item in done) == list(range(40))
+    assert all(result == {"done": len(done)} for done, result in found)
+    assert pool.most == 3
+    assert pool.sizes[0] == 14
+    assert len(pool.sizes) < 40
+
+
+def test_workers_that_join_get_units_and_a_pool_without_workers_is_waited_for():
+    pool, log, lines = Pool(0), [], []
+    with showing(Lines(lines.append)):
+        units = pool.runner().map_units(at_most_four, range(20), log=log)
+        next(units)
+        pool.free = 4
+        list(units)
+    assert sorted(log) == list(range(20))
+    assert pool.most == 4
+    assert lines == ["the pool: there is no worker; waiting for one"]
+
+
+def refusing(items):
+    raise StorageError("the disk is full")
+
+
+def dying(items):
+    raise RuntimeError("worker lost")
+
+
+def test_errors_of_a_unit_are_those_of_the_command():
+    """An error of Hindcast is raised as it is, any other in one line that says what to do."""
+    with pytest.raises(StorageError, match="the disk is full"):
+        list(Pool(2).runner().map_units(refusing, [1]))
+    with pytest.raises(HindcastError, match=r"pool: the work was.*RuntimeError: worker lost"):
+        list(Pool(2).runner().map_units(dying, [1]))
+
+
+def refusal(capsys, *argv):
+    assert cli.main(list(argv)) == 2
+    (line,) = [x for x in capsys.readouterr().err.splitlines() if x != "starting Prefect"]
+    return line
+
+
+def test_options_that_do_not_go_together(capsys, tmp_path, monkeypatch):
+    out = ["--out", str(tmp_path / "d")]
+    line = refusal(capsys, *BUILD, *out, "--runner", "dask", "--direct")
+    assert "runs through Prefect, which --direct leaves out" in line
+    line = refusal(capsys, *BUILD, *out, "--address", "tcp://127.0.0.1:1")
+    assert "the runner is local, which has none; give --runner dask too" in line
+    line = refusal(capsys, *BUILD, *out, "--runner", "ray")
+    assert "invalid choice: 'ray'" in line
+    monkeypatch.setattr(runners.importlib.util, "find_spec", lambda _name: None)
+    line = refusal(capsys, *BUILD, *out, "--runner", "dask")
+    assert "needs the package prefect-dask; pip install 'hindcast-scheduling[dask]'" in line
+    assert not (tmp_path / "d").exists()
+
+
+@pytest.fixture(scope="module")
+def _prefect(tmp_path_factory):
+    """Start Prefect once for these tests, with its own home."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PREFECT_API_URL", raising=False)
+        patch.setenv("PREFECT_HOME", str(tmp_path_factory.mktemp("prefect")))
+        with engine.prefect_engine():
+            yield
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_prefect")
+def test_a_build_with_dask_survives_a_killed_worker(tiny_dataset, tmp_path, monkeypatch):
+    """A worker dies after its first part, before anybody knows of it; the part is left as it is."""
+    killed = tmp_path / "killed"
+
+    def dying(items, out, plan):
+        from flows.units import record_parts
+
+        try:
+            with killed.open("x") as report:
+                record_parts(items[:1], out, plan)
+                part = Path(out, "data", f"part-{items[0]:05d}.parquet")
+                report.write(f"{part} {part.stat().st_ino} {os.getpid()}")
+        except FileExistsError:
+            return record_parts(items, out, plan)
+        return os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(units, "record_parts", dying)
+    out = tmp_path / "d"
+    request = build.Request("binpack-synthetic-v1", str(out), TINY, runner="dask")
+    assert engine.run_flow(request)["dataset"] == str(out)
+    assert digest(out) == digest(tiny_dataset)
+    part, node, process = killed.read_text().split()
+    assert Path(part).stat().st_ino == int(node)
+    assert not psutil.pid_exists(int(process))
+    left = psutil.Process().children(recursive=True)
+    assert not [child for child in left if "spawn" in " ".join(child.cmdline())]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_prefect")
+def test_a_build_with_an_existing_scheduler(tiny_dataset, tmp_path, monkeypatch):
+    """Its workers are asked first whether they can do the work."""
+    from distributed import LocalCluster
+
+    settings = {"dashboard_address": "127.0.0.1:0", "processes": False, "protocol": "tcp"}
+    with LocalCluster(n_workers=1, threads_per_worker=2, **settings) as cluster:
+        request = build.Request(
+            "binpack-synthetic-v1", str(tmp_path / "d"), TINY, runner="dask",
+            address=cluster.scheduler_address,
+        )  # fmt: skip
+        host, versions = runners.worker_facts()
+        for facts, said in (
+            ((host, {**versions, "numpy": "0.9"}), "other versions .numpy 0.9, here"),
+            (("far", versions), "workers on far, which cannot reach Prefect's server"),
+        ):
+            monkeypatch.setattr(runners, "worker_facts", lambda facts=facts: facts)
+            with pytest.raises(InputError, match=said):
+                engine.run_flow(request)
+        monkeypatch.setattr(runners, "worker_facts", lambda: 1 / 0)
+        with pytest.raises(InputError, match=r"cannot run Hindcast \(ZeroDivisionError"):
+            engine.run_flow(request)
+        assert not (tmp_path / "d").exists()
+        monkeypatch.undo()
+        engine.run_flow(request)
+    assert digest(tmp_path / "d") == digest(tiny_dataset)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_prefect")
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("nowhere", "is not the address of a Dask scheduler .missing port number"),
+        ("http://127.0.0.1:1", "is not the address of a Dask scheduler .unknown address scheme"),
+        ("tcp://127.0.0.1:1", "does not answer .Timed out trying to connect"),
+    ],
+)
+def test_an_address_without_a_scheduler(tmp_path, monkeypatch, address, said):
+    monkeypatch.setattr(runners, "_ANSWER_S", 0.2)
+    request = build.Request(
+        "binpack-synthetic-v1", str(tmp_path / "d"), TINY, runner="dask", address=address
+    )
+    with pytest.raises(InputError, match=said):
+        engine.run_flow(request)
+    assert not (tmp_path / "d").exists()
