@@ -27,14 +27,14 @@ from pipeline.storage import files
 from pipeline.storage.location import is_remote, location
 from pipeline.workloads.folder import load_workload
 
-_NAME: Final = "shared.json"
+NAME: Final = "shared.json"
 Behaviours = Callable[[Recipe], Mapping[str, Behaviour]]
 
 
 def share(plan: Plan) -> dict[str, str]:
     """Write the plan where other processes find it; return the arguments that name it."""
     out = plan.out if is_remote(plan.out) else plan.out.absolute()
-    path = out / BUILDING / _NAME
+    path = out / BUILDING / NAME
     files.write_json(
         path,
         {
@@ -61,7 +61,7 @@ def record(out: str, plan: str, part: int, behaviours: Behaviours) -> mf.FileEnt
 
 def _find(out: str, digest: str, behaviours: Behaviours) -> Plan:
     """Return the plan with this digest; the folder may hold another one by now."""
-    path = location(out) / BUILDING / _NAME
+    path = location(out) / BUILDING / NAME
     if not path.exists():
         raise DatasetError(
             f"{path}: no such file on {socket.gethostname()}; the workers need the same folder "
@@ -76,7 +76,7 @@ def _find(out: str, digest: str, behaviours: Behaviours) -> Plan:
 def _restore(out: str, digest: str, behaviours: Behaviours) -> Plan:
     del digest  # another plan in the same folder is another entry of the cache
     folder = location(out)
-    path = folder / BUILDING / _NAME
+    path = folder / BUILDING / NAME
     shared = files.read_json(path)
     if (own := mf.versions()) != shared["versions"]:
         differ = [n for n, v in shared["versions"].items() if own.get(n) != v]

@@ -7,6 +7,7 @@ from typing import Final
 from pipeline.building.append import being_added
 from pipeline.building.build import append_in_progress
 from pipeline.building.parts import BUILDING, DATA, PLAN
+from pipeline.building.shared_plan import NAME as SHARED
 from pipeline.dataset import manifest as mf
 from pipeline.documents import croissant
 from pipeline.errors import DatasetError, VerificationFailed
@@ -75,5 +76,9 @@ def _check_top(folder: Path, manifest: mf.Manifest) -> None:
         if path.name not in known and path.name != BUILDING and not left:
             raise VerificationFailed(f"{path}: this file is not in the manifest")
     for path in sorted((folder / BUILDING).iterdir()) if interrupted else ():
-        if path.name != PLAN and not is_partial(path.name) and not _OF_BUILD.fullmatch(path.name):
+        if (
+            path.name not in {PLAN, SHARED}
+            and not is_partial(path.name)
+            and not _OF_BUILD.fullmatch(path.name)
+        ):
             raise VerificationFailed(f"{path}: this file is not of an interrupted build")
