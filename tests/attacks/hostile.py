@@ -299,7 +299,8 @@ def _faults(found: Outcome, top: Path, loaded: int) -> list[str]:
         if event.startswith("socket"):
             faults.append(f"{event} {what}")
         elif event == "subprocess.Popen":
-            faults.append(f"started {what}")
+            if what != "git":  # describes the checkout of this package, for provenance
+                faults.append(f"started {what}")
         elif not what.isdigit():
             path = os.path.normpath(os.path.join(f"{top}/case", what))  # noqa: PTH118
             if not path.startswith((*own, *KNOWN)) or path == "/dev/zero":
