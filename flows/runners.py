@@ -16,16 +16,21 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from flows.commands import Call, name_of
 from flows.progress import note
 from pipeline.errors import HindcastError, InputError
+from pipeline.storage.location import is_remote, location
 from pipeline.storage.versions import pip_install
 
 _MOST: Final = 10_000  # items of one unit
 _ANSWER_S: Final = 10  # time that a scheduler has to answer
 _POLL_S: Final = 1.0  # between two looks at the number of workers
+
+_PLACES: Final = frozenset({"dataset", "out", "recipe", "start", "imitate"})  # fields of requests
 
 Unit = Callable[..., Mapping[str, Any]]
 
@@ -43,6 +48,33 @@ class Runner:
     name: str
     submit: Callable[[Any, dict[str, Any]], Any]
     threads: Callable[[], int]
+
+    def calls(self, requests: Sequence[Any]) -> Iterator[Callable[[], dict[str, Any]]]:
+        """Run the commands of requests on the workers, each as a task.
+
+        Yields functions in the order of the requests; each waits for its command, and returns its
+        result or raises its error.
+        """
+        from prefect import task
+        from prefect.cache_policies import NO_CACHE
+
+        from flows import units
+
+        futures = []
+        for request in requests:
+            recorded: Any = task(
+                name=name_of(request), cache_policy=NO_CACHE, retries=0, persist_result=False
+            )(units.command)
+            given = {"name": name_of(request), "parameters": with_whole_paths(request)}
+            with self._errors():
+                futures.append(self.submit(recorded, given))
+        for future in futures:
+            yield partial(self._result_of, future)
+
+    def _result_of(self, future: Any) -> dict[str, Any]:
+        with self._errors():
+            result: dict[str, Any] = future.result()
+        return result
 
     def map_units(
         self, unit: Unit, items: Sequence[Any], **others: Any
@@ -134,6 +166,30 @@ def check(request: Any) -> None:
         raise InputError(
             f"--runner {request.runner} needs the package prefect-dask; {pip_install('dask')}"
         )
+
+
+def calls(requests: Sequence[Any], call: Call) -> Iterator[Callable[[], dict[str, Any]]]:
+    """Yield a function for each request of a training, in order, that returns its result.
+
+    Without a runner, the function trains through `call`. With one, all trainings run on its
+    workers, and the function waits for its own.
+    """
+    runner = running()
+    if runner is None:
+        yield from (partial(call, request) for request in requests)
+        return
+    note(f"{len(requests)} trainings are handed out to {runner.name}")
+    yield from runner.calls(requests)
+
+
+def with_whole_paths(request: Any) -> dict[str, Any]:
+    """Return the fields of a request, its folders and recipe as absolute paths or URLs."""
+    values = dict(vars(request))
+    for name in _PLACES.intersection(values):
+        place = values[name] and location(values[name])
+        if place and not is_remote(place) and (name != "recipe" or place.exists()):
+            values[name] = str(place.absolute())
+    return values
 
 
 def refuse_direct(request: Any) -> None:

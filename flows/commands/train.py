@@ -14,6 +14,7 @@ from pipeline.storage.location import location
 from policies.offline import AGENTS
 
 _OF_ONE_TRAINING: Final = ("seed", "checkpoint_every", "tensorboard")
+_OF_MANY: Final = ("runner", "address", "workers")
 _IN_A_SWEEP: Final = (*_OF_ONE_TRAINING, "agent", "steps", "seeds", "settings")
 
 
@@ -69,6 +70,11 @@ class Many:
     sweep: p.Folder | None = p.option(
         "sweep.toml with agents, seeds and settings to try; trainings that are finished in the "
         "folder's runs/ are kept", default=None, metavar="FILE")  # fmt: skip
+    runner: p.Runner = p.runner()
+    address: str = p.address()
+    workers: p.Workers = p.option(
+        "processes of --runner dask without --address, one training at a time each", default=1
+    )
 
 
 def _read(arguments: argparse.Namespace) -> Any:
@@ -79,6 +85,9 @@ def _read(arguments: argparse.Namespace) -> Any:
     if "sweep" not in given and "seeds" not in given:
         if "agent" not in given:
             raise InputError("train: give --agent NAME, or --sweep FILE")
+        for name in _OF_MANY:
+            if name in given:
+                raise InputError(f"train: --{name} is for several trainings: --sweep or --seeds")
         return p.read_request(Request, arguments)
     refused: tuple[str, ...]
     if "sweep" in given:
@@ -97,8 +106,9 @@ def _read(arguments: argparse.Namespace) -> Any:
         if name in given:
             flag = "--set" if name == "settings" else f"--{name.replace('_', '-')}"
             raise InputError(f"train: {flag} is for a single training, not for {by}")
+    more = {name: given[name] for name in _OF_MANY if name in given}
     return sweep.Request(
-        arguments.dataset, table, arguments.out, given.get("device", Request.device), where
+        arguments.dataset, table, arguments.out, given.get("device", Request.device), where, **more
     )
 
 

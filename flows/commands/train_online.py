@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from flows import parser as p
+from flows import runners
 from flows.commands import Command, Shown, listed, train
 from flows.progress import progress, with_metrics
 from pipeline.errors import InputError
@@ -46,6 +47,8 @@ class Request:
     checkpoint_every: p.Count | None = p.option(
         "iterations between checkpoints that are kept, in the folder's checkpoints/", default=None
     )
+    runner: p.Runner = p.runner()
+    address: str = p.address()
 
 
 def _read(arguments: argparse.Namespace) -> Request:
@@ -63,6 +66,7 @@ def check(request: Request) -> None:
     from policies.online.training import settings_of
     from policies.training.devices import find_device
 
+    runners.check(request)
     settings_of(load_recipe(request.recipe, request.overrides), request.agent)
     find_device(request.device)
     if request.start is not None and request.imitate is not None:

@@ -9,6 +9,7 @@ Finished trainings are skipped.
 import dataclasses
 from typing import Any
 
+from flows import runners
 from flows.commands import Call, directly
 from flows.progress import note
 from pipeline.storage.location import location
@@ -21,15 +22,21 @@ def train_seeds(request: Any, call: Call = directly) -> dict[str, Any]:
     of that step, or {"runs": results} for several seeds.
     """
     if not request.seeds:
-        return call(request)
+        (training,) = runners.calls([request], call)
+        return training()
     from pipeline.recipes.loading import load_recipe
     from policies.online.training import settings_of
 
     agent, _ = settings_of(load_recipe(request.recipe, request.overrides), request.agent)
     seeds = tuple(dict.fromkeys(request.seeds))
+    folders = [location(request.out) / "runs" / f"{agent}-seed{seed}" for seed in seeds]
+    one = dataclasses.replace(request, seeds=(), runner=runners.LOCAL, address="")
+    requests = [
+        dataclasses.replace(one, out=str(folder), seed=seed)
+        for folder, seed in zip(folders, seeds, strict=True)
+    ]
     runs = []
-    for number, seed in enumerate(seeds, start=1):
-        folder = location(request.out) / "runs" / f"{agent}-seed{seed}"
-        note(f"training {number} of {len(seeds)}: {folder.name}")
-        runs.append(call(dataclasses.replace(request, out=str(folder), seed=seed, seeds=())))
+    for number, training in enumerate(runners.calls(requests, call), start=1):
+        note(f"training {number} of {len(seeds)}: {folders[number - 1].name}")
+        runs.append(training())
     return {"runs": runs}

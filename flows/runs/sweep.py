@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flows import parser as p
+from flows import runners
 from flows.commands import Call, Shown, directly, find
 from flows.progress import note
 from pipeline.errors import DatasetError
@@ -30,6 +31,9 @@ class Request:
     out: p.Folder = p.hidden("folder for the runs and sweep.parquet; finished runs there are kept")
     device: p.Device = p.hidden("where to train; auto takes a GPU if there is one", "auto")
     where: str = p.hidden("name of the sweep in error messages", "sweep")
+    runner: p.Runner = p.hidden("where the trainings run, in this process or on Dask", "local")
+    address: str = p.hidden("scheduler of Dask to use, such as tcp://10.0.0.5:8786", "")
+    workers: p.Workers = p.hidden("processes of Dask, if there is no address", 1)
 
 
 def check(request: Request) -> None:
@@ -38,6 +42,7 @@ def check(request: Request) -> None:
     from policies.offline.sweep import plan
     from policies.training.devices import find_device
 
+    runners.check(request)
     plan(request.sweep, request.where)
     read_manifest(location(request.dataset))
     find_device(request.device)
@@ -61,15 +66,18 @@ def _run(request: Request, call: Call) -> dict[str, Any]:
     place, runs = location(request.out), plan(request.sweep, request.where)
     folders = [place / "runs" / run.name for run in runs]
     errors: dict[str, str] = {}
-    for number, (one, folder) in enumerate(zip(runs, folders, strict=True), start=1):
+    requests = [
+        training(
+            dataset=request.dataset, agent=one.agent, out=str(folder), steps=one.steps,
+            seed=one.seed, settings=dict(one.settings), device=request.device,
+        )
+        for one, folder in zip(runs, folders, strict=True)
+    ]  # fmt: skip
+    trainings = runners.calls(requests, call)
+    for number, (one, train) in enumerate(zip(runs, trainings, strict=True), start=1):
         note(f"training {number} of {len(runs)}: {one.name}")
         try:
-            call(
-                training(
-                    dataset=request.dataset, agent=one.agent, out=str(folder), steps=one.steps,
-                    seed=one.seed, settings=dict(one.settings), device=request.device,
-                )
-            )  # fmt: skip
+            train()
         except DatasetError as error:
             errors[one.name] = str(error)
             if len(errors) == len(runs):

@@ -2,15 +2,17 @@
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
 from flows import cli, engine, runners, units
-from flows.commands import build
+from flows.commands import build, directly, train_online
 from flows.progress import Lines, showing
 from flows.runners import Runner
+from flows.runs import sweep
 from pipeline.errors import HindcastError, InputError, StorageError
 from tests.conftest import TINY
 from tests.pipeline.building.test_build import digest
@@ -127,6 +129,11 @@ def test_options_that_do_not_go_together(capsys, tmp_path, monkeypatch):
     assert "the runner is local, which has none; give --runner dask too" in line
     line = refusal(capsys, *BUILD, *out, "--runner", "ray")
     assert "invalid choice: 'ray'" in line
+    train = ["train", str(tmp_path), "--agent", "behaviour_cloning", *out]
+    line = refusal(capsys, *train, "--runner", "dask")
+    assert "--runner is for several trainings: --sweep or --seeds" in line
+    line = refusal(capsys, *train, "--seeds", "0", "--address", "tcp://127.0.0.1:1")
+    assert "the runner is local, which has none; give --runner dask too" in line
     monkeypatch.setattr(runners.importlib.util, "find_spec", lambda _name: None)
     line = refusal(capsys, *BUILD, *out, "--runner", "dask")
     assert "needs the package prefect-dask; pip install 'hindcast-scheduling[dask]'" in line
@@ -173,33 +180,72 @@ def test_a_build_with_dask_survives_a_killed_worker(tiny_dataset, tmp_path, monk
     assert not [child for child in left if "spawn" in " ".join(child.cmdline())]
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("_prefect")
-def test_a_build_with_an_existing_scheduler(tiny_dataset, tmp_path, monkeypatch):
-    """Its workers are asked first whether they can do the work."""
+@pytest.fixture(scope="module")
+def address(_prefect):
+    """Return the address of a scheduler with a worker of two threads."""
     from distributed import LocalCluster
 
     settings = {"dashboard_address": "127.0.0.1:0", "processes": False, "protocol": "tcp"}
     with LocalCluster(n_workers=1, threads_per_worker=2, **settings) as cluster:
-        request = build.Request(
-            "binpack-synthetic-v1", str(tmp_path / "d"), TINY, runner="dask",
-            address=cluster.scheduler_address,
-        )  # fmt: skip
-        host, versions = runners.worker_facts()
-        for facts, said in (
-            ((host, {**versions, "numpy": "0.9"}), "other versions .numpy 0.9, here"),
-            (("far", versions), "workers on far, which cannot reach Prefect's server"),
-        ):
-            monkeypatch.setattr(runners, "worker_facts", lambda facts=facts: facts)
-            with pytest.raises(InputError, match=said):
-                engine.run_flow(request)
-        monkeypatch.setattr(runners, "worker_facts", lambda: 1 / 0)
-        with pytest.raises(InputError, match=r"cannot run Hindcast \(ZeroDivisionError"):
+        yield cluster.scheduler_address
+
+
+@pytest.mark.slow
+def test_a_build_with_an_existing_scheduler(address, tiny_dataset, tmp_path, monkeypatch):
+    """Its workers are asked first whether they can do the work."""
+    out = tmp_path / "d"
+    request = build.Request("binpack-synthetic-v1", str(out), TINY, runner="dask", address=address)
+    host, versions = runners.worker_facts()
+    for facts, said in (
+        ((host, {**versions, "numpy": "0.9"}), "other versions .numpy 0.9, here"),
+        (("far", versions), "workers on far, which cannot reach Prefect's server"),
+    ):
+        monkeypatch.setattr(runners, "worker_facts", lambda facts=facts: facts)
+        with pytest.raises(InputError, match=said):
             engine.run_flow(request)
-        assert not (tmp_path / "d").exists()
-        monkeypatch.undo()
+    monkeypatch.setattr(runners, "worker_facts", lambda: 1 / 0)
+    with pytest.raises(InputError, match=r"cannot run Hindcast \(ZeroDivisionError"):
         engine.run_flow(request)
-    assert digest(tmp_path / "d") == digest(tiny_dataset)
+    assert not out.exists()
+    monkeypatch.undo()
+    engine.run_flow(request)
+    assert digest(out) == digest(tiny_dataset)
+
+
+def weights(folder):
+    return {p.parent.name: p.read_bytes() for p in folder.glob("runs/*/weights.safetensors")}
+
+
+@pytest.mark.slow
+def test_a_sweep_with_dask_has_the_same_weights(address, tiny_dataset, tmp_path, monkeypatch):
+    """A training that diverges gets its row in the table, as it does without a runner."""
+    settings = {"learning_rate": [0.01, 1e30], "network.hidden": [[4]]}
+    table = {"agents": ["behaviour_cloning"], "steps": 3, "seeds": [0, 1], "settings": settings}
+    monkeypatch.chdir(tmp_path)
+    here = sweep.Request(str(tiny_dataset), table, "here")
+    there = replace(here, out="there", runner="dask", address=address)
+    alone, results = directly(here), engine.run_flow(there)
+    assert weights(Path("there")) == weights(Path("here"))
+    assert len(weights(Path("there"))) == len(results["failed"]) == 2
+    assert results["failed"] == {
+        name: said.replace("here", str(tmp_path / "there"))
+        for name, said in alone["failed"].items()
+    }
+
+
+@pytest.mark.slow
+def test_seeds_of_an_online_agent_with_dask_have_the_same_weights(address, tmp_path, monkeypatch):
+    overrides = (
+        *TINY, "online.agent=reinforce", "online.iterations=1",
+        "online.settings={sampling={trajectories=3, stay=2}, network={hidden=[4]}}",
+    )  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    here = train_online.Request("binpack-synthetic-v1", "here", overrides, seeds=(0, 1))
+    there = replace(here, out="there", runner="dask", address=address)
+    alone, results = directly(here), engine.run_flow(there)
+    assert weights(Path("there")) == weights(Path("here"))
+    assert [run["seed"] for run in results["runs"]] == [0, 1]
+    assert len(alone["runs"]) == len(weights(Path("here"))) == 2
 
 
 @pytest.mark.slow
