@@ -218,7 +218,8 @@ def _dask(request: Any) -> Iterator[Runner]:
     else:
         # A free port of the loopback interface: otherwise two commands would want the same one.
         local = {"dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL}
-        size = {"n_workers": request.workers, "threads_per_worker": 1}
+        # Without a limit, as threads have none: Dask would kill a process for its share of memory.
+        size = {"n_workers": request.workers, "threads_per_worker": 1, "memory_limit": 0}
         settings = {"cluster_kwargs": {**local, **size}}
         where = "Dask on this machine"
     with contextlib.ExitStack() as stack:
