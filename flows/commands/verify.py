@@ -63,9 +63,10 @@ def _manifest(dataset: Path) -> str | None:
     """Return the SHA-256 of the manifest, or None if it cannot be read."""
     from pipeline.storage.files import sha256_file
     from pipeline.storage.guards import require_file
+    from pipeline.storage.location import is_remote
 
     try:
-        require_file(dataset / "manifest.json")
+        require_file(dataset / "manifest.json", links=is_remote(dataset))  # a store has no links
         return sha256_file(dataset / "manifest.json")
     except (InputError, OSError):
         return None
