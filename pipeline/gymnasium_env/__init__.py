@@ -3,7 +3,7 @@
     registration.py   ids for gymnasium.make and gymnasium.make_vec, without anything heavy
     single.py         SchedulingEnv, a gymnasium.Env
     vector.py         SchedulingVectorEnv, a gymnasium.vector.VectorEnv in compiled code
-    problem.py        what both share: windows, instances, spaces
+    problem.py        windows, instances and spaces, which both share
     rendering.py      pictures and text
 
 Candidates are padded to K rows, with a mask:

@@ -1,4 +1,4 @@
-"""What the environments of a recipe share: windows, problem instances, spaces."""
+"""Windows, problem instances and spaces, which the environments of a recipe share."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,8 +1,10 @@
-"""Where a result was computed: version and commit, processor, libraries, threads.
+"""Records of the machine and the code that computed a result.
 
     RUN/provenance.json                        sessions of a training: a list of records
     "provenance" of evaluation.json, ope.json  {"sessions": [key, ...], "records": {key: record}}
     provenance.json beside results.csv         {key: record}; rows have keys
+
+A record has version and commit, processor, versions of libraries, and numbers of threads.
 
 A session is a process that computed a part of a result. A result has several if it was interrupted
 and finished by another version or on another machine. Datasets have no such records: their bytes do

@@ -240,7 +240,7 @@ def _check_episodes(dataset: Dataset) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class _Drawn:
-    """What the check of a part needs of its dataset.
+    """Dataset of a part that is checked, with its workload and behaviours.
 
     Attributes:
         dataset: The dataset.

@@ -6,6 +6,7 @@ command ends as it would for a user, the exit of the interpreter included.
 
 import atexit
 import contextlib
+import csv
 import ctypes
 import gc
 import importlib
@@ -66,6 +67,17 @@ class Outcome:
         """Lines of stderr that no user should see: tracebacks, exceptions that were ignored."""
         words = ("Traceback", "Exception ignored", "panicked", "Segmentation", "never retrieved")
         return [line for line in self.err.splitlines() if any(word in line for word in words)]
+
+
+def reported(rows: Sequence[Mapping[str, Any]], noun: str, out: Path) -> int:
+    """Write the rows of a campaign as CSV, print a summary, and return the exit code."""
+    with out.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    wrong = sum(bool(row["faults"]) for row in rows)
+    print(f"{len(rows)} {noun}, {wrong} with faults: {out}")
+    return 1 if wrong else 0
 
 
 class Forks:

@@ -9,7 +9,6 @@ command that was never disturbed.
 """
 
 import argparse
-import csv
 import getpass
 import hashlib
 import os
@@ -27,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.attacks.forks import ROOT, Forks, Outcome
+from tests.attacks.forks import ROOT, Forks, Outcome, reported
 from tests.conftest import TINY
 
 SETS = tuple(word for value in TINY for word in ("--set", value))
@@ -140,13 +139,7 @@ def main(argv: Sequence[str]) -> int:
             ]
         finally:
             forks.close()
-    with options.out.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    wrong = sum(bool(row["faults"]) for row in rows)
-    print(f"{len(rows)} disks, {wrong} with faults: {options.out}")
-    return 1 if wrong else 0
+    return reported(rows, "disks", options.out)
 
 
 class Places:

@@ -8,7 +8,6 @@ folder but those of Python and of the packages, and no address.
 """
 
 import argparse
-import csv
 import gzip
 import json
 import os
@@ -22,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.attacks.forks import MODULES, ROOT, TIMED_OUT, Forks, Outcome
+from tests.attacks.forks import MODULES, ROOT, TIMED_OUT, Forks, Outcome, reported
 from tests.conftest import TINY
 
 SECONDS = 10.0
@@ -114,13 +113,7 @@ def main(argv: Sequence[str]) -> int:
                 if rows[-1]["faults"]:
                     print(f"{case.name}: {rows[-1]['faults']}", flush=True)
     forks.close()
-    with options.out.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    wrong = sum(bool(row["faults"]) for row in rows)
-    print(f"{len(rows)} cases, {wrong} with faults: {options.out}")
-    return 1 if wrong else 0
+    return reported(rows, "cases", options.out)
 
 
 def _drawn(cases: list[Case], count: int, seed: int) -> list[Case]:
