@@ -168,10 +168,11 @@ def build(
             else or cannot be written.
     """
     from pipeline.building.build import build as make
+    from pipeline.recipes.loading import as_recipe
     from pipeline.storage.location import location
     from policies.registry import behaviours
 
-    loaded = _loaded(recipe, overrides)
+    loaded = as_recipe(recipe, overrides)
     return open_dataset(make(loaded, behaviours(loaded), location(out), workers=workers).folder)
 
 
@@ -203,10 +204,11 @@ def append(
             another digest than `to`.
     """
     from pipeline.building.append import append as add
+    from pipeline.recipes.loading import as_recipe
     from pipeline.storage.location import location
     from policies.registry import behaviours
 
-    loaded = _loaded(recipe, overrides)
+    loaded = as_recipe(recipe, overrides)
     made = add(loaded, behaviours(loaded), location(out), to=to, workers=workers)
     return open_dataset(made.folder)
 
@@ -313,11 +315,12 @@ def evaluate(
     """
     from pipeline.evaluation.evaluate import Entrant
     from pipeline.evaluation.evaluate import evaluate as score
+    from pipeline.recipes.loading import as_recipe
     from pipeline.simulation.policy import Behaviour
     from pipeline.storage.location import location
     from policies.entrants import entrants, own_policies
 
-    loaded, found = _loaded(recipe, overrides), []
+    loaded, found = as_recipe(recipe, overrides), []
     for policy in policies or own_policies(loaded):
         if isinstance(policy, str) or not hasattr(policy, "scores"):
             found += entrants(loaded, [str(policy)])
@@ -401,7 +404,7 @@ def make_env(
     from pipeline.gymnasium_env.single import SchedulingEnv
 
     return SchedulingEnv(
-        _loaded(recipe, overrides), split=split, candidates=candidates, strict=strict,
+        recipe, overrides=overrides, split=split, candidates=candidates, strict=strict,
         render_mode=render_mode,
     )  # fmt: skip
 
@@ -468,20 +471,6 @@ def register_export(form: "Export") -> None:
     from pipeline.exports import EXPORTS
 
     EXPORTS.register(form.name, form)
-
-
-def _loaded(recipe: "Recipe | Place", overrides: Sequence[str]) -> "Recipe":
-    """Return the recipe that the argument of a public function stands for."""
-    from pipeline.errors import InputError
-    from pipeline.recipes.recipe import Recipe
-
-    if not isinstance(recipe, Recipe):
-        return load_recipe(recipe, overrides)
-    if overrides:
-        raise InputError(
-            f"recipe {recipe.id} is loaded already; pass the overrides to load_recipe() instead"
-        )
-    return recipe
 
 
 def _folder(dataset: "Dataset | Place") -> Path:

@@ -9,7 +9,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from pipeline.errors import InputError, did_you_mean
-from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.loading import as_recipe
 from pipeline.recipes.problem import make_instance
 from pipeline.recipes.recipe import Recipe
 from pipeline.recipes.workload_source import load_source
@@ -133,13 +133,7 @@ def _loaded(recipe: Recipe | Path | str | None, overrides: Sequence[str]) -> Rec
             'the environment needs a recipe: recipe="slots-deeprm-v1", the path of a recipe.toml '
             "or the folder of a dataset"
         )
-    if not isinstance(recipe, Recipe):
-        return load_recipe(recipe, overrides)
-    if overrides:
-        raise InputError(
-            f"recipe {recipe.id} is loaded already; pass the overrides to load_recipe() instead"
-        )
-    return recipe
+    return as_recipe(recipe, overrides)
 
 
 def _check(

@@ -57,6 +57,20 @@ def load_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     return _found(read_toml(path), path.parent, str(path), overrides)
 
 
+def as_recipe(recipe: Recipe | str | Path, overrides: Sequence[str] = ()) -> Recipe:
+    """Return a recipe that was given itself, by path or by id.
+
+    Raises InputError for overrides of a recipe that is loaded already.
+    """
+    if not isinstance(recipe, Recipe):
+        return load_recipe(recipe, overrides)
+    if overrides:
+        raise InputError(
+            f"recipe {recipe.id} is loaded already; pass the overrides to load_recipe() instead"
+        )
+    return recipe
+
+
 def _found(table: dict[str, Any], base: Path, where: str, overrides: Sequence[str]) -> Recipe:
     """Return the recipe of a table with its overrides, its checkpoints found."""
     before = copy.deepcopy(table)

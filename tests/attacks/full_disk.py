@@ -10,7 +10,6 @@ command that was never disturbed.
 
 import argparse
 import getpass
-import hashlib
 import os
 import shutil
 import subprocess
@@ -27,6 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.attacks.forks import ROOT, Forks, Outcome, reported
+from tests.attacks.processes import content
 from tests.conftest import TINY
 
 SETS = tuple(word for value in TINY for word in ("--set", value))
@@ -176,12 +176,7 @@ class Places:
 
     def files(self, folder: Path | None = None) -> dict[str, str]:
         """Return the SHA-256 of every file on the disk."""
-        top = folder or self.disk
-        return {
-            str(path.relative_to(top)): hashlib.sha256(path.read_bytes()).hexdigest()
-            for path in sorted(top.rglob("*"))
-            if path.is_file()
-        }
+        return content(folder or self.disk)
 
 
 def _make(forks: Forks, places: Places) -> None:

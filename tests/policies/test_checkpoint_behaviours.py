@@ -27,15 +27,12 @@ from policies.networks.settings import NetworkSettings
 from policies.online.training import train_online
 from policies.registry import behaviours
 from tests.conftest import TINY
+from tests.folders import content
 
 SETTINGS = {
     "sampling": {"trajectories": 2, "windows": 1, "stay": 2},
     "network": {"hidden": [4], "quadratic": False},
 }
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
 @pytest.fixture(scope="module")

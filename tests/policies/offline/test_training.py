@@ -15,17 +15,11 @@ from pipeline.errors import InputError, RecipeError
 from policies.networks.checkpoint import load_policy, read_description
 from policies.offline.training import train
 from policies.training import tensorboard as board
+from tests.folders import content
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
-
-
-def _bytes(folder):
-    """Return the content of every file below a folder, by path."""
-    return {
-        str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()
-    }
 
 
 def test_a_checkpoint_comes_with_its_curves_and_its_dataset(tiny_dataset, tmp_path):
@@ -95,7 +89,7 @@ train(Path(sys.argv[1]), "trajectory_preference", steps=150, seed=4, out=Path(sy
 """
 
 
-def test_a_run_killed_at_any_moment_ends_in_the_same_bytes(tiny_dataset, tmp_path):
+def test_a_run_killed_at_any_moment_ends_in_the_samecontent(tiny_dataset, tmp_path):
     """After repeated SIGKILLs at saved states and a final full run, every file is equal."""
     whole = train(tiny_dataset, "trajectory_preference", steps=150, seed=4, out=tmp_path / "whole",
                   checkpoint_every=40)  # fmt: skip
@@ -119,7 +113,7 @@ def test_a_run_killed_at_any_moment_ends_in_the_same_bytes(tiny_dataset, tmp_pat
         seen = state.stat().st_mtime_ns
     assert kills >= 1
     train(tiny_dataset, "trajectory_preference", steps=150, seed=4, out=out, checkpoint_every=40)
-    assert _bytes(out) == _bytes(whole)
+    assert content(out) == content(whole)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

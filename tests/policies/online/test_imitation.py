@@ -21,6 +21,7 @@ from policies.online.imitation import Imitation, distributions
 from policies.online.training import train_online
 from policies.registry import behaviours
 from policies.training import losses as module
+from tests.folders import content
 
 SETTINGS = {
     "sampling": {"trajectories": 6, "windows": 6, "stay": 1},
@@ -30,10 +31,6 @@ SETTINGS = {
 
 def small(recipe, agent="reinforce", **settings):
     return dataclasses.replace(recipe, online=OnlineRecipe(agent, 3, {**SETTINGS, **settings}))
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from pathlib import Path
 
 import polars as pl
 import pytest
@@ -15,6 +14,7 @@ from policies.offline.training import train
 from policies.online import ONLINE_AGENTS, read_online_config
 from policies.online.problem import Sampling
 from policies.online.training import settings_of, train_online
+from tests.folders import content
 
 SMALL = {"trajectories": 4, "windows": 2, "stay": 2}
 ANYWHERE = [name for name, agent in ONLINE_AGENTS.items() if not agent.scenarios]
@@ -24,10 +24,6 @@ def small(recipe, agent="reinforce", **settings):
     """Return the recipe with an agent that trains quickly."""
     online = OnlineRecipe(agent, 6, {"sampling": SMALL, **settings})
     return dataclasses.replace(recipe, online=online)
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
 @pytest.fixture(scope="module", params=ANYWHERE)

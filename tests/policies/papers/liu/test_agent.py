@@ -1,7 +1,6 @@
 """Tests of Liu et al.'s agent: its values, its exploration, its replay, and repeatable runs."""
 
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -28,6 +27,7 @@ from policies.papers.liu.network import ClustersPolicy, ClustersSettings, cluste
 from policies.papers.liu.replay import EpisodeReplay
 from policies.papers.liu.rollouts import GREEDY, GUIDED, RANDOM, Exploring, play_valued
 from policies.registry import behaviours
+from tests.folders import content
 
 SCENARIO = load_scenario("multicluster")
 SMALL = [
@@ -188,10 +188,6 @@ def test_a_replay_holds_the_last_episodes_and_makes_them_again(played):
     values = np.sort(first.draw(180, np.random.default_rng(1))[2])
     kept = np.sort(np.concatenate([episodes[w].values for w in (1, 2, 3)]).astype(np.float32))
     assert values.tobytes() == kept.tobytes()
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from policies.papers.osdec.agent import Config, Units, fit, learner, worth
 from policies.papers.osdec.network import SlotScoresSettings
 from policies.papers.osdec.rollouts import play_slots
 from policies.papers.osdec.torch_network import Scored
+from tests.folders import content
 
 SMALL = ("config.horizon=12", 'split.train="200..203"', 'split.validation="80..81"')
 CPU = torch.device("cpu")
@@ -149,10 +150,6 @@ def variant(name):
         "algorithm": "reinforce" if name == "reinforce" else "ppo",
     }
     return dataclasses.replace(recipe, online=OnlineRecipe("score_ppo", 2, settings))
-
-
-def content(folder):
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """Tests of imitation by slot scores: likelihood of choices, agreement with a rule, later play."""
 
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,6 +25,7 @@ from policies.registry import behaviours
 from policies.training import losses as module
 from policies.training.learner import Task
 from policies.training.monitoring import make_probe_set, measure
+from tests.folders import content
 
 SMALL = ("config.horizon=12", 'split.train="200..203"', 'split.validation="80..80"')
 LOG = ("config.horizon=24", 'split.train="0..11"', 'split.validation="80..80"',
@@ -133,10 +133,6 @@ def test_what_the_auxiliary_module_says_is_not_listened_to(encoder, fifo, slot_n
 
 class Interrupted(Exception):
     """Exception that stands for a kill."""
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
 @pytest.mark.slow

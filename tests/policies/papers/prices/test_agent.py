@@ -17,6 +17,7 @@ from policies.online.training import train_online
 from policies.papers.prices.agent import Config, as_weights, fit, learner, play
 from policies.papers.prices.forward import AHEAD, DEAREST, fill_prices
 from policies.papers.prices.network import PricesPolicy, PricesSettings, prices_network
+from tests.folders import content
 
 SMALL = ("config.horizon=20", 'split.train="200..207"', 'split.validation="80..83"')
 SAMPLING = {"trajectories": 6, "windows": 4}
@@ -118,10 +119,6 @@ def test_generations_earn_more(problem):
     for iteration in range(1, 13):
         run.step(iteration)
     assert run.validate()["validation_return"] > before + 5.0
-
-
-def content(folder):
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
 class Interrupted(Exception):

@@ -1,7 +1,6 @@
 """Tests of imitation by learned prices: its count of agreement, a learned rule, later play."""
 
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +21,7 @@ from policies.papers.prices.network import PricesPolicy
 from policies.registry import behaviours
 from policies.training.learner import Task
 from policies.training.monitoring import make_probe_set, measure
+from tests.folders import content
 
 # More jobs than capacity, most of which can wait, so that their value decides.
 CROWDED = ("config.horizon=24", "config.duration_case=1", "config.core_case=2",
@@ -114,10 +114,6 @@ def test_the_choices_of_other_weights_are_found(knapsack, imitated):
 
 class Interrupted(Exception):
     """Exception that stands for a kill."""
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
 def test_interrupted_while_imitating_it_ends_in_the_same_bytes(
