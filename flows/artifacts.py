@@ -140,7 +140,7 @@ def _table(key: str, rows: list[dict[str, Any]], description: str) -> None:
 
 @contextmanager
 def _tolerating(what: str) -> Iterator[None]:
-    """Write a line to the log of the run in place of an error, and skip nothing but the rest."""
+    """Write an error to the log of the run as a warning, and continue."""
     from prefect.logging import get_run_logger
 
     try:

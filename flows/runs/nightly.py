@@ -7,7 +7,7 @@ trace. So two nights never share a folder, unless they would make the same bytes
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -68,11 +68,7 @@ def night_of(request: Any) -> Night:
         parts["trace"] = _content(trace_path(recipe))
     digest = sha256_text(json.dumps(parts, sort_keys=True))[:_DIGITS]
     folder = location(request.out) / f"{day}-{digest}"
-    return Night(day, digest, _into(stages, folder))
-
-
-def _into(stages: whole_run.Request, folder: Path) -> whole_run.Request:
-    return whole_run.Request(**{**vars(stages), "out": str(folder)})
+    return Night(day, digest, replace(stages, out=str(folder)))
 
 
 def _day(given: str | None) -> str:
