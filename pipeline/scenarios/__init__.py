@@ -22,6 +22,7 @@ SCENARIOS: Final = Registry[Any](
         "binpack": "pipeline.scenarios.binpack",
         "deferrable": "pipeline.scenarios.deferrable",
         "multicluster": "pipeline.scenarios.multicluster",
+        "queue": "pipeline.scenarios.queue",
         "slots": "pipeline.scenarios.slots",
         "thermal": "pipeline.scenarios.thermal",
     },

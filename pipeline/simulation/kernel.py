@@ -25,6 +25,11 @@ A scenario may provide two more. `forget` allows policies that look ahead in a c
                                            time of the first of them, later than now, or infinity
     values(ints, floats, values) -> None   fills the value of every decision of a finished episode
 
+References that need what no observation has, such as a schedule with known run times, are rules over
+the memory (pipeline.simulation.memory_rules)::
+
+    choose(ints, floats) -> choice                                       a reference
+
 `observe` may update the buffers that it filled for the last observation of the same episode. A
 caller passes the same buffers untouched, or clears ints[FRESH] first. `step` refers to the rows of
 the last observation. The buffers may be longer than N; the length of `scores` is N.
@@ -65,6 +70,7 @@ STEP = types.int64(INTS, FLOATS, types.int64, FLOATS)
 OUTCOME = types.void(INTS, FLOATS, FLOATS)
 FORGET = types.float64(INTS, FLOATS)
 SCORE = types.void(FLOATS, ROWS, MASK, FLOATS, FLOATS)
+CHOOSE = types.int64(INTS, FLOATS)
 
 Compiled = Any  # a numba dispatcher
 

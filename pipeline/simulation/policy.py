@@ -82,6 +82,8 @@ class Heuristic:
             parameters.
         description: One line that says which candidate the rule chooses.
         formula: One line with the score, in names of the spec's features.
+        needs: Columns of the candidates that the rule cannot do without, for scenarios whose
+            settings leave out columns.
     """
 
     name: str
@@ -89,6 +91,7 @@ class Heuristic:
     draw: Callable[[Spec, np.random.Generator], NDArray[np.float64]] | None = None
     description: str = ""
     formula: str = ""
+    needs: tuple[str, ...] = ()
 
     def parameters(self, spec: Spec, rng: np.random.Generator) -> NDArray[np.float64]:
         """Return the parameters of one episode, (P,), drawn from `rng`."""

@@ -1,0 +1,89 @@
+"""Lower bounds of `queue`, from a relaxation without parallel structure.
+
+Let a job of n processors and run time p be fluid: it can be worked on by any number of free
+processors at any time after q, its submission or the start of the window, until n p
+processor-seconds are done. With M its mean busy time (the mean of the times at which the work is
+done), every schedule has M = start + p / 2. The weighted sum of M is least if the free processors
+always work on the job of the largest weight / (n p) (Goemans et al., "Single machine scheduling
+with release dates", SIAM J. Discrete Math. 2002). Hence, with w = 1 / max(p, 10) for the bounded
+slowdown and w = 1 for the wait,
+
+    sum w (start - q) >= min sum w M - sum w p / 2 - sum w q
+
+The free processors are those of the machine less those of the jobs that run when the window begins.
+"""
+
+import heapq
+
+import numpy as np
+from numba import types
+
+from pipeline.simulation.kernel import FLOATS, INTS, compiled
+
+
+@compiled(types.float64(INTS, FLOATS, FLOATS, INTS, INTS))
+def _least_busy_time(queued, area, weight, times, free):  # type: ignore[no-untyped-def]
+    """Return the least weighted sum of mean busy times.
+
+    queued (J,) ascending, area and weight (J,). The machine has free[i] processors from times[i]
+    on; times begin at or before the first arrival.
+    """
+    jobs, step, i = len(area), 0, 0
+    left = area.copy()
+    pool = [(0.0, 0)]
+    pool.pop()
+    now, total = float(queued[0]), 0.0
+    while i < jobs or len(pool) > 0:
+        if len(pool) == 0:
+            now = max(now, float(queued[i]))
+        while i < jobs and queued[i] <= now:
+            heapq.heappush(pool, (-weight[i] / area[i], i))
+            i += 1
+        while step + 1 < len(times) and times[step + 1] <= now:
+            step += 1
+        until = np.inf
+        if i < jobs:
+            until = float(queued[i])
+        if step + 1 < len(times):
+            until = min(until, float(times[step + 1]))
+        if free[step] <= 0:
+            now = until
+            continue
+        job = pool[0][1]
+        seconds = min(left[job] / free[step], until - now)
+        done = seconds * free[step]
+        if until - now > seconds:
+            done = left[job]
+        total += weight[job] * done / area[job] * (now + seconds / 2.0)
+        left[job] -= done
+        now += seconds
+        if left[job] <= 0.0:
+            heapq.heappop(pool)
+    return total
+
+
+@compiled(types.UniTuple(types.float64, 2)(types.int64, INTS, INTS, INTS, INTS, INTS))
+def lower_bounds(processors, queued, cpu, run, run_ends, run_cpu):  # type: ignore[no-untyped-def]
+    """Return lower bounds of the mean bounded slowdown and of the mean wait in s.
+
+    queued, cpu, run (J,) of the counted jobs, queued ascending and at least 0; run_ends and run_cpu
+    of the jobs that run at time 0.
+    """
+    order = np.argsort(run_ends)
+    times = np.zeros(len(order) + 1, np.int64)
+    free = np.zeros(len(order) + 1, np.int64)
+    free[0] = processors - run_cpu.sum()
+    for i in range(len(order)):
+        times[i + 1] = run_ends[order[i]]
+        free[i + 1] = free[i] + run_cpu[order[i]]
+    jobs = len(queued)
+    area, one, inverse = np.empty(jobs), np.ones(jobs), np.empty(jobs)
+    slowdown = wait = 0.0
+    for i in range(jobs):
+        area[i] = float(cpu[i]) * run[i]
+        inverse[i] = 1.0 / max(run[i], 10)
+        slowdown += inverse[i] * (run[i] / 2.0 - queued[i])
+        wait -= run[i] / 2.0 + queued[i]
+    slowdown += _least_busy_time(queued, area, inverse, times, free)
+    wait += _least_busy_time(queued, area, one, times, free)
+    return max(slowdown / jobs, 1.0), max(wait / jobs, 0.0)

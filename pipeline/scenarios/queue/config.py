@@ -1,0 +1,51 @@
+"""Settings of `queue`, and the checks of their values."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from pipeline.errors import InputError
+from pipeline.settings.ranges import check_ranges, number
+
+WIDE: Final = 0.25  # share of the machine from which a job is wide
+LONG_S: Final = 4 * 3600  # requested seconds from which a job is long
+
+
+@dataclass(frozen=True)
+class QueueConfig:
+    """Settings of `queue`.
+
+    Attributes:
+        jobs: Number of consecutive jobs of the log in one window, at least 1.
+        starts: Number of the first job of each window, counted from 0 in order of submission;
+            empty for windows side by side, of which window k begins at job k * `jobs`.
+        follow: Number of jobs after the window that arrive as well and are not counted, at least
+            0. With 0 the queue drains.
+        whole: Whether a window extends to the end of the log. `jobs` and `starts` still say where
+            windows begin, and `follow` has no effect.
+        warm: Whether the machine and the queue begin as they were in the log, which must say when
+            jobs started. Otherwise they begin empty.
+        allow_wait: Whether waiting for the next event is a choice.
+        reserve: Whether a job that does not fit can be chosen, and then gets the reservation.
+        visible: Number of waiting jobs in an observation, the oldest ones; 0 for all.
+        kill: Whether jobs end when their requested time is over.
+        compat: "none". Other values are reserved for published simulators.
+    """
+
+    jobs: int = number(256, "from 1 to 10,000,000")
+    starts: tuple[int, ...] = number((), "from 0 to 1,000,000,000")
+    follow: int = number(1024, "from 0 to 10,000,000")
+    whole: bool = False
+    warm: bool = True
+    allow_wait: bool = False
+    reserve: bool = True
+    visible: int = number(0, "from 0 to 10,000,000")
+    kill: bool = False
+    compat: Literal["none"] = "none"
+
+
+def check_config(config: QueueConfig) -> None:
+    """Raise InputError for a setting that is out of its range."""
+    check_ranges(config, "config")
+    if len(set(config.starts)) < len(config.starts):
+        twice = next(s for s in config.starts if config.starts.count(s) > 1)
+        raise InputError(f"config.starts has {twice} twice, expected every first job once")

@@ -1,0 +1,315 @@
+"""Compiled transition of `queue`. The problem is described in pipeline.scenarios.queue."""
+
+import math
+
+import numpy as np
+from numba import types
+
+from pipeline.scenarios.queue import layout as m
+from pipeline.scenarios.queue.config import LONG_S, WIDE
+from pipeline.scenarios.queue.features import OUT, TERM
+from pipeline.simulation import kernel as k
+from pipeline.simulation.kernel import FLOATS, INTS, OUTCOME, STEP, compiled
+
+
+@compiled(types.int64(INTS))
+def shown(ints):  # type: ignore[no-untyped-def]
+    """Return the number of waiting jobs that an observation shows."""
+    return min(ints[m.WAITING], ints[m.VISIBLE])
+
+
+@compiled(types.boolean(INTS))
+def can_wait(ints):  # type: ignore[no-untyped-def]
+    """Return whether an event is to come."""
+    return ints[m.RUNNING] > 0 or ints[m.NEXT] < ints[m.JOBS]
+
+
+@compiled(types.int64(INTS))
+def next_event(ints):  # type: ignore[no-untyped-def]
+    """Return the time of the next release or arrival, LATER if there is none."""
+    at = m.LATER
+    if ints[m.NEXT] < ints[m.JOBS]:
+        at = ints[ints[m.SUBMIT_AT] + ints[m.NEXT]]
+    if ints[m.RUNNING] > 0:
+        at = min(at, ints[ints[m.END_AT] + ints[ints[m.BY_END_AT] + ints[m.RUNNING] - 1]])
+    return at
+
+
+@compiled(types.boolean(INTS, types.int64))
+def is_safe(ints, job):  # type: ignore[no-untyped-def]
+    """Return whether a job can start now: in a closed phase without delaying the reservation."""
+    cpu = ints[ints[m.CPU_AT] + job]
+    if cpu > ints[m.FREE]:
+        return False
+    if ints[m.CLOSED] == 0 or cpu <= ints[m.SPARE]:
+        return True
+    return ints[m.NOW] + ints[ints[m.REQUESTED_AT] + job] <= ints[m.SHADOW]
+
+
+@compiled(types.boolean(INTS))
+def can_start(ints):  # type: ignore[no-untyped-def]
+    """Return whether a visible job can start now."""
+    waiting = ints[m.WAITING_AT]
+    for i in range(shown(ints)):
+        if is_safe(ints, ints[waiting + i]):
+            return True
+    return False
+
+
+@compiled(types.void(INTS, types.int64))
+def reserve(ints, job):  # type: ignore[no-untyped-def]
+    """Close the phase: give the reservation to a job that does not fit."""
+    now, cpu = ints[m.NOW], ints[ints[m.CPU_AT] + job]
+    free, shadow = ints[m.FREE], m.LATER
+    for i in range(ints[m.RUNNING]):
+        other = ints[ints[m.BY_REQUEST_AT] + i]
+        end = max(ints[ints[m.START_AT] + other] + ints[ints[m.REQUESTED_AT] + other], now)
+        if free >= cpu and end > shadow:
+            break
+        free += ints[ints[m.CPU_AT] + other]
+        if free >= cpu and shadow == m.LATER:
+            shadow = end
+    ints[m.CLOSED] = 1
+    ints[m.SHADOW] = shadow
+    ints[m.SPARE] = free - cpu
+
+
+@compiled(types.void(INTS, FLOATS, types.int64, types.int64))
+def _count_waiting(ints, floats, job, change):  # type: ignore[no-untyped-def]
+    """Change the number of waiting jobs of the user of a job."""
+    user = ints[ints[m.USER_AT] + job]
+    if user >= 0:
+        ints[ints[m.USER_WAITING_AT] + user] += change
+        count = ints[ints[m.USER_WAITING_AT] + user]
+        floats[ints[m.LN_USER_WAITING_AT] + user] = math.log(1.0 + count)
+
+
+@compiled(types.void(INTS, FLOATS, types.int64))
+def arrive(ints, floats, job):  # type: ignore[no-untyped-def]
+    """Put a job at the end of the queue."""
+    ints[ints[m.WAITING_AT] + ints[m.WAITING]] = job
+    ints[m.WAITING] += 1
+    ints[m.WAITING_AREA] += ints[ints[m.CPU_AT] + job] * ints[ints[m.REQUESTED_AT] + job]
+    _count_waiting(ints, floats, job, 1)
+
+
+@compiled(types.void(INTS, types.int64, types.int64))
+def run(ints, job, start):  # type: ignore[no-untyped-def]
+    """Start a job at a time: give it its processors and enter it in both orders."""
+    end = start + ints[ints[m.RUN_AT] + job]
+    request = start + ints[ints[m.REQUESTED_AT] + job]
+    cpu = ints[ints[m.CPU_AT] + job]
+    ints[ints[m.START_AT] + job] = start
+    ints[ints[m.END_AT] + job] = end
+    ints[m.FREE] -= cpu
+    user = ints[ints[m.USER_AT] + job]
+    if user >= 0:
+        ints[ints[m.HELD_AT] + user] += cpu
+    i = ints[m.RUNNING]
+    ints[m.RUNNING] += 1
+    by_end, ends = ints[m.BY_END_AT], ints[m.END_AT]
+    at = i
+    while at > 0:
+        other = ints[by_end + at - 1]
+        if ints[ends + other] > end or (ints[ends + other] == end and other > job):
+            break
+        ints[by_end + at] = other
+        at -= 1
+    ints[by_end + at] = job
+    by_request, starts, requests = ints[m.BY_REQUEST_AT], ints[m.START_AT], ints[m.REQUESTED_AT]
+    at = i
+    while at > 0:
+        other = ints[by_request + at - 1]
+        if ints[starts + other] + ints[requests + other] <= request:
+            break
+        ints[by_request + at] = other
+        at -= 1
+    ints[by_request + at] = job
+
+
+@compiled(types.void(INTS, FLOATS, types.int64, types.int64, types.int64))
+def remember(ints, floats, user, key, seconds):  # type: ignore[no-untyped-def]
+    """Enter a completed run into the histories of its user and of its key."""
+    if user >= 0:
+        before = ints[ints[m.LAST_AT] + user]
+        ints[ints[m.BEFORE_AT] + user] = before
+        ints[ints[m.LAST_AT] + user] = seconds
+        mean = seconds if before < 0 else (before + seconds) / 2.0
+        floats[ints[m.LN_PREDICTED_AT] + user] = math.log(mean)
+        floats[ints[m.LN_SIMILAR_AT] + key] = math.log(float(seconds))
+
+
+@compiled(types.void(INTS, FLOATS))
+def _release(ints, floats):  # type: ignore[no-untyped-def]
+    """End the running job with the first end."""
+    ints[m.RUNNING] -= 1
+    running = ints[m.RUNNING]
+    job = ints[ints[m.BY_END_AT] + running]
+    cpu = ints[ints[m.CPU_AT] + job]
+    ints[m.FREE] += cpu
+    by_request = ints[m.BY_REQUEST_AT]
+    i = 0
+    while ints[by_request + i] != job:
+        i += 1
+    while i < running:
+        ints[by_request + i] = ints[by_request + i + 1]
+        i += 1
+    user = ints[ints[m.USER_AT] + job]
+    if user >= 0:
+        ints[ints[m.HELD_AT] + user] -= cpu
+    remember(ints, floats, user, ints[ints[m.KEY_AT] + job], ints[ints[m.RUN_AT] + job])
+
+
+@compiled(types.void(INTS, FLOATS))
+def happen(ints, floats):  # type: ignore[no-untyped-def]
+    """Let every release and then every arrival of this time happen, and open the phase."""
+    now = ints[m.NOW]
+    while ints[m.RUNNING] > 0:
+        last = ints[ints[m.BY_END_AT] + ints[m.RUNNING] - 1]
+        if ints[ints[m.END_AT] + last] > now:
+            break
+        _release(ints, floats)
+    while ints[m.NEXT] < ints[m.JOBS] and ints[ints[m.SUBMIT_AT] + ints[m.NEXT]] <= now:
+        arrive(ints, floats, ints[m.NEXT])
+        ints[m.NEXT] += 1
+    ints[m.CLOSED] = 0
+
+
+@compiled(types.float64(INTS, FLOATS, types.int64))
+def _growth(ints, floats, until):  # type: ignore[no-untyped-def]
+    """Return the growth of the bounded slowdowns of waiting counted jobs until a time."""
+    now, last = ints[m.NOW], ints[m.FIRST_COUNTED] + ints[m.COUNTED]
+    waiting, weights, runs = ints[m.WAITING_AT], ints[m.WEIGHT_AT], ints[m.RUN_AT]
+    total = 0.0
+    for i in range(ints[m.WAITING]):
+        job = ints[waiting + i]
+        if job >= last:
+            break
+        seconds = ints[runs + job]
+        since = now
+        if seconds < m.TAU:  # its bounded slowdown is 1 at first
+            queued = max(ints[ints[m.SUBMIT_AT] + job], 0)
+            since = min(max(now, queued + m.TAU - seconds), until)
+        total += (until - since) * floats[weights + job]
+    return total
+
+
+@compiled(types.void(INTS, FLOATS, FLOATS))
+def pass_time(ints, floats, terms):  # type: ignore[no-untyped-def]
+    """Let time pass to the next event at which a job can start; add to the two reward terms."""
+    jobs = ints[m.COUNTED]
+    slowdown, waited = 0.0, 0
+    while True:
+        at = next_event(ints)
+        slowdown += _growth(ints, floats, at)
+        arrived = min(ints[m.NEXT], ints[m.FIRST_COUNTED] + jobs) - ints[m.FIRST_COUNTED]
+        waited += (at - ints[m.NOW]) * (arrived - ints[m.COUNTED_STARTED])
+        ints[m.NOW] = at
+        happen(ints, floats)
+        if can_start(ints):
+            break
+    ints[m.WAITED] += waited
+    terms[TERM.bounded_slowdown] -= slowdown / jobs
+    terms[TERM.wait_h] -= waited / jobs / 3600.0
+    floats[k.TIME] = ints[m.NOW]
+
+
+@compiled(types.void(INTS, FLOATS, types.int64))
+def _leave_queue(ints, floats, row):  # type: ignore[no-untyped-def]
+    """Remove the job of a row from the queue."""
+    waiting = ints[m.WAITING_AT]
+    job = ints[waiting + row]
+    ints[m.WAITING] -= 1
+    for i in range(waiting + row, waiting + ints[m.WAITING]):
+        ints[i] = ints[i + 1]
+    ints[m.WAITING_AREA] -= ints[ints[m.CPU_AT] + job] * ints[ints[m.REQUESTED_AT] + job]
+    _count_waiting(ints, floats, job, -1)
+
+
+@compiled(STEP)
+def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
+    """Start or reserve the job of a row, or wait; pass time if no further job can start."""
+    rows = shown(ints)
+    allowed = ints[m.ALLOW_WAIT] == 1 or ints[m.MAY_WAIT] == 1
+    waits = choice == rows and allowed and can_wait(ints)
+    if not waits and (choice < 0 or choice >= rows):
+        return k.INFEASIBLE
+    job = -1 if waits else ints[ints[m.WAITING_AT] + choice]
+    starts = not waits and is_safe(ints, job)
+    if not waits and not starts and (ints[m.CLOSED] == 1 or ints[m.RESERVE] == 0):
+        return k.INFEASIBLE
+    step_outputs[:] = 0.0
+    terms = step_outputs[k.TERMS :]
+    began = ints[m.NOW]
+    if ints[m.DECISIONS] == 0:
+        terms[TERM.bounded_slowdown] = floats[m.FIRST_SLOWDOWN]
+        terms[TERM.wait_h] = floats[m.FIRST_WAIT]
+        step_outputs[k.ELAPSED] = floats[m.FIRST_ELAPSED]
+    ints[m.DECISIONS] += 1
+    status = k.RUNNING
+    if starts:
+        cpu = ints[ints[m.CPU_AT] + job]
+        if ints[m.CLOSED] == 1:
+            if began + ints[ints[m.REQUESTED_AT] + job] > ints[m.SHADOW]:
+                ints[m.SPARE] -= cpu
+        _leave_queue(ints, floats, choice)
+        run(ints, job, began)
+        ints[m.STARTS] += 1
+        if job < ints[m.FIRST_COUNTED] + ints[m.COUNTED]:
+            ints[m.COUNTED_STARTED] += 1
+            terms[TERM.bounded_slowdown] -= 1.0 / ints[m.COUNTED]
+            if ints[m.COUNTED_STARTED] == ints[m.COUNTED]:
+                status = k.TERMINATED
+    elif not waits:
+        reserve(ints, job)
+    if status == k.RUNNING and (waits or not can_start(ints)):
+        pass_time(ints, floats, terms)
+    step_outputs[k.ELAPSED] += ints[m.NOW] - began
+    step_outputs[k.REWARD] = terms[ints[m.OBJECTIVE]]
+    floats[m.SLOWDOWN] += terms[TERM.bounded_slowdown]
+    return status
+
+
+@compiled(OUTCOME)
+def outcome(ints, floats, outcomes):  # type: ignore[no-untyped-def]
+    """Fill the outcomes. A counted job that has not started waits until now."""
+    first, counted, now = ints[m.FIRST_COUNTED], ints[m.COUNTED], ints[m.NOW]
+    waits = np.empty(counted)
+    wide, wide_sum, long, long_sum, end = 0, 0.0, 0, 0.0, 0
+    for i in range(counted):
+        job = first + i
+        start = ints[ints[m.START_AT] + job]
+        queued = max(ints[ints[m.SUBMIT_AT] + job], 0)
+        if start == m.NEVER:
+            start = max(now, queued)
+        else:
+            end = max(end, start)
+        waits[i] = start - queued
+        seconds = ints[ints[m.RUN_AT] + job]
+        slowdown = max(1.0, (waits[i] + seconds) / max(seconds, m.TAU))
+        if ints[ints[m.CPU_AT] + job] >= WIDE * ints[m.PROCESSORS]:
+            wide += 1
+            wide_sum += slowdown
+        if ints[ints[m.REQUESTED_AT] + job] >= LONG_S:
+            long += 1
+            long_sum += slowdown
+    waits.sort()
+    used = 0
+    for job in range(ints[m.JOBS]):
+        start = ints[ints[m.START_AT] + job]
+        if start != m.NEVER and start < end:
+            used += ints[ints[m.CPU_AT] + job] * (
+                min(ints[ints[m.END_AT] + job], end) - max(start, 0)
+            )
+    outcomes[OUT.mean_bounded_slowdown] = -floats[m.SLOWDOWN]
+    outcomes[OUT.mean_wait_s] = ints[m.WAITED] / counted
+    outcomes[OUT.max_wait_s] = waits[counted - 1]
+    outcomes[OUT.p95_wait_s] = waits[(95 * counted + 99) // 100 - 1]
+    outcomes[OUT.mean_slowdown_wide] = wide_sum / max(wide, 1)
+    outcomes[OUT.mean_slowdown_long] = long_sum / max(long, 1)
+    outcomes[OUT.utilisation] = used / (ints[m.PROCESSORS] * max(end, 1))
+    outcomes[OUT.starts] = ints[m.STARTS]
+    outcomes[OUT.follow_starts] = ints[m.STARTS] - ints[m.COUNTED_STARTED]
+    outcomes[OUT.carried] = ints[m.CARRIED]
+    outcomes[OUT.bounded_slowdown_lower_bound] = floats[m.SLOWDOWN_BOUND]
+    outcomes[OUT.wait_lower_bound] = floats[m.WAIT_BOUND]

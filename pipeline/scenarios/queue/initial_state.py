@@ -1,0 +1,136 @@
+"""The memory of a `queue` episode before its first decision."""
+
+import math
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from pipeline.scenarios.queue import dynamics as kernel
+from pipeline.scenarios.queue import layout as m
+from pipeline.scenarios.queue.bounds import lower_bounds
+from pipeline.scenarios.queue.config import QueueConfig
+from pipeline.scenarios.queue.features import OBJECTIVES, TERMS
+from pipeline.scenarios.queue.instances import Jobs, Log, histories, recent_submissions
+from pipeline.simulation.kernel import FLOATS, INTS, compiled
+from pipeline.simulation.scenario import Instance, make_memory, require_room
+
+_NUMBERS_PER_JOB = 32  # of memory, at most: blocks per job, per user, per key and of the profile
+
+
+@compiled(types.void(INTS, FLOATS, types.int64, types.int64))
+def _begin(ints, floats, users, running):  # type: ignore[no-untyped-def]
+    """Compute logarithms, start what runs, queue what waits, and pass to the first decision."""
+    for job in range(ints[m.JOBS]):
+        cpu, requested = ints[ints[m.CPU_AT] + job], ints[ints[m.REQUESTED_AT] + job]
+        floats[ints[m.LN_CPU_AT] + job] = math.log(float(cpu))
+        floats[ints[m.LN_REQUESTED_AT] + job] = math.log(float(requested))
+        floats[ints[m.LN_AREA_AT] + job] = math.log(float(cpu * requested))
+    for user in range(users):
+        last, before = ints[ints[m.LAST_AT] + user], ints[ints[m.BEFORE_AT] + user]
+        if last >= 0:
+            mean = float(last) if before < 0 else (before + last) / 2.0
+            floats[ints[m.LN_PREDICTED_AT] + user] = math.log(mean)
+    for job in range(running):
+        kernel.run(ints, job, ints[ints[m.LOGGED_AT] + job])
+    for job in range(running, running + ints[m.CARRIED]):
+        kernel.arrive(ints, floats, job)
+    kernel.happen(ints, floats)
+    if not kernel.can_start(ints):
+        terms = np.zeros(len(TERMS))
+        kernel.pass_time(ints, floats, terms)
+        floats[m.FIRST_SLOWDOWN], floats[m.FIRST_WAIT] = terms[0], terms[1]
+        floats[m.FIRST_ELAPSED] = ints[m.NOW]
+
+
+def require_memory(jobs: int) -> None:
+    """Raise InputError if an episode of that many jobs needs too much memory."""
+    require_room(float(_NUMBERS_PER_JOB) * jobs)
+
+
+def lay_out(config: QueueConfig, objective: str, log: Log, jobs: Jobs) -> Instance:
+    """Return the memory of an episode with these jobs."""
+    chosen = np.concatenate([jobs.running, jobs.carried, jobs.counted, jobs.follow]).astype(int)
+    n, running, carried = len(chosen), len(jobs.running), len(jobs.carried)
+    require_memory(n)
+    counted = carried + len(jobs.counted)
+    submit, cpu, requested = log.submit[chosen] - jobs.now, log.cpu[chosen], log.requested[chosen]
+    run = np.minimum(log.run[chosen], requested) if config.kill else log.run[chosen]
+    logged = log.start[chosen]
+    logged = np.where(logged == m.NEVER, m.NEVER, logged - jobs.now)
+    users, user = _renumbered(log.user[chosen])
+    keys, key = _renumbered(log.key[chosen])
+    last, before, similar = histories(log, jobs.now, users, keys)
+    hour = np.concatenate(
+        [recent_submissions(log, jobs.now) - jobs.now, submit[running + carried :]]
+    )
+    ints, floats = make_memory(
+        m.INT_HEADER,
+        (
+            (m.SUBMIT_AT, n, submit),
+            (m.CPU_AT, n, cpu),
+            (m.RUN_AT, n, run),
+            (m.REQUESTED_AT, n, requested),
+            (m.USER_AT, n, user),
+            (m.KEY_AT, n, key),
+            (m.QUEUE_AT, n, log.queue[chosen]),
+            (m.LOGGED_AT, n, logged),
+            (m.START_AT, n, m.NEVER),
+            (m.END_AT, n, m.NEVER),
+            (m.STAMP_AT, n, m.NEVER),
+            (m.WAITING_AT, n, -1),
+            (m.BY_REQUEST_AT, n, -1),
+            (m.BY_END_AT, n, -1),
+            (m.HOUR_AT, len(hour), hour),
+            (m.LAST_AT, len(users), last),
+            (m.BEFORE_AT, len(users), before),
+            (m.HELD_AT, len(users), 0),
+            (m.USER_WAITING_AT, len(users), 0),
+            (m.USER_STAMP_AT, len(users), 0),
+        ),
+        m.FLOAT_HEADER,
+        (
+            (m.LN_CPU_AT, n, 0.0),
+            (m.LN_REQUESTED_AT, n, 0.0),
+            (m.LN_AREA_AT, n, 0.0),
+            (m.LN_WAITED_AT, n, 0.0),
+            (m.WEIGHT_AT, n, 1.0 / np.maximum(run, m.TAU)),
+            (m.LN_PREDICTED_AT, len(users), np.inf),
+            (m.LN_USER_WAITING_AT, len(users), 0.0),
+            (m.LN_SIMILAR_AT, len(keys), np.log(np.where(similar > 0, similar, np.inf))),
+            (m.PROFILE_END_AT, n + 1, 0.0),
+            (m.PROFILE_FREE_AT, n + 1, 0.0),
+            (m.PROFILE_LN_AT, n + 1, 0.0),
+        ),
+    )
+    ints[m.JOBS], ints[m.PROCESSORS], ints[m.FREE] = n, log.processors, log.processors
+    ints[m.FIRST_COUNTED], ints[m.COUNTED], ints[m.CARRIED] = running, counted, carried
+    ints[m.NEXT] = running + carried
+    ints[m.OBJECTIVE] = OBJECTIVES.index(objective)
+    ints[m.ALLOW_WAIT], ints[m.RESERVE] = config.allow_wait, config.reserve
+    ints[m.VISIBLE] = config.visible or n
+    ints[m.CLOCK] = jobs.now + log.unix_start
+    ints[m.HOURS] = len(hour)
+    ints[m.HOUR_FIRST] = ints[m.HOUR_LAST] = ints[m.HOUR_AT]
+    ints[m.TOLD] = m.NEVER
+    ints[m.FIRST_SUBMIT] = submit[running:].min()
+    own = slice(running, running + counted)
+    bounds = lower_bounds(
+        log.processors, np.maximum(submit[own], 0), cpu[own], run[own],
+        (logged + run)[:running], cpu[:running],
+    )  # fmt: skip
+    floats[m.SLOWDOWN_BOUND], floats[m.WAIT_BOUND] = bounds
+    _begin(ints, floats, len(users), running)
+    return Instance(ints, floats, capacity=min(n - running, int(ints[m.VISIBLE])) + 1)
+
+
+def _renumbered(
+    values: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the distinct known numbers, ascending, and the place of each value in them.
+
+    The place of an unknown number (-1) is -1.
+    """
+    found, places = np.unique(values, return_inverse=True)
+    unknown = int(len(found) > 0 and found[0] < 0)
+    return found[unknown:], places.reshape(-1) - unknown

@@ -1,0 +1,263 @@
+"""Jobs of a `queue` episode, from the log of a workload.
+
+    log, in order of submission     ... 2298 2299 2300 2301 2302 | 2304 ... 2559 | 2560 ... 3583
+    a warm window at job 2304           runs over waits runs waits | the window    | follow-on jobs
+
+A job of the log that started before the window's first job was submitted, and ended after it, runs
+when the window begins; one that was submitted before and started later waits. The others before the
+window are known by their completed runs alone, from which the predictions begin.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numba import types
+from numpy.typing import NDArray
+
+from pipeline.errors import InputError
+from pipeline.scenarios.queue import layout as m
+from pipeline.scenarios.queue.config import QueueConfig
+from pipeline.simulation.kernel import INTS, compiled
+from pipeline.workloads.schema import Workload
+
+Ints = NDArray[np.int64]
+_HOUR_S = 3600
+_UNIX_START = "UnixStartTime: "
+
+
+@dataclass(frozen=True)
+class Log:
+    """The L usable jobs of a log in order of submission.
+
+    Attributes:
+        processors: Processors of the machine.
+        submit: Submission in s, (L,).
+        cpu: Processors of each job, (L,).
+        run: Run time in s, at least 1, (L,).
+        requested: Requested time in s, at least 1, (L,).
+        user: Number of the user, -1 if unknown, (L,).
+        key: Number of the triple (user, cpu, requested), -1 if the user is unknown, (L,).
+        queue: Number of the queue in the log, 0 if unknown, (L,).
+        start: Start in the log in s, layout.NEVER if the log does not know any, (L,).
+        by_end: Jobs in order of their ends in the log, (L,); empty without starts.
+        ends: These ends, ascending, (L,); empty without starts.
+        unix_start: Time 0 of the log in seconds since 1970, 0 if unknown.
+    """
+
+    processors: int
+    submit: Ints
+    cpu: Ints
+    run: Ints
+    requested: Ints
+    user: Ints
+    key: Ints
+    queue: Ints
+    start: Ints
+    by_end: Ints
+    ends: Ints
+    unix_start: int
+
+    @property
+    def has_starts(self) -> bool:
+        """Whether the log says when jobs started."""
+        return len(self.ends) > 0
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """The jobs of one episode: indices into a log, and the state when the window begins.
+
+    Attributes:
+        now: Submission of the window's first job, on the clock of the log.
+        running: Jobs that run, (R,).
+        carried: Jobs that wait, (C,).
+        counted: Jobs of the window, a range.
+        follow: Jobs that arrive after them, a range.
+    """
+
+    now: int
+    running: Ints
+    carried: Ints
+    counted: range
+    follow: range
+
+
+_read: list[tuple[pl.DataFrame, Log]] = []  # the log that was read last
+
+
+def read_log(workload: Workload) -> Log:
+    """Return the log of a workload. The last one is kept, for its other windows."""
+    for tasks, log in _read:
+        if tasks is workload.tasks:
+            return log
+    log = _log_of(workload)
+    _read[:] = [(workload.tasks, log)]
+    return log
+
+
+def usable(workload: Workload) -> pl.Series:
+    """Return which tasks of a workload are jobs that fit on its machine."""
+    assert workload.machines is not None
+    return _cpu(workload.tasks) <= _processors(workload.machines)
+
+
+def _log_of(workload: Workload) -> Log:
+    if workload.tasks.is_empty():
+        raise InputError('scenario queue needs the jobs of a trace, such as [trace] format = "swf"')
+    if workload.machines is None:
+        raise InputError(
+            "scenario queue needs the processors of the machine, but the workload has no machines"
+        )
+    tasks = workload.tasks.filter(usable(workload))
+    if tasks.is_empty():
+        raise InputError("no job of the workload fits on its machine")
+    submit, cpu = _whole(tasks["submit_s"]), _whole(_cpu(tasks))
+    run = np.maximum(_whole(tasks["duration_s"]), 1)
+    requested = run if "requested_s" not in tasks.columns else _whole(tasks["requested_s"])
+    requested = np.maximum(requested, 1)
+    user = np.full(len(run), -1, np.int64)
+    if "user" in tasks.columns:
+        user = tasks["user"].rank("dense").cast(pl.Int64).fill_null(0).to_numpy() - 1
+    key = np.unique(np.stack([user, cpu, requested]), axis=1, return_inverse=True)[1].reshape(-1)
+    start = np.full(len(run), m.NEVER)
+    by_end = ends = np.zeros(0, np.int64)
+    if "wait_s" in tasks.columns and tasks["wait_s"].is_not_null().any():
+        start = submit + _whole(tasks["wait_s"].fill_null(0.0))
+        by_end = np.argsort(start + run, kind="stable")
+        ends = (start + run)[by_end]
+    return Log(
+        processors=_processors(workload.machines),
+        submit=submit,
+        cpu=cpu,
+        run=run,
+        requested=requested,
+        user=user,
+        key=np.where(user < 0, -1, key),
+        queue=_whole(tasks["queue"].fill_null(0).cast(pl.Float64))
+        if "queue" in tasks.columns
+        else np.zeros(len(run), np.int64),
+        start=start,
+        by_end=by_end,
+        ends=ends,
+        unix_start=_unix_start(workload),
+    )
+
+
+def _cpu(tasks: pl.DataFrame) -> pl.Series:
+    """Return the processors that jobs held; where the log does not know, those they requested."""
+    held = pl.col("cores") * pl.col("instances")
+    if {"allocated_cores", "requested_cores"} <= set(tasks.columns):
+        known = [pl.when(pl.col(n) > 0).then(pl.col(n)) for n in (
+            "allocated_cores", "requested_cores")]  # fmt: skip
+        held = pl.coalesce(*known, held)
+    return tasks.select(held.cast(pl.Float64).ceil().alias("cpu"))["cpu"]
+
+
+def _processors(machines: pl.DataFrame) -> int:
+    return int(machines["cores"].sum())
+
+
+def _whole(values: pl.Series) -> Ints:
+    """Return seconds or processors as whole numbers, rounded up."""
+    return np.ceil(values.to_numpy()).astype(np.int64)
+
+
+def _unix_start(workload: Workload) -> int:
+    for note in workload.provenance.notes:
+        if note.startswith(_UNIX_START) and note[len(_UNIX_START) :].strip().isdigit():
+            return int(note[len(_UNIX_START) :])
+    return 0
+
+
+def first_job(config: QueueConfig, window: int) -> int:
+    """Return the number of a window's first job in the log."""
+    return config.starts[window] if config.starts else window * config.jobs
+
+
+def select_jobs(config: QueueConfig, log: Log, window: int) -> Jobs:
+    """Return the jobs of a window. Raises InputError if the log has not enough of them."""
+    size, first = len(log.submit), first_job(config, window)
+    if first + (1 if config.whole else config.jobs) > size:
+        raise InputError(
+            f"window {window}: it begins at job {first:,} and has {config.jobs:,} jobs, but the "
+            f"log has {size:,} usable jobs"
+        )
+    last = size if config.whole else first + config.jobs
+    now = int(log.submit[first])
+    running = carried = np.zeros(0, np.int64)
+    if config.warm:
+        if not log.has_starts:
+            raise InputError(
+                "config.warm is true, but the log does not say when jobs started (all waits are "
+                "-1); set config.warm = false"
+            )
+        before = slice(0, first)
+        start, end = log.start[before], log.start[before] + log.run[before]
+        running = np.flatnonzero((start < now) & (end > now))
+        carried = np.flatnonzero(start >= now)
+    return Jobs(
+        now=now,
+        running=running,
+        carried=carried,
+        counted=range(first, last),
+        follow=range(last, last if config.whole else min(last + config.follow, size)),
+    )
+
+
+@compiled(
+    types.void(INTS, INTS, INTS, INTS, types.int64, INTS, INTS, INTS, types.int64)
+)  # fmt: skip
+def _look_back(by_end, user, key, run, completed, users, before, keys, wanted):  # type: ignore[no-untyped-def]
+    """Fill the last two runs of wanted users and the last run of wanted keys.
+
+    All three are -2 where they are wanted; what is not found stays so. `wanted` is their number.
+    """
+    for place in range(completed - 1, -1, -1):
+        if wanted == 0:
+            break
+        job = by_end[place]
+        if user[job] < 0:
+            continue
+        if users[user[job]] == -2:
+            users[user[job]] = run[job]
+            wanted -= 1
+        elif before[user[job]] == -2:
+            before[user[job]] = run[job]
+            wanted -= 1
+        if keys[key[job]] == -2:
+            keys[key[job]] = run[job]
+            wanted -= 1
+
+
+def histories(log: Log, now: int, users: Ints, keys: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return what ended in the log before a time.
+
+    Args:
+        log: The log.
+        now: The time.
+        users: Numbers of users, (U,).
+        keys: Numbers of keys, (K,).
+
+    Returns:
+        The last run of every user, the run before it, and the last run of every key, -1 where
+        there is none.
+    """
+    if not log.has_starts:
+        return tuple(np.full(len(of), -1) for of in (users, users, keys))  # type: ignore[return-value]
+    last = np.full(int(log.user.max()) + 1, -3)
+    before, similar = last.copy(), np.full(int(log.key.max()) + 1, -3)
+    last[users] = before[users] = -2
+    similar[keys] = -2
+    completed = int(np.searchsorted(log.ends, now))
+    _look_back(
+        log.by_end, log.user, log.key, log.run, completed, last, before, similar,
+        2 * len(users) + len(keys),
+    )  # fmt: skip
+    return tuple(np.maximum(of, -1) for of in (last[users], before[users], similar[keys]))  # type: ignore[return-value]
+
+
+def recent_submissions(log: Log, now: int) -> Ints:
+    """Return the submissions of the hour before a time."""
+    first, stop = np.searchsorted(log.submit, (now - _HOUR_S + 1, now))
+    return log.submit[first:stop]

@@ -1,0 +1,87 @@
+"""Layout of the memory of a `queue` episode: the position of every value in the two flat arrays.
+
+    ints    header | per job (N each): submit, processors, run, requested, user, key, queue, logged
+            start, start, end, stamp | waiting (N) | by_request (N) | by_end (N) | last hour (H)
+            | per user (U each): last run, the run before it, processors, waiting jobs, stamp
+    floats  header | per job (N each): ln processors, ln requested, ln area, ln waited, weight
+            | per user (U each): ln predicted, ln waiting jobs | per key (K): ln similar
+            | profile: end, free, ln of the time until then (N + 1 each)
+
+The N jobs are numbered 0 .. N-1: first those that run at time 0, then the carried jobs and the jobs
+of the window, which are counted, then the follow-on jobs. Within each group they are in order of
+arrival. Times are whole seconds since the submission of the window's first job.
+
+`waiting` holds the waiting jobs in order of arrival. `by_request` holds the running jobs in the
+order of their estimated ends, first end first; `by_end` in the order of their ends, last end first.
+A key is a triple of user, processors and requested time. User and key are -1 if the user is
+unknown.
+"""
+
+from typing import Final
+
+# The header of ints; 0 is FRESH.
+JOBS: Final = 1
+PROCESSORS: Final = 2
+FREE: Final = 3  # below 0 if the log exceeds the machine
+NOW: Final = 4
+NEXT: Final = 5  # the next job to arrive
+WAITING: Final = 6  # number of waiting jobs
+RUNNING: Final = 7  # number of running jobs
+FIRST_COUNTED: Final = 8
+COUNTED: Final = 9  # number of counted jobs, J
+COUNTED_STARTED: Final = 10
+WAITED: Final = 11  # job-seconds that counted jobs have waited
+OBJECTIVE: Final = 12  # which reward term is the reward
+CLOSED: Final = 13  # 1 while a job holds the reservation
+SHADOW: Final = 14  # time of the reservation
+SPARE: Final = 15  # processors that stay free at that time
+VISIBLE: Final = 16  # largest number of waiting jobs in an observation
+ALLOW_WAIT: Final = 17
+RESERVE: Final = 18
+STARTS: Final = 19
+CARRIED: Final = 20
+WAITING_AREA: Final = 21  # requested processor-seconds of the waiting jobs
+CLOCK: Final = 22  # time 0 in seconds since 1970 or since the log began
+HOUR_FIRST: Final = 23  # arrivals of the last hour: from this place
+HOUR_LAST: Final = 24  # to before this place
+DECISIONS: Final = 25
+FIRST_SUBMIT: Final = 26  # of all jobs
+HOURS: Final = 27  # length of the block of the last hour, H
+TOLD: Final = 28  # time for which the clock features hold
+OBSERVATIONS: Final = 29
+MAY_WAIT: Final = 30  # 1 once a rule over the memory has waited without ALLOW_WAIT
+# Beginnings of the blocks of ints, per job.
+SUBMIT_AT, CPU_AT, RUN_AT, REQUESTED_AT, USER_AT, KEY_AT, QUEUE_AT = range(31, 38)
+LOGGED_AT: Final = 38  # start in the log, NEVER if it is unknown
+START_AT: Final = 39  # start in the simulation, NEVER before it
+END_AT: Final = 40
+STAMP_AT: Final = 41  # time at which `ln waited` was computed
+WAITING_AT: Final = 42
+BY_REQUEST_AT: Final = 43
+BY_END_AT: Final = 44
+HOUR_AT: Final = 45  # submissions of the hour before time 0, and of the jobs that arrive
+# Per user.
+LAST_AT, BEFORE_AT, HELD_AT, USER_WAITING_AT, USER_STAMP_AT = range(46, 51)
+# Beginnings of the blocks of floats.
+LN_CPU_AT, LN_REQUESTED_AT, LN_AREA_AT, LN_WAITED_AT, WEIGHT_AT = range(51, 56)
+LN_PREDICTED_AT, LN_USER_WAITING_AT, LN_SIMILAR_AT = range(56, 59)
+PROFILE_END_AT, PROFILE_FREE_AT, PROFILE_LN_AT = range(59, 62)
+INT_HEADER: Final = 62
+
+# The header of floats; 0 is TIME.
+SLOWDOWN: Final = 1  # sum of the term `bounded_slowdown` over all steps
+FIRST_SLOWDOWN: Final = 2  # term of the time before the first decision, paid with the first step
+FIRST_WAIT: Final = 3  # the same for the term `wait_h`
+FIRST_ELAPSED: Final = 4  # seconds before the first decision
+SLOWDOWN_BOUND: Final = 5
+WAIT_BOUND: Final = 6
+DAY_SIN: Final = 7
+DAY_COS: Final = 8
+WEEK_SIN: Final = 9
+WEEK_COS: Final = 10
+REMAINDER: Final = 11  # mean requested seconds left of the running jobs
+FLOAT_HEADER: Final = 12
+
+NEVER: Final = -(1 << 62)  # no time
+LATER: Final = 1 << 62  # after every time
+TAU: Final = 10  # s, the least run time in a bounded slowdown

@@ -1,0 +1,330 @@
+"""Compiled rules for `queue`: priorities of waiting jobs, with and without backfilling.
+
+A rule is a priority, highest first; ties go to the job that arrived first. w is the time that a job
+has waited, r its requested time, n its processors, s 1 + its submission since the first one (all in
+s), p the predicted run time and u the run time of the last similar job. Rows hold logarithms, from
+which the numbers are recovered without error: they are whole, p and u halves. So the priorities are
+those of the formulas, ties included.
+
+Most rules have three forms:
+
+    NAME          strict: nobody starts before the job of the highest priority; waits in the closed
+                  phase, which needs config.allow_wait
+    NAME_easy     the job of the highest priority starts or holds the reservation, and then the
+                  safe job of the highest priority starts: EASY backfilling
+    NAME_greedy   the job of the highest priority among those that fit starts
+
+`lxf`: largest slowdown first. `wfp3` and `unicef`: Tang et al., "Fault-aware, utility-based job
+scheduling on Blue Gene/P systems", CLUSTER 2009. `f1` to `f4`: Carastan-Santos & de Camargo,
+"Obtaining dynamic scheduling policies with simulation and machine learning", SC 2017; s counts from
+the first job of the window here. `spf`, `sapf`: predictions of Tsafrir et al., "Backfilling using
+system-generated predictions", TPDS 2007. `fcfs_easy_sjbf`: the same paper. `conservative`:
+Mu'alem & Feitelson, TPDS 2001. `similar_area`, `aged_area`, `aged_similar`, `steady_area` and
+`balanced_area` were chosen on the first parts of logs of the archive; they are ours.
+
+Some rules choose from the memory of an episode (pipeline.simulation.memory_rules). `conservative` could also be
+written for a real scheduler, but not as a score of a row. `NAME_clairvoyant` is NAME_easy with run
+times instead of requested times, in the reservation too: it knows what no scheduler knows.
+`log_replay` starts jobs as the log did. These rules wait where config.allow_wait is false, too, but
+can then not be recorded.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+from numba import types
+
+from pipeline.scenarios.queue import layout as m
+from pipeline.scenarios.queue.dynamics import next_event, shown
+from pipeline.scenarios.queue.features import MOMENT, ROW
+from pipeline.simulation.kernel import CHOOSE, FLOATS, INTS, ROWS, SCORE, Compiled, compiled
+from pipeline.simulation.memory_rules import MemoryRule
+from pipeline.simulation.policy import Heuristic
+
+_LAST: Final = -1e300  # below every priority
+_EASY, _STRICT, _GREEDY = range(3)
+
+_RULES: Final[Mapping[str, tuple[str, str]]] = {
+    "fcfs": ("the job that arrived first", "-s"),
+    "sjf": ("the shortest request", "-r"),
+    "ljf": ("the longest request", "r"),
+    "smallest": ("the fewest processors", "-n"),
+    "largest": ("the most processors", "n"),
+    "saf": ("the smallest area", "-r n"),
+    "laf": ("the largest area", "r n"),
+    "lxf": ("the largest slowdown if it started now", "(w + r) / r"),
+    "wfp3": ("WFP3", "(w / r)^3 n"),
+    "unicef": ("UNICEF", "w / (r log2(max(n, 2)))"),
+    "f1": ("F1 of Carastan-Santos & de Camargo", "-(log10(r) n + 870 log10(s))"),
+    "f2": ("F2 of Carastan-Santos & de Camargo", "-(sqrt(r) n + 25600 log10(s))"),
+    "f3": ("F3 of Carastan-Santos & de Camargo", "-(r n + 6860000 log10(s))"),
+    "f4": ("F4 of Carastan-Santos & de Camargo", "-(r sqrt(n) + 530000 log10(s))"),
+    "spf": ("the shortest prediction", "-p"),
+    "sapf": ("the smallest predicted area", "-p n"),
+    "similar_area": ("small areas by similar jobs, aged by a minute", "(w + 60) / (u r n)"),
+    "aged_area": ("small areas, aged by a day", "(w + 86400) / (sqrt(p) r n)"),
+    "aged_similar": ("small areas by similar jobs, aged by a day", "(w + 86400) / (sqrt(u) r n)"),
+    "steady_area": ("short jobs, aged by an hour", "(w + 3600) / (sqrt(u) r)"),
+    "balanced_area": ("small areas, aged by an hour", "(w + 3600) / sqrt(u r n)"),
+}  # rule: what it prefers, priority
+_NUMBER: Final = {name: i for i, name in enumerate(_RULES)}
+
+
+@compiled(
+    types.float64(types.int64, types.float64, types.float64, types.float64, types.float64,
+                  types.float64, types.float64)
+)  # fmt: skip
+def priority(rule, w, r, n, s, p, u):  # type: ignore[no-untyped-def]
+    """Return the priority of a job under a rule, given by its place in the table of rules."""
+    if rule == 0:
+        return -s
+    if rule == 1:
+        return -r
+    if rule == 2:
+        return r
+    if rule == 3:
+        return -n
+    if rule == 4:
+        return n
+    if rule == 5:
+        return -(r * n)
+    if rule == 6:
+        return r * n
+    if rule == 7:
+        return (w + r) / r
+    if rule == 8:
+        ratio = w / r
+        return ratio * ratio * ratio * n
+    if rule == 9:
+        return w / (r * math.log2(max(n, 2.0)))
+    if rule == 10:
+        return -(math.log10(r) * n + 870.0 * math.log10(s))
+    if rule == 11:
+        return -(math.sqrt(r) * n + 25600.0 * math.log10(s))
+    if rule == 12:
+        return -(r * n + 6860000.0 * math.log10(s))
+    if rule == 13:
+        return -(r * math.sqrt(n) + 530000.0 * math.log10(s))
+    if rule == 14:
+        return -p
+    if rule == 15:
+        return -(p * n)
+    if rule == 16:
+        return (w + 60.0) / (u * r * n)
+    if rule == 17:
+        return (w + 86400.0) / (math.sqrt(p) * r * n)
+    if rule == 18:
+        return (w + 86400.0) / (math.sqrt(u) * r * n)
+    if rule == 19:
+        return (w + 3600.0) / (math.sqrt(u) * r)
+    return (w + 3600.0) / math.sqrt(u * r * n)
+
+
+@compiled(types.void(types.int64, types.int64, FLOATS, ROWS, FLOATS))
+def _fill(rule, form, context, candidates, scores):  # type: ignore[no-untyped-def]
+    """Fill the scores of a rule in a form."""
+    waits = candidates.shape[1] > ROW.is_wait
+    closed = context[MOMENT.closed] > 0.0
+    for i in range(len(scores)):
+        if waits and candidates[i, ROW.is_wait] > 0.0:
+            scores[i] = 0.0 if form == _STRICT and closed else _LAST
+        elif (form == _STRICT and closed) or (form == _GREEDY and candidates[i, ROW.fits] == 0.0):
+            scores[i] = _LAST
+        elif rule == 0:
+            scores[i] = -candidates[i, ROW.submitted]
+        elif rule == 1:
+            scores[i] = -candidates[i, ROW.log_requested]
+        elif rule == 5:
+            scores[i] = -candidates[i, ROW.log_area]
+        else:
+            scores[i] = priority(
+                rule,
+                np.rint(np.exp(candidates[i, ROW.log_waited])) - 60.0,
+                np.rint(np.exp(candidates[i, ROW.log_requested])),
+                np.rint(np.exp(candidates[i, ROW.log_processors])),
+                candidates[i, ROW.submitted],
+                np.rint(2.0 * np.exp(candidates[i, ROW.log_predicted])) / 2.0,
+                np.rint(2.0 * np.exp(candidates[i, ROW.log_similar])) / 2.0,
+            )
+
+
+def _score(rule: int, form: int) -> Compiled:
+    """Return the compiled score of a rule in a form."""
+
+    @compiled(SCORE)
+    def score(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+        _fill(rule, form, context, candidates, scores)
+
+    return score
+
+
+@compiled(SCORE)
+def _fcfs_sjbf(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    closed = context[MOMENT.closed] > 0.0
+    _fill(1 if closed else 0, _EASY, context, candidates, scores)
+
+
+@compiled(types.int64(INTS, FLOATS, types.int64, types.boolean))
+def choose_easy(ints, floats, rule, clairvoyant):  # type: ignore[no-untyped-def]
+    """Return the choice of a rule with EASY backfilling, by run times or by requested times.
+
+    The reservation is that of the job of the highest priority; it is computed at every decision,
+    and every job starts in the open phase.
+    """
+    now, rows = ints[m.NOW], shown(ints)
+    seconds = ints[m.RUN_AT] if clairvoyant else ints[m.REQUESTED_AT]
+    shadow, spare = m.LATER, ints[m.FREE]
+    for attempt in range(2):
+        best, highest = -1, -np.inf
+        for i in range(rows):
+            job = ints[ints[m.WAITING_AT] + i]
+            n, r = ints[ints[m.CPU_AT] + job], ints[seconds + job]
+            if attempt == 1 and (n > ints[m.FREE] or (n > spare and now + r > shadow)):
+                continue
+            submit = ints[ints[m.SUBMIT_AT] + job]
+            known = max(r, 10)
+            score = priority(
+                rule, now - submit, r, n, 1 + submit - ints[m.FIRST_SUBMIT], known, known
+            )
+            if score > highest:
+                best, highest = i, score
+        if best < 0:
+            break
+        head = ints[ints[m.CPU_AT] + ints[ints[m.WAITING_AT] + best]]
+        if attempt == 1 or head <= ints[m.FREE]:
+            return best
+        for i in range(ints[m.RUNNING]):
+            place = ints[m.BY_REQUEST_AT] + i
+            if clairvoyant:
+                place = ints[m.BY_END_AT] + ints[m.RUNNING] - 1 - i
+            other = ints[place]
+            end = max(ints[ints[m.START_AT] + other] + ints[seconds + other], now)
+            if spare >= head and end > shadow:
+                break
+            spare += ints[ints[m.CPU_AT] + other]
+            if spare >= head and shadow == m.LATER:
+                shadow = end
+        spare -= head
+    ints[m.MAY_WAIT] = 1
+    return rows
+
+
+def _clairvoyant(rule: int) -> Compiled:
+    @compiled(CHOOSE)
+    def choose(ints, floats):  # type: ignore[no-untyped-def]
+        return choose_easy(ints, floats, rule, True)  # noqa: FBT003
+
+    return choose
+
+
+@compiled(CHOOSE)
+def _conservative(ints, floats):  # type: ignore[no-untyped-def]
+    """Return the first job whose earliest slot, with all older jobs in theirs, is now."""
+    now, rows = ints[m.NOW], shown(ints)
+    times = np.empty(ints[m.RUNNING] + 2 * rows + 2, np.int64)
+    free = np.empty(len(times), np.int64)  # from times[i] to times[i + 1]
+    times[0], free[0], size = now, ints[m.FREE], 1
+    for i in range(ints[m.RUNNING]):
+        job = ints[ints[m.BY_REQUEST_AT] + i]
+        end = max(ints[ints[m.START_AT] + job] + ints[ints[m.REQUESTED_AT] + job], now + 1)
+        if times[size - 1] < end:
+            times[size], free[size] = end, free[size - 1]
+            size += 1
+        free[size - 1] += ints[ints[m.CPU_AT] + job]
+    for i in range(rows):
+        job = ints[ints[m.WAITING_AT] + i]
+        n, r = ints[ints[m.CPU_AT] + job], ints[ints[m.REQUESTED_AT] + job]
+        first = at = 0
+        while at < size and times[at] < times[first] + r:
+            if free[at] < n:
+                first = at + 1
+            at += 1
+        if first == 0:
+            return i
+        end = times[first] + r
+        at = first
+        while at < size and times[at] < end:
+            at += 1
+        if at == size or times[at] > end:
+            for j in range(size, at, -1):
+                times[j], free[j] = times[j - 1], free[j - 1]
+            times[at], free[at] = end, free[at - 1]
+            size += 1
+        for j in range(first, at):
+            free[j] -= n
+    ints[m.MAY_WAIT] = 1
+    return rows
+
+
+@compiled(CHOOSE)
+def _log_replay(ints, floats):  # type: ignore[no-untyped-def]
+    """Return the job with the least start in the log, if it is before the next event and fits."""
+    until, rows = next_event(ints), shown(ints)
+    best, least = rows, until
+    for i in range(rows):
+        job = ints[ints[m.WAITING_AT] + i]
+        start = ints[ints[m.LOGGED_AT] + job]
+        if start < least and ints[ints[m.CPU_AT] + job] <= ints[m.FREE]:
+            best, least = i, start
+    if best == rows:
+        ints[m.MAY_WAIT] = 1
+    return best
+
+
+def _of_rule(name: str) -> tuple[Heuristic, ...]:
+    """Return the three forms of a rule."""
+    number = _NUMBER[name]
+    chosen, formula = _RULES[name]
+    return (
+        Heuristic(
+            name, _score(number, _STRICT), needs=("is_wait",),
+            description=f"{chosen}; nobody else starts before it",
+            formula=f"{formula}; waits while that job does not fit",
+        ),
+        Heuristic(
+            f"{name}_easy", _score(number, _EASY),
+            description=f"{chosen}, which starts or is reserved; then the next one that is safe",
+            formula=formula,
+        ),
+        Heuristic(
+            f"{name}_greedy", _score(number, _GREEDY),
+            description=f"{chosen}, of those that fit",
+            formula=f"{formula} where the job fits",
+        ),
+    )  # fmt: skip
+
+
+_SJBF: Final = Heuristic(
+    "fcfs_easy_sjbf", _fcfs_sjbf,
+    description="the job that arrived first; beside its reservation, the shortest request",
+    formula="-s; -r in the closed phase",
+)  # fmt: skip
+HEURISTICS: Final[Mapping[str, Heuristic]] = {
+    rule.name: rule for rule in (*(form for name in _RULES for form in _of_rule(name)), _SJBF)
+}
+
+_MEMORY_RULES: Final = (
+    MemoryRule(
+        "conservative", _conservative, needs=("is_wait",),
+        description="the first job whose earliest slot is now, when every older job has its slot",
+        formula="computed from the memory, by requested times",
+    ),
+    *(
+        MemoryRule(
+            f"{name}_clairvoyant", _clairvoyant(_NUMBER[name]), knows_run_times=True,
+            needs=("is_wait",),
+            description=f"{name}_easy with run times instead of requested times: no scheduler "
+                "knows them",
+            formula=f"{_RULES[name][1]} with r the run time",
+        )
+        for name in ("sjf", "saf", "lxf")
+    ),
+    MemoryRule(
+        "log_replay", _log_replay, needs=("is_wait",),
+        description="the job that started first in the log, if it did before the next event here",
+        formula="recorded start; waits where no such job fits",
+    ),
+)  # fmt: skip
+MEMORY_RULES: Final[Mapping[str, MemoryRule]] = {rule.name: rule for rule in _MEMORY_RULES}
