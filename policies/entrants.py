@@ -9,10 +9,11 @@ from pipeline.errors import RecipeError
 from pipeline.evaluation.evaluate import Entrant
 from pipeline.recipes.recipe import Recipe
 from pipeline.scenarios import load_scenario
+from pipeline.simulation.memory_rules import MemoryRule
 from pipeline.simulation.spec import Spec
 from pipeline.storage.location import location
 from pipeline.storage.provenance import sessions_of_training
-from policies.heuristics import heuristics
+from policies.heuristics import heuristics, rules
 from policies.networks.checkpoint import read_description
 from policies.registry import ROLLOUT, behaviours, resolve, split_checkpoint_name
 
@@ -55,7 +56,7 @@ def own_policies(recipe: Recipe) -> tuple[str, ...]:
     """
     names, origin = recipe.evaluate.policies, recipe.origin
     if origin is not None and names == origin.evaluate.policies:
-        known = (*heuristics(recipe.scenario), ROLLOUT, BEHAVIOUR)
+        known = (*rules(recipe.scenario), ROLLOUT, BEHAVIOUR)
         for name in names:
             if name not in known:
                 raise RecipeError(
@@ -80,6 +81,9 @@ def _recorded(recipe: Recipe) -> list[Entrant]:
 
 def _entrant(name: str, scenario: str, spec: Spec) -> Entrant:
     behaviour = resolve(name, scenario, spec)
+    if isinstance(behaviour.policy, MemoryRule):
+        kind = "knows run times" if behaviour.policy.knows_run_times else "heuristic"
+        return Entrant(behaviour, kind, behaviour.name)
     if name == ROLLOUT or name in heuristics(scenario):
         kind = "random" if behaviour.stochastic else "heuristic"
         return Entrant(behaviour, kind, behaviour.name)

@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -12,10 +12,11 @@ from pipeline.errors import DatasetError, InputError, UnknownName, did_you_mean
 from pipeline.recipes.checkpoints import check_checkpoint
 from pipeline.recipes.recipe import BehaviourRecipe, Recipe
 from pipeline.scenarios import SCENARIOS, load_scenario
+from pipeline.simulation.memory_rules import MemoryRule
 from pipeline.simulation.policy import Behaviour, Heuristic
 from pipeline.simulation.spec import Spec
 from pipeline.storage.location import location
-from policies.heuristics import heuristics
+from policies.heuristics import heuristics, rules
 
 if TYPE_CHECKING:  # importing them compiles kernels
     from policies.networks.policy import LearnedPolicy
@@ -62,10 +63,12 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
     trained on other features than the spec's; InputError if the rule cannot lead the network, or if
     the scenario does not support lookahead.
     """
-    known = heuristics(scenario)
-    if name in known:
+    known, every = heuristics(scenario), rules(scenario)
+    if name in every:
         epsilon, temperature = _EXPLORING.get(name, (0.0, 0.0))
-        return Behaviour(name, known[name], epsilon, temperature)
+        if name in known:
+            _require_columns(name, known[name].needs, spec)
+        return Behaviour(name, every[name], epsilon, temperature)
     if name == ROLLOUT:
         _require_forgetting(name, scenario)
         from policies.rollouts.lookahead import rollouts_of_rules
@@ -89,7 +92,7 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
         return Behaviour(policy.name, policy, temperature=asked)
     if folder.name != name:
         raise DatasetError(f"{name}: no such checkpoint folder")
-    choices = [*known, ROLLOUT] if load_scenario(scenario).forget is not None else known
+    choices = [*every, ROLLOUT] if load_scenario(scenario).forget is not None else every
     raise UnknownName(
         f"unknown policy {name!r} of scenario {scenario}; {did_you_mean(name, choices)} "
         "(or give the folder of a checkpoint)"
@@ -133,7 +136,7 @@ def _require_forgetting(name: str, scenario: str) -> None:
 
 def behaviours(recipe: Recipe) -> dict[str, Behaviour]:
     """Return the behaviours of a recipe by name."""
-    known = heuristics(recipe.scenario)
+    known = rules(recipe.scenario)
     return {
         b.name: _checkpoint(b, recipe) if b.sha256 else _behaviour(b, known, recipe)
         for b in recipe.behaviours
@@ -171,18 +174,38 @@ def _checkpoint(behaviour: BehaviourRecipe, recipe: Recipe) -> Behaviour:
     return Behaviour(behaviour.name, policy, behaviour.epsilon, behaviour.temperature)
 
 
+def _require_columns(name: str, needed: Sequence[str], spec: Spec) -> None:
+    """Raise InputError unless candidates have the columns that a rule needs."""
+    missing = [column for column in needed if column not in {f.name for f in spec.candidates}]
+    if missing:
+        raise InputError(
+            f"policy {name!r} of scenario {spec.scenario} needs the column {missing[0]!r}, which "
+            "candidates do not have under these settings"
+            + ("; set config.allow_wait = true" if missing[0] == "is_wait" else "")
+        )
+
+
 def _behaviour(
-    behaviour: BehaviourRecipe, known: Mapping[str, Heuristic], recipe: Recipe
+    behaviour: BehaviourRecipe, known: Mapping[str, Heuristic | MemoryRule], recipe: Recipe
 ) -> Behaviour:
     if behaviour.policy not in known:
         raise UnknownName(
             f"{recipe.id}: unknown policy {behaviour.policy!r} in [[behaviours]]; "
             f"{did_you_mean(behaviour.policy, known)}"
         )
+    rule = known[behaviour.policy]
+    if rule.needs:
+        spec = load_scenario(recipe.scenario).spec(recipe.config, recipe.objective)
+        _require_columns(behaviour.policy, rule.needs, spec)
+    if isinstance(rule, MemoryRule) and (behaviour.epsilon or behaviour.temperature):
+        raise InputError(
+            f"{recipe.id}: policy {behaviour.policy!r} in [[behaviours]] cannot explore; leave out "
+            "epsilon and temperature"
+        )
     epsilon, temperature = _EXPLORING.get(behaviour.policy, (0.0, 0.0))
     return Behaviour(
         behaviour.name,
-        known[behaviour.policy],
+        rule,
         behaviour.epsilon or epsilon,
         behaviour.temperature or temperature,
     )

@@ -7,7 +7,7 @@ from docs.generate.text import code, prose, sentence, table
 from pipeline.recipes.loading import known_recipes, load_recipe
 from pipeline.scenarios import SCENARIOS, load_scenario, module_of
 from pipeline.simulation.spec import Feature
-from policies.heuristics import heuristics
+from policies.heuristics import rules as rules_of
 
 
 def scenario_pages() -> Mapping[str, str]:
@@ -55,7 +55,7 @@ def _part(name: str) -> str:
     ]
     rules = [
         [code(rule), sentence(h.description), code(h.formula)]
-        for rule, h in heuristics(name).items()
+        for rule, h in rules_of(name).items()
     ]
     parts += [table(["rule", "choice", "score"], rules)]
     parts += [

@@ -112,10 +112,10 @@ def _names(request: List) -> tuple[tuple[str, ...], list[dict[str, Any]]]:
 
 def _policies(scenario: str) -> list[dict[str, Any]]:
     from pipeline.scenarios import load_scenario
-    from policies.heuristics import heuristics
+    from policies.heuristics import rules as rules_of
     from policies.registry import ROLLOUT
 
-    rules = heuristics(scenario)
+    rules = rules_of(scenario)
     found = [
         {"name": name, "description": getattr(rule, "description", "")}
         for name, rule in rules.items()

@@ -25,6 +25,7 @@ from pipeline.recipes.recipe import Recipe
 from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
 from pipeline.simulation.batched import run_batched
+from pipeline.simulation.memory_rules import MemoryRule
 from pipeline.simulation.policy import Behaviour, Heuristic
 from pipeline.simulation.rollout import Episode, Planner, run_episode
 from pipeline.simulation.scenario import Instance, Scenario
@@ -71,7 +72,7 @@ class Entrant:
 
     Attributes:
         behaviour: The policy, with its epsilon and temperature.
-        kind: "heuristic", "random", "learned" or "mixture".
+        kind: "heuristic", "random", "learned", "mixture" or "knows run times".
         group: Name of the agent without its seed; training seeds of one agent are pooled under it.
         checkpoint: Folder of a learned policy.
         digest: SHA-256 of the weights of a learned policy.
@@ -345,7 +346,7 @@ def _caveats(job: _Job, policies: Sequence[Entrant], scores: pl.DataFrame) -> tu
 def _description(behaviour: Behaviour) -> str:
     """Return what a rule chooses; empty for policies that are not rules."""
     policy = behaviour.policy
-    return policy.description if isinstance(policy, Heuristic) else ""
+    return policy.description if isinstance(policy, Heuristic | MemoryRule) else ""
 
 
 def _describe(

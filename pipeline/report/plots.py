@@ -15,7 +15,9 @@ _WIDE: Final = 10.4  # inches; a plot over the whole width
 _ROW: Final = 0.27
 _NAME: Final = 30  # characters of a policy's name that a plot shows
 _DASHES: Final = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
-_MARKERS: Final = {"learned": "o", "heuristic": "s", "mixture": "D", "random": "^"}
+_MARKERS: Final = {
+    "learned": "o", "heuristic": "s", "mixture": "D", "random": "^", "knows run times": "*",
+}  # fmt: skip
 
 
 def means_plot(

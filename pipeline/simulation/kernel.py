@@ -25,8 +25,8 @@ A scenario may provide two more. `forget` allows policies that look ahead in a c
                                            time of the first of them, later than now, or infinity
     values(ints, floats, values) -> None   fills the value of every decision of a finished episode
 
-References that need what no observation has, such as a schedule with known run times, are rules over
-the memory (pipeline.simulation.memory_rules)::
+A reference that needs what no observation has, such as known run times, is a rule over the memory
+(pipeline.simulation.memory_rules)::
 
     choose(ints, floats) -> choice                                       a reference
 

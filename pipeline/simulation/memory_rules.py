@@ -130,7 +130,7 @@ class MemoryRuleRunner:
         self._scenario, self._spec, self._instance, self._rule = scenario, spec, instance, rule
         self._arrays = begin_episode(spec, instance)
 
-    def play(self, rng: np.random.Generator) -> EpisodeTrace:
+    def play(self, rng: np.random.Generator) -> EpisodeTrace:  # noqa: ARG002 - of the protocol
         """Play the episode to its end, without random draws."""
         steps = play_rule(self._scenario, self._spec, self._instance, self._rule)[0].steps
         choices, rows = self._decide(np.full(steps, -1))
@@ -142,9 +142,7 @@ class MemoryRuleRunner:
         """Make the next choices; return the rule's probabilities at each of them."""
         return _certain(*self._decide(np.ascontiguousarray(choices, np.int64)))
 
-    def _decide(
-        self, given: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _decide(self, given: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         choices, rows = np.zeros((2, len(given)), np.int64)
         step_outputs = np.zeros(k.TERMS + len(self._spec.reward_terms))
         made = _follow(

@@ -2,9 +2,10 @@
 
 import importlib
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from pipeline.scenarios import SCENARIOS, module_of
+from pipeline.simulation.memory_rules import MemoryRule
 from pipeline.simulation.policy import Heuristic
 
 _HERE: Final = "policies.heuristics."
@@ -12,7 +13,7 @@ _THERE: Final = "pipeline.scenarios."
 
 
 def heuristics(scenario: str) -> dict[str, Heuristic]:
-    """Return every rule of a scenario by name; raise UnknownName if there is no such scenario.
+    """Return the rules that score observations; raise UnknownName for an unknown scenario.
 
     Rules of pipeline.scenarios.NAME are in policies.heuristics.NAME. A scenario from outside this
     repository has its rules in its own module.
@@ -20,10 +21,19 @@ def heuristics(scenario: str) -> dict[str, Heuristic]:
     from policies.heuristics.generic import INDIFFERENT
     from policies.heuristics.linear import RANDOM_LINEAR
 
+    own: Mapping[str, Heuristic] = getattr(_module(scenario), "HEURISTICS", {})
+    return {"random": INDIFFERENT, "random_linear": RANDOM_LINEAR, **own}
+
+
+def rules(scenario: str) -> dict[str, Heuristic | MemoryRule]:
+    """Return every rule of a scenario by name, with its rules over the memory at the end."""
+    own: Mapping[str, MemoryRule] = getattr(_module(scenario), "MEMORY_RULES", {})
+    return {**heuristics(scenario), **own}
+
+
+def _module(scenario: str) -> Any:
+    """Return the module that holds the rules of a scenario."""
     held = SCENARIOS.get(scenario)
     if isinstance(held, str) and held.startswith(_THERE):
-        module = importlib.import_module(held.replace(_THERE, _HERE))
-    else:
-        module = module_of(scenario)
-    own: Mapping[str, Heuristic] = getattr(module, "HEURISTICS", {})
-    return {"random": INDIFFERENT, "random_linear": RANDOM_LINEAR, **own}
+        return importlib.import_module(held.replace(_THERE, _HERE))
+    return module_of(scenario)

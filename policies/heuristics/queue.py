@@ -22,14 +22,16 @@ system-generated predictions", TPDS 2007. `fcfs_easy_sjbf`: the same paper. `con
 Mu'alem & Feitelson, TPDS 2001. `similar_area`, `aged_area`, `aged_similar`, `steady_area` and
 `balanced_area` were chosen on the first parts of logs of the archive; they are ours.
 
-Some rules choose from the memory of an episode (pipeline.simulation.memory_rules). `conservative` could also be
-written for a real scheduler, but not as a score of a row. `NAME_clairvoyant` is NAME_easy with run
-times instead of requested times, in the reservation too: it knows what no scheduler knows.
+Some rules choose from the memory of an episode (pipeline.simulation.memory_rules). `conservative`
+knows no more than a real scheduler, but is not a score of a row. `NAME_clairvoyant` is NAME_easy
+with run times instead of requested times, in the reservation too: it knows what no scheduler knows.
+Jobs that already run when the window begins keep their requested times in it.
 `log_replay` starts jobs as the log did. These rules wait where config.allow_wait is false, too, but
 can then not be recorded.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -195,17 +197,19 @@ def choose_easy(ints, floats, rule, clairvoyant):  # type: ignore[no-untyped-def
         head = ints[ints[m.CPU_AT] + ints[ints[m.WAITING_AT] + best]]
         if attempt == 1 or head <= ints[m.FREE]:
             return best
-        for i in range(ints[m.RUNNING]):
-            place = ints[m.BY_REQUEST_AT] + i
-            if clairvoyant:
-                place = ints[m.BY_END_AT] + ints[m.RUNNING] - 1 - i
-            other = ints[place]
-            end = max(ints[ints[m.START_AT] + other] + ints[seconds + other], now)
-            if spare >= head and end > shadow:
+        running = ints[m.RUNNING]
+        ends = np.empty(running, np.int64)
+        for i in range(running):
+            other = ints[ints[m.BY_REQUEST_AT] + i]
+            known = other >= ints[m.FIRST_COUNTED]
+            estimate = ints[(seconds if known else ints[m.REQUESTED_AT]) + other]
+            ends[i] = max(ints[ints[m.START_AT] + other] + estimate, now)
+        for i in np.argsort(ends):
+            if spare >= head and ends[i] > shadow:
                 break
-            spare += ints[ints[m.CPU_AT] + other]
+            spare += ints[ints[m.CPU_AT] + ints[ints[m.BY_REQUEST_AT] + i]]
             if spare >= head and shadow == m.LATER:
-                shadow = end
+                shadow = ends[i]
         spare -= head
     ints[m.MAY_WAIT] = 1
     return rows
@@ -273,15 +277,31 @@ def _log_replay(ints, floats):  # type: ignore[no-untyped-def]
     return best
 
 
+_SYMBOLS: Final[Mapping[str, str]] = {
+    "w": "exp(log_waited) - 60",
+    "r": "exp(log_requested)",
+    "n": "exp(log_processors)",
+    "s": "submitted",
+    "p": "exp(log_predicted)",
+    "u": "exp(log_similar)",
+}
+
+
+def _in_columns(formula: str) -> str:
+    """Return a formula followed by the columns that its letters stand for."""
+    used = [f"{a} = {b}" for a, b in _SYMBOLS.items() if re.search(rf"\b{a}\b", formula)]
+    return f"{formula}; {', '.join(used)}"
+
+
 def _of_rule(name: str) -> tuple[Heuristic, ...]:
     """Return the three forms of a rule."""
     number = _NUMBER[name]
-    chosen, formula = _RULES[name]
+    chosen, formula = _RULES[name][0], _in_columns(_RULES[name][1])
     return (
         Heuristic(
             name, _score(number, _STRICT), needs=("is_wait",),
             description=f"{chosen}; nobody else starts before it",
-            formula=f"{formula}; waits while that job does not fit",
+            formula=f"{formula}; the row is_wait while a job holds the reservation",
         ),
         Heuristic(
             f"{name}_easy", _score(number, _EASY),
@@ -291,7 +311,7 @@ def _of_rule(name: str) -> tuple[Heuristic, ...]:
         Heuristic(
             f"{name}_greedy", _score(number, _GREEDY),
             description=f"{chosen}, of those that fit",
-            formula=f"{formula} where the job fits",
+            formula=f"{formula}; jobs whose fits is 0 lie below",
         ),
     )  # fmt: skip
 
@@ -299,7 +319,7 @@ def _of_rule(name: str) -> tuple[Heuristic, ...]:
 _SJBF: Final = Heuristic(
     "fcfs_easy_sjbf", _fcfs_sjbf,
     description="the job that arrived first; beside its reservation, the shortest request",
-    formula="-s; -r in the closed phase",
+    formula="-submitted; -log_requested while a job holds the reservation",
 )  # fmt: skip
 HEURISTICS: Final[Mapping[str, Heuristic]] = {
     rule.name: rule for rule in (*(form for name in _RULES for form in _of_rule(name)), _SJBF)

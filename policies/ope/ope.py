@@ -31,6 +31,7 @@ from pipeline.estimators.selection import assess, rank_correlation
 from pipeline.evaluation.evaluate import Entrant
 from pipeline.recipes.recipe import Recipe
 from pipeline.recipes.workload_source import RECORDED
+from pipeline.simulation.memory_rules import MemoryRule
 from pipeline.simulation.policy import Behaviour, Heuristic, readings
 from pipeline.simulation.rollout import Planner
 from pipeline.storage.provenance import described, provenance
@@ -259,6 +260,11 @@ def _refuse_unknown(wanted: Sequence[Entrant]) -> None:
             raise InputError(
                 f"{candidate.behaviour.name} draws its parameters for every episode, so the "
                 "probability of a single choice is not known; leave it out"
+            )
+        if isinstance(policy, MemoryRule):
+            raise InputError(
+                f"{candidate.behaviour.name} chooses from the memory of the simulator, which a log "
+                "does not have; leave it out"
             )
         if isinstance(policy, Planner):
             raise InputError(

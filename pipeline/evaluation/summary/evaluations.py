@@ -7,7 +7,7 @@ scores.parquet    one row per policy, scenario, window, seed and metric
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 import polars as pl
 
@@ -16,7 +16,7 @@ from pipeline.storage.files import read_json, read_parquet
 from pipeline.storage.provenance import as_records
 from pipeline.workloads.caveats import Caveat, from_json
 
-Kind: TypeAlias = Literal["heuristic", "random", "learned", "mixture"]
+Kind: TypeAlias = Literal["heuristic", "random", "learned", "mixture", "knows run times"]
 Direction: TypeAlias = Literal["lower", "higher", "neither"]
 
 _MOST_EPISODES = 10**9
@@ -54,7 +54,7 @@ class PolicyEntry:
 
     Attributes:
         name: Name in scores.parquet.
-        kind: "heuristic", "random", "learned" or "mixture".
+        kind: "heuristic", "random", "learned", "mixture" or "knows run times".
         group: Name that training seeds of one agent share.
         checkpoint: Folder of a learned policy.
         digest: SHA-256 of the weights of a learned policy.
@@ -219,7 +219,7 @@ def _metric(path: Path, entry: Any) -> Metric:
 def _policy(path: Path, entry: Any) -> PolicyEntry:
     name = _text(path, entry, "name")
     # A policy of unknown kind is refused: it could pass as a baseline if taken for a heuristic.
-    kind = _one_of(path, entry, "kind", ("heuristic", "random", "learned", "mixture"))
+    kind = _one_of(path, entry, "kind", get_args(Kind))
     checkpoint, digest, episodes = (entry.get(k) for k in ("checkpoint", "digest", "episodes"))
     if episodes is not None and (type(episodes) is not int or not 1 <= episodes < _MOST_EPISODES):
         raise DatasetError(f"{path}: policy {name!r}: episodes is {episodes!r}, expected 1 or more")

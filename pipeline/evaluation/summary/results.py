@@ -90,7 +90,7 @@ def _rows(summary: Summary, setting: Setting, metric: str, resamples: int) -> li
     if better == "neither":
         return []
     ordered = best_first(pairing)
-    baselines = [p for p in ordered if p.kind != "learned"]
+    baselines = [p for p in ordered if p.kind not in {"learned", "knows run times"}]
     cells = [mean_cells(p.values, p.trained) for p in ordered]
     pairs = [(p, b) for p in ordered for b in baselines if b.name != p.name]
     cells += [difference_cells(p.values, b.values, p.trained, b.trained) for p, b in pairs]

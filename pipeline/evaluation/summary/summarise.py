@@ -118,10 +118,11 @@ def summarise(folders: Sequence[Path], *, resamples: int = RESAMPLES) -> Summary
 
 
 def _strongest(headline: Pairing) -> str | None:
-    """Return the best policy that was not learned; it need not be among the references."""
+    """Return the best rule that a scheduler could follow; it need not be among the references."""
     if headline.metric.better == "neither":
         return None
-    simple = (policy.name for policy in best_first(headline) if policy.kind != "learned")
+    others = {"learned", "knows run times"}
+    simple = (policy.name for policy in best_first(headline) if policy.kind not in others)
     return next(simple, None)
 
 

@@ -14,6 +14,7 @@ The free processors are those of the machine less those of the jobs that run whe
 """
 
 import heapq
+from typing import Any, Final
 
 import numpy as np
 from numba import types
@@ -62,7 +63,10 @@ def _least_busy_time(queued, area, weight, times, free):  # type: ignore[no-unty
     return total
 
 
-@compiled(types.UniTuple(types.float64, 2)(types.int64, INTS, INTS, INTS, INTS, INTS))
+_TWO: Final[Any] = types.UniTuple(types.float64, 2)  # type: ignore[no-untyped-call]
+
+
+@compiled(_TWO(types.int64, INTS, INTS, INTS, INTS, INTS))
 def lower_bounds(processors, queued, cpu, run, run_ends, run_cpu):  # type: ignore[no-untyped-def]
     """Return lower bounds of the mean bounded slowdown and of the mean wait in s.
 

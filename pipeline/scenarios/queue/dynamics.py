@@ -50,7 +50,7 @@ def is_safe(ints, job):  # type: ignore[no-untyped-def]
 def can_start(ints):  # type: ignore[no-untyped-def]
     """Return whether a visible job can start now."""
     waiting = ints[m.WAITING_AT]
-    for i in range(shown(ints)):
+    for i in range(shown(ints)):  # noqa: SIM110 - numba compiles no generator for any()
         if is_safe(ints, ints[waiting + i]):
             return True
     return False
@@ -249,9 +249,8 @@ def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
     status = k.RUNNING
     if starts:
         cpu = ints[ints[m.CPU_AT] + job]
-        if ints[m.CLOSED] == 1:
-            if began + ints[ints[m.REQUESTED_AT] + job] > ints[m.SHADOW]:
-                ints[m.SPARE] -= cpu
+        if ints[m.CLOSED] == 1 and began + ints[ints[m.REQUESTED_AT] + job] > ints[m.SHADOW]:
+            ints[m.SPARE] -= cpu
         _leave_queue(ints, floats, choice)
         run(ints, job, began)
         ints[m.STARTS] += 1

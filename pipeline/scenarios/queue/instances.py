@@ -160,7 +160,8 @@ def _processors(machines: pl.DataFrame) -> int:
 
 def _whole(values: pl.Series) -> Ints:
     """Return seconds or processors as whole numbers, rounded up."""
-    return np.ceil(values.to_numpy()).astype(np.int64)
+    whole: Ints = np.ceil(values.to_numpy()).astype(np.int64)
+    return whole
 
 
 def _unix_start(workload: Workload) -> int:
@@ -254,7 +255,7 @@ def histories(log: Log, now: int, users: Ints, keys: Ints) -> tuple[Ints, Ints, 
         log.by_end, log.user, log.key, log.run, completed, last, before, similar,
         2 * len(users) + len(keys),
     )  # fmt: skip
-    return tuple(np.maximum(of, -1) for of in (last[users], before[users], similar[keys]))  # type: ignore[return-value]
+    return tuple(np.maximum(of, -1) for of in (last[users], before[users], similar[keys]))
 
 
 def recent_submissions(log: Log, now: int) -> Ints:

@@ -1,0 +1,54 @@
+"""The schedule of a `queue` episode, read from its memory."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.scenarios.queue import layout as m
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The N jobs of an episode and their starts. Times are seconds since the window began.
+
+    Attributes:
+        submit: Submission, (N,); below 0 before the window.
+        processors: Processors, (N,).
+        run: Run time, (N,).
+        requested: Requested time, (N,).
+        start: Start, (N,); layout.NEVER for a job that has not started.
+        logged: Start in the log, (N,); layout.NEVER if it is unknown.
+        counted: Whether outcomes count the job, (N,).
+    """
+
+    submit: NDArray[np.int64]
+    processors: NDArray[np.int64]
+    run: NDArray[np.int64]
+    requested: NDArray[np.int64]
+    start: NDArray[np.int64]
+    logged: NDArray[np.int64]
+    counted: NDArray[np.bool_]
+
+    @property
+    def waits(self) -> NDArray[np.int64]:
+        """Waits of the jobs since their submission or the start of the window, (N,)."""
+        return self.start - np.maximum(self.submit, 0)
+
+    @property
+    def bounded_slowdowns(self) -> NDArray[np.float64]:
+        """Bounded slowdowns of the jobs, (N,)."""
+        slowdowns = (self.waits + self.run) / np.maximum(self.run, m.TAU)
+        return np.maximum(slowdowns, 1.0)
+
+
+def read_schedule(ints: NDArray[np.int64]) -> Schedule:
+    """Return the schedule of an episode from its memory, as far as it has been played."""
+    n, first = int(ints[m.JOBS]), int(ints[m.FIRST_COUNTED])
+    blocks = (m.SUBMIT_AT, m.CPU_AT, m.RUN_AT, m.REQUESTED_AT, m.START_AT, m.LOGGED_AT)
+    submit, processors, run, requested, start, logged = (
+        ints[ints[at] : ints[at] + n].copy() for at in blocks
+    )
+    number = np.arange(n)
+    counted = (number >= first) & (number < first + ints[m.COUNTED])
+    return Schedule(submit, processors, run, requested, start, logged, counted)
