@@ -4,6 +4,7 @@ golden_256.csv holds outcomes of windows of 256 jobs, golden_starts_2304.csv sta
 jobs of one window, on the clock of the log. The traces are found through HINDCAST_TRACES.
 """
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ FILES = {"KTH-SP2": "swf/KTH-SP2-1996-2.swf.gz", "lublin_256": "swf/lublin_256.s
 RULES = rules("queue")
 
 
+@cache
 def workload(log: str):
     path = traces_folder() / FILES[log]
     if not path.exists():
