@@ -98,32 +98,40 @@ def observe(ints, floats, context, image, candidates, feasible):  # type: ignore
     rows, closed = shown(ints), ints[m.CLOSED] == 1
     waiting, stamps = ints[m.WAITING_AT], ints[m.STAMP_AT]
     ends, frees, lns = ints[m.PROFILE_END_AT], ints[m.PROFILE_FREE_AT], ints[m.PROFILE_LN_AT]
+    submits, cpus, requests = ints[m.SUBMIT_AT], ints[m.CPU_AT], ints[m.REQUESTED_AT]
+    users, keys, queues = ints[m.USER_AT], ints[m.KEY_AT], ints[m.QUEUE_AT]
+    ln_cpu, ln_requested, ln_area = ints[m.LN_CPU_AT], ints[m.LN_REQUESTED_AT], ints[m.LN_AREA_AT]
+    ln_waited, ln_predicted = ints[m.LN_WAITED_AT], ints[m.LN_PREDICTED_AT]
+    ln_similar, ln_user_waiting = ints[m.LN_SIMILAR_AT], ints[m.LN_USER_WAITING_AT]
+    helds, user_stamps = ints[m.HELD_AT], ints[m.USER_STAMP_AT]
+    first_submit, spare_beside, shadow = ints[m.FIRST_SUBMIT], ints[m.SPARE], ints[m.SHADOW]
+    reserving = ints[m.RESERVE] == 1 and not closed
     ints[m.OBSERVATIONS] += 1
     mark = ints[m.OBSERVATIONS]
     per_free, per_waiting = 1.0 / max(free, 1), 1.0 / max(ints[m.WAITING], 1)
     for i in range(rows):
         job = ints[waiting + i]
         row = np.uint64(i)
-        cpu, user = ints[ints[m.CPU_AT] + job], ints[ints[m.USER_AT] + job]
-        requested = floats[ints[m.LN_REQUESTED_AT] + job]
+        cpu, user = ints[cpus + job], ints[users + job]
+        requested = floats[ln_requested + job]
         if ints[stamps + job] != now:
             ints[stamps + job] = now
-            waited = now - ints[ints[m.SUBMIT_AT] + job]
-            floats[ints[m.LN_WAITED_AT] + job] = math.log(60.0 + waited)
-        candidates[row, ROW.log_waited] = floats[ints[m.LN_WAITED_AT] + job]
+            waited = now - ints[submits + job]
+            floats[ln_waited + job] = math.log(60.0 + waited)
+        candidates[row, ROW.log_waited] = floats[ln_waited + job]
         candidates[row, ROW.log_requested] = requested
-        candidates[row, ROW.log_processors] = floats[ints[m.LN_CPU_AT] + job]
-        candidates[row, ROW.log_area] = floats[ints[m.LN_AREA_AT] + job]
+        candidates[row, ROW.log_processors] = floats[ln_cpu + job]
+        candidates[row, ROW.log_area] = floats[ln_area + job]
         predicted = similar = requested
         held = user_waiting = first = 0.0
         if user >= 0:
-            predicted = min(floats[ints[m.LN_PREDICTED_AT] + user], requested)
-            similar = floats[ints[m.LN_SIMILAR_AT] + ints[ints[m.KEY_AT] + job]]
+            predicted = min(floats[ln_predicted + user], requested)
+            similar = floats[ln_similar + ints[keys + job]]
             similar = min(similar, requested) if similar < np.inf else predicted
-            held = ints[ints[m.HELD_AT] + user] / processors
-            user_waiting = floats[ints[m.LN_USER_WAITING_AT] + user]
-            if ints[ints[m.USER_STAMP_AT] + user] != mark:
-                ints[ints[m.USER_STAMP_AT] + user] = mark
+            held = ints[helds + user] / processors
+            user_waiting = floats[ln_user_waiting + user]
+            if ints[user_stamps + user] != mark:
+                ints[user_stamps + user] = mark
                 first = 1.0
         candidates[row, ROW.log_predicted] = max(predicted, _LN_LEAST)
         candidates[row, ROW.log_similar] = max(similar, _LN_LEAST)
@@ -131,8 +139,8 @@ def observe(ints, floats, context, image, candidates, feasible):  # type: ignore
         safe = fits
         start_in, spare = 0.0, free - cpu
         if fits:
-            if closed and cpu > ints[m.SPARE]:
-                safe = now + ints[ints[m.REQUESTED_AT] + job] <= ints[m.SHADOW]
+            if closed and cpu > spare_beside:
+                safe = now + ints[requests + job] <= shadow
         else:
             low, high = 0, groups - 1
             while low < high:
@@ -155,10 +163,10 @@ def observe(ints, floats, context, image, candidates, feasible):  # type: ignore
         candidates[row, ROW.first_of_user] = first
         candidates[row, ROW.oldest] = i == 0
         candidates[row, ROW.age_rank] = i * per_waiting
-        candidates[row, ROW.queue] = ints[ints[m.QUEUE_AT] + job]
-        submitted = 1 + ints[ints[m.SUBMIT_AT] + job] - ints[m.FIRST_SUBMIT]
+        candidates[row, ROW.queue] = ints[queues + job]
+        submitted = 1 + ints[submits + job] - first_submit
         candidates[row, ROW.submitted] = submitted
-        feasible[row] = safe or (not closed and ints[m.RESERVE] == 1)
+        feasible[row] = safe or reserving
     if ints[m.ALLOW_WAIT] == 1:
         for i in range(rows):
             candidates[i, ROW.is_wait] = 0.0
