@@ -1,4 +1,49 @@
-"""`queue`: batch scheduling of parallel jobs on one machine, with reservation and backfilling."""
+"""`queue`: batch scheduling of parallel jobs on one machine, with reservation and backfilling.
+
+A machine has identical processors without a topology. A job has a time of submission, a number of
+processors n, a run time, a requested time r and a user. It holds n processors from its start for
+its run time, is not preempted, and (without `kill`) not ended when its requested time is over.
+Times are whole seconds since the submission of the window's first job.
+
+The order of events at time t: every release of an end <= t, every arrival of a submission <= t in
+file order, decisions; then time jumps to the next release or arrival. A job fits if n processors
+are free. The free processors are below 0 at first where the log exceeds its machine.
+
+The candidates are the waiting jobs in order of arrival, the `visible` oldest ones, and with
+`allow_wait` a last row that waits for the next event. A moment has two phases:
+
+    open     every job is feasible; one that fits starts, and one that does not fit becomes the
+             head: it gets the reservation, and the phase closes
+    closed   feasible are the jobs that are safe beside the reservation; they start
+
+The reservation of the head: running jobs in order of their estimated ends, max(start + r, t); the
+shadow is the first of these ends at which the head fits, and the processors that are free then,
+less those of the head, are spare. A job is safe if it fits and either t + r <= shadow, or n <=
+spare; in the second case it uses up spare processors. No decision is asked where no visible job can
+start. When time passes, the head is forgotten. So the greedy choice by any score of a row is that
+priority with EASY backfilling. With `reserve = false` jobs that do not fit are infeasible: list
+scheduling.
+
+A window has `jobs` counted jobs and `follow` more, which arrive and are scheduled as well, but are
+not counted: a policy that starves jobs is not saved by the end of the arrivals. A warm window
+begins with what ran and waited in the log when its first job was submitted; what waited is counted,
+from the start of the window. The episode ends when all J counted jobs have started. With q the
+later of submission and start of the window, w = start - q and p the run time:
+
+    bounded_slowdown   r = -1 / J times the growth of max(1, (w + p) / max(p, 10)) of the waiting
+                       counted jobs, and -1 / J at the start of each of them
+    wait               r = -seconds * waiting counted jobs / J / 3600
+
+The sum of r is -mean_bounded_slowdown, or the mean wait in hours times -1.
+
+What passes before the first decision is paid with the first step. Rewards use run times, which
+observations never do: predictions come from jobs that ended in the simulation, and from the log
+before the window. Observations show neither the time since the window began nor whether a job
+counts. The column `submitted`, from which some rules are computed, is an identifier.
+
+`whole = true` makes one episode of all jobs from the window's first one to the end of the log.
+pipeline.scenarios.queue.schedule reads the starts of all jobs from the memory of an episode.
+"""
 
 from typing import Final
 
@@ -51,5 +96,30 @@ SCENARIO: Final = Scenario(
     outcome=kernel.outcome,
     bound="bounded_slowdown_lower_bound",
     bound_kind="lower",
-    source="",
+    source=(
+        'Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995; Mu\'alem & Feitelson, '
+        '"Utilization, predictability, workloads, and user runtime estimates in scheduling the IBM '
+        'SP2 with backfilling", TPDS 2001; logs and models of the Parallel Workloads Archive '
+        '(Feitelson, Tsafrir & Krakov, "Experience with using the Parallel Workloads Archive", '
+        "JPDC 2014)."
+    ),
+    differences=(
+        (
+            "Reservation and backfilling follow EASY, but the job with the reservation is the "
+            "policy's choice and not the oldest one, and it is chosen again at every event."
+        ),
+        (
+            "A job that has run longer than it requested counts as ending now, so that others can "
+            "only use spare processors. It is not killed, unless config.kill is true."
+        ),
+        "Waits count from the start of the window: those before it no policy can change.",
+        (
+            "Jobs go on to arrive after the counted ones, where the literature lets the queue "
+            "drain (config.follow = 0)."
+        ),
+        (
+            "The logs' schedulers refused jobs for reasons that no log shows (queues, limits, "
+            "holds), so the simulated machine is not the one of the log."
+        ),
+    ),
 )
