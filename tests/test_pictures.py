@@ -37,6 +37,8 @@ def test_pictures_of_concepts_are_up_to_date(tmp_path, monkeypatch):
         ("multicluster", "most_free_now", "eval_cost", 55),
         ("multicluster", "critical to cluster 0", "eval_cost", 5),
         ("multicluster", "both to cluster 0", "eval_cost", 150.02),
+        ("queue", "fcfs_easy", "mean_bounded_slowdown", 1.4556),
+        ("queue", "fcfs_greedy", "mean_bounded_slowdown", 3.2),
     ],
 )
 def test_small_episodes_come_to_what_the_pages_tell(scenario, episode, outcome, value):

@@ -1,4 +1,4 @@
-"""Five problems small enough to follow by hand, one per scenario, run in the simulator.
+"""Six problems small enough to follow by hand, one per scenario, run in the simulator.
 
 The pages of docs/scenarios tell these episodes and `scenarios.py` draws them:
 
@@ -21,6 +21,11 @@ from pipeline.scenarios.deferrable.instances import Jobs as DeferrableJobs
 from pipeline.scenarios.multicluster.config import MulticlusterConfig
 from pipeline.scenarios.multicluster.initial_state import lay_out as multicluster_instance
 from pipeline.scenarios.multicluster.instances import Applications
+from pipeline.scenarios.queue.config import QueueConfig
+from pipeline.scenarios.queue.initial_state import lay_out as queue_instance
+from pipeline.scenarios.queue.instances import Log as QueueLog
+from pipeline.scenarios.queue.instances import select_jobs
+from pipeline.scenarios.queue.layout import NEVER
 from pipeline.scenarios.slots import lay_out as slots_instance
 from pipeline.scenarios.slots.config import SlotsConfig, sizes_of
 from pipeline.scenarios.slots.instances import Jobs as SlotsJobs
@@ -107,9 +112,22 @@ def multicluster() -> tuple[Any, Instance]:
     return config, multicluster_instance(config, 0, applications)
 
 
+def queue() -> tuple[Any, Instance]:
+    """Eight processors; job A holds four of them when B, which needs six, and three others come."""
+    config = QueueConfig(jobs=5, warm=False)
+    cpu, run = np.array([4, 6, 2, 1, 2]), np.array([100, 50, 500, 500, 99])
+    unknown, none = np.full(5, -1), np.zeros(0, np.int64)
+    log = QueueLog(
+        processors=8, submit=np.array([0, 1, 1, 1, 1]), cpu=cpu, run=run, requested=run,
+        user=unknown, key=unknown, queue=np.zeros(5, np.int64), start=np.full(5, NEVER),
+        by_end=none, ends=none, unix_start=0,
+    )  # fmt: skip
+    return config, queue_instance(config, "bounded_slowdown", log, select_jobs(config, log, 0))
+
+
 PROBLEMS = {
     "binpack": binpack, "slots": slots, "thermal": thermal, "deferrable": deferrable,
-    "multicluster": multicluster,
+    "multicluster": multicluster, "queue": queue,
 }  # fmt: skip
 
 
@@ -184,6 +202,10 @@ EPISODES: dict[str, dict[str, Callable[[], tuple[list[Decision], dict[str, float
         ),
         "critical to cluster 0": lambda: play("multicluster", multicluster(), plan([2, 1])),
         "both to cluster 0": lambda: play("multicluster", multicluster(), plan([0, 0])),
+    },
+    "queue": {
+        name: lambda name=name: play("queue", queue(), rule("queue", name))
+        for name in ("fcfs_easy", "fcfs_greedy")
     },
 }
 

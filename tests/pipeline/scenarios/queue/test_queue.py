@@ -18,7 +18,7 @@ from pipeline.simulation.policy import Behaviour, best_feasible
 from pipeline.simulation.rollout import run_episode
 from pipeline.testing import check_scenario
 from pipeline.workloads.schema import MACHINE_COLUMNS, TASK_COLUMNS, Provenance, Workload
-from policies.heuristics import rules
+from policies.heuristics import rules as rules_of
 from policies.heuristics.queue import HEURISTICS, MEMORY_RULES
 from policies.registry import resolve
 from tests.pipeline.scenarios.queue.reference import PlainJob, easy
@@ -132,7 +132,7 @@ def test_random_play_keeps_capacity_starts_every_job_once_and_adds_up(seed):
         config = QueueConfig(jobs=15, follow=9, **settings)
         instance = SCENARIO.instance(config, objective, drawn(seed, 60), 2, rng)
         spec = SCENARIO.spec(config, objective)
-        random = Behaviour("random", rules("queue")["random"], epsilon=1.0)
+        random = Behaviour("random", rules_of("queue")["random"], epsilon=1.0)
         episode = run_episode(SCENARIO, spec, instance, random, rng)
         found = dict(zip([o.name for o in spec.outcomes], episode.outcomes, strict=True))
         terms = dict(zip(spec.reward_terms, episode.terms, strict=True))
