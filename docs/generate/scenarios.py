@@ -54,8 +54,7 @@ def _part(name: str) -> str:
         "",
     ]
     rules = [
-        [code(rule), sentence(h.description), code(h.formula)]
-        for rule, h in rules_of(name).items()
+        [code(rule), sentence(h.description), code(h.formula)] for rule, h in rules_of(name).items()
     ]
     parts += [table(["rule", "choice", "score"], rules)]
     parts += [
