@@ -13,6 +13,7 @@ NAMES = (
     "thermal",
     "deferrable",
     "multicluster",
+    "queue",
     "online",
 )
 

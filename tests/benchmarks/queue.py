@@ -1,0 +1,85 @@
+"""Speed of `queue`: a whole log with and without observations, and episodes that step together.
+
+    python -m tests.benchmarks.queue
+
+The log is drawn: 100,000 jobs that offer seven tenths of 128 processors.
+"""
+
+import time
+
+import numpy as np
+import polars as pl
+
+from pipeline.scenarios import load_scenario
+from pipeline.scenarios.queue.config import QueueConfig
+from pipeline.simulation.batched import BatchedEpisodes
+from pipeline.simulation.policy import Behaviour
+from pipeline.simulation.rollout import run_episode
+from pipeline.workloads.schema import MACHINE_COLUMNS, TASK_COLUMNS, Provenance, Workload
+from policies.heuristics import rules
+
+JOBS = 100_000
+PROCESSORS = 128
+EPISODES = 64
+
+
+def drawn_log() -> Workload:
+    """Return a log of log-normal run times and requests above them."""
+    rng = np.random.default_rng(0)
+    run = np.ceil(np.exp(rng.normal(6, 2, JOBS)).clip(1, 86_400))
+    cpu = 2.0 ** rng.integers(0, 7, JOBS)
+    gaps = rng.exponential(float((run * cpu).mean()) / PROCESSORS / 0.7, JOBS)
+    columns = {
+        "job": np.arange(JOBS), "task": np.zeros(JOBS, np.int64),
+        "job_id": np.arange(JOBS).astype(str), "task_id": np.zeros(JOBS, np.int64).astype(str),
+        "submit_s": np.floor(np.cumsum(gaps)), "duration_s": run, "cores": cpu,
+        "memory": np.zeros(JOBS), "instances": np.ones(JOBS, np.int64),
+    }  # fmt: skip
+    tasks = pl.DataFrame(columns, schema=dict(TASK_COLUMNS)).with_columns(
+        requested_s=pl.Series(np.ceil(run * rng.uniform(1, 20, JOBS))),
+        user=pl.Series(rng.integers(1, 100, JOBS)),
+    )
+    machines = pl.DataFrame(
+        [(0, "m", float(PROCESSORS), 1.0)], schema=dict(MACHINE_COLUMNS), orient="row"
+    )
+    return Workload(tasks, Provenance("drawn"), machines)
+
+
+def measure() -> list[tuple[str, float, str, str]]:
+    """Return decisions and steps per second on one core, and ratios within this run."""
+    scenario, log = load_scenario("queue"), drawn_log()
+    known, rng = rules("queue"), np.random.default_rng(0)
+    config = QueueConfig(whole=True, warm=False, visible=128)
+    spec = scenario.spec(config, "bounded_slowdown")
+    whole = scenario.instance(config, "bounded_slowdown", log, 0, rng)
+    rates = {}
+    for name in ("saf_clairvoyant", "saf_easy", "aged_area_easy"):
+        run_episode(scenario, spec, whole, Behaviour(name, known[name]), rng)
+        begun = time.perf_counter()
+        episode = run_episode(scenario, spec, whole, Behaviour(name, known[name]), rng)
+        rates[name] = episode.steps / (time.perf_counter() - begun)
+    config = QueueConfig(warm=False, visible=128)
+    instances = [
+        scenario.instance(config, "bounded_slowdown", log, 5 * n, rng) for n in range(EPISODES)
+    ]
+    together = BatchedEpisodes(scenario, spec, instances)
+    steps, begun = 0, time.perf_counter()
+    while len(together.live):
+        seen = together.observe()
+        firsts = [
+            int(np.argmax(seen.feasible[one:other]))
+            for one, other in zip(seen.offsets[:-1], seen.offsets[1:], strict=True)
+        ]
+        together.step(np.array(firsts))
+        steps += len(firsts)
+    rates["batch"] = steps / (time.perf_counter() - begun)
+    unseen = rates["saf_clairvoyant"]
+    return [
+        (f"queue, {name}", rate, "decisions/s", f"{rate / unseen:.2f} of saf_clairvoyant's")
+        for name, rate in rates.items()
+    ]
+
+
+if __name__ == "__main__":
+    for name, value, unit, beside in measure():
+        print(f"{name:40} {value:14,.0f} {unit} {beside}")
