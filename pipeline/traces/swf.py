@@ -16,17 +16,20 @@ Memory is in KB per processor. As a fraction of the cluster it is memory * cores
 memory of the log * processors of the cluster). The cluster is one machine of MaxProcs processors,
 else MaxNodes, else as many as the largest job has.
 
-A bad value of a field that the task does not need is taken as unknown, and counted.
+A bad value of a field that the task does not need is taken as unknown, and counted. So is a request
+for more processors than the cluster has, if fewer were allocated.
 
 Rows of status 2, 3 and 4 are parts of a job that has its own row: they are left out, as are
-jobs cancelled before they ran. Additional columns: requested_s, requested_cores, allocated_cores,
-wait_s, memory_kb (per processor), status, user, group, executable, queue, partition, preceding_job,
-think_s; null if unknown.
+jobs cancelled before they ran. A cancelled job with a run time of 0 did run. Additional columns:
+requested_s, requested_cores, allocated_cores, wait_s, memory_kb (per processor), status, user,
+group, executable, queue, partition, preceding_job, think_s; null if unknown. A last column,
+run_unknown (boolean), marks tasks whose run time is unknown; it is absent if there are none.
 
 Source: Feitelson, Tsafrir & Krakov, "Experience with using the Parallel Workloads Archive", JPDC
 2014.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -134,14 +137,15 @@ def _processors(path: Path, header: Mapping[str, list[str]]) -> int | None:
     """Return the number of processors of the cluster: MaxProcs, else MaxNodes, else None."""
     for key in ("MaxProcs", "MaxNodes"):
         if key in header:
-            text = header[key][0].split()[0]
-            if not text.lstrip("-").isdigit() or int(text) == 0:
+            # A real header: "MaxNodes: 338 (batch partition; 512 total)".
+            found = re.match(r"-?[0-9]{1,18}(?![0-9])", header[key][0])
+            if found is None or int(found[0]) == 0:
                 raise TraceError(
                     f"{path}: header line {key} is {header[key][0]!r}, expected a whole number "
                     "of at least 1, or -1 for unknown"
                 )
-            if int(text) > 0:
-                return int(text)
+            if int(found[0]) > 0:
+                return int(found[0])
     return None
 
 
@@ -166,13 +170,16 @@ def _judged(rows: pl.LazyFrame, processors: int | None) -> pl.LazyFrame:
     )
     faults = [
         pl.col("reason"),
-        *(fault for name in (*_NEEDED, "allocated") for fault in _faults(name, processors)),
+        *(fault for name in _NEEDED for fault in _faults(name)),
+        _width_fault("requested", processors),
+        *_faults("allocated"),
+        pl.when(positive["requested"].is_null()).then(_width_fault("allocated", processors)),
     ]
     status = number("status")
     left_out = (
         pl.when(status.is_in([2.0, 3.0, 4.0]))
         .then(pl.lit("a partial execution (status 2, 3 or 4) of a job with a row of its own"))
-        .when((status == 5.0) & ran.is_null())
+        .when((status == 5.0) & (number("run") < 0))
         .then(pl.lit("cancelled before it ran (status 5)"))
         .when(cores.is_null())
         .then(pl.lit("no number of processors, requested or allocated"))
@@ -201,13 +208,14 @@ def _without_unusable(rows: pl.LazyFrame, processors: int | None) -> pl.LazyFram
     """Take bad values of fields that the task does not need as unknown (-1), and mark them.
 
     The new column `unusable` is the sum of 2^i over the fields, i their place in FIELDS. Allocated
-    processors are needed where the requested ones are unknown.
+    processors are needed where the requested ones are unknown, or more than the cluster has.
     """
-    bad = {
-        name: pl.coalesce(_faults(name, processors)).is_not_null()
-        for name in FIELDS if name not in _NEEDED
-    }  # fmt: skip
+    bad = {name: pl.coalesce(_faults(name)).is_not_null() for name in FIELDS if name not in _NEEDED}
     bad["allocated"] &= _known("requested").fill_null(0) > 0
+    if processors is not None:
+        allocated = number("allocated")
+        given = (allocated == allocated.floor()) & allocated.is_between(1, processors)
+        bad["requested"] = (number("requested") > processors) & given
     marks = [pl.when(fault).then(1 << FIELDS.index(name)) for name, fault in bad.items()]
     return rows.with_columns(
         *(
@@ -221,8 +229,8 @@ def _without_unusable(rows: pl.LazyFrame, processors: int | None) -> pl.LazyFram
     )
 
 
-def _faults(name: str, processors: int | None) -> list[pl.Expr]:
-    """Return the checks of one field; `processors` of the cluster is None if unknown."""
+def _faults(name: str) -> list[pl.Expr]:
+    """Return the checks of one field."""
     value, most = number(name), _LARGEST.get(name)
     faults = [
         number_fault(name, at_least=0 if name in {"job", "submit"} else -1),
@@ -232,13 +240,21 @@ def _faults(name: str, processors: int | None) -> list[pl.Expr]:
         faults.append(value_fault(name, value > most, f"at most {most:g}"))
     if name in _WHOLE:
         faults.append(value_fault(name, value != value.floor(), "a whole number"))
-    if processors is not None and name in {"requested", "allocated"}:
-        told = pl.format(
-            "{} is {}, but the cluster has {} processors",
-            pl.lit(name), pl.col(name).str.slice(0, 40), pl.lit(processors),
-        )  # fmt: skip
-        faults.append(pl.when(value > processors).then(told))
     return faults
+
+
+def _width_fault(name: str, processors: int | None) -> pl.Expr:
+    """Return the reason that a job is wider than the cluster, else null.
+
+    `processors` of the cluster is None if that is unknown.
+    """
+    if processors is None:
+        return pl.lit(None, dtype=pl.String)
+    told = pl.format(
+        "{} is {}, but the cluster has {} processors",
+        pl.lit(name), pl.col(name).str.slice(0, 40), pl.lit(processors),
+    )  # fmt: skip
+    return pl.when(number(name) > processors).then(told)
 
 
 def _with_memory(rows: pl.DataFrame, capacity: int) -> pl.DataFrame:
@@ -254,6 +270,7 @@ def _with_memory(rows: pl.DataFrame, capacity: int) -> pl.DataFrame:
 
 def _with_extras(tasks: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """Add the columns that only this format has to the canonical tasks."""
+    unknown_run = (pl.col("cpu_run") | pl.col("requested_run")).alias("run_unknown")
     extras = rows.select(
         "job_id",
         "requested_s",
@@ -261,6 +278,8 @@ def _with_extras(tasks: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
             pl.col(source).cast(kind, strict=False).alias(name)
             for name, (source, kind) in _EXTRA.items()
         ),
+        # A log that knows every run time keeps the bytes that its workload had before.
+        *([unknown_run] if rows.select(unknown_run.any()).item() else []),
     )
     return tasks.join(extras, on="job_id", how="left", maintain_order="left")
 

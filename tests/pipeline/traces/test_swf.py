@@ -96,16 +96,17 @@ def test_parts_and_jobs_that_never_ran_are_left_out_and_counted(tmp_path):
             row(1, status=2),
             row(1, status=3),
             row(2, status=5, run=-1),
-            row(3, status=5, run=0),
+            row(3, status=5, run=0),  # cancelled in its first second
             row(4, status=5),  # cancelled while running
             row(5, alloc=-1, asked=-1),
             row(6, run=-1, limit=-1),
         )
     )
-    assert load.tasks["job_id"].to_list() == ["1", "4"]
+    assert load.tasks["job_id"].to_list() == ["1", "3", "4"]
+    assert load.tasks["duration_s"].to_list() == [100, 1, 100]
     assert load.provenance.left_out == {
         "a partial execution (status 2, 3 or 4) of a job with a row of its own": 2,
-        "cancelled before it ran (status 5)": 2,
+        "cancelled before it ran (status 5)": 1,
         "no number of processors, requested or allocated": 1,
         "no run time, cpu time or requested time": 1,
     }
@@ -125,7 +126,8 @@ def test_parts_and_jobs_that_never_ran_are_left_out_and_counted(tmp_path):
         (row(2, run=-0.5), "run is -0.5, expected -1 (unknown) or at least 0"),
         (row(2, submit=-5), "submit is -5, expected at least 0"),
         (row(2, submit=99999999999), "submit is 99999999999, expected at most 1e+10"),
-        (row(2, asked=65), "requested is 65, but the cluster has 64 processors"),
+        (row(2, asked=65, alloc=65), "requested is 65, but the cluster has 64 processors"),
+        (row(2, asked=65, alloc=-1), "requested is 65, but the cluster has 64 processors"),
         (row(2, alloc=10**6, asked=-1), "allocated is 1000000, but the cluster has 64 processors"),
         (row(2, asked=2.5), "requested is 2.5, expected a whole number"),
         (row(2, status=9), "status is 9, expected at most 5"),
@@ -146,28 +148,61 @@ def test_a_field_that_the_task_does_not_need_costs_no_row(tmp_path):
         log(
             tmp_path,
             row(1, wanted=161_061_273_600, memory=500),
-            row(2, cpu="abc", limit=-7, alloc=10**6),
+            row(2, cpu="abc", limit=-7, alloc=8.5),
             row(3).replace(" 7 1 -1 0 ", " root 1 -1 nan "),
             row(4, asked=-1, alloc=4, memory="1e300"),
             row(5, run=-1, limit="inf", cpu=50),
+            row(6, asked=65),
         )
     )
     assert quarantine.is_empty()
-    assert load.tasks["job_id"].to_list() == ["1", "2", "3", "4", "5"]
-    assert load.tasks["memory_kb"].to_list() == [500, None, None, None, None]
-    assert load.tasks["requested_s"].to_list() == [600, 100, 600, 600, 50]
-    assert load.tasks["allocated_cores"].to_list() == [8, None, 8, 4, 8]
-    assert load.tasks["user"].to_list() == [7, 7, None, 7, 7]
+    assert load.tasks["job_id"].to_list() == ["1", "2", "3", "4", "5", "6"]
+    assert load.tasks["memory_kb"].to_list() == [500, None, None, None, None, None]
+    assert load.tasks["requested_s"].to_list() == [600, 100, 600, 600, 50, 600]
+    assert load.tasks["requested_cores"].to_list() == [8, 8, 8, None, 8, None]
+    assert load.tasks["allocated_cores"].to_list() == [8, None, 8, 4, 8, 8]
+    assert load.tasks["cores"].to_list() == [8, 8, 8, 4, 8, 8]
+    assert load.tasks["user"].to_list() == [7, 7, None, 7, 7, 7]
     told = [note for note in load.provenance.notes if "taken as unknown" in note]
     assert told == [
         "allocated not usable, taken as unknown: 1 rows",
         "average_cpu not usable, taken as unknown: 1 rows",
         "used_memory not usable, taken as unknown: 1 rows",
+        "requested not usable, taken as unknown: 1 rows",
         "requested_time not usable, taken as unknown: 2 rows",
         "requested_memory not usable, taken as unknown: 1 rows",
         "user not usable, taken as unknown: 1 rows",
         "queue not usable, taken as unknown: 1 rows",
     ]
+
+
+def test_an_allocation_beyond_the_cluster_is_kept_beside_the_request(tmp_path):
+    """A scenario that replays what ran can leave such a job out."""
+    load, quarantine = read(log(tmp_path, row(1), row(2, alloc=65)))
+    assert quarantine.is_empty()
+    assert load.tasks.select("cores", "requested_cores", "allocated_cores").rows() == [
+        (8, 8, 8),
+        (8, 8, 65),
+    ]
+
+
+def test_tasks_whose_run_time_is_unknown_are_marked(tmp_path):
+    """The column is absent where it would be false throughout."""
+    load, _ = read(log(tmp_path, row(1), row(2, run=-1), row(3, run=0), row(4, run=-1, cpu=7)))
+    assert load.tasks.columns[-1] == "run_unknown"
+    assert load.tasks["run_unknown"].to_list() == [False, True, False, True]
+    load, _ = read(log(tmp_path, row(1), row(2, run=-1, status=5), row(3, run=0)))
+    assert "run_unknown" not in load.tasks.columns
+
+
+def test_jobs_of_one_second_keep_the_order_of_the_file(tmp_path):
+    load, _ = read(log(tmp_path, *(row(n, submit=50 - n // 3) for n in (9, 4, 3, 5, 1, 2))))
+    assert load.tasks["job_id"].to_list() == ["9", "4", "3", "5", "1", "2"]
+
+
+def test_a_request_of_minus_one_is_the_run_time(tmp_path):
+    load, _ = read(log(tmp_path, row(1, limit=-1, run=0), row(2, limit=0), row(3, limit=7)))
+    assert load.tasks["requested_s"].to_list() == [1, 100, 7]
 
 
 def test_a_log_of_21_fields_is_refused_with_the_line(tmp_path):
@@ -186,11 +221,17 @@ def test_blanks_tabs_carriage_returns_and_late_comments_are_no_matter(tmp_path):
 
 
 def test_without_maxprocs_maxnodes_or_the_largest_job_is_the_cluster(tmp_path):
-    for header, cores in (("; MaxNodes: 32\n", 32), ("; MaxProcs: -1\n", 16), ("", 16)):
+    for header, cores in (
+        ("; MaxNodes: 32\n", 32),
+        ("; MaxProcs: -1\n", 16),
+        ("", 16),
+        ("; MaxNodes: 338 (batch partition; 512 total)\n", 338),
+        ("; MaxNodes: 338(batch)\n; MaxProcs: -1\n", 338),
+    ):
         load, _ = read(log(tmp_path, row(1), row(2, asked=16), header=header))
         assert load.machines is not None
         assert load.machines["cores"].to_list() == [cores]
-    assert any("16 is the largest job" in note for note in load.provenance.notes)
+        assert any("16 is the largest job" in n for n in load.provenance.notes) == (cores == 16)
     with pytest.raises(TraceError, match="MaxProcs is 'many', expected a whole number"):
         read(log(tmp_path, row(1), header="; MaxProcs: many\n"))
 
@@ -262,6 +303,12 @@ def test_an_ingested_log_comes_back_with_its_columns(tmp_path):
             128,
             {"cores from allocated processors": 18_239, "requested_s from duration_s": 18_239},
         ),
+        (
+            "CTC-SP2-1996-3.1-cln.swf.gz",
+            77_222,
+            338,
+            {"duration_s 1 for a run time of 0": 17, "requested_s from duration_s": 6},
+        ),
         ("HPC2N-2002_alea_head3k.swf", 3_170, 240, {"duration_s from average cpu time": 25}),
         ("lublin_256.swf", 10_000, 256, {"requested_s from duration_s": 10_000}),
     ],
@@ -278,3 +325,23 @@ def test_the_archives_logs_are_read_whole(name, rows, cores, derived):
     assert load.tasks["cores"].to_numpy().max() <= cores
     assert 0 <= load.tasks["memory"].to_numpy().min() <= load.tasks["memory"].to_numpy().max() <= 1
     assert any(note.startswith("Acknowledge: ") for note in load.provenance.notes)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (traces_folder() / "swf").is_dir(), reason="no traces: set HINDCAST_TRACES")
+@pytest.mark.parametrize(
+    ("name", "tasks", "left_out", "unknown", "cores"),
+    [
+        ("SDSC-SP2-1998-4.2-cln.swf.gz", 54_044, 5_671, 0, 128),
+        ("SDSC-BLUE-2000-4.2-cln.swf.gz", 232_564, 10_742, 2, 1_152),
+    ],
+)
+def test_cancelled_jobs_of_the_archives_logs_are_left_out(name, tasks, left_out, unknown, cores):
+    """Jobs that were cancelled in their first second are among the tasks."""
+    load, quarantine = read(traces_folder() / "swf" / name)
+    assert load.tasks.height == tasks
+    assert load.provenance.left_out == {"cancelled before it ran (status 5)": left_out}
+    assert quarantine.is_empty()
+    marked = load.tasks["run_unknown"].sum() if "run_unknown" in load.tasks.columns else 0
+    assert marked == unknown
+    assert load.tasks["allocated_cores"].drop_nulls().to_numpy().max() <= cores
