@@ -278,15 +278,31 @@ class Recipe:
         return marked if written == marked.id else self
 
     def windows(self, split: str) -> list[int]:
-        """Return the windows of a split; "all" means every split, in order of the windows."""
+        """Return the windows of a split; "all" means every split, in order of the windows.
+
+        If the settings list the first jobs of windows (`config.starts`), windows beyond that list
+        do not exist and are left out. Raises RecipeError if the split is unknown, or if nothing of
+        it is left.
+        """
         if split == "all":
-            return sorted({w for r in self.split.values() for w in r})
-        if split not in self.split:
+            found = sorted({w for r in self.split.values() for w in r})
+        elif split in self.split:
+            found = list(self.split[split])
+        else:
             raise RecipeError(
                 f"the recipe {self.id} has no split {split!r}; "
                 f"{did_you_mean(split, [*self.split, 'all'])}"
             )
-        return list(self.split[split])
+        starts = getattr(self.config, "starts", ())
+        if not starts:
+            return found
+        listed = [window for window in found if window < len(starts)]
+        if not listed:
+            raise RecipeError(
+                f"{self.id}: config.starts lists {len(starts)} windows, but split {split} begins "
+                f"with window {found[0]}; make the list longer or the split earlier"
+            )
+        return listed
 
 
 def _digest(table: Mapping[str, Any]) -> str:

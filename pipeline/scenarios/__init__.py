@@ -23,6 +23,7 @@ SCENARIOS: Final = Registry[Any](
         "deferrable": "pipeline.scenarios.deferrable",
         "multicluster": "pipeline.scenarios.multicluster",
         "queue": "pipeline.scenarios.queue",
+        "rlscheduler": "pipeline.scenarios.rlscheduler",
         "slots": "pipeline.scenarios.slots",
         "thermal": "pipeline.scenarios.thermal",
     },

@@ -118,10 +118,13 @@ def run_episode(
 ) -> Episode:
     """Run one episode of a compiled rule, in compiled code, or of a planner.
 
-    Any other policy, and an infeasible choice, raises HindcastError.
+    A rule that is a planner too plays as a rule if the behaviour explores. Any other policy, and an
+    infeasible choice, raises HindcastError.
     """
-    if isinstance(behaviour.policy, Planner):
-        return behaviour.policy.episode(scenario, spec, instance)
+    policy: object = behaviour.policy
+    explores = behaviour.epsilon > 0 or behaviour.temperature > 0
+    if isinstance(policy, Planner) and not (explores and isinstance(policy, Heuristic)):
+        return policy.episode(scenario, spec, instance)
     return _to_the_end(scenario, spec, instance, behaviour, rng)[0]
 
 

@@ -266,7 +266,7 @@ def _refuse_unknown(wanted: Sequence[Entrant]) -> None:
                 f"{candidate.behaviour.name} chooses from the memory of the simulator, which a log "
                 "does not have; leave it out"
             )
-        if isinstance(policy, Planner):
+        if isinstance(policy, Planner) and not isinstance(policy, Heuristic):
             raise InputError(
                 f"{candidate.behaviour.name} looks ahead in the simulator, which a log cannot "
                 "provide; leave it out"

@@ -40,6 +40,7 @@ DIGESTS = {  # the first 40 of 64 digits
     "queue-lublin2-v1": "a17bcc035763ff0e7d4011ae5c714c40e1270c24",
     "queue-sdsc-blue-v1": "bcbe3b7f98e3caad7cef3c5f1c1fd0119b0115ba",
     "queue-sdsc-sp2-v1": "edbfbfcdd20f504cb3d716b9195fd2a768356c68",
+    "queue-rlscheduler": "d63f2db791fba5d22d25543ed3c47634773a6455",
     "slots-deeprm-compat": "b40e3119d43720a89adb5e92e5ec4ee22f228dc5",
     "slots-deeprm-heuristic-v1": "ab1f6db7f97fc9ae36ac2863bfddd3fa056b1fc6",
     "slots-deeprm-natural": "1c46de7d0c98ebcfb5fb1da01d0b8707d59061f9",

@@ -16,6 +16,7 @@ from pipeline.scenarios.multicluster import (
 from pipeline.scenarios.multicluster import (
     layout as multicluster_memory,
 )
+from pipeline.scenarios.rlscheduler import features as rlscheduler_features
 from pipeline.scenarios.slots import features as slots_features
 from pipeline.scenarios.slots import layout as slots_memory
 from pipeline.scenarios.thermal import features as thermal_features
@@ -26,6 +27,7 @@ FEATURES = {
     "binpack": binpack_features,
     "deferrable": deferrable_features,
     "multicluster": multicluster_features,
+    "rlscheduler": rlscheduler_features,
     "slots": slots_features,
     "thermal": thermal_features,
 }
@@ -33,6 +35,7 @@ SETTINGS = {
     "binpack": [{}, {"features": "extended"}, {"cluster": "trace", "allow_wait": True}],
     "deferrable": [{}, {"setting": "realtime", "capacity": 3.0, "horizon": 24}],
     "multicluster": [{}, {"clusters": (7,)}, {"clusters": (7, 8, 9)}],
+    "rlscheduler": [{}, {"observation": "published"}],
     "slots": [
         {"foresight": foresight, "observation": observation, **sizes}
         for foresight, observation, sizes in itertools.product(
