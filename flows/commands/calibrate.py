@@ -16,6 +16,7 @@ from pipeline.storage.location import location
 # Table -> number of folders that it needs, and the options that it reads.
 _TABLES: Final[Mapping[str, tuple[int, tuple[str, ...]]]] = {
     **dict.fromkeys(CALIBRATIONS, (0, ("episodes", "seed"))),
+    "rlscheduler": (0, ("episodes",)),  # the sequences of its tables are drawn with their own seed
     "multicluster-scores": (1, ("policies",)),
     "sliding": (1, ("recipe", "overrides", "policies", "last")),
     "fitness-correlation": (2, ("recipe", "overrides", "split", "windows")),
@@ -34,7 +35,7 @@ class Request:
     """Table to print, and its sources."""
 
     table: p.Name = p.argument(
-        "deferrable, multicluster, or one of the tables above", metavar="TABLE"
+        "deferrable, multicluster, rlscheduler, or one of the tables above", metavar="TABLE"
     )
     folders: tuple[p.Folder, ...] = p.argument(
         "folders that the table is made from, as shown above", default=()
@@ -136,7 +137,8 @@ def show(result: Mapping[str, Any]) -> Shown:
 COMMANDS: Final = {"calibrate": Command(
     "hindcast calibrate multicluster --episodes 50",
     Request,
-    "Settings that a paper does not publish were fitted; the table shows how well they match.\n"
+    "Settings that a paper does not publish were fitted; the table shows how well they match. The\n"
+    "table of rlscheduler shows rules in the published simulator beside the published numbers.\n"
     "\n"
     "Other tables, made from evaluations or trained agents:\n"
     "  multicluster-scores EVALUATION --policy P...   Liu et al., Tables II and III: missed\n"

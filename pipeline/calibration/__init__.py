@@ -1,6 +1,7 @@
 """Calibrations: results of a scenario's rules beside the numbers printed in its paper.
 
-A scenario has a calibration if its paper leaves settings open.
+A scenario has a calibration if its paper leaves settings open, or if it reproduces a simulator that
+was published with its numbers.
 """
 
 from collections.abc import Mapping
@@ -10,4 +11,5 @@ from typing import Final
 CALIBRATIONS: Final[Mapping[str, str]] = {
     "deferrable": "pipeline.calibration.deferrable",
     "multicluster": "pipeline.calibration.multicluster",
+    "rlscheduler": "pipeline.calibration.rlscheduler",
 }
