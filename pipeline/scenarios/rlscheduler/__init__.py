@@ -79,6 +79,10 @@ SCENARIO: Final = Scenario(
     ),
     differences=(
         "The three columns of the context, and the last four columns of a row, are not published.",
+        (
+            "The rules WFP3 and UNICEF exist twice: as published, with their signs turned (wfp, "
+            "uni), and as they are meant (wfp3, unicef)."
+        ),
         "The reward is paid when jobs start. The program pays once, at the end of a sequence.",
         (
             "Rows are in order of arrival. If more than 128 jobs wait, the program shows the same "
