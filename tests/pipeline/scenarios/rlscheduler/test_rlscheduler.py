@@ -90,6 +90,18 @@ def test_every_start_is_that_of_a_plain_event_loop_that_carries_out_the_sorts(ru
         assert ints[m.LAST_END] == max(j.end for j in plain)
 
 
+@pytest.mark.parametrize(
+    ("backfill", "starts", "slowdowns"),
+    [(False, [0, 10, 20], (1, 1.9, 2)), (True, [0, 10, 2], (1, 1.9, 1))],
+)
+def test_the_episode_of_the_documentation(backfill, starts, slowdowns):
+    """C waits for B, which does not fit beside A; it ends before the estimated start of B."""
+    jobs = [(0, 12, 10, 10), (1, 16, 10, 10), (2, 4, 2, 2)]
+    ints, floats = played("fcfs", jobs, backfill)
+    assert ints[ints[m.START_AT] :][:3].tolist() == starts
+    assert floats[m.SLOWDOWN] == pytest.approx(sum(slowdowns))
+
+
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory):
     """Return the first 12,000 rows of the four logs, which hold all golden sequences."""
