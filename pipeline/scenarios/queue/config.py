@@ -28,7 +28,7 @@ class QueueConfig:
         reserve: Whether a job that does not fit can be chosen, and then gets the reservation.
         visible: Number of waiting jobs in an observation, the oldest ones; 0 for all.
         kill: Whether jobs end when their requested time is over.
-        compat: "none". Other values are reserved for published simulators.
+        compat: "none". The published simulator of RLScheduler is scenario `rlscheduler`.
     """
 
     jobs: int = number(256, "from 1 to 10,000,000")

@@ -97,9 +97,12 @@ def read_log(workload: Workload) -> Log:
 
 
 def usable(workload: Workload) -> pl.Series:
-    """Return which tasks of a workload are jobs that fit on its machine."""
+    """Return which tasks of a workload are jobs that ran and fit on its machine."""
     assert workload.machines is not None
-    return _cpu(workload.tasks) <= _processors(workload.machines)
+    fits = _cpu(workload.tasks) <= _processors(workload.machines)
+    if "run_unknown" in workload.tasks.columns:  # the reader took another number as the run time
+        return fits & ~workload.tasks["run_unknown"]
+    return fits
 
 
 def _log_of(workload: Workload) -> Log:
@@ -111,7 +114,7 @@ def _log_of(workload: Workload) -> Log:
         )
     tasks = workload.tasks.filter(usable(workload))
     if tasks.is_empty():
-        raise InputError("no job of the workload fits on its machine")
+        raise InputError("no job of the workload has a run time and fits on its machine")
     submit, cpu = _whole(tasks["submit_s"]), _whole(_cpu(tasks))
     run = np.maximum(_whole(tasks["duration_s"]), 1)
     requested = run if "requested_s" not in tasks.columns else _whole(tasks["requested_s"])
