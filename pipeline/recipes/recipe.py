@@ -29,13 +29,13 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from pipeline.errors import RecipeError, did_you_mean
 from pipeline.settings.ranges import SEED, check_field, number, ranged, shown
-from pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT
+from pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT, ONE_PER_WINDOW
 from pipeline.storage.files import sha256_text
 
 Level: TypeAlias = Literal["", "random", "heuristic", "mixed", "medium", "replay"]
@@ -280,9 +280,8 @@ class Recipe:
     def windows(self, split: str) -> list[int]:
         """Return the windows of a split; "all" means every split, in order of the windows.
 
-        If the settings list the first jobs of windows (`config.starts`), windows beyond that list
-        do not exist and are left out. Raises RecipeError if the split is unknown, or if nothing of
-        it is left.
+        Windows beyond a list of windows in the settings (ONE_PER_WINDOW) do not exist and are left
+        out. Raises RecipeError if the split is unknown, or if nothing of it is left.
         """
         if split == "all":
             found = sorted({w for r in self.split.values() for w in r})
@@ -293,16 +292,21 @@ class Recipe:
                 f"the recipe {self.id} has no split {split!r}; "
                 f"{did_you_mean(split, [*self.split, 'all'])}"
             )
-        starts = getattr(self.config, "starts", ())
-        if not starts:
-            return found
-        listed = [window for window in found if window < len(starts)]
-        if not listed:
-            raise RecipeError(
-                f"{self.id}: config.starts lists {len(starts)} windows, but split {split} begins "
-                f"with window {found[0]}; make the list longer or the split earlier"
-            )
-        return listed
+        for name, count in _listed_windows(self.config):
+            if found[0] >= count:
+                raise RecipeError(
+                    f"{self.id}: config.{name} lists {count} windows, but split {split} begins "
+                    f"with window {found[0]}; make the list longer or the split earlier"
+                )
+            found = [window for window in found if window < count]
+        return found
+
+
+def _listed_windows(config: Any) -> Iterator[tuple[str, int]]:
+    """Yield the name and the length of every list of windows in the settings of a scenario."""
+    for each in fields(config):
+        if each.metadata.items() >= ONE_PER_WINDOW.items() and getattr(config, each.name):
+            yield each.name, len(getattr(config, each.name))
 
 
 def _digest(table: Mapping[str, Any]) -> str:

@@ -16,6 +16,10 @@ from pipeline.workloads.schema import Workload
 # that are older than the field thus keep their digests.
 LEFT_OUT_WHEN_DEFAULT: Final[Mapping[str, bool]] = {"left_out_when_default": True}
 
+# Metadata of a settings field that lists one item per window, unless it is empty. There are no
+# windows beyond the list.
+ONE_PER_WINDOW: Final[Mapping[str, bool]] = {"one_per_window": True}
+
 
 @dataclass(frozen=True)
 class Instance:

@@ -5,6 +5,7 @@ from typing import Final, Literal
 
 from pipeline.errors import InputError
 from pipeline.settings.ranges import check_ranges, number
+from pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT, ONE_PER_WINDOW
 
 WIDE: Final = 0.25  # share of the machine from which a job is wide
 LONG_S: Final = 4 * 3600  # requested seconds from which a job is long
@@ -28,11 +29,13 @@ class QueueConfig:
         reserve: Whether a job that does not fit can be chosen, and then gets the reservation.
         visible: Number of waiting jobs in an observation, the oldest ones; 0 for all.
         kill: Whether jobs end when their requested time is over.
+        clock_s: Local time at second 0 of the log, in seconds since 1970, for the features of the
+            time of day and of the week.
         compat: "none". The published simulator of RLScheduler is scenario `rlscheduler`.
     """
 
     jobs: int = number(256, "from 1 to 10,000,000")
-    starts: tuple[int, ...] = number((), "from 0 to 1,000,000,000")
+    starts: tuple[int, ...] = number((), "from 0 to 1,000,000,000", metadata=ONE_PER_WINDOW)
     follow: int = number(1024, "from 0 to 10,000,000")
     whole: bool = False
     warm: bool = True
@@ -40,6 +43,7 @@ class QueueConfig:
     reserve: bool = True
     visible: int = number(0, "from 0 to 10,000,000")
     kill: bool = False
+    clock_s: int = number(0, "from 0 to 100,000,000,000", "s", metadata=LEFT_OUT_WHEN_DEFAULT)
     compat: Literal["none"] = "none"
 
 

@@ -109,7 +109,7 @@ def lay_out(config: QueueConfig, objective: str, log: Log, jobs: Jobs) -> Instan
     ints[m.OBJECTIVE] = OBJECTIVES.index(objective)
     ints[m.ALLOW_WAIT], ints[m.RESERVE] = config.allow_wait, config.reserve
     ints[m.VISIBLE] = config.visible or n
-    ints[m.CLOCK] = jobs.now + log.unix_start
+    ints[m.CLOCK] = jobs.now + config.clock_s
     ints[m.HOURS] = len(hour)
     ints[m.HOUR_FIRST] = ints[m.HOUR_LAST] = ints[m.HOUR_AT]
     ints[m.TOLD] = m.NEVER

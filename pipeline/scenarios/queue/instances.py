@@ -23,7 +23,6 @@ from pipeline.workloads.schema import Workload
 
 Ints = NDArray[np.int64]
 _HOUR_S = 3600
-_UNIX_START = "UnixStartTime: "
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,6 @@ class Log:
         start: Start in the log in s, layout.NEVER if the log does not know any, (L,).
         by_end: Jobs in order of their ends in the log, (L,); empty without starts.
         ends: These ends, ascending, (L,); empty without starts.
-        unix_start: Time 0 of the log in seconds since 1970, 0 if unknown.
     """
 
     processors: int
@@ -56,7 +54,6 @@ class Log:
     start: Ints
     by_end: Ints
     ends: Ints
-    unix_start: int
 
     @property
     def has_starts(self) -> bool:
@@ -143,7 +140,6 @@ def _log_of(workload: Workload) -> Log:
         start=start,
         by_end=by_end,
         ends=ends,
-        unix_start=_unix_start(workload),
     )
 
 
@@ -165,13 +161,6 @@ def _whole(values: pl.Series) -> Ints:
     """Return seconds or processors as whole numbers, rounded up."""
     whole: Ints = np.ceil(values.to_numpy()).astype(np.int64)
     return whole
-
-
-def _unix_start(workload: Workload) -> int:
-    for note in workload.provenance.notes:
-        if note.startswith(_UNIX_START) and note[len(_UNIX_START) :].strip().isdigit():
-            return int(note[len(_UNIX_START) :])
-    return 0
 
 
 def first_job(config: QueueConfig, window: int) -> int:

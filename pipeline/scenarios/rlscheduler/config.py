@@ -5,6 +5,7 @@ from typing import Literal
 
 from pipeline.errors import InputError
 from pipeline.settings.ranges import check_ranges, number
+from pipeline.simulation.scenario import ONE_PER_WINDOW
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class RLSchedulerConfig:
 
     compat: Literal["rlscheduler"] = "rlscheduler"
     trace_name: str = "lublin_256"
-    starts: tuple[int, ...] = number((), "from 0 to 1,000,000,000")
+    starts: tuple[int, ...] = number((), "from 0 to 1,000,000,000", metadata=ONE_PER_WINDOW)
     jobs: int = number(1024, "from 1 to 1,000,000")
     backfill: bool = False
     observation: Literal["all", "published"] = "all"
