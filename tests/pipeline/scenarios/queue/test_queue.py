@@ -50,10 +50,10 @@ def workload(*jobs: tuple[int, int, int, int, int | None, int], processors=PROCE
 def drawn(seed: int, jobs: int = 40) -> Workload:
     """Return a random busy log with ties in everything, overruns and starts that exceed it."""
     rng = np.random.default_rng(seed)
-    submit = np.sort(rng.integers(0, 12 * jobs, jobs))
-    run = rng.choice([1, 3, 7, 20, 45, 90], jobs)
+    submit = np.sort(rng.integers(0, 4 * jobs, jobs) // 20 * 20)
+    run = rng.choice([1, 3, 7, 20, 40, 80, 160], jobs)
     requested = np.maximum(1, (run * rng.choice([0.5, 1, 1, 2, 5], jobs)).astype(int))
-    cpu = rng.choice([1, 1, 2, 3, 4, 8], jobs)
+    cpu = rng.choice([1, 1, 1, 2, 3, 5, 6], jobs)
     wait, user = rng.integers(0, 60, jobs), rng.integers(0, 4, jobs)
     return workload(*zip(*(x.tolist() for x in (submit, cpu, run, requested, wait, user)),
                          strict=True))  # fmt: skip
