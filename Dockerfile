@@ -36,7 +36,7 @@ RUN useradd --create-home --uid 1000 hindcast \
 COPY --from=build /opt/hindcast /opt/hindcast
 # The deployments name flows by path, so the folder of prefect.yaml and flows/ is in the image too.
 WORKDIR /opt/hindcast/deploy
-COPY prefect.yaml ./
+COPY prefect.yaml automations.yaml ./
 COPY flows flows
 # Compiled kernels and parsed traces are kept in /data, which outlives the container.
 ENV PATH=/opt/hindcast/bin:$PATH \

@@ -71,13 +71,18 @@ class Outcome:
 
 def reported(rows: Sequence[Mapping[str, Any]], noun: str, out: Path) -> int:
     """Write the rows of a campaign as CSV, print a summary, and return the exit code."""
+    save(rows, out)
+    wrong = sum(bool(row["faults"]) for row in rows)
+    print(f"{len(rows)} {noun}, {wrong} with faults: {out}")
+    return 1 if wrong else 0
+
+
+def save(rows: Sequence[Mapping[str, Any]], out: Path) -> None:
+    """Write the rows of a campaign as CSV."""
     with out.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    wrong = sum(bool(row["faults"]) for row in rows)
-    print(f"{len(rows)} {noun}, {wrong} with faults: {out}")
-    return 1 if wrong else 0
 
 
 class Forks:

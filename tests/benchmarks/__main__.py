@@ -15,6 +15,7 @@ NAMES = (
     "multicluster",
     "queue",
     "online",
+    "scaling",
 )
 
 

@@ -237,3 +237,22 @@ def test_trainings_have_the_tag_that_limits_them():
 
     assert TAGS["train"] == TAGS["train_online"] == ("training",)
     assert set(TAGS) <= set(RUN_NAMES) <= set(NAMES)
+
+
+def test_automations_crash_runs_that_are_gone_and_spare_those_that_are_not():
+    """Every state that a run can go on to ends the wait, so that no run at work is crashed."""
+    from prefect.client.schemas.objects import TERMINAL_STATES
+    from prefect.events.schemas.automations import AutomationCore
+    from prefect.settings import get_current_settings
+
+    text = (ROOT / "automations.yaml").read_text(encoding="utf-8")
+    pending, running = map(AutomationCore.model_validate, yaml.safe_load(text)["automations"])
+    ended = {f"prefect.flow-run.{state.value.title()}" for state in TERMINAL_STATES}
+    assert pending.trigger.expect == ended | {"prefect.flow-run.Running"}
+    assert running.trigger.expect == ended | {"prefect.flow-run.heartbeat"}
+    heartbeat_s = get_current_settings().flows.heartbeat_frequency
+    assert running.trigger.within.total_seconds() > 3 * heartbeat_s
+    for automation in (pending, running):
+        assert automation.trigger.for_each == {"prefect.resource.id"}
+        (action,) = automation.actions
+        assert (action.type, action.state.value) == ("change-flow-run-state", "CRASHED")
