@@ -2,9 +2,9 @@
 
     python -m tests.attacks.queued --runs 200 --workers 2 --limit 2 --out queued.csv
 
-Every run ingests a small trace. All are created first; then the workers start. `--database` is the
-URL of a PostgreSQL database for the server, in place of SQLite. A row is the run's last state, the
-seconds from the start of the workers to its end, and whether its workload was written.
+Every run ingests a small trace. All are created first; then the workers start. `--setting` adds a
+setting of Prefect, such as `PREFECT_API_DATABASE_CONNECTION_URL=...`. A row is the run's last state,
+the seconds from the start of the workers to its end, and whether its workload was written.
 """
 
 import argparse
@@ -57,13 +57,11 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--limit", type=int, default=2, help="flow runs of a worker at a time")
-    parser.add_argument("--database", help="URL of a PostgreSQL database (default: SQLite)")
+    parser.add_argument("--setting", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
-    settings: dict[str, str] = {}
-    if options.database:
-        settings["PREFECT_API_DATABASE_CONNECTION_URL"] = options.database
+    settings = dict(given.split("=", 1) for given in options.setting)
     with tempfile.TemporaryDirectory(prefix="hindcast-queued-") as scratch:
         place = Path(scratch)
         write_log(place / "day.swf", np.random.default_rng(1))
