@@ -9,7 +9,8 @@ undisturbed night and no others. The work pool runs one flow at a time and the t
 one place, so a run that is gone and still holds a place is found as well.
 
 A row is written after every kill. Given again with the same seed and file, the campaign continues
-after the last row.
+after the last row. The checkout must not change meanwhile: provenance.json names its commit, and
+whether files differ from it.
 """
 
 import argparse

@@ -3,8 +3,8 @@
     python -m tests.attacks.queued --runs 200 --workers 2 --limit 2 --out queued.csv
 
 Every run ingests a small trace. All are created first; then the workers start. `--setting` adds a
-setting of Prefect, such as `PREFECT_API_DATABASE_CONNECTION_URL=...`. A row is the run's last state,
-the seconds from the start of the workers to its end, and whether its workload was written.
+setting of Prefect, such as `PREFECT_API_DATABASE_CONNECTION_URL=...`. A row is the last state of a
+run, the seconds from the start of the workers to its end, and whether its workload was written.
 """
 
 import argparse
