@@ -9,6 +9,7 @@ from pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT, ONE_PER_WINDOW
 
 WIDE: Final = 0.25  # share of the machine from which a job is wide
 LONG_S: Final = 4 * 3600  # requested seconds from which a job is long
+STARVED_S: Final = 48 * 3600  # wait above which a job is starved
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import numpy as np
 from numba import types
 
 from pipeline.scenarios.queue import layout as m
-from pipeline.scenarios.queue.config import LONG_S, WIDE
+from pipeline.scenarios.queue.config import LONG_S, STARVED_S, WIDE
 from pipeline.scenarios.queue.features import OUT, TERM
 from pipeline.simulation import kernel as k
 from pipeline.simulation.kernel import FLOATS, INTS, OUTCOME, STEP, compiled
@@ -269,12 +269,36 @@ def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
     return status
 
 
+@compiled(types.float64(INTS, FLOATS))
+def _user_fairness(ints, slowdowns):  # type: ignore[no-untyped-def]
+    """Return Jain's index of the mean slowdowns of the users; slowdowns (J,) of the counted jobs.
+
+    Jain, Chiu & Hawe, "A quantitative measure of fairness and discrimination for resource
+    allocation in shared computer systems", DEC TR-301, 1984.
+    """
+    users = ints[m.BEFORE_AT] - ints[m.LAST_AT]
+    jobs, sums = np.zeros(users), np.zeros(users)
+    for i in range(len(slowdowns)):
+        user = ints[ints[m.USER_AT] + ints[m.FIRST_COUNTED] + i]
+        if user >= 0:
+            jobs[user] += 1.0
+            sums[user] += slowdowns[i]
+    known, total, squares = 0, 0.0, 0.0
+    for user in range(users):
+        if jobs[user] > 0.0:
+            mean = sums[user] / jobs[user]
+            known += 1
+            total += mean
+            squares += mean * mean
+    return total * total / (known * squares) if known > 0 else 1.0
+
+
 @compiled(OUTCOME)
 def outcome(ints, floats, outcomes):  # type: ignore[no-untyped-def]
     """Fill the outcomes. A counted job that has not started waits until now."""
     first, counted, now = ints[m.FIRST_COUNTED], ints[m.COUNTED], ints[m.NOW]
-    waits = np.empty(counted)
-    wide, wide_sum, long, long_sum, end = 0, 0.0, 0, 0.0, 0
+    waits, slowdowns = np.empty(counted), np.empty(counted)
+    wide, wide_sum, long, long_sum, end, starved = 0, 0.0, 0, 0.0, 0, 0
     for i in range(counted):
         job = first + i
         start = ints[ints[m.START_AT] + job]
@@ -284,8 +308,10 @@ def outcome(ints, floats, outcomes):  # type: ignore[no-untyped-def]
         else:
             end = max(end, start)
         waits[i] = start - queued
+        starved += waits[i] > STARVED_S
         seconds = ints[ints[m.RUN_AT] + job]
         slowdown = max(1.0, (waits[i] + seconds) / max(seconds, m.TAU))
+        slowdowns[i] = slowdown
         if ints[ints[m.CPU_AT] + job] >= WIDE * ints[m.PROCESSORS]:
             wide += 1
             wide_sum += slowdown
@@ -304,6 +330,9 @@ def outcome(ints, floats, outcomes):  # type: ignore[no-untyped-def]
     outcomes[OUT.mean_wait_s] = ints[m.WAITED] / counted
     outcomes[OUT.max_wait_s] = waits[counted - 1]
     outcomes[OUT.p95_wait_s] = waits[(95 * counted + 99) // 100 - 1]
+    outcomes[OUT.p99_wait_s] = waits[(99 * counted + 99) // 100 - 1]
+    outcomes[OUT.starved_share] = starved / counted
+    outcomes[OUT.user_fairness] = _user_fairness(ints, slowdowns)
     outcomes[OUT.mean_slowdown_wide] = wide_sum / max(wide, 1)
     outcomes[OUT.mean_slowdown_long] = long_sum / max(long, 1)
     outcomes[OUT.utilisation] = used / (ints[m.PROCESSORS] * max(end, 1))

@@ -77,6 +77,10 @@ OUTCOMES: Final = (
             "the counted jobs"),
     Outcome("max_wait_s", "s", "longest wait of a counted job"),
     Outcome("p95_wait_s", "s", "wait that 95 % of the counted jobs do not exceed"),
+    Outcome("p99_wait_s", "s", "wait that 99 % of the counted jobs do not exceed"),
+    Outcome("starved_share", "fraction", "counted jobs that waited longer than 48 h"),
+    Outcome("user_fairness", "fraction", "Jain's index of the mean bounded slowdowns of the users, "
+            "1 if all are equal: (sum x)^2 / (users * sum x^2); 1 if no user is known", "higher"),
     Outcome("mean_slowdown_wide", "1", "mean bounded slowdown of the counted jobs that need a "
             "quarter of the machine or more; 0 if there is none"),
     Outcome("mean_slowdown_long", "1", "mean bounded slowdown of the counted jobs that request 4 h "

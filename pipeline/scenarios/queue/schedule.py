@@ -19,6 +19,7 @@ class Schedule:
         requested: Requested time, (N,).
         start: Start, (N,); layout.NEVER for a job that has not started.
         logged: Start in the log, (N,); layout.NEVER if it is unknown.
+        user: Number of the user within the episode, (N,); -1 if unknown.
         counted: Whether outcomes count the job, (N,).
     """
 
@@ -28,6 +29,7 @@ class Schedule:
     requested: NDArray[np.int64]
     start: NDArray[np.int64]
     logged: NDArray[np.int64]
+    user: NDArray[np.int64]
     counted: NDArray[np.bool_]
 
     @property
@@ -45,10 +47,10 @@ class Schedule:
 def read_schedule(ints: NDArray[np.int64]) -> Schedule:
     """Return the schedule of an episode from its memory, as far as it has been played."""
     n, first = int(ints[m.JOBS]), int(ints[m.FIRST_COUNTED])
-    blocks = (m.SUBMIT_AT, m.CPU_AT, m.RUN_AT, m.REQUESTED_AT, m.START_AT, m.LOGGED_AT)
-    submit, processors, run, requested, start, logged = (
+    blocks = (m.SUBMIT_AT, m.CPU_AT, m.RUN_AT, m.REQUESTED_AT, m.START_AT, m.LOGGED_AT, m.USER_AT)
+    submit, processors, run, requested, start, logged, user = (
         ints[ints[at] : ints[at] + n].copy() for at in blocks
     )
     number = np.arange(n)
     counted = (number >= first) & (number < first + ints[m.COUNTED])
-    return Schedule(submit, processors, run, requested, start, logged, counted)
+    return Schedule(submit, processors, run, requested, start, logged, user, counted)

@@ -8,7 +8,7 @@ from pipeline.errors import InputError
 from pipeline.scenarios import load_scenario
 from pipeline.scenarios.queue import layout as m
 from pipeline.scenarios.queue.config import QueueConfig
-from pipeline.scenarios.queue.features import MOMENT, ROW
+from pipeline.scenarios.queue.features import MOMENT, OUT, ROW
 from pipeline.scenarios.queue.schedule import read_schedule
 from pipeline.simulation import kernel as k
 from pipeline.simulation.environment import CompiledEnvironment
@@ -172,12 +172,28 @@ def test_outcomes_are_those_of_the_schedule(rule):
     assert found["mean_wait_s"] == waits.sum() / len(waits)
     assert found["max_wait_s"] == waits.max()
     assert found["p95_wait_s"] == np.sort(waits)[int(np.ceil(0.95 * len(waits))) - 1]
+    assert found["p99_wait_s"] == np.sort(waits)[int(np.ceil(0.99 * len(waits))) - 1]
     assert found["mean_bounded_slowdown"] == pytest.approx(slowdowns.mean(), rel=1e-9)
+    users = schedule.user[schedule.counted]
+    means = np.array([slowdowns[users == user].mean() for user in np.unique(users[users >= 0])])
+    fairness = means.sum() ** 2 / (len(means) * (means**2).sum())
+    assert found["user_fairness"] == pytest.approx(fairness, rel=1e-12)
     wide = slowdowns[schedule.processors[schedule.counted] >= 2]
     assert found["mean_slowdown_wide"] == pytest.approx(wide.mean(), rel=1e-12)
     assert 1 <= found["bounded_slowdown_lower_bound"] <= found["mean_bounded_slowdown"] + 1e-9
     assert 0 <= found["wait_lower_bound"] <= found["mean_wait_s"] + 1e-6
     assert 0 < found["utilisation"] <= 1.5  # the log's starts can exceed the machine
+
+
+def test_a_job_that_waits_for_more_than_two_days_is_starved():
+    """The second job fits beside nothing, and the first one runs for 48 h and a second."""
+    seconds = 48 * 3600
+    log = workload((0, 8, seconds + 1, seconds, 0, 1), (0, 8, 10, 10, 0, 2), (1, 8, 9, 9, 0, 1))
+    for rule, share in (("fcfs_easy", 2 / 3), ("sjf_easy", 0.0)):
+        spec, instance = made(log, jobs=3, warm=False)
+        behaviour = Behaviour(rule, HEURISTICS[rule])
+        episode = run_episode(SCENARIO, spec, instance, behaviour, np.random.default_rng())
+        assert episode.outcomes[OUT.starved_share] == share
 
 
 def test_the_reservation_of_a_small_example():
