@@ -164,6 +164,7 @@ class BatchedEpisodes:
             finished_episode(
                 self._scenario.outcome, self._spec, *self.memory(e), self.totals[e],
                 int(self.steps[e]), truncated=bool(self.status[e] == k.TRUNCATED),
+                blocks=self._scenario.blocks,
             )
             for e in range(len(self.status))
         ]  # fmt: skip

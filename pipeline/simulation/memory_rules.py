@@ -116,8 +116,9 @@ def play_rule(
     if code == k.INFEASIBLE:
         raise HindcastError(f"rule {rule.name} made an infeasible choice in {scenario.name}")
     episode = finished_episode(
-        scenario.outcome, spec, ints, floats, totals, code // 2, truncated=bool(code % 2)
-    )
+        scenario.outcome, spec, ints, floats, totals, code // 2, truncated=bool(code % 2),
+        blocks=scenario.blocks,
+    )  # fmt: skip
     return episode, ints, floats
 
 

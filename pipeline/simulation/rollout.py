@@ -1,6 +1,7 @@
 """Whole episodes in compiled code."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -18,7 +19,7 @@ from pipeline.simulation.arrays import (
 )
 from pipeline.simulation.kernel import FLOATS, Compiled, compiled
 from pipeline.simulation.policy import GENERATOR, Behaviour, Heuristic, draw_choice
-from pipeline.simulation.scenario import Instance, Scenario
+from pipeline.simulation.scenario import Blocks, Instance, Scenario
 from pipeline.simulation.spec import Spec
 
 
@@ -33,6 +34,8 @@ class Episode:
         truncated: Whether the episode was cut off at a limit.
         terms: Sums of the reward terms, (K,).
         outcomes: Outcomes in the order of the spec, (O,).
+        blocks: Values by block of the episode, such as a week, of the outcomes that have them. The
+            mean of the values is the outcome. Empty if the scenario has no blocks.
     """
 
     steps: int
@@ -41,6 +44,7 @@ class Episode:
     truncated: bool
     terms: NDArray[np.float64]
     outcomes: NDArray[np.float64]
+    blocks: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
 
 def finished_episode(
@@ -52,10 +56,12 @@ def finished_episode(
     steps: int,
     *,
     truncated: bool,
+    blocks: Blocks | None = None,
 ) -> Episode:
     """Return the summary of a finished episode from its memory.
 
-    `outcome` is the scenario's compiled function and `totals` (2 + K,) the sum of step outputs.
+    `outcome` and `blocks` are functions of the scenario, and `totals` (2 + K,) is the sum of step
+    outputs.
     """
     outcomes = np.zeros(len(spec.outcomes))
     outcome(ints, floats, outcomes)
@@ -66,6 +72,7 @@ def finished_episode(
         truncated=truncated,
         terms=totals[k.TERMS :].copy(),
         outcomes=outcomes,
+        blocks=blocks(ints) if blocks is not None else {},
     )
 
 
@@ -180,6 +187,6 @@ def _to_the_end(
         )
     episode = finished_episode(
         scenario.outcome, spec, memory.ints, memory.floats, arrays.totals, int(code) // 2,
-        truncated=bool(code % 2),
+        truncated=bool(code % 2), blocks=scenario.blocks,
     )  # fmt: skip
     return episode, memory

@@ -51,6 +51,10 @@ class Demand:
     steps: float | None = None
 
 
+# Function of the integer memory of a finished episode: values of outcomes by block.
+Blocks = Callable[[NDArray[np.int64]], Mapping[str, NDArray[np.float64]]]
+
+
 @dataclass(frozen=True)
 class Scenario:
     """A scheduling problem: its settings, its instances and its compiled functions.
@@ -70,6 +74,9 @@ class Scenario:
             an episode. Needed if the spec is `valued`.
         forget: Compiled function that allows policies to look ahead, or None.
         demand: Function (config, workload, window) -> Demand of a window of a trace, or None.
+        blocks: Function (ints) -> values of some outcomes by block of a long episode, such as a
+            week, of which the outcome is the mean. An evaluation of a single window has intervals
+            over its blocks. Empty for an episode that is too short. None if there are no blocks.
         bound: Name of the outcome that bounds the headline outcome, or None.
         bound_kind: "lower" or "upper": the direction of the bound.
         source: Paper to cite.
@@ -89,6 +96,7 @@ class Scenario:
     values: Compiled | None = None
     forget: Compiled | None = None
     demand: Callable[[Any, Workload, int], Demand] | None = None
+    blocks: Blocks | None = None
     bound: str | None = None
     bound_kind: str | None = None
     source: str = ""

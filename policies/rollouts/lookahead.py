@@ -120,7 +120,7 @@ class _Play:
             steps += played
         return finished_episode(
             self.scenario.outcome, self.spec, memory.ints, memory.floats, self.arrays.totals, steps,
-            truncated=status == TRUNCATED,
+            truncated=status == TRUNCATED, blocks=self.scenario.blocks,
         )  # fmt: skip
 
     def _play_on(

@@ -56,6 +56,7 @@ from pipeline.scenarios.queue.features import OBJECTIVES, spec
 from pipeline.scenarios.queue.initial_state import lay_out
 from pipeline.scenarios.queue.instances import read_log, select_jobs
 from pipeline.scenarios.queue.observation import observe
+from pipeline.scenarios.queue.schedule import by_week
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.workloads.schema import Workload
 
@@ -94,6 +95,7 @@ SCENARIO: Final = Scenario(
     observe=observe,
     step=kernel.step,
     outcome=kernel.outcome,
+    blocks=by_week,
     bound="bounded_slowdown_lower_bound",
     bound_kind="lower",
     source=(

@@ -1,11 +1,16 @@
 """The schedule of a `queue` episode, read from its memory."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.scenarios.queue import layout as m
+
+_WEEK_S: Final = 7 * 86_400
+_LEAST_WEEKS: Final = 4
 
 
 @dataclass(frozen=True)
@@ -54,3 +59,25 @@ def read_schedule(ints: NDArray[np.int64]) -> Schedule:
     number = np.arange(n)
     counted = (number >= first) & (number < first + ints[m.COUNTED])
     return Schedule(submit, processors, run, requested, start, logged, user, counted)
+
+
+def by_week(ints: NDArray[np.int64]) -> Mapping[str, NDArray[np.float64]]:
+    """Return the mean outcomes of a finished episode by week of submission, each (W,).
+
+    A week's value is the sum over its counted jobs times W / J, so that the mean of the weeks is
+    the mean over the J counted jobs. Empty for an episode of less than four weeks.
+    """
+    first, counted = int(ints[m.FIRST_COUNTED]), int(ints[m.COUNTED])
+    last = int(ints[ints[m.SUBMIT_AT] + first + counted - 1])
+    if last < (_LEAST_WEEKS - 1) * _WEEK_S:
+        return {}
+    schedule = read_schedule(ints)
+    week = np.maximum(schedule.submit[schedule.counted], 0) // _WEEK_S
+    share = (int(week.max()) + 1) / counted
+    return {
+        name: np.bincount(week, values[schedule.counted]) * share
+        for name, values in (
+            ("mean_bounded_slowdown", schedule.bounded_slowdowns),
+            ("mean_wait_s", schedule.waits),
+        )
+    }

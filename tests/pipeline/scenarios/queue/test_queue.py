@@ -146,6 +146,31 @@ def test_random_play_keeps_capacity_starts_every_job_once_and_adds_up(seed):
         assert own.sum() == 15 + found["carried"]
 
 
+def test_the_mean_over_weeks_is_the_outcome():
+    """Jobs of an episode of several weeks arrive every 8 hours; those of one week wait."""
+    day = 86_400
+    log = workload(*(
+        (i * day // 3, 8, day // 2 if i < 21 else 60, day, None, i % 3) for i in range(100)
+    ))  # fmt: skip
+    spec, instance = made(log, jobs=100, warm=False)
+    behaviour = Behaviour("sjf_easy", HEURISTICS["sjf_easy"])
+    episode = run_episode(SCENARIO, spec, instance, behaviour, np.random.default_rng())
+    found = dict(zip([o.name for o in spec.outcomes], episode.outcomes, strict=True))
+    assert set(episode.blocks) == {"mean_bounded_slowdown", "mean_wait_s"}
+    for name, values in episode.blocks.items():
+        assert len(values) == 5
+        assert values.mean() == pytest.approx(found[name], rel=1e-12)
+    assert episode.blocks["mean_wait_s"][0] > 0
+    assert episode.blocks["mean_wait_s"][4] == 0
+
+
+def test_a_short_episode_has_no_weeks():
+    spec, instance = made(drawn(3, 80), window=2, jobs=20, follow=10)
+    behaviour = Behaviour("sjf_easy", HEURISTICS["sjf_easy"])
+    episode = run_episode(SCENARIO, spec, instance, behaviour, np.random.default_rng())
+    assert episode.blocks == {}
+
+
 def uniform_row(rng, feasible) -> int:
     return int(rng.choice(np.flatnonzero(feasible)))
 
