@@ -71,7 +71,7 @@ Override: TypeAlias = Annotated[str, Limits("SECTION.KEY=VALUE", pattern=r"^[^=\
 Count: TypeAlias = Annotated[int, Limits("N", ge=1)]
 Seed: TypeAlias = Annotated[int, Limits("S", ge=0)]
 Workers: TypeAlias = Annotated[int, Limits("N", ge=1, le=1024)]
-Runner: TypeAlias = Literal["local", "dask"]  # the names of flows.runners
+Runner: TypeAlias = Literal["local", "dask", "ray"]  # the names of flows.runners
 Device: TypeAlias = Literal["auto", "cpu", "cuda"]
 
 
@@ -141,13 +141,16 @@ def workers() -> Any:
 
 def runner() -> Any:
     """Return the field `runner`."""
-    text = "where the work runs: in this process, or on workers of Dask; same results"
+    text = "where the work runs: in this process, or on workers of Dask or Ray; same results"
     return option(text, default="local")
 
 
 def address() -> Any:
     """Return the field `address`."""
-    text = "scheduler of Dask to use, such as tcp://10.0.0.5:8786; else --workers processes here"
+    text = (
+        "scheduler of Dask, such as tcp://10.0.0.5:8786, or cluster of Ray, such as "
+        "ray://10.0.0.5:10001, to use; else --workers processes here"
+    )
     return option(text, default="", metavar="ADDRESS")
 
 
@@ -225,9 +228,9 @@ def command_parser(name: str) -> Parser:
             if each.metadata[_WORDS] is not None:
                 _add_field(parser, each)
     parser.add_argument(
-        "--direct", action="store_true", default=not command.recorded,
+        "--direct", action="store_true", default=False if command.recorded else None,
         help="run without Prefect: starts seconds sooner, keeps no run history"
-        if command.recorded else "no effect: this command never starts Prefect",
+        if command.recorded else "no effect: only a runner, if there is one, starts Prefect here",
     )  # fmt: skip
     parser.add_argument(
         "--json", action="store_true", help="print results as JSON lines instead of text"

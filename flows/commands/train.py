@@ -73,7 +73,7 @@ class Many:
     runner: p.Runner = p.runner()
     address: str = p.address()
     workers: p.Workers = p.option(
-        "processes of --runner dask without --address, one training at a time each", default=1
+        "processes of --runner without --address, one training at a time each", default=1
     )
 
 

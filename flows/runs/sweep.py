@@ -31,9 +31,11 @@ class Request:
     out: p.Folder = p.hidden("folder for the runs and sweep.parquet; finished runs there are kept")
     device: p.Device = p.hidden("where to train; auto takes a GPU if there is one", "auto")
     where: str = p.hidden("name of the sweep in error messages", "sweep")
-    runner: p.Runner = p.hidden("where the trainings run, in this process or on Dask", "local")
-    address: str = p.hidden("scheduler of Dask to use, such as tcp://10.0.0.5:8786", "")
-    workers: p.Workers = p.hidden("processes of Dask, if there is no address", 1)
+    runner: p.Runner = p.hidden(
+        "where the trainings run, in this process, on Dask or on Ray", "local"
+    )
+    address: str = p.hidden("scheduler of Dask or cluster of Ray to use", "")
+    workers: p.Workers = p.hidden("processes of the runner, if there is no address", 1)
 
 
 def check(request: Request) -> None:

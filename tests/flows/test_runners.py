@@ -11,7 +11,8 @@ import pytest
 from flows import cli, engine, runners, units
 from flows.commands import build, directly, train_online
 from flows.progress import Lines, showing
-from flows.runners import Runner
+from flows.runners import dask, runner, workers
+from flows.runners.runner import Runner
 from flows.runs import sweep
 from pipeline.errors import HindcastError, InputError, StorageError
 from tests.conftest import TINY
@@ -66,7 +67,7 @@ class Pool:
 
 @pytest.fixture(autouse=True)
 def _quickly(monkeypatch):
-    monkeypatch.setattr(runners, "_POLL_S", 0.01)
+    monkeypatch.setattr(runner, "_POLL_S", 0.01)
 
 
 def at_most_four(items, log):
@@ -126,17 +127,19 @@ def test_options_that_do_not_go_together(capsys, tmp_path, monkeypatch):
     line = refusal(capsys, *BUILD, *out, "--runner", "dask", "--direct")
     assert "runs through Prefect, which --direct leaves out" in line
     line = refusal(capsys, *BUILD, *out, "--address", "tcp://127.0.0.1:1")
-    assert "the runner is local, which has none; give --runner dask too" in line
-    line = refusal(capsys, *BUILD, *out, "--runner", "ray")
-    assert "invalid choice: 'ray'" in line
+    assert "the runner is local, which has none; give --runner dask or --runner ray too" in line
+    line = refusal(capsys, *BUILD, *out, "--runner", "rey")
+    assert "invalid choice: 'rey'" in line
     train = ["train", str(tmp_path), "--agent", "behaviour_cloning", *out]
     line = refusal(capsys, *train, "--runner", "dask")
     assert "--runner is for several trainings: --sweep or --seeds" in line
     line = refusal(capsys, *train, "--seeds", "0", "--address", "tcp://127.0.0.1:1")
-    assert "the runner is local, which has none; give --runner dask too" in line
+    assert "the runner is local, which has none; give --runner dask or --runner ray too" in line
     monkeypatch.setattr(runners.importlib.util, "find_spec", lambda _name: None)
-    line = refusal(capsys, *BUILD, *out, "--runner", "dask")
-    assert "needs the package prefect-dask; pip install 'hindcast-scheduling[dask]'" in line
+    for name in ("dask", "ray"):
+        line = refusal(capsys, *BUILD, *out, "--runner", name)
+        assert f"needs the package prefect-{name}; pip install " in line
+        assert f"'hindcast-scheduling[{name}]'" in line
     assert not (tmp_path / "d").exists()
 
 
@@ -195,15 +198,15 @@ def test_a_build_with_an_existing_scheduler(address, tiny_dataset, tmp_path, mon
     """Its workers are asked first whether they can do the work."""
     out = tmp_path / "d"
     request = build.Request("binpack-synthetic-v1", str(out), TINY, runner="dask", address=address)
-    host, versions = runners.worker_facts()
+    host, versions = workers.worker_facts()
     for facts, said in (
         ((host, {**versions, "numpy": "0.9"}), "other versions .numpy 0.9, here"),
         (("far", versions), "workers on far, which cannot reach Prefect's server"),
     ):
-        monkeypatch.setattr(runners, "worker_facts", lambda facts=facts: facts)
+        monkeypatch.setattr(dask, "worker_facts", lambda facts=facts: facts)
         with pytest.raises(InputError, match=said):
             engine.run_flow(request)
-    monkeypatch.setattr(runners, "worker_facts", lambda: 1 / 0)
+    monkeypatch.setattr(dask, "worker_facts", lambda: 1 / 0)
     with pytest.raises(InputError, match=r"cannot run Hindcast \(ZeroDivisionError"):
         engine.run_flow(request)
     assert not out.exists()
@@ -259,7 +262,7 @@ def test_seeds_of_an_online_agent_with_dask_have_the_same_weights(address, tmp_p
     ],
 )
 def test_an_address_without_a_scheduler(tmp_path, monkeypatch, address, said):
-    monkeypatch.setattr(runners, "_ANSWER_S", 0.2)
+    monkeypatch.setattr(dask, "_ANSWER_S", 0.2)
     request = build.Request(
         "binpack-synthetic-v1", str(tmp_path / "d"), TINY, runner="dask", address=address
     )
