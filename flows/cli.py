@@ -22,7 +22,7 @@ from typing import Any
 
 from flows.commands import Shown, directly, module_of
 from flows.parser import main_parser, parse
-from flows.runners import refuse_direct
+from flows.runners import asks_for_runner, refuse_direct
 from flows.surroundings import check_memory, check_names, choose_kernels, open_streams
 from pipeline.errors import HindcastError, InputError, printable
 
@@ -98,6 +98,8 @@ def _execute(arguments: argparse.Namespace) -> tuple[dict[str, Any], Shown]:
     command.check(request)
     if arguments.direct:
         refuse_direct(request)
+    # A command that Prefect does not record starts it for a runner only.
+    if arguments.direct or (arguments.direct is None and not asks_for_runner(request)):
         result = directly(request)
     else:
         from flows.engine import run_flow

@@ -1,17 +1,16 @@
 """`hindcast verify`: recompute every claim of a dataset's manifest."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from flows import parser as p
-from flows.commands import Command, Shown, refuse_nothing
+from flows import runners
+from flows.commands import Command, Shown
 from flows.progress import note, progress
 from pipeline.errors import InputError, VerificationFailed
 from pipeline.storage.location import location
-
-check: Final = refuse_nothing
 
 
 @dataclass(frozen=True)
@@ -26,6 +25,13 @@ class Request:
     trace: p.Folder | None = p.option(
         "raw trace that the workload came from, if it is not below $HINDCAST_TRACES", default=None,
         metavar="PATH")  # fmt: skip
+    runner: p.Runner = p.runner()
+    address: str = p.address()
+
+
+def check(request: Request) -> None:
+    """Raise InputError if the runner cannot be used."""
+    runners.check(request)
 
 
 def run(request: Request) -> dict[str, Any]:
@@ -36,17 +42,17 @@ def run(request: Request) -> dict[str, Any]:
     dataset = location(request.dataset)
     trace = None if request.trace is None else location(request.trace)
 
-    def verified() -> Any:
+    def verified(manifest: str | None) -> Any:
         with progress("verify") as tell:
             return verification.verify(
                 dataset, recorded_behaviours(dataset), tell, workers=request.workers,
-                quick=request.quick, trace=trace,
+                quick=request.quick, trace=trace, elsewhere=_elsewhere(dataset, manifest, request),
             )  # fmt: skip
 
     while True:
         before = _manifest(dataset)
         try:
-            result = verified()
+            result = verified(before)
             break
         except (VerificationFailed, InputError, OSError):
             # An append that ends meanwhile removes the table of episodes that was being read.
@@ -57,6 +63,34 @@ def run(request: Request) -> dict[str, Any]:
         "dataset": str(dataset),
         "checks": [{"check": name, "detail": detail} for name, detail in result.checks],
     }
+
+
+def _elsewhere(dataset: Path, manifest: str | None, request: Request) -> Any:
+    """Return a function that has parts replayed on the runner of the context, if there is one."""
+    runner = runners.running()
+    if runner is None or manifest is None:
+        return None
+    from flows.units import replay_parts
+    from pipeline.storage.location import is_remote
+    from pipeline.verification.replayed import Replayed
+
+    folder = str(dataset if is_remote(dataset) else dataset.absolute())
+
+    def elsewhere(parts: Sequence[int], tell: Callable[[int], None]) -> Replayed:
+        left, found, faults = set(parts), dict[int, Replayed](), dict[int, str]()
+        given = {"folder": folder, "manifest": manifest, "quick": request.quick}
+        for done, result in runner.map_units(replay_parts, parts, **given):
+            left -= set(done)
+            names = ("recomputed", "unequal", "reason")
+            found[done[0]] = Replayed(*(result[name] for name in names))
+            if result["fault"]:
+                faults[done[-1]] = result["fault"]
+            if faults and min(faults) < min(left, default=len(parts)):  # as without a runner
+                raise VerificationFailed(faults[min(faults)])
+            tell(len(done))
+        return sum((found[first] for first in sorted(found)), Replayed())
+
+    return elsewhere
 
 
 def _manifest(dataset: Path) -> str | None:

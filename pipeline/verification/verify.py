@@ -22,9 +22,10 @@ foreign.
 """
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -74,6 +75,7 @@ from pipeline.verification.replay import (
     LoggedColumns,
     replay,
 )
+from pipeline.verification.replayed import Elsewhere, Replayed
 from pipeline.verification.workload import check_source, check_workload
 from pipeline.workloads.folder import load_workload
 from pipeline.workloads.schema import Workload
@@ -102,13 +104,15 @@ def verify(
     workers: int = 2,
     quick: bool = False,
     trace: Path | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> VerifyResult:
     """Check a dataset; raise VerificationFailed for the first claim that does not hold.
 
     With `behaviours`, by the names of the recipe, the logged probabilities are recomputed too, and
     every choice is drawn again. `quick` draws nothing again and compares the workload with nothing
     outside of its folder. `trace` is the raw trace, where it is not below $HINDCAST_TRACES. The
-    result does not depend on the number of `workers`, which are threads.
+    result does not depend on the number of `workers`, which are threads, nor on whether parts are
+    replayed `elsewhere`.
 
     Raises DatasetError if the folder is not a dataset, or `trace` is not its trace.
     """
@@ -136,8 +140,8 @@ def verify(
         checks.append(check_recorded(dataset))
         missing.append("the history file, and how its decisions were drawn")
     else:
-        drawn = _Drawn(dataset, workload, behaviours or {}, quick=quick)
-        found, without_policy = _check_decisions(drawn, workers, progress)
+        drawn = Drawn(dataset, workload, behaviours or {}, quick=quick)
+        found, without_policy = _check_decisions(drawn, workers, progress, elsewhere)
         checks += found
         missing += without_policy
     if not mf.is_sealed(folder, manifest):
@@ -239,7 +243,7 @@ def _check_episodes(dataset: Dataset) -> tuple[str, str]:
 
 
 @dataclass(frozen=True)
-class _Drawn:
+class Drawn:
     """Dataset of a part that is checked, with its workload and behaviours.
 
     Attributes:
@@ -268,31 +272,26 @@ class _Drawn:
 
 
 def _check_decisions(
-    drawn: _Drawn, workers: int, progress: Callable[[int, int], None] | None
+    drawn: Drawn,
+    workers: int,
+    progress: Callable[[int, int], None] | None,
+    elsewhere: Elsewhere | None,
 ) -> tuple[list[tuple[str, str]], list[str]]:
     """Return the checks of all parts, and what was not compared."""
     dataset = drawn.dataset
-    scenario = load_scenario(dataset.recipe.scenario)
-    parts = range(len(dataset.manifest.parts))
+    parts, done = range(len(dataset.manifest.parts)), 0
 
-    def check(part: int) -> tuple[int, list[str]]:
-        return _PartCheck(drawn, scenario, part).run()
+    def tell(more: int) -> None:
+        nonlocal done
+        done += more
+        if progress is not None:
+            progress(done, len(parts))
 
-    recomputed, differing = 0, []
-    with ThreadPoolExecutor(workers) as pool:
-        try:
-            for done, (n, unequal) in enumerate(pool.map(check, parts), start=1):
-                recomputed += n
-                differing += unequal
-                if progress is not None:
-                    progress(done, len(parts))
-        except BaseException:  # the other parts need not be looked at any more
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
+    found = (elsewhere or partial(_replay_here, drawn, workers))(parts, tell)
     decisions, episodes = dataset.manifest.counts["decisions"], dataset.episodes()
     checks = [
         ("decisions", f"{decisions:,} replayed in the simulator"),
-        ("behaviours", f"probabilities of {recomputed:,} decisions recomputed"),
+        ("behaviours", f"probabilities of {found.recomputed:,} decisions recomputed"),
         ("returns", f"{episodes.height:,} returns and outcomes"),
     ]
     names = episodes["behaviour"].unique(maintain_order=True).to_list()
@@ -300,20 +299,41 @@ def _check_decisions(
     missing = []
     if not drawn.quick:
         known = episodes.filter(episodes["behaviour"].is_in([*drawn.behaviours])).height
-        text = f"{known - len(differing):,} episodes drawn again from the recipe's seed"
+        text = f"{known - found.unequal:,} episodes drawn again from the recipe's seed"
         checks.insert(2, ("draws", text))
-    if differing:
-        missing.append(f"the draws of {len(differing):,} episodes ({differing[0]})")
+    if found.unequal:
+        missing.append(f"the draws of {found.unequal:,} episodes ({found.reason})")
     if unknown:
         shown = ", ".join(unknown[:3]) + (", ..." if len(unknown) > 3 else "")
         missing.append(f"probabilities and draws of behaviours that are not known here ({shown})")
     return checks, missing
 
 
+def _replay_here(
+    drawn: Drawn, workers: int, parts: Sequence[int], tell: Callable[[int], None]
+) -> Replayed:
+    """Replay parts in threads of this process."""
+    found = Replayed()
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            for one in pool.map(partial(replay_part, drawn), parts):
+                found += one
+                tell(1)
+        except BaseException:  # the other parts need not be looked at any more
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+    return found
+
+
+def replay_part(drawn: Drawn, part: int) -> Replayed:
+    """Replay one part. Raises VerificationFailed for the first claim that does not hold."""
+    return _PartCheck(drawn, load_scenario(drawn.dataset.recipe.scenario), part).run()
+
+
 class _PartCheck:
     """Replay of the episodes of one part, compared with its rows."""
 
-    def __init__(self, drawn: _Drawn, scenario: Scenario, part: int) -> None:
+    def __init__(self, drawn: Drawn, scenario: Scenario, part: int) -> None:
         dataset = self._dataset = drawn.dataset
         self._drawn, self._scenario, self._part = drawn, scenario, part
         self._workload, self._behaviours = drawn.workload, drawn.behaviours
@@ -329,12 +349,8 @@ class _PartCheck:
         self._unequal: dict[int, str] = {}  # episode -> why its other draws are no fault
         self._instance: tuple[int, Any] = (-1, None)
 
-    def run(self) -> tuple[int, list[str]]:
-        """Check the part.
-
-        Returns the number of decisions whose probabilities were recomputed, and for each episode
-        whose draws cannot be compared the reason.
-        """
+    def run(self) -> Replayed:
+        """Check the part."""
         rows = 0
         try:
             for block in self._dataset.blocks(self._part):
@@ -352,7 +368,8 @@ class _PartCheck:
             raise VerificationFailed(
                 f"{self._path}: episodes are missing from the end of this part"
             )
-        return self._recomputed, list(self._unequal.values())
+        reasons = list(self._unequal.values())
+        return Replayed(self._recomputed, len(reasons), next(iter(reasons), ""))
 
     def _check(self, block: Block) -> None:
         at = 0

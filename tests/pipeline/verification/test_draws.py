@@ -148,7 +148,7 @@ def test_a_checkpoint_draws_again(monkeypatch):
     )
     with pytest.raises(VerificationFailed, match=r"step \d+: the choice is \d+, which is not"):
         verify(FIXTURES / "slots-rows", own)
-    monkeypatch.setattr("pipeline.verification.verify._Drawn.versions", lambda *_: {"numpy": "0"})
+    monkeypatch.setattr("pipeline.verification.verify.Drawn.versions", lambda *_: {"numpy": "0"})
     result = dict(verify(FIXTURES / "slots-rows", own).checks)
     assert "they differ, but numpy 0 wrote them" in result["not compared"]
 
