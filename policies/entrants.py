@@ -11,7 +11,7 @@ from pipeline.recipes.recipe import Recipe
 from pipeline.scenarios import load_scenario
 from pipeline.simulation.memory_rules import MemoryRule
 from pipeline.simulation.spec import Spec
-from pipeline.storage.location import location
+from pipeline.storage.location import is_remote, location
 from pipeline.storage.provenance import sessions_of_training
 from policies.heuristics import heuristics, rules
 from policies.networks.checkpoint import read_description
@@ -46,6 +46,19 @@ def entrants(recipe: Recipe, names: Sequence[str]) -> list[Entrant]:
     ]
     count = Counter(c.behaviour.name for c in found)
     return [_distinct(c) if count[c.behaviour.name] > 1 else c for c in found]
+
+
+def with_whole_paths(recipe: Recipe, names: Sequence[str]) -> list[str]:
+    """Return the names, with absolute paths of checkpoints, for processes in other folders."""
+    known = (*heuristics(recipe.scenario), ROLLOUT, BEHAVIOUR)
+    return [name if name in known else _whole(name) for name in names]
+
+
+def _whole(name: str) -> str:
+    folder = split_checkpoint_name(name)[0]
+    if is_remote(place := location(folder)):
+        return name
+    return f"{place.absolute()}{name[len(folder) :]}"
 
 
 def own_policies(recipe: Recipe) -> tuple[str, ...]:

@@ -1,10 +1,12 @@
 """`hindcast evaluate`: score policies and checkpoints on windows of a recipe."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from flows import parser as p
+from flows import runners
 from flows.commands import Command, Shown, caveats_of
 from flows.progress import progress
 from pipeline.storage.location import location
@@ -25,10 +27,13 @@ class Request:
     overrides: tuple[p.Override, ...] = p.overrides()
     workers: p.Workers = p.workers()
     command: str = p.hidden("command line that is kept in evaluation.json", "")
+    runner: p.Runner = p.runner()
+    address: str = p.address()
 
 
 def check(request: Request) -> None:
     """Raise InputError if the recipe is not valid, or a policy, checkpoint or split is unknown."""
+    runners.check(request)
     from pipeline.recipes.loading import load_recipe
     from policies.entrants import entrants, own_policies
 
@@ -45,11 +50,13 @@ def run(request: Request) -> dict[str, Any]:
     from policies.entrants import entrants, own_policies
 
     loaded = load_recipe(request.recipe, request.overrides)
-    scored = entrants(loaded, request.policies or own_policies(loaded))
+    names = request.policies or own_policies(loaded)
+    scored = entrants(loaded, names)
     with progress(f"evaluate on {request.split}") as tell:
         result = evaluation.evaluate(
             loaded, scored, split=request.split, out=location(request.out),
             workers=request.workers, command=request.command, progress=tell,
+            elsewhere=_elsewhere(request, loaded, names, scored),
         )  # fmt: skip
     return {
         "evaluation": str(result.folder),
@@ -58,6 +65,28 @@ def run(request: Request) -> dict[str, Any]:
         "means": dict(result.means),
         "caveats": to_json(result.caveats),
     }
+
+
+def _elsewhere(request: Request, recipe: Any, names: Sequence[str], scored: Sequence[Any]) -> Any:
+    """Return a function that has runs played on the runner of the context, if there is one."""
+    runner = runners.running()
+    if runner is None:
+        return None
+    from flows.runners.runner import with_whole_paths
+    from flows.units import play_runs
+    from pipeline.evaluation.evaluate import claim_of
+    from policies import entrants
+
+    whole = with_whole_paths(request)
+    given = {name: whole[name] for name in ("recipe", "overrides", "split", "out")}
+    given["policies"] = entrants.with_whole_paths(recipe, names)
+    evaluation = json.dumps({**given, "claim": claim_of(recipe, scored)})
+
+    def elsewhere(items: Sequence[Any], tell: Callable[[Sequence[Any]], None]) -> None:
+        for done, _ in runner.map_units(play_runs, items, evaluation=evaluation):
+            tell(done)
+
+    return elsewhere
 
 
 def show(result: Mapping[str, Any]) -> Shown:

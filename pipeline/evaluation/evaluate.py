@@ -2,11 +2,13 @@
 
     OUT/scores.parquet     one value per policy, scenario, window, seed and metric
     OUT/evaluation.json    policies, windows, metrics and references of the evaluation; written last
-    OUT/.evaluating/       scores of the policies that an unfinished evaluation has completed
+    OUT/.evaluating/       scores of the policies that an unfinished evaluation has completed, or of
+                           some of their runs, each in a file
 
 Every given policy is scored on every window of the split. No policy is selected here.
 """
 
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -51,11 +53,21 @@ from pipeline.workloads.schema import Workload
 SCORES: Final = "scores.parquet"
 EVALUATION: Final = "evaluation.json"
 EVALUATING: Final = ".evaluating"
+_PLAN: Final = "plan.json"
 _COLUMNS: Final[Mapping[str, pl.DataType]] = {
     "policy": pl.String(), "scenario": pl.String(), "window": pl.Int64(), "seed": pl.Int64(),
     "metric": pl.String(), "value": pl.Float64(),
 }  # fmt: skip
 BATCH: Final = 512  # episodes that a network steps together
+# Runs of a policy that are one item of work for other processes. Those of a network are a batch, on
+# whose size the last bits of its scores may depend.
+_RULE_RUNS: Final = 64
+_PLANNER_RUNS: Final = 4  # of policies that simulate ahead
+
+Item = tuple[int, int]  # number of a policy, and of the first of its runs
+# elsewhere(items, tell) has `play_item` called for items by other processes, in any order, and
+# calls tell(items) whenever some are done.
+Elsewhere = Callable[[Sequence[Item], Callable[[Sequence[Item]], None]], None]
 
 # Metrics of every scenario, in addition to its outcomes.
 _SESSIONS: Final = "sessions"  # key of the plan of an unfinished evaluation
@@ -118,6 +130,7 @@ def evaluate(
     workers: int = 1,
     command: str = "",
     progress: Callable[[int, int], None] | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> EvaluateResult:
     """Score the policies on a split of the recipe.
 
@@ -134,6 +147,7 @@ def evaluate(
         workers: Number of threads that run compiled rules.
         command: Command line to record in evaluation.json.
         progress: Called with the finished windows and all windows, summed over policies.
+        elsewhere: Has runs played by other processes; the scores are the same.
 
     Raises:
         RecipeError: There are no policies, two of one name, or no such split or window.
@@ -147,15 +161,11 @@ def evaluate(
             f"two policies have the same name, expected different ones: {sorted(names)}"
         )
     windows = recipe.windows(split)
-    workload = load_source(recipe)
-    scenario = load_scenario(recipe.scenario)
-    known = scenario.windows(recipe.config, workload)
-    if windows[-1] >= known:
-        raise RecipeError(
-            f"{recipe.id}: split {split} names window {windows[-1]}, but the workload has {known}"
-        )
-    job = _Job(recipe, scenario, workload, windows, seeds or recipe.evaluate.seeds, out, workers)
+    job = make_job(recipe, split, out, seeds, workers)
     sessions = _begin(job, split)
+    if elsewhere is not None:
+        _play_elsewhere(job, policies, elsewhere, progress)
+        progress = None
     frames = []
     for done, policy in enumerate(policies):
 
@@ -192,7 +202,9 @@ def evaluate(
 
 
 @dataclass(frozen=True)
-class _Job:
+class Job:
+    """Problem and windows that policies are scored on, and the folder for their scores."""
+
     recipe: Recipe
     scenario: Scenario
     workload: Workload
@@ -203,13 +215,105 @@ class _Job:
 
     @cached_property
     def spec(self) -> Spec:
+        """Spec of the problem."""
         return self.scenario.spec(self.recipe.config, self.recipe.objective)
 
     def instance(self, window: int) -> Instance:
+        """Return the problem instance of a window."""
         return make_instance(self.recipe, self.scenario, self.workload, window)
 
 
-def _begin(job: _Job, split: str) -> list[Record]:
+def make_job(
+    recipe: Recipe, split: str, out: Path, seeds: int | None = None, workers: int = 1
+) -> Job:
+    """Return the job of an evaluation; raise RecipeError for windows that do not exist."""
+    windows, workload = recipe.windows(split), load_source(recipe)
+    scenario = load_scenario(recipe.scenario)
+    known = scenario.windows(recipe.config, workload)
+    if windows[-1] >= known:
+        raise RecipeError(
+            f"{recipe.id}: split {split} names window {windows[-1]}, but the workload has {known}"
+        )
+    return Job(recipe, scenario, workload, windows, seeds or recipe.evaluate.seeds, out, workers)
+
+
+def _play_elsewhere(
+    job: Job,
+    policies: Sequence[Entrant],
+    elsewhere: Elsewhere,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    """Have the runs that are not finished played by other processes."""
+    there = {path.name for path in (job.out / EVALUATING).iterdir()}
+    left, done = list[Item](), 0
+    for number, policy in enumerate(policies):
+        items = [(number, start) for start in _starts(job, policy)]
+        if _path(job, policy).name not in there:
+            left += [i for i in items if _path(job, policy, i[1]).name not in there]
+        done += len(items)
+    total, done = done, done - len(left)
+
+    def tell(items: Sequence[Item]) -> None:
+        nonlocal done
+        done += len(items)
+        if progress is not None:
+            progress(done * len(job.windows) * len(policies) // total,
+                     len(job.windows) * len(policies))  # fmt: skip
+
+    tell([])
+    if left:
+        elsewhere(left, tell)
+
+
+def claim_of(recipe: Recipe, policies: Sequence[Entrant]) -> str:
+    """Return a digest of what is played, which has to be the same in all processes."""
+    return sha256_text("\n".join([recipe.digest, *map(_identity, policies)]))
+
+
+def play_item(job: Job, policy: Entrant, start: int) -> None:
+    """Write the scores of the runs of a policy from `start` on, unless they are there.
+
+    Raises DatasetError if the folder holds no unfinished evaluation.
+    """
+    if not (job.out / EVALUATING / _PLAN).exists():
+        raise DatasetError(
+            f"{job.out / EVALUATING}: no such folder on {socket.gethostname()}; the workers need "
+            "the same folder under the same path, or the URL of a store as --out"
+        )
+    path = _path(job, policy, start)
+    if not path.exists():
+        runs = _runs(job, policy)[start : start + _size(policy)]
+        write_atomically(path, table_writer(_frame(job, policy, runs, lambda _done, _all: None)))
+
+
+def _size(policy: Entrant) -> int:
+    if isinstance(policy.behaviour.policy, Heuristic):
+        return _RULE_RUNS
+    return _PLANNER_RUNS if isinstance(policy.behaviour.policy, Planner) else BATCH
+
+
+def _starts(job: Job, policy: Entrant) -> range:
+    return range(0, len(_runs(job, policy)), _size(policy))
+
+
+def _runs(job: Job, policy: Entrant) -> list[tuple[int, int]]:
+    """Return (window, seed) of all runs of a policy."""
+    seeds = job.seeds if policy.behaviour.stochastic else 1
+    return [(window, seed) for seed in range(seeds) for window in job.windows]
+
+
+def _identity(policy: Entrant) -> str:
+    behaviour = policy.behaviour
+    return f"{behaviour.name}|{behaviour.epsilon}|{behaviour.temperature}|{policy.digest}"
+
+
+def _path(job: Job, policy: Entrant, start: int | None = None) -> Path:
+    """Return the file of the scores of a policy, or of its runs from `start` on."""
+    part = "" if start is None else f"-{start:07d}"
+    return job.out / EVALUATING / f"{sha256_text(_identity(policy))[:16]}{part}.parquet"
+
+
+def _begin(job: Job, split: str) -> list[Record]:
     """Make the folder and return the sessions of the evaluation, of which this is the last.
 
     Raises InputError where the folder holds something other than this evaluation.
@@ -229,7 +333,7 @@ def _begin(job: _Job, split: str) -> list[Record]:
     make_folder(out)
     if (out / EVALUATING).is_symlink():
         raise DatasetError(f"{out / EVALUATING}: is a symbolic link, which is not followed")
-    plan = make_folder(out / EVALUATING) / "plan.json"
+    plan = make_folder(out / EVALUATING) / _PLAN
     remove_partials(out)
     remove_partials(plan.parent)
     before: list[Record] = []
@@ -246,23 +350,34 @@ def _begin(job: _Job, split: str) -> list[Record]:
     return sessions
 
 
-def _scores(job: _Job, policy: Entrant, progress: Callable[[int, int], None]) -> pl.DataFrame:
+def _scores(job: Job, policy: Entrant, progress: Callable[[int, int], None]) -> pl.DataFrame:
     """Return the rows of one policy, read from an earlier call if that call finished it."""
-    behaviour = policy.behaviour
-    identity = f"{behaviour.name}|{behaviour.epsilon}|{behaviour.temperature}|{policy.digest}"
-    path = job.out / EVALUATING / f"{sha256_text(identity)[:16]}.parquet"
+    path = _path(job, policy)
     if path.exists():
         return _finished(path)
-    seeds = job.seeds if behaviour.stochastic else 1
-    runs = [(window, seed) for seed in range(seeds) for window in job.windows]
+    pieces = [_path(job, policy, start) for start in _starts(job, policy)]
+    if all(piece.exists() for piece in pieces):
+        frame = pl.concat([_finished(piece) for piece in pieces]).rechunk()
+    else:
+        frame = _frame(job, policy, _runs(job, policy), progress)
+    write_atomically(path, table_writer(frame))
+    return frame
+
+
+def _frame(
+    job: Job,
+    policy: Entrant,
+    runs: list[tuple[int, int]],
+    progress: Callable[[int, int], None],
+) -> pl.DataFrame:
+    """Play runs of a policy and return their rows."""
+    behaviour = policy.behaviour
     rows = [
         (behaviour.name, job.scenario.name, window, seed, metric, value)
         for (window, seed), episode in zip(runs, _play(job, behaviour, runs, progress), strict=True)
         for metric, value in _metrics(job.spec, episode).items()
     ]
-    frame = pl.DataFrame(rows, schema=dict(_COLUMNS), orient="row")
-    write_atomically(path, table_writer(frame))
-    return frame
+    return pl.DataFrame(rows, schema=dict(_COLUMNS), orient="row")
 
 
 def _finished(path: Path) -> pl.DataFrame:
@@ -279,7 +394,7 @@ def _finished(path: Path) -> pl.DataFrame:
 
 
 def _play(
-    job: _Job,
+    job: Job,
     behaviour: Behaviour,
     runs: list[tuple[int, int]],
     progress: Callable[[int, int], None],
@@ -324,7 +439,7 @@ def _metrics(spec: Spec, episode: Episode) -> dict[str, float]:
     }
 
 
-def _caveats(job: _Job, policies: Sequence[Entrant], scores: pl.DataFrame) -> tuple[cv.Caveat, ...]:
+def _caveats(job: Job, policies: Sequence[Entrant], scores: pl.DataFrame) -> tuple[cv.Caveat, ...]:
     """Return the caveats of the trace, and those that the scores of the policies show."""
     headline = job.spec.outcomes[0]
     rules = [p.behaviour.name for p in policies if p.kind == "heuristic"]
@@ -350,7 +465,7 @@ def _description(behaviour: Behaviour) -> str:
 
 
 def _describe(
-    job: _Job, policies: Sequence[Entrant], split: str, references: list[str], command: str
+    job: Job, policies: Sequence[Entrant], split: str, references: list[str], command: str
 ) -> dict[str, Any]:
     spec = job.spec
     return {
