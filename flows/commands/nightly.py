@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from flows import parser as p
+from flows import runners
 from flows.commands import Command, Shown
 from flows.commands import run as whole_run
 
@@ -31,10 +32,13 @@ class Request:
     overrides: tuple[p.Override, ...] = p.overrides()
     workers: p.Workers = p.workers()
     command: str = p.hidden("command line that is kept in evaluation.json", "")
+    runner: p.Runner = p.runner()
+    address: str = p.address()
 
 
 def check(request: Request) -> None:
     """Raise InputError if the date, the trace or the recipe is not valid."""
+    runners.check(request)
     from flows.runs.nightly import night_of
 
     whole_run.check(night_of(request).stages)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from flows import parser as p
+from flows import runners
 from flows.commands import Command, Shown, build, evaluate, train, verify
 from pipeline.errors import RecipeError, did_you_mean, unknown_name
 
@@ -23,6 +24,8 @@ class Request:
     command: str = p.hidden("command line that is kept in evaluation.json", "")
     trace: p.Folder | None = p.trace()
     policies: tuple[p.Name, ...] = p.more_policies()
+    runner: p.Runner = p.runner()
+    address: str = p.address()
 
     def settings(self) -> tuple[str, ...]:
         """Return the overrides of the recipe, that of its trace included."""
@@ -31,6 +34,7 @@ class Request:
 
 def check(request: Request) -> None:
     """Raise InputError if the recipe is not valid, or a policy, agent or metric is unknown."""
+    runners.check(request)
     from pipeline.evaluation.evaluate import COMMON
     from pipeline.recipes.loading import load_recipe
     from pipeline.scenarios import load_scenario

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from flows import parser as p
+from flows import runners
 from flows.commands import Call, Command, Shown, directly
 from flows.commands import run as whole_run
 from flows.progress import note
@@ -32,6 +33,8 @@ class Request:
     overrides: tuple[p.Override, ...] = p.overrides()
     workers: p.Workers = p.workers()
     command: str = p.hidden("command line that is kept in the runs", "")
+    runner: p.Runner = p.runner()
+    address: str = p.address()
 
     def points(self) -> "list[Point]":
         """Return the points of the study. Raises RecipeError if it is not valid."""
@@ -44,6 +47,7 @@ class Request:
 
 def check(request: Request) -> None:
     """Raise InputError unless all points of the study are valid runs."""
+    runners.check(request)
     for point in request.points():
         whole_run.check(whole_run.Request(request.recipe, request.out, tuple(point.overrides)))
 

@@ -61,16 +61,9 @@ class Ledger:
         run: Callable[[], dict[str, Any]],
     ) -> dict[str, Any]:
         """Return the result of a stage, which is run unless an earlier result is still valid."""
-        entry = self._stages.get(name)
-        if (
-            isinstance(entry, dict)
-            and entry.get("inputs") == inputs
-            and output.is_file()
-            and _is_result(name, entry.get("result"))
-            and entry.get("sha256") == sha256_file(output)
-        ):
+        if self.is_finished(name, inputs, output):
             note(f"{name}: finished before, skipped ({output})")
-            result: dict[str, Any] = entry["result"]
+            result: dict[str, Any] = self._stages[name]["result"]
             return result
         note(f"{name}: started")
         result = run()
@@ -83,6 +76,17 @@ class Ledger:
         make_folder(self._folder)
         write_json(self._path, {**self._header, "stages": self._stages})
         return result
+
+    def is_finished(self, name: str, inputs: Mapping[str, Any], output: Path) -> bool:
+        """Return whether the result of an earlier run of a stage is still valid."""
+        entry = self._stages.get(name)
+        return (
+            isinstance(entry, dict)
+            and entry.get("inputs") == inputs
+            and output.is_file()
+            and _is_result(name, entry.get("result"))
+            and entry.get("sha256") == sha256_file(output)
+        )
 
 
 def _is_result(stage: str, result: Any) -> bool:

@@ -11,9 +11,11 @@
 Results of stages are small JSON values, see flows.runs.ledger.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from flows import runners
 from flows.commands import Call, build, directly, evaluate, report, train, train_online, verify
 from flows.runs.ledger import Ledger
 from pipeline.recipes.loading import load_recipe
@@ -54,7 +56,7 @@ def _stages(request: Any, loaded: Recipe, out: Path, call: Call) -> dict[str, An
         stage("build", manifest, {"recipe": loaded.digest}, recorded)
         data = {"dataset": sha256_file(manifest)}
         stage("verify", manifest, data, verify.Request(dataset, workers))
-    checkpoints = []
+    trainings: list[tuple[Path, Any, Any]] = []
     for agent, seed in _runs(loaded):
         folder = out / "agents" / f"{agent}-seed{seed}"
         arguments: dict[str, Any] = {
@@ -64,24 +66,20 @@ def _stages(request: Any, loaded: Recipe, out: Path, call: Call) -> dict[str, An
         }
         if settings := loaded.train.settings_of(agent):
             arguments["settings"] = settings
-        stage(
-            f"train {folder.name}", folder / DESCRIPTION, {**data, **arguments},
-            train.Request(dataset, out=str(folder), **arguments),
-        )  # fmt: skip
-        checkpoints.append(folder)
+        request_of_one = train.Request(dataset, out=str(folder), **arguments)
+        trainings.append((folder, {**data, **arguments}, request_of_one))
     for seed in loaded.online.seeds if loaded.online.agent else ():
         folder = out / "agents" / f"{loaded.online.agent}-seed{seed}"
         inputs = {"recipe": loaded.digest, "seed": seed}
         imitate = None
         if loaded.online.imitate_steps:
             inputs, imitate = {**inputs, **data}, dataset
-        stage(
-            f"train {folder.name}", folder / DESCRIPTION, inputs,
-            train_online.Request(
-                recipe, str(folder), overrides, seed=seed, workers=workers, imitate=imitate
-            ),
-        )  # fmt: skip
-        checkpoints.append(folder)
+        online = train_online.Request(
+            recipe, str(folder), overrides, seed=seed, workers=workers, imitate=imitate
+        )
+        trainings.append((folder, inputs, online))
+    checkpoints = [folder for folder, _, _ in trainings]
+    results |= _train(ledger, trainings, call)
     evaluation = out / "evaluation" / "evaluation.json"
     # Last and best checkpoints are both reported; nothing is selected on the test split.
     selected = [f / BEST for f in checkpoints if (f / BEST / DESCRIPTION).is_file()]
@@ -108,6 +106,22 @@ def _stages(request: Any, loaded: Recipe, out: Path, call: Call) -> dict[str, An
         ),
     )  # fmt: skip
     return {"stages": results, "report": str(out / "report.html")}
+
+
+def _train(
+    ledger: Ledger, trainings: Sequence[tuple[Path, Any, Any]], call: Call
+) -> dict[str, Any]:
+    """Return the results of trainings, given by folder, inputs and request, by stage."""
+    stages = [(f"train {f.name}", inputs, f / DESCRIPTION, one) for f, inputs, one in trainings]
+    left = [one for *stage, one in stages if not ledger.is_finished(*stage)]
+    runs = runners.calls(left, call)
+
+    def next_run() -> dict[str, Any]:
+        return next(runs)()
+
+    return {
+        name: ledger.stage(name, inputs, output, next_run) for name, inputs, output, _ in stages
+    }
 
 
 def _runs(recipe: Recipe) -> list[tuple[str, int]]:
