@@ -6,7 +6,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
 NEWER := .venv/gymnasium-$(GYMNASIUM)
 
-.PHONY: demo test check lint types kernels unit quick gymnasium docs bench clean
+.PHONY: demo test test-engines check lint types kernels unit quick gymnasium docs bench clean
 
 # Files are compiled by all processors; pip would compile one after the other.
 .venv/installed: pyproject.toml constraints.txt
@@ -27,6 +27,14 @@ test: lint
 	$(MAKE) gymnasium
 	$(MAKE) docs
 
+# Ray is large, so its tests install it. One process: a cluster has four.
+test-engines: .venv/ray
+	$(BIN)/python -m pytest -q -n 0 -m ray tests/engines
+
+.venv/ray: .venv/installed
+	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e '.[ray]'
+	touch $@
+
 # The same but for tests that are marked slow; for between two edits.
 check: lint
 	$(MAKE) --jobs=2 types quick
@@ -42,10 +50,10 @@ kernels: .venv/installed
 	$(BIN)/python -m tests.compile_kernels
 
 unit: .venv/installed
-	$(PYTEST) tests
+	$(PYTEST) -m "not ray" tests
 
 quick: .venv/installed
-	$(PYTEST) -m "not slow" tests
+	$(PYTEST) -m "not slow and not ray" tests
 
 # d3rlpy asks for Gymnasium 1.0.0. These tests run with a newer one, which has a folder of its own
 # that comes before the packages of .venv.

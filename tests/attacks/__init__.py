@@ -2,6 +2,7 @@
 
 python -m tests.attacks.clients --out FOLDER      foreign libraries in one shared cache
 python -m tests.attacks.damages --out FILE        damaged datasets, workloads and checkpoints
+python -m tests.attacks.engines --out FILE        workers, schedulers and commands killed
 python -m tests.attacks.full_disk --out FILE      every writer on disks that are too small
 python -m tests.attacks.hostile --out FILE        hostile recipes, manifests, traces, archives
 python -m tests.attacks.kills --out FILE          commands killed at random moments
