@@ -214,6 +214,14 @@ def main_parser() -> Parser:
     return parser
 
 
+def _direct_help(command: commands.Command) -> str:
+    if command.recorded:
+        return "run without Prefect: starts seconds sooner, keeps no run history"
+    if any(each.name == "runner" for each in fields(command.request)):
+        return "no effect: here only --runner starts Prefect"
+    return "no effect: this command never starts Prefect"
+
+
 def command_parser(name: str) -> Parser:
     """Return the parser of one command."""
     command = commands.find(name).COMMANDS[name]
@@ -229,8 +237,7 @@ def command_parser(name: str) -> Parser:
                 _add_field(parser, each)
     parser.add_argument(
         "--direct", action="store_true", default=False if command.recorded else None,
-        help="run without Prefect: starts seconds sooner, keeps no run history"
-        if command.recorded else "no effect: only a runner, if there is one, starts Prefect here",
+        help=_direct_help(command),
     )  # fmt: skip
     parser.add_argument(
         "--json", action="store_true", help="print results as JSON lines instead of text"

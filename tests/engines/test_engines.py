@@ -3,9 +3,14 @@
 The tests of Dask belong to `make test`, those of Ray to `make test-engines`.
 """
 
+import contextlib
 import os
 import signal
 import socket
+import subprocess
+import sys
+import tempfile
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,12 +25,15 @@ from pipeline.errors import HindcastError, InputError, VerificationFailed
 from pipeline.storage.files import sha256_file
 from tests.attacks.processes import content
 from tests.conftest import TINY
-from tests.engines.clusters import ENGINES
+from tests.engines.clusters import ENGINES, ROOT
 from tests.pipeline.building.test_build import digest
 from tests.pipeline.storage.test_remote import BUCKET, Server, free_port, surroundings
 
 RECIPE = "binpack-synthetic-v1"
-AGENTS = ('train.agents=["behaviour_cloning"]', "train.seeds=[0,1]", "train.steps=4")
+AGENTS = (
+    'train.agents=["behaviour_cloning"]', "train.seeds=[0,1]", "train.steps=4",
+    'evaluate.policies=["random","tetris"]', 'evaluate.references=["tetris"]',
+)  # fmt: skip
 POLICIES = ("random", "tetris", "rollout")
 
 pytestmark = [
@@ -252,17 +260,51 @@ def test_versions_of_the_workers_are_compared(there, cluster, tmp_path, monkeypa
 
 
 @pytest.mark.ray
-@pytest.mark.usefixtures("_prefect")
 def test_a_build_with_ray_alone(tiny_dataset, tmp_path):
-    """Ray starts with the command and ends with it; it leaves neither processes nor files."""
-    before = {p.pid for p in psutil.process_iter()}
-    out = tmp_path / "d"
-    engine.run_flow(build.Request(RECIPE, str(out), TINY, runner="ray", workers=2))
-    assert digest(out) == digest(tiny_dataset)
-    own = psutil.Process().children(recursive=True)
-    names = [p.info["name"] for p in psutil.process_iter(["name"]) if p.pid not in before]
-    assert not {"raylet", "gcs_server"}.intersection(names), own
-    assert not list(Path(os.environ.get("TMPDIR", "/tmp")).glob("hindcast-ray-*"))
+    """Ray starts with the command and ends with it.
+
+    It listens on the loopback interface alone, prints nothing, and leaves neither processes nor
+    files. Ray keeps its settings for the life of a process, so the command has its own one.
+    """
+    pytest.importorskip("prefect_ray")
+    # Not below tmp_path: names of sockets are short.
+    with tempfile.TemporaryDirectory(prefix="t", dir="/tmp") as scratch:
+        own = {"HOME": str(tmp_path), "TMPDIR": scratch, "PREFECT_HOME": str(tmp_path / "prefect")}
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "PREFECT_"))}
+        words = [word for override in TINY for word in ("--set", override)]
+        begun = subprocess.Popen(
+            [sys.executable, "-m", "flows.cli", "build", RECIPE, *words, "--out", tmp_path / "d",
+             "--runner", "ray", "--workers", "2"],
+            env={**kept, **own, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        hosts, seen = set[str](), dict[int, psutil.Process]()
+        while begun.poll() is None:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                for process in psutil.Process(begun.pid).children(recursive=True):
+                    seen[process.pid] = process
+                    hosts |= listening(process)
+            time.sleep(0.2)
+        out, err = begun.communicate()
+        assert begun.returncode == 0, err
+        assert not list(Path(scratch).iterdir())
+    assert out.startswith(str(tmp_path / "d"))
+    assert [line for line in err.splitlines() if not line.startswith("warning:")] == [
+        "starting Prefect"
+    ]
+    assert digest(tmp_path / "d") == digest(tiny_dataset)
+    assert hosts
+    assert hosts <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+    assert not psutil.wait_procs(seen.values(), timeout=30)[1]
+    assert not (tmp_path / ".ray").exists()
+
+
+def listening(process):
+    """Return the addresses on which a process listens."""
+    with contextlib.suppress(psutil.AccessDenied, psutil.NoSuchProcess):
+        found = process.net_connections("inet")
+        return {each.laddr.ip for each in found if each.status == psutil.CONN_LISTEN}
+    return set()
 
 
 @pytest.mark.ray
