@@ -214,12 +214,13 @@ def main_parser() -> Parser:
     return parser
 
 
-def _direct_help(command: commands.Command) -> str:
+def _direct(command: commands.Command) -> tuple[bool | None, str]:
+    """Return the default of --direct, None where the runner decides, and its help."""
     if command.recorded:
-        return "run without Prefect: starts seconds sooner, keeps no run history"
+        return False, "run without Prefect: starts seconds sooner, keeps no run history"
     if any(each.name == "runner" for each in fields(command.request)):
-        return "no effect: here only --runner starts Prefect"
-    return "no effect: this command never starts Prefect"
+        return None, "no effect: here only --runner starts Prefect"
+    return True, "no effect: this command never starts Prefect"
 
 
 def command_parser(name: str) -> Parser:
@@ -236,9 +237,8 @@ def command_parser(name: str) -> Parser:
             if each.metadata[_WORDS] is not None:
                 _add_field(parser, each)
     parser.add_argument(
-        "--direct", action="store_true", default=False if command.recorded else None,
-        help=_direct_help(command),
-    )  # fmt: skip
+        "--direct", action="store_true", default=_direct(command)[0], help=_direct(command)[1]
+    )
     parser.add_argument(
         "--json", action="store_true", help="print results as JSON lines instead of text"
     )
