@@ -22,7 +22,7 @@ from flows.runners.workers import Facts, check_workers, worker_facts
 from pipeline.errors import HindcastError, InputError
 
 _ANSWER_S: Final = 10.0  # time that a cluster has to answer
-_JOIN_S: Final = 60.0  # time that a process has to tell its facts, its start included
+_JOIN_S: Final = 120.0  # time that a process has to tell its facts, its start included
 _ADDRESS: Final = re.compile(r"ray://([^\s:/]+|\[[0-9a-f:]+\]):([0-9]{1,5})")
 _STORE: Final = 80 << 20  # bytes of Ray's object store, the least that it takes: no row passes it
 _LONGEST: Final = 40  # characters of a folder that Ray can name its sockets in
@@ -54,10 +54,12 @@ def started(address: str, workers: int) -> Iterator[Runner]:
         if address:
             _check_address(address, where)
         else:
-            environment |= {**_OWN, "RAY_AUTH_TOKEN": _token()}
+            folder = stack.enter_context(_folder())
+            places = {"RAY_TMPDIR": folder, "TMPDIR": folder}  # also of workers that are killed
+            environment |= {**_OWN, **places, "RAY_AUTH_TOKEN": _token()}
             own = {
                 "num_cpus": workers, "include_dashboard": False, "object_store_memory": _STORE,
-                "_temp_dir": stack.enter_context(_folder()),
+                "_temp_dir": folder,
             }  # fmt: skip
         stack.enter_context(_environment(environment, replace=not address))
         import ray

@@ -158,7 +158,7 @@ def main() -> int:
             place = Path(scratch)
             os.environ["PREFECT_HOME"] = str(place / "prefect")
             kinds = []
-            for name in _COMMANDS:
+            for name in [*_COMMANDS][: arguments.each]:
                 before = place / "build-0" if name == "train" else None
                 kinds.append(undisturbed(name, arguments.engine, cluster, before, place))
             for number in range(arguments.each):
