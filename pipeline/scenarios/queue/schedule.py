@@ -75,7 +75,7 @@ def by_week(ints: NDArray[np.int64]) -> Mapping[str, NDArray[np.float64]]:
     week = np.maximum(schedule.submit[schedule.counted], 0) // _WEEK_S
     share = (int(week.max()) + 1) / counted
     return {
-        name: np.bincount(week, values[schedule.counted]) * share
+        name: np.bincount(week, values[schedule.counted]).astype(np.float64) * share
         for name, values in (
             ("mean_bounded_slowdown", schedule.bounded_slowdowns),
             ("mean_wait_s", schedule.waits),
