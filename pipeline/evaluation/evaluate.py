@@ -1,6 +1,7 @@
 """Scores of policies on common windows, as the environment books them.
 
-    OUT/scores.parquet     one value per policy, scenario, window, seed and metric
+    OUT/scores.parquet     one value per policy, scenario, window, seed and metric; of a single long
+                           window one per block (a week) in place of the window, see `Scenario`
     OUT/evaluation.json    policies, windows, metrics and references of the evaluation; written last
     OUT/.evaluating/       scores of the policies that an unfinished evaluation has completed, or of
                            some of their runs, each in a file
@@ -9,7 +10,7 @@ Every given policy is scored on every window of the split. No policy is selected
 """
 
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -186,7 +187,7 @@ def evaluate(
     write_json(
         out / EVALUATION,
         {
-            **_describe(job, policies, split, list(references), command),
+            **_describe(job, policies, split, list(references), command, scores),
             "caveats": cv.to_json(found),
             "provenance": records,
         },
@@ -375,7 +376,7 @@ def _frame(
     rows = [
         (behaviour.name, job.scenario.name, window, seed, metric, value)
         for (window, seed), episode in zip(runs, _play(job, behaviour, runs, progress), strict=True)
-        for metric, value in _metrics(job.spec, episode).items()
+        for window, metric, value in _values(job, window, episode)
     ]
     return pl.DataFrame(rows, schema=dict(_COLUMNS), orient="row")
 
@@ -429,6 +430,20 @@ def _play(
     return found
 
 
+def _values(job: Job, window: int, episode: Episode) -> Iterator[tuple[int, str, float]]:
+    """Yield (window, metric, value) of an episode.
+
+    If the evaluation has a single window, an outcome with blocks has a value for each of them, and
+    their numbers stand in place of the window's.
+    """
+    blocks = episode.blocks if len(job.windows) == 1 else {}
+    for metric, value in _metrics(job.spec, episode).items():
+        if metric in blocks:
+            yield from ((number, metric, float(of)) for number, of in enumerate(blocks[metric]))
+        else:
+            yield window, metric, value
+
+
 def _metrics(spec: Spec, episode: Episode) -> dict[str, float]:
     outcomes = zip(spec.outcomes, episode.outcomes, strict=True)
     return {
@@ -446,7 +461,7 @@ def _caveats(job: Job, policies: Sequence[Entrant], scores: pl.DataFrame) -> tup
     table = scores.filter(
         (pl.col("metric") == headline.name) & (pl.col("seed") == 0) & pl.col("policy").is_in(rules)
     )
-    values = table["value"].to_numpy().reshape(len(rules), len(job.windows))
+    values = table["value"].to_numpy().reshape(max(len(rules), 1), -1)
     means = scores.group_by("policy", "metric", maintain_order=True).agg(pl.col("value").mean())
     outcomes: dict[str, dict[str, float]] = {}
     for name, metric, mean in means.iter_rows():
@@ -465,9 +480,21 @@ def _description(behaviour: Behaviour) -> str:
 
 
 def _describe(
-    job: Job, policies: Sequence[Entrant], split: str, references: list[str], command: str
+    job: Job,
+    policies: Sequence[Entrant],
+    split: str,
+    references: list[str],
+    command: str,
+    scores: pl.DataFrame,
 ) -> dict[str, Any]:
     spec = job.spec
+    notes = [f"Policies that draw were run {job.seeds} times on every window."]
+    headline = scores.filter(pl.col("metric") == spec.outcomes[0].name)
+    if blocks := headline["window"].n_unique() > len(job.windows):
+        notes.append(
+            f"{spec.outcomes[0].name} is of one long episode. Its windows are blocks of that "
+            "episode, such as weeks, whose mean is the outcome."
+        )
     return {
         "recipe": job.recipe.id,
         "digest": job.recipe.digest,
@@ -480,8 +507,8 @@ def _describe(
             {"name": o.name, "unit": o.unit, "better": o.better, "description": o.description}
             for o in (*spec.outcomes, *COMMON)
         ],
-        "bound": job.scenario.bound,
-        "bound_kind": job.scenario.bound_kind,
+        "bound": None if blocks else job.scenario.bound,
+        "bound_kind": None if blocks else job.scenario.bound_kind,
         "policies": [
             {
                 "name": p.behaviour.name,
@@ -498,5 +525,5 @@ def _describe(
         "references": references,
         "command": command,
         "versions": versions(),
-        "notes": [f"Policies that draw were run {job.seeds} times on every window."],
+        "notes": notes,
     }

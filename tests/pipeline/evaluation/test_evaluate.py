@@ -1,5 +1,6 @@
 """Tests of evaluation: the same windows for all, resumption, and the report's input files."""
 
+import dataclasses
 import json
 import shutil
 import time
@@ -13,6 +14,7 @@ import pytest
 from pipeline.errors import DatasetError, RecipeError, StorageError, UnknownName
 from pipeline.evaluation import evaluate as evaluation
 from pipeline.evaluation.evaluate import Entrant, evaluate
+from pipeline.evaluation.summary.summarise import summarise
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
@@ -164,3 +166,30 @@ def test_an_interruption_does_not_wait_for_the_episodes_that_are_left(
     with pytest.raises(KeyboardInterrupt):
         evaluate(tiny_recipe, policies, split="test", out=tmp_path / "e", seeds=500)
     assert len(played) < 49
+
+
+@pytest.mark.parametrize("windows", [1, 2])
+def test_a_single_long_window_is_scored_by_its_blocks(tiny_recipe, tmp_path, monkeypatch, windows):
+    """Blocks of 1 s and 3 s stand for weeks of a long episode."""
+    scenario = dataclasses.replace(
+        load_scenario(tiny_recipe.scenario), blocks=lambda _ints: {"makespan_s": np.array([1, 3])}
+    )
+    monkeypatch.setattr(evaluation, "load_scenario", lambda _name: scenario)
+    recipe = dataclasses.replace(tiny_recipe, split={"test": range(8, 8 + windows)})
+    names = ["first_fit", "longest_first", "longest_spread"]
+    result = evaluate(recipe, entrants(recipe, names), split="test", out=tmp_path / "e")
+    scores = pl.read_parquet(tmp_path / "e" / "scores.parquet")
+    described = json.loads((tmp_path / "e" / "evaluation.json").read_text())
+    summary = summarise([tmp_path / "e"])
+    rows = scores.filter(policy="first_fit", metric="makespan_s").select("window", "value").rows()
+    if windows == 1:
+        assert rows == [(0, 1.0), (1, 3.0)]
+        assert result.means == dict.fromkeys(names, 2.0)
+        assert described["bound"] is None
+        assert "blocks of that episode" in described["notes"][-1]
+        assert summary.headline(summary.settings[0]).windows == (0, 1)
+        other = scores.filter(policy="first_fit", metric="return")
+        assert other["window"].to_list() == [8]
+    else:
+        assert [window for window, _ in rows] == [8, 9]
+        assert described["bound"] == "lower_bound_s"
