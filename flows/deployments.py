@@ -144,13 +144,21 @@ def run(request: Run) -> Result:
         return run_stages(request, call_as_task)
 
 
-@flow(name="nightly", flow_run_name="nightly {recipe}", **RECORDED)
+def _date_of_night() -> str:
+    """Return the date of the running night, the same for every attempt, also after midnight."""
+    given: str | None = runtime.flow_run.parameters.get("date")
+    return given or runtime.flow_run.scheduled_start_time.astimezone(UTC).date().isoformat()
+
+
+def _name_of_night() -> str:
+    return f"nightly {runtime.flow_run.parameters['recipe']}, {_date_of_night()}"
+
+
+@flow(name="nightly", flow_run_name=_name_of_night, **RECORDED)
 @_takes(Nightly)
 def nightly(request: Nightly) -> Result:
     """Run everything on the trace of one day, in a folder named by date and digest."""
-    if request.date is None:  # the same for every attempt of a run, also after midnight
-        start = runtime.flow_run.scheduled_start_time.astimezone(UTC)
-        request = dataclasses.replace(request, date=start.date().isoformat())
+    request = dataclasses.replace(request, date=_date_of_night())
     with (
         recording(Lines(get_run_logger().info), request.out, "nightly") as display,
         showing(display),

@@ -162,7 +162,8 @@ def test_a_night_on_a_server(tmp_path: Path) -> None:
             ended = [wait_for_run(env, run, worker_log) for run in runs]
             said = worker_log.read_text()
             assert [e["state_type"] for e in ended] == ["COMPLETED", "FAILED"], said
-            assert {e["name"] for e in ended} == {"nightly slots-swf-kth-v1"}
+            names = [f"nightly slots-swf-kth-v1, {day}" for day in (DAY, "2026-11-30")]
+            assert [e["name"] for e in ended] == names
             [cause] = ended[1]["state"]["message"].splitlines()
             assert "2026-11-30.swf: no such file" in cause
             artifacts = ask(
