@@ -19,6 +19,10 @@ class Request:
     )
     path: p.Folder = p.argument("file or folder of the raw trace", metavar="PATH")
     out: p.Folder = p.option("folder for the workload (Parquet and manifest.json)")
+    settings: tuple[p.Override, ...] = p.option(
+        "setting of the format's reader (TOML), such as processors=1024; may be repeated",
+        default=(), flag="--set", action="append", metavar="KEY=VALUE",
+    )  # fmt: skip
 
 
 def check(request: Request) -> None:
@@ -31,6 +35,25 @@ def check(request: Request) -> None:
     if not location(request.path).exists():
         expected = FORMATS[request.trace_format].path
         raise TraceError(f"{request.path}: no such file or folder; expected {expected}")
+    _settings(request)
+
+
+def _settings(request: Request) -> Any:
+    """Return the settings of the format's reader; None if none are given."""
+    from pipeline.errors import InputError
+    from pipeline.recipes.loading import apply_override
+    from pipeline.recipes.settings import read_settings
+    from pipeline.traces import FORMATS
+
+    if not request.settings:
+        return None
+    kind = FORMATS[request.trace_format].settings
+    if kind is None:
+        raise InputError(f"--set: the format {request.trace_format} has no settings")
+    given: dict[str, Any] = {}
+    for each in request.settings:
+        apply_override(given, each)
+    return read_settings(kind, given, "--set")
 
 
 def run(request: Request) -> dict[str, Any]:
@@ -44,7 +67,7 @@ def run(request: Request) -> dict[str, Any]:
     if name in FORMATS and FORMATS[name].read is None:
         return build.result_of(ingest_history(path, out))
     with progress("ingest") as tell:
-        result = ingestion.ingest(name, path, out, progress=tell)
+        result = ingestion.ingest(name, path, out, tell, _settings(request))
     provenance = result.workload.provenance
     return {
         "workload": str(result.folder),

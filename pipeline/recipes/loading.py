@@ -75,7 +75,7 @@ def _found(table: dict[str, Any], base: Path, where: str, overrides: Sequence[st
     """Return the recipe of a table with its overrides, its checkpoints found."""
     before = copy.deepcopy(table)
     for override in overrides:
-        _override(table, override)
+        apply_override(table, override)
     check_table(table, where)
     found, places = pin_checkpoints(table, base, where)
     recipe = parse_recipe(found, where)
@@ -120,7 +120,7 @@ def _of_dataset(manifest: Mapping[str, Any], folder: Path, overrides: Sequence[s
         )
     origin = Origin(folder, str(manifest.get("workload_sha256")), recorded.trace, recorded.evaluate)
     for override in overrides:
-        _override(table, override)
+        apply_override(table, override)
     if "behaviours_from" in table or table.get("behaviours") != manifest["recipe"].get(
         "behaviours"
     ):  # the person who gave the overrides names them
@@ -139,7 +139,7 @@ def _of_dataset(manifest: Mapping[str, Any], folder: Path, overrides: Sequence[s
     return dataclasses.replace(recipe, places=places, origin=origin)
 
 
-def _override(table: dict[str, Any], override: str) -> None:
+def apply_override(table: dict[str, Any], override: str) -> None:
     """Set one `section.key=value`; a value that is not TOML is taken as a string."""
     key, equals, text = override.partition("=")
     if not equals or not key.strip():

@@ -59,7 +59,8 @@ class TraceSource:
             every instance), or "workload" (a folder written by `hindcast ingest`).
         path: Path below the folder of the recipe's file, else below the folder named by
             $HINDCAST_TRACES; or an absolute path or URL. Empty for "synthetic" and "generated".
-        settings: Settings of the synthetic generator, see SyntheticConfig.
+        settings: Settings of the synthetic generator, see SyntheticConfig; or of the format's
+            reader, such as JobLogSettings.
     """
 
     format: str

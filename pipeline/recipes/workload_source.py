@@ -2,13 +2,20 @@
 
 import os
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
-from pipeline.errors import DatasetError, TraceError, UnknownName, did_you_mean, nearest
+from pipeline.errors import (
+    DatasetError,
+    RecipeError,
+    TraceError,
+    UnknownName,
+    did_you_mean,
+    nearest,
+)
 from pipeline.recipes.loading import traces_folder
-from pipeline.recipes.recipe import Origin, Recipe
+from pipeline.recipes.recipe import Origin, Recipe, TraceSource
 from pipeline.recipes.settings import read_settings
 from pipeline.simulation.seeds import generator
 from pipeline.storage.files import local_folder, sha256_file
@@ -53,7 +60,22 @@ def load_source(recipe: Recipe) -> Workload:
     from pipeline.traces.cache import read_trace
 
     with local_folder(trace_path(recipe)) as copy:
-        return read_trace(trace.format, copy)
+        return read_trace(trace.format, copy, reader_settings(trace, recipe.id))
+
+
+def reader_settings(trace: TraceSource, where: str) -> Any:
+    """Return the settings of the trace's reader; None if the recipe gives none.
+
+    Raises RecipeError, which begins with `where`, if they are not those of the reader.
+    """
+    from pipeline.traces import FORMATS
+
+    if not trace.settings:
+        return None
+    kind = FORMATS[trace.format].settings
+    if kind is None:
+        raise RecipeError(f"{where}: trace.settings: the format {trace.format} has no settings")
+    return read_settings(kind, trace.settings, f"{where}: trace.settings")
 
 
 def opens_trace(recipe: Recipe) -> bool:

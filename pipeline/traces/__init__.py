@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
 from pipeline.plugins import Registry
-from pipeline.traces import alibaba2017, azure2020, rlscheduler, swf
+from pipeline.traces import alibaba2017, azure2020, rlscheduler, slurm, swf
+from pipeline.traces.job_logs import JobLogSettings
 from pipeline.workloads.schema import Workload
 
 
@@ -26,6 +27,8 @@ class TraceFormat:
         read: Reader. Takes a path and returns the workload and the bad rows (columns file, line,
             reason, text); raises TraceError if the path is not of this format. None for a format of
             recorded decisions, which make a dataset instead of a workload.
+        settings: Frozen dataclass of the reader's settings, `trace.settings` of a recipe; `read`
+            takes one as its second argument, and has defaults. None if it has no settings.
         files: Function that returns the raw files that `read` may read, given its path; what was
             read from them is then cached (pipeline.traces.cache). None if that is not known.
         licence: Identifier of the licence on dataset hubs; "other" if there is none for `terms`.
@@ -37,9 +40,15 @@ class TraceFormat:
     source: str
     terms: str
     citation: str
-    read: Callable[[Path], tuple[Workload, pl.DataFrame]] | None
+    read: Callable[..., tuple[Workload, pl.DataFrame]] | None
     licence: str = "other"
     files: Callable[[Path], Iterable[Path]] | None = None
+    settings: type[Any] | None = None
+
+    def reading(self, path: Path, settings: Any = None) -> tuple[Workload, pl.DataFrame]:
+        """Return what `read` makes of a path, with `settings` if they are not None."""
+        assert self.read is not None
+        return self.read(path) if settings is None else self.read(path, settings)
 
 
 FORMATS: Final = Registry("trace_formats", {
@@ -113,6 +122,20 @@ FORMATS: Final = Registry("trace_formats", {
         ),
         read=rlscheduler.read,
         files=rlscheduler.raw_files,
+    ),
+    "slurm": TraceFormat(
+        name="slurm",
+        description="accounting log of Slurm: jobs as `sacct -P` prints them, one a row",
+        path=(
+            "what `sacct -a -X -P --format=JobID,State,Submit,Start,End,ElapsedRaw,...` prints, "
+            "or a CSV file with the same columns; plain or gzip-compressed"
+        ),
+        source="your own cluster; the guide `Use your own log` has the command",
+        terms="yours",
+        citation="none",
+        read=slurm.read,
+        files=lambda path: (path,),
+        settings=JobLogSettings,
     ),
     "history": TraceFormat(
         name="history",

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pipeline.errors import HindcastError
 from pipeline.storage.files import sha256_file, sha256_text
@@ -44,21 +44,22 @@ def cache_folder() -> Path | None:
     return None
 
 
-def read_trace(format_name: str, path: Path) -> Workload:
+def read_trace(format_name: str, path: Path, settings: Any = None) -> Workload:
     """Return the workload of a local trace, from the cache if it was parsed before.
+
+    `settings` are those of the format's reader, None for its defaults.
 
     Raises TraceError as the reader of the format does.
     """
     form = FORMATS[format_name]
-    assert form.read is not None
     folder = cache_folder()
     sources = None if folder is None else _sources(form, path)
     if folder is None or sources is None:
-        return form.read(path)[0]
-    entry = folder / _key(form, sources)
+        return form.reading(path, settings)[0]
+    entry = folder / _key(form, sources, settings)
     if (cached := _load(entry, sources)) is not None:
         return cached
-    workload, _quarantine = form.read(path)
+    workload, _quarantine = form.reading(path, settings)
     if set(workload.provenance.files) <= set(sources):  # else they changed while they were read
         with suppress(OSError, HindcastError):
             _store(workload, entry)
@@ -89,9 +90,11 @@ def _sources(form: TraceFormat, path: Path) -> list[SourceFile] | None:
         return None  # the reader finds the same fault, and has the message
 
 
-def _key(form: TraceFormat, sources: Iterable[SourceFile]) -> str:
+def _key(form: TraceFormat, sources: Iterable[SourceFile], settings: Any) -> str:
     files = [(f.name, f.bytes, f.sha256) for f in sources]
-    parts = {"format": form.name, "files": files, "code": _code()}
+    parts: dict[str, Any] = {"format": form.name, "files": files, "code": _code()}
+    if settings is not None:
+        parts["settings"] = repr(settings)
     return sha256_text(json.dumps({**parts, "versions": package_versions(_PACKAGES)}))
 
 

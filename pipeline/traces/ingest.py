@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pipeline.errors import TraceError, UnknownName, unknown_name
 from pipeline.storage.files import local_folder, make_folder
@@ -35,17 +35,23 @@ class IngestResult:
 
 @one_writer
 def ingest(
-    format_name: str, path: Path, out: Path, progress: Progress | None = None
+    format_name: str,
+    path: Path,
+    out: Path,
+    progress: Progress | None = None,
+    settings: Any = None,
 ) -> IngestResult:
     """Read the trace at `path` as `format_name` and write it to the folder `out`.
+
+    `settings` are those of the format's reader, None for its defaults.
 
     Nothing in `out` changes until the trace has been read. Raises UnknownName for the format,
     TraceError for the trace, and StorageError if `out` cannot be written or holds something else.
     """
     if format_name not in FORMATS:
         raise unknown_name("trace format", format_name, FORMATS)
-    read = FORMATS[format_name].read
-    if read is None:
+    form = FORMATS[format_name]
+    if form.read is None:
         raise UnknownName(
             f"the format {format_name!r} holds decisions, not jobs: expected a trace of jobs; "
             "`hindcast ingest` makes a dataset of it"
@@ -56,7 +62,7 @@ def ingest(
         make_folder(out)
     tell(0, _STEPS, f"reading {path.name} as {format_name}")
     with local_folder(path) as copy:
-        workload, quarantine = read(copy)
+        workload, quarantine = form.reading(copy, settings)
     if fault := damage(workload.tasks, workload.machines):
         raise TraceError(f"{path}: this trace gives no sound workload: {fault}")
     tell(1, _STEPS, f"writing {workload.tasks.height:,} tasks")

@@ -14,6 +14,7 @@ counted). Both are null for a row that is used. Every step is lazy and runs in p
 engine; at most QUARANTINE_LIMIT bad rows a file stay in memory.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -64,17 +65,35 @@ class Sifted:
         return [f"{prefix}of {self.quarantined:,} bad rows the first {kept:,} were kept"]
 
 
-def scan_rows(path: Path, columns: Sequence[str], header_line: int | None = None) -> pl.LazyFrame:
-    """Return the rows of a comma-separated file, plain or gzip: line, text, `columns`, reason.
+def scan_rows(
+    path: Path,
+    columns: Sequence[str],
+    header_line: int | None = None,
+    separator: str = ",",
+    *,
+    quotes: bool = False,
+) -> pl.LazyFrame:
+    """Return the rows of a separated file, plain or gzip: line, text, `columns`, reason.
 
     `columns` names the fields in file order; a field named "" is counted and dropped. Fields are
     strings without surrounding blanks and quotes; an empty field is null. `line` counts from 1.
-    Quoted commas are not supported: such a row has too many columns.
+    A separator in quotes separates too, so that such a row has too many columns, unless `quotes`:
+    this takes several times as long. A line break in quotes always ends the row.
     """
     width = len(columns)
     text = pl.col("text")
-    found = text.str.count_matches(",", literal=True) + 1
-    fields = text.str.split_exact(",", width - 1)
+    if quotes:
+        sign = re.escape(separator)
+        parts = (separator + text).str.extract_all(rf'{sign}(?:"(?:[^"]|"")*"|[^"{sign}]*)')
+        # Quotes that are not those of a whole field leave something over: then split as without.
+        whole = parts.list.join("") == separator + text
+        plain = (separator + text).str.split(separator).list.slice(1)
+        parts = pl.when(whole).then(parts.list.eval(pl.element().str.slice(1))).otherwise(plain)
+        found = parts.list.len().cast(pl.Int64)
+        fields = parts.list.to_struct(fields=[f"field_{i}" for i in range(width)])
+    else:
+        found = text.str.count_matches(separator, literal=True) + 1
+        fields = text.str.split_exact(separator, width - 1)
     return (
         scan_lines(path)
         .filter(pl.col("line") != (header_line or 0))

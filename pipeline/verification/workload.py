@@ -16,7 +16,14 @@ from pipeline.errors import DatasetError, InputError, StorageError, Verification
 from pipeline.history.importing import ELSEWHERE
 from pipeline.recipes.loading import traces_folder
 from pipeline.recipes.recipe import Recipe
-from pipeline.recipes.workload_source import GENERATED, INGESTED, RECORDED, SYNTHETIC, load_source
+from pipeline.recipes.workload_source import (
+    GENERATED,
+    INGESTED,
+    RECORDED,
+    SYNTHETIC,
+    load_source,
+    reader_settings,
+)
 from pipeline.storage.files import local_folder, sha256_file
 from pipeline.storage.location import is_remote
 from pipeline.workloads.folder import check_folder, load_workload
@@ -120,11 +127,11 @@ def _read_again(recipe: Recipe, path: Path, provenance: Provenance) -> Workload 
         return found if found.provenance == provenance else None
     if recipe.trace.format not in FORMATS:  # of a plug-in that is not installed
         return None
-    read = FORMATS[recipe.trace.format].read
+    form = FORMATS[recipe.trace.format]
     with local_folder(path) as copy:
-        if read is None or not all(_is_same(copy, source) for source in provenance.files):
+        if form.read is None or not all(_is_same(copy, source) for source in provenance.files):
             return None
-        found = read(copy)[0]
+        found = form.reading(copy, reader_settings(recipe.trace, recipe.id))[0]
     if len(found.provenance.files) == len(provenance.files):  # they may have other names here
         same = replace(found.provenance, files=provenance.files)
         found = replace(found, provenance=same)

@@ -1,0 +1,114 @@
+"""Values that logs of batch systems write as text, as polars expressions.
+
+    text                                   value
+    2024-03-01T08:00:00, 1709280000        moment       seconds since 1970
+    1-02:03:04, 02:03, 123                 span         seconds
+    16G, 4000Mc, 4194304kb, 512            kilobytes    KB, of 1,024 bytes
+    billing=4,cpu=4,gres/gpu=2,mem=16G     resource     the text after `cpu=`, say
+
+Each gives null for a text that it cannot read, and for null.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+from zoneinfo import available_timezones
+
+import polars as pl
+
+from pipeline.errors import TraceError, did_you_mean
+
+UTC: Final = "UTC"
+_LOCAL: Final = "%Y-%m-%d %H:%M:%S%.f"
+_OFFSET: Final = r"\s*(Z|[+-]\d{2}:?\d{2})$"
+_SPAN: Final = r"^(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+(?:\.\d+)?)$"
+_POWERS: Final[Mapping[str, int]] = {"k": 0, "m": 1, "g": 2, "t": 3, "p": 4, "e": 5}
+
+
+def require_time_zone(name: str, where: str) -> None:
+    """Raise TraceError, which begins with `where`, if there is no time zone of this name."""
+    try:
+        pl.select(pl.datetime(2024, 1, 1).dt.replace_time_zone(name))
+    except pl.exceptions.PolarsError as error:
+        raise TraceError(
+            f"{where}: there is no time zone {name!r}, expected a name such as Europe/Berlin; "
+            f"{did_you_mean(name, available_timezones() or {UTC})[:200]}"
+        ) from error
+
+
+def moment(text: pl.Expr, zone: str = UTC, form: str | None = None) -> pl.Expr:
+    """Return a time as seconds since 1970.
+
+    A time without an offset from UTC is one of `zone`. In the hour that clocks repeat in autumn it
+    is the earlier one; in the hour that they skip in spring it is null. A number is returned as it
+    is. `form` is a format of `strftime`, if the text is not as in ISO 8601.
+    """
+    if form is not None:
+        # chrono reads an offset itself; the result is then in UTC.
+        offset = "%z" in form or "%:z" in form
+        given = text.str.to_datetime(form, time_unit="us", strict=False)
+        return _since_1970(given if offset else _in_zone(given, zone, "earliest"))
+    local, offset_s = _parts(text)
+    return pl.coalesce(
+        text.cast(pl.Float64, strict=False),
+        pl.when(offset_s.is_null()).then(_since_1970(_in_zone(local, zone, "earliest"))),
+        _since_1970(local) - offset_s,
+    )
+
+
+def is_repeated(text: pl.Expr, zone: str) -> pl.Expr:
+    """Return whether a time is in the hour that clocks repeat, so that it has two meanings."""
+    if zone == UTC:
+        return pl.lit(value=False)
+    local, offset_s = _parts(text)
+    both = (_since_1970(_in_zone(local, zone, which)) for which in ("earliest", "latest"))
+    first, last = both
+    return (offset_s.is_null() & (first != last)).fill_null(value=False)
+
+
+def _parts(text: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+    """Return the local time of an ISO time, and its offset from UTC in seconds or null."""
+    plain = text.str.replace("T", " ", literal=True)
+    local = plain.str.replace(_OFFSET, "").str.to_datetime(_LOCAL, time_unit="us", strict=False)
+    offset = plain.str.extract(_OFFSET)
+    hours, minutes = (offset.str.slice(at, 2).cast(pl.Int64, strict=False) for at in (1, -2))
+    minutes = hours * 60 + minutes
+    signed = pl.when(offset.str.starts_with("-")).then(-minutes).otherwise(minutes)
+    return local, pl.when(offset == "Z").then(0).otherwise(signed * 60)
+
+
+def _in_zone(local: pl.Expr, zone: str, which: str) -> pl.Expr:
+    if zone == UTC:
+        return local
+    return local.dt.replace_time_zone(zone, ambiguous=which, non_existent="null")  # type: ignore[arg-type]
+
+
+def _since_1970(time: pl.Expr) -> pl.Expr:
+    return time.dt.epoch("us") / 1e6
+
+
+def span(text: pl.Expr) -> pl.Expr:
+    """Return a time span in seconds: `[[D-]H:]M:S`, or a number of seconds."""
+    parts = text.str.extract_groups(_SPAN)
+    days, hours, minutes, seconds = (
+        parts.struct.field(str(i)).cast(pl.Float64, strict=False) for i in (1, 2, 3, 4)
+    )
+    clock = ((days.fill_null(0) * 24 + hours.fill_null(0)) * 60 + minutes) * 60 + seconds
+    return pl.coalesce(text.cast(pl.Float64, strict=False), clock)
+
+
+def kilobytes(text: pl.Expr, unit: str = "k") -> pl.Expr:
+    """Return an amount of memory in KB: a number with K, M, G, T, P or E, else `unit`.
+
+    A following B, and Slurm's `c` (per core) and `n` (per node), are allowed. `b` alone is a byte.
+    """
+    parts = text.str.to_lowercase().str.extract_groups(r"^(\d+(?:\.\d+)?)([kmgtpe]?)(b?)[cn]?$")
+    number = parts.struct.field("1").cast(pl.Float64, strict=False)
+    letter, byte = parts.struct.field("2"), parts.struct.field("3")
+    powers = {name: float(1024**power) for name, power in _POWERS.items()}
+    bare = pl.when(byte == "b").then(1 / 1024).otherwise(powers[unit])
+    return number * letter.replace_strict(powers, default=bare, return_dtype=pl.Float64)
+
+
+def resource(text: pl.Expr, name: str) -> pl.Expr:
+    """Return the text after `name=` in a list such as `cpu=4,mem=16G` (Slurm's TRES)."""
+    return text.str.extract(rf"(?:^|,){name}=([^,]*)")

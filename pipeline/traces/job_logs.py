@@ -1,0 +1,455 @@
+"""Logs of batch systems: from rows of one run of a job each to a workload.
+
+A reader gives rows with `line`, `text`, `reason`, `left_out`, `job_id`, `outcome` (one of OUTCOMES,
+null if the row does not say), `interrupted`, the columns NAMES as strings, and FIELDS as `Field`s.
+A job becomes one task with one instance that holds its processors (cores) and memory together:
+
+    wanted          taken from                 if unknown
+    cores           allocated processors       requested processors; else the row is left out
+    duration_s      recorded run time          end - start
+                    a run time of 0            1 s, the resolution of the logs
+    wait_s          start - submit             null; also if the start is before the submission
+    requested_s     time limit                 duration_s
+                    a job without limit        the largest limit of its partition, else of the log
+    memory          memory of the job          0
+
+Memory is a fraction of the cluster, as in SWF logs. The cluster is one machine. Its processors are
+a setting, else the most in use at one moment, else as many as the largest job has. Times since 1970
+become seconds since the first submission; the note UnixStartTime has the moment of second 0.
+
+Rows of one job that ran several times are one job: its last run. Users, groups, queues, partitions
+and executables become numbers in order of first appearance. Their names are not kept.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from pipeline.settings.ranges import number
+from pipeline.traces.field_values import UTC
+from pipeline.traces.first_look import source_file
+from pipeline.traces.ordering import distinct_tasks, in_order
+from pipeline.traces.text_rows import Sifted, sift
+from pipeline.workloads.caveats import CAUTION, NO_WAIT
+from pipeline.workloads.schema import MACHINE_COLUMNS, Provenance, Workload
+
+# Outcome of a row -> status of an SWF log, or why its row is left out.
+OUTCOMES: Final[Mapping[str, int | str]] = {
+    "completed": 1,
+    "failed": 0,
+    "cancelled": 5,
+    "waiting": "not started when the log was written",
+    "running": "still running when the log was written",
+    "requeued": "a run that ended in a requeue; the next run of the job has a row of its own",
+}
+NAMES: Final = ("user", "group", "executable", "queue", "partition")
+_NEVER_RAN: Final = "ended before it ran"
+_EARLIER: Final = "an earlier run of a job that ran again"
+_NO_CORES: Final = "no number of processors, requested or allocated"
+_EPOCH_S: Final = 1e8  # larger times are seconds since 1970, smaller ones a clock of the log
+_TIMES: Final = (-1e10, 1e10)
+_SPANS: Final = (0.0, 1e9)  # 32 years
+_PROCESSORS: Final = (0.0, 1e8)
+_MEMORY_KB: Final = (0.0, 1e15)
+# Field -> smallest and largest plausible value.
+FIELDS: Final[Mapping[str, tuple[float, float]]] = {
+    "submit": _TIMES,
+    "eligible": _TIMES,
+    "start": _TIMES,
+    "end": _TIMES,
+    "duration": _SPANS,
+    "limit": _SPANS,
+    "requested_cores": _PROCESSORS,
+    "allocated_cores": _PROCESSORS,
+    "memory_kb": _MEMORY_KB,
+}
+_OPTIONAL: Final = ("eligible", "limit", "memory_kb")
+_KEPT: Final = (
+    "line", "text", "reason", "left_out", "job_id", "status", "interrupted", *NAMES, "submit_s",
+    "start", "eligible", "duration_s", "cores", "memory_kb", "limit", "no_limit", "wait_s",
+    "requested_cores", "allocated_cores", "zero_run", "early_start", "repeated",
+    "unusable",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class JobLogSettings:
+    """Facts about a cluster that the log of its jobs does not tell.
+
+    Attributes:
+        processors: Processors of the cluster; by default the most in use at one moment of the log.
+        time_zone: Time zone of times without an offset from UTC, such as "Europe/Berlin".
+    """
+
+    processors: int | None = number(None, "from 1 to 100,000,000")
+    time_zone: str = UTC
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a job in the rows of a log.
+
+    Attributes:
+        label: Name of its column in the file, for messages.
+        text: What the file says; null if the value is unknown.
+        value: The value, null if `text` cannot be read: seconds, processors, or KB of the job.
+        expected: What a readable text is, such as "a time".
+    """
+
+    label: str
+    text: pl.Expr
+    value: pl.Expr
+    expected: str
+
+
+def sift_jobs(
+    path: Path,
+    rows: pl.LazyFrame,
+    fields: Mapping[str, Field],
+    what: str,
+    settings: JobLogSettings,
+    no_limit: pl.Expr | None = None,
+    repeated: pl.Expr | None = None,
+) -> Sifted:
+    """Sort the rows of a log into jobs that ran, bad rows, and rows that are no such job.
+
+    `fields` has at least "submit", one of "duration" and "end" (which needs "start"), and one of
+    the two numbers of cores. `no_limit` says whether the job was submitted without a time limit,
+    `repeated` whether one of its times can be two moments (pipeline.traces.field_values).
+    """
+    unknown = pl.lit(None, dtype=pl.Float64)
+    rows = rows.with_columns(
+        **{f"{name}_text": field.text for name, field in fields.items()},
+        **{name: _within(field.value, *FIELDS[name]) for name, field in fields.items()},
+        **{name: unknown for name in FIELDS if name not in fields},
+        no_limit=_yes(no_limit),
+        repeated=_yes(repeated),
+    )
+    positive = {
+        name: pl.when(pl.col(name) > 0).then(pl.col(name))
+        for name in ("requested_cores", "allocated_cores")
+    }
+    cores = pl.coalesce(positive["allocated_cores"], positive["requested_cores"])
+    duration = pl.coalesce("duration", pl.col("end") - pl.col("start"))
+    wait = pl.col("start") - pl.col("submit")
+    rows = rows.with_columns(
+        duration=duration,
+        cores=cores,
+        left_out=pl.coalesce("left_out", _left_out(fields)),
+        unusable=pl.sum_horizontal(
+            pl.when(_unreadable(name)).then(1 << place)
+            for place, name in enumerate(_OPTIONAL)
+            if name in fields
+        ) if set(_OPTIONAL) & set(fields) else pl.lit(0),
+    )  # fmt: skip
+    faults = [pl.when(pl.col("left_out").is_null()).then(f) for f in _faults(fields, settings)]
+    used = pl.when(pl.col("duration") == 0).then(1.0).otherwise(pl.col("duration"))
+    # Less than a byte is no memory; shares of such a number of KB would not be finite.
+    memory = pl.when(pl.col("memory_kb") >= 2**-10).then(pl.col("memory_kb"))
+    rows = rows.with_columns(
+        reason=pl.coalesce("reason", *faults),
+        submit_s=pl.col("submit"),
+        duration_s=used,
+        memory_kb=memory / pl.col("cores"),
+        wait_s=pl.when(wait >= 0).then(wait),
+        early_start=(wait < 0).fill_null(value=False),
+        zero_run=(pl.col("duration") == 0).fill_null(value=False),
+        status=pl.col("outcome").replace_strict(
+            {name: code for name, code in OUTCOMES.items() if isinstance(code, int)},
+            default=None,
+            return_dtype=pl.Int64,
+        ),
+    )
+    return sift(path, rows.select(_KEPT), what)
+
+
+def _yes(said: pl.Expr | None) -> pl.Expr:
+    return pl.lit(value=False) if said is None else said.fill_null(value=False)
+
+
+def _within(value: pl.Expr, least: float, most: float) -> pl.Expr:
+    return pl.when(value.is_between(least, most)).then(value)
+
+
+def _unreadable(name: str) -> pl.Expr:
+    """Return whether a field has a text that is no plausible value."""
+    return pl.col(f"{name}_text").is_not_null() & pl.col(name).is_null()
+
+
+def _left_out(fields: Mapping[str, Field]) -> pl.Expr:
+    """Return why a row is not a job that ran; null if it is one, or if its outcome is unknown."""
+    told = {name: text for name, text in OUTCOMES.items() if isinstance(text, str)}
+    why = pl.col("outcome").replace_strict(told, default=None, return_dtype=pl.String)
+    ended = (pl.col("outcome") != "completed").fill_null(value=False)
+    nothing = {name: pl.col(f"{name}_text").is_null() for name in fields}
+    never = nothing["start"] if "start" in fields else nothing["duration"]
+    # Slurm before 20.11 gives such jobs a start, which is their end, and no processors.
+    if "allocated_cores" in fields:
+        never |= (pl.col("allocated_cores") == 0) & (pl.col("duration").fill_null(0) == 0)
+    texts = [nothing[name] for name in ("requested_cores", "allocated_cores") if name in fields]
+    zeros = [
+        nothing[name] | (pl.col(name) == 0)
+        for name in ("requested_cores", "allocated_cores") if name in fields
+    ]  # fmt: skip
+    return pl.coalesce(
+        why,
+        pl.when(ended & never).then(pl.lit(_NEVER_RAN)),
+        pl.when(pl.all_horizontal(*texts, *zeros)).then(pl.lit(_NO_CORES)),
+    )
+
+
+def _faults(fields: Mapping[str, Field], settings: JobLogSettings) -> list[pl.Expr]:
+    """Return the reasons why a row is bad, those of the first columns first."""
+
+    def told(name: str) -> pl.Expr:
+        field = fields[name]
+        shown = pl.col(f"{name}_text").str.slice(0, 40)
+        return pl.when(_unreadable(name)).then(
+            pl.format("{} is '{}', expected {}", pl.lit(field.label), shown, pl.lit(field.expected))
+        )
+
+    def missing(name: str) -> pl.Expr:
+        field = fields[name]
+        return pl.when(pl.col(f"{name}_text").is_null()).then(
+            pl.lit(f"{field.label} is missing, expected {field.expected}")
+        )
+
+    def here(*names: str) -> list[str]:
+        return [name for name in names if name in fields]
+
+    faults = [
+        pl.when(pl.col("job_id").is_null()).then(pl.lit("the name of the job is missing")),
+        told("submit"),
+        missing("submit"),
+        *(fault("start") for fault in (told, missing) if "start" in fields),
+    ]
+    unknown = pl.col("duration").is_null()
+    faults += [pl.when(unknown).then(told(name)) for name in here("duration", "end")]
+    missed = here("end") or here("duration")
+    faults += [pl.when(unknown).then(missing(name)) for name in missed]
+    if "end" in fields:
+        faults.append(
+            pl.when(pl.col("duration") < 0).then(
+                pl.lit(f"{fields['end'].label} is before {fields['start'].label}")
+            )
+        )
+    faults.append(pl.when(unknown).then(pl.lit("the run time is not known")))
+    too_long = pl.col("duration") > _SPANS[1]
+    faults.append(pl.when(too_long).then(pl.lit(f"the run is longer than {_SPANS[1]:g} s")))
+    without = pl.col("cores").is_null()
+    cores = here("allocated_cores", "requested_cores")
+    faults += [pl.when(without).then(told(name)) for name in cores]
+    faults.append(pl.when(without).then(pl.lit(_NO_CORES)))
+    if settings.processors is not None:
+        wide = pl.format(
+            "{} processors, but the cluster has {}", pl.col("cores").cast(pl.Int64, strict=False),
+            pl.lit(settings.processors),
+        )  # fmt: skip
+        faults.append(pl.when(pl.col("cores") > settings.processors).then(wide))
+    return faults
+
+
+def workload_of(
+    path: Path,
+    name: str,
+    sifted: Sifted,
+    settings: JobLogSettings,
+    notes: Iterable[str] = (),
+    *,
+    rows_are_jobs: bool = False,
+    files: Iterable[Path] = (),
+) -> tuple[Workload, pl.DataFrame]:
+    """Return the workload of the jobs of a log, and its bad rows.
+
+    If `rows_are_jobs`, every row is a job, also if several have one name. Else two rows of one name
+    and start are a repetition, and others are several runs of one job, see the module. `name` is
+    that of the trace format; `files` are the raw files, `path` alone by default.
+    """
+    key = ("row",) if rows_are_jobs else ("job_id", "start")
+    if rows_are_jobs:
+        sifted = replace(sifted, rows=sifted.rows.with_columns(row="line"))
+    rows, sifted = distinct_tasks(path, sifted, "a job that ran", key=key)
+    if not rows_are_jobs:
+        rows, sifted = _last_runs(rows, sifted)
+    rows, again = _named_apart(rows)
+    rows, origin = _since_first(rows)
+    rows = _requested(rows)
+    capacity, in_use = _capacity(rows, settings)
+    rows, numbered = _numbered(rows)
+    largest = rows["memory_kb"].max() or 1.0
+    share = pl.col("memory_kb") * pl.col("cores") / (pl.lit(largest) * capacity)
+    rows = rows.with_columns(
+        memory=share.fill_null(0.0), instances=pl.lit(1, dtype=pl.Int64), task_id=pl.lit("0")
+    )
+    tasks = in_order(rows).join(_extras(rows), on="job_id", how="left", maintain_order="left")
+    counted = _counts(rows, again)
+    cautions = [] if settings.processors else [_size_note(capacity, in_use=in_use)]
+    cautions += _cautions(rows)
+    provenance = Provenance(
+        format=name,
+        files=tuple(map(source_file, files or (path,))),
+        counts={
+            "rows_read": sifted.read,
+            "tasks": tasks.height,
+            "jobs": tasks.height,
+            "instances": tasks.height,
+            "machines": 1,
+            **counted,
+        },
+        left_out=sifted.all_left_out,
+        notes=(
+            *notes,
+            *([f"UnixStartTime: {origin}"] if origin else []),
+            *(f"{what}: {count:,} rows" for what, count in counted.items()),
+            *numbered,
+            *cautions,
+            *sifted.note(),
+        ),
+    )
+    machines = pl.DataFrame(
+        [(0, name, float(capacity), 1.0)], schema=dict(MACHINE_COLUMNS), orient="row"
+    )
+    return Workload(tasks=tasks, provenance=provenance, machines=machines), sifted.quarantine
+
+
+def _last_runs(rows: pl.DataFrame, sifted: Sifted) -> tuple[pl.DataFrame, Sifted]:
+    """Keep the last run of every job.
+
+    An earlier row of the same name is an earlier run if it was interrupted or has the submission of
+    the next; else the batch system began its numbers again, and it is another job.
+    """
+    rows = rows.sort("start", "line", nulls_last=False)
+    following = pl.col("submit_s").shift(-1).over("job_id")
+    earlier = (
+        following.is_not_null() & (pl.col("interrupted") | (following == pl.col("submit_s")))
+    ).fill_null(value=False)
+    kept = rows.filter(~earlier)
+    if dropped := rows.height - kept.height:
+        counts = dict(sifted.left_out)
+        sifted = replace(sifted, left_out={**counts, _EARLIER: counts.get(_EARLIER, 0) + dropped})
+    return kept.sort("line"), sifted
+
+
+def _named_apart(rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    """Give jobs of one name the names ID, ID#2, ID#3, ...; return also how many there are."""
+    rows = rows.sort("line")
+    if rows["job_id"].n_unique() == rows.height:
+        return rows, 0
+    nth = pl.int_range(1, pl.len() + 1).over("job_id")
+    apart = pl.when(nth > 1).then(pl.format("{}#{}", "job_id", nth)).otherwise("job_id")
+    named = rows.with_columns(job_id=apart)
+    if named["job_id"].n_unique() < rows.height:  # the log has a job called ID#2
+        named = rows.with_columns(job_id=pl.format("{}#line {}", "job_id", "line"))
+    return named, rows.height - rows["job_id"].n_unique()
+
+
+def _since_first(rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    """Count times since 1970 from the first submission, which is returned too, else 0."""
+    origin = int(np.floor(rows["submit_s"].to_numpy().min()))
+    if origin < _EPOCH_S:
+        return rows, 0
+    moved = ("submit_s", "start", "eligible")
+    return rows.with_columns(pl.col(name) - origin for name in moved), origin
+
+
+def _requested(rows: pl.DataFrame) -> pl.DataFrame:
+    """Add `requested_s`, and whether it was taken from the run time."""
+    limit = pl.when(pl.col("limit") > 0).then(pl.col("limit"))
+    most = pl.coalesce(limit.max().over("partition"), limit.max())
+    wide = pl.when(pl.col("no_limit")).then(pl.max_horizontal(most, "duration_s"))
+    return rows.with_columns(
+        requested_s=pl.coalesce(limit, wide, "duration_s"),
+        requested_derived=limit.is_null() & ~pl.col("no_limit"),
+    )
+
+
+def _capacity(rows: pl.DataFrame, settings: JobLogSettings) -> tuple[int, bool]:
+    """Return the processors of the cluster, and whether they are the most in use at one moment."""
+    cores = rows["cores"].to_numpy()
+    if settings.processors is not None:
+        return settings.processors, False
+    started = rows.filter(pl.col("start").is_not_null())
+    if started.height < rows.height:
+        return int(np.ceil(cores.max())), False
+    start, run = started["start"].to_numpy(), started["duration_s"].to_numpy()
+    moments = np.concatenate([start, start + run])
+    change = np.concatenate([cores, -cores])
+    # At one moment, processors are released before they are taken.
+    in_use = np.cumsum(change[np.lexsort((change, moments))])
+    return max(int(np.ceil(in_use.max() - 1e-6)), int(np.ceil(cores.max()))), True
+
+
+def _size_note(capacity: int, *, in_use: bool) -> str:
+    what = "the most in use at one moment" if in_use else "the largest job"
+    return (
+        f"{CAUTION}the log does not say how many processors the cluster has: {capacity:,} is "
+        f"{what}, so that the cluster may be too small; set `processors` if you know it"
+    )
+
+
+def _cautions(rows: pl.DataFrame) -> list[str]:
+    found = []
+    if rows["requested_derived"].all():
+        found.append(
+            f"{CAUTION}no time limit is known: requested_s is the run time, so that rules that "
+            "read it know how long jobs run"
+        )
+    if rows["wait_s"].is_null().all():
+        found.append(f"{NO_WAIT}: the log has no start times")
+    return found
+
+
+def _numbered(rows: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
+    """Replace names by numbers in order of first appearance; return also the notes on them."""
+    notes = []
+    for name in NAMES:
+        names = rows[name].drop_nulls().unique(maintain_order=True)
+        numbers = pl.Series(range(1, len(names) + 1), dtype=pl.Int64)
+        column = rows[name].replace_strict(names, numbers, default=None, return_dtype=pl.Int64)
+        rows = rows.with_columns(column.alias(name))
+        if len(names):
+            notes.append(
+                f"{name}: {len(names):,} names became numbers in order of first appearance; the "
+                "names are not kept"
+            )
+    return rows, notes
+
+
+def _extras(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the columns after the canonical ones, by job_id: those of SWF logs, and eligible_s."""
+    whole = ("requested_cores", "allocated_cores")
+    return rows.select(
+        "job_id",
+        "requested_s",
+        *(pl.col(name).ceil().cast(pl.Int64, strict=False) for name in whole),
+        "wait_s",
+        "memory_kb",
+        "status",
+        *NAMES,
+        eligible_s="eligible",
+    )
+
+
+def _counts(rows: pl.DataFrame, again: int) -> dict[str, int]:
+    """Return how often each value was derived, by what it was derived from."""
+    no_limit = rows["no_limit"] & rows["limit"].is_null()
+    counts = {
+        "cores from requested processors": (rows["allocated_cores"].fill_null(0) <= 0).sum(),
+        "duration_s 1 for a run time of 0": rows["zero_run"].sum(),
+        "requested_s from duration_s": rows["requested_derived"].sum(),
+        "requested_s of a job without limit, the largest limit": no_limit.sum(),
+        "memory unknown, taken as 0": rows["memory_kb"].is_null().sum(),
+        "wait_s unknown, since the start is before the submission": rows["early_start"].sum(),
+        "a time in the hour that clocks repeat, taken as the earlier one": rows["repeated"].sum(),
+        "eligible later than submitted": (rows["eligible"] > rows["submit_s"]).sum(),
+        "named ID#2, ID#3, ... since several jobs have one name": again,
+        **{
+            f"{name} not usable, taken as unknown": (rows["unusable"] & (1 << place) != 0).sum()
+            for place, name in enumerate(_OPTIONAL)
+        },
+    }
+    return {name: int(count) for name, count in counts.items() if count}
