@@ -8,7 +8,7 @@ from typing import Any, Final
 import polars as pl
 
 from pipeline.plugins import Registry
-from pipeline.traces import alibaba2017, azure2020, rlscheduler, slurm, swf
+from pipeline.traces import alibaba2017, azure2020, rlscheduler, slurm, swf, table
 from pipeline.traces.job_logs import JobLogSettings
 from pipeline.workloads.schema import Workload
 
@@ -136,6 +136,16 @@ FORMATS: Final = Registry("trace_formats", {
         read=slurm.read,
         files=lambda path: (path,),
         settings=JobLogSettings,
+    ),
+    "table": TraceFormat(
+        name="table",
+        description="any table of jobs, CSV or Parquet, by a mapping of its columns",
+        path="a mapping (TOML) that names the table, which `hindcast init TABLE` writes",
+        source="your own cluster",
+        terms="yours",
+        citation="none",
+        read=table.read,
+        files=table.raw_files,
     ),
     "history": TraceFormat(
         name="history",

@@ -21,7 +21,7 @@ UTC: Final = "UTC"
 _LOCAL: Final = "%Y-%m-%d %H:%M:%S%.f"
 _OFFSET: Final = r"\s*(Z|[+-]\d{2}:?\d{2})$"
 _SPAN: Final = r"^(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+(?:\.\d+)?)$"
-_POWERS: Final[Mapping[str, int]] = {"k": 0, "m": 1, "g": 2, "t": 3, "p": 4, "e": 5}
+_POWERS: Final[Mapping[str, int]] = {"b": -1, "k": 0, "m": 1, "g": 2, "t": 3, "p": 4, "e": 5}
 
 
 def require_time_zone(name: str, where: str) -> None:

@@ -134,8 +134,9 @@ def sift_jobs(
         for name in ("requested_cores", "allocated_cores")
     }
     cores = pl.coalesce(positive["allocated_cores"], positive["requested_cores"])
-    duration = pl.coalesce("duration", pl.col("end") - pl.col("start"))
-    wait = pl.col("start") - pl.col("submit")
+    # Seconds since 1970 are exact to less than a microsecond.
+    duration = pl.coalesce("duration", (pl.col("end") - pl.col("start")).round(6))
+    wait = (pl.col("start") - pl.col("submit")).round(6)
     rows = rows.with_columns(
         duration=duration,
         cores=cores,
@@ -353,7 +354,7 @@ def _since_first(rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     if origin < _EPOCH_S:
         return rows, 0
     moved = ("submit_s", "start", "eligible")
-    return rows.with_columns(pl.col(name) - origin for name in moved), origin
+    return rows.with_columns((pl.col(name) - origin).round(6) for name in moved), origin
 
 
 def _requested(rows: pl.DataFrame) -> pl.DataFrame:

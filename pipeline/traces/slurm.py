@@ -96,7 +96,7 @@ _NAMED: Final[Mapping[str, tuple[str, ...]]] = {
 _UNKNOWN: Final = ("unknown", "none", "n/a", "invalid", "not set", "none assigned", "null", "nan")
 _NO_TIME: Final = ("0", "1970-01-01t00:00:00")
 _NO_LIMIT: Final = ("unlimited", "partition_limit")
-_STATES: Final[Mapping[str, str]] = {
+STATES: Final[Mapping[str, str]] = {
     "COMPLETED": "completed", "CD": "completed",
     **dict.fromkeys((
         "FAILED", "F", "TIMEOUT", "TO", "OUT_OF_MEMORY", "OUT_OF_ME", "OOM", "NODE_FAIL", "NF",
@@ -212,7 +212,7 @@ def _with_state(rows: pl.LazyFrame, labels: Mapping[str, str], header: str) -> p
     """Add the name, the outcome and the names of users and queues; find steps and headers."""
     ids = pl.coalesce(name for name in ("jobid", "jobidraw") if name in labels)
     word = pl.col("state").str.extract(r"^([A-Za-z_]+)").str.to_uppercase()
-    outcome = word.replace_strict(_STATES, default=None, return_dtype=pl.String)
+    outcome = word.replace_strict(STATES, default=None, return_dtype=pl.String)
     told = pl.format(
         "{} is '{}', expected a state of Slurm such as COMPLETED",
         pl.lit(labels["state"]),

@@ -144,6 +144,9 @@ def _is_same(path: Path, source: SourceFile) -> bool:
         if Path(source.name).name != source.name:
             return False
         path = path / source.name
+    elif path.name != source.name == Path(source.name).name:
+        beside = path.with_name(source.name)
+        path = beside if beside.is_file() else path
     try:
         return path.stat().st_size == source.bytes and sha256_file(path) == source.sha256
     except StorageError:

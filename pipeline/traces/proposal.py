@@ -1,0 +1,414 @@
+"""Proposal of a mapping for a table of jobs, from its names and its first rows.
+
+A column is proposed if its name is a usual one and its values can be read. What was concluded from
+little is listed as unsure, and stands in the mapping as a comment, so that a person looks at it.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from pipeline.errors import TraceError, printable
+from pipeline.traces.field_values import kilobytes, moment, span
+from pipeline.traces.first_look import head_lines
+from pipeline.traces.slurm import STATES, is_log
+from pipeline.traces.table import (
+    COLUMNS,
+    CORES,
+    MEMORY,
+    SPANS,
+    TIMES,
+    as_text,
+    header_of,
+    is_parquet,
+    parquet_schema,
+)
+from pipeline.traces.text_rows import collect, scan_rows
+
+_TABLE: Final = "a table of jobs with a header (CSV) or a Parquet file"
+_ROWS: Final = 2000  # looked at, except for states
+_MOST_STATES: Final = 40
+_SEPARATORS: Final = (",", ";", "\t", "|")
+# Usual names, without unit, the surest first.
+_USUAL: Final[Mapping[str, str]] = {
+    "job_id": "job_id jobid job id job_number job_nr jobnr jobidraw task_id taskid",
+    "submit": "submit submit_time submitted submitted_at submission submission_time submittime "
+    "queued queued_at queue_time created created_at create_time creation_time arrival "
+    "arrival_time qtime ctime time",
+    "eligible": "eligible eligible_time etime",
+    "start": "start start_time started started_at starttime begin begin_time dispatched",
+    "end": "end end_time ended ended_at endtime finish finished finished_at finish_time stop "
+    "completed_at completion_time",
+    "duration": "duration run_time runtime run elapsed elapsed_time elapsedraw wallclock "
+    "ru_wallclock used_walltime",
+    "time_limit": "time_limit timelimit limit wallclock_req requested_time walltime wall_time "
+    "walltime_req requested_walltime req_walltime max_runtime estimate",
+    "cores": "cores cpus ncpus n_cores num_cpus alloc_cpus alloccpus allocated_cores cpu slots "
+    "processors procs cpu_count",
+    "requested_cores": "requested_cores req_cpus reqcpus processors_req cpus_req requested_cpus "
+    "cores_req req_cores",
+    MEMORY: "memory mem mem_req req_mem reqmem requested_memory memory_req ram",
+    "state": "state status job_state job_status outcome result exit_state",
+    "user": "user user_id userid username user_name owner uid",
+    "group": "group group_id account project gid",
+    "executable": "executable job_name jobname name command application app",
+    "queue": "queue queue_name qos class",
+    "partition": "partition",
+}
+_ENDINGS: Final[Mapping[str, str]] = {
+    "ns": "ns", "us": "us", "ms": "ms", "s": "s", "sec": "s", "secs": "s", "seconds": "s",
+    "min": "min", "mins": "min", "minutes": "min", "h": "h", "hours": "h", "hrs": "h", "d": "d",
+    "days": "d", "b": "B", "bytes": "B", "kb": "KB", "kib": "KB", "mb": "MB", "mib": "MB",
+    "gb": "GB", "gib": "GB", "tb": "TB", "millicores": "millicores", "percent": "percent",
+}  # fmt: skip
+_SECONDS: Final[Mapping[str, float]] = {
+    "s": 1.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "ms": 1e-3,
+    "d": 86400.0,
+}
+_FORMS: Final = (
+    "%d/%m/%Y %H:%M:%S", "%m/%d/%Y %H:%M:%S", "%d.%m.%Y %H:%M:%S", "%Y/%m/%d %H:%M:%S",
+    "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d.%m.%Y %H:%M", "%Y-%m-%d %H:%M", "%a %b %d %H:%M:%S %Y",
+)  # fmt: skip
+# Numbers of this size are times since 1970 in this unit.
+_SINCE_1970: Final = ((1e17, "ns"), (1e14, "us"), (1e11, "ms"), (1e8, "datetime"))
+_WORDS: Final[Mapping[str, str]] = {
+    **{state.lower(): outcome for state, outcome in STATES.items()},
+    **dict.fromkeys(("complete", "done", "success", "succeeded", "successful", "finished", "ok",
+                     "exited", "terminated"), "completed"),
+    **dict.fromkeys(("fail", "error", "killed", "crashed", "aborted", "exit",
+                     "timedout"), "failed"),
+    **dict.fromkeys(("canceled", "deleted", "removed"), "cancelled"),
+    **dict.fromkeys(("queued", "waiting", "pend", "held", "hold", "idle"), "waiting"),
+    **dict.fromkeys(("run", "active", "started"), "running"),
+}  # fmt: skip
+_SWF: Final[Mapping[str, str]] = {"1": "completed", "0": "failed", "5": "cancelled"}
+_PBS: Final = re.compile(r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z];")
+_GOOD: Final = 0.9  # share of the values that have to be as proposed
+
+
+@dataclass
+class Proposal:
+    """A mapping that is proposed for a table.
+
+    Attributes:
+        columns: Column of the table by what is read from it.
+        units: Units by the same names.
+        states: Values of the column of states by outcome.
+        separator: Character between the fields.
+        unused: Columns of the table that are not read.
+        unsure: What a person should look at, one sentence each.
+    """
+
+    columns: dict[str, str] = field(default_factory=dict)
+    units: dict[str, str] = field(default_factory=dict)
+    states: dict[str, list[str]] = field(default_factory=dict)
+    separator: str = ","
+    unused: list[str] = field(default_factory=list)
+    unsure: list[str] = field(default_factory=list)
+
+
+def propose(table: Path) -> Proposal:
+    """Return a proposal for a table. Raises TraceError if the file is no table, or a known log."""
+    if table.is_dir():
+        raise TraceError(f"{table}: this is a folder, expected {_TABLE}")
+    found = Proposal()
+    if table.is_file() and is_parquet(table):
+        labels, rows = list(parquet_schema(table)), _parquet(table)
+    else:
+        _refuse_known(table)
+        found.separator = _separator(table)
+        line, labels = header_of(table, found.separator)
+        if len(labels) < 2:
+            raise TraceError(f"{table}: line {line} has one name, expected {_TABLE}")
+        places = [f"column {place}" for place in range(len(labels))]
+        rows = scan_rows(table, places, line, found.separator, quotes=True)
+        rows = rows.filter(pl.col("reason").is_null())
+        rows = rows.select(
+            pl.col(place).alias(label)
+            for place, label in dict(zip(places, labels, strict=True)).items()
+            if labels.index(label) == places.index(place)
+        )
+    labels = list(dict.fromkeys(label for label in labels if label))
+    sample = collect(rows.head(_ROWS), table)
+    hints = _match(found, labels)
+    _times(found, sample, hints)
+    _spans(found, sample, hints)
+    _amounts(found, sample, hints)
+    _states(found, rows, table)
+    used = set(found.columns.values())
+    found.unused = [label for label in labels if label not in used]
+    _missing(found, labels)
+    return found
+
+
+def _refuse_known(table: Path) -> None:
+    """Raise TraceError if a file is a log that another reader reads without a mapping."""
+    lines = [line for line in head_lines(table, _TABLE) if line.strip()]
+    first = lines[0]
+    known = (
+        ("slurm", "the output of sacct", is_log(lines)),
+        ("pbs", "an accounting log of PBS", _PBS.match(first) is not None),
+        ("swf", "an SWF log", first.lstrip().startswith(";") or len(first.split()) == 18),
+    )
+    for name, what, is_it in known:
+        if is_it:
+            raise TraceError(
+                f"{table}: this is {what}, which needs no mapping: `hindcast ingest {name} {table} "
+                "--out WORKLOAD`"
+            )
+
+
+def _parquet(table: Path) -> pl.LazyFrame:
+    texts = {}
+    for label, kind in parquet_schema(table).items():
+        if not (kind.is_nested() or kind == pl.Binary):
+            texts[label] = as_text(label, kind, str(table))
+    return pl.scan_parquet(table, glob=False).select(**texts)
+
+
+def _separator(table: Path) -> str:
+    """Return the separator that occurs as often in every one of the first lines, and most often."""
+    lines = [line for line in head_lines(table, _TABLE) if line.strip()][:20]
+    counts = {sign: [line.count(sign) for line in lines] for sign in _SEPARATORS}
+    even = {sign: n for sign, n in counts.items() if len(set(n)) == 1 and n[0]}
+    return max(even or counts, key=lambda sign: counts[sign][0])
+
+
+def _match(found: Proposal, labels: Iterable[str]) -> dict[str, str]:
+    """Choose columns by their names; return units that names end in, by what is read."""
+    bare = {label: _bare(label) for label in labels}
+    ranks: dict[tuple[int, int], tuple[str, str]] = {}
+    for name, usual in _USUAL.items():
+        for place, word in enumerate(usual.split()):
+            for label, (stem, _unit) in bare.items():
+                # `submit_time_s` is a usual name with a unit, `req_s` only looks like one.
+                if stem == word or _words(label) == word:
+                    ranks.setdefault((place, COLUMNS.index(name)), (name, label))
+    for _, (name, label) in sorted(ranks.items()):
+        if name not in found.columns and label not in found.columns.values():
+            found.columns[name] = label
+    found.columns = {name: found.columns[name] for name in COLUMNS if name in found.columns}
+    return {name: bare[label][1] for name, label in found.columns.items() if bare[label][1]}
+
+
+def _words(label: str) -> str:
+    """Return a name in lower case with _ between its words: "SubmitTime" is submit_time."""
+    split = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", label)
+    return re.sub(r"[^a-z0-9]+", "_", split.lower()).strip("_")
+
+
+def _bare(label: str) -> tuple[str, str]:
+    """Return a name without the unit that it ends in, and the unit or ""."""
+    stem, _, last = _words(label).rpartition("_")
+    return (stem, _ENDINGS[last]) if stem and last in _ENDINGS else (_words(label), "")
+
+
+def _values(sample: pl.DataFrame, label: str) -> pl.Series:
+    """Return the known values of a column."""
+    values = sample[label].drop_nulls()
+    return values.filter(~values.str.to_lowercase().is_in(
+        ["", "none", "unknown", "n/a", "na", "nan", "null", "-", "unlimited"]))  # fmt: skip
+
+
+def _share(values: pl.Series, reading: pl.Expr) -> float:
+    """Return the share of the values that an expression over the column `x` can read."""
+    if not len(values):
+        return 0.0
+    return float(pl.DataFrame({"x": values}).select(reading.is_not_null().mean()).item())
+
+
+def _drop(found: Proposal, name: str, expected: str) -> None:
+    label = found.columns.pop(name)
+    found.unsure.append(
+        f"the column {label!r} looks like {name} by its name, but its values are no {expected}"
+    )
+
+
+def _times(found: Proposal, sample: pl.DataFrame, hints: Mapping[str, str]) -> None:
+    local = False
+    for name in [name for name in TIMES if name in found.columns]:
+        values, label = _values(sample, found.columns[name]), found.columns[name]
+        numbers = values.cast(pl.Float64, strict=False).drop_nulls()
+        if len(values) and len(numbers) >= _GOOD * len(values):
+            size = numbers.median()
+            unit = next((u for least, u in _SINCE_1970 if float(str(size)) >= least), None)
+            if unit is None:
+                unit = hints.get(name, "s")
+                if name not in hints or unit not in _SECONDS:
+                    unit = "s"
+                    found.unsure.append(f"{name}: {label!r} counts in an unknown unit, taken as s")
+        elif _share(values, moment(pl.col("x"))) >= _GOOD:
+            unit = "datetime"
+            zoned = values.str.contains(r"(Z|[+-]\d\d:?\d\d)$").all()
+            local = local or not zoned
+        else:
+            forms = [f for f in _FORMS if _share(values, moment(pl.col("x"), form=f)) >= _GOOD]
+            if not forms:
+                _drop(found, name, "times")
+                continue
+            unit, local = forms[0], True
+            if len(forms) > 1:
+                found.unsure.append(
+                    f"{name}: {label!r} is read as {forms[0]}, or is it {forms[1]}?"
+                )
+        if unit != "datetime":
+            found.units[name] = unit
+    if local:
+        found.unsure.append("times have no offset and are read as UTC: set time_zone if not so")
+
+
+def _spans(found: Proposal, sample: pl.DataFrame, hints: Mapping[str, str]) -> None:
+    for name in [name for name in SPANS if name in found.columns]:
+        label = found.columns[name]
+        values = _values(sample, label)
+        if _share(values, span(pl.col("x"))) < _GOOD:
+            _drop(found, name, "time spans")
+        elif values.str.contains(":", literal=True).mean() < _GOOD:  # type: ignore[operator]
+            fitting = _fitting(found, sample) if name == "duration" else None
+            unit = hints.get(name) or fitting or ""
+            if unit not in _SECONDS:
+                unit = "s"
+                found.unsure.append(f"{name}: {label!r} has no unit, taken as s")
+            found.units[name] = unit
+
+
+def _fitting(found: Proposal, sample: pl.DataFrame) -> str | None:
+    """Return the unit in which the durations are end - start, or None."""
+    if not {"start", "end"} <= found.columns.keys():
+        return None
+    both = sample.select(
+        duration=span(pl.col(found.columns["duration"])),
+        start=_moment_of(found, "start"),
+        end=_moment_of(found, "end"),
+    ).filter(pl.col("duration") > 0, pl.col("end") > pl.col("start"))
+    for unit, seconds in _SECONDS.items():
+        apart = (pl.col("duration") * seconds - (pl.col("end") - pl.col("start"))).abs()
+        near = apart <= pl.max_horizontal(pl.lit(2.0), pl.lit(seconds))
+        if both.height and both.select(near.mean()).item() >= _GOOD:
+            return unit
+    return None
+
+
+def _moment_of(found: Proposal, name: str) -> pl.Expr:
+    unit = found.units.get(name)
+    column = pl.col(found.columns[name])
+    scale = {**_SECONDS, "us": 1e-6, "ns": 1e-9}
+    if unit in scale:
+        return column.cast(pl.Float64, strict=False) * scale[unit]
+    return moment(column, form=unit)
+
+
+def _amounts(found: Proposal, sample: pl.DataFrame, hints: Mapping[str, str]) -> None:
+    for name in [name for name in CORES if name in found.columns]:
+        values = _values(sample, found.columns[name])
+        if _share(values, pl.col("x").cast(pl.Float64, strict=False)) < _GOOD:
+            _drop(found, name, "numbers")
+        elif hints.get(name) in {"percent", "millicores"}:
+            found.units[name] = hints[name]
+        elif (values.cast(pl.Float64, strict=False) % 100 == 0).all():
+            found.unsure.append(
+                f"{name}: all values of {found.columns[name]!r} are multiples of 100; is 100 one "
+                f'core? Then add {name} = "percent" to [units]'
+            )
+    if MEMORY in found.columns:
+        label = found.columns[MEMORY]
+        values = _values(sample, label)
+        if _share(values, kilobytes(pl.col("x"))) < _GOOD:
+            _drop(found, MEMORY, "amounts of memory")
+            return
+        if not values.str.contains(r"[A-Za-z]").all():
+            found.units[MEMORY] = hints.get(MEMORY, "MB")
+            if MEMORY not in hints:
+                found.unsure.append(f"memory: {label!r} has no unit, taken as MB")
+        found.unsure.append(f"memory: is {label!r} that of the job, or of one core (memory_of)?")
+
+
+def _states(found: Proposal, rows: pl.LazyFrame, table: Path) -> None:
+    """Sort the values of the column of states, of all rows, by outcome."""
+    if "state" not in found.columns:
+        found.unsure.append("no column of states: every row is taken as a job that ran")
+        return
+    label = found.columns["state"]
+    values = collect(rows.select(pl.col(label).drop_nulls().unique().sort()), table)[label]
+    if not 0 < len(values) <= _MOST_STATES:
+        found.columns.pop("state")
+        found.unsure.append(f"the column {label!r} has {len(values)} values, too many for states")
+        return
+    numeric = set(values) <= {"-1", *"012345"}
+    if numeric:
+        found.unsure.append(f"state: the numbers of {label!r} are taken as those of SWF logs")
+    for value in values:
+        word = re.match(r"[a-z_]*", value.lower().replace(" ", "_").replace("-", "_"))
+        whole = word[0] if word else ""
+        outcome = _SWF.get(value) if numeric else _WORDS.get(whole) or _WORDS.get(
+            whole.split("_")[0])  # fmt: skip
+        if outcome is None:
+            found.unsure.append(
+                f"state: {value!r} is not known; its rows are quarantined unless [states] has it"
+            )
+        else:
+            found.states.setdefault(outcome, []).append(value)
+
+
+def _missing(found: Proposal, labels: list[str]) -> None:
+    """Say which needed columns were not found."""
+    known = found.columns.keys()
+    needed = {
+        "submit": "submit" in known,
+        "duration (or start and end)": "duration" in known or {"start", "end"} <= known,
+        "cores": bool(known & set(CORES)),
+    }
+    for name, there in needed.items():
+        if not there:
+            some = ", ".join(labels[:12]) + (", ..." if len(labels) > 12 else "")
+            found.unsure.append(
+                f"no column was found for {name}, which is needed; the columns are {some}"
+            )
+    if "time_limit" not in known:
+        found.unsure.append("no time_limit: rules that read it will know how long jobs run")
+    if "job_id" not in known:
+        found.unsure.append("no job_id: jobs are named by their line")
+
+
+def toml_of(found: Proposal, file: str) -> str:
+    """Return a proposal as the TOML of a mapping of the table `file`."""
+    lines = [f"file = {_quoted(file)}"]
+    if found.separator != ",":
+        lines.append(f"separator = {_quoted(found.separator)}")
+    lines += [
+        "# processors = 1024            # of the cluster; else the most in use at one moment",
+        '# time_zone = "Europe/Berlin"  # of times without an offset; else UTC',
+    ]
+    if MEMORY in found.columns:
+        lines.append('memory_of = "job"')
+    lines += ["", *(_comment(f"unsure: {each}") for each in found.unsure)]
+    lines += ["", "[columns]"]
+    lines += [f"{name} = {_quoted(label)}" for name, label in found.columns.items()]
+    if found.unused:
+        lines.append(_comment(f"not read: {', '.join(found.unused)}"))
+    if found.units:
+        lines += ["", "[units]"]
+        lines += [f"{name} = {_quoted(unit)}" for name, unit in found.units.items()]
+    if found.states:
+        lines += ["", "[states]"]
+        lines += [
+            f"{outcome} = [{', '.join(map(_quoted, values))}]"
+            for outcome, values in found.states.items()
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _comment(text: str) -> str:
+    return f"# {printable(text)}"

@@ -1,0 +1,125 @@
+"""Tests of `hindcast init`: what it proposes for a table, and what it is unsure of."""
+
+import tomllib
+
+import polars as pl
+import pytest
+
+from flows.cli import main
+from pipeline.errors import TraceError
+from pipeline.recipes.loading import traces_folder
+from pipeline.traces import slurm, table
+from pipeline.traces.proposal import propose, toml_of
+
+CSV = """JobNr;Submitted;StartTime;End;Runtime_min;CPUs;Mem [GB];Status;Remark
+7;01/02/2024 08:00:00;01/02/2024 08:10:00;01/02/2024 09:10:00;60;4;8;Finished;
+8;13/02/2024 08:00:00;13/02/2024 08:10:00;13/02/2024 08:40:00;30;2;;timeout;"a; b"
+9;13/02/2024 09:00:00;;;;2;1;queued;
+10;13/02/2024 09:00:00;13/02/2024 09:00:00;13/02/2024 10:00:00;60;2;1;gremlins;
+"""
+
+
+def test_the_proposal_can_be_ingested_as_it_is(tmp_path, capsys):
+    path = tmp_path / "jobs.csv"
+    path.write_text(CSV)
+    assert main(["init", str(path)]) == 0
+    printed = capsys.readouterr().out
+    mapping = tomllib.loads((tmp_path / "jobs.toml").read_text())
+    assert mapping["columns"] == {
+        "job_id": "JobNr", "submit": "Submitted", "start": "StartTime", "end": "End",
+        "duration": "Runtime_min", "cores": "CPUs", "memory": "Mem [GB]", "state": "Status",
+    }  # fmt: skip
+    time = "%d/%m/%Y %H:%M:%S"
+    assert mapping["units"] == {
+        "submit": time, "start": time, "end": time, "duration": "min", "memory": "GB"}  # fmt: skip
+    assert mapping["states"] == {
+        "completed": ["Finished"], "failed": ["timeout"], "waiting": ["queued"]}  # fmt: skip
+    assert mapping["separator"] == ";"
+    assert "'gremlins' is not known" in printed
+    assert "not read         Remark" in printed
+    command = printed.splitlines()[-1].split()
+    assert command[:3] == ["hindcast", "ingest", "table"]
+    assert main([*command[1:-1], str(tmp_path / "workload"), "--direct"]) == 0
+    tasks = pl.read_parquet(tmp_path / "workload" / "tasks.parquet")
+    assert tasks.select("job_id", "duration_s", "cores", "wait_s").rows() == [
+        ("7", 3600, 4, 600), ("8", 1800, 2, 600)]  # fmt: skip
+
+
+def test_a_file_is_never_overwritten(tmp_path, capsys):
+    (tmp_path / "jobs.csv").write_text(CSV)
+    (tmp_path / "jobs.toml").write_text("mine")
+    assert main(["init", str(tmp_path / "jobs.csv")]) == 2
+    assert "is not overwritten; choose another --out" in capsys.readouterr().err
+    assert (tmp_path / "jobs.toml").read_text() == "mine"
+    elsewhere = tmp_path / "other" / "m.toml"
+    elsewhere.parent.mkdir()
+    assert main(["init", str(tmp_path / "jobs.csv"), "--out", str(elsewhere)]) == 0
+    assert table.read(elsewhere)[0].tasks.height == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("JobID|State|Submit\n1|COMPLETED|5\n", "hindcast ingest slurm"),
+        ("; MaxProcs: 5\n", "hindcast ingest swf"),
+        ("04/01/2024 00:00:12;E;1.s;user=a\n", "hindcast ingest pbs"),
+        ("a line of prose\n", "line 1 has one name"),
+        ("", "this file is empty"),
+    ],
+)
+def test_what_is_no_table_is_refused_with_the_command_for_it(content, message, tmp_path, capsys):
+    path = tmp_path / "jobs.txt"
+    path.write_text(content)
+    assert main(["init", str(path)]) == 2
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_missing_table_and_a_folder_of_hindcast_are_refused(tmp_path, capsys):
+    assert main(["init", str(tmp_path / "none.csv")]) == 2
+    assert "no such file" in capsys.readouterr().err
+    (tmp_path / "manifest.json").write_text("{}")
+    assert main(["init", str(tmp_path)]) == 2
+    assert "expected a table of jobs" in capsys.readouterr().err
+
+
+def test_names_that_the_values_belie_are_not_proposed(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("start,submit,elapsed,cores,state\nx,5,1:00,2,0\ny,6,2:00,2,1\nz,7,3:00,2,5\n")
+    found = propose(path)
+    assert found.columns == {
+        "submit": "submit", "duration": "elapsed", "cores": "cores", "state": "state"}  # fmt: skip
+    assert found.states == {"failed": ["0"], "completed": ["1"], "cancelled": ["5"]}
+    told = "\n".join(found.unsure)
+    for words in ("'start' looks like start by its name", "unknown unit, taken as s", "SWF logs",
+                  "no time_limit", "no job_id"):  # fmt: skip
+        assert words in told
+
+
+def test_a_table_without_a_needed_column_says_which(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n1,2\n")
+    found = propose(path)
+    assert "no column was found for submit, which is needed; the columns are a, b" in found.unsure
+    (tmp_path / "t.toml").write_text(toml_of(found, "t.csv"))
+    with pytest.raises(TraceError, match=r"columns\.submit is missing"):
+        table.read(tmp_path / "t.toml")
+
+
+def test_parquet_is_proposed_by_its_types(tmp_path):
+    frame = pl.DataFrame({"submit_time": [1709280000123, 1709280001123], "run_time_s": [5.5, 6.5],
+                          "ncpus": [1, 2], "tags": [["x"], ["y"]]})  # fmt: skip
+    frame.write_parquet(tmp_path / "jobs.parquet")
+    found = propose(tmp_path / "jobs.parquet")
+    assert found.columns == {"submit": "submit_time", "duration": "run_time_s", "cores": "ncpus"}
+    assert found.units == {"submit": "ms", "duration": "s"}
+    (tmp_path / "m.toml").write_text(toml_of(found, "jobs.parquet"))
+    assert table.read(tmp_path / "m.toml")[0].tasks["submit_s"].to_list() == [0.123, 1.123]
+
+
+def test_the_proposal_for_the_sample_of_eagle_gives_what_the_slurm_reader_gives(tmp_path):
+    path = traces_folder() / "slurm" / "eagle_sample.csv"
+    if not path.is_file():
+        pytest.skip("the traces are not here")
+    (tmp_path / "m.toml").write_text(toml_of(propose(path), str(path)))
+    assert table.read(tmp_path / "m.toml")[0].tasks.equals(slurm.read(path)[0].tasks)
