@@ -8,7 +8,7 @@ from typing import Any, Final
 import polars as pl
 
 from pipeline.plugins import Registry
-from pipeline.traces import alibaba2017, azure2020, rlscheduler, slurm, swf, table
+from pipeline.traces import alibaba2017, azure2020, pbs, rlscheduler, slurm, swf, table
 from pipeline.traces.job_logs import JobLogSettings
 from pipeline.workloads.schema import Workload
 
@@ -134,6 +134,17 @@ FORMATS: Final = Registry("trace_formats", {
         terms="yours",
         citation="none",
         read=slurm.read,
+        files=lambda path: (path,),
+        settings=JobLogSettings,
+    ),
+    "pbs": TraceFormat(
+        name="pbs",
+        description="accounting log of PBS: OpenPBS, PBS Professional and Torque",
+        path="the accounting log of the server, its days joined in order; plain or gzip-compressed",
+        source="your own cluster: $PBS_HOME/server_priv/accounting",
+        terms="yours",
+        citation="none",
+        read=pbs.read,
         files=lambda path: (path,),
         settings=JobLogSettings,
     ),

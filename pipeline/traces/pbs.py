@@ -1,0 +1,193 @@
+"""Reader of the accounting log of PBS: OpenPBS, PBS Professional and Torque.
+
+The path is one file, plain or gzip-compressed. The server writes one file a day; join them in order
+(`cat 202403* > march.log`). A line is `DATE TIME;TYPE;ID;KEY=VALUE KEY=VALUE ...`:
+
+    04/01/2024 00:00:12;E;123.server;user=ann group=users jobname=a queue=work ctime=1711929600
+    qtime=1711929600 etime=1711929600 start=1711929660 exec_host=n1/0*8 Resource_List.ncpus=8
+    Resource_List.walltime=01:00:00 end=1711933260 Exit_status=0 resources_used.walltime=01:00:00
+
+(on one line). The record of type E, which is written when a job ends, has all that is known of the
+job. Records of other types are counted and left out, and that of a whole array (`7[].server`). A
+job that was deleted before it ran has no record of type E.
+
+    column of the workload    from the first of these that the record has
+    submit_s, eligible_s      qtime, ctime; etime
+    duration_s                end - start; else resources_used.walltime
+    requested_s               Resource_List.walltime
+    requested_cores           Resource_List.ncpus; Resource_List.procs; Resource_List.select and
+                              Resource_List.nodes, counted by ncpus and ppn
+    allocated_cores           resources_used.ncpus; total_execution_slots; the slots of exec_host
+    memory_kb, times cores    Resource_List.mem; resources_used.mem
+    status                    Exit_status: 1 for 0, else 0
+    user, group               user; group
+    queue, executable         queue; jobname
+
+A job that was rerun is its last run. The exit status does not tell whether a job was deleted while
+it ran, so that no job has the status 5.
+
+Sources: the PBS Professional Reference Guide 2021.1, chapter "Accounting"; the Torque Administrator
+Guide 6.1, "Accounting records".
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from pipeline.errors import TraceError
+from pipeline.traces.field_values import kilobytes, span
+from pipeline.traces.first_look import head_lines
+from pipeline.traces.job_logs import Field, JobLogSettings, sift_jobs, workload_of
+from pipeline.traces.text_rows import scan_lines, split_fault
+from pipeline.workloads.schema import Workload
+
+FORMAT: Final = "pbs"
+DEFAULTS: Final = JobLogSettings()
+LINE: Final = r"^\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z];[^;]*;"
+_EXPECTED: Final = "an accounting log of PBS (lines `DATE TIME;TYPE;ID;KEY=VALUE ...`)"
+_WHAT: Final = "a record of an accounting log of PBS"
+_KINDS: Final[Mapping[str, str]] = {
+    "Q": "queued", "S": "started", "D": "deleted", "A": "aborted", "R": "rerun", "C": "checkpoint",
+    "T": "restarted", "L": "licence", "M": "moved", "H": "held",
+}  # fmt: skip
+_KEYS: Final[Mapping[str, str]] = {
+    "user": "user", "group": "group", "executable": "jobname", "queue": "queue", "ctime": "ctime",
+    "qtime": "qtime", "eligible": "etime", "start": "start", "end": "end",
+    "limit": r"Resource_List\.walltime", "used_s": r"resources_used\.walltime",
+    "ncpus": r"Resource_List\.ncpus", "procs": r"Resource_List\.procs",
+    "select": r"Resource_List\.select", "nodes": r"Resource_List\.nodes",
+    "used_ncpus": r"resources_used\.ncpus", "slots": "total_execution_slots",
+    "exec_host": "exec_host", "memory": r"Resource_List\.mem",
+    "used_memory": r"resources_used\.mem", "exit": "Exit_status",
+}  # fmt: skip
+
+
+def read(path: Path, settings: JobLogSettings = DEFAULTS) -> tuple[Workload, pl.DataFrame]:
+    """Return the workload of a log and its bad rows (file, line, reason, text).
+
+    Raises TraceError if the path is not such a log or has no job that ran.
+    """
+    if path.is_dir():
+        raise TraceError(f"{path}: this is a folder, expected the file of {_EXPECTED}")
+    first = next(line for line in head_lines(path, _EXPECTED) if line.strip())
+    if ";" not in first:
+        raise TraceError(f"{path}: the first line is {first[:60]!r}, expected {_EXPECTED}")
+    sifted = sift_jobs(path, _records(path), _fields(), _WHAT, settings)
+    return workload_of(path, FORMAT, sifted, settings)
+
+
+def _records(path: Path) -> pl.LazyFrame:
+    """Return the records of a log: line, text, reason, left_out, name, outcome and keys."""
+    text = pl.col("text")
+    parts = text.str.splitn(";", 4)
+    kind, name = parts.struct.field("field_1"), parts.struct.field("field_2")
+    rows = scan_lines(path).select(
+        "line",
+        "text",
+        kind=kind,
+        job_id=pl.when(name != "").then(name),
+        # An account may have blanks and anything else in its quotes.
+        message=parts.struct.field("field_3").str.replace(r'(?:^|\s)account="[^"]*"', ""),
+        reason=split_fault(pl.lit(4), 4, "part"),
+    )
+    told = {k: f"a record of type {k} ({what}), not of the end" for k, what in _KINDS.items()}
+    other = pl.format("a record of type {}, not of the end", "kind")
+    left_out = (
+        pl.when(pl.col("kind") != "E")
+        .then(pl.col("kind").replace_strict(told, default=other, return_dtype=pl.String))
+        .when(name.str.contains("[]", literal=True))
+        .then(pl.lit("an array, whose jobs have records of their own"))
+    )
+    form = pl.when(~text.str.contains(LINE)).then(
+        pl.lit("the line is not of the form DATE TIME;TYPE;ID;MESSAGE")
+    )
+    values = {name: _value(key) for name, key in _KEYS.items()}
+    rows = rows.with_columns(
+        reason=pl.coalesce("reason", form),
+        left_out=left_out,
+        **{k: pl.when(v.is_in(["", "0"])).then(None).otherwise(v) if k in _ZERO else v
+           for k, v in values.items()},
+    )  # fmt: skip
+    exit_status = pl.col("exit").cast(pl.Int64, strict=False)
+    return rows.with_columns(
+        outcome=pl.when(exit_status == 0)
+        .then(pl.lit("completed"))
+        .when(exit_status.is_not_null())
+        .then(pl.lit("failed")),
+        interrupted=pl.lit(value=False),
+        partition=pl.lit(None, pl.String),
+    )
+
+
+_ZERO: Final = ("ctime", "qtime", "eligible", "start", "end")  # 0 is unknown
+
+
+def _value(key: str) -> pl.Expr:
+    """Return the value of a key of the message, without quotes."""
+    return pl.col("message").str.extract(rf'(?:^|\s){key}=("[^"]*"|\S+)').str.strip_chars('"')
+
+
+def _fields() -> dict[str, Field]:
+    used = pl.coalesce("used_ncpus", "slots")
+    hosts = _slots(pl.col("exec_host"))
+    asked = pl.coalesce("ncpus", "procs")
+    chunks = pl.coalesce(_chunks(pl.col("select"), "ncpus"), _chunks(pl.col("nodes"), "ppn"))
+    memory = pl.coalesce("memory", "used_memory")
+    return {
+        "submit": _time("qtime, ctime", pl.coalesce("qtime", "ctime")),
+        "eligible": _time("etime", pl.col("eligible")),
+        "start": _time("start", pl.col("start")),
+        "end": _time("end", pl.col("end")),
+        "duration": _duration(),
+        "limit": Field(
+            "Resource_List.walltime", pl.col("limit"), span(pl.col("limit")), "a time span"
+        ),
+        "requested_cores": Field(
+            "Resource_List.ncpus", pl.coalesce("ncpus", "procs", "select", "nodes"),
+            pl.coalesce(_whole(asked), chunks), "a number of processors",
+        ),
+        "allocated_cores": Field(
+            "exec_host", pl.coalesce(used, "exec_host"), pl.coalesce(_whole(used), hosts),
+            "a number of processors",
+        ),
+        "memory_kb": Field(
+            "Resource_List.mem", memory, kilobytes(memory, "b"), "an amount of memory"
+        ),
+    }  # fmt: skip
+
+
+def _time(label: str, text: pl.Expr) -> Field:
+    return Field(label, text, text.cast(pl.Float64, strict=False), "seconds since 1970")
+
+
+def _duration() -> Field:
+    """Return the run time if `end` or `start` is missing; else it is their difference."""
+    both = pl.col("start").is_not_null() & pl.col("end").is_not_null()
+    text = pl.when(~both).then(pl.col("used_s"))
+    return Field("resources_used.walltime", text, span(text), "a time span")
+
+
+def _whole(text: pl.Expr) -> pl.Expr:
+    return text.cast(pl.Int64, strict=False).cast(pl.Float64)
+
+
+def _slots(text: pl.Expr) -> pl.Expr:
+    """Return the processors of an exec_host such as `n1/0*8+n2/0*8`, `n1/0+n1/1` or `n1/0-7,9`."""
+    host = pl.element()
+    times = host.str.extract(r"\*(\d+)$").cast(pl.Int64, strict=False)
+    item = pl.element()
+    ends = item.str.extract_groups(r"^(\d+)(?:-(\d+))?$")
+    low, high = (ends.struct.field(str(i)).cast(pl.Int64, strict=False) for i in (1, 2))
+    listed = host.str.extract(r"/([\d,-]+)$").str.split(",").list.eval(high - low + 1)
+    count = listed.list.eval(pl.element().fill_null(1)).list.sum()
+    return text.str.split("+").list.eval(pl.coalesce(times, count, 1)).list.sum().cast(pl.Float64)
+
+
+def _chunks(text: pl.Expr, key: str) -> pl.Expr:
+    """Return the processors of chunks such as `2:ncpus=8:mem=4gb+1:ncpus=4` or `2:ppn=8+n3`."""
+    chunk = pl.element()
+    count = chunk.str.extract(r"^(\d+)(?::|$)").cast(pl.Int64, strict=False).fill_null(1)
+    each = chunk.str.extract(rf"(?:^|:){key}=(\d+)").cast(pl.Int64, strict=False).fill_null(1)
+    return text.str.split("+").list.eval(count * each).list.sum().cast(pl.Float64)
