@@ -10,7 +10,7 @@ Each gives null for a text that it cannot read, and for null.
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 from zoneinfo import available_timezones
 
 import polars as pl
@@ -104,9 +104,22 @@ def kilobytes(text: pl.Expr, unit: str = "k") -> pl.Expr:
     parts = text.str.to_lowercase().str.extract_groups(r"^(\d+(?:\.\d+)?)([kmgtpe]?)(b?)[cn]?$")
     number = parts.struct.field("1").cast(pl.Float64, strict=False)
     letter, byte = parts.struct.field("2"), parts.struct.field("3")
-    powers = {name: float(1024**power) for name, power in _POWERS.items()}
-    bare = pl.when(byte == "b").then(1 / 1024).otherwise(powers[unit])
-    return number * letter.replace_strict(powers, default=bare, return_dtype=pl.Float64)
+    powers = {name: 1024.0**power for name, power in _POWERS.items()}
+    bare = pl.when(byte == "b").then(powers["b"]).otherwise(powers[unit])
+    return number * pl.coalesce(looked_up(letter, powers), bare)
+
+
+def looked_up(text: pl.Expr, table: Mapping[str, Any]) -> pl.Expr:
+    """Return the value of each text in a small table; null for a text that it does not have.
+
+    `replace_strict` would give the same, but polars then holds all rows of a query in memory.
+    """
+    keys: dict[Any, list[str]] = {}
+    for key, value in table.items():
+        keys.setdefault(value, []).append(key)
+    return pl.coalesce(
+        pl.when(text.is_in(texts)).then(pl.lit(value)) for value, texts in keys.items()
+    )
 
 
 def resource(text: pl.Expr, name: str) -> pl.Expr:

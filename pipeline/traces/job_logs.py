@@ -30,7 +30,7 @@ import numpy as np
 import polars as pl
 
 from pipeline.settings.ranges import number
-from pipeline.traces.field_values import UTC
+from pipeline.traces.field_values import UTC, looked_up
 from pipeline.traces.first_look import source_file
 from pipeline.traces.ordering import distinct_tasks, in_order
 from pipeline.traces.text_rows import Sifted, sift
@@ -159,11 +159,9 @@ def sift_jobs(
         wait_s=pl.when(wait >= 0).then(wait),
         early_start=(wait < 0).fill_null(value=False),
         zero_run=(pl.col("duration") == 0).fill_null(value=False),
-        status=pl.col("outcome").replace_strict(
-            {name: code for name, code in OUTCOMES.items() if isinstance(code, int)},
-            default=None,
-            return_dtype=pl.Int64,
-        ),
+        status=looked_up(
+            pl.col("outcome"), {o: code for o, code in OUTCOMES.items() if isinstance(code, int)}
+        ).cast(pl.Int64),
     )
     return sift(path, rows.select(_KEPT), what)
 
@@ -184,14 +182,13 @@ def _unreadable(name: str) -> pl.Expr:
 def _left_out(fields: Mapping[str, Field]) -> pl.Expr:
     """Return why a row is not a job that ran; null if it is one, or if its outcome is unknown."""
     told = {name: text for name, text in OUTCOMES.items() if isinstance(text, str)}
-    why = pl.col("outcome").replace_strict(told, default=None, return_dtype=pl.String)
+    why = looked_up(pl.col("outcome"), told)
     ended = (pl.col("outcome") != "completed").fill_null(value=False)
     nothing = {name: pl.col(f"{name}_text").is_null() for name in fields}
     never = nothing["start"] if "start" in fields else nothing["duration"]
     # Slurm before 20.11 gives such jobs a start, which is their end, and no processors.
     if "allocated_cores" in fields:
         never |= (pl.col("allocated_cores") == 0) & (pl.col("duration").fill_null(0) == 0)
-    texts = [nothing[name] for name in ("requested_cores", "allocated_cores") if name in fields]
     zeros = [
         nothing[name] | (pl.col(name) == 0)
         for name in ("requested_cores", "allocated_cores") if name in fields
@@ -199,7 +196,7 @@ def _left_out(fields: Mapping[str, Field]) -> pl.Expr:
     return pl.coalesce(
         why,
         pl.when(ended & never).then(pl.lit(_NEVER_RAN)),
-        pl.when(pl.all_horizontal(*texts, *zeros)).then(pl.lit(_NO_CORES)),
+        pl.when(pl.all_horizontal(~nothing["submit"], *zeros)).then(pl.lit(_NO_CORES)),
     )
 
 
@@ -323,6 +320,8 @@ def _last_runs(rows: pl.DataFrame, sifted: Sifted) -> tuple[pl.DataFrame, Sifted
     An earlier row of the same name is an earlier run if it was interrupted or has the submission of
     the next; else the batch system began its numbers again, and it is another job.
     """
+    if rows["job_id"].n_unique() == rows.height:
+        return rows, sifted
     rows = rows.sort("start", "line", nulls_last=False)
     following = pl.col("submit_s").shift(-1).over("job_id")
     earlier = (

@@ -46,12 +46,9 @@ from pipeline.workloads.schema import Workload
 FORMAT: Final = "pbs"
 DEFAULTS: Final = JobLogSettings()
 LINE: Final = r"^\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z];[^;]*;"
+_TWO: Final = r".\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Z];"
 _EXPECTED: Final = "an accounting log of PBS (lines `DATE TIME;TYPE;ID;KEY=VALUE ...`)"
 _WHAT: Final = "a record of an accounting log of PBS"
-_KINDS: Final[Mapping[str, str]] = {
-    "Q": "queued", "S": "started", "D": "deleted", "A": "aborted", "R": "rerun", "C": "checkpoint",
-    "T": "restarted", "L": "licence", "M": "moved", "H": "held",
-}  # fmt: skip
 _KEYS: Final[Mapping[str, str]] = {
     "user": "user", "group": "group", "executable": "jobname", "queue": "queue", "ctime": "ctime",
     "qtime": "qtime", "eligible": "etime", "start": "start", "end": "end",
@@ -92,16 +89,17 @@ def _records(path: Path) -> pl.LazyFrame:
         message=parts.struct.field("field_3").str.replace(r'(?:^|\s)account="[^"]*"', ""),
         reason=split_fault(pl.lit(4), 4, "part"),
     )
-    told = {k: f"a record of type {k} ({what}), not of the end" for k, what in _KINDS.items()}
-    other = pl.format("a record of type {}, not of the end", "kind")
     left_out = (
         pl.when(pl.col("kind") != "E")
-        .then(pl.col("kind").replace_strict(told, default=other, return_dtype=pl.String))
-        .when(name.str.contains("[]", literal=True))
+        .then(pl.format("a record of type {}, not E", "kind"))
+        .when(pl.col("job_id").str.contains("[]", literal=True))
         .then(pl.lit("an array, whose jobs have records of their own"))
     )
-    form = pl.when(~text.str.contains(LINE)).then(
-        pl.lit("the line is not of the form DATE TIME;TYPE;ID;MESSAGE")
+    form = (
+        pl.when(~text.str.contains(LINE))
+        .then(pl.lit("the line is not of the form DATE TIME;TYPE;ID;MESSAGE"))
+        .when(text.str.contains(_TWO))
+        .then(pl.lit("two records in one line"))
     )
     values = {name: _value(key) for name, key in _KEYS.items()}
     rows = rows.with_columns(

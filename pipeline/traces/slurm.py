@@ -43,6 +43,7 @@ from pipeline.traces.field_values import (
     UTC,
     is_repeated,
     kilobytes,
+    looked_up,
     moment,
     require_time_zone,
     resource,
@@ -212,7 +213,7 @@ def _with_state(rows: pl.LazyFrame, labels: Mapping[str, str], header: str) -> p
     """Add the name, the outcome and the names of users and queues; find steps and headers."""
     ids = pl.coalesce(name for name in ("jobid", "jobidraw") if name in labels)
     word = pl.col("state").str.extract(r"^([A-Za-z_]+)").str.to_uppercase()
-    outcome = word.replace_strict(STATES, default=None, return_dtype=pl.String)
+    outcome = looked_up(word, STATES)
     told = pl.format(
         "{} is '{}', expected a state of Slurm such as COMPLETED",
         pl.lit(labels["state"]),

@@ -37,7 +37,7 @@ import polars as pl
 
 from pipeline.errors import RecipeError, TraceError, did_you_mean
 from pipeline.settings.ranges import check_ranges, number
-from pipeline.traces.field_values import UTC, kilobytes, moment, require_time_zone, span
+from pipeline.traces.field_values import UTC, kilobytes, looked_up, moment, require_time_zone, span
 from pipeline.traces.first_look import head_lines
 from pipeline.traces.job_logs import (
     NAMES,
@@ -332,7 +332,7 @@ def _with_jobs(rows: pl.LazyFrame, mapping: TableMapping) -> pl.LazyFrame:
     outcome, fault = pl.lit(None, pl.String), pl.lit(None, pl.String)
     if "state" in known:
         state = pl.col("state").fill_null("").str.to_lowercase()
-        outcome = state.replace_strict(outcomes, default=None, return_dtype=pl.String)
+        outcome = looked_up(state, outcomes)
         told = pl.format(
             "{} is '{}', which [states] does not name", pl.lit(known["state"]),
             pl.col("state").fill_null("").str.slice(0, 40),

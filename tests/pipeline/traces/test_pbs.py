@@ -49,10 +49,10 @@ def test_the_record_of_the_end_becomes_a_task(tmp_path):
     assert (task["memory_kb"], task["status"]) == (2 * 1024**2, 1)
     assert (task["user"], task["group"], task["executable"], task["queue"]) == (1, 1, 1, 1)
     assert load.provenance.left_out == {
-        "a record of type D (deleted), not of the end": 1,
-        "a record of type Q (queued), not of the end": 1,
-        "a record of type S (started), not of the end": 1,
-        "a record of type k, not of the end": 1,
+        "a record of type D, not E": 1,
+        "a record of type Q, not E": 1,
+        "a record of type S, not E": 1,
+        "a record of type k, not E": 1,
     }
     assert f"UnixStartTime: {FIRST}" in load.provenance.notes
     assert quarantine.is_empty()
