@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from pipeline.errors import DatasetError, RecipeError
 from pipeline.recipes.settings import read_settings
+from pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT
 from pipeline.simulation.spec import Feature, Spec
 from pipeline.storage.files import (
     json_text,
@@ -147,7 +148,7 @@ def _describe(trained: Trained, weights: Path, provenance: Mapping[str, Any]) ->
             "context": [_feature(f) for f in trained.spec.context],
             "candidates": [_feature(f) for f in trained.spec.candidates],
         },
-        "network": dataclasses.asdict(trained.network.settings),
+        "network": _settings(trained.network.settings),
         "acting": {"pixels": trained.network.pixels, "threshold": trained.network.threshold},
         "normalisation": {
             "candidates": _constants(trained.network.candidates),
@@ -163,6 +164,18 @@ def _describe(trained: Trained, weights: Path, provenance: Mapping[str, Any]) ->
             "metrics": [dataclasses.asdict(m) for m in trained.metrics if math.isfinite(m.value)],
         },
     }
+
+
+def _settings(settings: Any) -> dict[str, Any]:
+    """Return settings as a table, without fields LEFT_OUT_WHEN_DEFAULT that have their default."""
+    table = dataclasses.asdict(settings)
+    for field in dataclasses.fields(settings):
+        if (
+            field.metadata.items() >= LEFT_OUT_WHEN_DEFAULT.items()
+            and table[field.name] == field.default
+        ):
+            del table[field.name]
+    return table
 
 
 def _feature(feature: Feature) -> dict[str, Any]:

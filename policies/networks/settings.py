@@ -20,15 +20,16 @@ Reinforcement Learning", HotNets 2016, whose network is `places`.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import RecipeError
+from pipeline.errors import RecipeError, did_you_mean
 from pipeline.settings.ranges import check_ranges, number
+from pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT
 from pipeline.simulation.spec import Feature
 from policies.networks.features import FeatureMap, fit_map, unscaled_map
 from policies.networks.forward import ATTENTION, DEEPSETS, MLP
@@ -57,6 +58,7 @@ class NetworkSettings:
         logs: Whether logarithms of heavy-tailed features are inputs beside the features.
         places: Number of rows of an observation, for a score that depends only on context, image
             and the row's place; 0 for a score of the row.
+        columns: Names of the candidate's features that are inputs, in any order; empty for all.
     """
 
     hidden: tuple[int, ...] = number((), "from 1 to 65,536")
@@ -69,6 +71,7 @@ class NetworkSettings:
     image: int = number(0, "from 0 to 65,536")
     logs: bool = True
     places: int = number(0, "from 0 to 65,536")
+    columns: tuple[str, ...] = field(default=(), metadata=LEFT_OUT_WHEN_DEFAULT)
 
     def __post_init__(self) -> None:
         check_ranges(self, "network")
@@ -77,6 +80,8 @@ class NetworkSettings:
                 f"network: places is {self.places}, which needs image above 0, hidden empty and "
                 'kind "mlp", because the places follow the image\'s layer'
             )
+        if self.places and self.columns:
+            raise RecipeError("network: places reads the row's place alone; leave columns empty")
         if self.kind == "deepsets" and len(self.hidden) < 2:
             raise RecipeError(
                 f"network: hidden is {list(self.hidden)}, but deepsets needs at least two hidden "
@@ -123,10 +128,19 @@ def layer_shapes(
 def read_columns(candidates: Sequence[Feature], settings: NetworkSettings) -> tuple[int, ...]:
     """Return the indices of the candidate features that a network of these settings reads.
 
-    Raises RecipeError if settings with `places` do not fit the feature PLACE.
+    Raises RecipeError if settings with `places` do not fit the feature PLACE, or if one of
+    `columns` is not a feature that a network may read.
     """
     if not settings.places:
-        return tuple(i for i, f in enumerate(candidates) if not f.identifier)
+        usable = {f.name: i for i, f in enumerate(candidates) if not f.identifier}
+        for name in settings.columns:
+            if name not in usable:
+                raise RecipeError(
+                    f"network: columns has {name!r}, expected features of a candidate; "
+                    f"{did_you_mean(name, usable)}"
+                )
+        wanted = settings.columns or tuple(usable)
+        return tuple(i for name, i in usable.items() if name in wanted)
     found = tuple(i for i, f in enumerate(candidates) if f.name == PLACE)
     if not found:
         raise RecipeError(
