@@ -30,6 +30,7 @@ Jobs that already run when the window begins keep their requested times in it.
 can then not be recorded.
 """
 
+import dataclasses
 import math
 import re
 from collections.abc import Mapping
@@ -37,6 +38,7 @@ from typing import Final
 
 import numpy as np
 from numba import types
+from numpy.typing import NDArray
 
 from pipeline.scenarios.queue import layout as m
 from pipeline.scenarios.queue.dynamics import next_event, shown
@@ -44,6 +46,8 @@ from pipeline.scenarios.queue.features import MOMENT, ROW
 from pipeline.simulation.kernel import CHOOSE, FLOATS, INTS, ROWS, SCORE, Compiled, compiled
 from pipeline.simulation.memory_rules import MemoryRule
 from pipeline.simulation.policy import Heuristic
+from pipeline.simulation.spec import Spec
+from policies.heuristics.linear import RANDOM_LINEAR
 
 _LAST: Final = -1e300  # below every priority
 _EASY, _STRICT, _GREEDY = range(3)
@@ -321,8 +325,23 @@ _SJBF: Final = Heuristic(
     description="the job that arrived first; beside its reservation, the shortest request",
     formula="-submitted; -log_requested while a job holds the reservation",
 )  # fmt: skip
+_LOGS: Final = ("log_waited", "log_requested", "log_predicted", "log_similar", "log_processors")
+
+
+def _draw_logs(spec: Spec, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Return the parameters (15,) of one episode: a column, 0 and a normal weight for each log."""
+    known = [f.name for f in spec.candidates]
+    return np.array([(known.index(n), 0.0, rng.standard_normal()) for n in _LOGS]).ravel()
+
+
+_RANDOM_LOGS: Final = dataclasses.replace(
+    RANDOM_LINEAR, name="random_logs", draw=_draw_logs,
+    description="the highest linear priority of five logarithms, with weights drawn per episode",
+    formula=f"sum of w * x over {', '.join(_LOGS)}; w ~ normal(0, 1)",
+)  # fmt: skip
 HEURISTICS: Final[Mapping[str, Heuristic]] = {
-    rule.name: rule for rule in (*(form for name in _RULES for form in _of_rule(name)), _SJBF)
+    rule.name: rule
+    for rule in (*(form for name in _RULES for form in _of_rule(name)), _SJBF, _RANDOM_LOGS)
 }
 
 _MEMORY_RULES: Final = (
