@@ -17,6 +17,7 @@
     [train]                                # agents, steps, seeds, settings of `hindcast run`
     [evaluate]                             # policies, references, seeds, metrics
     [online]                               # agent, iterations, seeds, settings of `train-online`
+    [online.guard]                         # episodes on which the selected agent must keep up
 
 Unknown keys are refused, and the error names the nearest known key. The digest covers every value,
 defaults included, in canonical form: two recipes with one digest make the same bytes. An override
@@ -165,6 +166,27 @@ class EvaluateRecipe:
 
 
 @dataclass(frozen=True)
+class GuardRecipe:
+    """Episodes on which a selected checkpoint must keep up with rules: the section [online.guard].
+
+    The scenario is that of the recipe, with some settings replaced, such as one long window in
+    place of short ones.
+
+    Attributes:
+        references: Rules. The best of them by the mean return over the guard's windows is the one
+            to keep up with; empty for no guard.
+        config: Values that replace those of [config].
+        windows: Windows to play, counted under these settings.
+        tolerance: Share of the best rule's return by which a checkpoint may be worse, at least 0.
+    """
+
+    references: tuple[str, ...] = ()
+    config: Mapping[str, Any] = field(default_factory=dict)
+    windows: tuple[int, ...] = number((0,), "from 0 to 1,000,000,000")
+    tolerance: float = number(0.0, "at least 0")
+
+
+@dataclass(frozen=True)
 class OnlineRecipe:
     """Training by `hindcast train-online`: the section [online] of a recipe.
 
@@ -175,6 +197,7 @@ class OnlineRecipe:
         seeds: Seeds of the trainings in `hindcast run`, one agent each.
         imitate_steps: Steps of imitating the recipe's dataset before the training, in `hindcast
             run`; at least 0, and 0 does not imitate.
+        guard: Episodes on which the selected checkpoint must keep up with rules.
     """
 
     agent: str = ""
@@ -182,6 +205,7 @@ class OnlineRecipe:
     settings: Mapping[str, Any] = field(default_factory=dict)
     seeds: tuple[int, ...] = number((0,), SEED, metadata=LEFT_OUT_WHEN_DEFAULT)
     imitate_steps: int = number(0, "from 0 to 1,000,000,000", metadata=LEFT_OUT_WHEN_DEFAULT)
+    guard: GuardRecipe = field(default_factory=GuardRecipe, metadata=LEFT_OUT_WHEN_DEFAULT)
 
 
 @dataclass(frozen=True)

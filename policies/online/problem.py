@@ -27,6 +27,7 @@ from policies.networks.policy import LearnedPolicy
 from policies.networks.settings import Network, NetworkSettings, Weights, make_network
 from policies.online.advantages import Baseline, advantages
 from policies.online.choices import PolicyBatch, merged, policy_batch
+from policies.online.guard import Guard
 from policies.rollouts.trajectories import (
     NetworkInputs,
     Trajectory,
@@ -88,6 +89,7 @@ class Problem:
         validation: Windows for validation; may be empty.
         seed: Seed of all random draws.
         workers: Threads that play; results do not depend on the number.
+        guard: Episodes on which the selected checkpoint must keep up, if there are any.
     """
 
     scenario: Scenario
@@ -97,6 +99,7 @@ class Problem:
     validation: Sequence[int] = ()
     seed: int = 0
     workers: int = 1
+    guard: Guard | None = None
     _known: dict[int, Instance] = field(default_factory=dict)
 
     def instance_of(self, window: int) -> Instance:
@@ -179,7 +182,10 @@ class Problem:
         return LearnedPolicy("online", network, weights, self.spec.context, self.spec.candidates)
 
     def validate(self, network: Network, weights: Weights) -> Mapping[str, float]:
-        """Return means of greedy episodes on at most 50 evenly spaced validation windows."""
+        """Return means of greedy episodes on at most 50 evenly spaced validation windows.
+
+        With a guard, its metrics are among them.
+        """
         if not self.validation:
             return {}
         windows = self.validation[:: -(-len(self.validation) // _VALIDATED)]
@@ -188,7 +194,10 @@ class Problem:
             self.acting(network, weights), [generator(self.seed, "greedy", w) for w in windows],
             temperature=0.0, workers=self.workers,
         )  # fmt: skip
-        return {f"validation_{k}": v for k, v in self.summary(t.episode for t in played).items()}
+        found = {f"validation_{k}": v for k, v in self.summary(t.episode for t in played).items()}
+        if self.guard is not None:
+            found |= self.guard.measure(self.acting(network, weights))
+        return found
 
     def learner(
         self,

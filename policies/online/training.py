@@ -1,5 +1,6 @@
 """Online training, from a recipe to a checkpoint folder (`hindcast train-online`)."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
@@ -20,13 +21,14 @@ from policies.networks.checkpoint import Metric, Trained, load_policy, read_desc
 from policies.networks.policy import LearnedPolicy
 from policies.networks.settings import NetworkSettings, Weights
 from policies.online import online_agent, read_online_config
+from policies.online.guard import guard_of, passes
 from policies.online.imitation import FOLDER as IMITATION
 from policies.online.imitation import Imitation, Imitator, imitate
 from policies.online.problem import Problem, fit_network
 from policies.training.devices import find_device, repeatable, torch_setting
 from policies.training.fingerprint import finished, training_key
 from policies.training.learner import Learner
-from policies.training.loop import Callbacks, Point, Progress, fit
+from policies.training.loop import Callbacks, Point, Progress, Select, fit
 from policies.training.resume import ResumeFile
 from policies.training.run_folder import clear, write_curves
 
@@ -122,6 +124,8 @@ def train_online(
                 point=point,
                 every=checkpoint_every,
                 keep=keep,
+                select=None if problem.guard is None else _guarded(learner),
+                selected_by=learner.criterion.metric,
                 resume=resume,
             ),
         )
@@ -135,6 +139,17 @@ def train_online(
     save(trained, out, trained_on)
     resume.remove()
     return out
+
+
+def _guarded(learner: Learner) -> Select:
+    """Return the selection by the learner's criterion among checkpoints that pass the guard."""
+    metric, sign = learner.criterion.metric, 1.0 if learner.criterion.better == "higher" else -1.0
+
+    def select(_weights: Weights, metrics: Mapping[str, float]) -> float | None:
+        score = metrics.get(metric)
+        return None if score is None or not passes(metrics) else sign * score
+
+    return select
 
 
 def settings_of(recipe: Recipe, agent: str | None = None) -> tuple[str, Any]:
@@ -204,4 +219,5 @@ def problem_of(recipe: Recipe, seed: int, workers: int) -> Problem:
         validation,
         seed,
         workers,
+        guard_of(recipe, workload, seed, workers),
     )
