@@ -53,7 +53,8 @@ class Config:
             above 0.
         covariance: "full", one number per pair of weights; "diagonal", one number per weight.
         fitness: "return", the mean over the windows, in which large windows weigh more; "rank", the
-            mean over the windows of the rank among the individuals.
+            mean over the windows of the rank among the individuals; "log", the mean over the
+            windows of minus the logarithm of the cost, for returns that are minus a cost.
         order: Order of the train windows, "given" or "drawn" once at random, for a trace whose
             neighbouring windows are alike, so that an iteration's windows represent all.
     """
@@ -64,7 +65,7 @@ class Config:
     )
     step: float = number(0.5, "above 0")
     covariance: Literal["full", "diagonal"] = "full"
-    fitness: Literal["return", "rank"] = "return"
+    fitness: Literal["return", "rank", "log"] = "return"
     order: Literal["given", "drawn"] = "given"
 
     def __post_init__(self) -> None:
@@ -197,8 +198,8 @@ def learner(
         windows = playing.windows_of(iteration, config.sampling)
         played = [greedy(problem, network, mean + size * one, windows, iteration) for one in y]
         returns = np.array([[t.episode.total for t in some] for some in played])
-        means = returns.mean(axis=1)
-        fitness = mean_ranks(returns) if config.fitness == "rank" else means
+        means = _means(returns)
+        fitness = {"return": _means, "rank": mean_ranks, "log": _log_costs}[config.fitness](returns)
         order = np.argsort(-fitness, kind="stable")
         drawn_from.move(y[order[: len(drawn_from.share)]])
         everything = [t for some in played for t in some]
@@ -227,6 +228,17 @@ def greedy(
 def mean_ranks(returns: Vector) -> Vector:
     """Return the mean rank (K,) over windows of returns (K, W); equal returns share a rank."""
     found: Vector = np.mean([ranks(column) for column in returns.T], axis=0)
+    return found
+
+
+def _means(returns: Vector) -> Vector:
+    found: Vector = returns.mean(axis=1)
+    return found
+
+
+def _log_costs(returns: Vector) -> Vector:
+    """Return the mean (K,) of -ln(-return) over windows; a return above 0 counts as a tiny cost."""
+    found: Vector = -np.log(np.maximum(-returns, 1e-12)).mean(axis=1)
     return found
 
 

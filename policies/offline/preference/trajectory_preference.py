@@ -46,6 +46,8 @@ class Config:
         decisions: Decisions drawn of each of the two episodes, with replacement; at least 1.
         outcome: Outcome that makes an episode better: a name of Spec.outcomes, or "" for the
             return.
+        logarithm: Whether the logarithm of the return or outcome is compared, which must then be
+            above 0 in size everywhere: for costs that differ by orders of magnitude.
         learning_rate: Step size of AdamW, above 0.
         weight_decay: Weight decay of AdamW, 0 or more.
         network: Shape of the scorer.
@@ -55,6 +57,7 @@ class Config:
     pairs: int = number(24, "from 1 to 1,000,000")
     decisions: int = number(40, "from 1 to 1,000,000")
     outcome: str = ""
+    logarithm: bool = False
     learning_rate: float = number(1e-2, "above 0")
     weight_decay: float = number(0.0, "at least 0")
     network: NetworkSettings = field(default_factory=NetworkSettings)
@@ -84,12 +87,14 @@ class Ranking:
     size: NDArray[np.int64]
 
 
-def rank(decisions: Decisions, spec: Spec, outcome: str) -> Ranking:
+def rank(decisions: Decisions, spec: Spec, outcome: str, *, logarithm: bool = False) -> Ranking:
     """Return the comparable episodes: those with decisions, in a window where outcomes differ.
 
-    Raises DatasetError if there are no such episodes.
+    Raises DatasetError if there are no such episodes, or if values have no logarithm.
     """
     value = _value(decisions, spec, outcome)
+    if logarithm:
+        value = _logarithm(value)
     window = decisions.episodes["window"].to_numpy()
     count = np.bincount(decisions.episode, minlength=len(value))
     first = np.searchsorted(decisions.episode, np.arange(len(value)))
@@ -126,6 +131,18 @@ def _value(decisions: Decisions, spec: Spec, outcome: str) -> NDArray[np.float64
         )
     value = decisions.episodes[outcome].to_numpy().astype(np.float64)
     return value if judged[outcome] == "higher" else -value
+
+
+def _logarithm(value: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the logarithms of values that are all above 0; of costs, minus those of their size."""
+    known = value[np.isfinite(value)]
+    if not ((known > 0.0).all() or (known < 0.0).all()):
+        raise DatasetError(
+            "logarithm is true, but returns or outcomes are not all above 0 or all below 0; "
+            "set logarithm = false"
+        )
+    found: NDArray[np.float64] = np.sign(value) * np.log(np.abs(value))
+    return found
 
 
 def draw_pairs(ranking: Ranking, pairs: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -170,7 +187,7 @@ def pair_loss(
 def learner(task: Task, config: Config) -> Learner:
     """Return one training run, see `policies.training.learner`."""
     weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
-    ranking = rank(task.decisions, task.spec, config.outcome)
+    ranking = rank(task.decisions, task.spec, config.outcome, logarithm=config.logarithm)
     network = fit_network(task.decisions, task.spec, config.network)
     scorer = CandidateScorer(network, weights_rng).to(task.device)
     optimiser = torch.optim.AdamW(
@@ -196,7 +213,7 @@ def validation_loss(
     if task.validation is None:
         return None
     try:
-        ranking = rank(task.validation, task.spec, config.outcome)
+        ranking = rank(task.validation, task.spec, config.outcome, logarithm=config.logarithm)
     except DatasetError:
         return None
     batches = Batches(task.validation, network, task.device)

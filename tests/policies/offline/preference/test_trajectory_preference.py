@@ -36,6 +36,16 @@ def test_outcomes_are_standardised_within_their_window(noisy_episodes, spec):
     np.testing.assert_allclose(ranking.z, [-1, 1, -math.sqrt(1.5), 0, math.sqrt(1.5)])
 
 
+def test_costs_can_be_compared_by_their_logarithms(noisy_episodes, spec):
+    """Costs 1, 10 and 100 are evenly spaced then; returns that change their sign have no log."""
+    decisions = _with_returns(noisy_episodes.build(), [-1, -10, -100], [0, 0, 0])
+    ranking = rank(decisions, spec, "", logarithm=True)
+    np.testing.assert_allclose(ranking.z, [math.sqrt(1.5), 0, -math.sqrt(1.5)], atol=1e-12)
+    assert abs(rank(decisions, spec, "").z[1]) > 0.1
+    with pytest.raises(DatasetError, match="logarithm = false"):
+        rank(_with_returns(noisy_episodes.build(), [-1, 10], [0, 0]), spec, "", logarithm=True)
+
+
 def test_windows_that_cannot_be_compared_are_left_out(noisy_episodes, spec):
     """Windows with one episode or equal returns, and episodes without decisions, are left out."""
     decisions = _with_returns(noisy_episodes.build(), [1, 5, 5, 1, 2, 9], [0, 1, 1, 2, 2, 2])
