@@ -53,6 +53,7 @@ from pipeline.errors import InputError
 from pipeline.scenarios.queue import dynamics as kernel
 from pipeline.scenarios.queue.config import QueueConfig, check_config
 from pipeline.scenarios.queue.features import OBJECTIVES, spec
+from pipeline.scenarios.queue.forgetting import forget
 from pipeline.scenarios.queue.initial_state import lay_out
 from pipeline.scenarios.queue.instances import read_log, select_jobs
 from pipeline.scenarios.queue.observation import observe
@@ -96,6 +97,7 @@ SCENARIO: Final = Scenario(
     step=kernel.step,
     outcome=kernel.outcome,
     blocks=by_week,
+    forget=forget,
     bound="bounded_slowdown_lower_bound",
     bound_kind="lower",
     source=(

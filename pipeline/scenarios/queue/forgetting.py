@@ -1,0 +1,74 @@
+"""What a policy that looks ahead may know of a `queue` episode.
+
+A copy of an episode holds what a scheduler does not know: the jobs to come, and the run times of
+those that wait or run. Before a policy plays the copy on,
+
+    jobs to come      are removed
+    counted jobs      become all jobs that have been seen, since nobody knows which ones count
+    run times         become predictions, as in `log_similar`: the last completed run of the same
+                      user, processors and requested time, else the mean of the user's last two
+                      runs, else the requested time
+    running jobs      that have run for longer than predicted end after their requested time, and in
+                      the next second if that is over too
+"""
+
+import math
+
+import numpy as np
+from numba import types
+
+from pipeline.scenarios.queue import layout as m
+from pipeline.scenarios.queue.dynamics import next_event
+from pipeline.simulation.kernel import FLOATS, FORGET, INTS, compiled
+
+
+@compiled(types.int64(INTS, FLOATS, types.int64))
+def predicted_run(ints, floats, job):  # type: ignore[no-untyped-def]
+    """Return the predicted run time of a job in s, from 1 to its requested time."""
+    requested, user = ints[ints[m.REQUESTED_AT] + job], ints[ints[m.USER_AT] + job]
+    if user < 0:
+        return requested
+    ln = floats[ints[m.LN_SIMILAR_AT] + ints[ints[m.KEY_AT] + job]]
+    if ln == np.inf:
+        ln = floats[ints[m.LN_PREDICTED_AT] + user]
+    if ln == np.inf or ln >= math.log(float(requested)):
+        return requested
+    return max(int(np.rint(math.exp(ln))), 1)
+
+
+@compiled(types.void(INTS, FLOATS, types.int64, types.int64))
+def _set_run(ints, floats, job, seconds):  # type: ignore[no-untyped-def]
+    """Set the run time of a job."""
+    ints[ints[m.RUN_AT] + job] = seconds
+    floats[ints[m.WEIGHT_AT] + job] = 1.0 / max(seconds, m.TAU)
+
+
+@compiled(FORGET)
+def forget(ints, floats):  # type: ignore[no-untyped-def]
+    """Replace what a scheduler does not know; return the time of the next event."""
+    now, after = ints[m.NOW], next_event(ints)
+    ints[m.JOBS] = ints[m.NEXT]
+    ints[m.COUNTED] = ints[m.NEXT] - ints[m.FIRST_COUNTED]
+    ints[m.COUNTED_STARTED] = ints[m.COUNTED] - ints[m.WAITING]
+    for i in range(ints[m.WAITING]):
+        job = ints[ints[m.WAITING_AT] + i]
+        _set_run(ints, floats, job, predicted_run(ints, floats, job))
+    by_end, ends = ints[m.BY_END_AT], ints[m.END_AT]
+    for i in range(ints[m.RUNNING]):
+        job = ints[by_end + i]
+        elapsed = now - ints[ints[m.START_AT] + job]
+        seconds = predicted_run(ints, floats, job)
+        if seconds <= elapsed:
+            seconds = max(ints[ints[m.REQUESTED_AT] + job], elapsed + 1)
+        _set_run(ints, floats, job, seconds)
+        end = ints[ints[m.START_AT] + job] + seconds
+        ints[ends + job] = end
+        at = i
+        while at > 0:  # last end first, as `dynamics.run` orders them
+            other = ints[by_end + at - 1]
+            if ints[ends + other] > end or (ints[ends + other] == end and other > job):
+                break
+            ints[by_end + at] = other
+            at -= 1
+        ints[by_end + at] = job
+    return np.inf if after == m.LATER else float(after)
