@@ -16,7 +16,8 @@ from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
 from pipeline.scenarios.queue import layout as m
 from pipeline.scenarios.queue.features import MOMENT, ROW
-from pipeline.simulation.policy import Behaviour
+from pipeline.simulation.batched import run_batched
+from pipeline.simulation.policy import Behaviour, Heuristic
 from pipeline.simulation.rollout import run_episode
 from pipeline.simulation.seeds import generator
 from policies.heuristics import heuristics
@@ -97,15 +98,18 @@ def dataset(recipe, tmp_path_factory):
     return folder
 
 
+def _run_network(scenario, spec, instance, behaviour, rng):
+    return run_batched(scenario, spec, [instance], behaviour, [rng])[0]
+
+
 def outcomes(recipe, policy, window=6):
     """Return the outcomes of an episode by name."""
     spec = SCENARIO.spec(recipe.config, recipe.objective)
     instance = SCENARIO.instance(
         recipe.config, recipe.objective, load_source(recipe), window, np.random.default_rng(0)
     )
-    episode = run_episode(
-        SCENARIO, spec, instance, Behaviour(policy.name, policy), generator(0, "test")
-    )
+    run = run_episode if isinstance(policy, Heuristic) else _run_network
+    episode = run(SCENARIO, spec, instance, Behaviour(policy.name, policy), generator(0, "test"))
     return dict(zip([o.name for o in spec.outcomes], episode.outcomes, strict=True))
 
 
