@@ -9,6 +9,7 @@ from docs.generate.text import code, prose, table
 from pipeline.documents.attributes import attributes
 from pipeline.recipes import recipe as r
 from pipeline.settings.ranges import range_of
+from pipeline.traces.job_logs import JobLogSettings
 from pipeline.traces.synthetic import SyntheticConfig
 
 _INTRODUCTION = """\
@@ -30,6 +31,7 @@ _SECTIONS: Final = (
     ),
     ("`[trace]`", r.TraceSource, ()),
     ("`[trace.settings]` of the synthetic workload", SyntheticConfig, ()),
+    ("`[trace.settings]` of the formats `slurm` and `pbs`", JobLogSettings, ()),
     ("`[[behaviours]]`", r.BehaviourRecipe, ("sha256",)),
     ("`[train]`", r.TrainRecipe, ()),
     ("`[evaluate]`", r.EvaluateRecipe, ()),

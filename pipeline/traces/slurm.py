@@ -6,9 +6,9 @@ The path is one file, plain or gzip-compressed, with a header. The command that 
 Partition,QOS,State,Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,ReqCPUS,AllocCPUS,ReqNodes,\
 ReqMem,ReqTRES,AllocTRES
 
-Columns may have any order; columns that are not known are counted and not read. With `|` between
-the fields the names are those of sacct. With commas they may also be those of the published sample
-of NREL's Eagle (wallclock_req in seconds, mem_req in MB of the job).
+Columns may have any order; columns that are not known are counted and not read. Other separators
+than `|` are recognised (`--delimiter`). The names are those of sacct, in any case, or those of the
+published sample of NREL's Eagle (job_id, wallclock_req in seconds, mem_req in MB of the job).
 
     column of the workload    from the first of these that the file has and the row gives
     submit_s, eligible_s      Submit, Eligible
@@ -26,8 +26,8 @@ of NREL's Eagle (wallclock_req in seconds, mem_req in MB of the job).
 
 Rows of steps, of jobs that wait or run, and of jobs that ended before they ran are left out. Every
 task of an array is a job. A job that was requeued is its last run; sacct prints the earlier ones
-only with --duplicates. In a file with commas every row is a job: the sample of Eagle gives all
-tasks of an array one job_id.
+only with --duplicates. In the sample of Eagle every row is a job, since it gives all tasks of an
+array one job_id.
 
 Sources: sacct(1) of Slurm 23.02; for ReqMem also the versions before 21.08, which wrote `c` or `n`.
 """
@@ -56,6 +56,7 @@ from pipeline.workloads.schema import Workload
 
 FORMAT: Final = "slurm"
 DEFAULTS: Final = JobLogSettings()
+_SEPARATORS: Final = ("|", ",", ";", "\t")
 _EXPECTED: Final = "the output of `sacct -P` with its header"
 _WHAT: Final = "a job of Slurm"
 
@@ -126,7 +127,7 @@ def read(path: Path, settings: JobLogSettings = DEFAULTS) -> tuple[Workload, pl.
     lines = head_lines(path, _EXPECTED)
     first = next(n for n, line in enumerate(lines) if line.strip())
     header = lines[first]
-    separator = "|" if "|" in header else ","
+    separator = max(_SEPARATORS, key=header.count)
     labels, unread = _columns(path, first + 1, header, separator)
     raw = scan_rows(path, labels_in_order(labels, header, separator), first + 1, separator)
     zone = settings.time_zone
@@ -148,7 +149,8 @@ def read(path: Path, settings: JobLogSettings = DEFAULTS) -> tuple[Workload, pl.
     times = lines[first + 1 : first + 2]
     if zone == UTC and any("T" in line or ":" in line for line in times):
         notes.append("times without an offset from UTC are read as UTC; set time_zone if not so")
-    return workload_of(path, FORMAT, sifted, settings, notes, rows_are_jobs=separator == ",")
+    eagle = labels.get("jobid", "").lower() == "job_id"
+    return workload_of(path, FORMAT, sifted, settings, notes, rows_are_jobs=eagle)
 
 
 def is_log(lines: list[str]) -> bool:
@@ -185,7 +187,7 @@ def _names(header: str, separator: str) -> tuple[list[str], list[str]]:
     known = [label.lower() for label in labels]
     # Formats such as `JobID%20` set a width, which is no part of the name.
     bare = [name.split("%")[0] for name in known]
-    return labels, [_EAGLE.get(name, name) if separator == "," else name for name in bare]
+    return labels, [_EAGLE.get(name, name) for name in bare]
 
 
 def labels_in_order(labels: Mapping[str, str], header: str, separator: str) -> list[str]:

@@ -2,7 +2,9 @@
 
 import csv
 import gzip
+import re
 from collections import Counter
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from pipeline.errors import TraceError
 from pipeline.recipes.loading import traces_folder
 from pipeline.testing import check_trace_format
-from pipeline.traces import FORMATS
+from pipeline.traces import FORMATS, slurm
 from pipeline.traces.job_logs import JobLogSettings
 from pipeline.traces.slurm import read
 from tests.pipeline.traces import test_swf
@@ -81,6 +83,23 @@ def test_a_bar_at_the_end_of_lines_is_no_column(tmp_path):
     """`sacct -p` ends every line with the separator, `sacct -P` does not."""
     path = log(tmp_path, row("1") + "|", header="|".join(COLUMNS) + "|")
     assert read(path)[0].tasks.height == 1
+
+
+def test_other_separators_are_recognised(tmp_path):
+    """Of a job that is there twice, the second row is a repetition, whatever the separator."""
+    for sign in ";\t":
+        rows = [row("1").replace("|", sign), row("1").replace("|", sign)]
+        load, quarantine = read(log(tmp_path, *rows, header=sign.join(COLUMNS)))
+        assert load.tasks["job_id"].to_list() == ["1"]
+        assert quarantine.height == 1
+
+
+def test_the_guide_and_the_reader_give_the_same_command():
+    page = Path(__file__).parents[3] / "docs" / "how-to" / "use-your-own-log.md"
+    for text in (page.read_text(encoding="utf-8"), str(slurm.__doc__)):
+        found = re.search(r"sacct -a -X -P .*--format=(\S+)", text)
+        assert found is not None
+        assert tuple(found[1].split(",")) == COLUMNS
 
 
 def test_every_task_of_an_array_and_part_of_a_het_job_is_a_job(tmp_path):
