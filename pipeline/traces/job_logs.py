@@ -33,7 +33,7 @@ from pipeline.settings.ranges import number
 from pipeline.traces.field_values import UTC, looked_up
 from pipeline.traces.first_look import source_file
 from pipeline.traces.ordering import distinct_tasks, in_order
-from pipeline.traces.text_rows import Sifted, sift
+from pipeline.traces.text_rows import Sifted, collect, sift
 from pipeline.workloads.caveats import CAUTION, NO_WAIT
 from pipeline.workloads.schema import MACHINE_COLUMNS, Provenance, Workload
 
@@ -267,11 +267,9 @@ def workload_of(
     and start are a repetition, and others are several runs of one job, see the module. `name` is
     that of the trace format; `files` are the raw files, `path` alone by default.
     """
-    key = ("row",) if rows_are_jobs else ("job_id", "start")
-    if rows_are_jobs:
-        sifted = replace(sifted, rows=sifted.rows.with_columns(row="line"))
-    rows, sifted = distinct_tasks(path, sifted, "a job that ran", key=key)
-    if not rows_are_jobs:
+    rows = collect(sifted.rows.drop("text"), path) if rows_are_jobs else pl.DataFrame()
+    if rows.is_empty():
+        rows, sifted = distinct_tasks(path, sifted, "a job that ran", key=("job_id", "start"))
         rows, sifted = _last_runs(rows, sifted)
     rows, again = _named_apart(rows)
     rows, origin = _since_first(rows)
