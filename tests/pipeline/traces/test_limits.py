@@ -11,6 +11,7 @@ from pipeline.traces import FORMATS
 from pipeline.traces.ingest import ingest
 from pipeline.workloads.folder import load_workload
 from pipeline.workloads.schema import damage
+from tests.pipeline.traces import test_pbs, test_slurm
 from tests.pipeline.traces.test_alibaba2017 import jobs, written
 from tests.pipeline.traces.test_azure2020 import database
 from tests.pipeline.traces.test_swf import log, row
@@ -41,6 +42,13 @@ def server_event(folder: Path, *values: float) -> Path:
 TRACES = {
     "swf": (5, lambda folder, submit, run, cores, memory, limit: log(
         folder, row(1), row(2, submit=submit, run=run, asked=cores, wanted=memory, limit=limit))),
+    "slurm": (5, lambda folder, submit, start, run, cores, limit: test_slurm.log(
+        folder, test_slurm.row("1"), test_slurm.row(
+            "2", Submit=submit, Start=start, ElapsedRaw=run, AllocCPUS=cores,
+            TimelimitRaw=limit))),
+    "pbs": (4, lambda folder, submit, start, end, cores: test_pbs.log(
+        folder, test_pbs.record("1"), test_pbs.record(
+            "2", qtime=submit, start=start, end=end, resources_used_ncpus=cores))),
     "azure2020 table": (4, azure_table),
     "azure2020 database": (2, lambda folder, begin, end: database(
         folder / f"{begin},{end}.sqlite", (6, 1, 1, 0, 0, 1), (7, 1, 1, 0, begin, end))),
