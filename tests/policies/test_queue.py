@@ -10,7 +10,8 @@ import pytest
 
 from pipeline.building.build import build
 from pipeline.errors import RecipeError, UnknownName
-from pipeline.recipes.loading import load_recipe
+from pipeline.evaluation.evaluate import evaluate
+from pipeline.recipes.loading import load_recipe, recipe_folder
 from pipeline.recipes.recipe import OnlineRecipe
 from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
@@ -20,6 +21,7 @@ from pipeline.simulation.batched import run_batched
 from pipeline.simulation.policy import Behaviour, Heuristic
 from pipeline.simulation.rollout import run_episode
 from pipeline.simulation.seeds import generator
+from policies.entrants import entrants
 from policies.heuristics import heuristics
 from policies.networks.checkpoint import load_policy, read_description
 from policies.offline import AGENTS
@@ -298,3 +300,29 @@ def test_rollouts_of_rules_play_whole_episodes(recipe):
 
 def test_online_training_needs_no_guard(recipe):
     assert problem_of(recipe, 0, 1).guard is None
+
+
+RELEASED = sorted(p.parent for p in recipe_folder().glob("queue-*-online/agent/checkpoint.json"))
+
+
+@pytest.mark.slow
+def test_released_agents_play_a_log_that_they_have_never_seen(tmp_path):
+    """One recipe evaluates them; its log and its windows are given on the command line."""
+    log = write_log(tmp_path / "other.swf.gz", seed=7)
+    changed = load_recipe("queue-swf", [
+        f"trace.path={log}", "config.jobs=8", "config.follow=24", 'split.test="3..4"',
+    ])  # fmt: skip
+    assert len(RELEASED) == 5
+    out = evaluate(changed, entrants(changed, [*map(str, RELEASED), "sjf_easy"]),
+                   split="test", out=tmp_path / "scores")  # fmt: skip
+    scores = pl.read_parquet(out.folder / "scores.parquet")
+    slowdowns = scores.filter(pl.col("metric") == "mean_bounded_slowdown")
+    assert slowdowns.group_by("policy").len()["len"].to_list() == [2] * 6
+    assert slowdowns["value"].min() >= 1.0
+
+
+@pytest.mark.parametrize("folder", RELEASED, ids=lambda p: p.parent.name)
+def test_released_agents_are_small(folder):
+    sizes = [path.stat().st_size for path in folder.iterdir()]
+    assert sum(sizes) < 100_000
+    assert {path.suffix for path in folder.iterdir()} == {".json", ".safetensors", ".md"}
