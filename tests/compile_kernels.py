@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("pipeline", "policies")
-KERNEL = re.compile(r"^@(compiled|njit)\(|^def compiled\(", re.MULTILINE)
+KERNEL = re.compile(r"^ *@(compiled|njit)\(|^def compiled\(", re.MULTILINE)
 
 
 def kernels_by_import() -> dict[str, frozenset[str]]:

@@ -120,7 +120,7 @@ def queue() -> tuple[Any, Instance]:
     log = QueueLog(
         processors=8, submit=np.array([0, 1, 1, 1, 1]), cpu=cpu, run=run, requested=run,
         user=unknown, key=unknown, queue=np.zeros(5, np.int64), start=np.full(5, NEVER),
-        by_end=none, ends=none, unix_start=0,
+        by_end=none, ends=none,
     )  # fmt: skip
     return config, queue_instance(config, "bounded_slowdown", log, select_jobs(config, log, 0))
 

@@ -15,6 +15,7 @@ ENVIRONMENTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "hindcast/Binpack-v0": {"scenario": "binpack", "recipe": "binpack-synthetic-v1"},
     "hindcast/Deferrable-v0": {"scenario": "deferrable", "recipe": "deferrable-base-v1"},
     "hindcast/Multicluster-v0": {"scenario": "multicluster", "recipe": "multicluster-uniform-v1"},
+    "hindcast/Queue-v0": {"scenario": "queue", "recipe": "queue-lublin1-v1"},
     "hindcast/RLScheduler-v0": {"scenario": "rlscheduler", "recipe": "rlscheduler-lublin1-v1"},
     "hindcast/Slots-v0": {"scenario": "slots", "recipe": "slots-deeprm-v1"},
     "hindcast/Thermal-v0": {"scenario": "thermal", "recipe": "thermal-default-v1"},

@@ -40,6 +40,7 @@ functions, because only then does numba's on-disk cache serve a loop that takes 
 arguments.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -75,16 +76,28 @@ CHOOSE = types.int64(INTS, FLOATS)
 Compiled = Any  # a numba dispatcher
 
 
+def _in_a_name(cell: Any) -> str:
+    """Return the value of a closure's variable as part of the name of a file."""
+    value = cell.cell_contents
+    return "_" + re.sub(r"[^\w.+-]", "", str(getattr(value, "__name__", value)))[:60]
+
+
 def compiled(signature: Any, **options: Any) -> Callable[[Any], Compiled]:
     """Return a decorator that compiles a function for one signature and caches it on disk.
 
     The compiled function releases the GIL. numba reads a cached function before it checks whether
     the source has changed, and fails if the function used a named tuple that has been renamed or
     removed since; the function is then compiled again.
+
+    numba numbers the files of all closures of one function by an index, without a lock. If two
+    processes compile different closures at the same time, each may later load the other's code. So
+    the values in a closure are made part of its name, and every closure has its own index.
     """
     kept = {"cache": True, "nogil": True, "error_model": "numpy", **options}
 
     def decorate(function: Any) -> Compiled:
+        if function.__closure__:
+            function.__qualname__ += "".join(map(_in_a_name, function.__closure__))
         try:
             return njit(signature, **kept)(function)
         except (AttributeError, ImportError):

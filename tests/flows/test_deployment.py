@@ -6,9 +6,11 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -92,14 +94,21 @@ def call(*argv: str, env: dict[str, str]) -> str:
 
 
 def ask(env: dict[str, str], path: str, body: dict[str, Any] | None = None) -> Any:
-    """Send one request to the server's API."""
+    """Send one request to the server's API, again while its database is locked (503)."""
     request = urllib.request.Request(
         env["PREFECT_API_URL"] + path,
         data=None if body is None else json.dumps(body).encode(),
         headers={"Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        return json.load(answer)
+    until = time.monotonic() + LIMIT_S
+    while True:
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            if error.code != HTTPStatus.SERVICE_UNAVAILABLE or time.monotonic() > until:
+                raise
+        time.sleep(0.5)
 
 
 def wait_for_server(server: subprocess.Popen[bytes], env: dict[str, str], log: Path) -> None:

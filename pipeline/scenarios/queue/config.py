@@ -30,8 +30,8 @@ class QueueConfig:
         reserve: Whether a job that does not fit can be chosen, and then gets the reservation.
         visible: Number of waiting jobs in an observation, the oldest ones; 0 for all.
         kill: Whether jobs end when their requested time is over.
-        clock_s: Local time at second 0 of the log, in seconds since 1970, for the features of the
-            time of day and of the week.
+        clock_s: Local time at second 0 of the log, in seconds since Monday, 00:00, for the
+            features of the time of day and of the week.
         compat: "none". The published simulator of RLScheduler is scenario `rlscheduler`.
     """
 
@@ -44,7 +44,7 @@ class QueueConfig:
     reserve: bool = True
     visible: int = number(0, "from 0 to 10,000,000")
     kill: bool = False
-    clock_s: int = number(0, "from 0 to 100,000,000,000", "s", metadata=LEFT_OUT_WHEN_DEFAULT)
+    clock_s: int = number(0, "from 0 to 604,799", "s", metadata=LEFT_OUT_WHEN_DEFAULT)
     compat: Literal["none"] = "none"
 
 

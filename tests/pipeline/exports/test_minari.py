@@ -118,7 +118,7 @@ def test_the_environment_of_a_recipe_that_ships_is_recovered(images, tmp_path, l
     recipe = images.dataset.recipe
     monkeypatch.setattr("pipeline.exports.minari.known_recipes", lambda: [recipe.id])
     monkeypatch.setattr("pipeline.exports.minari.load_recipe", lambda _: recipe)
-    monkeypatch.setattr("pipeline.gymnasium_env.problem.load_recipe", lambda *_: recipe)
+    monkeypatch.setattr("pipeline.gymnasium_env.problem.as_recipe", lambda *_: recipe)
     export(images.folder, "minari", tmp_path / "x")
     dataset = load()
     env = dataset.recover_environment()

@@ -45,7 +45,8 @@ def test_each_key_can_be_given_with_set(name):
     keys = [k for k in recipe_keys(recipe) if "[]" not in k.key and k.value is not None]
     keys = [k for k in keys if not k.key.startswith("train.settings.")]
     assert len({k.key for k in keys}) == len(keys)
-    assert {k.key for k in keys} >= {"id", "seed", "train.steps", "online.agent", "split.train"}
+    splits = {f"split.{split}" for split in recipe.split}
+    assert {k.key for k in keys} >= {"id", "seed", "train.steps", "online.agent", *splits}
     assert not any(k.key.startswith("places") for k in keys)
     again = load_recipe(name, [f"{k.key}={json.dumps(k.value)}" for k in keys])
     assert again == recipe

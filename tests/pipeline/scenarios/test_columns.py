@@ -16,6 +16,7 @@ from pipeline.scenarios.multicluster import (
 from pipeline.scenarios.multicluster import (
     layout as multicluster_memory,
 )
+from pipeline.scenarios.queue import features as queue_features
 from pipeline.scenarios.rlscheduler import features as rlscheduler_features
 from pipeline.scenarios.slots import features as slots_features
 from pipeline.scenarios.slots import layout as slots_memory
@@ -27,6 +28,7 @@ FEATURES = {
     "binpack": binpack_features,
     "deferrable": deferrable_features,
     "multicluster": multicluster_features,
+    "queue": queue_features,
     "rlscheduler": rlscheduler_features,
     "slots": slots_features,
     "thermal": thermal_features,
@@ -35,6 +37,7 @@ SETTINGS = {
     "binpack": [{}, {"features": "extended"}, {"cluster": "trace", "allow_wait": True}],
     "deferrable": [{}, {"setting": "realtime", "capacity": 3.0, "horizon": 24}],
     "multicluster": [{}, {"clusters": (7,)}, {"clusters": (7, 8, 9)}],
+    "queue": [{}, {"allow_wait": True}],
     "rlscheduler": [{}, {"observation": "published"}],
     "slots": [
         {"foresight": foresight, "observation": observation, **sizes}

@@ -1,5 +1,6 @@
 """Tests that compiled functions are kept on disk and that a kept function never stops a program."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -45,3 +46,23 @@ def test_a_named_tuple_is_kept_and_one_that_was_renamed_is_compiled_again(tmp_pa
     assert [run(tmp_path, name) for name in ("Pair", "Pair", "Couple", "Couple")] == [
         ["3.0", "0"], ["3.0", "1"], ["3.0", "0"], ["3.0", "1"],
     ]  # fmt: skip
+
+
+def test_each_closure_has_a_cache_of_its_own(tmp_path):
+    """Numba gives all closures of a function one index, which two processes can confuse."""
+    path = tmp_path / "rules.py"
+    path.write_text(
+        "from pipeline.simulation.kernel import INTS, compiled\n"
+        "from numba import types\n\n"
+        "def adding(value):\n"
+        "    @compiled(types.int64(types.int64))\n"
+        "    def add(x):\n"
+        "        return x + value\n"
+        "    return add\n"
+    )
+    spec = importlib.util.spec_from_file_location("rules", path)
+    rules = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(rules)
+    assert [rules.adding(value)(1) for value in (1, 2)] == [2, 3]
+    indices = sorted(file.name.split("-")[0] for file in tmp_path.rglob("*.nbi"))
+    assert indices == ["rules.adding.locals.add_1", "rules.adding.locals.add_2"]
