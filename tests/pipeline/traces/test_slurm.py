@@ -319,7 +319,7 @@ def test_bad_values_that_no_task_needs_are_taken_as_unknown(tmp_path):
         (b"JobID,State,Submit,End,AllocCPUS\n1,2,3,4,5\n", "line 1 has no column Start"),
         (b"\n\n", "this file is empty"),
         (b"\0\1\2", "this is a binary file"),
-        (gzip.compress(b"JobID|State|Submit")[:-9], "this gzip file is damaged"),
+        (gzip.compress(b"JobID|State|Submit", mtime=0)[:-9], "this gzip file is damaged"),
         (b"JobID|State|Submit|Start|End|AllocCPUS\n", "this file has no rows"),
         (b"JobID|State|Submit|Start|End|AllocCPUS\n" + b"1|x|2\n" * 3, "none of its 3 rows"),
         (b"JobID|State|Submit|Start|End|AllocCPUS\n1|PENDING|1|2|3|4\n", "is a job that ran"),
