@@ -23,6 +23,7 @@ from pipeline.errors import HindcastError, InputError
 
 _ANSWER_S: Final = 10.0  # time that a cluster has to answer
 _JOIN_S: Final = 120.0  # time that a process has to tell its facts, its start included
+_ATTEMPTS: Final = 3  # to connect to a cluster
 _ADDRESS: Final = re.compile(r"ray://([^\s:/]+|\[[0-9a-f:]+\]):([0-9]{1,5})")
 _STORE: Final = 80 << 20  # bytes of Ray's object store, the least that it takes: no row passes it
 _LONGEST: Final = 40  # characters of a folder that Ray can name its sockets in
@@ -63,18 +64,16 @@ def started(address: str, workers: int) -> Iterator[Runner]:
             }  # fmt: skip
         stack.enter_context(_environment(environment, replace=not address))
         import ray
-        from prefect_ray.task_runners import RayTaskRunner
 
         logging.getLogger("ray").setLevel(logging.CRITICAL)  # what it says is in the errors
         settings = {
             "logging_level": "critical", "log_to_driver": False, "configure_logging": False,
             "runtime_env": {"env_vars": _of_workers()}, **own,
         }  # fmt: skip
-        runner: Any = RayTaskRunner(address=address or None, init_kwargs=settings)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # what they say is in the error
-                stack.enter_context(runner)
+                runner = stack.enter_context(_connected(address, settings))
         except Exception as error:
             ray.shutdown()
             said = " ".join(str(error).split())[:200] or type(error).__name__
@@ -88,6 +87,29 @@ def started(address: str, workers: int) -> Iterator[Runner]:
         if address:
             check_workers(_facts, where)
         yield Runner(where, runner.submit, functools.partial(_threads, address))
+
+
+@contextlib.contextmanager
+def _connected(address: str, settings: Mapping[str, Any]) -> Iterator[Any]:
+    """Connect Prefect's task runner to the cluster at the address, or to one that it starts.
+
+    A cluster starts a process for every client by a fork in a process with many threads. Now and
+    then that process ends before it listens; the next attempt gets another one.
+    """
+    import ray
+    from prefect_ray.task_runners import RayTaskRunner
+
+    with contextlib.ExitStack() as stack:
+        for left in reversed(range(_ATTEMPTS)):
+            runner = RayTaskRunner(address=address or None, init_kwargs=dict(settings))
+            try:
+                stack.enter_context(runner)
+                break
+            except ConnectionAbortedError:
+                if not left:
+                    raise
+                ray.shutdown()
+        yield runner
 
 
 def _threads(address: str) -> int:

@@ -322,3 +322,28 @@ def test_an_address_without_a_cluster(tmp_path, address, said):
     with pytest.raises(InputError, match=said):
         engine.run_flow(request)
     assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize(("failures", "connected"), [(2, True), (3, False)])
+def test_a_client_that_the_cluster_fails_to_start(monkeypatch, failures, connected):
+    """Connecting is tried again, because a process of the cluster may end while it starts."""
+    task_runners = pytest.importorskip("prefect_ray.task_runners")
+    module, calls = runners.ray, []
+
+    def init(*address, **_settings):
+        calls.extend(address)  # Ray calls it without one where it is not connected
+        if len(calls) <= failures:
+            raise ConnectionAbortedError("Starting Ray client server failed")
+
+    monkeypatch.setattr(task_runners.ray, "init", init)
+    monkeypatch.setattr(task_runners.ray, "nodes", list)
+    monkeypatch.setattr(module, "_check_address", lambda *_: None)
+    monkeypatch.setattr(module, "check_workers", lambda *_: None)
+    with contextlib.ExitStack() as stack:
+        if connected:
+            stack.enter_context(module.started("ray://127.0.0.1:10001", 1))
+        else:
+            with pytest.raises(InputError, match=r"cannot be used .Starting Ray"):
+                stack.enter_context(module.started("ray://127.0.0.1:10001", 1))
+    assert len(calls) == 3
