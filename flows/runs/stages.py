@@ -20,6 +20,7 @@ from flows.commands import Call, build, directly, evaluate, report, train, train
 from flows.runs.ledger import Ledger
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.recipe import Recipe
+from pipeline.recipes.workload_source import opens_trace
 from pipeline.storage.files import sha256_file
 from pipeline.storage.location import location
 from pipeline.storage.locks import writing
@@ -55,7 +56,8 @@ def _stages(request: Any, loaded: Recipe, out: Path, call: Call) -> dict[str, An
         recorded = build.Request(recipe, dataset, overrides, workers)
         stage("build", manifest, {"recipe": loaded.digest}, recorded)
         data = {"dataset": sha256_file(manifest)}
-        stage("verify", manifest, data, verify.Request(dataset, workers))
+        named = request.trace if opens_trace(loaded) else None
+        stage("verify", manifest, data, verify.Request(dataset, workers, trace=named))
     trainings: list[tuple[Path, Any, Any]] = []
     for agent, seed in _runs(loaded):
         folder = out / "agents" / f"{agent}-seed{seed}"

@@ -48,6 +48,7 @@ PLAN: Final = "plan.json"
 EPISODES_PER_PART: Final = 24  # at least this many; a part holds whole windows
 LOG_ROWS: Final = 40_000
 LOG_CANDIDATES: Final = 1_500_000
+_READERS: Final = 16  # small files read at a time; a store answers after a while
 GROUP_ROWS: Final = 20_000  # a row group is closed at the first episode end after so many rows
 
 
@@ -273,9 +274,14 @@ def _record_episode(
 
 def recorded(plan: Plan) -> tuple[tuple[mf.FileEntry, ...], pl.DataFrame]:
     """Return the files and the episodes of all parts of a plan, once they are recorded."""
-    n = range(len(plan.parts))
-    entries = tuple(_recorded_entry(plan, i) for i in n)
-    return entries, pl.concat([files.read_parquet(_episodes_path(plan, i)) for i in n])
+
+    def episodes(part: int) -> pl.DataFrame:
+        return files.read_parquet(_episodes_path(plan, part))
+
+    parts = range(len(plan.parts))
+    with ThreadPoolExecutor(_READERS) as pool:
+        entries = tuple(pool.map(partial(_recorded_entry, plan), parts))
+        return entries, pl.concat(pool.map(episodes, parts))
 
 
 def _recorded_entry(plan: Plan, part: int) -> mf.FileEntry:

@@ -4,13 +4,15 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from flows import cli
-from flows.commands import directly, name_of, run, train
+from flows.commands import directly, name_of, run, train, verify
 from flows.runs.stages import run_stages
 from pipeline.errors import DatasetError
 from tests.conftest import TINY
+from tests.flows.test_deployment import SMALL, write_log
 
 pytestmark = pytest.mark.slow
 
@@ -84,6 +86,24 @@ def test_an_interrupted_run_goes_on(tmp_path):
         with pytest.raises(KeyboardInterrupt):
             run_stages(request, failing)
     assert calls == ["build", "verify", "train", "train"]
+
+
+def test_the_workload_is_compared_with_the_trace_that_was_given(tmp_path):
+    """The trace of `hindcast run --trace` is that of its verification."""
+    trace, checks = tmp_path / "day.swf", []
+    write_log(trace, np.random.default_rng(1))
+
+    def verified(step):
+        result = directly(step)
+        if isinstance(step, verify.Request):
+            checks.extend(result["checks"])
+            raise KeyboardInterrupt
+        return result
+
+    out = str(tmp_path / "out")
+    with pytest.raises(KeyboardInterrupt):
+        run_stages(run.Request("slots-swf-kth-v1", out, SMALL, trace=str(trace)), verified)
+    assert f"read again from {trace}" in str(checks)
 
 
 def test_a_foreign_ledger_is_refused(tmp_path):
