@@ -105,11 +105,16 @@ def _connected(address: str, settings: Mapping[str, Any]) -> Iterator[Any]:
             try:
                 stack.enter_context(runner)
                 break
-            except ConnectionAbortedError:
-                if not left:
+            except ConnectionError as error:
+                if not left or not _ended(error):
                     raise
                 ray.shutdown()
         yield runner
+
+
+def _ended(error: ConnectionError) -> bool:
+    """Return whether the process of this client has ended, rather than that no cluster answers."""
+    return isinstance(error, ConnectionAbortedError) or "been disconnected" in str(error)
 
 
 def _threads(address: str) -> int:

@@ -120,6 +120,8 @@ class Ray(Cluster):
             "--disable-usage-stats", "--temp-dir", str(self.folder), "--object-store-memory",
             str(_OBJECTS), "--min-worker-port", "0", "--max-worker-port", "0",
             RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", RAY_AUTH_MODE="disabled",
+            # Otherwise its processes for clients end now and then while they start.
+            GRPC_ENABLE_FORK_SUPPORT="0",
         )  # fmt: skip
         self._wait(clients)
 
