@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from flows.runners.runner import Runner
-from flows.runners.workers import check_workers, worker_facts
+from flows.runners.workers import Facts, check_workers, worker_facts
 from pipeline.errors import HindcastError, InputError
 
 _ANSWER_S: Final = 10  # time that a scheduler has to answer
@@ -48,8 +48,20 @@ def started(address: str, workers: int) -> Iterator[Runner]:
                 "--address"
             ) from error
         if address:
-            check_workers(lambda: client.run(worker_facts).values(), where)
+            check_workers(lambda: _facts(client), where)
         yield Runner(where, runner.submit, lambda: sum(client.nthreads().values()))
+
+
+def _facts(client: Any) -> list[Facts]:
+    """Return the facts of all workers, without those that end meanwhile."""
+    found: list[Facts] = []
+    for facts in client.run(worker_facts, on_error="return").values():
+        if isinstance(facts, OSError):  # the scheduler cannot reach that worker
+            continue
+        if isinstance(facts, Exception):
+            raise facts
+        found.append(facts)
+    return found
 
 
 def _check_address(address: str) -> None:

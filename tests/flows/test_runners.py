@@ -215,6 +215,24 @@ def test_a_build_with_an_existing_scheduler(address, tiny_dataset, tmp_path, mon
     assert digest(out) == digest(tiny_dataset)
 
 
+class Answers:
+    """A client of Dask whose workers give these answers."""
+
+    def __init__(self, *answers: object) -> None:
+        self.answers = answers
+
+    def run(self, _function, *, on_error):
+        assert on_error == "return"
+        return dict(enumerate(self.answers))
+
+
+def test_a_worker_that_ends_while_it_is_asked_does_not_count():
+    facts = workers.worker_facts()
+    assert dask._facts(Answers(ConnectionResetError(), facts)) == [facts]
+    with pytest.raises(ModuleNotFoundError):
+        dask._facts(Answers(facts, ModuleNotFoundError("hindcast")))
+
+
 def weights(folder):
     return {p.parent.name: p.read_bytes() for p in folder.glob("runs/*/weights.safetensors")}
 
