@@ -95,8 +95,7 @@ def _recorded(recipe: Recipe) -> list[Entrant]:
 def _entrant(name: str, scenario: str, spec: Spec) -> Entrant:
     behaviour = resolve(name, scenario, spec)
     if isinstance(behaviour.policy, MemoryRule):
-        kind = "knows run times" if behaviour.policy.knows_run_times else "heuristic"
-        return Entrant(behaviour, kind, behaviour.name)
+        return Entrant(behaviour, behaviour.policy.kind, behaviour.name)
     if name == ROLLOUT or name in heuristics(scenario):
         kind = "random" if behaviour.stochastic else "heuristic"
         return Entrant(behaviour, kind, behaviour.name)

@@ -85,7 +85,7 @@ class Entrant:
 
     Attributes:
         behaviour: The policy, with its epsilon and temperature.
-        kind: "heuristic", "random", "learned", "mixture" or "knows run times".
+        kind: "heuristic", "random", "learned", "mixture", "knows run times" or "recorded".
         group: Name of the agent without its seed; training seeds of one agent are pooled under it.
         checkpoint: Folder of a learned policy.
         digest: SHA-256 of the weights of a learned policy.

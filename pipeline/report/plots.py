@@ -17,6 +17,7 @@ _NAME: Final = 30  # characters of a policy's name that a plot shows
 _DASHES: Final = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
 _MARKERS: Final = {
     "learned": "o", "heuristic": "s", "mixture": "D", "random": "^", "knows run times": "*",
+    "recorded": "P",
 }  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from pipeline.statistics.numbers import (
 
 _SHORTFALLS: Final = ("truncated", "unfinished", "dropped", "rejected")
 _NOTHING: Final = "\N{EN DASH}"
+_MARKED: Final = frozenset({"learned", "mixture", "knows run times", "recorded"})
 _Side: TypeAlias = Literal["better", "worse", "same"]
 
 
@@ -234,8 +235,8 @@ def policies_table(setting: Setting) -> Markup:
 
 def _policy(row: Mapping[str, Any], strongest: str | None) -> Cell:
     badges = []
-    if row["kind"] in {"learned", "mixture"}:
-        badges.append(element("span", row["kind"], class_=f"badge {row['kind']}"))
+    if row["kind"] in _MARKED:
+        badges.append(element("span", row["kind"], class_=f"badge {row['kind'].partition(' ')[0]}"))
     if row["policy"] == strongest:
         badges.append(element("span", "strongest simple", class_="badge strongest"))
     return Cell(joined([row["policy"], *(part for badge in badges for part in (" ", badge))]))

@@ -9,7 +9,9 @@ over the memory, which `step` then applies. They must not depend on `observe`. N
 given the memory.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numba import types
@@ -34,16 +36,19 @@ class MemoryRule:
         choose: Compiled function with the signature `pipeline.simulation.kernel.CHOOSE`.
         description: One line that says which candidate the rule chooses.
         formula: One line that says how.
-        knows_run_times: Whether the rule uses run times before they are over.
+        kind: "heuristic"; "knows run times" for a rule that uses them before they are over; or
+            "recorded" for a schedule that was recorded elsewhere.
         needs: Columns of the candidates without which the rule cannot be recorded.
+        check: Function of an instance that raises InputError where the rule has no meaning.
     """
 
     name: str
     choose: Compiled
     description: str = ""
     formula: str = ""
-    knows_run_times: bool = False
+    kind: Literal["heuristic", "knows run times", "recorded"] = "heuristic"
     needs: tuple[str, ...] = ()
+    check: Callable[[Instance], None] | None = None
 
     def episode(self, scenario: Scenario, spec: Spec, instance: Instance) -> Episode:
         """Play one episode on an instance."""
@@ -109,7 +114,12 @@ def _follow(observe, step, choose, episode, step_outputs, given, choices, rows):
 def play_rule(
     scenario: Scenario, spec: Spec, instance: Instance, rule: MemoryRule
 ) -> tuple[Episode, NDArray[np.int64], NDArray[np.float64]]:
-    """Play one episode; return its summary and its memory at the end (ints, floats)."""
+    """Play one episode; return its summary and its memory at the end (ints, floats).
+
+    Raises InputError if the rule has no meaning on the instance.
+    """
+    if rule.check is not None:
+        rule.check(instance)
     ints, floats = instance.ints.copy(), instance.floats.copy()
     step_outputs, totals = np.zeros((2, k.TERMS + len(spec.reward_terms)))
     code = int(_play(scenario.step, rule.choose, ints, floats, step_outputs, totals))

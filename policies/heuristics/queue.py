@@ -26,7 +26,7 @@ Some rules choose from the memory of an episode (pipeline.simulation.memory_rule
 knows no more than a real scheduler, but is not a score of a row. `NAME_clairvoyant` is NAME_easy
 with run times instead of requested times, in the reservation too: it knows what no scheduler knows.
 Jobs that already run when the window begins keep their requested times in it.
-`log_replay` starts jobs as the log did. These rules wait where config.allow_wait is false, too, but
+`recorded` starts jobs as the log did. These rules wait where config.allow_wait is false, too, but
 can then not be recorded.
 """
 
@@ -40,12 +40,15 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
+from pipeline.errors import InputError
 from pipeline.scenarios.queue import layout as m
 from pipeline.scenarios.queue.dynamics import next_event, shown
 from pipeline.scenarios.queue.features import MOMENT, ROW
+from pipeline.scenarios.queue.schedule import read_schedule
 from pipeline.simulation.kernel import CHOOSE, FLOATS, INTS, ROWS, SCORE, Compiled, compiled
 from pipeline.simulation.memory_rules import MemoryRule
 from pipeline.simulation.policy import Heuristic
+from pipeline.simulation.scenario import Instance
 from pipeline.simulation.spec import Spec
 from policies.heuristics.linear import RANDOM_LINEAR
 
@@ -267,7 +270,7 @@ def _conservative(ints, floats):  # type: ignore[no-untyped-def]
 
 
 @compiled(CHOOSE)
-def _log_replay(ints, floats):  # type: ignore[no-untyped-def]
+def _recorded(ints, floats):  # type: ignore[no-untyped-def]
     """Return the job with the least start in the log, if it is before the next event and fits."""
     until, rows = next_event(ints), shown(ints)
     best, least = rows, until
@@ -279,6 +282,15 @@ def _log_replay(ints, floats):  # type: ignore[no-untyped-def]
     if best == rows:
         ints[m.MAY_WAIT] = 1
     return best
+
+
+def _check_starts(instance: Instance) -> None:
+    """Raise InputError if the log does not say when jobs started."""
+    if (read_schedule(instance.ints).logged == m.NEVER).any():
+        raise InputError(
+            "recorded is what the log's scheduler did, but this log does not say when jobs started "
+            "(all waits are -1); leave the policy out"
+        )
 
 
 _SYMBOLS: Final[Mapping[str, str]] = {
@@ -352,7 +364,7 @@ _MEMORY_RULES: Final = (
     ),
     *(
         MemoryRule(
-            f"{name}_clairvoyant", _clairvoyant(_NUMBER[name]), knows_run_times=True,
+            f"{name}_clairvoyant", _clairvoyant(_NUMBER[name]), kind="knows run times",
             needs=("is_wait",),
             description=f"{name}_easy with run times instead of requested times: no scheduler "
                 "knows them",
@@ -361,8 +373,9 @@ _MEMORY_RULES: Final = (
         for name in ("sjf", "saf", "lxf")
     ),
     MemoryRule(
-        "log_replay", _log_replay, needs=("is_wait",),
-        description="the job that started first in the log, if it did before the next event here",
+        "recorded", _recorded, kind="recorded", needs=("is_wait",), check=_check_starts,
+        description="what the log's scheduler did: the job that started first in the log, if it "
+            "did before the next event here",
         formula="recorded start; waits where no such job fits",
     ),
 )  # fmt: skip

@@ -16,7 +16,9 @@ from pipeline.storage.files import read_json, read_parquet
 from pipeline.storage.provenance import as_records
 from pipeline.workloads.caveats import Caveat, from_json
 
-Kind: TypeAlias = Literal["heuristic", "random", "learned", "mixture", "knows run times"]
+Kind: TypeAlias = Literal[
+    "heuristic", "random", "learned", "mixture", "knows run times", "recorded"
+]
 Direction: TypeAlias = Literal["lower", "higher", "neither"]
 
 _MOST_EPISODES = 10**9
@@ -54,7 +56,7 @@ class PolicyEntry:
 
     Attributes:
         name: Name in scores.parquet.
-        kind: "heuristic", "random", "learned", "mixture" or "knows run times".
+        kind: "heuristic", "random", "learned", "mixture", "knows run times" or "recorded".
         group: Name that training seeds of one agent share.
         checkpoint: Folder of a learned policy.
         digest: SHA-256 of the weights of a learned policy.

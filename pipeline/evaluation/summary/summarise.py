@@ -127,8 +127,12 @@ def _strongest(headline: Pairing) -> str | None:
 
 
 def _references(setting: Setting, headline: Pairing, strongest: str | None) -> tuple[str, ...]:
-    """Return the policies to compare with, the strongest simple one first."""
+    """Return the policies to compare with, the strongest simple one first.
+
+    What was recorded elsewhere is always one of them: it is what a reader has today.
+    """
     names = setting.references or [p.name for p in headline.policies if p.kind == "random"]
+    names = [*names, *(p.name for p in headline.policies if p.kind == "recorded")]
     groups = [setting.entries[name].group if name in setting.entries else name for name in names]
     ordered = dict.fromkeys([strongest, *groups] if strongest else groups)
     return tuple(name for name in ordered if headline.find(name) is not None)

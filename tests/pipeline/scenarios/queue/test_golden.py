@@ -14,6 +14,7 @@ import pytest
 from pipeline.recipes.loading import traces_folder
 from pipeline.scenarios import load_scenario
 from pipeline.scenarios.queue.config import QueueConfig
+from pipeline.scenarios.queue.instances import read_log
 from pipeline.scenarios.queue.schedule import read_schedule
 from pipeline.simulation.batched import BatchedEpisodes
 from pipeline.simulation.memory_rules import MemoryRule, play_rule
@@ -80,3 +81,15 @@ def test_every_start_equals_golden_starts(rule):
     schedule = read_schedule(ints)
     began = int(jobs.tasks["submit_s"][2304])
     np.testing.assert_array_equal(schedule.start[schedule.counted] + began, golden)
+
+
+@pytest.mark.slow
+def test_the_mean_wait_of_the_recorded_schedule_is_that_of_the_log():
+    """Starts move to the event before them, and later where the log exceeds its machine."""
+    jobs, rng = workload("KTH-SP2"), np.random.default_rng(0)
+    config = QueueConfig(jobs=1, whole=True, allow_wait=True)
+    instance = SCENARIO.instance(config, "wait", jobs, 0, rng)
+    _, ints, _ = play_rule(SCENARIO, SCENARIO.spec(config, "wait"), instance, RULES["recorded"])
+    log = read_log(jobs)
+    recorded = float(np.mean(log.start - log.submit))
+    assert read_schedule(ints).waits.mean() == pytest.approx(recorded, rel=0.02)

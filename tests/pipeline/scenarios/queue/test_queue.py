@@ -296,7 +296,7 @@ def test_a_log_without_starts_cannot_begin_warm():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_log_replay_starts_jobs_as_a_log_that_keeps_within_the_machine(seed):
+def test_recorded_starts_jobs_as_a_log_that_keeps_within_the_machine(seed):
     """The log is a schedule of the simulator; a replay delays no start beyond the next event."""
     spec, instance = made(drawn(seed), jobs=40, warm=False)
     _, ints, _ = play_rule(SCENARIO, spec, instance, MEMORY_RULES["saf_clairvoyant"])
@@ -306,8 +306,15 @@ def test_log_replay_starts_jobs_as_a_log_that_keeps_within_the_machine(seed):
         first.requested.tolist(), first.waits.tolist(), [1] * 40, strict=True,
     ))  # fmt: skip
     spec, instance = made(log, jobs=40, allow_wait=True)
-    _, ints, _ = play_rule(SCENARIO, spec, instance, MEMORY_RULES["log_replay"])
+    _, ints, _ = play_rule(SCENARIO, spec, instance, MEMORY_RULES["recorded"])
     assert read_schedule(ints).start.tolist() == first.start.tolist()
+
+
+def test_what_a_log_does_not_say_cannot_be_followed():
+    log = workload((0, 1, 5, 5, None, 1), (1, 1, 5, 5, None, 1))
+    spec, instance = made(log, jobs=2, warm=False, allow_wait=True)
+    with pytest.raises(InputError, match=r"does not say when jobs started .*leave the policy out"):
+        play_rule(SCENARIO, spec, instance, MEMORY_RULES["recorded"])
 
 
 def test_rules_over_the_memory_can_be_recorded_where_waiting_is_a_choice():
@@ -325,7 +332,7 @@ def test_a_pure_rule_needs_the_row_that_waits():
     spec = SCENARIO.spec(QueueConfig(), OBJECTIVE)
     with pytest.raises(InputError, match=r"'saf' .* 'is_wait'.*allow_wait = true"):
         resolve("saf", "queue", spec)
-    assert resolve("saf_clairvoyant", "queue", spec).policy.knows_run_times
+    assert resolve("saf_clairvoyant", "queue", spec).policy.kind == "knows run times"
 
 
 @pytest.mark.slow
