@@ -260,7 +260,8 @@ def train(
 
     Args:
         dataset: The dataset, or its folder.
-        agent: Name of an agent; `hindcast train --help` lists all names.
+        agent: Name of an agent; `hindcast train --help` lists all names. For an agent of your own,
+            "path/to/file.py:NAME" or "module:NAME" of an `Agent`.
         out: Folder of the checkpoint. Its subfolder `best` holds the checkpoint with the best
             validation score. An interrupted training is resumed; a finished one is not repeated.
         steps: Number of gradient steps.
@@ -276,9 +277,10 @@ def train(
     """
     from pipeline.storage.location import location
     from policies.offline.training import train as fit
+    from policies.own_agents import agent_name
 
     return fit(
-        _folder(dataset), agent, steps=steps, seed=seed, out=location(out), settings=settings,
+        _folder(dataset), agent_name(agent), steps=steps, seed=seed, out=location(out), settings=settings,
         device=device,
     )  # fmt: skip
 
@@ -297,7 +299,8 @@ def evaluate(
     Args:
         recipe: The recipe, see `load_recipe`.
         policies: Names of rules, folders of checkpoints, "behaviour" for the recipe's own
-            behaviours, or objects with `name` and `scores` (see `Policy`). If empty, the policies
+            behaviours, "path/to/file.py:NAME" or "module:NAME" for a function of your own, or
+            objects with `name` and `scores` (see `Policy`). If empty, the policies
             that the recipe names are scored.
         out: Folder for scores.parquet and evaluation.json, from which `hindcast report` makes a
             page.

@@ -130,7 +130,10 @@ def with_trace(overrides: tuple[str, ...], path: str | None) -> tuple[str, ...]:
 
 def more_policies() -> Any:
     """Return the field `policies` of commands that evaluate what they trained."""
-    text = "policies and folders of checkpoints to score beside the recipe's; may be repeated"
+    text = (
+        "policies, folders of checkpoints and functions of your own (path/to/file.py:NAME) to "
+        "score beside the recipe's; may be repeated"
+    )
     return option(text, default=(), flag="--policy", action="extend", metavar="POLICY")
 
 

@@ -27,12 +27,12 @@ def _for_a_while(items: Sequence[Any]) -> Iterator[Any]:
             return
 
 
-def record_parts(items: list[int], out: str, plan: str) -> dict[str, int]:
+def record_parts(items: list[int], out: str, plan: str, code: str = "{}") -> dict[str, int]:
     """Record parts of a dataset that is being built."""
     from pipeline.building.shared_plan import record
     from policies.registry import behaviours
 
-    made = [record(out, plan, part, behaviours) for part in _for_a_while(items)]
+    made = [record(out, plan, part, behaviours, code) for part in _for_a_while(items)]
     return {
         "done": len(made),
         "rows": sum(entry.rows for entry in made),

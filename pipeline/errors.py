@@ -5,6 +5,7 @@
     |   +-- TraceError          a raw trace file, its rows, its columns
     |   +-- RecipeError         a recipe: unknown key, wrong type, value out of range
     |   +-- UnknownName         a policy, scenario, format or objective that does not exist
+    |   +-- PolicyFault         a policy of the user's own that fails or scores wrongly
     |   +-- DatasetError        a folder that is not a dataset, workload or checkpoint
     |   +-- StorageError        a folder that cannot be written, a full disk
     |       +-- FolderBusy      a folder that another process is writing
@@ -38,6 +39,23 @@ class RecipeError(InputError):
 
 class UnknownName(InputError):
     """A name that its registry does not hold, see `unknown_name`."""
+
+
+class PolicyFault(InputError):
+    """A policy of the user's own that raises an error, or whose scores cannot be used.
+
+    Args:
+        message: The policy, what it did and what was expected.
+        place: Number of the observation in the batch that was scored, or of its episode.
+    """
+
+    def __init__(self, message: str, place: int = 0) -> None:
+        super().__init__(message)
+        self.place = place
+
+    def __reduce__(self) -> tuple[type["PolicyFault"], tuple[str, int]]:
+        """Return the parts from which another process makes the error again."""
+        return PolicyFault, (str(self), self.place)
 
 
 class DatasetError(InputError):

@@ -14,26 +14,38 @@ only to look up an unknown name or to list all names. It finds them in two place
     [project.entry-points."hindcast.exports"]
     mine = "my_package.my_export"
 
-Text from a dataset, a checkpoint or a recipe is never imported. It is only compared with the names
-in a registry and the names of entry points.
+The user can also name a single object, such as a policy of their own, by a reference: `module:name`
+or `path/to/file.py:name`, see `source_of` and `load`.
+
+Text from a dataset or a checkpoint is never imported. It is only compared with the names in a
+registry and the names of entry points. A reference is imported only if it was given on the command
+line, in a recipe file or in a program.
 """
 
 import functools
+import hashlib
 import importlib
 import importlib.util
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from pipeline.errors import InputError
+from pipeline.errors import InputError, UnknownName, did_you_mean, nearest
 
 if TYPE_CHECKING:  # importing it takes as long as importing the whole command line
     from importlib.metadata import EntryPoint
 
 T = TypeVar("T")
+_WORD: Final = r"[A-Za-z_]\w*"
+_DOTTED: Final = rf"{_WORD}(?:\.{_WORD})*"
+_REFERENCE: Final = re.compile(rf"(?P<place>{_DOTTED}|[^:]*[^/:]\.py):(?P<name>{_DOTTED})")
+_LABEL: Final = re.compile(rf"[\w.-]{{1,200}}:{_DOTTED}")
 VARIABLE: Final = "HINDCAST_PLUGINS"
 _IMPORTING: Final = threading.RLock()  # lets one thread import a plug-in, the others wait
 
@@ -91,22 +103,27 @@ def _entry_points(group: str) -> "Mapping[str, EntryPoint]":
 def _import_plugins() -> None:
     """Import the modules and files of HINDCAST_PLUGINS that are not imported yet."""
     for plugin in filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(","))):
-        load = _import_file if plugin.endswith(".py") else importlib.import_module
+        of = f"{VARIABLE}: {plugin}"
         with _IMPORTING:
-            _or_input_error(functools.partial(load, plugin), f"{VARIABLE}: {plugin}")
+            _or_input_error(functools.partial(_import, plugin, of), of)
 
 
-def _import_file(name: str) -> None:
-    """Import a .py file under the name of the file, unless a module was loaded from it before."""
+def _import(place: str, of: str) -> ModuleType:
+    """Import a module by its name, or a .py file; `of` is what errors name."""
+    return _import_file(place, of) if place.endswith(".py") else importlib.import_module(place)
+
+
+def _import_file(name: str, of: str) -> ModuleType:
+    """Return the module of a .py file, imported under the name of the file or loaded before."""
     path = Path(name).resolve()
-    modules = list(sys.modules.values())
-    if any(getattr(module, "__dict__", {}).get("__file__") == str(path) for module in modules):
-        return
+    for module in list(sys.modules.values()):
+        if getattr(module, "__dict__", {}).get("__file__") == str(path):
+            return module
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None or path.stem in sys.modules:
         raise InputError(
-            f"{VARIABLE}: {name} cannot be imported, because another module is called "
-            f"{path.stem!r}; rename the file"
+            f"{of} cannot be imported, because another module is called {path.stem!r}; rename the "
+            "file"
         )
     module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
     try:
@@ -114,13 +131,125 @@ def _import_file(name: str) -> None:
     except BaseException:
         del sys.modules[path.stem]
         raise
+    return module
 
 
-def _or_input_error(load: Callable[[], object], of: str) -> None:
-    """Call `load`, and turn any exception into an InputError that names the plug-in."""
+def _or_input_error(load: Callable[[], T], of: str) -> T:
+    """Return load(), and turn any exception into an InputError that names the plug-in."""
     try:
-        load()
+        return load()
     except InputError:
         raise
     except Exception as error:  # a plug-in can raise anything during its import
         raise InputError(f"{of} cannot be imported ({type(error).__name__}: {error})") from error
+
+
+@dataclass(frozen=True)
+class Source:
+    """Source file of an object that the user named by a reference.
+
+    Attributes:
+        label: Short name without folders: `file:name` or `module:name`.
+        name: Name of the object in its module, with dots for attributes of attributes.
+        module: Dotted name of the module, or "" if the reference names a file.
+        path: The file, as an absolute path.
+        sha256: SHA-256 of the file.
+    """
+
+    label: str
+    name: str
+    module: str
+    path: Path
+    sha256: str
+
+    @property
+    def reference(self) -> str:
+        """The reference with the absolute path of a file, for processes in other folders."""
+        return f"{self.module or self.path}:{self.name}"
+
+
+def is_reference(text: str) -> bool:
+    """Return whether text has the form `module:name` or `path/to/file.py:name`."""
+    return _REFERENCE.fullmatch(text) is not None
+
+
+def is_label(text: str) -> bool:
+    """Return whether text has the form of a `Source.label`."""
+    return _LABEL.fullmatch(text) is not None
+
+
+def source_of(reference: str, base: Path | None = None) -> Source:
+    """Return the source of a reference, without running it.
+
+    A relative path is searched in `base`, the folder of a recipe, and then in the working folder.
+    For `package.module:name`, Python imports the package. Raises UnknownName with the nearest name
+    if there is no such file or module.
+    """
+    found = _REFERENCE.fullmatch(reference)
+    if found is None:
+        raise InputError(f"{reference}: expected module:name or path/to/file.py:name")
+    place, name = found["place"], found["name"]
+    is_file = place.endswith(".py")
+    path = _file_of(reference, place, base) if is_file else _module_file(reference, place)
+    stem = re.sub(r"[^\w.-]", "_", path.stem)
+    return Source(
+        label=f"{stem if is_file else place}:{name}",
+        name=name,
+        module="" if is_file else place,
+        path=path,
+        sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+    )
+
+
+def load(source: Source) -> Any:
+    """Import the module of a source and return the object.
+
+    Raises InputError if the import fails, and UnknownName with the nearest name if the module has
+    no such object.
+    """
+    of = f"{source.module or source.path}:{source.name}"
+    with _IMPORTING:
+        place = source.module or str(source.path)
+        module = _or_input_error(functools.partial(_import, place, of), of)
+    thing: Any = module
+    for word in source.name.split("."):
+        if not hasattr(thing, word):
+            names = [n for n in dir(thing) if not n.startswith("_")]
+            raise UnknownName(f"{of}: there is no {word!r}; {did_you_mean(word, names)}")
+        thing = getattr(thing, word)
+    return thing
+
+
+def _file_of(reference: str, place: str, base: Path | None) -> Path:
+    """Return the file that a reference names."""
+    given = Path(place).expanduser()
+    path = given if base is None or not (base / given).is_file() else base / given
+    if path.is_file():
+        return path.resolve()
+    there = [p.name for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
+    similar = nearest(path.name, there)
+    hint = f"; did you mean {path.parent / similar}?" if similar else ""
+    raise UnknownName(f"{reference}: there is no file {path.absolute()}{hint}")
+
+
+def _module_file(reference: str, place: str) -> Path:
+    """Return the source file of a module, which is found on Python's path."""
+    try:
+        found = importlib.util.find_spec(place)
+    except Exception as error:  # finding a module imports its packages, which can raise anything
+        if not isinstance(error, ModuleNotFoundError):
+            raise InputError(
+                f"{reference}: {place} cannot be imported ({type(error).__name__}: {error})"
+            ) from error
+        found = None
+    if found is None:
+        file = Path(*place.split(".")).with_suffix(".py")
+        hint = (
+            f"did you mean {file}:{reference.partition(':')[2]}?"
+            if file.is_file()
+            else f"give its file, as in path/to/{file}:NAME, or add its folder to PYTHONPATH"
+        )
+        raise UnknownName(f"{reference}: Python finds no module {place!r}; {hint}")
+    if not (found.origin or "").endswith(".py"):
+        raise InputError(f"{reference}: {place} has no source file; expected a module in Python")
+    return Path(str(found.origin)).resolve()

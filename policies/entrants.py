@@ -7,6 +7,7 @@ from typing import Final
 
 from pipeline.errors import RecipeError
 from pipeline.evaluation.evaluate import Entrant
+from pipeline.plugins import is_reference, source_of
 from pipeline.recipes.recipe import Recipe
 from pipeline.scenarios import load_scenario
 from pipeline.simulation.memory_rules import MemoryRule
@@ -15,7 +16,7 @@ from pipeline.storage.location import is_remote, location
 from pipeline.storage.provenance import sessions_of_training
 from policies.heuristics import heuristics, rules
 from policies.networks.checkpoint import read_description
-from policies.registry import ROLLOUT, behaviours, resolve, split_checkpoint_name
+from policies.registry import ROLLOUT, behaviours, resolve, resolve_own, split_checkpoint_name
 
 BEHAVIOUR: Final = "behaviour"  # the log: every recorded behaviour with its exploration
 
@@ -32,8 +33,9 @@ def entrants(recipe: Recipe, names: Sequence[str]) -> list[Entrant]:
         <agent>@RULE-seed<seed>          FOLDER@RULE, led by a rule
         <agent>@rollout-seed<seed>       FOLDER@rollout, looking ahead
 
-    If two names are equal, the beginning of the digest of their weights is added. `behaviour`
-    stands for the recipe's behaviours, which form one group, weighted by their episodes.
+    A policy of the user's own, FILE.py:NAME or MODULE:NAME, is called NAME. If another entrant has
+    that name, it is FILE:NAME or MODULE:NAME. If two names are still equal, the beginning of the
+    digest of their weights or of their source is added. `behaviour` stands for the recipe's behaviours, which form one group, weighted by their episodes.
     """
     scenario = load_scenario(recipe.scenario)
     spec = scenario.spec(recipe.config, recipe.objective)
@@ -41,20 +43,24 @@ def entrants(recipe: Recipe, names: Sequence[str]) -> list[Entrant]:
         entrant
         for name in dict.fromkeys(names)
         for entrant in (
-            _recorded(recipe) if name == BEHAVIOUR else [_entrant(name, recipe.scenario, spec)]
+            _recorded(recipe) if name == BEHAVIOUR else [_entrant(name, recipe, spec)]
         )
     ]
-    count = Counter(c.behaviour.name for c in found)
-    return [_distinct(c) if count[c.behaviour.name] > 1 else c for c in found]
+    for distinct in (_with_file, _distinct):
+        count = Counter(c.behaviour.name for c in found)
+        found = [distinct(c) if count[c.behaviour.name] > 1 else c for c in found]
+    return found
 
 
 def with_whole_paths(recipe: Recipe, names: Sequence[str]) -> list[str]:
-    """Return the names, with absolute paths of checkpoints, for processes in other folders."""
-    known = (*heuristics(recipe.scenario), ROLLOUT, BEHAVIOUR)
-    return [name if name in known else _whole(name) for name in names]
+    """Return the names, with absolute paths of checkpoints and code, for other processes."""
+    known = (*rules(recipe.scenario), ROLLOUT, BEHAVIOUR)
+    return [name if name in known else _whole(name, recipe) for name in names]
 
 
-def _whole(name: str) -> str:
+def _whole(name: str, recipe: Recipe) -> str:
+    if is_reference(name) and not location(name).exists():
+        return source_of(name, recipe.base).reference
     folder = split_checkpoint_name(name)[0]
     if is_remote(place := location(folder)):
         return name
@@ -64,8 +70,8 @@ def _whole(name: str) -> str:
 def own_policies(recipe: Recipe) -> tuple[str, ...]:
     """Return the policies that a recipe names for its evaluation.
 
-    Raises RecipeError for a checkpoint that is named by the manifest of a dataset, which may be
-    foreign: nothing outside the dataset is opened because its manifest says so.
+    Raises RecipeError for a checkpoint or code that is named by the manifest of a dataset, which
+    may be foreign: nothing outside the dataset is opened or run because its manifest says so.
     """
     names, origin = recipe.evaluate.policies, recipe.origin
     if origin is not None and names == origin.evaluate.policies:
@@ -74,8 +80,8 @@ def own_policies(recipe: Recipe) -> tuple[str, ...]:
             if name not in known:
                 raise RecipeError(
                     f"{origin.folder}: evaluate.policies of the manifest names {name!r}, which is "
-                    f"no policy of {recipe.scenario}; a manifest cannot name a checkpoint outside "
-                    "its dataset, so name it yourself with --policy, or --set evaluate.policies"
+                    f"no policy of {recipe.scenario}; a manifest cannot name a checkpoint or code "
+                    "outside its dataset, so name it yourself with --policy, or --set evaluate.policies"
                 )
     return names
 
@@ -92,7 +98,12 @@ def _recorded(recipe: Recipe) -> list[Entrant]:
     ]  # fmt: skip
 
 
-def _entrant(name: str, scenario: str, spec: Spec) -> Entrant:
+def _entrant(name: str, recipe: Recipe, spec: Spec) -> Entrant:
+    scenario = recipe.scenario
+    if is_reference(name) and not location(name).exists():
+        own, source = resolve_own(name, spec, recipe.base)
+        kind = "random" if own.stochastic else "heuristic"
+        return Entrant(own, kind, own.name, digest=source.sha256, code=source.label)
     behaviour = resolve(name, scenario, spec)
     if isinstance(behaviour.policy, MemoryRule):
         return Entrant(behaviour, behaviour.policy.kind, behaviour.name)
@@ -116,8 +127,17 @@ def _entrant(name: str, scenario: str, spec: Spec) -> Entrant:
     return Entrant(named, "learned", group, str(folder), digest, trained=trained)
 
 
+def _with_file(entrant: Entrant) -> Entrant:
+    """Return a policy of the user's own under the name of its file and its own."""
+    return entrant if entrant.code is None else _called(entrant, entrant.code)
+
+
+def _called(entrant: Entrant, name: str) -> Entrant:
+    group = entrant.group if entrant.code is None else name
+    return replace(entrant, behaviour=replace(entrant.behaviour, name=name), group=group)
+
+
 def _distinct(entrant: Entrant) -> Entrant:
     if entrant.digest is None:
         return entrant
-    name = f"{entrant.behaviour.name}-{entrant.digest[:8]}"
-    return replace(entrant, behaviour=replace(entrant.behaviour, name=name))
+    return _called(entrant, f"{entrant.behaviour.name}-{entrant.digest[:8]}")

@@ -1,4 +1,7 @@
-"""Policies by name: rules, checkpoints and rollouts, as recipes and command lines give them."""
+"""Policies by name, as recipes and command lines give them.
+
+A name is that of a rule, a checkpoint or a rollout, or a reference to a policy of the user's own.
+"""
 
 import contextlib
 import math
@@ -9,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from pipeline.dataset.manifest import read_manifest
 from pipeline.errors import DatasetError, InputError, UnknownName, did_you_mean
+from pipeline.plugins import Source, is_reference
 from pipeline.recipes.checkpoints import check_checkpoint
 from pipeline.recipes.recipe import BehaviourRecipe, Recipe
 from pipeline.scenarios import SCENARIOS, load_scenario
@@ -17,6 +21,7 @@ from pipeline.simulation.policy import Behaviour, Heuristic
 from pipeline.simulation.spec import Spec
 from pipeline.storage.location import location
 from policies.heuristics import heuristics, rules
+from policies.own_policy import own_policy
 
 if TYPE_CHECKING:  # importing them compiles kernels
     from policies.networks.policy import LearnedPolicy
@@ -52,12 +57,13 @@ def split_checkpoint_name(name: str) -> tuple[str, float | str]:
 
 
 def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
-    """Return the behaviour of a name: a rule, a checkpoint folder, or rollouts of either.
+    """Return the behaviour of a name: a rule, a checkpoint folder, rollouts of either, or own code.
 
     FOLDER@RULE is a network that leaves a part of its choice to a rule: a candidate is a pair, and
     the rule chooses the first member (policies.papers.liu.network). FOLDER@rollout looks ahead with
     the network and variants of it, `rollout` with the deterministic rules
-    (policies.rollouts.lookahead).
+    (policies.rollouts.lookahead). MODULE:NAME and FILE.py:NAME are policies of the user's own
+    (policies.own_policy).
 
     Raises UnknownName with the nearest name; DatasetError if the folder is not a checkpoint or was
     trained on other features than the spec's; InputError if the rule cannot lead the network, or if
@@ -90,13 +96,26 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
         if isinstance(asked, str):
             return Behaviour(policy.name, _led(name, policy, asked, known))
         return Behaviour(policy.name, policy, temperature=asked)
+    if is_reference(name):
+        return resolve_own(name, spec)[0]
     if folder.name != name:
         raise DatasetError(f"{name}: no such checkpoint folder")
     choices = [*every, ROLLOUT] if load_scenario(scenario).forget is not None else every
     raise UnknownName(
         f"unknown policy {name!r} of scenario {scenario}; {did_you_mean(name, choices)} "
-        "(or give the folder of a checkpoint)"
+        "(or give the folder of a checkpoint, or a policy of your own as path/to/file.py:name)"
     )
+
+
+def resolve_own(name: str, spec: Spec, base: Path | None = None) -> tuple[Behaviour, Source]:
+    """Return the behaviour and the source of a reference to a policy of the user's own.
+
+    `name` must not come from a dataset or a checkpoint, since its code is run. `base` is the folder
+    of the recipe that names it. Raises InputError if it is no policy, or not one for the spec.
+    """
+    policy, source = own_policy(name, spec, base)
+    _require_columns(name, getattr(policy, "needs", ()), spec)
+    return Behaviour(source.name.rpartition(".")[2], policy), source
 
 
 def _led(
@@ -137,10 +156,15 @@ def _require_forgetting(name: str, scenario: str) -> None:
 def behaviours(recipe: Recipe) -> dict[str, Behaviour]:
     """Return the behaviours of a recipe by name."""
     known = rules(recipe.scenario)
-    return {
-        b.name: _checkpoint(b, recipe) if b.sha256 else _behaviour(b, known, recipe)
-        for b in recipe.behaviours
-    }
+
+    def one(behaviour: BehaviourRecipe) -> Behaviour:
+        if behaviour.is_checkpoint:
+            return _checkpoint(behaviour, recipe)
+        if behaviour.sha256:
+            return _own(behaviour, recipe)
+        return _behaviour(behaviour, known, recipe)
+
+    return {b.name: one(b) for b in recipe.behaviours}
 
 
 def recorded_behaviours(dataset: Path) -> dict[str, Behaviour]:
@@ -156,6 +180,20 @@ def recorded_behaviours(dataset: Path) -> dict[str, Behaviour]:
                 with contextlib.suppress(InputError):
                     known |= behaviours(replace(recipe, behaviours=(one,)))
     return known
+
+
+def _own(behaviour: BehaviourRecipe, recipe: Recipe) -> Behaviour:
+    """Return a policy of the user's own; raise InputError if only a manifest names it."""
+    reference = recipe.code.get(behaviour.policy)
+    if reference is None:
+        raise DatasetError(
+            f"{recipe.id}: the code of the behaviour {behaviour.policy!r} is not in the dataset, and "
+            "a name in a manifest is not imported; give the recipe's file, which names the code"
+        )
+    spec = load_scenario(recipe.scenario).spec(recipe.config, recipe.objective)
+    policy, _ = own_policy(reference, spec, sha256=behaviour.sha256)
+    _require_columns(reference, getattr(policy, "needs", ()), spec)
+    return Behaviour(behaviour.name, policy, behaviour.epsilon, behaviour.temperature)
 
 
 def _checkpoint(behaviour: BehaviourRecipe, recipe: Recipe) -> Behaviour:

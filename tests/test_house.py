@@ -40,7 +40,7 @@ FLOORS = (
     ("policies.rollouts", "policies.training"),
     ("policies.offline",),
     ("policies.online",),
-    ("policies.papers",),
+    ("policies.papers", "policies.own_policy", "policies.own_agents"),
     ("policies.registry",),
     ("policies.entrants",),
     ("policies.ope",),

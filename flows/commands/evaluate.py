@@ -19,8 +19,9 @@ class Request:
     recipe: p.Name = p.recipe()
     out: p.Folder = p.option("folder for scores.parquet and evaluation.json")
     policies: tuple[p.Name, ...] = p.option(
-        "policies of `hindcast list --policies SCENARIO`, or folders of checkpoints; may be "
-        "repeated (default: the recipe's policies)", default=(), flag="--policy", action="extend",
+        "policies of `hindcast list --policies SCENARIO`, folders of checkpoints, or functions of "
+        "your own: path/to/file.py:NAME or module:NAME; may be repeated (default: the recipe's "
+        "policies)", default=(), flag="--policy", action="extend",
         metavar="POLICY",
     )  # fmt: skip
     split: p.Name = p.option("split to play: train, validation, test or all", default="test")

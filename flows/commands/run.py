@@ -1,6 +1,7 @@
 """`hindcast run`: build, verify, train, evaluate and report; finished stages are skipped."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,12 +25,35 @@ class Request:
     command: str = p.hidden("command line that is kept in evaluation.json", "")
     trace: p.Folder | None = p.trace()
     policies: tuple[p.Name, ...] = p.more_policies()
+    agents: tuple[p.Name, ...] = p.option(
+        "agents to train beside the recipe's, by name or your own: path/to/file.py:NAME or "
+        "module:NAME; an online agent replaces the recipe's; may be repeated", default=(),
+        flag="--agent", action="extend", metavar="NAME")  # fmt: skip
     runner: p.Runner = p.runner()
     address: str = p.address()
 
     def settings(self) -> tuple[str, ...]:
-        """Return the overrides of the recipe, that of its trace included."""
-        return p.with_trace(self.overrides, self.trace)
+        """Return the overrides of the recipe, those of its trace and agents included."""
+        given = p.with_trace(self.overrides, self.trace)
+        return (*given, *_with_agents(self.recipe, given, self.agents)) if self.agents else given
+
+
+def _with_agents(
+    recipe: str, overrides: tuple[str, ...], agents: tuple[str, ...]
+) -> Iterator[str]:
+    """Yield the overrides that add agents to a recipe."""
+    from pipeline.recipes.loading import load_recipe
+    from policies.offline import ALL
+    from policies.online import ONLINE_AGENTS
+    from policies.own_agents import agent_name, learns_online, online_agent_name
+
+    offline = list(load_recipe(recipe, overrides).train.agents)
+    for given in agents:
+        if given in ONLINE_AGENTS or learns_online(given):
+            yield f'online.agent="{online_agent_name(given)}"'
+        elif (name := agent_name(given)) not in offline and offline != [ALL]:
+            offline.append(name)
+    yield f"train.agents={json.dumps(offline)}"
 
 
 def check(request: Request) -> None:

@@ -42,7 +42,8 @@ class Request:
 
     dataset: p.Folder = p.argument("folder of a dataset")
     agent: p.Name = p.option(
-        "agent to train, one of `hindcast list --agents`", metavar="NAME", required=False
+        "agent to train, one of `hindcast list --agents`, or your own: path/to/file.py:NAME or "
+        "module:NAME", metavar="NAME", required=False
     )
     out: p.Folder = p.option("folder for the checkpoint; the best on validation is in its best/")
     steps: p.Count = p.option("gradient steps", default=2000)
@@ -116,8 +117,9 @@ def check(request: Request) -> None:
     """Raise InputError if the agent or device is unknown, or the folder is no dataset."""
     from pipeline.dataset.manifest import read_manifest
     from policies.offline import agent as find_agent
+    from policies.own_agents import agent_name
 
-    find_agent(request.agent)
+    find_agent(agent_name(request.agent))
     read_manifest(location(request.dataset))
     if request.device != "auto" or request.tensorboard is not None:  # else torch is not loaded yet
         from policies.training.devices import find_device
@@ -130,17 +132,18 @@ def check(request: Request) -> None:
 def run(request: Request) -> dict[str, Any]:
     """Train an offline agent on a dataset and write its checkpoint, or continue a training."""
     from policies.offline import training
+    from policies.own_agents import agent_name
 
-    board = request.tensorboard
-    with progress(f"train {request.agent}, seed {request.seed}") as tell:
+    agent, board = agent_name(request.agent), request.tensorboard
+    with progress(f"train {agent}, seed {request.seed}") as tell:
         trained, point = with_metrics(tell)
         folder = training.train(
-            location(request.dataset), request.agent, steps=request.steps, seed=request.seed,
+            location(request.dataset), agent, steps=request.steps, seed=request.seed,
             out=location(request.out), settings=request.settings or {}, device=request.device,
             checkpoint_every=request.checkpoint_every,
             tensorboard=None if board is None else Path(board), progress=trained, point=point,
         )  # fmt: skip
-    return result_of(folder, request.agent, request.steps, request.seed)
+    return result_of(folder, agent, request.steps, request.seed)
 
 
 def result_of(folder: Path, agent: str, steps: int | None, seed: int) -> dict[str, Any]:

@@ -22,7 +22,8 @@ class Request:
     out: p.Folder = p.option("folder for the checkpoint; the best on validation is in its best/")
     overrides: tuple[p.Override, ...] = p.overrides()
     agent: p.Name | None = p.option(
-        "agent to train, one of `hindcast list --agents` (default: the recipe's)",
+        "agent to train, one of `hindcast list --agents`, or your own: path/to/file.py:NAME or "
+        "module:NAME (default: the recipe's)",
         default=None, metavar="NAME")  # fmt: skip
     iterations: p.Count | None = p.option(
         "batches of trajectories (default: the recipe's)", default=None
@@ -64,10 +65,12 @@ def check(request: Request) -> None:
     from pipeline.recipes.loading import load_recipe
     from policies.networks.checkpoint import read_description
     from policies.online.training import settings_of
+    from policies.own_agents import online_agent_name
     from policies.training.devices import find_device
 
     runners.check(request)
-    settings_of(load_recipe(request.recipe, request.overrides), request.agent)
+    agent = request.agent and online_agent_name(request.agent)
+    settings_of(load_recipe(request.recipe, request.overrides), agent)
     find_device(request.device)
     if request.start is not None and request.imitate is not None:
         raise InputError("train-online: give --from or --imitate")
@@ -86,9 +89,10 @@ def run(request: Request) -> dict[str, Any]:
     from pipeline.recipes.loading import load_recipe
     from policies.online import training
     from policies.online.imitation import Imitation
+    from policies.own_agents import online_agent_name
 
     loaded = load_recipe(request.recipe, request.overrides)
-    name = request.agent or loaded.online.agent
+    name = online_agent_name(request.agent) if request.agent else loaded.online.agent
     imitation = None
     if request.imitate is not None:
         steps = request.imitate_steps or loaded.online.imitate_steps or Imitation.steps
@@ -96,7 +100,7 @@ def run(request: Request) -> dict[str, Any]:
     with progress(f"train {name} on {loaded.id}, seed {request.seed}") as tell:
         trained, point = with_metrics(tell)
         folder = training.train_online(
-            loaded, out=location(request.out), agent=request.agent, iterations=request.iterations,
+            loaded, out=location(request.out), agent=name or None, iterations=request.iterations,
             seed=request.seed, start=None if request.start is None else location(request.start),
             imitation=imitation, device=request.device, workers=request.workers,
             checkpoint_every=request.checkpoint_every, progress=trained, point=point,

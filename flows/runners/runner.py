@@ -135,10 +135,14 @@ class Runner:
 
 
 def with_whole_paths(request: Any) -> dict[str, Any]:
-    """Return the fields of a request, its folders and recipe as absolute paths or URLs."""
+    """Return the fields of a request, its folders, recipe and code as absolute paths or URLs."""
     values = dict(vars(request))
     for name in _PLACES.intersection(values):
         place = values[name] and location(values[name])
         if place and not is_remote(place) and (name != "recipe" or place.exists()):
             values[name] = str(place.absolute())
+    if values.get("agent"):
+        from policies.own_agents import whole_reference
+
+        values["agent"] = whole_reference(values["agent"])
     return values

@@ -26,8 +26,10 @@ def train_seeds(request: Any, call: Call = directly) -> dict[str, Any]:
         return training()
     from pipeline.recipes.loading import load_recipe
     from policies.online.training import settings_of
+    from policies.own_agents import online_agent_name
 
-    agent, _ = settings_of(load_recipe(request.recipe, request.overrides), request.agent)
+    given = request.agent and online_agent_name(request.agent)
+    agent, _ = settings_of(load_recipe(request.recipe, request.overrides), given)
     seeds = tuple(dict.fromkeys(request.seeds))
     folders = [location(request.out) / "runs" / f"{agent}-seed{seed}" for seed in seeds]
     one = dataclasses.replace(request, seeds=(), runner=runners.LOCAL, address="")

@@ -28,6 +28,7 @@ from pipeline.storage.run_files import BEST, DESCRIPTION
 from policies.entrants import BEHAVIOUR, entrants, own_policies
 from policies.offline import agent as find_agent
 from policies.offline import agents_for
+from policies.own_agents import reference_of, source_sha256
 
 
 def run_stages(request: Any, call: Call = directly) -> dict[str, Any]:
@@ -68,16 +69,19 @@ def _stages(request: Any, loaded: Recipe, out: Path, call: Call) -> dict[str, An
         }
         if settings := loaded.train.settings_of(agent):
             arguments["settings"] = settings
-        request_of_one = train.Request(dataset, out=str(folder), **arguments)
-        trainings.append((folder, {**data, **arguments}, request_of_one))
+        request_of_one = train.Request(
+            dataset, out=str(folder), **{**arguments, "agent": reference_of(agent)}
+        )
+        trainings.append((folder, {**data, **arguments, **_code(agent)}, request_of_one))
     for seed in loaded.online.seeds if loaded.online.agent else ():
         folder = out / "agents" / f"{loaded.online.agent}-seed{seed}"
-        inputs = {"recipe": loaded.digest, "seed": seed}
+        inputs = {"recipe": loaded.digest, "seed": seed, **_code(loaded.online.agent)}
         imitate = None
         if loaded.online.imitate_steps:
             inputs, imitate = {**inputs, **data}, dataset
         online = train_online.Request(
-            recipe, str(folder), overrides, seed=seed, workers=workers, imitate=imitate
+            recipe, str(folder), overrides, agent=reference_of(loaded.online.agent), seed=seed,
+            workers=workers, imitate=imitate,
         )
         trainings.append((folder, inputs, online))
     checkpoints = [folder for folder, _, _ in trainings]
@@ -124,6 +128,12 @@ def _train(
     return {
         name: ledger.stage(name, inputs, output, next_run) for name, inputs, output, _ in stages
     }
+
+
+def _code(agent: str) -> dict[str, str]:
+    """Return the digest of an agent's source if the user gave the agent by a reference."""
+    digest = source_sha256(agent)
+    return {} if digest is None else {"code": digest}
 
 
 def _runs(recipe: Recipe) -> list[tuple[str, int]]:

@@ -45,9 +45,19 @@ def check(request: Request) -> None:
     from policies.training.devices import find_device
 
     runners.check(request)
-    plan(request.sweep, request.where)
+    plan(_with_names(request.sweep), request.where)
     read_manifest(location(request.dataset))
     find_device(request.device)
+
+
+def _with_names(table: dict[str, Any]) -> dict[str, Any]:
+    """Return the table of a sweep with the names of agents that it gives by references."""
+    from policies.own_agents import agent_name
+
+    agents = table.get("agents")
+    if not isinstance(agents, list) or not all(isinstance(one, str) for one in agents):
+        return table
+    return {**table, "agents": [agent_name(one) for one in agents]}
 
 
 def run(request: Request, call: Call = directly) -> dict[str, Any]:
@@ -63,14 +73,15 @@ def run(request: Request, call: Call = directly) -> dict[str, Any]:
 def _run(request: Request, call: Call) -> dict[str, Any]:
     from policies.offline.sweep import plan
     from policies.offline.sweep_table import NAME, summary, tabulate
+    from policies.own_agents import reference_of
 
     training = find("train").Request  # by name, since that command imports this module
-    place, runs = location(request.out), plan(request.sweep, request.where)
+    place, runs = location(request.out), plan(_with_names(request.sweep), request.where)
     folders = [place / "runs" / run.name for run in runs]
     errors: dict[str, str] = {}
     requests = [
         training(
-            dataset=request.dataset, agent=one.agent, out=str(folder), steps=one.steps,
+            dataset=request.dataset, agent=reference_of(one.agent), out=str(folder), steps=one.steps,
             seed=one.seed, settings=dict(one.settings), device=request.device,
         )
         for one, folder in zip(runs, folders, strict=True)

@@ -22,7 +22,7 @@ from pipeline.building.recorder import Log, Recording, make_log
 from pipeline.dataset import manifest as mf
 from pipeline.dataset.append_history import Taken
 from pipeline.dataset.columns import episodes_schema
-from pipeline.errors import DatasetError, RecipeError
+from pipeline.errors import DatasetError, PolicyFault, RecipeError
 from pipeline.recipes.checkpoints import FOLDER as POLICIES
 from pipeline.recipes.checkpoints import copy_policies
 from pipeline.recipes.problem import make_instance
@@ -247,7 +247,10 @@ def _record_episode(
         again = generator(seed, name, window, repetition)
         played, values = None, decision_values(*problem, behaviour, again)
     else:
-        played = episode_runner(*problem, behaviour).play(rng)
+        try:
+            played = episode_runner(*problem, behaviour).play(rng)
+        except PolicyFault as fault:
+            raise PolicyFault(f"{fault} of window {window}") from fault
         values = played.values
     recording = Recording(*problem, behaviour, rng, episode, values, played)
     while not recording.go_on(log):

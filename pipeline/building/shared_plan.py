@@ -10,6 +10,7 @@ once, and several processes may record the same part at the same time.
 """
 
 import functools
+import json
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -47,19 +48,24 @@ def share(plan: Plan) -> dict[str, str]:
             "versions": mf.versions(),
         },
     )
-    return {"out": str(out), "plan": files.sha256_file(path)}
+    given = {"out": str(out), "plan": files.sha256_file(path)}
+    if plan.recipe.code:  # from this process, since nothing that a folder names is imported
+        given["code"] = json.dumps(dict(plan.recipe.code), sort_keys=True)
+    return given
 
 
-def record(out: str, plan: str, part: int, behaviours: Behaviours) -> mf.FileEntry:
+def record(
+    out: str, plan: str, part: int, behaviours: Behaviours, code: str = "{}"
+) -> mf.FileEntry:
     """Return the entry of a part of a shared plan, which is recorded unless it is there.
 
-    `out` and `plan` are those of `share`. Raises DatasetError if the folder is not there, holds
+    `out`, `plan` and `code` are those of `share`. Raises DatasetError if the folder is not there, holds
     another plan by now, or was begun with other package versions.
     """
-    return recording.record_part(_find(out, plan, behaviours), part)
+    return recording.record_part(_find(out, plan, behaviours, code), part)
 
 
-def _find(out: str, digest: str, behaviours: Behaviours) -> Plan:
+def _find(out: str, digest: str, behaviours: Behaviours, code: str) -> Plan:
     """Return the plan with this digest; the folder may hold another one by now."""
     path = location(out) / BUILDING / NAME
     if not path.exists():
@@ -69,11 +75,11 @@ def _find(out: str, digest: str, behaviours: Behaviours) -> Plan:
         )
     if files.sha256_file(path) != digest:
         raise DatasetError(f"{path}: the folder holds another build by now")
-    return _restore(out, digest, behaviours)
+    return _restore(out, digest, behaviours, code)
 
 
 @functools.lru_cache(maxsize=2)
-def _restore(out: str, digest: str, behaviours: Behaviours) -> Plan:
+def _restore(out: str, digest: str, behaviours: Behaviours, code: str) -> Plan:
     del digest  # another plan in the same folder is another entry of the cache
     folder = location(out)
     path = folder / BUILDING / NAME
@@ -85,7 +91,7 @@ def _restore(out: str, digest: str, behaviours: Behaviours) -> Plan:
             f"{socket.gethostname()}; install the same versions on all machines"
         )
     recipe = parse_recipe(shared["recipe"], str(path)).under(shared["id"])
-    recipe = replace(recipe, places=inside_places(recipe, folder))
+    recipe = replace(recipe, places=inside_places(recipe, folder), code=json.loads(code))
     plan = recording.make_plan(
         recipe, behaviours(recipe), load_workload(folder / mf.WORKLOAD), folder
     )

@@ -21,14 +21,13 @@ import numpy as np
 import polars as pl
 
 from pipeline.dataset.manifest import versions
-from pipeline.errors import DatasetError, RecipeError, StorageError
+from pipeline.errors import DatasetError, PolicyFault, RecipeError, StorageError
 from pipeline.recipes.caveats import trace_caveats
 from pipeline.recipes.problem import make_instance
 from pipeline.recipes.recipe import Recipe
 from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
 from pipeline.simulation.batched import run_batched
-from pipeline.simulation.memory_rules import MemoryRule
 from pipeline.simulation.policy import Behaviour, Heuristic
 from pipeline.simulation.rollout import Episode, Planner, run_episode
 from pipeline.simulation.scenario import Instance, Scenario
@@ -88,7 +87,8 @@ class Entrant:
         kind: "heuristic", "random", "learned", "mixture", "knows run times" or "recorded".
         group: Name of the agent without its seed; training seeds of one agent are pooled under it.
         checkpoint: Folder of a learned policy.
-        digest: SHA-256 of the weights of a learned policy.
+        digest: SHA-256 of the weights of a learned policy, or of the source of an own policy.
+        code: File and name of a policy of the user's own; None for any other.
         episodes: Episodes per window of a behaviour of the log, its weight in the mean of the log.
         trained: Sessions of the training of a learned policy, see `pipeline.storage.provenance`.
     """
@@ -100,6 +100,7 @@ class Entrant:
     digest: str | None = None
     episodes: int | None = None
     trained: tuple[Record, ...] = ()
+    code: str | None = None
 
 
 @dataclass(frozen=True)
@@ -426,7 +427,10 @@ def _play(
             progress(start + finished, len(runs))
 
         instances, rngs = [job.instance(window) for window, _ in chunk], [rng(*r) for r in chunk]
-        found += run_batched(job.scenario, job.spec, instances, behaviour, rngs, tell)
+        try:
+            found += run_batched(job.scenario, job.spec, instances, behaviour, rngs, tell)
+        except PolicyFault as fault:
+            raise PolicyFault(f"{fault} of window {chunk[fault.place][0]}") from fault
     return found
 
 
@@ -474,9 +478,8 @@ def _caveats(job: Job, policies: Sequence[Entrant], scores: pl.DataFrame) -> tup
 
 
 def _description(behaviour: Behaviour) -> str:
-    """Return what a rule chooses; empty for policies that are not rules."""
-    policy = behaviour.policy
-    return policy.description if isinstance(policy, Heuristic | MemoryRule) else ""
+    """Return what a policy chooses; empty for policies that do not say it, such as networks."""
+    return str(getattr(behaviour.policy, "description", ""))
 
 
 def _describe(
@@ -518,6 +521,7 @@ def _describe(
                 "digest": p.digest,
                 **({"trained": list(map(key_of, p.trained))} if p.kind == "learned" else {}),
                 **({} if p.episodes is None else {"episodes": p.episodes}),
+                **({} if p.code is None else {"code": p.code}),
                 **({"description": text} if (text := _description(p.behaviour)) else {}),
             }
             for p in policies

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pipeline.errors import DatasetError, InputError, RecipeError, did_you_mean
+from pipeline.recipes.own_code import check_code
 from pipeline.recipes.recipe import Recipe
 from pipeline.storage.files import make_folder, read_json, sha256_file, write_bytes
 from pipeline.storage.guards import require_file
@@ -34,7 +35,10 @@ _FROM: Final[Mapping[str, Any]] = {
 
 
 def check_behaviour(policy: str, sha256: str, where: str) -> None:
-    """Raise RecipeError for a checkpoint without the name that it has inside a dataset."""
+    """Raise RecipeError for a checkpoint or an own policy without the name of its content."""
+    if ":" in policy and "/" not in policy:
+        check_code(policy, sha256, where)
+        return
     if ("/" in policy or "\\" in policy) != bool(sha256):
         raise RecipeError(
             f"{where}: the behaviour {policy!r} has sha256 {sha256!r}; expected a rule without a "
@@ -80,7 +84,7 @@ def inside_places(recipe: Recipe, folder: Path) -> dict[str, Path]:
     """
     places = checkpoint_places(recipe, folder)
     for behaviour in recipe.behaviours:
-        if behaviour.sha256:
+        if behaviour.is_checkpoint:
             check_checkpoint(places[behaviour.policy], behaviour.sha256)
     return places
 
@@ -187,7 +191,7 @@ def checkpoint_places(recipe: Recipe, folder: Path) -> dict[str, Path]:
 
     Raises DatasetError for a symbolic link.
     """
-    places = {b.policy: folder / b.policy for b in recipe.behaviours if b.sha256}
+    places = {b.policy: folder / b.policy for b in recipe.behaviours if b.is_checkpoint}
     for place in places.values():
         for path in (folder / FOLDER, place, place / DESCRIPTION, place / WEIGHTS):
             if path.is_symlink():
@@ -205,7 +209,7 @@ def copy_policies(recipe: Recipe, out: Path) -> None:
     """
     for behaviour in recipe.behaviours:
         target = out / behaviour.policy
-        if not behaviour.sha256 or _is_whole(target, behaviour.sha256):
+        if not behaviour.is_checkpoint or _is_whole(target, behaviour.sha256):
             continue
         source = recipe.places.get(behaviour.policy)
         if source is None or not _is_whole(source, behaviour.sha256):

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from pipeline.errors import DatasetError, InputError, RecipeError, did_you_mean
 from pipeline.recipes.checkpoints import built_from, check_behaviour, inside_places, pin_checkpoints
+from pipeline.recipes.own_code import pin_code
 from pipeline.recipes.recipe import OF_THIS_MACHINE, Origin, Recipe
 from pipeline.recipes.settings import read_settings
 from pipeline.recipes.splits import read_split
@@ -77,16 +78,18 @@ def _found(table: dict[str, Any], base: Path, where: str, overrides: Sequence[st
     for override in overrides:
         apply_override(table, override)
     check_table(table, where)
-    found, places = pin_checkpoints(table, base, where)
+    named, code = pin_code(table, base, where)
+    found, places = pin_checkpoints(named, base, where)
     recipe = parse_recipe(found, where)
     if overrides:
         recipe = _with_mark(recipe, lambda: _parsed(before, base, where), overrides)
-    return dataclasses.replace(recipe, places=places, base=base)
+    return dataclasses.replace(recipe, places=places, code=code, base=base)
 
 
 def _parsed(table: dict[str, Any], base: Path, where: str) -> Recipe:
     check_table(table, where)
-    return parse_recipe(pin_checkpoints(table, base, where)[0], where)
+    named, _ = pin_code(table, base, where)
+    return parse_recipe(pin_checkpoints(named, base, where)[0], where)
 
 
 def _with_mark(recipe: Recipe, before: Callable[[], Recipe], overrides: Sequence[str]) -> Recipe:
@@ -121,22 +124,24 @@ def _of_dataset(manifest: Mapping[str, Any], folder: Path, overrides: Sequence[s
     origin = Origin(folder, str(manifest.get("workload_sha256")), recorded.trace, recorded.evaluate)
     for override in overrides:
         apply_override(table, override)
+    code: Mapping[str, str] = {}
     if "behaviours_from" in table or table.get("behaviours") != manifest["recipe"].get(
         "behaviours"
     ):  # the person who gave the overrides names them
-        found, places = pin_checkpoints(table, folder, where)
+        named, code = pin_code(table, None, where)  # never a file that lies in the dataset
+        found, places = pin_checkpoints(named, folder, where)
         recipe = parse_recipe(found, where)
     else:
         recipe = parse_recipe(table, where)
         places = inside_places(recipe, folder)
     recipe = _with_mark(recipe, lambda: recorded, overrides)
-    named = _keys(overrides)
-    if recipe.trace.path and recipe.trace != origin.trace and not named & {"trace", "trace.path"}:
+    given = _keys(overrides)
+    if recipe.trace.path and recipe.trace != origin.trace and not given & {"trace", "trace.path"}:
         raise RecipeError(
             f"{where}: an override changes [trace], but trace.path is the manifest's, which is not "
             "opened; give trace.path too"
         )
-    return dataclasses.replace(recipe, places=places, origin=origin)
+    return dataclasses.replace(recipe, places=places, code=code, origin=origin)
 
 
 def apply_override(table: dict[str, Any], override: str) -> None:

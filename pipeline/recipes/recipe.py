@@ -12,7 +12,8 @@
                                            # format + path below $HINDCAST_TRACES
     [split]                                # windows by split: "0..179", inclusive
     [[behaviours]]                         # policy, epsilon, temperature, episodes (per window);
-                                           # a policy is a rule, or the path of a checkpoint
+                                           # a policy is a rule, the path of a checkpoint, or
+                                           # code of your own: path/to/file.py:name
     behaviours_from = "RUN/checkpoints"    # in their place: all checkpoints of a training
     [train]                                # agents, steps, seeds, settings of `hindcast run`
     [evaluate]                             # policies, references, seeds, metrics
@@ -74,13 +75,14 @@ class BehaviourRecipe:
     """A behaviour policy: an entry of [[behaviours]] in a recipe.
 
     Attributes:
-        policy: Name of a rule, or path or URL of a checkpoint, which becomes "policies/NAME" once
-            it is found (pipeline.recipes.checkpoints).
+        policy: Name of a rule; or path or URL of a checkpoint, which becomes "policies/NAME" once
+            it is found; or reference to a policy of the user's own, which becomes "FILE:NAME"
+            (pipeline.recipes.checkpoints).
         epsilon: Probability of a uniform choice among the feasible candidates, 0 to 1.
         temperature: Temperature of the softmax over scores, at least 0; 0 chooses the best score.
         episodes: Number of episodes on every window of the dataset's splits, at least 1.
-        sha256: SHA-256 of the checkpoint's description, which has that of its weights; "" for a
-            rule.
+        sha256: SHA-256 of the checkpoint's description, which has that of its weights, or of the
+            source file of an own policy; "" for a rule.
     """
 
     policy: str
@@ -88,6 +90,11 @@ class BehaviourRecipe:
     temperature: float = number(0.0, "at least 0")
     episodes: int = number(1, "from 1 to 100,000")
     sha256: str = field(default="", metadata=LEFT_OUT_WHEN_DEFAULT)
+
+    @property
+    def is_checkpoint(self) -> bool:
+        """True if the policy is a checkpoint."""
+        return bool(self.sha256) and "/" in self.policy
 
     @property
     def name(self) -> str:
@@ -98,7 +105,7 @@ class BehaviourRecipe:
 
 
 # Fields of a Recipe that are no keys of its file.
-OF_THIS_MACHINE: Final = ("places", "origin", "base")
+OF_THIS_MACHINE: Final = ("places", "code", "origin", "base")
 _STEPS: Final = "steps"
 _MARKED: Final = re.compile(r"(?P<base>.+)\+(?P<mark>[0-9a-f]{6})", re.DOTALL)
 
@@ -248,6 +255,8 @@ class Recipe:
         dataset_splits: Splits in the dataset; by default train and validation.
         places: Folders of the checkpoints among the behaviours; not a key of a recipe file, and not
             in the digest.
+        code: References to own policies among the behaviours, with absolute paths. Empty for a
+            recipe from a manifest. Not a key of a recipe file, and not in the digest.
         origin: The dataset whose manifest the recipe came from; None for a recipe file. Not a key
             of a recipe file, and not in the digest.
         base: Folder of the recipe's file, in which relative paths are searched first; None for a
@@ -269,6 +278,7 @@ class Recipe:
     level: Level = ""
     dataset_splits: tuple[str, ...] = ("train", "validation")
     places: Mapping[str, Path] = field(default_factory=dict, compare=False, repr=False)
+    code: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     origin: Origin | None = field(default=None, compare=False, repr=False)
     base: Path | None = field(default=None, compare=False, repr=False)
 
@@ -277,7 +287,7 @@ class Recipe:
 
         The id has no mark: it is the id of the recipe that was changed.
         """
-        value: dict[str, Any] = _plain(dataclasses.replace(self, places={}, origin=None, base=None))
+        value: dict[str, Any] = _plain(dataclasses.replace(self, places={}, code={}, origin=None, base=None))
         for key in OF_THIS_MACHINE:
             del value[key]
         value["split"] = {name: f"{r.start}..{r.stop - 1}" for name, r in self.split.items()}

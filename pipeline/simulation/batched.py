@@ -8,7 +8,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from pipeline.errors import HindcastError, InfeasibleChoice
+from pipeline.errors import HindcastError, InfeasibleChoice, PolicyFault
 from pipeline.simulation import kernel as k
 from pipeline.simulation.environment import Observation
 from pipeline.simulation.kernel import FLOATS, FLOATS3, INTS, INTS2, MASK, ROWS, compiled
@@ -181,13 +181,17 @@ def run_batched(
     """Run one episode per instance, all decided by one policy, each with its own generator.
 
     `progress` receives the numbers of finished and of all episodes. A score that is not a number
-    raises HindcastError.
+    raises HindcastError. `place` of a PolicyFault is the number of the instance.
     """
     batch = BatchedEpisodes(scenario, spec, instances)
     draws = behaviour.epsilon > 0 or behaviour.temperature > 0
     while len(batch.live):
         seen = batch.observe()
-        scores = scores_of(behaviour, seen, spec)
+        try:
+            scores = scores_of(behaviour, seen, spec)
+        except PolicyFault as fault:
+            episode = int(seen.live[fault.place])
+            raise PolicyFault(f"{fault}, at decision {batch.steps[episode]}", episode) from fault
         uniform = (
             np.array([rngs[e].random() for e in seen.live]) if draws else np.ones(len(seen.live))
         )

@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.errors import PolicyFault
 from pipeline.simulation.batched import Batch, BatchedEpisodes, scores_of
 from pipeline.simulation.policy import Behaviour, choose_with, fill_probabilities
 from pipeline.simulation.rollout import values_of
@@ -87,7 +88,10 @@ class PolicyRunner:
         probabilities: list[Probabilities] = []
         while len(self._episode.live):
             seen = self._episode.observe()
-            scores = scores_of(behaviour, seen, self._spec)
+            try:
+                scores = scores_of(behaviour, seen, self._spec)
+            except PolicyFault as fault:
+                raise PolicyFault(f"{fault}, at decision {len(choices)}") from fault
             u = rng.random() if draws else 1.0
             choice = choose_with(
                 scores, seen.feasible, behaviour.temperature, behaviour.epsilon, u,

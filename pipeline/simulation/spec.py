@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
+from pipeline.errors import unknown_name
+
 MOST_PIXELS: Final = 1 << 20  # in an image
 
 
@@ -90,6 +92,13 @@ class Spec:
     image_shape: tuple[int, ...] = ()
     discount: float = 1.0
     valued: bool = False
+
+    def column(self, name: str) -> int:
+        """Return the position of a column of the candidates; raise UnknownName with the nearest."""
+        names = [feature.name for feature in self.candidates]
+        if name not in names:
+            raise unknown_name(f"column of {self.scenario}", name, names)
+        return names.index(name)
 
     @property
     def learned_candidates(self) -> tuple[int, ...]:

@@ -107,7 +107,7 @@ def _levels(loaded: Recipe, name: str, values: Sequence[str]) -> dict[str, str]:
                 f"{did_you_mean(value, family)}"
             )
     chosen = values or [level for level in ("random", "heuristic", "mixed") if level in family]
-    return {level: f"behaviours={_behaviours(family[level].behaviours)}" for level in chosen}
+    return {level: f"behaviours={_behaviours(family[level].behaviours, family[level].code)}" for level in chosen}
 
 
 def _problem(recipe: Recipe) -> tuple[Any, ...]:
@@ -137,13 +137,14 @@ def _epsilon(loaded: Recipe, value: str) -> str:
     for b in loaded.behaviours:
         key = (b.policy, 0.0 if b.policy == _UNIFORM else epsilon, b.temperature)
         changed[key] = changed.get(key, 0) + b.episodes
-    return f"behaviours={_behaviours([BehaviourRecipe(*k, n) for k, n in changed.items()])}"
+    behaviours = [BehaviourRecipe(*k, n) for k, n in changed.items()]
+    return f"behaviours={_behaviours(behaviours, loaded.code)}"
 
 
-def _behaviours(behaviours: Sequence[BehaviourRecipe]) -> str:
+def _behaviours(behaviours: Sequence[BehaviourRecipe], code: Mapping[str, str]) -> str:
     return _toml(
         [
-            {"policy": b.policy, "epsilon": b.epsilon, "temperature": b.temperature,
+            {"policy": code.get(b.policy, b.policy), "epsilon": b.epsilon, "temperature": b.temperature,
              "episodes": b.episodes}
             for b in behaviours
         ]

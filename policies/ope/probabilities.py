@@ -21,7 +21,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from pipeline.errors import HindcastError, InputError
+from pipeline.errors import HindcastError, InputError, PolicyFault
 from pipeline.simulation.environment import Observation
 from pipeline.simulation.kernel import FLOATS, INTS, MASK, ROWS, SCORE, compiled
 from pipeline.simulation.policy import (
@@ -100,7 +100,10 @@ def policy_probabilities(
             )  # fmt: skip
             continue
         image = None if log.image is None else log.image[at:end]
-        scores = _scores(policy, context, candidates, feasible, rows, image)
+        try:
+            scores = _scores(policy, context, candidates, feasible, rows, image)
+        except PolicyFault as fault:
+            raise PolicyFault(f"{fault}, at decision {at + fault.place} of the log") from fault
         if np.isnan(scores).any():
             raise HindcastError(f"{behaviour.name} gave a score that is not a number")
         _spread(scores, feasible, rows, behaviour.temperature, behaviour.epsilon, here)
