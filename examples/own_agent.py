@@ -6,10 +6,10 @@
 same tenth of the episodes on the same window. Source: Peters & Schaal, "Reinforcement learning by
 reward-weighted regression for operational space control", ICML 2007, here applied to candidates.
 
-    export HINDCAST_PLUGINS=examples/own_agent.py
-    hindcast train demo/dataset --agent weighted_cloning --out demo/agents/own
+    hindcast train demo/dataset --agent examples/own_agent.py:AGENT --out demo/agents/own
 
-The last lines of this file do the same from Python: python examples/own_agent.py demo/dataset OUT
+After `export HINDCAST_PLUGINS=examples/own_agent.py`, `--agent weighted_cloning` does the same. The
+last lines of this file do the same from Python: python examples/own_agent.py demo/dataset OUT
 """
 
 import sys
@@ -68,12 +68,11 @@ def learner(task, config):
     )  # fmt: skip
 
 
-hindcast.register_agent(
-    hindcast.Agent(
-        "weighted_cloning", __name__, transitions=False, per_episode=60, candidates=32,
-        description="imitates the logged choices, weighted by how well things went after them",
-    )
+AGENT = hindcast.Agent(
+    "weighted_cloning", __name__, transitions=False, per_episode=60, candidates=32,
+    description="imitates the logged choices, weighted by how well things went after them",
 )  # fmt: skip
+hindcast.register_agent(AGENT)
 
 if __name__ == "__main__":
     print(hindcast.train(sys.argv[1], "weighted_cloning", out=sys.argv[2], steps=500))

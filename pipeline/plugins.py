@@ -113,7 +113,7 @@ def _import(place: str, of: str) -> ModuleType:
     return _import_file(place, of) if place.endswith(".py") else importlib.import_module(place)
 
 
-def _import_file(name: str, of: str) -> ModuleType:
+def _import_file(name: str, of: str = "") -> ModuleType:
     """Return the module of a .py file, imported under the name of the file or loaded before."""
     path = Path(name).resolve()
     for module in list(sys.modules.values()):
@@ -122,8 +122,8 @@ def _import_file(name: str, of: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None or path.stem in sys.modules:
         raise InputError(
-            f"{of} cannot be imported, because another module is called {path.stem!r}; rename the "
-            "file"
+            f"{of or name} cannot be imported, because another module is called {path.stem!r}; "
+            "rename the file"
         )
     module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
     try:

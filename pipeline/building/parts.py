@@ -220,9 +220,12 @@ def _write_part(plan: Plan, part: int, rows: list[dict[str, Any]], stop: Event, 
                 for repetition in range(first, first + behaviour.episodes):
                     if stop.is_set():
                         raise CancelledError
-                    row = _record_episode(
-                        plan, instance, behaviour.name, window, repetition, episode, writer, log
-                    )
+                    try:
+                        row = _record_episode(
+                            plan, instance, behaviour.name, window, repetition, episode, writer, log
+                        )
+                    except PolicyFault as fault:
+                        raise PolicyFault(f"{fault} of window {window}") from fault
                     place = {"split": split, "first_part": number, "last_part": number}
                     rows.append({**place, **row})
                     episode += 1
@@ -247,10 +250,7 @@ def _record_episode(
         again = generator(seed, name, window, repetition)
         played, values = None, decision_values(*problem, behaviour, again)
     else:
-        try:
-            played = episode_runner(*problem, behaviour).play(rng)
-        except PolicyFault as fault:
-            raise PolicyFault(f"{fault} of window {window}") from fault
+        played = episode_runner(*problem, behaviour).play(rng)
         values = played.values
     recording = Recording(*problem, behaviour, rng, episode, values, played)
     while not recording.go_on(log):

@@ -226,11 +226,13 @@ class Recording:
             log.cursor[C_STEP] = log.cursor[C_PLAYED] = 0
             self._begun = True
         first_row, first_step = log.rows, int(log.cursor[C_STEP])
-        self._status = _record(
-            self._scenario.observe, self._scenario.step, self._score, self._memory, self._arrays,
-            self.parameters, self._behaviour.temperature, self._behaviour.epsilon, self._rng,
-            self._episode, log, self._choices, self._probabilities,
-        )  # fmt: skip
+        with policy.faults_of(self._behaviour):
+            self._status = _record(
+                self._scenario.observe, self._scenario.step, self._score, self._memory,
+                self._arrays, self.parameters, self._behaviour.temperature,
+                self._behaviour.epsilon, self._rng, self._episode, log, self._choices,
+                self._probabilities,
+            )  # fmt: skip
         if self._status == INFEASIBLE:
             raise HindcastError(f"behaviour {self._behaviour.name} chose an infeasible candidate")
         self._steps = int(log.cursor[C_STEP])

@@ -407,7 +407,10 @@ def _play(
         return generator(job.recipe.seed, f"evaluate {behaviour.name}", window, seed)
 
     def play(run: tuple[int, int]) -> Episode:
-        return run_episode(job.scenario, job.spec, job.instance(run[0]), behaviour, rng(*run))
+        try:
+            return run_episode(job.scenario, job.spec, job.instance(run[0]), behaviour, rng(*run))
+        except PolicyFault as fault:
+            raise PolicyFault(f"{fault} of window {run[0]}") from fault
 
     found: list[Episode] = []
     if isinstance(behaviour.policy, Heuristic | Planner):

@@ -8,7 +8,8 @@ the mask, breaks ties in favour of the first row, explores, and returns the prop
     temperature > 0    otherwise softmax(scores / temperature) over the feasible rows
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, runtime_checkable
 
@@ -16,7 +17,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from pipeline.errors import HindcastError
+from pipeline.errors import HindcastError, PolicyFault
 from pipeline.simulation.environment import Observation
 from pipeline.simulation.kernel import FLOATS, MASK, SCORE, Compiled, compiled
 from pipeline.simulation.spec import Spec
@@ -133,6 +134,20 @@ class Behaviour:
         """True if two episodes on one instance can differ."""
         drawn = isinstance(self.policy, Heuristic) and self.policy.draw is not None
         return self.epsilon > 0 or self.temperature > 0 or drawn
+
+
+@contextmanager
+def faults_of(behaviour: Behaviour) -> Iterator[None]:
+    """Turn an error that a compiled rule raises, such as one of the user's, into a PolicyFault."""
+    try:
+        yield
+    except HindcastError:
+        raise
+    except Exception as error:  # compiled code can raise anything
+        raise PolicyFault(
+            f"{behaviour.name}: its compiled code raised {type(error).__name__}: "
+            f"{' '.join(str(error).split())[:300]}, in an episode"
+        ) from error
 
 
 @compiled(types.int64(FLOATS, MASK))

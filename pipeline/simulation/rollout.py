@@ -18,7 +18,7 @@ from pipeline.simulation.arrays import (
     make_step_arrays,
 )
 from pipeline.simulation.kernel import FLOATS, Compiled, compiled
-from pipeline.simulation.policy import GENERATOR, Behaviour, Heuristic, draw_choice
+from pipeline.simulation.policy import GENERATOR, Behaviour, Heuristic, draw_choice, faults_of
 from pipeline.simulation.scenario import Blocks, Instance, Scenario
 from pipeline.simulation.spec import Spec
 
@@ -177,10 +177,11 @@ def _to_the_end(
             "pipeline.simulation.batched"
         )
     memory, arrays = begin_episode(spec, instance), make_step_arrays(spec, instance)
-    code = _run(
-        scenario.observe, scenario.step, behaviour.policy.score, memory, arrays,
-        behaviour.policy.parameters(spec, rng), behaviour.temperature, behaviour.epsilon, rng,
-    )  # fmt: skip
+    with faults_of(behaviour):
+        code = _run(
+            scenario.observe, scenario.step, behaviour.policy.score, memory, arrays,
+            behaviour.policy.parameters(spec, rng), behaviour.temperature, behaviour.epsilon, rng,
+        )  # fmt: skip
     if code == k.INFEASIBLE:
         raise HindcastError(
             f"policy {behaviour.name} made an infeasible choice in scenario {scenario.name}"

@@ -14,6 +14,7 @@ rules under the same disturbance. The truth is that of the same exploring policy
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -236,10 +237,11 @@ def _torch() -> dict[str, Any]:
 
 
 def _known(recipe: Recipe) -> Mapping[str, Behaviour]:
-    try:
-        return behaviours(recipe)
-    except InputError:  # recorded elsewhere: its rules are not available
-        return {}
+    known: dict[str, Behaviour] = {}
+    for one in recipe.behaviours:
+        with suppress(InputError):  # recorded elsewhere: this rule is not available
+            known |= behaviours(replace(recipe, behaviours=(one,)))
+    return known
 
 
 def _few(opened: Dataset, log: WholeEpisodes, settings: OPESettings) -> str:
