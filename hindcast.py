@@ -280,8 +280,8 @@ def train(
     from policies.own_agents import agent_name
 
     return fit(
-        _folder(dataset), agent_name(agent), steps=steps, seed=seed, out=location(out), settings=settings,
-        device=device,
+        _folder(dataset), agent_name(agent), steps=steps, seed=seed, out=location(out),
+        settings=settings, device=device,
     )  # fmt: skip
 
 

@@ -1,7 +1,6 @@
 """Rules of your own as functions, for `--policy`, recipes and datasets.
 
-    hindcast evaluate binpack-synthetic-v1 --policy tetris examples/own_rules.py:narrow_first \\
-        --out demo/evaluation
+    hindcast evaluate RECIPE --policy tetris examples/own_rules.py:narrow_first --out OUT
 
 A function gives every candidate a score, and the feasible candidate with the highest score is
 chosen. The three functions are the same rule: in Python, in Python for many episodes at once, and
@@ -27,7 +26,7 @@ def narrow_first_batched(context, candidates, feasible, spec):
     return -candidates[:, :, cores] / np.maximum(candidates[:, :, seconds], 1.0)
 
 
-narrow_first_batched.batched = True
+narrow_first_batched.batched = True  # type: ignore[attr-defined]
 
 
 @hindcast.kernel.compiled(hindcast.kernel.SCORE)

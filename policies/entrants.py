@@ -35,16 +35,15 @@ def entrants(recipe: Recipe, names: Sequence[str]) -> list[Entrant]:
 
     A policy of the user's own, FILE.py:NAME or MODULE:NAME, is called NAME. If another entrant has
     that name, it is FILE:NAME or MODULE:NAME. If two names are still equal, the beginning of the
-    digest of their weights or of their source is added. `behaviour` stands for the recipe's behaviours, which form one group, weighted by their episodes.
+    digest of their weights or of their source is added. `behaviour` stands for the recipe's
+    behaviours, which form one group, weighted by their episodes.
     """
     scenario = load_scenario(recipe.scenario)
     spec = scenario.spec(recipe.config, recipe.objective)
     found = [
         entrant
         for name in dict.fromkeys(names)
-        for entrant in (
-            _recorded(recipe) if name == BEHAVIOUR else [_entrant(name, recipe, spec)]
-        )
+        for entrant in (_recorded(recipe) if name == BEHAVIOUR else [_entrant(name, recipe, spec)])
     ]
     for distinct in (_with_file, _distinct):
         count = Counter(c.behaviour.name for c in found)
@@ -81,7 +80,8 @@ def own_policies(recipe: Recipe) -> tuple[str, ...]:
                 raise RecipeError(
                     f"{origin.folder}: evaluate.policies of the manifest names {name!r}, which is "
                     f"no policy of {recipe.scenario}; a manifest cannot name a checkpoint or code "
-                    "outside its dataset, so name it yourself with --policy, or --set evaluate.policies"
+                    "outside its dataset, so name it yourself with --policy, or --set "
+                    "evaluate.policies"
                 )
     return names
 

@@ -50,7 +50,7 @@ def source_sha256(name: str) -> str | None:
     return _SOURCES[name].sha256 if name in _SOURCES else None
 
 
-def _registered(given: str, known: Registry[Any], kind: type, expected: str) -> str:
+def _registered(given: str, known: Registry[Any], kind: type[Any], expected: str) -> str:
     if not is_reference(given):
         return given
     source = source_of(given)

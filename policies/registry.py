@@ -187,8 +187,8 @@ def _own(behaviour: BehaviourRecipe, recipe: Recipe) -> Behaviour:
     reference = recipe.code.get(behaviour.policy)
     if reference is None:
         raise DatasetError(
-            f"{recipe.id}: the code of the behaviour {behaviour.policy!r} is not in the dataset, and "
-            "a name in a manifest is not imported; give the recipe's file, which names the code"
+            f"{recipe.id}: the code of the behaviour {behaviour.policy!r} is not in the dataset, "
+            "and a name in a manifest is not imported; give the recipe's file, which names the code"
         )
     spec = load_scenario(recipe.scenario).spec(recipe.config, recipe.objective)
     policy, _ = own_policy(reference, spec, sha256=behaviour.sha256)

@@ -38,9 +38,7 @@ class Request:
         return (*given, *_with_agents(self.recipe, given, self.agents)) if self.agents else given
 
 
-def _with_agents(
-    recipe: str, overrides: tuple[str, ...], agents: tuple[str, ...]
-) -> Iterator[str]:
+def _with_agents(recipe: str, overrides: tuple[str, ...], agents: tuple[str, ...]) -> Iterator[str]:
     """Yield the overrides that add agents to a recipe."""
     from pipeline.recipes.loading import load_recipe
     from policies.offline import ALL

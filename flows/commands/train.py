@@ -43,7 +43,9 @@ class Request:
     dataset: p.Folder = p.argument("folder of a dataset")
     agent: p.Name = p.option(
         "agent to train, one of `hindcast list --agents`, or your own: path/to/file.py:NAME or "
-        "module:NAME", metavar="NAME", required=False
+        "module:NAME",
+        metavar="NAME",
+        required=False,
     )
     out: p.Folder = p.option("folder for the checkpoint; the best on validation is in its best/")
     steps: p.Count = p.option("gradient steps", default=2000)

@@ -80,8 +80,13 @@ def _stages(request: Any, loaded: Recipe, out: Path, call: Call) -> dict[str, An
         if loaded.online.imitate_steps:
             inputs, imitate = {**inputs, **data}, dataset
         online = train_online.Request(
-            recipe, str(folder), overrides, agent=reference_of(loaded.online.agent), seed=seed,
-            workers=workers, imitate=imitate,
+            recipe,
+            str(folder),
+            overrides,
+            agent=reference_of(loaded.online.agent),
+            seed=seed,
+            workers=workers,
+            imitate=imitate,
         )
         trainings.append((folder, inputs, online))
     checkpoints = [folder for folder, _, _ in trainings]

@@ -81,8 +81,8 @@ def _run(request: Request, call: Call) -> dict[str, Any]:
     errors: dict[str, str] = {}
     requests = [
         training(
-            dataset=request.dataset, agent=reference_of(one.agent), out=str(folder), steps=one.steps,
-            seed=one.seed, settings=dict(one.settings), device=request.device,
+            dataset=request.dataset, agent=reference_of(one.agent), out=str(folder),
+            steps=one.steps, seed=one.seed, settings=dict(one.settings), device=request.device,
         )
         for one, folder in zip(runs, folders, strict=True)
     ]  # fmt: skip

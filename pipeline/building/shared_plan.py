@@ -59,8 +59,8 @@ def record(
 ) -> mf.FileEntry:
     """Return the entry of a part of a shared plan, which is recorded unless it is there.
 
-    `out`, `plan` and `code` are those of `share`. Raises DatasetError if the folder is not there, holds
-    another plan by now, or was begun with other package versions.
+    `out`, `plan` and `code` are those of `share`. Raises DatasetError if the folder is not there,
+    holds another plan by now, or was begun with other package versions.
     """
     return recording.record_part(_find(out, plan, behaviours, code), part)
 

@@ -37,7 +37,8 @@ def pin_code(
     folder of the recipe file. Raises InputError for a file or module that does not exist, or that
     differs from the sha256 in the recipe.
     """
-    behaviours, code = table.get("behaviours"), {}
+    behaviours = table.get("behaviours")
+    code: dict[str, str] = {}
     if "behaviours_from" in table or not isinstance(behaviours, Sequence):
         return dict(table), {}
     found = []

@@ -287,7 +287,9 @@ class Recipe:
 
         The id has no mark: it is the id of the recipe that was changed.
         """
-        value: dict[str, Any] = _plain(dataclasses.replace(self, places={}, code={}, origin=None, base=None))
+        value: dict[str, Any] = _plain(
+            dataclasses.replace(self, places={}, code={}, origin=None, base=None)
+        )
         for key in OF_THIS_MACHINE:
             del value[key]
         value["split"] = {name: f"{r.start}..{r.stop - 1}" for name, r in self.split.items()}

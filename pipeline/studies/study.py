@@ -107,7 +107,10 @@ def _levels(loaded: Recipe, name: str, values: Sequence[str]) -> dict[str, str]:
                 f"{did_you_mean(value, family)}"
             )
     chosen = values or [level for level in ("random", "heuristic", "mixed") if level in family]
-    return {level: f"behaviours={_behaviours(family[level].behaviours, family[level].code)}" for level in chosen}
+    return {
+        level: f"behaviours={_behaviours(family[level].behaviours, family[level].code)}"
+        for level in chosen
+    }
 
 
 def _problem(recipe: Recipe) -> tuple[Any, ...]:
@@ -144,8 +147,8 @@ def _epsilon(loaded: Recipe, value: str) -> str:
 def _behaviours(behaviours: Sequence[BehaviourRecipe], code: Mapping[str, str]) -> str:
     return _toml(
         [
-            {"policy": code.get(b.policy, b.policy), "epsilon": b.epsilon, "temperature": b.temperature,
-             "episodes": b.episodes}
+            {"policy": code.get(b.policy, b.policy), "epsilon": b.epsilon,
+             "temperature": b.temperature, "episodes": b.episodes}
             for b in behaviours
         ]
     )  # fmt: skip

@@ -69,7 +69,9 @@ def _check_top(folder: Path, manifest: mf.Manifest) -> None:
     if manifest.recipe.trace.format == HISTORY:
         known.add(RECORDED)
     interrupted = (folder / BUILDING).is_dir()
-    if interrupted or any(b.is_checkpoint for recipe in manifest.recipes for b in recipe.behaviours):
+    if interrupted or any(
+        b.is_checkpoint for recipe in manifest.recipes for b in recipe.behaviours
+    ):
         known.add(POLICIES)  # its files are checked by check_policies
     for path in sorted(folder.iterdir()):
         left = interrupted and (is_partial(path.name) or mf.is_episodes(path.name))
