@@ -68,17 +68,13 @@ def main() -> int:
         with deployed(place, 0, options.limit, settings) as site:
             given = {"trace_format": "swf", "path": str(place / "day.swf")}
             began = time.monotonic()
-            runs = {
-                site.give(
-                    "ingest", {**given, "out": str(place / "workloads" / str(number))}
-                ): number
-                for number in range(options.runs)
-            }
+            folders = [place / "workloads" / str(number) for number in range(options.runs)]
+            runs = [site.give("ingest", {**given, "out": str(out)}) for out in folders]
             print(f"{len(runs)} runs created in {time.monotonic() - began:.1f} s", flush=True)
             for number in range(options.workers):
                 site.start(f"worker-{number}")
             ended, last = ends(site, len(runs)), states(site)
-            for number, (run, out) in enumerate(runs.items()):
+            for number, (run, out) in enumerate(zip(runs, folders, strict=True)):
                 written = (out / "manifest.json").is_file()
                 good = last[run] == "COMPLETED" and written
                 rows.append({
