@@ -1,7 +1,7 @@
-"""`hindcast init`: look at a table of jobs, and propose the mapping that ingests it."""
+"""`hindcast init`: look at a table of jobs or a workload, and propose a mapping or a recipe for it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,17 +12,28 @@ from pipeline.storage.location import location
 
 @dataclass(frozen=True)
 class Request:
-    """Table of jobs, and the file for its mapping."""
+    """Table of jobs or workload, and the file for its mapping or recipe."""
 
-    source: p.Folder = p.argument("table of jobs, CSV or Parquet", metavar="TABLE")
+    source: p.Folder = p.argument(
+        "table of jobs, CSV or Parquet; or folder of a workload that `ingest` wrote",
+        metavar="TABLE|WORKLOAD",
+    )
     out: p.Folder = p.option(
-        "file for the mapping (default: beside the table, ending in .toml); never overwritten",
+        "file for the mapping or recipe (default: beside it, ending in .toml); never overwritten",
         default="", metavar="FILE",
+    )  # fmt: skip
+    scenario: str = p.option(
+        "scenario of the recipe: queue, binpack or deferrable (default: the first that suits)",
+        default="", metavar="NAME",
+    )  # fmt: skip
+    time_zone: str = p.option(
+        "time zone of the log, such as Europe/Berlin (default: that of the log, else UTC)",
+        default="", metavar="ZONE",
     )  # fmt: skip
 
 
 def check(request: Request) -> None:
-    """Raise InputError if there is no table, or the file for the mapping exists."""
+    """Raise InputError if there is no such table or workload, or the file exists."""
     from pipeline.errors import InputError, StorageError, TraceError
     from pipeline.storage.location import is_remote
 
@@ -30,11 +41,17 @@ def check(request: Request) -> None:
     if is_remote(source) or is_remote(out):
         raise InputError(f"{source}: expected a table on this machine, not in an object store")
     if not source.exists():
-        raise TraceError(f"{source}: no such file; expected a table of jobs, CSV or Parquet")
-    if (source / "manifest.json").is_file():
+        raise TraceError(
+            f"{source}: no such file or folder; expected a table of jobs, CSV or Parquet, or the "
+            "folder of a workload"
+        )
+    if _is_folder(request):
+        _check_workload(source)
+    elif request.scenario or request.time_zone:
+        given = "--scenario" if request.scenario else "--time-zone"
         raise InputError(
-            f"{source}: this is a folder that Hindcast wrote, expected a table of jobs; a workload "
-            'is used by a recipe with [trace] format = "workload"'
+            f"{given} is for a workload, but {source} is a table; ingest it first, and then give "
+            "the workload"
         )
     if out.exists():
         raise StorageError(
@@ -42,16 +59,42 @@ def check(request: Request) -> None:
         )
 
 
+def _is_folder(request: Request) -> bool:
+    return location(request.source).is_dir()
+
+
+def _check_workload(source: Path) -> None:
+    """Raise InputError if a folder is no workload, by its manifest."""
+    from pipeline.errors import InputError
+    from pipeline.storage.files import read_json
+    from pipeline.workloads.folder import KIND
+
+    path = source / "manifest.json"
+    manifest = read_json(path) if path.is_file() else None
+    kind = manifest.get("kind") if isinstance(manifest, dict) else None
+    if kind != KIND:
+        what = f"this folder holds a {kind}" if kind else "this folder holds no workload"
+        raise InputError(
+            f"{source}: {what}, expected a table of jobs, or the folder of a workload, which "
+            "`hindcast ingest` writes"
+        )
+
+
 def _out(request: Request) -> Path:
-    """Return the file for the mapping: jobs.toml for jobs.csv, jobs.csv.gz and jobs.parquet."""
+    """Return the file to write: jobs.toml for jobs.csv, jobs.csv.gz, and a workload in jobs/."""
     if request.out:
         return location(request.out)
     source = location(request.source)
+    if _is_folder(request):
+        whole = source.resolve()
+        return whole.with_name(f"{whole.name}.toml")
     return source.with_name(source.name.removesuffix(".gz")).with_suffix(".toml")
 
 
 def run(request: Request) -> dict[str, Any]:
-    """Look at a table, write the mapping, and return what is unsure."""
+    """Look at a table or a workload, write the mapping or the recipe, and return what is unsure."""
+    if _is_folder(request):
+        return _recipe(request)
     from pipeline.storage.files import write_text
     from pipeline.traces.proposal import propose, toml_of
 
@@ -69,8 +112,42 @@ def run(request: Request) -> dict[str, Any]:
     }
 
 
+def _recipe(request: Request) -> dict[str, Any]:
+    from pipeline.recipes.proposals.proposal import propose_recipe
+    from pipeline.storage.files import write_text
+    from pipeline.workloads.folder import load_workload
+
+    source, out = location(request.source), _out(request)
+    whole = source.resolve()
+    path = whole.name if whole.parent == out.resolve().parent else str(whole)
+    found = propose_recipe(
+        load_workload(source), path, out.stem, request.scenario, request.time_zone
+    )
+    write_text(out, found.toml)
+    config = {key: value for key, value in found.plan.config.items() if key != "starts"}
+    splits = [
+        {**asdict(split), "windows": len(split.windows)} for split in found.plan.splits
+    ]  # fmt: skip
+    return {
+        "recipe": str(out),
+        "scenario": found.scenario,
+        "suits": dict(found.suits),
+        "config": config,
+        "facts": list(found.plan.facts),
+        "splits": splits,
+        "tasks": found.tasks,
+        "left_out": dict(found.plan.left_out),
+        "rows_left_out": dict(found.rows_left_out),
+        "warnings": list(found.warnings),
+    }
+
+
 def show(result: Mapping[str, Any]) -> Shown:
-    """Return the proposed columns, what is unsure, and the next command."""
+    """Return what is proposed, what is unsure or left out, and the next command."""
+    return _show_recipe(result) if "recipe" in result else _show_mapping(result)
+
+
+def _show_mapping(result: Mapping[str, Any]) -> Shown:
     units = result["units"]
     lines = [f"{result['mapping']}: {len(result['columns'])} columns proposed"]
     for name, label in result["columns"].items():
@@ -86,4 +163,52 @@ def show(result: Mapping[str, Any]) -> Shown:
     return Shown(lines)
 
 
-COMMANDS: Final = {"init": Command("hindcast init jobs.csv --out jobs.toml", Request)}
+def _show_recipe(result: Mapping[str, Any]) -> Shown:
+    lines = [f"{result['recipe']}: a recipe for scenario {result['scenario']}"]
+    for name, why in result["suits"].items():
+        if name != result["scenario"]:
+            lines.append(f"  {name:<12}" + (f"does not suit: {why}" if why else "suits as well")
+                         + f" (--scenario {name})")  # fmt: skip
+    lines += [f"  {'machine':<12}{'; '.join(result['facts'])}"]
+    shown = ", ".join(f"{key} = {value}" for key, value in result["config"].items())
+    lines += [f"  {'config':<12}{shown}", "", _row("split", *_COLUMNS)]
+    for split in result["splits"]:
+        values = (
+            f"{split['windows']:,}", f"{split['jobs']:,}", f"{split['days']:.4g}",
+            f"{split['load']:.0%}", f"{split['contended']:.0%}",
+            "-" if split["in_use"] is None else f"{split['in_use']:.0%}",
+            "-" if split["wait_h"] is None else f"{split['wait_h']:.3g}",
+        )  # fmt: skip
+        lines.append(_row(split["name"], *values))
+    rest = sum(result["left_out"].values())
+    used = result["tasks"] - rest
+    lines += [
+        "",
+        "load: work of the jobs by what the machines can do; contended: share of the time in",
+        "which jobs would need more than there is if none waited; in use, wait: in the log",
+        "",
+        f"used: {used:,} of {result['tasks']:,} tasks, {used / result['tasks']:.0%}",
+    ]
+    lines += [f"  left out, {why}: {count:,} tasks" for why, count in result["left_out"].items()]
+    lines += [
+        f"  left out by ingest, {why}: {count:,} rows"
+        for why, count in result["rows_left_out"].items()
+        if count
+    ]
+    lines += ["Look at the file, then:", f"  hindcast run {result['recipe']} --out run"]
+    return Shown(lines, warnings=result["warnings"])
+
+
+_COLUMNS: Final = ("windows", "jobs", "days", "load", "contended", "in use", "wait h")
+
+
+def _row(name: str, *values: str) -> str:
+    return f"{name:<12}" + "".join(f"{value:>11}" for value in values)
+
+
+COMMANDS: Final = {"init": Command(
+    "hindcast init jobs.csv --out jobs.toml",
+    Request,
+    "Of a table it proposes the mapping that `ingest table` reads, of a workload a recipe for "
+    "`run`.",
+)}  # fmt: skip

@@ -31,6 +31,8 @@ class TraceFormat:
             takes one as its second argument, and has defaults. None if it has no settings.
         files: Function that returns the raw files that `read` may read, given its path; what was
             read from them is then cached (pipeline.traces.cache). None if that is not known.
+        notes: Function that returns notes which `hindcast ingest` adds to those of `read`, given
+            the path. None if there are none.
         licence: Identifier of the licence on dataset hubs; "other" if there is none for `terms`.
     """
 
@@ -44,6 +46,7 @@ class TraceFormat:
     licence: str = "other"
     files: Callable[[Path], Iterable[Path]] | None = None
     settings: type[Any] | None = None
+    notes: Callable[[Path], tuple[str, ...]] | None = None
 
     def reading(self, path: Path, settings: Any = None) -> tuple[Workload, pl.DataFrame]:
         """Return what `read` makes of a path, with `settings` if they are not None."""
@@ -102,6 +105,7 @@ FORMATS: Final = Registry("trace_formats", {
         ),
         read=swf.read,
         files=lambda path: (path,),
+        notes=swf.clock_notes,
     ),
     "rlscheduler": TraceFormat(
         name="rlscheduler",

@@ -3,7 +3,8 @@
     text                                   value
     2024-03-01T08:00:00, 1709280000        moment       seconds since 1970
     1-02:03:04, 02:03, 123                 span         seconds
-    16G, 4000Mc, 4194304kb, 512            kilobytes    KB, of 1,024 bytes
+    16G, 128Mi, 4000Mc, 4194304kb, 512     kilobytes    KB, of 1,024 bytes
+    4, 500m                                processors   a number of processors
     billing=4,cpu=4,gres/gpu=2,mem=16G     resource     the text after `cpu=`, say
 
 Each gives null for a text that it cannot read, and for null.
@@ -99,14 +100,24 @@ def span(text: pl.Expr) -> pl.Expr:
 def kilobytes(text: pl.Expr, unit: str = "k") -> pl.Expr:
     """Return an amount of memory in KB: a number with K, M, G, T, P or E, else `unit`.
 
-    A following B, and Slurm's `c` (per core) and `n` (per node), are allowed. `b` alone is a byte.
+    A following B, iB or i (Kubernetes), and Slurm's `c` (per core) and `n` (per node), are allowed.
+    `b` alone is a byte. 1M is 1Mi here, since batch systems mean 1,024 KB by both.
     """
-    parts = text.str.to_lowercase().str.extract_groups(r"^(\d+(?:\.\d+)?)([kmgtpe]?)(b?)[cn]?$")
+    parts = text.str.to_lowercase().str.extract_groups(
+        r"^(\d+(?:\.\d+)?)((?:[kmgtpe]i?)?)(b?)[cn]?$"
+    )
     number = parts.struct.field("1").cast(pl.Float64, strict=False)
-    letter, byte = parts.struct.field("2"), parts.struct.field("3")
+    letter = parts.struct.field("2").str.strip_suffix("i")
+    byte = parts.struct.field("3")
     powers = {name: 1024.0**power for name, power in _POWERS.items()}
     bare = pl.when(byte == "b").then(powers["b"]).otherwise(powers[unit])
     return number * pl.coalesce(looked_up(letter, powers), bare)
+
+
+def processors(text: pl.Expr, of_one: float = 1.0) -> pl.Expr:
+    """Return a number of processors: `text` / `of_one`, or thousandths of one, as `500m`."""
+    milli = text.str.extract(r"^(\d+(?:\.\d+)?)m$").cast(pl.Float64, strict=False) / 1000
+    return pl.coalesce(text.cast(pl.Float64, strict=False) / of_one, milli)
 
 
 def looked_up(text: pl.Expr, table: Mapping[str, Any]) -> pl.Expr:

@@ -1,7 +1,7 @@
 """Ingestion: conversion of a raw trace to a workload folder."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -63,9 +63,16 @@ def ingest(
     tell(0, _STEPS, f"reading {path.name} as {format_name}")
     with local_folder(path) as copy:
         workload, quarantine = form.reading(copy, settings)
+        if form.notes is not None:
+            workload = _with_notes(workload, form.notes(copy))
     if fault := damage(workload.tasks, workload.machines):
         raise TraceError(f"{path}: this trace gives no sound workload: {fault}")
     tell(1, _STEPS, f"writing {workload.tasks.height:,} tasks")
     save_workload(workload, out, quarantine)
     tell(_STEPS, _STEPS, "done")
     return IngestResult(folder=out, workload=workload, quarantined=quarantine.height)
+
+
+def _with_notes(workload: Workload, notes: tuple[str, ...]) -> Workload:
+    provenance = workload.provenance
+    return replace(workload, provenance=replace(provenance, notes=(*provenance.notes, *notes)))

@@ -300,6 +300,7 @@ def workload_of(
         notes=(
             *notes,
             *([f"UnixStartTime: {origin}"] if origin else []),
+            *([f"TimeZoneString: {zone}"] if (zone := settings.time_zone) != UTC else []),
             *(f"{what}: {count:,} rows" for what, count in counted.items()),
             *numbered,
             *cautions,

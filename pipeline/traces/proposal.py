@@ -14,7 +14,7 @@ from typing import Final
 import polars as pl
 
 from pipeline.errors import TraceError, printable
-from pipeline.traces.field_values import kilobytes, moment, span
+from pipeline.traces.field_values import kilobytes, moment, processors, span
 from pipeline.traces.first_look import head_lines
 from pipeline.traces.slurm import STATES, is_log
 from pipeline.traces.table import (
@@ -36,9 +36,10 @@ _MOST_STATES: Final = 40
 _SEPARATORS: Final = (",", ";", "\t", "|")
 # Usual names, without unit, the surest first.
 _USUAL: Final[Mapping[str, str]] = {
-    "job_id": "job_id jobid job id job_number job_nr jobnr jobidraw task_id taskid",
+    "job_id": "job_id jobid job id job_number job_nr jobnr jobidraw task_id taskid pod pod_name",
     "submit": "submit submit_time submitted submitted_at submission submission_time submittime "
-    "queued queued_at queue_time created created_at create_time creation_time arrival "
+    "queued queued_at queue_time created created_at create_time creation_time "
+    "creation_timestamp arrival "
     "arrival_time qtime ctime time",
     "eligible": "eligible eligible_time etime",
     "start": "start start_time started started_at starttime begin begin_time dispatched",
@@ -49,13 +50,14 @@ _USUAL: Final[Mapping[str, str]] = {
     "time_limit": "time_limit timelimit limit wallclock_req requested_time walltime wall_time "
     "walltime_req requested_walltime req_walltime max_runtime estimate",
     "cores": "cores cpus ncpus n_cores num_cpus alloc_cpus alloccpus allocated_cores cpu slots "
-    "processors procs cpu_count",
+    "processors procs cpu_count cpu_request cpu_requests requested_cpu",
     "requested_cores": "requested_cores req_cpus reqcpus processors_req cpus_req requested_cpus "
     "cores_req req_cores",
-    MEMORY: "memory mem mem_req req_mem reqmem requested_memory memory_req ram",
-    "state": "state status job_state job_status outcome result exit_state",
+    MEMORY: "memory mem mem_req req_mem reqmem requested_memory memory_req ram memory_request "
+    "memory_requests mem_request",
+    "state": "state status job_state job_status outcome result exit_state phase pod_phase",
     "user": "user user_id userid username user_name owner uid",
-    "group": "group group_id account project gid",
+    "group": "group group_id account project gid namespace",
     "executable": "executable job_name jobname name command application app",
     "queue": "queue queue_name qos class",
     "partition": "partition",
@@ -309,11 +311,11 @@ def _moment_of(found: Proposal, name: str) -> pl.Expr:
 def _amounts(found: Proposal, sample: pl.DataFrame, hints: Mapping[str, str]) -> None:
     for name in [name for name in CORES if name in found.columns]:
         values = _values(sample, found.columns[name])
-        if _share(values, pl.col("x").cast(pl.Float64, strict=False)) < _GOOD:
+        if _share(values, processors(pl.col("x"))) < _GOOD:
             _drop(found, name, "numbers")
         elif hints.get(name) in {"percent", "millicores"}:
             found.units[name] = hints[name]
-        elif (values.cast(pl.Float64, strict=False) % 100 == 0).all():
+        elif (values.cast(pl.Float64, strict=False).fill_null(1) % 100 == 0).all():
             found.unsure.append(
                 f"{name}: all values of {found.columns[name]!r} are multiples of 100; is 100 one "
                 f'core? Then add {name} = "percent" to [units]'

@@ -48,6 +48,7 @@ FORMAT: Final = "swf"
 _EXPECTED: Final = "an SWF log (lines `; Key: value`, then rows of 18 numbers)"
 _WHAT: Final = "a job of an SWF log"
 _QUOTED: Final = ("Computer", "Installation", "Acknowledge", "Information", "Note")
+_CLOCK: Final = ("UnixStartTime", "TimeZoneString")
 
 # Largest plausible values: a larger one costs the row, or is taken as unknown if no task needs it.
 _LONGEST_S: Final = 1e9  # 32 years, of a run, a wait, a request
@@ -120,6 +121,15 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
         orient="row",
     )
     return Workload(tasks=tasks, provenance=provenance, machines=machines), sifted.quarantine
+
+
+def clock_notes(path: Path) -> tuple[str, ...]:
+    """Return the header lines about the moment at which a log begins, as notes.
+
+    They are no notes of `read`, so that workloads that recipes read keep their bytes.
+    """
+    header = _header(head_lines(path, _EXPECTED))
+    return tuple(f"{key}: {header[key][0]}" for key in _CLOCK if key in header)
 
 
 def _header(lines: list[str]) -> dict[str, list[str]]:

@@ -37,7 +37,15 @@ import polars as pl
 
 from pipeline.errors import RecipeError, TraceError, did_you_mean
 from pipeline.settings.ranges import check_ranges, number
-from pipeline.traces.field_values import UTC, kilobytes, looked_up, moment, require_time_zone, span
+from pipeline.traces.field_values import (
+    UTC,
+    kilobytes,
+    looked_up,
+    moment,
+    processors,
+    require_time_zone,
+    span,
+)
 from pipeline.traces.first_look import head_lines
 from pipeline.traces.job_logs import (
     NAMES,
@@ -96,8 +104,8 @@ class TableMapping:
         units: Units by the same names. Times: "datetime" (ISO 8601, or seconds since 1970), a
             format of strftime, or a unit of time since 1970 or since any other moment. Spans:
             "ns", "us", "ms", "s", "min", "h" or "d"; D-HH:MM:SS is read too. Memory: "B", "KB",
-            "MB", "GB", "TB" or "PB", if the text has no unit of its own. Cores: "cores",
-            "percent" or "millicores". Defaults: "datetime", "s", "KB" and "cores".
+            "MB", "GB", "TB" or "PB", if the text has no unit of its own, as 128Mi. Cores: "cores",
+            "percent" or "millicores", if the text has no unit of its own, as 500m. Defaults: "datetime", "s", "KB" and "cores".
         states: Values of the column `state`, in any case, by the outcomes "completed", "failed",
             "cancelled", "waiting", "running" and "requeued".
     """
@@ -372,7 +380,7 @@ def _value(name: str, mapping: TableMapping) -> tuple[pl.Expr, str]:
         clock = pl.when(text.str.contains(":", literal=True)).then(span(text))
         return pl.coalesce(clock, plain * _SECONDS[unit or "s"]), "a time span"
     if name in CORES:
-        return plain / _CORE_UNITS[unit or "cores"], "a number of processors"
+        return processors(text, _CORE_UNITS[unit or "cores"]), "a number of processors"
     amount = kilobytes(text, _MEMORY_UNITS[unit or "KB"])
     if mapping.memory_of == "core":
         amount *= pl.coalesce(_value(each, mapping)[0] for each in CORES if each in mapping.columns)

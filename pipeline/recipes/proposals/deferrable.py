@@ -1,0 +1,172 @@
+"""Proposal for `deferrable`: jobs that may wait, in slots, on a capacity of their mean work."""
+
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from pipeline.errors import InputError
+from pipeline.recipes.proposals.load import demand, ratio
+from pipeline.recipes.proposals.plan import Plan, SplitFacts, Start, ranges, split_warnings
+from pipeline.workloads.schema import Workload
+
+_SLOTS_S: Final = (60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
+_LONGEST: Final = 8  # slots of a job, the default of the scenario
+_SHORT_ENOUGH: Final = 0.9  # share of the jobs that are no longer
+_HORIZONS: Final = (24, 12, 8)  # slots of a window, the preferred number first
+_STRETCHES: Final = 10  # of the log for which a horizon is good
+_DRAWS: Final = 60  # windows of all splits, for which stretches are drawn from several times
+_MOST: Final = {"train": 120, "validation": 20, "test": 60}  # stretches
+_JOBS_PER_SLOT: Final = 8.5
+_DAY_S: Final = 86_400
+_FEWEST: Final = 3
+
+_BEHAVIOURS: Final = (
+    {"policy": "random_linear", "epsilon": 0.1, "episodes": 3},
+    {"policy": "random", "episodes": 1},
+    *({"policy": rule, "epsilon": 0.1, "episodes": 1}
+      for rule in ("fifo", "sjf", "tetris", "fifo_skip", "knapsack", "knapsack_patient")),
+)  # fmt: skip
+_POLICIES: Final = (
+    "random", "fifo", "sjf", "tetris", "fifo_skip", "largest_skip", "knapsack", "knapsack_patient",
+)  # fmt: skip
+_REFERENCES: Final = ("random", "fifo", "tetris", "knapsack", "knapsack_patient")
+
+
+def misfit(workload: Workload) -> str:
+    """Return why the scenario does not suit a workload, "" if it does."""
+    return "" if workload.tasks.height else "the workload has no tasks"
+
+
+def plan(workload: Workload, start: Start) -> Plan:
+    """Return a proposal. Raises InputError if the workload is too short."""
+    del start  # the time of day is no feature
+    tasks = workload.tasks
+    reserved = tasks.height
+    if "priority" in tasks.columns:  # of Azure: VMs of priority 0 are the on-demand load
+        tasks = tasks.filter(pl.col("priority").fill_null(1) != 0)
+    reserved -= tasks.height
+    slot_s = _slot(tasks["duration_s"].to_numpy())
+    slots = np.maximum(np.ceil(tasks["duration_s"].to_numpy() / slot_s), 1.0)
+    short = slots <= _LONGEST
+    begun = tasks["submit_s"].to_numpy()
+    horizon, stretches = _stretches(begun[short], float(workload.tasks["submit_s"].max()), slot_s)  # type: ignore[arg-type]
+    draws = max(1, -(-_DRAWS // len(stretches)))
+    of_stretch = np.floor(begun / (slot_s * horizon)).astype(np.int64)
+    chosen = {
+        name: range(stretches.start + part.start, stretches.start + part.stop)[
+            -_MOST[name] if name != "test" else 0 : None if name != "test" else _MOST[name]
+        ]
+        for name, part in ranges(len(stretches)).items()
+    }
+    cores = np.maximum(np.ceil(tasks["cores"].to_numpy() - 1e-9), 1.0)
+    train = short & _within(of_stretch, chosen["train"])
+    rate = float(train.sum()) / (len(chosen["train"]) * horizon)
+    drawn = max(min(rate, _JOBS_PER_SLOT), 1.0 / horizon)
+    capacity = drawn * float((cores * slots)[train].mean())
+    splits = []
+    for name, part in chosen.items():
+        of = short & _within(of_stretch, part)
+        splits.append(
+            _measured(name, part, draws, begun[of], slots[of], cores[of], slot_s, horizon,
+                      capacity * rate / drawn)
+        )  # fmt: skip
+    inside = _within(of_stretch, range(chosen["train"].start, chosen["test"].stop))
+    counted = _within(of_stretch, range(0))
+    for part in chosen.values():
+        counted |= _within(of_stretch, part)
+    left_out = {
+        "on-demand load (priority 0), which makes the capacity": reserved,
+        f"longer than {_LONGEST} slots of {slot_s:g} s": int((~short).sum()),
+        "before or after the longest time without a window that has no job": int(
+            (short & ~inside).sum()
+        ),
+        "in windows beyond those that make a run take minutes": int(
+            (short & inside & ~counted).sum()
+        ),
+    }
+    config: dict[str, Any] = {
+        "jobs": "trace",
+        "horizon": horizon,
+        "slot_s": slot_s,
+        "jobs_per_slot": float(f"{drawn:.4g}"),
+        "capacity": float(f"{capacity:.4g}"),
+        "draws_per_window": draws,
+    }
+    warnings = split_warnings(splits)
+    warnings.append(
+        "no log says which jobs may wait: notices and latest starts are drawn, see "
+        "docs/scenarios/deferrable.md"
+    )
+    return Plan(
+        config=config,
+        splits=splits,
+        left_out={reason: count for reason, count in left_out.items() if count > 0},
+        comments={
+            "slot_s": f"{short.mean():.0%} of the jobs last at most {_LONGEST} slots",
+            "jobs_per_slot": f"the train windows have {rate:.3g}; so many are drawn from them",
+            "capacity": "cores; the mean work of these jobs",
+            "draws_per_window": f"{len(stretches)} stretches of the log, drawn from so many times",
+        },
+        facts=[f"slots of {slot_s:g} s, windows of {horizon} slots"],
+        warnings=warnings,
+        behaviours=_BEHAVIOURS,
+        policies=_POLICIES,
+        references=_REFERENCES,
+    )
+
+
+def _slot(durations: NDArray[np.float64]) -> float:
+    """Return the shortest usual slot in which most jobs are short enough."""
+    for slot_s in _SLOTS_S:
+        if (durations <= _LONGEST * slot_s).mean() >= _SHORT_ENOUGH:
+            return slot_s
+    return _SLOTS_S[-1]
+
+
+def _stretches(begun: NDArray[np.float64], last: float, slot_s: float) -> tuple[int, range]:
+    """Return the slots of a window, and the most consecutive windows that all have a job."""
+    best = (0, range(0))
+    for horizon in _HORIZONS:
+        count = int(np.ceil(last / slot_s)) // horizon
+        filled = np.zeros(count + 1, bool)
+        place = np.floor(begun / (slot_s * horizon)).astype(np.int64)
+        filled[np.clip(place[place >= 0], 0, count)] = True
+        filled[count] = False  # jobs after the last whole window
+        ends = np.flatnonzero(~filled)
+        begins = np.concatenate([[0], ends[:-1] + 1])
+        longest = int(np.argmax(ends - begins))
+        found = range(int(begins[longest]), int(ends[longest]))
+        if len(found) > len(best[1]):
+            best = (horizon, found)
+        if len(best[1]) >= _STRETCHES:
+            break
+    if len(best[1]) < _FEWEST:
+        raise InputError(
+            f"the workload has {len(best[1])} consecutive windows of {_HORIZONS[-1]} slots of "
+            f"{slot_s:g} s with a job in each, expected at least {_FEWEST}: it is too short, or "
+            "its jobs are too far apart"
+        )
+    return best
+
+
+def _within(of_stretch: NDArray[np.int64], part: range) -> NDArray[np.bool_]:
+    return (of_stretch >= part.start) & (of_stretch < part.stop)
+
+
+def _measured(
+    name: str, part: range, draws: int, begun: NDArray[np.float64], slots: NDArray[np.float64],
+    cores: NDArray[np.float64], slot_s: float, horizon: int, capacity: float,
+) -> SplitFacts:  # fmt: skip
+    """Return the facts of a split; `capacity` is that of all its jobs, before some are drawn."""
+    seconds = len(part) * horizon * slot_s
+    wanted = demand(np.floor(begun / slot_s), slots, cores)
+    return SplitFacts(
+        name=name,
+        windows=range(part.start * draws, part.stop * draws),
+        jobs=len(begun),
+        days=seconds / _DAY_S,
+        load=ratio(float(cores @ slots) * slot_s, capacity, seconds),
+        contended=wanted.share_above(capacity),
+    )

@@ -1,0 +1,51 @@
+"""Load of a machine by jobs, measured before anything is simulated."""
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers: TypeAlias = NDArray[np.integer[Any]] | NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Processors or memory that jobs would hold at once if none had to wait.
+
+    Attributes:
+        times: Moments at which the demand changes, ascending, (M,).
+        levels: Demand from each moment to the next one, (M,).
+    """
+
+    times: NDArray[np.float64]
+    levels: NDArray[np.float64]
+
+    @property
+    def peak(self) -> float:
+        """The largest demand of any moment, 0 without jobs."""
+        return float(self.levels.max(initial=0.0))
+
+    def share_above(self, capacity: float, until: float | None = None) -> float:
+        """Return the share of the time with more demand than a capacity, up to a moment."""
+        if not len(self.times):
+            return 0.0
+        end = self.times[-1] if until is None else until
+        spans = np.diff(np.minimum(self.times, end), append=end)
+        total = float(spans.sum())
+        return float(spans[self.levels > capacity * (1 + 1e-9)].sum()) / total if total else 0.0
+
+
+def demand(begin: Numbers, run: Numbers, amount: Numbers) -> Demand:
+    """Return the demand of jobs that begin at given times; at one moment, ends come first."""
+    moments = np.concatenate([begin, begin + run]).astype(np.float64)
+    change = np.concatenate([amount, -amount]).astype(np.float64)
+    order = np.lexsort((change, moments))
+    times, levels = moments[order], np.cumsum(change[order])
+    last = np.append(times[1:] > times[:-1], True) if len(times) else np.zeros(0, bool)
+    return Demand(times[last], levels[last])
+
+
+def ratio(work: float, capacity: float, seconds: float) -> float:
+    """Return the work as a share of what a capacity can do in a time; 0 for no time."""
+    return work / (capacity * seconds) if capacity > 0 and seconds > 0 else 0.0

@@ -1,0 +1,177 @@
+"""Proposal of a recipe for a workload: which scenario, with which settings, and why.
+
+The first scenario of SCENARIOS that suits the workload is proposed, unless one is given. Settings
+come from the workload; what they leave out is counted, and what limits the results is said.
+"""
+
+import importlib
+import json
+import re
+import textwrap
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pipeline.errors import InputError, printable, unknown_name
+from pipeline.recipes.loading import parse_recipe
+from pipeline.recipes.proposals.plan import Plan, Start
+from pipeline.workloads.caveats import of_provenance
+from pipeline.workloads.schema import Workload
+
+_FOLDER: Final = "pipeline.recipes.proposals"
+# Scenario -> module with `misfit` and `plan`, in the order in which they are considered.
+SCENARIOS: Final[Mapping[str, str]] = {
+    "queue": f"{_FOLDER}.queue",
+    "binpack": f"{_FOLDER}.binpack",
+    "deferrable": f"{_FOLDER}.deferrable",
+}
+_DESCRIPTIONS: Final[Mapping[str, str]] = {
+    "queue": "windows of {jobs} jobs and {follow} that follow",
+    "binpack": "windows of {jobs_per_window} jobs on {machines} machines",
+    "deferrable": "windows of {horizon} slots of {slot_s:g} s",
+}
+_WEEK_S: Final = 604_800
+_DAY_S: Final = 86_400
+_WIDTH: Final = 96
+
+
+@dataclass(frozen=True)
+class RecipeProposal:
+    """A recipe that is proposed for a workload.
+
+    Attributes:
+        scenario: Its scenario.
+        toml: The recipe.
+        plan: Its settings and what they make of the workload.
+        suits: Why each scenario does not suit the workload, "" where it does.
+        tasks: Tasks of the workload.
+        rows_left_out: Rows of the log that are not in the workload, by reason.
+        warnings: What limits the results.
+    """
+
+    scenario: str
+    toml: str
+    plan: Plan
+    suits: Mapping[str, str]
+    tasks: int
+    rows_left_out: Mapping[str, int]
+    warnings: tuple[str, ...]
+
+
+def propose_recipe(
+    workload: Workload, path: str, name: str, scenario: str = "", time_zone: str = ""
+) -> RecipeProposal:
+    """Return a proposal for a workload.
+
+    Args:
+        workload: The workload.
+        path: Its folder, as the recipe names it.
+        name: Name from which the recipe's id is made.
+        scenario: Scenario to use; by default the first one that suits.
+        time_zone: Time zone of the log; by default the one that the log names, else UTC.
+
+    Returns:
+        The proposal.
+
+    Raises:
+        InputError: If the scenario or the time zone is unknown, or the workload is too small.
+    """
+    if scenario and scenario not in SCENARIOS:
+        raise unknown_name("scenario for a log", scenario, SCENARIOS)
+    if workload.tasks.is_empty():
+        raise InputError("the workload has no tasks")
+    modules = {each: importlib.import_module(at) for each, at in SCENARIOS.items()}
+    suits = {each: str(module.misfit(workload)) for each, module in modules.items()}
+    chosen = scenario or next(each for each, why in suits.items() if not why)
+    start = start_of(workload, time_zone)
+    plan: Plan = modules[chosen].plan(workload, start)
+    text = _toml(plan, chosen, path, name)
+    parse_recipe(tomllib.loads(text), f"the proposal for {path}")
+    noted = [caveat.text for caveat in of_provenance(workload.provenance)]
+    return RecipeProposal(
+        scenario=chosen,
+        toml=text,
+        plan=plan,
+        suits=suits,
+        tasks=workload.tasks.height,
+        rows_left_out=workload.provenance.left_out,
+        warnings=(*noted, *plan.warnings),
+    )
+
+
+def start_of(workload: Workload, time_zone: str = "") -> Start:
+    """Return the moment of second 0 of a workload, from the notes that its reader left."""
+    noted = {}
+    for note in workload.provenance.notes:
+        key, colon, value = note.partition(": ")
+        if colon:
+            noted.setdefault(key, value)
+    zone = time_zone or noted.get("TimeZoneString", "")
+    try:
+        place = ZoneInfo(zone or "UTC")
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        if time_zone:
+            raise InputError(
+                f"--time-zone {time_zone!r}: there is no such time zone, expected a name such as "
+                "Europe/Berlin"
+            ) from error
+        zone, place = "", ZoneInfo("UTC")
+    unix = noted.get("UnixStartTime", "")
+    if not re.fullmatch(r"\d{1,11}", unix) or int(unix) == 0:
+        return Start()
+    moment = datetime.fromtimestamp(int(unix), UTC).astimezone(place)
+    seconds = moment.weekday() * _DAY_S + moment.hour * 3600 + moment.minute * 60 + moment.second
+    return Start(
+        clock_s=seconds % _WEEK_S,
+        text=f"{moment:%A, %d %B %Y, %H:%M:%S}, {zone or 'UTC'}",
+        warning="" if zone else
+        "the time zone of the log is unknown, taken as UTC; give --time-zone for the hour of day",
+    )  # fmt: skip
+
+
+def _toml(plan: Plan, scenario: str, path: str, name: str) -> str:
+    """Return the recipe of a plan."""
+    described = _DESCRIPTIONS[scenario].format(**plan.config)
+    stem = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._") or "log"
+    lines = [
+        f"id = {_value(f'{stem}-{scenario}')}",
+        f"description = {_value(f'{name}: {described}')}",
+        f"scenario = {_value(scenario)}",
+        'level = "mixed"',
+        "seed = 1",
+        "",
+        "[config]",
+    ]
+    for key, value in plan.config.items():
+        if key in plan.comments:
+            lines += [f"# {line}" for line in textwrap.wrap(
+                f"{key}: {printable(plan.comments[key])}", _WIDTH - 2)]  # fmt: skip
+        lines.append(_entry(key, value))
+    lines += ["", "[trace]", 'format = "workload"', f"path = {_value(path)}"]
+    lines += ["", "# In order of time.", "[split]"]
+    lines += [f'{s.name} = "{s.windows.start}..{s.windows.stop - 1}"' for s in plan.splits]
+    for behaviour in plan.behaviours:
+        lines += ["", "[[behaviours]]", *(_entry(k, v) for k, v in behaviour.items())]
+    lines += ["", "[train]", 'agents = ["trajectory_preference"]', "steps = 2000", "seeds = [0]"]
+    lines += ["", "[evaluate]", _entry("policies", plan.policies)]
+    lines += [_entry("references", plan.references), "seeds = 3"]
+    return "\n".join(lines) + "\n"
+
+
+def _entry(key: str, value: Any) -> str:
+    """Return `key = value`, a long list on several lines."""
+    line = f"{key} = {_value(value)}"
+    if len(line) <= _WIDTH or not isinstance(value, list | tuple):
+        return line
+    items = textwrap.wrap(", ".join(map(_value, value)) + ",", _WIDTH - 2, break_on_hyphens=False)
+    return "\n".join([f"{key} = [", *(f"  {each}" for each in items), "]"])
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    # TOML is as JSON here; a float has its point or exponent in both.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
