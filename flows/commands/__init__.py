@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 # Name -> summary, in the order of `hindcast --help`, which therefore loads no command's module.
 SUMMARIES: Final[Mapping[str, str]] = {
     "traces": "list the known trace formats with their sources, terms of use and citations",
-    "init": "look at a table of jobs or a workload, and propose a mapping or a recipe for it",
+    "init": "look at a table of jobs or a workload, and propose a mapping or a recipe",
     "ingest": "convert a raw trace to a workload, and count the rows that were left out",
     "build": "build the dataset of a recipe",
     "verify": "recompute every claim of a dataset's manifest",

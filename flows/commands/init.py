@@ -1,4 +1,4 @@
-"""`hindcast init`: look at a table of jobs or a workload, and propose a mapping or a recipe for it."""
+"""`hindcast init`: look at a table of jobs or a workload, and propose a mapping or a recipe."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -86,8 +86,8 @@ def _out(request: Request) -> Path:
         return location(request.out)
     source = location(request.source)
     if _is_folder(request):
-        whole = source.resolve()
-        return whole.with_name(f"{whole.name}.toml")
+        named = source.resolve() if source.name in {"", ".."} else source
+        return named.with_name(f"{named.name}.toml")
     return source.with_name(source.name.removesuffix(".gz")).with_suffix(".toml")
 
 

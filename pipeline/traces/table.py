@@ -105,7 +105,8 @@ class TableMapping:
             format of strftime, or a unit of time since 1970 or since any other moment. Spans:
             "ns", "us", "ms", "s", "min", "h" or "d"; D-HH:MM:SS is read too. Memory: "B", "KB",
             "MB", "GB", "TB" or "PB", if the text has no unit of its own, as 128Mi. Cores: "cores",
-            "percent" or "millicores", if the text has no unit of its own, as 500m. Defaults: "datetime", "s", "KB" and "cores".
+            "percent" or "millicores", if the text has no unit of its own, as 500m. Defaults:
+            "datetime", "s", "KB" and "cores".
         states: Values of the column `state`, in any case, by the outcomes "completed", "failed",
             "cancelled", "waiting", "running" and "requeued".
     """

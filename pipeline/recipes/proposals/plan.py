@@ -125,10 +125,14 @@ def split_warnings(splits: Sequence[SplitFacts]) -> list[str]:
             f"the machine is nearly idle: the test offers {test.load:.0%} of what it can do, and "
             f"jobs compete {test.contended:.1%} of the time, so that policies will hardly differ"
         )
-    for split in (by_name["validation"], test):
-        if train.load > 0 and abs(split.load / train.load - 1) > _OTHER_LOAD:
-            found.append(
-                f"{split.name} offers {split.load / train.load:.2f} times the load of train, so "
-                "that what was learned there may not hold"
-            )
+    other = [
+        split
+        for split in (by_name["validation"], test)
+        if train.load > 0 and abs(split.load / train.load - 1) > _OTHER_LOAD
+    ]
+    found += [
+        f"{split.name} offers {split.load / train.load:.2f} times the load of train, so that what "
+        "was learned there may not hold"
+        for split in other
+    ]
     return found

@@ -189,10 +189,10 @@ def _in_use_at_once(log: Log) -> list[str]:
     if not log.has_starts:
         return []
     held = demand(log.start, log.run, log.cpu)
-    return [
-        f"at most {held.peak:,.0f} in use at once in the log, more than there are "
-        f"{held.share_above(log.processors):.1%} of the time"
-    ]
+    fact = f"at most {held.peak:,.0f} in use at once in the log"
+    if (over := held.share_above(log.processors)) > 0:
+        fact += f", more than there are for {over:.1%} of the time"
+    return [fact]
 
 
 def _warnings(workload: Workload, log: Log, wide: int) -> list[str]:
