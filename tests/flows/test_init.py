@@ -1,15 +1,19 @@
 """Tests of `hindcast init`: what it proposes for a table, and what it is unsure of."""
 
+import re
 import tomllib
 
+import numpy as np
 import polars as pl
 import pytest
 
 from flows.cli import main
 from pipeline.errors import TraceError
-from pipeline.recipes.loading import traces_folder
+from pipeline.recipes.loading import load_recipe, traces_folder
+from pipeline.recipes.workload_source import trace_path
 from pipeline.traces import slurm, table
 from pipeline.traces.proposal import propose, toml_of
+from tests import made_logs
 
 CSV = """JobNr;Submitted;StartTime;End;Runtime_min;CPUs;Mem [GB];Status;Remark
 7;01/02/2024 08:00:00;01/02/2024 08:10:00;01/02/2024 09:10:00;60;4;8;Finished;
@@ -123,3 +127,89 @@ def test_the_proposal_for_the_sample_of_eagle_gives_what_the_slurm_reader_gives(
         pytest.skip("the traces are not here")
     (tmp_path / "m.toml").write_text(toml_of(propose(path), str(path)))
     assert table.read(tmp_path / "m.toml")[0].tasks.equals(slurm.read(path)[0].tasks)
+
+
+def test_a_workload_becomes_a_recipe_beside_it(tmp_path, capsys):
+    (tmp_path / "jobs.txt").write_text(made_logs.sacct(1200, np.random.default_rng(0)))
+    out = str(tmp_path / "jobs")
+    assert main(["ingest", "slurm", str(tmp_path / "jobs.txt"), "--out", out, "--direct",
+                 "--set", "processors=128", "--set", "time_zone=Europe/Berlin"]) == 0  # fmt: skip
+    capsys.readouterr()
+    assert main(["init", out]) == 0
+    printed = capsys.readouterr()
+    recipe = load_recipe(tmp_path / "jobs.toml")
+    assert (recipe.id, recipe.scenario) == ("jobs-queue", "queue")
+    assert recipe.config.warm
+    first = int((tmp_path / "jobs.txt").read_text().splitlines()[1].split("|")[6])
+    after = first - int(made_logs.START.timestamp())  # Monday, 06:00 UTC, 07:00 in Berlin
+    assert recipe.config.clock_s == 7 * 3600 + after
+    assert trace_path(recipe) == tmp_path / "jobs"
+    for row in ("train  ", "validation  ", "test  "):
+        assert row in printed.out
+    assert "deferrable  suits as well (--scenario deferrable)" in printed.out
+    assert "left out by ingest, ended before it ran: 12 rows" in printed.out
+    assert "warning: the test has" in printed.err
+    assert printed.out.splitlines()[-1].split() == [
+        "hindcast", "run", str(tmp_path / "jobs.toml"), "--out", "run"]  # fmt: skip
+    counted = re.search(r"used: ([\d,]+) of ([\d,]+) tasks", printed.out)
+    used, tasks = (int(number.replace(",", "")) for number in counted.groups())
+    cut = re.findall(r"left out, .*: ([\d,]+) tasks", printed.out)
+    assert used + sum(int(number.replace(",", "")) for number in cut) == tasks
+    assert main(["init", out]) == 2
+    assert "is not overwritten" in capsys.readouterr().err
+    there = str(tmp_path / "elsewhere" / "d.toml")
+    (tmp_path / "elsewhere").mkdir()
+    assert main(["init", out, "--scenario", "deferrable", "--out", there]) == 0
+    elsewhere = load_recipe(there)
+    assert (elsewhere.scenario, trace_path(elsewhere)) == ("deferrable", tmp_path / "jobs")
+    capsys.readouterr()
+
+
+@pytest.mark.slow
+def test_pods_are_ingested_and_become_recipes_of_binpack_and_deferrable(tmp_path, capsys):
+    """500m is half a core, 128Mi is 131,072 KB, and 1500M are as many MiB."""
+    (tmp_path / "pods.csv").write_text(made_logs.pods(800, np.random.default_rng(1)))
+    assert main(["init", str(tmp_path / "pods.csv")]) == 0
+    assert "is 'memory' that of the job" in capsys.readouterr().out
+    out = str(tmp_path / "pods")
+    assert main(["ingest", "table", str(tmp_path / "pods.toml"), "--out", out, "--direct"]) == 0
+    tasks = pl.read_parquet(tmp_path / "pods" / "tasks.parquet")
+    raw = pl.read_csv(tmp_path / "pods.csv").filter(pl.col("phase") != "Running")
+    cores = {"250m": 0.25, "500m": 0.5, "1": 1.0, "1500m": 1.5, "2": 2.0, "4": 4.0}
+    sizes = {"128Mi": 128, "512Mi": 512, "1Gi": 1024, "2Gi": 2048, "6Gi": 6144, "1500M": 1500}
+    asked = dict(zip(raw["pod"], zip(raw["cpu"], raw["memory"], strict=True), strict=True))
+    largest = tasks["memory"].max()
+    most = max(sizes[memory] for _, memory in asked.values())
+    assert tasks.height == 799
+    for pod, cpu, share in tasks.select("job_id", "cores", "memory").rows():
+        assert cpu == cores[asked[pod][0]]
+        assert share / largest == pytest.approx(sizes[asked[pod][1]] / most)
+    for scenario in ("binpack", "deferrable"):
+        recipe = str(tmp_path / f"{scenario}.toml")
+        assert main(["init", out, "--scenario", scenario, "--out", recipe]) == 0
+        first = load_recipe(recipe).windows("test")[0]
+        scores = tmp_path / f"{scenario}-scores"
+        assert main(["evaluate", recipe, "--policy", "random", "--direct",
+                     "--out", str(scores), "--set", f'split.test="{first}..{first + 1}"',
+                     "--set", "evaluate.references=[]", "--set", "evaluate.seeds=1"]) == 0  # fmt: skip
+        assert (scores / "evaluation.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--scenario", "slots"], "unknown scenario for a log 'slots'"),
+        (["--time-zone", "Europe/Atlantis"], "there is no such time zone"),
+    ],
+)
+def test_options_that_a_workload_cannot_have_are_refused(given, message, tmp_path, capsys):
+    (tmp_path / "pods.csv").write_text(made_logs.pods(300, np.random.default_rng(1)))
+    table = str(tmp_path / "pods.csv")
+    assert main(["init", table]) == 0
+    out = str(tmp_path / "pods")
+    assert main(["ingest", "table", str(tmp_path / "pods.toml"), "--out", out, "--direct"]) == 0
+    assert main(["init", out, *given, "--out", str(tmp_path / "r.toml")]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "r.toml").exists()
+    assert main(["init", table, *given, "--out", str(tmp_path / "r.toml")]) == 2
+    assert f"{given[0]} is for a workload" in capsys.readouterr().err

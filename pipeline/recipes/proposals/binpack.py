@@ -1,5 +1,6 @@
 """Proposal for `binpack`: windows of jobs on as many machines as keep them contended."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -25,7 +26,7 @@ _MACHINES: Final = 5
 _CAPACITY: Final = 0.5  # of the most that the median window would use at once
 _DAY_S: Final = 86_400
 
-_BEHAVIOURS: Final = (
+_BEHAVIOURS: Final[tuple[Mapping[str, Any], ...]] = (
     {"policy": "random_linear", "epsilon": 0.1, "episodes": 6},
     {"policy": "random", "episodes": 1},
     *({"policy": rule, "epsilon": 0.2, "episodes": 1}
@@ -55,7 +56,7 @@ def plan(workload: Workload, start: Start) -> Plan:
         )
     parts = {name: _shortened(part, name) for name, part in ranges(size // jobs).items()}
     of_window = {
-        int(key[0]): window  # type: ignore[call-overload]
+        int(key[0]): window
         for key, window in workload.tasks.with_columns(window=pl.col("job") // jobs)
         .partition_by("window", as_dict=True)
         .items()

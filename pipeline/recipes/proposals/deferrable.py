@@ -1,5 +1,6 @@
 """Proposal for `deferrable`: jobs that may wait, in slots, on a capacity of their mean work."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +23,7 @@ _JOBS_PER_SLOT: Final = 8.5
 _DAY_S: Final = 86_400
 _FEWEST: Final = 3
 
-_BEHAVIOURS: Final = (
+_BEHAVIOURS: Final[tuple[Mapping[str, Any], ...]] = (
     {"policy": "random_linear", "epsilon": 0.1, "episodes": 3},
     {"policy": "random", "episodes": 1},
     *({"policy": rule, "epsilon": 0.1, "episodes": 1}

@@ -104,7 +104,7 @@ def propose_recipe(
 
 def start_of(workload: Workload, time_zone: str = "") -> Start:
     """Return the moment of second 0 of a workload, from the notes that its reader left."""
-    noted = {}
+    noted: dict[str, str] = {}
     for note in workload.provenance.notes:
         key, colon, value = note.partition(": ")
         if colon:

@@ -1,5 +1,6 @@
 """Proposal for `queue`: windows of jobs over the whole log, apart from each other by split."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -29,7 +30,7 @@ _WAITED_S: Final = 60
 _FEW: Final = 0.05
 _OVER: Final = 0.01
 
-_BEHAVIOURS: Final = (
+_BEHAVIOURS: Final[tuple[Mapping[str, Any], ...]] = (
     {"policy": "random_linear", "temperature": 0.3, "episodes": 4},
     {"policy": "random", "episodes": 1},
     *({"policy": rule, "epsilon": 0.1, "episodes": 1}
