@@ -191,7 +191,8 @@ def test_pods_are_ingested_and_become_recipes_of_binpack_and_deferrable(tmp_path
         scores = tmp_path / f"{scenario}-scores"
         assert main(["evaluate", recipe, "--policy", "random", "--direct",
                      "--out", str(scores), "--set", f'split.test="{first}..{first + 1}"',
-                     "--set", "evaluate.references=[]", "--set", "evaluate.seeds=1"]) == 0  # fmt: skip
+                     "--set", "evaluate.references=[]",
+                     "--set", "evaluate.seeds=1"]) == 0  # fmt: skip
         assert (scores / "evaluation.json").is_file()
 
 

@@ -1,6 +1,7 @@
 """Proposal for `deferrable`: jobs that may wait, in slots, on a capacity of their mean work."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +18,8 @@ _LONGEST: Final = 8  # slots of a job, the default of the scenario
 _SHORT_ENOUGH: Final = 0.9  # share of the jobs that are no longer
 _HORIZONS: Final = (24, 12, 8)  # slots of a window, the preferred number first
 _STRETCHES: Final = 10  # of the log for which a horizon is good
+_USED: Final = 0.8  # share of the jobs in consecutive windows for which slots are good
+_BETTER: Final = 0.05  # relative gain in jobs for which longer windows are given up
 _DRAWS: Final = 60  # windows of all splits, for which stretches are drawn from several times
 _MOST: Final = {"train": 120, "validation": 20, "test": 60}  # stretches
 _JOBS_PER_SLOT: Final = 8.5
@@ -35,6 +38,16 @@ _POLICIES: Final = (
 _REFERENCES: Final = ("random", "fifo", "tetris", "knapsack", "knapsack_patient")
 
 
+@dataclass(frozen=True)
+class _Slots:
+    """Slots of a window in s, their number, the consecutive windows with jobs, and these jobs."""
+
+    slot_s: float
+    horizon: int
+    stretches: range
+    jobs: int
+
+
 def misfit(workload: Workload) -> str:
     """Return why the scenario does not suit a workload, "" if it does."""
     return "" if workload.tasks.height else "the workload has no tasks"
@@ -48,11 +61,11 @@ def plan(workload: Workload, start: Start) -> Plan:
     if "priority" in tasks.columns:  # of Azure: VMs of priority 0 are the on-demand load
         tasks = tasks.filter(pl.col("priority").fill_null(1) != 0)
     reserved -= tasks.height
-    slot_s = _slot(tasks["duration_s"].to_numpy())
-    slots = np.maximum(np.ceil(tasks["duration_s"].to_numpy() / slot_s), 1.0)
+    begun, durations = tasks["submit_s"].to_numpy(), tasks["duration_s"].to_numpy()
+    chosen_slots = _slots(durations, begun)
+    slot_s, horizon, stretches = chosen_slots.slot_s, chosen_slots.horizon, chosen_slots.stretches
+    slots = np.maximum(np.ceil(durations / slot_s), 1.0)
     short = slots <= _LONGEST
-    begun = tasks["submit_s"].to_numpy()
-    horizon, stretches = _stretches(begun[short], float(workload.tasks["submit_s"].max()), slot_s)  # type: ignore[arg-type]
     draws = max(1, -(-_DRAWS // len(stretches)))
     of_stretch = np.floor(begun / (slot_s * horizon)).astype(np.int64)
     chosen = {
@@ -73,7 +86,7 @@ def plan(workload: Workload, start: Start) -> Plan:
             _measured(name, part, draws, begun[of], slots[of], cores[of], slot_s, horizon,
                       capacity * rate / drawn)
         )  # fmt: skip
-    inside = _within(of_stretch, range(chosen["train"].start, chosen["test"].stop))
+    inside = _within(of_stretch, stretches)
     counted = _within(of_stretch, range(0))
     for part in chosen.values():
         counted |= _within(of_stretch, part)
@@ -118,38 +131,44 @@ def plan(workload: Workload, start: Start) -> Plan:
     )
 
 
-def _slot(durations: NDArray[np.float64]) -> float:
-    """Return the shortest usual slot in which most jobs are short enough."""
-    for slot_s in _SLOTS_S:
-        if (durations <= _LONGEST * slot_s).mean() >= _SHORT_ENOUGH:
-            return slot_s
-    return _SLOTS_S[-1]
+def _slots(durations: NDArray[np.float64], begun: NDArray[np.float64]) -> _Slots:
+    """Return the first usual slot and window that use most jobs, else the best of all.
 
-
-def _stretches(begun: NDArray[np.float64], last: float, slot_s: float) -> tuple[int, range]:
-    """Return the slots of a window, and the most consecutive windows that all have a job."""
-    best = (0, range(0))
-    for horizon in _HORIZONS:
-        count = int(np.ceil(last / slot_s)) // horizon
-        filled = np.zeros(count + 1, bool)
-        place = np.floor(begun / (slot_s * horizon)).astype(np.int64)
-        filled[np.clip(place[place >= 0], 0, count)] = True
-        filled[count] = False  # jobs after the last whole window
-        ends = np.flatnonzero(~filled)
-        begins = np.concatenate([[0], ends[:-1] + 1])
-        longest = int(np.argmax(ends - begins))
-        found = range(int(begins[longest]), int(ends[longest]))
-        if len(found) > len(best[1]):
-            best = (horizon, found)
-        if len(best[1]) >= _STRETCHES:
-            break
-    if len(best[1]) < _FEWEST:
+    Slots in which many jobs would be too long are not considered. Raises InputError if the
+    workload is too short.
+    """
+    long_enough = [s for s in _SLOTS_S if (durations <= _LONGEST * s).mean() >= _SHORT_ENOUGH]
+    best = _Slots(0.0, 0, range(0), 0)
+    for slot_s in long_enough or _SLOTS_S[-1:]:
+        short = begun[durations <= _LONGEST * slot_s]
+        for horizon in _HORIZONS:
+            found = _slots_of(short, float(begun.max()), slot_s, horizon)
+            if len(found.stretches) >= _STRETCHES and found.jobs >= _USED * len(begun):
+                return found
+            enough = [min(len(each.stretches), _STRETCHES) for each in (best, found)]
+            if enough[1] > enough[0] or (
+                enough[1] == enough[0] and found.jobs > (1 + _BETTER) * best.jobs
+            ):
+                best = found
+    if len(best.stretches) < _FEWEST:
         raise InputError(
-            f"the workload has {len(best[1])} consecutive windows of {_HORIZONS[-1]} slots of "
-            f"{slot_s:g} s with a job in each, expected at least {_FEWEST}: it is too short, or "
-            "its jobs are too far apart"
+            f"the workload has {len(best.stretches)} consecutive windows with a job in each, "
+            f"expected at least {_FEWEST}: it is too short, or its jobs are too far apart"
         )
     return best
+
+
+def _slots_of(begun: NDArray[np.float64], last: float, slot_s: float, horizon: int) -> _Slots:
+    """Return the most consecutive windows that all have a job."""
+    count = int(np.ceil(last / slot_s)) // horizon
+    place = np.floor(begun / (slot_s * horizon)).astype(np.int64)
+    jobs = np.bincount(np.clip(place[place >= 0], 0, count), minlength=count + 1)
+    jobs[count] = 0  # after the last whole window
+    ends = np.flatnonzero(jobs == 0)
+    begins = np.concatenate([[0], ends[:-1] + 1])
+    longest = int(np.argmax(ends - begins))
+    found = range(int(begins[longest]), int(ends[longest]))
+    return _Slots(slot_s, horizon, found, int(jobs[found.start : found.stop].sum()))
 
 
 def _within(of_stretch: NDArray[np.int64], part: range) -> NDArray[np.bool_]:

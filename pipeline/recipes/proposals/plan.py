@@ -24,7 +24,8 @@ class SplitFacts:
         windows: Its windows.
         jobs: Jobs that its windows count.
         days: Time from its first submission to its last one.
-        load: Work of its jobs as a share of what the machines can do in that time.
+        load: Work of its jobs as a share of what the machines can do in that time, or in the median
+            run time if that is longer.
         contended: Share of the time in which its jobs would need more than there is if none waited.
         in_use: Share of the machine that was in use in the log; None if that is unknown.
         wait_h: Mean wait in the log in hours; None if that is unknown.

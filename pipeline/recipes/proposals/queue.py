@@ -146,7 +146,9 @@ def _measured(
 ) -> SplitFacts:
     of = slice(part.start, part.stop)
     submit, run, cpu = log.submit[of], log.run[of], log.cpu[of]
-    begin, end = int(submit[0]), int(submit[-1])
+    # Arrays of jobs can be submitted within a second, in which no machine does any work.
+    begin = int(submit[0])
+    end = max(int(submit[-1]), begin + int(np.median(run)))
     wanted = demand(submit, run, cpu)
     in_use = wait_h = None
     if log.has_starts:
@@ -159,7 +161,7 @@ def _measured(
         name=name,
         windows=windows,
         jobs=len(counted),
-        days=(end - begin) / _DAY_S,
+        days=int(submit[-1] - begin) / _DAY_S,
         load=ratio(float(run @ cpu), log.processors, end - begin),
         contended=wanted.share_above(log.processors, until=end),
         in_use=in_use,
@@ -223,5 +225,5 @@ def _warnings(workload: Workload, log: Log, wide: int) -> list[str]:
         )
     unknown = workload.tasks["wait_s"].null_count()
     if unknown:
-        found.append(f"{unknown:,} jobs without a start are taken as started when submitted")
+        found.append(f"jobs without a start, taken as started when submitted: {unknown:,}")
     return found
