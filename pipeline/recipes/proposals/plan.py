@@ -10,7 +10,7 @@ from pipeline.workloads.schema import Workload
 SHARES: Final[Mapping[str, float]] = {"train": 0.6, "validation": 0.1, "test": 0.3}
 FEWEST_WINDOWS: Final = 20  # of the test; with fewer, intervals over windows are wide
 _IDLE: Final = 0.3  # offered load below which jobs hardly compete
-_NO_CONTENTION: Final = 0.02  # share of the time with more demand than capacity
+NO_CONTENTION: Final = 0.02  # share of the time with more demand than capacity
 _OTHER_LOAD: Final = 0.25  # relative difference of loads from that of train
 REQUESTED_RUN: Final = 0.95  # share of jobs with requested_s == duration_s: it was no request
 
@@ -121,10 +121,15 @@ def split_warnings(splits: Sequence[SplitFacts]) -> list[str]:
             f"the test has {len(test.windows)} windows: intervals over so few are wide, and small "
             f"differences cannot be shown; {FEWEST_WINDOWS} or more need a longer log"
         )
-    if test.load < _IDLE or test.contended < _NO_CONTENTION:
+    if test.load < _IDLE or test.contended < NO_CONTENTION:
         found.append(
             f"the machine is nearly idle: the test offers {test.load:.0%} of what it can do, and "
             f"jobs compete {test.contended:.1%} of the time, so that policies will hardly differ"
+        )
+    if train.contended < NO_CONTENTION:
+        found.append(
+            f"jobs of train compete {train.contended:.1%} of the time: there is next to nothing to "
+            "learn, and the recipe has no [train]"
         )
     other = [
         split

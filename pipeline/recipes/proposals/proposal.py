@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pipeline.errors import InputError, printable, unknown_name
 from pipeline.recipes.loading import parse_recipe
-from pipeline.recipes.proposals.plan import Plan, Start
+from pipeline.recipes.proposals.plan import NO_CONTENTION, Plan, Start
 from pipeline.workloads.caveats import of_provenance
 from pipeline.workloads.schema import Workload
 
@@ -155,7 +155,9 @@ def _toml(plan: Plan, scenario: str, path: str, name: str) -> str:
     lines += [f'{s.name} = "{s.windows.start}..{s.windows.stop - 1}"' for s in plan.splits]
     for behaviour in plan.behaviours:
         lines += ["", "[[behaviours]]", *(_entry(k, v) for k, v in behaviour.items())]
-    lines += ["", "[train]", 'agents = ["trajectory_preference"]', "steps = 2000", "seeds = [0]"]
+    if plan.splits[0].contended >= NO_CONTENTION:
+        lines += ["", "[train]", 'agents = ["trajectory_preference"]', "steps = 2000"]
+        lines.append("seeds = [0]")
     lines += ["", "[evaluate]", _entry("policies", plan.policies)]
     lines += [_entry("references", plan.references), "seeds = 3"]
     return "\n".join(lines) + "\n"

@@ -182,3 +182,10 @@ def test_the_clock_begins_at_the_local_time_of_the_first_second():
     assert start_of(workload()).clock_s is None
     with pytest.raises(InputError, match="there is no such time zone"):
         start_of(workload(), "Europe/Atlantis")
+
+
+def test_no_agent_is_trained_where_jobs_do_not_compete():
+    idle = propose_recipe(workload(2000, gap=40_000.0), "w", "w")
+    assert recipe_of(idle).train.agents == ()
+    assert any("no [train]" in text for text in idle.warnings)
+    assert recipe_of(propose_recipe(workload(2000), "w", "w")).train.agents
