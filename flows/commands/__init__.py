@@ -20,6 +20,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "traces": "list the known trace formats with their sources, terms of use and citations",
     "init": "look at a table of jobs or a workload, and propose a mapping or a recipe",
     "ingest": "convert a raw trace to a workload, and count the rows that were left out",
+    "whatif": "one page: a log's own scheduler beside other policies, and what can be concluded",
     "build": "build the dataset of a recipe",
     "verify": "recompute every claim of a dataset's manifest",
     "train": "train an offline agent on a dataset",

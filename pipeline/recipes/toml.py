@@ -20,6 +20,15 @@ def recipe_toml(recipe: Recipe) -> str:
     return "\n".join(lines) + "\n"
 
 
+def table_toml(table: Mapping[str, Any]) -> str:
+    """Return the text of a table, each of its tables as a section."""
+    lines = _pairs({k: v for k, v in table.items() if not isinstance(v, Mapping)})
+    for name, section in table.items():
+        if isinstance(section, Mapping):
+            lines += ["", f"[{_key(name)}]", *_pairs(section)]
+    return "\n".join(lines) + "\n"
+
+
 def _pairs(table: Mapping[str, Any]) -> list[str]:
     return [f"{_key(k)} = {_value(v)}" for k, v in table.items() if v is not None]
 

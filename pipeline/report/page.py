@@ -108,6 +108,11 @@ def _page(summary: Summary, parts: Sequence[tuple[str, str, Markup]]) -> str:
         "div", header, element("main", joined(p for _, _, p in parts)), footer, class_="page"
     )
     description = " ".join(state_finding(summary, s).sentence for s in summary.settings)
+    return document(f"{heading}: Hindcast evaluation report", description, body)
+
+
+def document(title: str, description: str, body: Markup) -> str:
+    """Return a whole page in the style of a report, which loads nothing."""
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -115,7 +120,7 @@ def _page(summary: Summary, parts: Sequence[tuple[str, str, Markup]]) -> str:
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="description", content=description),
         element("link", rel="icon", href="data:,"),
-        element("title", f"{heading}: Hindcast evaluation report"),
+        element("title", title),
         element("style", Markup(_asset("page.css"))),
     )
     script = element("script", Markup(_asset("page.js")))

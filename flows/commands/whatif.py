@@ -1,0 +1,76 @@
+"""`hindcast whatif`: a log's own scheduler beside rules and agents, on one page."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from flows import parser as p
+from flows.commands import Command, Shown
+from pipeline.storage.location import location
+
+
+@dataclass(frozen=True)
+class Request:
+    """Log, policies beside the usual ones, and the folder for the page."""
+
+    log: p.Folder = p.argument(
+        "log of a batch system (SWF, sacct, PBS), mapping of a table (.toml), or ingested workload",
+        metavar="LOG",
+    )
+    out: p.Folder = p.option("folder for whatif.html, its numbers, recipes and evaluations")
+    policies: tuple[p.Name, ...] = p.option(
+        "policies, or folders of checkpoints, beside the usual rules; may be repeated",
+        default=(), flag="--policy", action="extend", metavar="POLICY",
+    )  # fmt: skip
+    train: bool = p.option(
+        "train an agent on the first 60 % of the log, which takes minutes", default=False
+    )
+    iterations: p.Count | None = p.option(
+        "generations of that training (default: 14)", default=None
+    )
+    format: p.Name | None = p.option(
+        "format of the log (default: recognised by its first lines)", default=None, metavar="FORMAT"
+    )
+    settings: tuple[p.Override, ...] = p.option(
+        "setting of the format's reader (TOML), such as processors=1024; may be repeated",
+        default=(), flag="--set", action="append", metavar="KEY=VALUE",
+    )  # fmt: skip
+    workers: p.Workers = p.workers()
+    command: str = p.hidden("command line that is kept on the page", "")
+
+
+def check(request: Request) -> None:
+    """Raise InputError if the log, its format, its settings or a policy cannot be used."""
+    from flows.runs.whatif import check_policies, source_of
+    from pipeline.errors import InputError
+    from pipeline.storage.location import is_remote
+
+    for place in (request.log, request.out):
+        if is_remote(location(place)):
+            raise InputError(f"{place}: expected a place on this machine, not in an object store")
+    if request.iterations is not None and not request.train:
+        raise InputError("whatif: --iterations is for --train")
+    source_of(request)
+    check_policies(request.policies)
+
+
+def run(request: Request) -> dict[str, Any]:
+    """Play the log with its own scheduler and with other policies, and write the page."""
+    from flows.runs.whatif import run_whatif
+
+    return run_whatif(request)
+
+
+def show(result: Mapping[str, Any]) -> Shown:
+    """Return the conclusion, and last the path of the page."""
+    return Shown([*result["lines"], result["page"]], warnings=result["warnings"])
+
+
+COMMANDS: Final = {"whatif": Command(
+    "hindcast whatif KTH-SP2-1996-2.swf.gz --policy f2_easy --train --out kth",
+    Request,
+    "Run again, it continues where it stopped. The last line of the output is the path of the\n"
+    "page. Rules that are always on it: fcfs_easy, sjf_easy, saf_easy, lxf_easy, wfp3_easy,\n"
+    "unicef_easy, aged_area_easy, steady_area_easy, conservative; and, marked as knowing run\n"
+    "times, saf_clairvoyant and lxf_clairvoyant.",
+)}  # fmt: skip

@@ -1,0 +1,188 @@
+"""Stages of `hindcast whatif`.
+
+    OUT/recipe.toml, before.toml, run.toml    the windows and runs, see pipeline.report.whatif.plan
+    OUT/agents/evolution-seed0                the agent of --train, and its best/
+    OUT/evaluation, before, run               scores of all policies, as `hindcast evaluate` writes
+    OUT/jobs                                  every job of the run under each policy
+    OUT/whatif.html                           the page
+    OUT/whatif.json, whatif.csv, groups.csv   its numbers, written before the page
+    OUT/run.json                              the ledger of finished stages, which are skipped
+"""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from flows.commands import Call, directly, evaluate, train_online
+from flows.progress import note, progress
+from flows.runs.ledger import Ledger
+from pipeline.errors import InputError, TraceError, UnknownName, unknown_name
+from pipeline.evaluation.evaluate import make_job
+from pipeline.recipes.loading import apply_override, load_recipe
+from pipeline.recipes.recipe import Recipe, TraceSource
+from pipeline.recipes.settings import read_settings
+from pipeline.recipes.workload_source import INGESTED, load_source
+from pipeline.report.whatif import plan as planning
+from pipeline.report.whatif.jobs import play
+from pipeline.report.whatif.page import write_page
+from pipeline.report.whatif.story import Material
+from pipeline.scenarios import load_scenario
+from pipeline.storage.files import make_folder, sha256_file, write_text
+from pipeline.storage.location import location
+from pipeline.storage.locks import writing
+from pipeline.storage.run_files import BEST, DESCRIPTION
+from pipeline.traces import FORMATS
+from pipeline.traces.recognition import recognise
+from policies.entrants import entrants
+
+_FORMATS: Final = ("swf", "slurm", "pbs", "table")
+_EVALUATIONS: Final = {  # folder -> recipe
+    "evaluation": planning.RECIPE, "before": planning.BEFORE, "run": planning.RUN,
+}  # fmt: skip
+_AGENT: Final = "evolution-seed0"
+
+
+def source_of(request: Any) -> TraceSource:
+    """Return the source of a request's log; raise InputError if it cannot be read as one."""
+    path = location(request.log)
+    if not path.exists():
+        raise TraceError(f"{path}: no such file or folder, expected a log of jobs")
+    ingested = (path / "manifest.json").is_file()
+    name = request.format or (INGESTED if ingested else recognise(path))
+    if name != INGESTED and name not in FORMATS:
+        raise unknown_name("trace format", name, [*_FORMATS, INGESTED])
+    given: dict[str, Any] = {}
+    for each in request.settings:
+        apply_override(given, each)
+    kind = None if name == INGESTED else FORMATS[name].settings
+    if given and kind is None:
+        raise InputError(f"--set: the format {name} has no settings")
+    if kind is not None and given:
+        read_settings(kind, given, "--set")
+    return TraceSource(name, str(path.resolve()), given)
+
+
+def check_policies(names: Sequence[str]) -> None:
+    """Raise InputError for a policy that is unknown, or a checkpoint that does not fit."""
+    scenario = load_scenario("queue")
+    config = scenario.config()
+    split = {"test": range(1)}
+    empty = Recipe("whatif", "queue", config, "bounded_slowdown", TraceSource(INGESTED), split, 1)
+    for entrant in entrants(empty, names):
+        if entrant.behaviour.stochastic:
+            raise InputError(
+                f"--policy {entrant.behaviour.name}: this policy draws, expected one whose choices "
+                "are fixed, since every policy plays the log once"
+            )
+
+
+def run_whatif(request: Any, call: Call = directly) -> dict[str, Any]:
+    """Run all stages of a request of `hindcast whatif`, each through `call`."""
+    out = location(request.out)
+    with writing(out):
+        return _run(request, out, call)
+
+
+def _run(request: Any, out: Path, call: Call) -> dict[str, Any]:
+    source = source_of(request)
+    trace: dict[str, Any] = {"format": source.format, "path": source.path}
+    if source.settings:
+        trace["settings"] = dict(source.settings)
+    note(f"reading {Path(source.path).name} as {source.format}")
+    workload = load_source(_reading(source))
+    plan = planning.plan(workload)
+    name = _id_of(Path(source.path))
+    make_folder(out)
+    texts = planning.recipes(plan, name, trace, f"log {Path(source.path).name}")
+    _refuse_another(out, texts)
+    for file, text in texts.items():
+        write_text(out / file, text)
+    recipes = {file: load_recipe(out / file) for file in texts}
+    ledger = Ledger(out, recipes[planning.RECIPE])
+    policies = [*recipes[planning.RECIPE].evaluate.policies, *request.policies]
+    training = None
+    if request.train:
+        training = _train(request, out, ledger, recipes[planning.RECIPE], call)
+        policies.append(training["used"])
+    commands = {}
+    for folder, file in _EVALUATIONS.items():
+        recipe = recipes[file]
+        scored = {"recipe": recipe.digest, "policies": _identities(recipe, policies)}
+        place = out / folder
+        commands[folder] = shlex.join(
+            ["hindcast", "evaluate", str(out / file), "--policy", *policies, "--out", "scores"]
+        )
+        step = evaluate.Request(
+            str(out / file), str(place), tuple(policies), workers=request.workers,
+            command=request.command,
+        )  # fmt: skip
+        ledger.stage(
+            f"evaluate {folder}", scored, place / "evaluation.json", lambda step=step: call(step)
+        )
+    run = recipes[planning.RUN]
+    job = replace(make_job(run, "test", out / "jobs"), workload=workload)
+    with progress("jobs of the run") as tell:
+        played = play(job, entrants(run, policies), tell)
+    material = Material(
+        log=Path(source.path), source=source, workload=workload, plan=plan, job=job,
+        played=played, training=training, commands=commands, command=request.command,
+    )  # fmt: skip
+    return write_page(material, out)
+
+
+def _reading(source: TraceSource) -> Recipe:
+    """Return a recipe that does no more than name the log."""
+    config = load_scenario("queue").config()
+    return Recipe("whatif", "queue", config, "bounded_slowdown", source, {"test": range(1)}, 1)
+
+
+def _id_of(path: Path) -> str:
+    """Return an id for the recipes: the name of the log in letters, digits and hyphens."""
+    stem = path.name.split(".")[0].lower()
+    plain = "".join(c if c.isascii() and c.isalnum() else "-" for c in stem).strip("-")
+    return f"whatif-{plain or 'log'}"
+
+
+def _refuse_another(out: Path, texts: dict[str, str]) -> None:
+    """Raise InputError if the folder holds the page of another log or of other settings."""
+    for file, text in texts.items():
+        path = out / file
+        if path.exists() and path.read_text(encoding="utf-8") != text:
+            raise InputError(
+                f"{path}: this recipe is of another log, of other settings or another version; "
+                "choose another --out"
+            )
+
+
+def _identities(recipe: Recipe, policies: Sequence[str]) -> dict[str, str | None]:
+    return {e.behaviour.name: e.digest for e in entrants(recipe, policies)}
+
+
+def _train(request: Any, out: Path, ledger: Ledger, recipe: Recipe, call: Call) -> dict[str, Any]:
+    """Train the agent unless that is done; return its folder, the checkpoint to use, its budget."""
+    folder = out / "agents" / _AGENT
+    iterations = request.iterations or recipe.online.iterations
+    inputs = {"recipe": recipe.digest, "iterations": iterations}
+    step = train_online.Request(
+        str(out / planning.RECIPE), str(folder), iterations=iterations, workers=request.workers
+    )
+    result = ledger.stage(f"train {_AGENT}", inputs, folder / DESCRIPTION, lambda: call(step))
+    passed = (folder / BEST / DESCRIPTION).is_file()
+    used = folder / BEST if passed else folder
+    sampling = recipe.online.settings["sampling"]
+    return {
+        "folder": str(folder),
+        "used": str(used),
+        "passed_guard": passed,
+        "sha256": sha256_file(used / DESCRIPTION),
+        "iterations": iterations,
+        "episodes": iterations * sampling["trajectories"] * sampling["windows"],
+        "train_windows": len(recipe.split["train"]),
+        "agent": result.get("agent"),
+        "command": shlex.join(
+            ["hindcast", "train-online", str(out / planning.RECIPE), "--iterations",
+             str(iterations), "--out", "agent"]
+        ),
+    }  # fmt: skip

@@ -1,0 +1,187 @@
+"""The plan of `hindcast whatif`: how a log is split, and the recipes of its parts.
+
+    OUT/recipe.toml    overlapping windows for training and validation, windows of the test part
+    OUT/before.toml    the 30 % of the log before the test part, as one run
+    OUT/run.toml       the test part, the last 30 % of the log, as one run
+
+    jobs of the log   0 ........ 40 % ......... 60 % .... 70 % ............ 100 %
+                      train windows ............ | validat. | test windows, one run
+                                 | one run, by which rules are chosen |
+
+The best rule is chosen on the run before the test part, so the choice does not favour it in the
+test part.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from pipeline.errors import InputError
+from pipeline.recipes.toml import table_toml
+from pipeline.scenarios.queue.instances import read_log
+from pipeline.workloads.schema import Workload
+
+RECIPE: Final = "recipe.toml"
+RUN: Final = "run.toml"
+BEFORE: Final = "before.toml"
+FEWEST_JOBS: Final = 400
+RECORDED: Final = "log_replay"
+RULES: Final = (
+    "fcfs_easy", "sjf_easy", "saf_easy", "lxf_easy", "wfp3_easy", "unicef_easy", "aged_area_easy",
+    "steady_area_easy", "conservative",
+)  # fmt: skip
+CLAIRVOYANT: Final = ("saf_clairvoyant", "lxf_clairvoyant")
+
+_JOBS, _FOLLOW = 256, 1024  # of a window of a long log
+_WINDOWS: Final = 24  # of a short log, counted with the follow-on jobs of the last one
+_FEWEST_IN_WINDOW: Final = 16
+_MOST_TEST_WINDOWS: Final = 128
+_TRAIN_WINDOWS, _VALIDATION_WINDOWS = 240, 16
+_SPLIT: Final = (0.4, 0.6, 0.7)  # beginnings of the run before, of validation, of the test part
+_GUARD: Final = ("lxf_easy", "steady_area_easy")  # rules that starve no job
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Windows and runs of a log.
+
+    Attributes:
+        log_jobs: Jobs of the log that can be used.
+        jobs: Counted jobs of a window.
+        follow: Jobs after a window that arrive as well.
+        train: First jobs of the train windows.
+        validation: First jobs of the validation windows.
+        test: First jobs of the test windows.
+        before: First job of the run before the test part.
+        validation_first: First job after the train windows.
+        test_first: First job of the test part.
+        warm: Whether windows and runs begin as the log did.
+    """
+
+    log_jobs: int
+    jobs: int
+    follow: int
+    train: tuple[int, ...]
+    validation: tuple[int, ...]
+    test: tuple[int, ...]
+    before: int
+    validation_first: int
+    test_first: int
+    warm: bool
+
+
+def plan(workload: Workload) -> Plan:
+    """Return the plan of a log. Raises InputError if it has too few usable jobs."""
+    log = read_log(workload)
+    size = len(log.submit)
+    if size < FEWEST_JOBS:
+        raise InputError(
+            f"the log has {size:,} jobs that can be used, expected at least {FEWEST_JOBS}; a "
+            "comparison on fewer would say nothing"
+        )
+    before, validation, test = (int(size * share) for share in _SPLIT)
+    jobs = min(_JOBS, max(_FEWEST_IN_WINDOW, (size - test) // _WINDOWS))
+    follow = min(_FOLLOW, 4 * jobs)
+    last = size - jobs - follow
+    tests = np.arange(test, last + 1, jobs)
+    if len(tests) > _MOST_TEST_WINDOWS:
+        tests = tests[np.linspace(0, len(tests) - 1, _MOST_TEST_WINDOWS).astype(int)]
+    return Plan(
+        log_jobs=size,
+        jobs=jobs,
+        follow=follow,
+        train=_spread(0, validation - jobs - follow, _TRAIN_WINDOWS),
+        validation=_spread(validation, test - jobs - follow, _VALIDATION_WINDOWS),
+        test=tuple(map(int, tests)),
+        before=before,
+        validation_first=validation,
+        test_first=test,
+        warm=log.has_starts,
+    )
+
+
+def _spread(first: int, last: int, count: int) -> tuple[int, ...]:
+    """Return at most `count` different numbers from `first` to `last`, evenly spread."""
+    return tuple(map(int, np.unique(np.linspace(first, max(first, last), count).astype(int))))
+
+
+def recipes(plan: Plan, name: str, trace: Mapping[str, Any], about: str) -> dict[str, str]:
+    """Return the texts of the recipes by file name.
+
+    Args:
+        plan: The plan of the log.
+        name: Beginning of the ids of the recipes.
+        trace: The section [trace]: format, path, settings.
+        about: The log in words, for the descriptions.
+    """
+    train, validation = len(plan.train), len(plan.train) + len(plan.validation)
+    policies = [*((RECORDED,) if plan.warm else ()), *RULES, *CLAIRVOYANT]
+    shared = {"warm": plan.warm}
+    evaluated = {
+        "policies": policies,
+        "references": [*((RECORDED,) if plan.warm else ()), RULES[0]],
+        "seeds": 1,
+    }
+    windows = {
+        "config": {
+            **shared, "jobs": plan.jobs, "follow": plan.follow,
+            "starts": [*plan.train, *plan.validation, *plan.test],
+        },
+        "split": {
+            "train": f"0..{train - 1}",
+            "validation": f"{train}..{validation - 1}",
+            "test": f"{validation}..{validation + len(plan.test) - 1}",
+        },
+        "online": _training(plan),
+    }  # fmt: skip
+    before = {
+        "config": {
+            **shared, "jobs": plan.test_first - plan.before, "follow": plan.follow,
+            "starts": [plan.before],
+        },
+        "split": {"test": "0..0"},
+    }  # fmt: skip
+    run = {
+        "config": {**shared, "whole": True, "starts": [plan.test_first]},
+        "split": {"test": "0..0"},
+    }
+    return {
+        file: table_toml({
+            "id": f"{name}{suffix}", "description": f"{about}: {text}", "scenario": "queue",
+            "objective": "bounded_slowdown", "seed": 1, "trace": dict(trace), **sections,
+            "evaluate": evaluated,
+        })
+        for file, suffix, text, sections in (
+            (RECIPE, "", "windows of the last 30 %, train windows of the first 60 %", windows),
+            (BEFORE, "-before", "one run over the 30 % before the last 30 %", before),
+            (RUN, "-run", "the last 30 % as one run", run),
+        )
+    }  # fmt: skip
+
+
+def _training(plan: Plan) -> dict[str, Any]:
+    """Return [online]: CMA-ES over a linear score of five logarithms, as in queue-kth-online."""
+    span = plan.test_first - plan.validation_first
+    return {
+        "agent": "evolution",
+        "iterations": 14,
+        "guard": {
+            "references": list(_GUARD),
+            "config": {
+                "starts": [plan.validation_first], "jobs": min(span, 4000), "follow": 0,
+            },
+        },
+        "settings": {
+            "step": 0.5,
+            "order": "drawn",
+            "fitness": "log",
+            "network": {
+                "hidden": [], "quadratic": False, "logs": False,
+                "columns": ["log_waited", "log_requested", "log_predicted", "log_similar",
+                            "log_processors"],
+            },
+            "sampling": {"trajectories": 12, "windows": 8, "stay": 1, "baseline": "none"},
+        },
+    }  # fmt: skip

@@ -1,0 +1,358 @@
+"""Sections of the page of `hindcast whatif`."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from pipeline.report.html import (
+    Cell,
+    Markup,
+    Row,
+    captioned,
+    definitions,
+    element,
+    figure,
+    joined,
+    table,
+)
+from pipeline.report.whatif import numbers as n
+from pipeline.report.whatif.plots import policies_plot, weeks_plot
+from pipeline.report.whatif.story import Material, Story
+from pipeline.report.whatif.words import (
+    described,
+    hours,
+    interval_of,
+    percent,
+    plain,
+    shown,
+    verdict_of,
+)
+from pipeline.statistics.numbers import MISSING, count_of
+
+_VERDICTS: Final = {"win": "Clear gain", "unclear": "No clear difference", "loss": "Clear loss"}
+_NOTHING: Final = "\N{EN DASH}"
+_KINDS: Final = {"queue": "By queue", "user": "By user", "size": "By size", "request": "By request"}
+
+
+def finding_card(story: Story) -> Markup:
+    """Return what can be concluded, and the four numbers behind it."""
+    verdict = verdict_of(story.main)
+    return element(
+        "div",
+        element("div", _VERDICTS[verdict], class_="verdict"),
+        element("p", story.conclusion, class_="lead"),
+        definitions(_tiles(story), "tiles"),
+        class_=f"finding {verdict}",
+    )
+
+
+def _tiles(story: Story) -> Iterator[tuple[str, Markup]]:
+    cast = story.cast
+    if cast.recorded is None:
+        yield "The log's scheduler", joined(
+            ["unknown", element("small", "the log does not say when jobs started")]
+        )
+    else:
+        yield "The log's scheduler: mean wait", _tile(story, cast.recorded, "")
+    grade = story.near.grade or "none"
+    reason = story.near.reasons[0] if story.near.reasons else "nothing to compare it with"
+    yield "Simulated machine: grade", joined([grade, element("small", reason)])
+    yield f"Best rule: {cast.rule}", _tile(story, cast.rule, cast.recorded or cast.plain)
+    if cast.agent is None:
+        yield "Best agent", joined(
+            ["none", element("small", "--train trains one; --policy FOLDER names one")]
+        )
+    else:
+        yield f"Best agent: {cast.agent}", _tile(story, cast.agent, cast.rule)
+
+
+def _tile(story: Story, name: str, reference: str) -> Markup:
+    means = story.run.means[name]
+    text = f"mean bounded slowdown {plain(means[n.HEADLINE].value)}"
+    if reference and reference != name:
+        pair = n.pair(story.run, name, reference)
+        text += f", {percent(pair.share)} against {reference} ({interval_of(pair)})"
+    return joined([hours(means[n.WAIT].value), element("small", text)])
+
+
+def nearness_part(story: Story) -> Markup:
+    """Return the grade of the simulated machine with its reasons."""
+    if not story.near.grade:
+        return element("p", "The log does not say when jobs started, so there is no comparison.")
+    reasons = element("ul", joined(element("li", text) for text in story.near.reasons))
+    return joined([element("p", f"Grade {story.near.grade}."), reasons])
+
+
+def run_part(story: Story) -> Markup:
+    """Return every policy in the run over the test part."""
+    order = _order(story, story.run)
+    text = (
+        f", the last {len(story.jobs):,} jobs from the state that the log was in. Intervals and "
+        f"differences are over {count_of(story.run.blocks, 'week')} of submission. A difference is "
+        "coloured if its interval excludes zero. The others have one value and no interval."
+    )
+    lead = element(
+        "p",
+        f"{story.cast.rule} was the best rule in the run before, and is taken for the best one for "
+        "that reason; "
+        + (
+            "it is the best one here as well."
+            if story.cast.rule_after == story.cast.rule
+            else f"here, after the fact, {story.cast.rule_after} is better."
+        ),
+    )
+    parts = [
+        lead,
+        _policies_table(story, story.run, order, "One run", text, n.METRICS),
+        figure(
+            policies_plot(story.run, story.cast, order),
+            captioned(
+                "Mean bounded slowdown and mean wait.",
+                "Bars are 95 % intervals over weeks"
+                + ("; the dashed line is the log's scheduler." if story.cast.recorded else "."),
+            ),
+        ),
+        element("ul", joined(element("li", text) for text in story.starvation)),
+        figure(
+            weeks_plot(story.weeks, story.cast.recorded),
+            captioned(
+                "Mean wait of the jobs of each week.",
+                "A difference that comes from one jam shows as a single hill.",
+            ),
+        ),
+    ]
+    return joined(parts)
+
+
+def windows_part(story: Story) -> Markup:
+    """Return every policy on the windows of the test part."""
+    order = _order(story, story.windows)
+    text = (
+        f" on {count_of(story.windows.blocks, 'window')}: means over windows, 95 % intervals over "
+        "windows. Every window begins as the log was at that moment, so no policy pays for its own "
+        "past; in the run it does. Waits count from the beginning of the window."
+    )
+    return _policies_table(story, story.windows, order, "Windows", text, n.METRICS)
+
+
+def _order(story: Story, scope: n.Scope) -> list[str]:
+    """Return the policies, best first, with those that know run times at the end."""
+    knowing = "knows run times"
+    return sorted(
+        scope.means,
+        key=lambda name: (
+            story.cast.kinds[name] == knowing, scope.means[name][n.HEADLINE].value
+        ),
+    )  # fmt: skip
+
+
+def _policies_table(
+    story: Story,
+    scope: n.Scope,
+    order: Iterable[str],
+    title: str,
+    text: str,
+    metrics: Iterable[str],
+) -> Markup:
+    cast = story.cast
+    references = [name for name in (cast.recorded, cast.rule) if name is not None]
+    head = ["policy", described(n.HEADLINE), *(f"against {name}" for name in references)]
+    others = [metric for metric in metrics if metric != n.HEADLINE]
+    head += [described(metric) for metric in others]
+    body = []
+    for name in order:
+        means = scope.means[name]
+        cells = [_name(story, name), _estimate(means[n.HEADLINE])]
+        cells += [_against(scope, name, reference) for reference in references]
+        cells += [Cell(shown(m, means[m].value), means[m].value) for m in others]
+        knowing = cast.kinds[name] == "knows run times"
+        marked = "strongest" if name == cast.recorded else "bound" if knowing else None
+        body.append(Row(cells, marked, pinned=knowing))
+    return table(title, text, head, body)
+
+
+def _name(story: Story, name: str) -> Cell:
+    cast, kind = story.cast, story.cast.kinds[name]
+    badges = []
+    if name == cast.recorded:
+        badges.append(element("span", "the log's scheduler", class_="badge strongest"))
+    if kind in {"learned", "knows run times"}:
+        badges.append(element("span", kind, class_=f"badge {kind.split()[0]}"))
+    if name == cast.rule:
+        badges.append(element("span", "best rule before", class_="badge"))
+    return Cell(joined([name, *(part for badge in badges for part in (" ", badge))]))
+
+
+def _estimate(mean: n.Interval) -> Cell:
+    if mean.low != mean.low:  # noqa: PLR0124 - NaN
+        return Cell(plain(mean.value), mean.value)
+    small = element("small", f"{plain(mean.low)} .. {plain(mean.high)}")
+    return Cell(joined([plain(mean.value), small]), mean.value)
+
+
+def _against(scope: n.Scope, name: str, reference: str) -> Cell:
+    if name == reference:
+        return Cell(_NOTHING)
+    pair = n.pair(scope, name, reference)
+    side = {"win": "better", "loss": "worse", "unclear": "same"}[verdict_of(pair)]
+    shown_as = element("span", percent(pair.share), class_=side)
+    if not pair.has_interval:
+        return Cell(shown_as, pair.share)
+    low, high = pair.share_interval
+    small = element("small", f"{percent(low)[:-2]} .. {percent(high)}")
+    return Cell(joined([shown_as, small]), pair.share)
+
+
+def groups_part(story: Story) -> Markup:
+    """Return mean waits by queue, user, size and request of the jobs."""
+    parts = [element("ul", joined(element("li", text) for text in story.losers))]
+    for (kind,), rows in story.groups.group_by("kind", maintain_order=True):
+        cells: dict[str, list[Cell]] = {}
+        for row in rows.iter_rows(named=True):
+            found = cells.setdefault(row["group"], [
+                Cell(row["group"]), Cell(f"{row['jobs']:,}", row["jobs"]),
+                Cell(f"{100 * row['work_share']:.1f} %", row["work_share"]),
+            ])  # fmt: skip
+            if row["mean_wait_s"] is None:
+                found.append(Cell(MISSING))
+                continue
+            small = element("small", f"slowdown {plain(row['mean_bounded_slowdown'])}")
+            found.append(Cell(joined([hours(row["mean_wait_s"]), small]), row["mean_wait_s"]))
+        head = ["jobs of the run", "jobs", "share of the work", *story.cast.shown]
+        text = ": mean wait and mean bounded slowdown of these jobs in the run. No intervals."
+        parts.append(table(_KINDS[str(kind)], text, head, [Row(row) for row in cells.values()]))
+    return joined(parts)
+
+
+def surer_part(story: Story) -> Markup:
+    """Return the data that would make the comparisons surer."""
+    parts = [
+        element("h3", "More of the log"),
+        element("ul", joined(element("li", text) for text in story.surer)),
+        element("h3", "What the log does not say"),
+        element("ul", joined(element("li", text) for text in story.missing)),
+    ]
+    if story.near.reasons:
+        parts += [
+            element("h3", "The machine"),
+            element("ul", joined(element("li", text) for text in story.near.reasons)),
+        ]
+    return joined(parts)
+
+
+def log_part(material: Material, story: Story) -> Markup:
+    """Return the facts about the log, its parts and the training."""
+    plan, provenance = material.plan, material.workload.provenance
+    left_out = dict(provenance.left_out)
+    unused = material.workload.tasks.height - plan.log_jobs
+    if unused:
+        left_out["wider than the machine, or without a run time"] = unused
+    pairs = [
+        ("file", material.log.name),
+        ("format", material.source.format),
+        ("SHA-256", joined(element("code", file.sha256) for file in provenance.files)),
+        ("machine", f"{story.processors:,} identical processors, no topology"),
+        ("jobs that are used", f"{plan.log_jobs:,}"),
+        ("left out", ", ".join(f"{reason}: {count:,}" for reason, count in left_out.items())),
+        ("notes of the reader", joined(element("div", note) for note in provenance.notes)),
+        (
+            "train part", f"the first {plan.validation_first:,} jobs: "
+            f"{count_of(len(plan.train), 'overlapping window')}",
+        ),
+        ("run before", f"jobs {plan.before:,} to {plan.test_first:,}, to choose the best rule"),
+        (
+            "test part", f"jobs {plan.test_first:,} to {plan.log_jobs:,}: one run, and "
+            f"{count_of(len(plan.test), 'window')} of {plan.jobs} jobs with {plan.follow:,} more "
+            "that follow",
+        ),
+        (
+            "state at the beginning",
+            "as in the log: what ran and what waited" if plan.warm else "an empty machine",
+        ),
+        ("training", _training(material)),
+    ]  # fmt: skip
+    return definitions(pairs, "facts")
+
+
+def _training(material: Material) -> str:
+    made = material.training
+    if made is None:
+        return "none; agents are those of --policy"
+    guard = (
+        "the checkpoint is the best on validation windows among those that keep up with lxf_easy "
+        "and steady_area_easy in a run of the validation part"
+        if made["passed_guard"]
+        else "no checkpoint kept up with lxf_easy and steady_area_easy in a run of the validation "
+        "part, so the last one is shown; it is not one to use"
+    )
+    return (
+        f"evolution (CMA-ES over a linear score of five columns): {made['iterations']} generations, "
+        f"{made['episodes']:,} episodes on {made['train_windows']} train windows; {guard}"
+    )
+
+
+def commands_part(material: Material) -> Markup:
+    """Return the command that gives each table."""
+    commands = material.commands
+    pairs = [
+        ("this page", element("code", material.command)),
+        ("table One run", element("code", commands["run"])),
+        ("table Windows", element("code", commands["evaluation"])),
+        ("best rule and agent", element("code", commands["before"])),
+        (
+            "agent",
+            element("code", material.training["command"]) if material.training else "",
+        ),
+        (
+            "differences",
+            "whatif.csv has every policy, metric and reference with its interval: 10,000 bootstrap "
+            "resamples of the windows or weeks in scores.parquet of the evaluations",
+        ),
+        ("groups", "groups.csv, made of the run's jobs under each policy in jobs/"),
+    ]
+    return definitions(pairs, "facts")
+
+
+def reading_part() -> Markup:
+    """Return what the words of the page mean."""
+    pairs = [
+        (
+            "Bounded slowdown",
+            "(wait + run) / run, with runs below 10 s counted as 10 s, at least 1. 1 is no wait.",
+        ),
+        (
+            "The log's scheduler",
+            "Its recorded starts, played on the simulated machine. It is no rule that could be "
+            "run, and is compared as it was.",
+        ),
+        (
+            "Grade",
+            "How near the simulated machine comes to the recorded one, from A to D. With C or D, "
+            "differences to the record are mostly those of the machines.",
+        ),
+        (
+            "Best rule, best agent",
+            "The rule and the agent with the least mean bounded slowdown in the run before the "
+            "test part. The test part had no say in the choice.",
+        ),
+        (
+            "Paired differences",
+            "The difference of two policies is taken in each week or window and then averaged. "
+            "They are shown as shares of the mean of the reference.",
+        ),
+        (
+            "Intervals",
+            "95 % percentile bootstrap. Neighbouring weeks and windows are alike in a jam, which "
+            "the intervals do not know: they are somewhat too narrow.",
+        ),
+        (
+            "Knows run times",
+            "A rule that is given the true run times, which no scheduler has. It shows how much "
+            "better predictions could bring; it is no bound.",
+        ),
+        (
+            "Users do not react",
+            "Jobs arrive as they did in the log, under every policy. Users who wait less would "
+            "submit more.",
+        ),
+    ]
+    return definitions(pairs, "reading")

@@ -1,0 +1,156 @@
+"""What the page of `hindcast whatif` is made of, and what it has to tell."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from pipeline.evaluation.evaluate import Job
+from pipeline.recipes.recipe import TraceSource
+from pipeline.report.whatif import numbers as n
+from pipeline.report.whatif import plan as planning
+from pipeline.report.whatif import words
+from pipeline.report.whatif.jobs import by_group, counted_jobs, groups
+from pipeline.workloads.schema import Workload
+
+_WEEK_S: Final = 7 * 86_400
+
+
+@dataclass(frozen=True)
+class Material:
+    """Everything that the page is made of, beside the evaluations in its folder.
+
+    Attributes:
+        log: Path of the log.
+        source: Its format and settings.
+        workload: Its jobs.
+        plan: How it is split.
+        job: The run of the test part.
+        played: Wait and bounded slowdown of every job of the run, by policy.
+        training: What `--train` did, or None.
+        commands: Command that gives each evaluation, by its folder.
+        command: The command line.
+    """
+
+    log: Path
+    source: TraceSource
+    workload: Workload
+    plan: planning.Plan
+    job: Job
+    played: Mapping[str, pl.DataFrame]
+    training: Mapping[str, Any] | None
+    commands: Mapping[str, str]
+    command: str
+
+
+@dataclass(frozen=True)
+class Story:
+    """Numbers and sentences of the page.
+
+    Attributes:
+        cast: The policies with a part.
+        windows: Scores on the test windows.
+        before: Scores of the run before the test part.
+        run: Scores of the test part as one run.
+        table: Rows of whatif.csv.
+        groups: Rows of groups.csv.
+        jobs: The J counted jobs of the run.
+        processors: Processors of the machine.
+        weeks: Mean wait in hours of the jobs of each week, (W,), by policy.
+        near: Grade of the simulated machine.
+        main: The agent against the best rule in the run, or that rule against plain EASY.
+        side: The same on the windows.
+        conclusion: What can be concluded.
+        starvation: Sentences about tails, wide and long jobs.
+        losers: Sentences about groups that wait longer.
+        missing: Sentences about fields that the log lacks.
+        surer: Sentences about the data that would make comparisons surer.
+    """
+
+    cast: n.Cast
+    windows: n.Scope
+    before: n.Scope
+    run: n.Scope
+    table: pl.DataFrame
+    groups: pl.DataFrame
+    jobs: pl.DataFrame
+    processors: int
+    weeks: Mapping[str, NDArray[np.float64]]
+    near: words.Nearness
+    main: n.Pair
+    side: n.Pair
+    conclusion: str
+    starvation: tuple[str, ...]
+    losers: tuple[str, ...]
+    missing: tuple[str, ...]
+    surer: tuple[str, ...]
+
+    @property
+    def days(self) -> float:
+        """Days from the first submission of the run to its last."""
+        submit = self.jobs["submit_s"].to_numpy()
+        return float(submit.max() - submit.min()) / 86_400
+
+
+def tell(material: Material, out: Path) -> Story:
+    """Return the numbers and sentences of the page, from the evaluations in its folder."""
+    windows, before, run = (n.read_scope(out / f) for f in ("evaluation", "before", "run"))
+    cast = n.cast_of(before, run, planning.RECORDED, planning.RULES[0])
+    jobs = counted_jobs(material.job)
+    processors = int(material.workload.machines["cores"].sum())  # type: ignore[index]
+    kinds = groups(jobs, processors)
+    shown = {name: material.played[name] for name in cast.shown}
+    table = by_group(jobs, material.played, kinds)
+    near = words.Nearness("")
+    first, second = (cast.agent, cast.rule) if cast.agent else (cast.rule, cast.plain)
+    if first == second:  # plain EASY was the best rule
+        second = cast.recorded or planning.RULES[3]
+    main, side = n.pair(run, first, second), n.pair(windows, first, second)
+    submit = jobs["submit_s"].to_numpy()
+    weekly = len(jobs) / max(float(submit.max() - submit.min()) / _WEEK_S, 1.0)
+    return Story(
+        cast=cast,
+        windows=windows,
+        before=before,
+        run=run,
+        table=n.rows(windows, run, cast),
+        groups=table,
+        jobs=jobs,
+        processors=processors,
+        weeks=_weeks(jobs, shown),
+        near=near,
+        main=main,
+        side=side,
+        conclusion=words.conclusion(cast, main, near, side, "week"),
+        starvation=tuple(words.starvation(cast, run)),
+        losers=tuple(words.losers(cast, table)),
+        missing=tuple(words.missing_fields(material.workload)),
+        surer=tuple(words.surer(list(_pairs(cast, windows, run)), weekly)),
+    )
+
+
+def _pairs(cast: n.Cast, windows: n.Scope, run: n.Scope) -> Iterator[tuple[str, n.Pair]]:
+    """Yield the comparisons that the page speaks of: agent and rule, rule and EASY, the record."""
+    wanted = [(cast.agent, cast.rule), (cast.rule, cast.plain), (cast.rule, cast.recorded)]
+    for policy, reference in wanted:
+        if policy and reference and policy != reference:
+            yield "week", n.pair(run, policy, reference)
+            yield "window", n.pair(windows, policy, reference)
+
+
+def _weeks(
+    jobs: pl.DataFrame, played: Mapping[str, pl.DataFrame]
+) -> dict[str, NDArray[np.float64]]:
+    """Return the mean wait in hours of the jobs of each week, (W,), by policy."""
+    submit = jobs["submit_s"].to_numpy()
+    week = ((submit - submit.min()) // _WEEK_S).astype(np.int64)
+    counts = np.bincount(week)
+    with np.errstate(invalid="ignore"):
+        return {
+            name: np.bincount(week, values["wait_s"].to_numpy()) / counts / 3600.0
+            for name, values in played.items()
+        }

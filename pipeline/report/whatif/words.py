@@ -1,0 +1,266 @@
+"""Sentences of the page of `hindcast whatif`."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+import polars as pl
+
+from pipeline.report.whatif.numbers import HEADLINE, WAIT, Cast, Pair, Scope
+from pipeline.statistics.numbers import count_of, write_number
+from pipeline.workloads import caveats as cv
+from pipeline.workloads.schema import Workload
+
+HOUR_S: Final = 3600.0
+_LONGER: Final = 1.1  # times the wait of another policy that count as longer
+_SLOWER_H: Final = 0.25  # hours that count as longer
+_SMALL: Final = 0.005  # share of the work of a group that is worth a sentence
+
+Verdict = Literal["win", "unclear", "loss"]
+
+
+@dataclass(frozen=True)
+class Nearness:
+    """How near the simulated machine is to the machine of the log.
+
+    Attributes:
+        grade: "A" (near) to "D" (far), or "" where the log does not say when jobs started.
+        reasons: Reasons for the grade, in words.
+        numbers: Measured numbers by name.
+    """
+
+    grade: str
+    reasons: tuple[str, ...] = ()
+    numbers: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def near(self) -> bool:
+        """Whether differences to the record can be read as estimates."""
+        return self.grade in {"A", "B"}
+
+
+def hours(seconds: float) -> str:
+    """Return a wait in minutes, hours or days, with three digits."""
+    for size, unit in ((86_400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * size:
+            return f"{_digits(seconds / size)} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _digits(number: float) -> str:
+    return write_number(number, 0 if abs(number) >= 100 else 1)
+
+
+def plain(number: float) -> str:
+    """Return a number without unit, with about three digits."""
+    decimals = 0 if abs(number) >= 100 else 1 if abs(number) >= 10 else 2
+    return write_number(number, decimals)
+
+
+def percent(share: float) -> str:
+    """Return a share as a signed percentage without decimals, with one below ten."""
+    return f"{write_number(100 * share, 1 if abs(share) < 0.1 else 0, signed=True)} %"
+
+
+def interval_of(pair: Pair) -> str:
+    """Return the interval of a comparison as shares of the reference's mean."""
+    if not pair.has_interval:
+        return "no interval from one block"
+    low, high = pair.share_interval
+    return f"95 % interval {percent(low)[:-2]} .. {percent(high)}"
+
+
+def verdict_of(pair: Pair) -> Verdict:
+    """Return whether a policy is clearly better than its reference, clearly worse, or neither."""
+    if not pair.clear:
+        return "unclear"
+    return "win" if pair.difference.value < 0 else "loss"
+
+
+def _compared(pair: Pair, unit: str) -> str:
+    """Return a sentence without its end: how a policy compares with a rule in slowdown."""
+    low = abs(pair.share)
+    size = f"{100 * low:.{1 if low < 0.1 else 0}f} %"
+    side = "less" if pair.difference.value < 0 else "more"
+    over = f"over {count_of(pair.blocks, unit)}"
+    if not pair.has_interval:
+        return (
+            f"{pair.policy} has {size} {side} mean bounded slowdown than {pair.reference}, "
+            "but the run is too short for an interval"
+        )
+    if pair.clear:
+        return (
+            f"{pair.policy} has {size} {side} mean bounded slowdown than {pair.reference} "
+            f"({interval_of(pair)}, {over})"
+        )
+    return (
+        f"{pair.policy} cannot be told from {pair.reference} in mean bounded slowdown "
+        f"({percent(pair.share)}, {interval_of(pair)}, {over})"
+    )
+
+
+def conclusion(cast: Cast, main: Pair, near: Nearness, second: Pair | None, unit: str) -> str:
+    """Return what can be concluded.
+
+    Args:
+        cast: The policies with a part.
+        main: The agent against the best rule, or that rule against plain EASY.
+        near: The grade of the simulated machine.
+        second: The same two on the windows, or None.
+        unit: Name of a block of the run: week.
+    """
+    text = f"On the simulated machine, {_compared(main, unit)}"
+    if second is not None and second.has_interval:
+        same = verdict_of(second) == verdict_of(main)
+        joint = "and" if same else "but"
+        told = {"win": "clearly better", "loss": "clearly worse", "unclear": "not clearly different"}
+        text += f", {joint} on {count_of(second.blocks, 'window')} it is {told[verdict_of(second)]}"
+    text += ". "
+    if cast.recorded is None:
+        return text + (
+            "The log does not say when jobs started, so nothing can be said about its own scheduler."
+        )
+    if near.near:
+        return text + (
+            f"The simulated machine comes near the one of the log (grade {near.grade}), so the "
+            "differences to the log's scheduler are estimates of what a change would bring."
+        )
+    return text + (
+        f"The simulated machine is not the machine of the log (grade {near.grade}): the recorded "
+        "scheduler held jobs for reasons that the log does not show. Differences to it are no "
+        "estimates of what a change would bring; only policies on the simulated machine can be "
+        "compared with each other."
+    )
+
+
+def starvation(cast: Cast, run: Scope) -> Iterator[str]:
+    """Yield sentences about the price of the best rule and agent: tails, wide and long jobs."""
+    base = run.means[cast.plain]
+    for name in dict.fromkeys(filter(None, (cast.rule, cast.agent))):
+        mine, worse = run.means[name], []
+        for metric, words in (
+            ("max_wait_s", "longest wait"), ("p99_wait_s", "p99 wait"),
+            ("mean_slowdown_wide", "slowdown of wide jobs"),
+            ("mean_slowdown_long", "slowdown of long jobs"),
+        ):  # fmt: skip
+            if mine[metric].value > _LONGER * base[metric].value:
+                seconds = metric.endswith("_s")
+                told = hours if seconds else plain
+                worse.append(
+                    f"{words} {told(mine[metric].value)} against {told(base[metric].value)}"
+                )
+        if worse:
+            yield f"{name} pays for its mean, compared with {cast.plain}: {'; '.join(worse)}."
+        else:
+            yield (
+                f"{name} has neither longer tails nor more slowdown of wide or long jobs than "
+                f"{cast.plain} (by more than 10 %)."
+            )
+
+
+def losers(cast: Cast, groups: pl.DataFrame) -> Iterator[str]:
+    """Yield sentences about the groups of jobs that wait longer under the best rule or agent."""
+    means = {
+        (policy, kind, group): (mean, share)
+        for policy, kind, group, mean, share in groups.select(
+            "policy", "kind", "group", "mean_wait_s", "work_share"
+        ).iter_rows()
+    }
+    for name in dict.fromkeys(filter(None, (cast.rule, cast.agent))):
+        if name == cast.plain:
+            continue
+        found = []
+        for (policy, kind, group), (mean, share) in means.items():
+            if policy != name or share < _SMALL:
+                continue
+            other = means[cast.plain, kind, group][0]
+            if mean > _LONGER * other and mean - other > _SLOWER_H * HOUR_S:
+                found.append(f"{group} ({hours(other)} to {hours(mean)})")
+        text = ", ".join(found) if found else "no group shown here"
+        yield f"Longer mean waits under {name} than under {cast.plain}: {text}."
+
+
+def missing_fields(workload: Workload) -> Iterator[str]:
+    """Yield a sentence for every field that the log lacks, and what it would tell."""
+    tasks = workload.tasks
+    notes = " ".join(workload.provenance.notes)
+
+    def known(name: str) -> float:
+        if name not in tasks.columns or tasks.is_empty():
+            return 0.0
+        return 1.0 - tasks[name].null_count() / tasks.height
+
+    if known("wait_s") == 0.0:
+        yield (
+            "Starts of jobs: without them the log's own scheduler has no row, runs begin with an "
+            "empty machine, and the simulated machine cannot be compared with the real one."
+        )
+    if known("requested_s") == 0.0 or (tasks["requested_s"] == tasks["duration_s"]).all():
+        yield (
+            "Requested times: without them the run time stands for the request, so that every rule "
+            "that reads it knows the future."
+        )
+    if known("user") == 0.0:
+        yield "Users: without them there are no predictions from earlier jobs, and no fairness."
+    if known("eligible_s") == 0.0:
+        yield (
+            "The time at which a job became eligible: holds and dependencies of users count as "
+            "waits of the scheduler here."
+        )
+    queues = tasks["queue"].drop_nulls().n_unique() if "queue" in tasks.columns else 0
+    if queues <= 1:
+        yield "Queues or partitions: the log has one at most, so their limits cannot be seen."
+    else:
+        yield (
+            f"Limits of the {queues} queues (processors, jobs per user, hours): the log names the "
+            "queues but not their limits, and the simulated machine has none."
+        )
+    if cv.NO_SIZE in notes:
+        yield "The size of the machine: it was taken from the jobs, so that it may be too small."
+    yield (
+        "Outages, reservations, limits per user and holds: no log of this kind has them; a "
+        "scheduler that respects them looks slow beside one that need not."
+    )
+
+
+def surer(pairs: Sequence[tuple[str, Pair]], arrivals: float) -> Iterator[str]:
+    """Yield sentences about the data that would make comparisons surer.
+
+    Args:
+        pairs: Name of a block (week, window) and a comparison.
+        arrivals: Jobs that a week has.
+    """
+    for unit, pair in pairs:
+        name = f"{pair.policy} against {pair.reference}"
+        if not pair.has_interval:
+            yield f"{name}: one {unit} gives no interval; the log must span four weeks at least."
+            continue
+        half = f"{count_of(pair.for_half, f'further {unit}')} make the interval half as wide"
+        if unit == "week":
+            half += f" (about {pair.for_half * arrivals:,.0f} jobs)"
+        if pair.clear:
+            yield f"{name}: the interval excludes 0 already; {half}."
+        elif pair.to_tell is None:
+            yield f"{name}: no difference; {half}."
+        else:
+            told = count_of(pair.to_tell, f"further {unit}")
+            yield f"{name}: {told} would tell a difference of this size from 0; {half}."
+
+
+def described(metric: str) -> str:
+    """Return the heading of a metric's column."""
+    return {
+        HEADLINE: "mean bounded slowdown", WAIT: "mean wait", "p95_wait_s": "p95 wait",
+        "p99_wait_s": "p99 wait", "max_wait_s": "longest wait",
+        "starved_share": "waited over 48 h", "user_fairness": "fairness (Jain, users)",
+        "mean_slowdown_wide": "slowdown, wide jobs", "mean_slowdown_long": "slowdown, long jobs",
+    }[metric]  # fmt: skip
+
+
+def shown(metric: str, value: float) -> str:
+    """Return a value of a metric with its unit."""
+    if metric.endswith("_wait_s"):
+        return hours(value)
+    if metric == "starved_share":
+        return f"{100 * value:.1f} %"
+    return write_number(value, 2) if metric == "user_fairness" else plain(value)

@@ -1,0 +1,65 @@
+"""Recognition of the format of a log of jobs, by its first lines."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+from pipeline.errors import TraceError
+from pipeline.traces import pbs
+from pipeline.traces.first_look import head_lines
+
+_EXPECTED: Final = (
+    "a log of jobs: SWF, the output of `sacct -P`, an accounting log of PBS, a mapping (.toml) of "
+    "a table, or a workload that `hindcast ingest` wrote"
+)
+_MAPPING: Final = ".toml"
+_SWF_FIELDS: Final = 18
+_SEPARATORS: Final = re.compile(r"[|,;\t]")
+_JOB_IDS: Final = {"jobid", "job_id", "jobidraw"}
+
+
+def recognise(path: Path) -> str:
+    """Return the name of the format of a log of jobs.
+
+    Raises TraceError if the file is none of `swf`, `slurm`, `pbs` and `table`. A table of jobs
+    needs a mapping, which the message says.
+    """
+    if not path.exists():
+        raise TraceError(f"{path}: no such file or folder, expected {_EXPECTED}")
+    if path.is_dir():
+        raise TraceError(f"{path}: this is a folder, expected {_EXPECTED}")
+    if path.suffix == _MAPPING:
+        return "table"
+    if path.suffix == ".parquet":
+        raise TraceError(f"{path}: this is a table; {_mapped(path)}")
+    lines = [line for line in head_lines(path, _EXPECTED) if line.strip()]
+    first = lines[0]
+    if first.startswith(";") or _is_swf_row(first):
+        return "swf"
+    if re.match(pbs.LINE, first):
+        return "pbs"
+    names = {name.strip().strip('"').lower() for name in _SEPARATORS.split(first)}
+    if names & _JOB_IDS and "state" in names:
+        return "slurm"
+    if len(names) > 1:
+        raise TraceError(
+            f"{path}: the first line, {first[:60]!r}, is the header of a table that no format "
+            f"names; {_mapped(path)}, or name the format with --format"
+        )
+    raise TraceError(
+        f"{path}: the first line is {first[:60]!r}, expected {_EXPECTED}; name the format with "
+        "--format if it is one of them"
+    )
+
+
+def _mapped(path: Path) -> str:
+    return f"`hindcast init {path.name}` proposes a mapping of its columns, to be given in its place"
+
+
+def _is_swf_row(line: str) -> bool:
+    """Return whether a line is a row of SWF: 18 numbers."""
+    words = line.split()
+    try:
+        return len(words) == _SWF_FIELDS and all(float(word) is not None for word in words)
+    except ValueError:
+        return False
