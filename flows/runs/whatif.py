@@ -1,24 +1,25 @@
 """Stages of `hindcast whatif`.
 
-    OUT/recipe.toml, before.toml, run.toml    the windows and runs, see pipeline.report.whatif.plan
-    OUT/agents/evolution-seed0                the agent of --train, and its best/
-    OUT/evaluation, before, run               scores of all policies, as `hindcast evaluate` writes
-    OUT/jobs                                  every job of the run under each policy
-    OUT/whatif.html                           the page
-    OUT/whatif.json, whatif.csv, groups.csv   its numbers, written before the page
-    OUT/run.json                              the ledger of finished stages, which are skipped
+OUT/recipe.toml, before.toml, run.toml    the windows and runs, see pipeline.report.whatif.plan
+OUT/agents/evolution-seed0                the agent of --train, and its best/
+OUT/evaluation, before, run               scores of all policies, as `hindcast evaluate` writes
+OUT/jobs                                  every job of the run under each policy
+OUT/whatif.html                           the page
+OUT/whatif.json, whatif.csv, groups.csv   its numbers, written before the page
+OUT/run.json                              the ledger of finished stages, which are skipped
 """
 
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from flows.commands import Call, directly, evaluate, train_online
 from flows.progress import note, progress
 from flows.runs.ledger import Ledger
-from pipeline.errors import InputError, TraceError, UnknownName, unknown_name
+from pipeline.errors import InputError, TraceError, unknown_name
 from pipeline.evaluation.evaluate import make_job
 from pipeline.recipes.loading import apply_override, load_recipe
 from pipeline.recipes.recipe import Recipe, TraceSource
@@ -118,9 +119,7 @@ def _run(request: Any, out: Path, call: Call) -> dict[str, Any]:
             str(out / file), str(place), tuple(policies), workers=request.workers,
             command=request.command,
         )  # fmt: skip
-        ledger.stage(
-            f"evaluate {folder}", scored, place / "evaluation.json", lambda step=step: call(step)
-        )
+        ledger.stage(f"evaluate {folder}", scored, place / "evaluation.json", partial(call, step))
     run = recipes[planning.RUN]
     job = replace(make_job(run, "test", out / "jobs"), workload=workload)
     with progress("jobs of the run") as tell:
@@ -168,7 +167,7 @@ def _train(request: Any, out: Path, ledger: Ledger, recipe: Recipe, call: Call) 
     step = train_online.Request(
         str(out / planning.RECIPE), str(folder), iterations=iterations, workers=request.workers
     )
-    result = ledger.stage(f"train {_AGENT}", inputs, folder / DESCRIPTION, lambda: call(step))
+    result = ledger.stage(f"train {_AGENT}", inputs, folder / DESCRIPTION, partial(call, step))
     passed = (folder / BEST / DESCRIPTION).is_file()
     used = folder / BEST if passed else folder
     sampling = recipe.online.settings["sampling"]

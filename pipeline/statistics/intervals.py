@@ -123,6 +123,37 @@ def paired_difference(
     return bootstrap_intervals([cells], resamples=resamples, level=level, seed=seed)[0]
 
 
+def relative_difference(
+    policy: ArrayLike,
+    baseline: ArrayLike,
+    *,
+    resamples: int = RESAMPLES,
+    level: float = LEVEL,
+    seed: int = 0,
+) -> Interval:
+    """Return mean(policy) / mean(baseline) - 1 over the same windows, with its interval.
+
+    policy (A, W) and baseline (B, W) are averaged over their runs. A replicate is the ratio of the
+    two means on one draw of the windows, so the interval excludes 0 if that of `paired_difference`
+    does. Raises ValueError if the numbers of windows differ, or if the baseline has a mean of 0.
+    """
+    first, second = (of.mean(axis=0) for of in _same_windows(policy, baseline))
+    if second.mean() == 0.0:
+        raise ValueError("a difference relative to a mean of 0 is not defined")
+    value, windows = float(first.mean() / second.mean() - 1.0), len(first)
+    if windows < 2:
+        return Interval(value, np.nan, np.nan)
+    streams: dict[tuple[int, int], np.random.Generator] = {}
+    block, parts = min(resamples, max(1, _BLOCK // windows)), []
+    for start in range(0, resamples, block):
+        rows = slice(start, min(start + block, resamples))
+        drawn = _next(seed, _WINDOWS, windows, rows, streams)
+        below = drawn @ second
+        parts.append(drawn @ first / np.where(below == 0.0, np.nan, below) - 1.0)
+    low, high = np.nanquantile(np.concatenate(parts), _tails(level))
+    return Interval(value, float(low), float(high))
+
+
 def win_tie_loss(
     policy: ArrayLike, baseline: ArrayLike, better: Better = "lower", tolerance: float = 0.0
 ) -> WinTieLoss:

@@ -53,7 +53,9 @@ def recognise(path: Path) -> str:
 
 
 def _mapped(path: Path) -> str:
-    return f"`hindcast init {path.name}` proposes a mapping of its columns, to be given in its place"
+    return (
+        f"`hindcast init {path.name}` proposes a mapping of its columns, to be given in its place"
+    )
 
 
 def _is_swf_row(line: str) -> bool:

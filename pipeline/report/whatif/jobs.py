@@ -32,6 +32,7 @@ from pipeline.storage.files import (
 
 LARGEST_USERS: Final = 5
 _LEAST_IN_GROUP: Final = 10
+_WEEK_S: Final = 7 * 86_400
 _VALUES: Final = {"wait_s": pl.Float64(), "bounded_slowdown": pl.Float64()}
 
 
@@ -88,8 +89,8 @@ def _played(job: Job, policy: Entrant) -> pl.DataFrame:
 def counted_jobs(job: Job) -> pl.DataFrame:
     """Return the J counted jobs of a run in order: what the log says about them.
 
-    Columns: job (number among the usable jobs), submit_s, processors, run_s, requested_s, user and
-    queue (null if unknown), work (processor-seconds).
+    Columns: job (number among the usable jobs), submit_s, week (of the run), processors, run_s,
+    requested_s, user and queue (null if unknown), work (processor-seconds).
     """
     log = read_log(job.workload)
     chosen = select_jobs(job.recipe.config, log, 0)
@@ -103,6 +104,7 @@ def counted_jobs(job: Job) -> pl.DataFrame:
     return pl.DataFrame({
         "job": numbers,
         "submit_s": log.submit[numbers],
+        "week": np.maximum(log.submit[numbers] - chosen.now, 0) // _WEEK_S,
         "processors": log.cpu[numbers],
         "run_s": log.run[numbers],
         "requested_s": log.requested[numbers],

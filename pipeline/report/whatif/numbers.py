@@ -21,6 +21,7 @@ from pipeline.statistics.intervals import (
     bootstrap_intervals,
     difference_cells,
     mean_cells,
+    relative_difference,
 )
 from pipeline.storage.files import read_parquet
 
@@ -94,8 +95,8 @@ class Pair:
         policy: The policy.
         reference: The policy that it is compared with.
         metric: Name of the metric.
-        reference_mean: Mean of the reference.
         difference: Paired difference policy - reference, with its interval.
+        share: The same relative to the mean of the reference: policy / reference - 1.
         blocks: Windows or weeks behind the interval.
         for_half: Further ones for an interval half as wide.
         to_tell: Further ones until an interval around the same difference excludes 0; 0 if it does
@@ -105,8 +106,8 @@ class Pair:
     policy: str
     reference: str
     metric: str
-    reference_mean: float
     difference: Interval
+    share: Interval
     blocks: int
     for_half: int
     to_tell: int | None
@@ -121,19 +122,8 @@ class Pair:
         """Whether the interval excludes 0."""
         return self.has_interval and (self.difference.low > 0 or self.difference.high < 0)
 
-    @property
-    def share(self) -> float:
-        """Difference as a share of the mean of the reference."""
-        return self.difference.value / self.reference_mean if self.reference_mean else 0.0
 
-    @property
-    def share_interval(self) -> tuple[float, float]:
-        """Ends of the interval as shares of the mean of the reference."""
-        mean = self.reference_mean or 1.0
-        return self.difference.low / mean, self.difference.high / mean
-
-
-def pair(scope: Scope, policy: str, reference: str, metric: str = HEADLINE) -> Pair:
+def pair_of(scope: Scope, policy: str, reference: str, metric: str = HEADLINE) -> Pair:
     """Return the comparison of two policies.
 
     The width of an interval falls with the square root of the number of blocks, so one half as wide
@@ -146,10 +136,9 @@ def pair(scope: Scope, policy: str, reference: str, metric: str = HEADLINE) -> P
         side = difference.high if difference.value < 0 else difference.low
         reach = abs(side - difference.value)  # towards 0
         to_tell = max(0, math.ceil(blocks * ((reach / abs(difference.value)) ** 2 - 1)))
-    return Pair(
-        policy, reference, metric, scope.means[reference][metric].value, difference, blocks,
-        3 * blocks, to_tell,
-    )  # fmt: skip
+    mine, theirs = scope.values[policy][metric], scope.values[reference][metric]
+    share = relative_difference(mine, theirs)
+    return Pair(policy, reference, metric, difference, share, blocks, 3 * blocks, to_tell)
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,7 @@ def _as_json(material: Material, story: Story) -> dict[str, Any]:
         "nearness": asdict(story.near),
         "policies": asdict(story.cast),
         "conclusion": story.conclusion,
+        "details": list(story.details),
         "comparisons": {"run": pair(story.main), "windows": pair(story.side)},
         "starvation": list(story.starvation),
         "longer_waits": list(story.losers),
@@ -86,18 +87,18 @@ def _as_json(material: Material, story: Story) -> dict[str, Any]:
 
 def _html(material: Material, story: Story) -> str:
     parts = [
-        ("finding", "Finding", finding_card(story)),
-        ("machine", "How near is the simulated machine?", nearness_part(story)),
-        ("run", "The last 30 % of the log, under every policy", run_part(story)),
-        ("windows", "Windows: the same moments for every policy", windows_part(story)),
-        ("groups", "Who gains, who pays", groups_part(story)),
-        ("surer", "What would have to be known to be surer", surer_part(story)),
-        ("log", "The log", log_part(material, story)),
-        ("commands", "Where each number is from", commands_part(material)),
-        ("reading", "How to read this", reading_part()),
+        ("finding", "Finding", "Finding", finding_card(story)),
+        ("machine", "Grade", "How near is the simulated machine?", nearness_part(story)),
+        ("run", "One run", "The last 30 % of the log, under every policy", run_part(story)),
+        ("windows", "Windows", "Windows of the same part of the log", windows_part(story)),
+        ("groups", "Who pays", "Who gains, who pays", groups_part(story)),
+        ("surer", "To be surer", "What would have to be known to be surer", surer_part(story)),
+        ("log", "Log", "The log", log_part(material, story)),
+        ("commands", "Commands", "Where each number is from", commands_part(material)),
+        ("reading", "Reading", "How to read this", reading_part()),
     ]
     title = f"What if? {material.log.name}"
-    links = (element("a", name, href=f"#{identifier}") for identifier, name, _ in parts)
+    links = (element("a", name, href=f"#{identifier}") for identifier, name, _, _ in parts)
     header = element(
         "header",
         element("div", "Hindcast: what if", class_="brand"),
@@ -105,7 +106,7 @@ def _html(material: Material, story: Story) -> str:
         element("p", _subtitle(material, story), class_="subtitle"),
         element("nav", joined(links), aria_label="Sections"),
     )
-    sections = joined(section(identifier, name, part) for identifier, name, part in parts)
+    sections = joined(section(identifier, name, part) for identifier, _, name, part in parts)
     footer = element(
         "footer",
         "Written by Hindcast. The numbers of this page are also in whatif.json, whatif.csv and "

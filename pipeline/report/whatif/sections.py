@@ -1,6 +1,7 @@
 """Sections of the page of `hindcast whatif`."""
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from pipeline.report.html import (
@@ -15,17 +16,18 @@ from pipeline.report.html import (
     table,
 )
 from pipeline.report.whatif import numbers as n
+from pipeline.report.whatif.nearness import LIMITS
 from pipeline.report.whatif.plots import policies_plot, weeks_plot
 from pipeline.report.whatif.story import Material, Story
 from pipeline.report.whatif.words import (
-    described,
     hours,
+    in_hours,
     interval_of,
     percent,
     plain,
-    shown,
     verdict_of,
 )
+from pipeline.statistics.intervals import Interval
 from pipeline.statistics.numbers import MISSING, count_of
 
 _VERDICTS: Final = {"win": "Clear gain", "unclear": "No clear difference", "loss": "Clear loss"}
@@ -40,6 +42,7 @@ def finding_card(story: Story) -> Markup:
         "div",
         element("div", _VERDICTS[verdict], class_="verdict"),
         element("p", story.conclusion, class_="lead"),
+        element("ul", joined(element("li", text) for text in story.details)),
         definitions(_tiles(story), "tiles"),
         class_=f"finding {verdict}",
     )
@@ -48,8 +51,9 @@ def finding_card(story: Story) -> Markup:
 def _tiles(story: Story) -> Iterator[tuple[str, Markup]]:
     cast = story.cast
     if cast.recorded is None:
-        yield "The log's scheduler", joined(
-            ["unknown", element("small", "the log does not say when jobs started")]
+        yield (
+            "The log's scheduler",
+            joined(["unknown", element("small", "the log does not say when jobs started")]),
         )
     else:
         yield "The log's scheduler: mean wait", _tile(story, cast.recorded, "")
@@ -58,8 +62,9 @@ def _tiles(story: Story) -> Iterator[tuple[str, Markup]]:
     yield "Simulated machine: grade", joined([grade, element("small", reason)])
     yield f"Best rule: {cast.rule}", _tile(story, cast.rule, cast.recorded or cast.plain)
     if cast.agent is None:
-        yield "Best agent", joined(
-            ["none", element("small", "--train trains one; --policy FOLDER names one")]
+        yield (
+            "Best agent",
+            joined(["none", element("small", "--train trains one; --policy FOLDER names one")]),
         )
     else:
         yield f"Best agent: {cast.agent}", _tile(story, cast.agent, cast.rule)
@@ -69,17 +74,46 @@ def _tile(story: Story, name: str, reference: str) -> Markup:
     means = story.run.means[name]
     text = f"mean bounded slowdown {plain(means[n.HEADLINE].value)}"
     if reference and reference != name:
-        pair = n.pair(story.run, name, reference)
-        text += f", {percent(pair.share)} against {reference} ({interval_of(pair)})"
+        pair = n.pair_of(story.run, name, reference)
+        text += f", {percent(pair.share.value)} against {reference} ({interval_of(pair)})"
     return joined([hours(means[n.WAIT].value), element("small", text)])
 
 
 def nearness_part(story: Story) -> Markup:
-    """Return the grade of the simulated machine with its reasons."""
-    if not story.near.grade:
-        return element("p", "The log does not say when jobs started, so there is no comparison.")
-    reasons = element("ul", joined(element("li", text) for text in story.near.reasons))
-    return joined([element("p", f"Grade {story.near.grade}."), reasons])
+    """Return the grade of the simulated machine with the measurements behind it."""
+    near, cast = story.near, story.cast
+    if cast.recorded is None:
+        text = "The log does not say when jobs started, so the machines cannot be compared."
+        return element("p", text)
+    told: dict[str, tuple[str, Callable[[float], str]]] = {
+        "waited_while_fitting": ("waiting that passed while the job fitted", _share),
+        "easy_to_log": (f"mean wait of {cast.plain} over the recorded one", plain),
+        "ks": (f"distance of the waits of {cast.plain} from the recorded ones (KS)", plain),
+        "over_capacity": ("time in which the log exceeds the machine", _share),
+    }
+    body = [
+        Row([
+            Cell(text), Cell(write(near.numbers[name]), near.numbers[name]),
+            Cell(near.grades[name]), *(Cell(write(limit)) for limit in LIMITS[name]),
+        ])
+        for name, (text, write) in told.items()
+    ]  # fmt: skip
+    head = ["measured", "value", "grade", "A up to", "B up to", "C up to"]
+    caption = ". The grade is the worst of the four. A ratio below 1 is graded by its inverse."
+    lead = (
+        "near enough that differences to the log's scheduler can be read as estimates."
+        if near.near
+        else "too far for that. A row of this page says what a policy does on the simulated "
+        "machine, not what it would do on yours."
+    )
+    return joined([
+        element("p", f"Grade {near.grade}: {lead}"),
+        table(f"Grade {near.grade}", caption, head, body),
+    ])  # fmt: skip
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.1f} %"
 
 
 def run_part(story: Story) -> Markup:
@@ -100,27 +134,27 @@ def run_part(story: Story) -> Markup:
             else f"here, after the fact, {story.cast.rule_after} is better."
         ),
     )
-    parts = [
+    means = figure(
+        policies_plot(story.run, story.cast, order),
+        captioned(
+            "Mean bounded slowdown and mean wait.",
+            "Bars are 95 % intervals over weeks"
+            + ("; the dashed line is the log's scheduler." if story.cast.recorded else "."),
+        ),
+    )
+    weeks = figure(
+        weeks_plot(story.weeks, story.cast.recorded),
+        captioned(
+            "Mean wait of the jobs of each week.",
+            "A difference that comes from one jam shows as a single hill.",
+        ),
+    )
+    return joined([
         lead,
-        _policies_table(story, story.run, order, "One run", text, n.METRICS),
-        figure(
-            policies_plot(story.run, story.cast, order),
-            captioned(
-                "Mean bounded slowdown and mean wait.",
-                "Bars are 95 % intervals over weeks"
-                + ("; the dashed line is the log's scheduler." if story.cast.recorded else "."),
-            ),
-        ),
+        _policies_table(story, story.run, order, "One run", text),
         element("ul", joined(element("li", text) for text in story.starvation)),
-        figure(
-            weeks_plot(story.weeks, story.cast.recorded),
-            captioned(
-                "Mean wait of the jobs of each week.",
-                "A difference that comes from one jam shows as a single hill.",
-            ),
-        ),
-    ]
-    return joined(parts)
+        element("div", means, weeks, class_="plots"),
+    ])  # fmt: skip
 
 
 def windows_part(story: Story) -> Markup:
@@ -131,7 +165,7 @@ def windows_part(story: Story) -> Markup:
         "windows. Every window begins as the log was at that moment, so no policy pays for its own "
         "past; in the run it does. Waits count from the beginning of the window."
     )
-    return _policies_table(story, story.windows, order, "Windows", text, n.METRICS)
+    return _policies_table(story, story.windows, order, "Windows", text)
 
 
 def _order(story: Story, scope: n.Scope) -> list[str]:
@@ -146,28 +180,41 @@ def _order(story: Story, scope: n.Scope) -> list[str]:
 
 
 def _policies_table(
-    story: Story,
-    scope: n.Scope,
-    order: Iterable[str],
-    title: str,
-    text: str,
-    metrics: Iterable[str],
+    story: Story, scope: n.Scope, order: Iterable[str], title: str, text: str
 ) -> Markup:
     cast = story.cast
     references = [name for name in (cast.recorded, cast.rule) if name is not None]
-    head = ["policy", described(n.HEADLINE), *(f"against {name}" for name in references)]
-    others = [metric for metric in metrics if metric != n.HEADLINE]
-    head += [described(metric) for metric in others]
+    head = ["policy", "mean bounded slowdown", *(f"against {name}" for name in references)]
+    head += [
+        "mean wait [h]", "p95 wait, p99 [h]", "longest wait [h]", "waited over 48 h",
+        "fairness of users (Jain)", "slowdown of wide jobs, long jobs",
+    ]  # fmt: skip
     body = []
     for name in order:
         means = scope.means[name]
-        cells = [_name(story, name), _estimate(means[n.HEADLINE])]
+        cells = [_name(story, name), _estimate(means[n.HEADLINE], plain)]
         cells += [_against(scope, name, reference) for reference in references]
-        cells += [Cell(shown(m, means[m].value), means[m].value) for m in others]
+        cells += [
+            _estimate(means[n.WAIT], in_hours),
+            _two(means["p95_wait_s"], means["p99_wait_s"], in_hours),
+            _one(means["max_wait_s"], in_hours),
+            _one(means["starved_share"], _share),
+            _one(means["user_fairness"], lambda value: f"{value:.2f}"),
+            _two(means["mean_slowdown_wide"], means["mean_slowdown_long"], plain),
+        ]
         knowing = cast.kinds[name] == "knows run times"
         marked = "strongest" if name == cast.recorded else "bound" if knowing else None
         body.append(Row(cells, marked, pinned=knowing))
     return table(title, text, head, body)
+
+
+def _one(mean: Interval, told: Callable[[float], str]) -> Cell:
+    return Cell(told(mean.value), mean.value)
+
+
+def _two(first: Interval, second: Interval, told: Callable[[float], str]) -> Cell:
+    small = element("small", told(second.value))
+    return Cell(joined([told(first.value), small]), first.value)
 
 
 def _name(story: Story, name: str) -> Cell:
@@ -178,28 +225,28 @@ def _name(story: Story, name: str) -> Cell:
     if kind in {"learned", "knows run times"}:
         badges.append(element("span", kind, class_=f"badge {kind.split()[0]}"))
     if name == cast.rule:
-        badges.append(element("span", "best rule before", class_="badge"))
+        badges.append(element("span", "best rule", class_="badge"))
     return Cell(joined([name, *(part for badge in badges for part in (" ", badge))]))
 
 
-def _estimate(mean: n.Interval) -> Cell:
-    if mean.low != mean.low:  # noqa: PLR0124 - NaN
-        return Cell(plain(mean.value), mean.value)
-    small = element("small", f"{plain(mean.low)} .. {plain(mean.high)}")
-    return Cell(joined([plain(mean.value), small]), mean.value)
+def _estimate(mean: Interval, told: Callable[[float], str]) -> Cell:
+    if math.isnan(mean.low):
+        return _one(mean, told)
+    small = element("small", f"{told(mean.low)} .. {told(mean.high)}")
+    return Cell(joined([told(mean.value), small]), mean.value)
 
 
 def _against(scope: n.Scope, name: str, reference: str) -> Cell:
     if name == reference:
         return Cell(_NOTHING)
-    pair = n.pair(scope, name, reference)
+    pair = n.pair_of(scope, name, reference)
     side = {"win": "better", "loss": "worse", "unclear": "same"}[verdict_of(pair)]
-    shown_as = element("span", percent(pair.share), class_=side)
+    shown_as = element("span", percent(pair.share.value), class_=side)
     if not pair.has_interval:
-        return Cell(shown_as, pair.share)
-    low, high = pair.share_interval
+        return Cell(shown_as, pair.share.value)
+    low, high = pair.share.low, pair.share.high
     small = element("small", f"{percent(low)[:-2]} .. {percent(high)}")
-    return Cell(joined([shown_as, small]), pair.share)
+    return Cell(joined([shown_as, small]), pair.share.value)
 
 
 def groups_part(story: Story) -> Markup:
@@ -255,14 +302,14 @@ def log_part(material: Material, story: Story) -> Markup:
         ("left out", ", ".join(f"{reason}: {count:,}" for reason, count in left_out.items())),
         ("notes of the reader", joined(element("div", note) for note in provenance.notes)),
         (
-            "train part", f"the first {plan.validation_first:,} jobs: "
-            f"{count_of(len(plan.train), 'overlapping window')}",
+            "train part", (f"the first {plan.validation_first:,} jobs: "
+            f"{count_of(len(plan.train), 'overlapping window')}"),
         ),
         ("run before", f"jobs {plan.before:,} to {plan.test_first:,}, to choose the best rule"),
         (
-            "test part", f"jobs {plan.test_first:,} to {plan.log_jobs:,}: one run, and "
+            "test part", (f"jobs {plan.test_first:,} to {plan.log_jobs:,}: one run, and "
             f"{count_of(len(plan.test), 'window')} of {plan.jobs} jobs with {plan.follow:,} more "
-            "that follow",
+            "that follow"),
         ),
         (
             "state at the beginning",
@@ -285,7 +332,7 @@ def _training(material: Material) -> str:
         "part, so the last one is shown; it is not one to use"
     )
     return (
-        f"evolution (CMA-ES over a linear score of five columns): {made['iterations']} generations, "
+        f"evolution, a linear score of five columns: {made['iterations']} generations of CMA-ES, "
         f"{made['episodes']:,} episodes on {made['train_windows']} train windows; {guard}"
     )
 
@@ -304,8 +351,8 @@ def commands_part(material: Material) -> Markup:
         ),
         (
             "differences",
-            "whatif.csv has every policy, metric and reference with its interval: 10,000 bootstrap "
-            "resamples of the windows or weeks in scores.parquet of the evaluations",
+            "whatif.csv: every policy, metric and reference, with intervals from 10,000 bootstrap "
+             "resamples of the windows or weeks in scores.parquet",
         ),
         ("groups", "groups.csv, made of the run's jobs under each policy in jobs/"),
     ]
@@ -314,45 +361,23 @@ def commands_part(material: Material) -> Markup:
 
 def reading_part() -> Markup:
     """Return what the words of the page mean."""
-    pairs = [
-        (
-            "Bounded slowdown",
-            "(wait + run) / run, with runs below 10 s counted as 10 s, at least 1. 1 is no wait.",
-        ),
-        (
-            "The log's scheduler",
-            "Its recorded starts, played on the simulated machine. It is no rule that could be "
-            "run, and is compared as it was.",
-        ),
-        (
-            "Grade",
-            "How near the simulated machine comes to the recorded one, from A to D. With C or D, "
-            "differences to the record are mostly those of the machines.",
-        ),
-        (
-            "Best rule, best agent",
-            "The rule and the agent with the least mean bounded slowdown in the run before the "
-            "test part. The test part had no say in the choice.",
-        ),
-        (
-            "Paired differences",
-            "The difference of two policies is taken in each week or window and then averaged. "
-            "They are shown as shares of the mean of the reference.",
-        ),
-        (
-            "Intervals",
-            "95 % percentile bootstrap. Neighbouring weeks and windows are alike in a jam, which "
-            "the intervals do not know: they are somewhat too narrow.",
-        ),
-        (
-            "Knows run times",
-            "A rule that is given the true run times, which no scheduler has. It shows how much "
-            "better predictions could bring; it is no bound.",
-        ),
-        (
-            "Users do not react",
-            "Jobs arrive as they did in the log, under every policy. Users who wait less would "
-            "submit more.",
-        ),
-    ]
+    texts = {
+        "Bounded slowdown": """(wait + run) / run, with runs below 10 s counted as 10 s, at least 1.
+            1 is no wait.""",
+        "The log's scheduler": """Its recorded starts, played on the simulated machine. It is no
+            rule that could be run, and is compared as it was.""",
+        "Grade": """How near the simulated machine comes to the recorded one, from A to D. With C or
+            D, differences to the record are mostly those of the machines.""",
+        "Best rule, best agent": """The rule and the agent with the least mean bounded slowdown in
+            the run before the test part. The test part had no say in the choice.""",
+        "Paired differences": """Two policies are compared on the same weeks or windows. Their
+            difference is shown as a share of the mean of the reference.""",
+        "Intervals": """95 % percentile bootstrap of the weeks or windows. Neighbours in a jam are
+            alike, which the bootstrap does not know: intervals are somewhat too narrow.""",
+        "Knows run times": """A rule that is given the true run times, which no scheduler has. It
+            shows what better predictions could bring, and is no bound.""",
+        "Users do not react": """Jobs arrive as they did in the log, under every policy. Users who
+            wait less would submit more.""",
+    }
+    pairs = ((term, " ".join(text.split())) for term, text in texts.items())
     return definitions(pairs, "reading")

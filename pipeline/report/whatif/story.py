@@ -15,6 +15,8 @@ from pipeline.report.whatif import numbers as n
 from pipeline.report.whatif import plan as planning
 from pipeline.report.whatif import words
 from pipeline.report.whatif.jobs import by_group, counted_jobs, groups
+from pipeline.report.whatif.nearness import nearness
+from pipeline.scenarios.queue.instances import read_log
 from pipeline.workloads.schema import Workload
 
 _WEEK_S: Final = 7 * 86_400
@@ -60,11 +62,13 @@ class Story:
         groups: Rows of groups.csv.
         jobs: The J counted jobs of the run.
         processors: Processors of the machine.
+        span_s: Seconds from the beginning of the run to its last submission.
         weeks: Mean wait in hours of the jobs of each week, (W,), by policy.
         near: Grade of the simulated machine.
         main: The agent against the best rule in the run, or that rule against plain EASY.
         side: The same on the windows.
         conclusion: What can be concluded.
+        details: Sentences behind it.
         starvation: Sentences about tails, wide and long jobs.
         losers: Sentences about groups that wait longer.
         missing: Sentences about fields that the log lacks.
@@ -79,11 +83,13 @@ class Story:
     groups: pl.DataFrame
     jobs: pl.DataFrame
     processors: int
+    span_s: float
     weeks: Mapping[str, NDArray[np.float64]]
     near: words.Nearness
     main: n.Pair
     side: n.Pair
     conclusion: str
+    details: tuple[str, ...]
     starvation: tuple[str, ...]
     losers: tuple[str, ...]
     missing: tuple[str, ...]
@@ -91,27 +97,30 @@ class Story:
 
     @property
     def days(self) -> float:
-        """Days from the first submission of the run to its last."""
-        submit = self.jobs["submit_s"].to_numpy()
-        return float(submit.max() - submit.min()) / 86_400
+        """Days from the beginning of the run to its last submission."""
+        return self.span_s / 86_400
 
 
 def tell(material: Material, out: Path) -> Story:
     """Return the numbers and sentences of the page, from the evaluations in its folder."""
     windows, before, run = (n.read_scope(out / f) for f in ("evaluation", "before", "run"))
     cast = n.cast_of(before, run, planning.RECORDED, planning.RULES[0])
-    jobs = counted_jobs(material.job)
-    processors = int(material.workload.machines["cores"].sum())  # type: ignore[index]
+    log, jobs = read_log(material.workload), counted_jobs(material.job)
+    processors = log.processors
     kinds = groups(jobs, processors)
     shown = {name: material.played[name] for name in cast.shown}
     table = by_group(jobs, material.played, kinds)
     near = words.Nearness("")
+    if cast.recorded is not None:
+        waits = [material.played[name]["wait_s"].to_numpy() for name in (cast.recorded, cast.plain)]
+        near = nearness(log, *waits)
     first, second = (cast.agent, cast.rule) if cast.agent else (cast.rule, cast.plain)
     if first == second:  # plain EASY was the best rule
         second = cast.recorded or planning.RULES[3]
-    main, side = n.pair(run, first, second), n.pair(windows, first, second)
-    submit = jobs["submit_s"].to_numpy()
-    weekly = len(jobs) / max(float(submit.max() - submit.min()) / _WEEK_S, 1.0)
+    main, side = n.pair_of(run, first, second), n.pair_of(windows, first, second)
+    wait = n.pair_of(run, first, second, n.WAIT)
+    span_s = float(log.submit[-1] - log.submit[material.plan.test_first])
+    weekly = len(jobs) / max(span_s / _WEEK_S, 1.0)
     return Story(
         cast=cast,
         windows=windows,
@@ -121,11 +130,13 @@ def tell(material: Material, out: Path) -> Story:
         groups=table,
         jobs=jobs,
         processors=processors,
+        span_s=span_s,
         weeks=_weeks(jobs, shown),
         near=near,
         main=main,
         side=side,
-        conclusion=words.conclusion(cast, main, near, side, "week"),
+        conclusion=words.conclusion(cast, main, near, run),
+        details=tuple(words.details(main, wait, side, run, cast)),
         starvation=tuple(words.starvation(cast, run)),
         losers=tuple(words.losers(cast, table)),
         missing=tuple(words.missing_fields(material.workload)),
@@ -138,16 +149,15 @@ def _pairs(cast: n.Cast, windows: n.Scope, run: n.Scope) -> Iterator[tuple[str, 
     wanted = [(cast.agent, cast.rule), (cast.rule, cast.plain), (cast.rule, cast.recorded)]
     for policy, reference in wanted:
         if policy and reference and policy != reference:
-            yield "week", n.pair(run, policy, reference)
-            yield "window", n.pair(windows, policy, reference)
+            yield "week", n.pair_of(run, policy, reference)
+            yield "window", n.pair_of(windows, policy, reference)
 
 
 def _weeks(
     jobs: pl.DataFrame, played: Mapping[str, pl.DataFrame]
 ) -> dict[str, NDArray[np.float64]]:
     """Return the mean wait in hours of the jobs of each week, (W,), by policy."""
-    submit = jobs["submit_s"].to_numpy()
-    week = ((submit - submit.min()) // _WEEK_S).astype(np.int64)
+    week = jobs["week"].to_numpy()
     counts = np.bincount(week)
     with np.errstate(invalid="ignore"):
         return {

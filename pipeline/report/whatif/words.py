@@ -1,12 +1,12 @@
 """Sentences of the page of `hindcast whatif`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 import polars as pl
 
-from pipeline.report.whatif.numbers import HEADLINE, WAIT, Cast, Pair, Scope
+from pipeline.report.whatif.numbers import HEADLINE, WAIT, Cast, Pair, Scope, pair_of
 from pipeline.statistics.numbers import count_of, write_number
 from pipeline.workloads import caveats as cv
 from pipeline.workloads.schema import Workload
@@ -14,6 +14,7 @@ from pipeline.workloads.schema import Workload
 HOUR_S: Final = 3600.0
 _LONGER: Final = 1.1  # times the wait of another policy that count as longer
 _SLOWER_H: Final = 0.25  # hours that count as longer
+_STARVES: Final = 5.0  # times the longest wait of plain EASY from which a policy starves jobs
 _SMALL: Final = 0.005  # share of the work of a group that is worth a sentence
 
 Verdict = Literal["win", "unclear", "loss"]
@@ -27,11 +28,13 @@ class Nearness:
         grade: "A" (near) to "D" (far), or "" where the log does not say when jobs started.
         reasons: Reasons for the grade, in words.
         numbers: Measured numbers by name.
+        grades: Grade of each of them.
     """
 
     grade: str
     reasons: tuple[str, ...] = ()
-    numbers: dict[str, float] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    grades: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def near(self) -> bool:
@@ -47,6 +50,12 @@ def hours(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
+def in_hours(seconds: float) -> str:
+    """Return a wait in hours, without the unit, for a column of them."""
+    value = seconds / HOUR_S
+    return write_number(value, 2 if value < 10 else 1 if value < 100 else 0)
+
+
 def _digits(number: float) -> str:
     return write_number(number, 0 if abs(number) >= 100 else 1)
 
@@ -58,15 +67,15 @@ def plain(number: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as a signed percentage without decimals, with one below ten."""
-    return f"{write_number(100 * share, 1 if abs(share) < 0.1 else 0, signed=True)} %"
+    """Return a share as a signed percentage without decimals, with one below two."""
+    return f"{write_number(100 * share, 1 if abs(share) < 0.02 else 0, signed=True)} %"
 
 
 def interval_of(pair: Pair) -> str:
     """Return the interval of a comparison as shares of the reference's mean."""
     if not pair.has_interval:
         return "no interval from one block"
-    low, high = pair.share_interval
+    low, high = pair.share.low, pair.share.high
     return f"95 % interval {percent(low)[:-2]} .. {percent(high)}"
 
 
@@ -77,60 +86,76 @@ def verdict_of(pair: Pair) -> Verdict:
     return "win" if pair.difference.value < 0 else "loss"
 
 
-def _compared(pair: Pair, unit: str) -> str:
-    """Return a sentence without its end: how a policy compares with a rule in slowdown."""
-    low = abs(pair.share)
-    size = f"{100 * low:.{1 if low < 0.1 else 0}f} %"
-    side = "less" if pair.difference.value < 0 else "more"
-    over = f"over {count_of(pair.blocks, unit)}"
-    if not pair.has_interval:
-        return (
-            f"{pair.policy} has {size} {side} mean bounded slowdown than {pair.reference}, "
-            "but the run is too short for an interval"
-        )
-    if pair.clear:
-        return (
-            f"{pair.policy} has {size} {side} mean bounded slowdown than {pair.reference} "
-            f"({interval_of(pair)}, {over})"
-        )
-    return (
-        f"{pair.policy} cannot be told from {pair.reference} in mean bounded slowdown "
-        f"({percent(pair.share)}, {interval_of(pair)}, {over})"
-    )
+def _measured(pair: Pair, what: str) -> str:
+    """Return a difference with its interval in words: `12 % less mean wait (95 % ...)`."""
+    size = percent(abs(pair.share.value)).removeprefix("+")
+    side = "less" if pair.share.value < 0 else "more"
+    return f"{size} {side} {what} ({interval_of(pair)})"
 
 
-def conclusion(cast: Cast, main: Pair, near: Nearness, second: Pair | None, unit: str) -> str:
-    """Return what can be concluded.
+def conclusion(cast: Cast, main: Pair, near: Nearness, run: Scope) -> str:
+    """Return in one sentence what can be concluded.
 
     Args:
         cast: The policies with a part.
-        main: The agent against the best rule, or that rule against plain EASY.
+        main: The agent against the best rule, or that rule against plain EASY, in the run.
         near: The grade of the simulated machine.
-        second: The same two on the windows, or None.
-        unit: Name of a block of the run: week.
+        run: The scores of the run.
     """
-    text = f"On the simulated machine, {_compared(main, unit)}"
-    if second is not None and second.has_interval:
-        same = verdict_of(second) == verdict_of(main)
-        joint = "and" if same else "but"
-        told = {"win": "clearly better", "loss": "clearly worse", "unclear": "not clearly different"}
-        text += f", {joint} on {count_of(second.blocks, 'window')} it is {told[verdict_of(second)]}"
-    text += ". "
+    told = {
+        "win": f"{main.policy} does better than {main.reference}",
+        "loss": f"{main.policy} does worse than {main.reference}",
+        "unclear": f"{main.policy} and {main.reference} cannot be told apart",
+    }[verdict_of(main)]
+    text = f"On the simulated machine, {told}: {_measured(main, 'mean bounded slowdown')}"
     if cast.recorded is None:
-        return text + (
-            "The log does not say when jobs started, so nothing can be said about its own scheduler."
+        return f"{text}; nothing is known about the log's own scheduler, whose starts it lacks."
+    if not near.near:
+        return (
+            f"{text}; how either compares with the log's own scheduler cannot be concluded, since "
+            f"the simulated machine is not the log's (grade {near.grade})."
         )
-    if near.near:
-        return text + (
-            f"The simulated machine comes near the one of the log (grade {near.grade}), so the "
-            "differences to the log's scheduler are estimates of what a change would bring."
-        )
-    return text + (
-        f"The simulated machine is not the machine of the log (grade {near.grade}): the recorded "
-        "scheduler held jobs for reasons that the log does not show. Differences to it are no "
-        "estimates of what a change would bring; only policies on the simulated machine can be "
-        "compared with each other."
+    best = main.policy if verdict_of(main) == "win" else cast.rule
+    pair = pair_of(run, best, cast.recorded)
+    return (
+        f"{text}; against the log's own scheduler {best} has {_measured(pair, 'of it')}, an "
+        f"estimate, since the simulated machine is near the log's (grade {near.grade})."
     )
+
+
+def details(main: Pair, wait: Pair, side: Pair, run: Scope, cast: Cast) -> Iterator[str]:
+    """Yield sentences behind the conclusion: the wait, the windows, starvation, the yardstick.
+
+    `main` and `wait` are comparisons in the run, `side` is that of the slowdown on the windows.
+    """
+    name, other = main.policy, main.reference
+    yield (
+        f"In the run of {count_of(main.blocks, 'week')}, {name} has {_measured(wait, 'mean wait')} "
+        f"than {other}."
+    )
+    if side.has_interval:
+        yield (
+            f"On {count_of(side.blocks, 'window')}, it has "
+            f"{_measured(side, 'mean bounded slowdown')}."
+        )
+    for policy in dict.fromkeys((name, other)):
+        longest = run.means[policy]["max_wait_s"].value
+        plain_longest = run.means[cast.plain]["max_wait_s"].value
+        if longest > _STARVES * plain_longest:
+            yield (
+                f"{policy} starves jobs: its longest wait is {hours(longest)}, that of "
+                f"{cast.plain} {hours(plain_longest)}."
+            )
+    if cast.recorded is not None:
+        ratios = [
+            run.means[cast.plain][metric].value / max(run.means[cast.recorded][metric].value, 1e-9)
+            for metric in (WAIT, HEADLINE)
+        ]
+        yield (
+            f"As a yardstick: {cast.plain}, which many batch systems resemble, has "
+            f"{plain(ratios[0])} times the recorded mean wait on the simulated machine, and "
+            f"{plain(ratios[1])} times the recorded mean bounded slowdown."
+        )
 
 
 def starvation(cast: Cast, run: Scope) -> Iterator[str]:
@@ -245,22 +270,3 @@ def surer(pairs: Sequence[tuple[str, Pair]], arrivals: float) -> Iterator[str]:
         else:
             told = count_of(pair.to_tell, f"further {unit}")
             yield f"{name}: {told} would tell a difference of this size from 0; {half}."
-
-
-def described(metric: str) -> str:
-    """Return the heading of a metric's column."""
-    return {
-        HEADLINE: "mean bounded slowdown", WAIT: "mean wait", "p95_wait_s": "p95 wait",
-        "p99_wait_s": "p99 wait", "max_wait_s": "longest wait",
-        "starved_share": "waited over 48 h", "user_fairness": "fairness (Jain, users)",
-        "mean_slowdown_wide": "slowdown, wide jobs", "mean_slowdown_long": "slowdown, long jobs",
-    }[metric]  # fmt: skip
-
-
-def shown(metric: str, value: float) -> str:
-    """Return a value of a metric with its unit."""
-    if metric.endswith("_wait_s"):
-        return hours(value)
-    if metric == "starved_share":
-        return f"{100 * value:.1f} %"
-    return write_number(value, 2) if metric == "user_fairness" else plain(value)
