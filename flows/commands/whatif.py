@@ -23,10 +23,10 @@ class Request:
         default=(), flag="--policy", action="extend", metavar="POLICY",
     )  # fmt: skip
     train: bool = p.option(
-        "train an agent on the first 60 % of the log, which takes minutes", default=False
+        "train agents on the first 60 % of the log, which takes minutes", default=False
     )
     iterations: p.Count | None = p.option(
-        "generations of that training (default: 14)", default=None
+        "generations of each training (default: 14)", default=None
     )
     format: p.Name | None = p.option(
         "format of the log (default: recognised by its first lines)", default=None, metavar="FORMAT"

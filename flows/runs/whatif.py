@@ -30,7 +30,7 @@ from pipeline.report.whatif.jobs import play
 from pipeline.report.whatif.page import write_page
 from pipeline.report.whatif.story import Material
 from pipeline.scenarios import load_scenario
-from pipeline.storage.files import make_folder, sha256_file, write_text
+from pipeline.storage.files import make_folder, write_text
 from pipeline.storage.location import location
 from pipeline.storage.locks import writing
 from pipeline.storage.run_files import BEST, DESCRIPTION
@@ -42,7 +42,6 @@ _FORMATS: Final = ("swf", "slurm", "pbs", "table")
 _EVALUATIONS: Final = {  # folder -> recipe
     "evaluation": planning.RECIPE, "before": planning.BEFORE, "run": planning.RUN,
 }  # fmt: skip
-_AGENT: Final = "evolution-seed0"
 
 
 def source_of(request: Any) -> TraceSource:
@@ -105,8 +104,8 @@ def _run(request: Any, out: Path, call: Call) -> dict[str, Any]:
     policies = [*recipes[planning.RECIPE].evaluate.policies, *request.policies]
     training = None
     if request.train:
-        training = _train(request, out, ledger, recipes[planning.RECIPE], call)
-        policies.append(training["used"])
+        training = _train(request, out, ledger, recipes[planning.TRAIN], call)
+        policies += training["used"]
     commands = {}
     for folder, file in _EVALUATIONS.items():
         recipe = recipes[file]
@@ -160,28 +159,31 @@ def _identities(recipe: Recipe, policies: Sequence[str]) -> dict[str, str | None
 
 
 def _train(request: Any, out: Path, ledger: Ledger, recipe: Recipe, call: Call) -> dict[str, Any]:
-    """Train the agent unless that is done; return its folder, the checkpoint to use, its budget."""
-    folder = out / "agents" / _AGENT
+    """Train an agent with each seed, unless that is done; return the checkpoints and the budget."""
     iterations = request.iterations or recipe.online.iterations
-    inputs = {"recipe": recipe.digest, "iterations": iterations}
-    step = train_online.Request(
-        str(out / planning.RECIPE), str(folder), iterations=iterations, workers=request.workers
-    )
-    result = ledger.stage(f"train {_AGENT}", inputs, folder / DESCRIPTION, partial(call, step))
-    passed = (folder / BEST / DESCRIPTION).is_file()
-    used = folder / BEST if passed else folder
+    used, unguarded = [], []
+    for seed in recipe.online.seeds:
+        folder = out / "agents" / f"{recipe.online.agent}-seed{seed}"
+        inputs = {"recipe": recipe.digest, "iterations": iterations, "seed": seed}
+        step = train_online.Request(
+            str(out / planning.TRAIN), str(folder), iterations=iterations, seed=seed,
+            workers=request.workers,
+        )  # fmt: skip
+        ledger.stage(f"train {folder.name}", inputs, folder / DESCRIPTION, partial(call, step))
+        passed = (folder / BEST / DESCRIPTION).is_file()
+        used.append(str(folder / BEST if passed else folder))
+        unguarded += [] if passed else [seed]
     sampling = recipe.online.settings["sampling"]
     return {
-        "folder": str(folder),
-        "used": str(used),
-        "passed_guard": passed,
-        "sha256": sha256_file(used / DESCRIPTION),
+        "used": used,
+        "unguarded": unguarded,
+        "seeds": len(recipe.online.seeds),
         "iterations": iterations,
         "episodes": iterations * sampling["trajectories"] * sampling["windows"],
+        "jobs": recipe.config.jobs,
         "train_windows": len(recipe.split["train"]),
-        "agent": result.get("agent"),
         "command": shlex.join(
-            ["hindcast", "train-online", str(out / planning.RECIPE), "--iterations",
-             str(iterations), "--out", "agent"]
+            ["hindcast", "train-online", str(out / planning.TRAIN), "--iterations",
+             str(iterations), "--seed", "0", "--out", "agent"]
         ),
     }  # fmt: skip

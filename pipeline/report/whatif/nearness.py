@@ -108,19 +108,19 @@ def nearness(log: Log, recorded: NDArray[np.float64], easy: NDArray[np.float64])
     texts = {
         "waited_while_fitting": (
             f"{100 * fitting:.0f} % of the recorded waiting passed while enough processors were "
-            "free for the job: limits, reservations or holds that the log does not show"
+            "free for the job: limits, reservations or holds that the log does not show."
         ),
         "easy_to_log": (
-            f"order of arrival with EASY backfilling waits {ratio:.2f} times as long as recorded; "
-            f"the simulated machine has {side} queues"
+            f"Order of arrival with EASY backfilling waits {ratio:.2f} times as long as recorded: "
+            f"the simulated machine has {side} queues."
         ),
         "ks": (
-            f"its waits are distributed otherwise than the recorded ones (KS distance "
-            f"{numbers['ks']:.2f})"
+            f"Its waits are distributed otherwise than the recorded ones (KS distance "
+            f"{numbers['ks']:.2f})."
         ),
         "over_capacity": (
-            f"the jobs of the log hold more processors than the machine has in {100 * over:.1f} % "
-            "of the time"
+            f"The jobs of the log hold more processors than the machine has in {100 * over:.1f} % "
+            "of the time."
         ),
     }
     order = sorted(texts, key=lambda name: grades[name], reverse=True)

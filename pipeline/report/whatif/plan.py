@@ -1,6 +1,7 @@
 """The plan of `hindcast whatif`: how a log is split, and the recipes of its parts.
 
-    OUT/recipe.toml    overlapping windows for training and validation, windows of the test part
+    OUT/train.toml     overlapping windows for training and validation
+    OUT/recipe.toml    windows of the test part
     OUT/before.toml    the 30 % of the log before the test part, as one run
     OUT/run.toml       the test part, the last 30 % of the log, as one run
 
@@ -24,6 +25,7 @@ from pipeline.scenarios.queue.instances import read_log
 from pipeline.workloads.schema import Workload
 
 RECIPE: Final = "recipe.toml"
+TRAIN: Final = "train.toml"
 RUN: Final = "run.toml"
 BEFORE: Final = "before.toml"
 FEWEST_JOBS: Final = 400
@@ -38,7 +40,10 @@ _JOBS, _FOLLOW = 256, 1024  # of a window of a long log
 _WINDOWS: Final = 24  # of a short log, counted with the follow-on jobs of the last one
 _FEWEST_IN_WINDOW: Final = 16
 _MOST_TEST_WINDOWS: Final = 128
-_TRAIN_WINDOWS, _VALIDATION_WINDOWS = 240, 16
+# Training windows are long: an agent that learns on short ones starves jobs in a long run.
+_TRAIN_JOBS: Final = 2048
+_TRAIN_SHARE: Final = 0.07  # of a short log
+_TRAIN_WINDOWS, _VALIDATION_WINDOWS = 120, 4
 _SPLIT: Final = (0.4, 0.6, 0.7)  # beginnings of the run before, of validation, of the test part
 _GUARD: Final = ("lxf_easy", "steady_area_easy")  # rules that starve no job
 
@@ -51,6 +56,7 @@ class Plan:
         log_jobs: Jobs of the log that can be used.
         jobs: Counted jobs of a window.
         follow: Jobs after a window that arrive as well.
+        train_jobs: Counted jobs of a train window; a quarter more follow.
         train: First jobs of the train windows.
         validation: First jobs of the validation windows.
         test: First jobs of the test windows.
@@ -63,6 +69,7 @@ class Plan:
     log_jobs: int
     jobs: int
     follow: int
+    train_jobs: int
     train: tuple[int, ...]
     validation: tuple[int, ...]
     test: tuple[int, ...]
@@ -84,6 +91,7 @@ def plan(workload: Workload) -> Plan:
     before, validation, test = (int(size * share) for share in _SPLIT)
     jobs = min(_JOBS, max(_FEWEST_IN_WINDOW, (size - test) // _WINDOWS))
     follow = min(_FOLLOW, 4 * jobs)
+    train_jobs = min(_TRAIN_JOBS, int(_TRAIN_SHARE * size))
     last = size - jobs - follow
     tests = np.arange(test, last + 1, jobs)
     if len(tests) > _MOST_TEST_WINDOWS:
@@ -92,8 +100,9 @@ def plan(workload: Workload) -> Plan:
         log_jobs=size,
         jobs=jobs,
         follow=follow,
-        train=_spread(0, validation - jobs - follow, _TRAIN_WINDOWS),
-        validation=_spread(validation, test - jobs - follow, _VALIDATION_WINDOWS),
+        train_jobs=train_jobs,
+        train=_spread(0, validation - train_jobs * 5 // 4, _TRAIN_WINDOWS),
+        validation=_spread(validation, test - train_jobs * 5 // 4, _VALIDATION_WINDOWS),
         test=tuple(map(int, tests)),
         before=before,
         validation_first=validation,
@@ -125,15 +134,15 @@ def recipes(plan: Plan, name: str, trace: Mapping[str, Any], about: str) -> dict
         "seeds": 1,
     }
     windows = {
+        "config": {**shared, "jobs": plan.jobs, "follow": plan.follow, "starts": plan.test},
+        "split": {"test": f"0..{len(plan.test) - 1}"},
+    }
+    training = {
         "config": {
-            **shared, "jobs": plan.jobs, "follow": plan.follow,
-            "starts": [*plan.train, *plan.validation, *plan.test],
+            **shared, "jobs": plan.train_jobs, "follow": plan.train_jobs // 4,
+            "starts": [*plan.train, *plan.validation],
         },
-        "split": {
-            "train": f"0..{train - 1}",
-            "validation": f"{train}..{validation - 1}",
-            "test": f"{validation}..{validation + len(plan.test) - 1}",
-        },
+        "split": {"train": f"0..{train - 1}", "validation": f"{train}..{validation - 1}"},
         "online": _training(plan),
     }  # fmt: skip
     before = {
@@ -154,7 +163,8 @@ def recipes(plan: Plan, name: str, trace: Mapping[str, Any], about: str) -> dict
             "evaluate": evaluated,
         })
         for file, suffix, text, sections in (
-            (RECIPE, "", "windows of the last 30 %, train windows of the first 60 %", windows),
+            (RECIPE, "", "windows of the last 30 %", windows),
+            (TRAIN, "-train", "train windows of the first 60 %", training),
             (BEFORE, "-before", "one run over the 30 % before the last 30 %", before),
             (RUN, "-run", "the last 30 % as one run", run),
         )
@@ -167,6 +177,7 @@ def _training(plan: Plan) -> dict[str, Any]:
     return {
         "agent": "evolution",
         "iterations": 14,
+        "seeds": [0, 1, 2],
         "guard": {
             "references": list(_GUARD),
             "config": {
@@ -182,6 +193,6 @@ def _training(plan: Plan) -> dict[str, Any]:
                 "columns": ["log_waited", "log_requested", "log_predicted", "log_similar",
                             "log_processors"],
             },
-            "sampling": {"trajectories": 12, "windows": 8, "stay": 1, "baseline": "none"},
+            "sampling": {"trajectories": 12, "windows": 4, "stay": 1, "baseline": "none"},
         },
     }  # fmt: skip

@@ -1,8 +1,8 @@
 """Sections of the page of `hindcast whatif`."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from pipeline.report.html import (
     Cell,
@@ -28,7 +28,7 @@ from pipeline.report.whatif.words import (
     verdict_of,
 )
 from pipeline.statistics.intervals import Interval
-from pipeline.statistics.numbers import MISSING, count_of
+from pipeline.statistics.numbers import count_of
 
 _VERDICTS: Final = {"win": "Clear gain", "unclear": "No clear difference", "loss": "Clear loss"}
 _NOTHING: Final = "\N{EN DASH}"
@@ -101,10 +101,10 @@ def nearness_part(story: Story) -> Markup:
     head = ["measured", "value", "grade", "A up to", "B up to", "C up to"]
     caption = ". The grade is the worst of the four. A ratio below 1 is graded by its inverse."
     lead = (
-        "near enough that differences to the log's scheduler can be read as estimates."
+        "differences to the log's scheduler can be read as estimates."
         if near.near
-        else "too far for that. A row of this page says what a policy does on the simulated "
-        "machine, not what it would do on yours."
+        else "differences to the log's scheduler are no estimates of what a change would bring. "
+        "This page says what policies do on the simulated machine, not what they would do on yours."
     )
     return joined([
         element("p", f"Grade {near.grade}: {lead}"),
@@ -253,21 +253,26 @@ def groups_part(story: Story) -> Markup:
     """Return mean waits by queue, user, size and request of the jobs."""
     parts = [element("ul", joined(element("li", text) for text in story.losers))]
     for (kind,), rows in story.groups.group_by("kind", maintain_order=True):
-        cells: dict[str, list[Cell]] = {}
-        for row in rows.iter_rows(named=True):
-            found = cells.setdefault(row["group"], [
-                Cell(row["group"]), Cell(f"{row['jobs']:,}", row["jobs"]),
-                Cell(f"{100 * row['work_share']:.1f} %", row["work_share"]),
-            ])  # fmt: skip
-            if row["mean_wait_s"] is None:
-                found.append(Cell(MISSING))
-                continue
-            small = element("small", f"slowdown {plain(row['mean_bounded_slowdown'])}")
-            found.append(Cell(joined([hours(row["mean_wait_s"]), small]), row["mean_wait_s"]))
-        head = ["jobs of the run", "jobs", "share of the work", *story.cast.shown]
+        body = []
+        for (group,), found in rows.group_by("group", maintain_order=True):
+            by_policy = {row["policy"]: row for row in found.iter_rows(named=True)}
+            first = by_policy[story.cast.plain]
+            cells = [
+                Cell(str(group)), Cell(f"{first['jobs']:,}", first["jobs"]),
+                Cell(_share(first["work_share"]), first["work_share"]),
+            ]  # fmt: skip
+            cells += [_group(by_policy[name]) for name in story.cast.shown]
+            body.append(Row(cells))
+        head = ["jobs of the run", "jobs", "share of the work"]
+        head += [f"{name} [h]" for name in story.cast.shown]
         text = ": mean wait and mean bounded slowdown of these jobs in the run. No intervals."
-        parts.append(table(_KINDS[str(kind)], text, head, [Row(row) for row in cells.values()]))
+        parts.append(table(_KINDS[str(kind)], text, head, body))
     return joined(parts)
+
+
+def _group(row: Mapping[str, Any]) -> Cell:
+    small = element("small", f"slowdown {plain(row['mean_bounded_slowdown'])}")
+    return Cell(joined([in_hours(row["mean_wait_s"]), small]), row["mean_wait_s"])
 
 
 def surer_part(story: Story) -> Markup:
@@ -325,15 +330,19 @@ def _training(material: Material) -> str:
     if made is None:
         return "none; agents are those of --policy"
     guard = (
-        "the checkpoint is the best on validation windows among those that keep up with lxf_easy "
-        "and steady_area_easy in a run of the validation part"
-        if made["passed_guard"]
-        else "no checkpoint kept up with lxf_easy and steady_area_easy in a run of the validation "
-        "part, so the last one is shown; it is not one to use"
+        "a checkpoint is the best on validation windows among those that keep up with lxf_easy and "
+        "steady_area_easy in a run of the validation part"
     )
+    if made["unguarded"]:
+        guard += (
+            f"; of seed {', '.join(map(str, made['unguarded']))} no checkpoint kept up, so that "
+            "its last one is shown, which is not one to use"
+        )
     return (
-        f"evolution, a linear score of five columns: {made['iterations']} generations of CMA-ES, "
-        f"{made['episodes']:,} episodes on {made['train_windows']} train windows; {guard}"
+        f"evolution, a linear score of five columns, with {count_of(made['seeds'], 'seed')}: "
+        f"{made['iterations']} generations of CMA-ES each, {made['episodes']:,} episodes of "
+        f"{made['jobs']:,} counted jobs on {made['train_windows']} overlapping train windows; "
+        f"{guard}"
     )
 
 
@@ -351,8 +360,7 @@ def commands_part(material: Material) -> Markup:
         ),
         (
             "differences",
-            "whatif.csv: every policy, metric and reference, with intervals from 10,000 bootstrap "
-             "resamples of the windows or weeks in scores.parquet",
+            "whatif.csv has all of them; 10,000 resamples of windows or weeks in scores.parquet",
         ),
         ("groups", "groups.csv, made of the run's jobs under each policy in jobs/"),
     ]

@@ -15,6 +15,7 @@ HOUR_S: Final = 3600.0
 _LONGER: Final = 1.1  # times the wait of another policy that count as longer
 _SLOWER_H: Final = 0.25  # hours that count as longer
 _STARVES: Final = 5.0  # times the longest wait of plain EASY from which a policy starves jobs
+_HOPELESS: Final = 20  # times the log from which more of it is no advice
 _SMALL: Final = 0.005  # share of the work of a group that is worth a sentence
 
 Verdict = Literal["win", "unclear", "loss"]
@@ -152,7 +153,7 @@ def details(main: Pair, wait: Pair, side: Pair, run: Scope, cast: Cast) -> Itera
             for metric in (WAIT, HEADLINE)
         ]
         yield (
-            f"As a yardstick: {cast.plain}, which many batch systems resemble, has "
+            f"As a yardstick: {cast.plain}, order of arrival with backfilling, has "
             f"{plain(ratios[0])} times the recorded mean wait on the simulated machine, and "
             f"{plain(ratios[1])} times the recorded mean bounded slowdown."
         )
@@ -265,8 +266,8 @@ def surer(pairs: Sequence[tuple[str, Pair]], arrivals: float) -> Iterator[str]:
             half += f" (about {pair.for_half * arrivals:,.0f} jobs)"
         if pair.clear:
             yield f"{name}: the interval excludes 0 already; {half}."
-        elif pair.to_tell is None:
-            yield f"{name}: no difference; {half}."
+        elif pair.to_tell is None or pair.to_tell > _HOPELESS * pair.blocks:
+            yield f"{name}: the difference is too small to be told from 0 by any log; {half}."
         else:
             told = count_of(pair.to_tell, f"further {unit}")
             yield f"{name}: {told} would tell a difference of this size from 0; {half}."
