@@ -32,6 +32,9 @@ from pipeline.statistics.numbers import count_of
 
 _VERDICTS: Final = {"win": "Clear gain", "unclear": "No clear difference", "loss": "Clear loss"}
 _NOTHING: Final = "\N{EN DASH}"
+_OTHER_MACHINE: Final = (
+    ", but for those to the log's scheduler: they are mostly of the machines, not of the policies."
+)
 _KINDS: Final = {"queue": "By queue", "user": "By user", "size": "By size", "request": "By request"}
 
 
@@ -60,7 +63,9 @@ def _tiles(story: Story) -> Iterator[tuple[str, Markup]]:
     grade = story.near.grade or "none"
     reason = story.near.reasons[0] if story.near.reasons else "nothing to compare it with"
     yield "Simulated machine: grade", joined([grade, element("small", reason)])
-    yield f"Best rule: {cast.rule}", _tile(story, cast.rule, cast.recorded or cast.plain)
+    # On a machine that is not the log's, a difference to the record says nothing of the rule.
+    beside = cast.recorded if cast.recorded and story.near.near else cast.plain
+    yield f"Best rule: {cast.rule}", _tile(story, cast.rule, beside)
     if cast.agent is None:
         yield (
             "Best agent",
@@ -121,8 +126,9 @@ def run_part(story: Story) -> Markup:
     order = _order(story, story.run)
     text = (
         f", the last {len(story.jobs):,} jobs from the state that the log was in. Intervals and "
-        f"differences are over {count_of(story.run.blocks, 'week')} of submission. A difference is "
-        "coloured if its interval excludes zero. The others have one value and no interval."
+        f"differences are over {count_of(story.run.blocks, 'week')} of submission; the other "
+        "columns have one value and no interval. A difference is coloured if its interval excludes "
+        "zero" + ("." if story.near.near else _OTHER_MACHINE)
     )
     lead = element(
         "p",
@@ -193,7 +199,7 @@ def _policies_table(
     for name in order:
         means = scope.means[name]
         cells = [_name(story, name), _estimate(means[n.HEADLINE], plain)]
-        cells += [_against(scope, name, reference) for reference in references]
+        cells += [_against(story, scope, name, reference) for reference in references]
         cells += [
             _estimate(means[n.WAIT], in_hours),
             _two(means["p95_wait_s"], means["p99_wait_s"], in_hours),
@@ -236,11 +242,14 @@ def _estimate(mean: Interval, told: Callable[[float], str]) -> Cell:
     return Cell(joined([told(mean.value), small]), mean.value)
 
 
-def _against(scope: n.Scope, name: str, reference: str) -> Cell:
+def _against(story: Story, scope: n.Scope, name: str, reference: str) -> Cell:
+    """Return a difference with its interval; one between two machines has no colour."""
     if name == reference:
         return Cell(_NOTHING)
     pair = n.pair_of(scope, name, reference)
     side = {"win": "better", "loss": "worse", "unclear": "same"}[verdict_of(pair)]
+    if story.cast.recorded in {name, reference} and not story.near.near:
+        side = "same"
     shown_as = element("span", percent(pair.share.value), class_=side)
     if not pair.has_interval:
         return Cell(shown_as, pair.share.value)

@@ -1,0 +1,86 @@
+"""Tests of the numbers of `hindcast whatif`: comparisons, the plan of a log, and the grade."""
+
+import numpy as np
+import pytest
+
+from pipeline.report.whatif import nearness as near
+from pipeline.report.whatif.numbers import HEADLINE, Scope, pair_of
+from pipeline.report.whatif.words import hours, percent, verdict_of
+from pipeline.scenarios.queue.instances import Log
+from pipeline.statistics.intervals import bootstrap_interval
+
+
+def scope_of(**policies):
+    values = {name: {HEADLINE: np.asarray(of, float)} for name, of in policies.items()}
+    means = {name: {HEADLINE: bootstrap_interval(of[HEADLINE])} for name, of in values.items()}
+    return Scope(None, values, means)
+
+
+def test_an_interval_half_as_wide_needs_four_times_the_weeks():
+    weeks = np.arange(10.0)
+    pair = pair_of(scope_of(a=weeks, b=weeks + 1.0), "a", "b")
+    assert verdict_of(pair) == "win"
+    assert (pair.blocks, pair.for_half, pair.to_tell) == (10, 30, 0)
+    assert pair.share.value == pytest.approx(4.5 / 5.5 - 1.0)
+
+
+def test_a_difference_half_as_large_as_its_interval_needs_three_times_as_many_more():
+    """The interval reaches from the difference to 0 and as far beyond: half of it is too wide."""
+    rng = np.random.default_rng(1)
+    noise = rng.normal(size=100)
+    noise -= noise.mean()
+    half = 1.96 * noise.std() / np.sqrt(100)
+    pair = pair_of(scope_of(a=10 + noise + half / 2, b=np.full(100, 10.0)), "a", "b")
+    assert verdict_of(pair) == "unclear"
+    assert pair.to_tell == pytest.approx(300, rel=0.2)
+
+
+def test_one_block_has_no_interval_and_no_advice():
+    pair = pair_of(scope_of(a=[1.0], b=[2.0]), "a", "b")
+    assert not pair.has_interval
+    assert pair.to_tell is None
+    assert verdict_of(pair) == "unclear"
+
+
+def log_of(submit, start, run, cpu, processors):
+    of = {k: np.asarray(v, np.int64) for k, v in {
+        "submit": submit, "start": start, "run": run, "cpu": cpu}.items()}  # fmt: skip
+    nothing = np.zeros(0, np.int64)
+    return Log(processors, requested=of["run"], user=nothing, key=nothing, queue=nothing,
+               by_end=nothing, ends=of["start"] + of["run"], **of)  # fmt: skip
+
+
+def test_waiting_while_fitting_by_hand():
+    """Job 1 waits for job 0 from 5 to 10, and from 10 to 20 though it fits.
+
+    Job 2 exceeds the machine by 2 processors from 20 to 24, when job 1 ends. 24 s of 40 have gone.
+    """
+    log = log_of([0, 5, 20], [0, 20, 20], [10, 4, 20], [3, 3, 3], 4)
+    fitting, over = near.waiting_of(log)
+    assert fitting == pytest.approx(10 / 15)
+    assert over == pytest.approx(4 / 40)
+
+
+def test_the_distance_of_samples_is_0_for_equal_ones_and_1_for_apart_ones():
+    a = np.arange(10.0)
+    assert near.distance(a, a) == 0.0
+    assert near.distance(a, a + 100) == 1.0
+    assert near.distance(a, np.concatenate([a[:5], a[:5] + 100])) == pytest.approx(0.5)
+
+
+def test_the_grade_is_the_worst_of_the_measurements():
+    """Nobody waits although a job fits, and the record is that of EASY: A. Then waits differ."""
+    log = log_of([0, 1], [0, 10], [10, 10], [4, 4], 4)
+    waits = np.array([0.0, 9.0])
+    best = near.nearness(log, waits, waits)
+    assert (best.grade, best.reasons, best.near) == ("A", (), True)
+    worse = near.nearness(log, waits, 3 * waits)
+    assert worse.grade == "D"
+    assert worse.grades["easy_to_log"] == "D"
+    assert "3.00 times as long as recorded" in worse.reasons[0]
+    assert not worse.near
+
+
+def test_numbers_in_words():
+    assert [hours(s) for s in (30, 600, 9000, 400_000)] == ["30 s", "10.0 min", "2.5 h", "4.6 d"]
+    assert [percent(s) for s in (0.004, -0.25, 1.3)] == ["+0.4 %", "-25 %", "+130 %"]
