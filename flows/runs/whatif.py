@@ -23,6 +23,7 @@ from pipeline.errors import InputError, TraceError, unknown_name
 from pipeline.evaluation.evaluate import make_job
 from pipeline.recipes.loading import apply_override, load_recipe
 from pipeline.recipes.recipe import Recipe, TraceSource
+from pipeline.recipes.recognition import recognise
 from pipeline.recipes.settings import read_settings
 from pipeline.recipes.workload_source import INGESTED, load_source
 from pipeline.report.whatif import plan as planning
@@ -35,7 +36,6 @@ from pipeline.storage.location import location
 from pipeline.storage.locks import writing
 from pipeline.storage.run_files import BEST, DESCRIPTION
 from pipeline.traces import FORMATS
-from pipeline.traces.recognition import recognise
 from policies.entrants import entrants
 
 _FORMATS: Final = ("swf", "slurm", "pbs", "table")

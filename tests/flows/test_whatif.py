@@ -10,7 +10,7 @@ import pytest
 
 from flows.cli import main
 from pipeline.errors import TraceError
-from pipeline.traces.recognition import recognise
+from pipeline.recipes.recognition import recognise
 
 JOBS = 600
 WEEK_S = 7 * 86_400
