@@ -27,9 +27,9 @@ from pipeline.recipes.recognition import recognise
 from pipeline.recipes.settings import read_settings
 from pipeline.recipes.workload_source import INGESTED, load_source
 from pipeline.report.whatif import plan as planning
+from pipeline.report.whatif import story
 from pipeline.report.whatif.jobs import play
 from pipeline.report.whatif.page import write_page
-from pipeline.report.whatif.story import Material
 from pipeline.scenarios import load_scenario
 from pipeline.storage.files import make_folder, write_text
 from pipeline.storage.location import location
@@ -40,7 +40,7 @@ from policies.entrants import entrants
 
 _FORMATS: Final = ("swf", "slurm", "pbs", "table")
 _EVALUATIONS: Final = {  # folder -> recipe
-    "evaluation": planning.RECIPE, "before": planning.BEFORE, "run": planning.RUN,
+    story.WINDOWS: planning.RECIPE, story.BEFORE: planning.BEFORE, story.RUN: planning.RUN,
 }  # fmt: skip
 
 
@@ -70,10 +70,11 @@ def check_policies(names: Sequence[str]) -> None:
     config = scenario.config()
     split = {"test": range(1)}
     empty = Recipe("whatif", "queue", config, "bounded_slowdown", TraceSource(INGESTED), split, 1)
-    for entrant in entrants(empty, names):
-        if entrant.behaviour.stochastic:
+    for name in names:
+        found = entrants(empty, [name])
+        if len(found) != 1 or found[0].behaviour.stochastic:
             raise InputError(
-                f"--policy {entrant.behaviour.name}: this policy draws, expected one whose choices "
+                f"--policy {name}: this policy draws, expected one whose choices "
                 "are fixed, since every policy plays the log once"
             )
 
@@ -101,31 +102,42 @@ def _run(request: Any, out: Path, call: Call) -> dict[str, Any]:
         write_text(out / file, text)
     recipes = {file: load_recipe(out / file) for file in texts}
     ledger = Ledger(out, recipes[planning.RECIPE])
-    policies = [*recipes[planning.RECIPE].evaluate.policies, *request.policies]
+    policies = list(dict.fromkeys([*recipes[planning.RECIPE].evaluate.policies, *request.policies]))
+    # The digest of a recipe covers the path of the log, not its content.
+    content = [file.sha256 for file in workload.provenance.files]
     training = None
     if request.train:
-        training = _train(request, out, ledger, recipes[planning.TRAIN], call)
+        training = _train(request, out, ledger, recipes[planning.TRAIN], content, call)
         policies += training["used"]
-    commands = {}
+    run, commands = recipes[planning.RUN], {}
+    named = zip(policies, entrants(run, policies), strict=True)
+    agents = [name for name, entrant in named if entrant.digest]
     for folder, file in _EVALUATIONS.items():
-        recipe = recipes[file]
-        scored = {"recipe": recipe.digest, "policies": _identities(recipe, policies)}
+        recipe, played = recipes[file], policies
+        if file == planning.BEFORE and len(agents) == 1:  # there is no choice among agents
+            played = [name for name in policies if name not in agents]
+        scored = {
+            "recipe": recipe.digest, "log": content, "policies": _identities(recipe, played),
+        }  # fmt: skip
         place = out / folder
         commands[folder] = shlex.join(
-            ["hindcast", "evaluate", str(out / file), "--policy", *policies, "--out", "scores"]
+            ["hindcast", "evaluate", str(out / file), "--policy", *played, "--out", "scores"]
         )
         step = evaluate.Request(
-            str(out / file), str(place), tuple(policies), workers=request.workers,
+            str(out / file), str(place), tuple(played), workers=request.workers,
             command=request.command,
         )  # fmt: skip
         ledger.stage(f"evaluate {folder}", scored, place / "evaluation.json", partial(call, step))
-    run = recipes[planning.RUN]
+    cast = story.read_cast(out)
+    entered = [
+        e for e in entrants(run, policies) if e.digest is None or e.behaviour.name == cast.agent
+    ]
     job = replace(make_job(run, "test", out / "jobs"), workload=workload)
     with progress("jobs of the run") as tell:
-        played = play(job, entrants(run, policies), tell)
-    material = Material(
+        jobs = play(job, entered, tell)
+    material = story.Material(
         log=Path(source.path), source=source, workload=workload, plan=plan, job=job,
-        played=played, training=training, commands=commands, command=request.command,
+        played=jobs, training=training, commands=commands, command=request.command,
     )  # fmt: skip
     return write_page(material, out)
 
@@ -158,13 +170,17 @@ def _identities(recipe: Recipe, policies: Sequence[str]) -> dict[str, str | None
     return {e.behaviour.name: e.digest for e in entrants(recipe, policies)}
 
 
-def _train(request: Any, out: Path, ledger: Ledger, recipe: Recipe, call: Call) -> dict[str, Any]:
+def _train(
+    request: Any, out: Path, ledger: Ledger, recipe: Recipe, content: list[str], call: Call
+) -> dict[str, Any]:
     """Train an agent with each seed, unless that is done; return the checkpoints and the budget."""
     iterations = request.iterations or recipe.online.iterations
     used, unguarded = [], []
     for seed in recipe.online.seeds:
         folder = out / "agents" / f"{recipe.online.agent}-seed{seed}"
-        inputs = {"recipe": recipe.digest, "iterations": iterations, "seed": seed}
+        inputs = {
+            "recipe": recipe.digest, "log": content, "iterations": iterations, "seed": seed,
+        }  # fmt: skip
         step = train_online.Request(
             str(out / planning.TRAIN), str(folder), iterations=iterations, seed=seed,
             workers=request.workers,

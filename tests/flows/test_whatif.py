@@ -103,6 +103,19 @@ def test_a_second_call_plays_nothing_and_writes_the_same_page(made, capsys):
 
 
 @pytest.mark.slow
+def test_a_log_that_has_grown_in_its_place_is_played_again(tmp_path, capsys):
+    """The recipes name the path of the log; what was played of its old content is not kept."""
+    log, out = write_log(tmp_path / "cluster.swf"), tmp_path / "out"
+    assert main(["whatif", str(log), "--out", str(out)]) == 0
+    before = (out / "whatif.csv").read_bytes()
+    text = log.read_text().replace(" 3600 -1 1", " 7200 -1 1")
+    log.write_text(text)
+    assert main(["whatif", str(log), "--out", str(out)]) == 0
+    assert capsys.readouterr().err.count("finished before") == 0
+    assert (out / "whatif.csv").read_bytes() != before
+
+
+@pytest.mark.slow
 def test_a_folder_of_another_log_is_refused(made, tmp_path, capsys):
     other = write_log(tmp_path / "other.swf", jobs=500)
     assert main(["whatif", str(other), "--out", str(made / "out")]) == 2
@@ -135,7 +148,8 @@ def test_trained_agents_stand_beside_the_rules(tmp_path, capsys):
     ("options", "message"),
     [
         (["--policy", "sjf_esy"], "did you mean 'sjf_easy'"),
-        (["--policy", "random"], "this policy draws"),
+        (["--policy", "random"], "--policy random: this policy draws"),
+        (["--policy", "behaviour"], "--policy behaviour"),
         (["--iterations", "3"], "--iterations is for --train"),
         (["--format", "sfw"], "did you mean 'swf'"),
         (["--set", "processors=4"], "the format swf has no settings"),

@@ -53,10 +53,11 @@ def play(
     `job.out` is the folder of the files. Raises DatasetError for one that is damaged.
     """
     make_folder(job.out)
+    log = " ".join(file.sha256 for file in job.workload.provenance.files)
     found = {}
     for done, policy in enumerate(policies):
         tell(done, len(policies))
-        key = f"{job.recipe.digest}|{policy.behaviour.name}|{policy.digest}"
+        key = f"{job.recipe.digest}|{log}|{policy.behaviour.name}|{policy.digest}"
         path = job.out / f"{sha256_text(key)[:16]}.parquet"
         if not path.exists():
             write_atomically(path, table_writer(_played(job, policy)))

@@ -149,7 +149,7 @@ class Cast:
         recorded: Name of the log's scheduler; None if the log does not say when jobs started.
         plain: EASY with the order of arrival, which most batch systems resemble.
         rule: The rule that was best before the test part.
-        agent: The agent that was best before it; None if there is no agent.
+        agent: The only agent, or the one that was best before it; None if there is no agent.
         rule_after: The rule that was best in the run of the test part, after the fact.
         kinds: Kind of every policy.
     """
@@ -177,7 +177,8 @@ def cast_of(before: Scope, run: Scope, recorded: str, plain: str) -> Cast:
     assert rule is not None
     assert after is not None
     there = recorded if recorded in kinds else None
-    return Cast(there, plain, rule, best(before, agents), after, kinds)
+    agent = agents[0] if len(agents) == 1 else best(before, agents)
+    return Cast(there, plain, rule, agent, after, kinds)
 
 
 def rows(windows: Scope, run: Scope, cast: Cast) -> pl.DataFrame:

@@ -19,6 +19,7 @@ from pipeline.report.whatif.nearness import nearness
 from pipeline.scenarios.queue.instances import read_log
 from pipeline.workloads.schema import Workload
 
+WINDOWS, BEFORE, RUN = "evaluation", "before", "run"  # folders of evaluations
 _WEEK_S: Final = 7 * 86_400
 
 
@@ -56,7 +57,6 @@ class Story:
     Attributes:
         cast: The policies with a part.
         windows: Scores on the test windows.
-        before: Scores of the run before the test part.
         run: Scores of the test part as one run.
         table: Rows of whatif.csv.
         groups: Rows of groups.csv.
@@ -77,7 +77,6 @@ class Story:
 
     cast: n.Cast
     windows: n.Scope
-    before: n.Scope
     run: n.Scope
     table: pl.DataFrame
     groups: pl.DataFrame
@@ -101,10 +100,16 @@ class Story:
         return self.span_s / 86_400
 
 
+def read_cast(out: Path) -> n.Cast:
+    """Return the policies with a part, from the evaluations in the folder of a page."""
+    before, run = (n.read_scope(out / folder) for folder in (BEFORE, RUN))
+    return n.cast_of(before, run, planning.RECORDED, planning.RULES[0])
+
+
 def tell(material: Material, out: Path) -> Story:
     """Return the numbers and sentences of the page, from the evaluations in its folder."""
-    windows, before, run = (n.read_scope(out / f) for f in ("evaluation", "before", "run"))
-    cast = n.cast_of(before, run, planning.RECORDED, planning.RULES[0])
+    windows, run = (n.read_scope(out / folder) for folder in (WINDOWS, RUN))
+    cast = read_cast(out)
     log, jobs = read_log(material.workload), counted_jobs(material.job)
     processors = log.processors
     kinds = groups(jobs, processors)
@@ -124,7 +129,6 @@ def tell(material: Material, out: Path) -> Story:
     return Story(
         cast=cast,
         windows=windows,
-        before=before,
         run=run,
         table=n.rows(windows, run, cast),
         groups=table,
