@@ -106,7 +106,8 @@ def nearness_part(story: Story) -> Markup:
     head = ["measured", "value", "grade", "A up to", "B up to", "C up to"]
     caption = ". The grade is the worst of the four. A ratio below 1 is graded by its inverse."
     lead = (
-        "differences to the log's scheduler can be read as estimates."
+        "differences to the log's scheduler can be read as rough estimates, if they are larger "
+        f"than those of {cast.plain} to it."
         if near.near
         else "differences to the log's scheduler are no estimates of what a change would bring. "
         "This page says what policies do on the simulated machine, not what they would do on yours."

@@ -119,8 +119,9 @@ def conclusion(cast: Cast, main: Pair, near: Nearness, run: Scope) -> str:
     best = main.policy if verdict_of(main) == "win" else cast.rule
     pair = pair_of(run, best, cast.recorded)
     return (
-        f"{text}; against the log's own scheduler {best} has {_measured(pair, 'of it')}, an "
-        f"estimate, since the simulated machine is near the log's (grade {near.grade})."
+        f"{text}; against the log's own scheduler {best} has {_measured(pair, 'of it')}, "
+        f"{'an' if near.grade == 'A' else 'a rough'} estimate, since the simulated machine is near "
+        f"the log's (grade {near.grade})."
     )
 
 
@@ -267,7 +268,10 @@ def surer(pairs: Sequence[tuple[str, Pair]], arrivals: float) -> Iterator[str]:
         if pair.clear:
             yield f"{name}: the interval excludes 0 already; {half}."
         elif pair.to_tell is None or pair.to_tell > _HOPELESS * pair.blocks:
-            yield f"{name}: the difference is too small to be told from 0 by any log; {half}."
+            yield (
+                f"{name}: more than {_HOPELESS} logs like this one would be needed to tell this "
+                f"difference from 0; {half}."
+            )
         else:
             told = count_of(pair.to_tell, f"further {unit}")
             yield f"{name}: {told} would tell a difference of this size from 0; {half}."
