@@ -96,7 +96,8 @@ class Pair:
         reference: The policy that it is compared with.
         metric: Name of the metric.
         difference: Paired difference policy - reference, with its interval.
-        share: The same relative to the mean of the reference: policy / reference - 1.
+        share: The same relative to the mean of the reference: policy / reference - 1. NaN if that
+            mean is 0.
         blocks: Windows or weeks behind the interval.
         for_half: Further ones for an interval half as wide.
         to_tell: Further ones until an interval around the same difference excludes 0; 0 if it does
@@ -137,7 +138,9 @@ def pair_of(scope: Scope, policy: str, reference: str, metric: str = HEADLINE) -
         reach = abs(side - difference.value)  # towards 0
         to_tell = max(0, math.ceil(blocks * ((reach / abs(difference.value)) ** 2 - 1)))
     mine, theirs = scope.values[policy][metric], scope.values[reference][metric]
-    share = relative_difference(mine, theirs)
+    share = Interval(math.nan, math.nan, math.nan)
+    if theirs.mean():
+        share = relative_difference(mine, theirs)
     return Pair(policy, reference, metric, difference, share, blocks, 3 * blocks, to_tell)
 
 
@@ -149,6 +152,7 @@ class Cast:
         recorded: Name of the log's scheduler; None if the log does not say when jobs started.
         plain: EASY with the order of arrival, which most batch systems resemble.
         rule: The rule that was best before the test part.
+        other: The rule to compare it with: `plain`, or the second best one if that is the best.
         agent: The only agent, or the one that was best before it; None if there is no agent.
         rule_after: The rule that was best in the run of the test part, after the fact.
         kinds: Kind of every policy.
@@ -157,6 +161,7 @@ class Cast:
     recorded: str | None
     plain: str
     rule: str
+    other: str
     agent: str | None
     rule_after: str
     kinds: Mapping[str, str] = field(default_factory=dict)
@@ -164,7 +169,7 @@ class Cast:
     @property
     def shown(self) -> list[str]:
         """Policies in tables with few columns."""
-        names = [self.recorded, self.plain, self.rule, self.agent]
+        names = [self.recorded, self.plain, self.rule, self.agent or self.other]
         return list(dict.fromkeys(name for name in names if name is not None))
 
 
@@ -174,11 +179,13 @@ def cast_of(before: Scope, run: Scope, recorded: str, plain: str) -> Cast:
     rules = [name for name, kind in kinds.items() if kind == "heuristic" and name != recorded]
     agents = [name for name, kind in kinds.items() if kind == "learned"]
     rule, after = best(before, rules), best(run, rules)
+    other = plain if rule != plain else best(before, [name for name in rules if name != rule])
     assert rule is not None
+    assert other is not None
     assert after is not None
     there = recorded if recorded in kinds else None
     agent = agents[0] if len(agents) == 1 else best(before, agents)
-    return Cast(there, plain, rule, agent, after, kinds)
+    return Cast(there, plain, rule, other, agent, after, kinds)
 
 
 def rows(windows: Scope, run: Scope, cast: Cast) -> pl.DataFrame:
@@ -187,7 +194,7 @@ def rows(windows: Scope, run: Scope, cast: Cast) -> pl.DataFrame:
     Columns: scope (windows or run), policy, kind, metric, unit, mean, low, high, blocks, reference,
     difference, difference_low, difference_high.
     """
-    references = dict.fromkeys(filter(None, (cast.recorded, cast.plain, cast.rule)))
+    references = dict.fromkeys(filter(None, (cast.recorded, cast.plain, cast.rule, cast.other)))
     found = []
     for name, scope in (("windows", windows), ("run", run)):
         units = {metric.name: metric.unit for metric in scope.evaluation.metrics}

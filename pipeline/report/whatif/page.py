@@ -8,6 +8,7 @@
 The same input gives the same bytes.
 """
 
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +28,7 @@ from pipeline.report.whatif.sections import (
     windows_part,
 )
 from pipeline.report.whatif.story import Material, Story, tell
+from pipeline.statistics.intervals import Interval
 from pipeline.storage.files import write_json, write_text
 from pipeline.workloads.caveats import of_provenance
 
@@ -51,10 +53,11 @@ def write_page(material: Material, out: Path) -> dict[str, Any]:
 def _as_json(material: Material, story: Story) -> dict[str, Any]:
     plan = material.plan
 
+    def ends(of: Interval) -> dict[str, float | None]:
+        return {name: end if math.isfinite(end) else None for name, end in of._asdict().items()}
+
     def pair(of: n.Pair) -> dict[str, Any]:
-        value, low, high = of.difference
-        ends = (low, high) if of.has_interval else (None, None)
-        return {**asdict(of), "difference": value, "low": ends[0], "high": ends[1]}
+        return {**asdict(of), "difference": ends(of.difference), "share": ends(of.share)}
 
     return {
         "log": material.log.name,
@@ -74,7 +77,7 @@ def _as_json(material: Material, story: Story) -> dict[str, Any]:
         "policies": asdict(story.cast),
         "conclusion": story.conclusion,
         "details": list(story.details),
-        "comparisons": {"run": pair(story.main), "windows": pair(story.side)},
+        "comparisons": {"unit": story.unit, "main": pair(story.main), "other": pair(story.side)},
         "starvation": list(story.starvation),
         "longer_waits": list(story.losers),
         "surer": list(story.surer),

@@ -65,8 +65,10 @@ class Story:
         span_s: Seconds from the beginning of the run to its last submission.
         weeks: Mean wait in hours of the jobs of each week, (W,), by policy.
         near: Grade of the simulated machine.
-        main: The agent against the best rule in the run, or that rule against plain EASY.
-        side: The same on the windows.
+        main: The agent against the best rule, or that rule against `other`: in the run, or on
+            the windows if the run has no intervals.
+        side: The same in the other of the two.
+        unit: Block of `main`: week (of the run) or window.
         conclusion: What can be concluded.
         details: Sentences behind it.
         starvation: Sentences about tails, wide and long jobs.
@@ -87,6 +89,7 @@ class Story:
     near: words.Nearness
     main: n.Pair
     side: n.Pair
+    unit: str
     conclusion: str
     details: tuple[str, ...]
     starvation: tuple[str, ...]
@@ -119,11 +122,15 @@ def tell(material: Material, out: Path) -> Story:
     if cast.recorded is not None:
         waits = [material.played[name]["wait_s"].to_numpy() for name in (cast.recorded, cast.plain)]
         near = nearness(log, *waits)
-    first, second = (cast.agent, cast.rule) if cast.agent else (cast.rule, cast.plain)
-    if first == second:  # plain EASY was the best rule
-        second = cast.recorded or planning.RULES[3]
-    main, side = n.pair_of(run, first, second), n.pair_of(windows, first, second)
-    wait = n.pair_of(run, first, second, n.WAIT)
+    first, second = (cast.agent, cast.rule) if cast.agent else (cast.rule, cast.other)
+    # A run of less than four weeks has no intervals; the windows have.
+    scopes = {"week": run, "window": windows}
+    if not n.pair_of(run, first, second).has_interval:
+        scopes = {"window": windows, "week": run}
+    (unit, main), (_, side) = (
+        (name, n.pair_of(scope, first, second)) for name, scope in scopes.items()
+    )
+    wait = n.pair_of(scopes[unit], first, second, n.WAIT)
     span_s = float(log.submit[-1] - log.submit[material.plan.test_first])
     weekly = len(jobs) / max(span_s / _WEEK_S, 1.0)
     return Story(
@@ -139,8 +146,9 @@ def tell(material: Material, out: Path) -> Story:
         near=near,
         main=main,
         side=side,
+        unit=unit,
         conclusion=words.conclusion(cast, main, near, run),
-        details=tuple(words.details(main, wait, side, run, cast)),
+        details=tuple(words.details(wait, side, run, cast, unit)),
         starvation=tuple(words.starvation(cast, run)),
         losers=tuple(words.losers(cast, table)),
         missing=tuple(words.missing_fields(material.workload)),
@@ -150,7 +158,7 @@ def tell(material: Material, out: Path) -> Story:
 
 def _pairs(cast: n.Cast, windows: n.Scope, run: n.Scope) -> Iterator[tuple[str, n.Pair]]:
     """Yield the comparisons that the page speaks of: agent and rule, rule and EASY, the record."""
-    wanted = [(cast.agent, cast.rule), (cast.rule, cast.plain), (cast.rule, cast.recorded)]
+    wanted = [(cast.agent, cast.rule), (cast.rule, cast.other), (cast.rule, cast.recorded)]
     for policy, reference in wanted:
         if policy and reference and policy != reference:
             yield "week", n.pair_of(run, policy, reference)

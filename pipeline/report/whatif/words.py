@@ -1,5 +1,6 @@
 """Sentences of the page of `hindcast whatif`."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -16,6 +17,7 @@ _LONGER: Final = 1.1  # times the wait of another policy that count as longer
 _SLOWER_H: Final = 0.25  # hours that count as longer
 _STARVES: Final = 5.0  # times the longest wait of plain EASY from which a policy starves jobs
 _HOPELESS: Final = 20  # times the log from which more of it is no advice
+_IDLE: Final = 1.1  # mean bounded slowdown below which a log has next to no waits
 _SMALL: Final = 0.005  # share of the work of a group that is worth a sentence
 
 Verdict = Literal["win", "unclear", "loss"]
@@ -75,7 +77,7 @@ def percent(share: float) -> str:
 def interval_of(pair: Pair) -> str:
     """Return the interval of a comparison as shares of the reference's mean."""
     if not pair.has_interval:
-        return "no interval from one block"
+        return "no interval"
     low, high = pair.share.low, pair.share.high
     return f"95 % interval {percent(low)[:-2]} .. {percent(high)}"
 
@@ -99,7 +101,7 @@ def conclusion(cast: Cast, main: Pair, near: Nearness, run: Scope) -> str:
 
     Args:
         cast: The policies with a part.
-        main: The agent against the best rule, or that rule against plain EASY, in the run.
+        main: The agent against the best rule, or that rule against another, see `Story`.
         near: The grade of the simulated machine.
         run: The scores of the run.
     """
@@ -125,21 +127,24 @@ def conclusion(cast: Cast, main: Pair, near: Nearness, run: Scope) -> str:
     )
 
 
-def details(main: Pair, wait: Pair, side: Pair, run: Scope, cast: Cast) -> Iterator[str]:
-    """Yield sentences behind the conclusion: the wait, the windows, starvation, the yardstick.
+def details(wait: Pair, other_scope: Pair, run: Scope, cast: Cast, unit: str) -> Iterator[str]:
+    """Yield sentences behind the conclusion: waits, the other scope, starvation, the yardstick.
 
-    `main` and `wait` are comparisons in the run, `side` is that of the slowdown on the windows.
+    Args:
+        wait: The two policies of the conclusion, compared on the mean wait in its scope.
+        other_scope: The same two compared on the slowdown in the other scope.
+        run: The scores of the run.
+        cast: The policies with a part.
+        unit: Block of the scope of the conclusion: week (of the run) or window.
     """
-    name, other = main.policy, main.reference
-    yield (
-        f"In the run of {count_of(main.blocks, 'week')}, {name} has {_measured(wait, 'mean wait')} "
-        f"than {other}."
-    )
-    if side.has_interval:
+    name, other = wait.policy, wait.reference
+    if math.isfinite(wait.share.value):
         yield (
-            f"On {count_of(side.blocks, 'window')}, it has "
-            f"{_measured(side, 'mean bounded slowdown')}."
+            f"Over {count_of(wait.blocks, unit)}, {name} has {_measured(wait, 'mean wait')} than "
+            f"{other}."
         )
+    place = f"On {count_of(other_scope.blocks, 'window')}" if unit == "week" else "As one run"
+    yield f"{place}, it has {_measured(other_scope, 'mean bounded slowdown')}."
     for policy in dict.fromkeys((name, other)):
         longest = run.means[policy]["max_wait_s"].value
         plain_longest = run.means[cast.plain]["max_wait_s"].value
@@ -148,6 +153,12 @@ def details(main: Pair, wait: Pair, side: Pair, run: Scope, cast: Cast) -> Itera
                 f"{policy} starves jobs: its longest wait is {hours(longest)}, that of "
                 f"{cast.plain} {hours(plain_longest)}."
             )
+    if run.means[cast.plain][HEADLINE].value < _IDLE:
+        yield (
+            f"Nearly no job waits: the mean bounded slowdown under {cast.plain} is "
+            f"{plain(run.means[cast.plain][HEADLINE].value)}, and 1 is no wait. There is little "
+            "that a scheduler could improve."
+        )
     if cast.recorded is not None:
         ratios = [
             run.means[cast.plain][metric].value / max(run.means[cast.recorded][metric].value, 1e-9)
