@@ -103,6 +103,16 @@ def test_a_second_call_plays_nothing_and_writes_the_same_page(made, capsys):
 
 
 @pytest.mark.slow
+def test_an_ingested_workload_gives_the_numbers_of_its_log(made, tmp_path):
+    log, workload = str(made / "cluster.swf"), str(tmp_path / "workload")
+    assert main(["ingest", "swf", log, "--out", workload, "--direct"]) == 0
+    out = tmp_path / "out"
+    assert main(["whatif", workload, "--out", str(out), "--policy", "f2_easy"]) == 0
+    for name in ("whatif.csv", "groups.csv"):
+        assert (out / name).read_bytes() == (made / "out" / name).read_bytes()
+
+
+@pytest.mark.slow
 def test_a_log_that_has_grown_in_its_place_is_played_again(tmp_path, capsys):
     """The recipes name the path of the log; what was played of its old content is not kept."""
     log, out = write_log(tmp_path / "cluster.swf"), tmp_path / "out"

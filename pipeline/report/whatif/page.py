@@ -16,6 +16,7 @@ from typing import Any, Final
 from pipeline.report import page as report_page
 from pipeline.report.html import element, joined, section
 from pipeline.report.whatif import numbers as n
+from pipeline.report.whatif import words
 from pipeline.report.whatif.sections import (
     commands_part,
     finding_card,
@@ -122,7 +123,7 @@ def _html(material: Material, story: Story) -> str:
 def _subtitle(material: Material, story: Story) -> str:
     facts = [
         f"{material.plan.log_jobs:,} jobs on {story.processors:,} processors",
-        f"compared on the last {len(story.jobs):,}, {story.days:,.0f} days",
+        f"compared on the last {len(story.jobs):,}, {words.hours(story.span_s)}",
         f"{len(material.plan.test)} windows of {material.plan.jobs}",
         f"{len(story.cast.kinds)} policies",
     ]

@@ -118,6 +118,10 @@ def nearness_part(story: Story) -> Markup:
     ])  # fmt: skip
 
 
+def _slowdown(value: float) -> str:
+    return plain(value) if value else _NOTHING  # 0 if there is no such job
+
+
 def _share(value: float) -> str:
     return f"{100 * value:.1f} %"
 
@@ -125,12 +129,16 @@ def _share(value: float) -> str:
 def run_part(story: Story) -> Markup:
     """Return every policy in the run over the test part."""
     order = _order(story, story.run)
-    text = (
-        f", the last {len(story.jobs):,} jobs from the state that the log was in. Intervals and "
-        f"differences are over {count_of(story.run.blocks, 'week')} of submission; the other "
-        "columns have one value and no interval. A difference is coloured if its interval excludes "
-        "zero" + ("." if story.near.near else _OTHER_MACHINE)
-    )
+    text = f", the last {len(story.jobs):,} jobs from the state that the log was in. "
+    if story.run.blocks < 2:
+        text += "The run is shorter than four weeks, so that there are no intervals."
+    else:
+        text += (
+            f"Intervals and differences are over {count_of(story.run.blocks, 'week')} of "
+            "submission; the other columns have one value and no interval. A difference is "
+            "coloured if its interval excludes zero"
+        )
+        text += "." if story.near.near else _OTHER_MACHINE
     lead = element(
         "p",
         f"{story.cast.rule} was the best rule in the run before, and is taken for the best one for "
@@ -207,7 +215,7 @@ def _policies_table(
             _one(means["max_wait_s"], in_hours),
             _one(means["starved_share"], _share),
             _one(means["user_fairness"], lambda value: f"{value:.2f}"),
-            _two(means["mean_slowdown_wide"], means["mean_slowdown_long"], plain),
+            _two(means["mean_slowdown_wide"], means["mean_slowdown_long"], _slowdown),
         ]
         knowing = cast.kinds[name] == "knows run times"
         marked = "strongest" if name == cast.recorded else "bound" if knowing else None

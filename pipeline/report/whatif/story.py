@@ -97,11 +97,6 @@ class Story:
     missing: tuple[str, ...]
     surer: tuple[str, ...]
 
-    @property
-    def days(self) -> float:
-        """Days from the beginning of the run to its last submission."""
-        return self.span_s / 86_400
-
 
 def read_cast(out: Path) -> n.Cast:
     """Return the policies with a part, from the evaluations in the folder of a page."""

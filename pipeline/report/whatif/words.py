@@ -144,7 +144,8 @@ def details(wait: Pair, other_scope: Pair, run: Scope, cast: Cast, unit: str) ->
             f"{other}."
         )
     place = f"On {count_of(other_scope.blocks, 'window')}" if unit == "week" else "As one run"
-    yield f"{place}, it has {_measured(other_scope, 'mean bounded slowdown')}."
+    measured = _measured(other_scope, "mean bounded slowdown")
+    yield f"{place}, {name} has {measured} than {other}."
     for policy in dict.fromkeys((name, other)):
         longest = run.means[policy]["max_wait_s"].value
         plain_longest = run.means[cast.plain]["max_wait_s"].value
@@ -175,6 +176,8 @@ def starvation(cast: Cast, run: Scope) -> Iterator[str]:
     """Yield sentences about the price of the best rule and agent: tails, wide and long jobs."""
     base = run.means[cast.plain]
     for name in dict.fromkeys(filter(None, (cast.rule, cast.agent))):
+        if name == cast.plain:
+            continue
         mine, worse = run.means[name], []
         for metric, words in (
             ("max_wait_s", "longest wait"), ("p99_wait_s", "p99 wait"),
