@@ -23,7 +23,7 @@ class Request:
         default=(), flag="--policy", action="extend", metavar="POLICY",
     )  # fmt: skip
     train: bool = p.option(
-        "train agents on the first 60 % of the log, which takes minutes", default=False
+        "train agents on the first part of the log, which takes minutes", default=False
     )
     iterations: p.Count | None = p.option(
         "generations of each training (default: 14)", default=None

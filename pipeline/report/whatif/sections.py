@@ -17,6 +17,7 @@ from pipeline.report.html import (
 )
 from pipeline.report.whatif import numbers as n
 from pipeline.report.whatif.nearness import LIMITS
+from pipeline.report.whatif.plan import Plan
 from pipeline.report.whatif.plots import policies_plot, weeks_plot
 from pipeline.report.whatif.story import Material, Story
 from pipeline.report.whatif.words import (
@@ -330,9 +331,8 @@ def log_part(material: Material, story: Story) -> Markup:
         ),
         ("run before", f"jobs {plan.before:,} to {plan.test_first:,}, to choose the best rule"),
         (
-            "test part", (f"jobs {plan.test_first:,} to {plan.log_jobs:,}: one run, and "
-            f"{count_of(len(plan.test), 'window')} of {plan.jobs} jobs with {plan.follow:,} more "
-            "that follow"),
+            "test part",
+            f"jobs {plan.test_first:,} to {plan.log_jobs:,}: one run, and {_windows(plan)}",
         ),
         (
             "state at the beginning",
@@ -341,6 +341,11 @@ def log_part(material: Material, story: Story) -> Markup:
         ("training", _training(material)),
     ]  # fmt: skip
     return definitions(pairs, "facts")
+
+
+def _windows(plan: Plan) -> str:
+    windows = count_of(len(plan.test), "window")
+    return f"{windows}, evenly spread, of {plan.jobs} jobs with {plan.follow:,} more that follow"
 
 
 def _training(material: Material) -> str:
