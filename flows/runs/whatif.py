@@ -111,7 +111,7 @@ def _run(request: Any, out: Path, call: Call) -> dict[str, Any]:
         policies += training["used"]
     run, commands = recipes[planning.RUN], {}
     named = zip(policies, entrants(run, policies), strict=True)
-    agents = [name for name, entrant in named if entrant.digest]
+    agents = [name for name, entrant in named if entrant.kind == "learned"]
     for folder, file in _EVALUATIONS.items():
         recipe, played = recipes[file], policies
         if file == planning.BEFORE and len(agents) == 1:  # there is no choice among agents
@@ -130,7 +130,7 @@ def _run(request: Any, out: Path, call: Call) -> dict[str, Any]:
         ledger.stage(f"evaluate {folder}", scored, place / "evaluation.json", partial(call, step))
     cast = story.read_cast(out)
     entered = [
-        e for e in entrants(run, policies) if e.digest is None or e.behaviour.name == cast.agent
+        e for e in entrants(run, policies) if e.kind != "learned" or e.behaviour.name == cast.agent
     ]
     job = replace(make_job(run, "test", out / "jobs"), workload=workload)
     with progress("jobs of the run") as tell:

@@ -169,7 +169,7 @@ class Cast:
     @property
     def shown(self) -> list[str]:
         """Policies in tables with few columns."""
-        names = [self.recorded, self.plain, self.rule, self.agent or self.other]
+        names = [self.recorded, self.plain, self.rule, self.rule_after, self.agent]
         return list(dict.fromkeys(name for name in names if name is not None))
 
 
@@ -194,7 +194,8 @@ def rows(windows: Scope, run: Scope, cast: Cast) -> pl.DataFrame:
     Columns: scope (windows or run), policy, kind, metric, unit, mean, low, high, blocks, reference,
     difference, difference_low, difference_high.
     """
-    references = dict.fromkeys(filter(None, (cast.recorded, cast.plain, cast.rule, cast.other)))
+    parts = (cast.recorded, cast.plain, cast.rule, cast.other, cast.rule_after)
+    references = dict.fromkeys(filter(None, parts))
     found = []
     for name, scope in (("windows", windows), ("run", run)):
         units = {metric.name: metric.unit for metric in scope.evaluation.metrics}

@@ -29,7 +29,7 @@ TRAIN: Final = "train.toml"
 RUN: Final = "run.toml"
 BEFORE: Final = "before.toml"
 FEWEST_JOBS: Final = 400
-RECORDED: Final = "log_replay"
+RECORDED: Final = "recorded"
 RULES: Final = (
     "fcfs_easy", "sjf_easy", "saf_easy", "lxf_easy", "wfp3_easy", "unicef_easy", "aged_area_easy",
     "steady_area_easy", "conservative",

@@ -73,7 +73,7 @@ def _tiles(story: Story) -> Iterator[tuple[str, Markup]]:
             joined(["none", element("small", "--train trains one; --policy FOLDER names one")]),
         )
     else:
-        yield f"Best agent: {cast.agent}", _tile(story, cast.agent, cast.rule)
+        yield f"Best agent: {cast.agent}", _tile(story, cast.agent, cast.rule_after)
 
 
 def _tile(story: Story, name: str, reference: str) -> Markup:
@@ -199,7 +199,8 @@ def _policies_table(
     story: Story, scope: n.Scope, order: Iterable[str], title: str, text: str
 ) -> Markup:
     cast = story.cast
-    references = [name for name in (cast.recorded, cast.rule) if name is not None]
+    wanted = (cast.recorded, cast.rule_after if cast.agent else cast.rule)
+    references = [name for name in wanted if name is not None]
     head = ["policy", "mean bounded slowdown", *(f"against {name}" for name in references)]
     head += [
         "mean wait [h]", "p95 wait, p99 [h]", "longest wait [h]", "waited over 48 h",
@@ -241,7 +242,9 @@ def _name(story: Story, name: str) -> Cell:
     if kind in {"learned", "knows run times"}:
         badges.append(element("span", kind, class_=f"badge {kind.split()[0]}"))
     if name == cast.rule:
-        badges.append(element("span", "best rule", class_="badge"))
+        badges.append(element("span", "best rule before", class_="badge"))
+    if name == cast.rule_after and name != cast.rule:
+        badges.append(element("span", "best rule after the fact", class_="badge"))
     return Cell(joined([name, *(part for badge in badges for part in (" ", badge))]))
 
 
@@ -400,7 +403,8 @@ def reading_part() -> Markup:
         "Grade": """How near the simulated machine comes to the recorded one, from A to D. With C or
             D, differences to the record are mostly those of the machines.""",
         "Best rule, best agent": """The rule and the agent with the least mean bounded slowdown in
-            the run before the test part. The test part had no say in the choice.""",
+            the run before the test part, which had no say in the choice. An agent is compared with
+            the rule that is best in the test part, after the fact, which favours the rule.""",
         "Paired differences": """Two policies are compared on the same weeks or windows. Their
             difference is shown as a share of the mean of the reference.""",
         "Intervals": """95 % percentile bootstrap of the weeks or windows. Neighbours in a jam are

@@ -65,8 +65,8 @@ class Story:
         span_s: Seconds from the beginning of the run to its last submission.
         weeks: Mean wait in hours of the jobs of each week, (W,), by policy.
         near: Grade of the simulated machine.
-        main: The agent against the best rule, or that rule against `other`: in the run, or on
-            the windows if the run has no intervals.
+        main: The agent against the best rule after the fact, or the rule that was best before
+            against `other`: in the run, or on the windows if the run has no intervals.
         side: The same in the other of the two.
         unit: Block of `main`: week (of the run) or window.
         conclusion: What can be concluded.
@@ -117,7 +117,8 @@ def tell(material: Material, out: Path) -> Story:
     if cast.recorded is not None:
         waits = [material.played[name]["wait_s"].to_numpy() for name in (cast.recorded, cast.plain)]
         near = nearness(log, *waits)
-    first, second = (cast.agent, cast.rule) if cast.agent else (cast.rule, cast.other)
+    # A rule that was chosen in advance may be a bad one here: an agent must beat the best one.
+    first, second = (cast.agent, cast.rule_after) if cast.agent else (cast.rule, cast.other)
     # A run of less than four weeks has no intervals; the windows have.
     scopes = {"week": run, "window": windows}
     if not n.pair_of(run, first, second).has_interval:
@@ -153,7 +154,7 @@ def tell(material: Material, out: Path) -> Story:
 
 def _pairs(cast: n.Cast, windows: n.Scope, run: n.Scope) -> Iterator[tuple[str, n.Pair]]:
     """Yield the comparisons that the page speaks of: agent and rule, rule and EASY, the record."""
-    wanted = [(cast.agent, cast.rule), (cast.rule, cast.other), (cast.rule, cast.recorded)]
+    wanted = [(cast.agent, cast.rule_after), (cast.rule, cast.other), (cast.rule, cast.recorded)]
     for policy, reference in wanted:
         if policy and reference and policy != reference:
             yield "week", n.pair_of(run, policy, reference)

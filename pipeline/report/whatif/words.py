@@ -101,7 +101,7 @@ def conclusion(cast: Cast, main: Pair, near: Nearness, run: Scope) -> str:
 
     Args:
         cast: The policies with a part.
-        main: The agent against the best rule, or that rule against another, see `Story`.
+        main: The two policies of the conclusion, see `Story`.
         near: The grade of the simulated machine.
         run: The scores of the run.
     """
