@@ -32,9 +32,9 @@ class Request:
     estimators: tuple[p.Name, ...] = p.option(
         "estimators, some of those above (default: all)", default=(), metavar="NAME"
     )
-    propensities: Literal["mixture", "logged"] = p.option(
-        "propensities of the mixture of a window's behaviours, or of the behaviour that decided",
-        default="mixture")  # fmt: skip
+    propensities: Literal["mixture", "logged", "estimated"] = p.option(
+        "propensities of the mixture of a window's behaviours, of the behaviour that decided, or "
+        "those that `hindcast behaviour` estimated", default="mixture")  # fmt: skip
     limit: p.Count = p.option("decisions to read of a split, in whole windows", default=100_000)
     fqe_steps: p.Count = p.option(
         "gradient steps of fitted Q evaluation for each policy", default=1500

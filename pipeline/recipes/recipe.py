@@ -40,7 +40,7 @@ from pipeline.settings.ranges import SEED, check_field, number, ranged, shown
 from pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT, ONE_PER_WINDOW
 from pipeline.storage.files import sha256_text
 
-Level: TypeAlias = Literal["", "random", "heuristic", "mixed", "medium", "replay"]
+Level: TypeAlias = Literal["", "random", "heuristic", "mixed", "medium", "replay", "recorded"]
 
 # Behaviours of a dataset by level; a recipe without a level describes them in its description.
 LEVELS: Final[Mapping[str, str]] = {
@@ -49,6 +49,7 @@ LEVELS: Final[Mapping[str, str]] = {
     "mixed": "random, random linear rules, and rules from weak to strong",
     "medium": "an online agent that is partly trained",
     "replay": "the checkpoints of an online agent, from its first choices to its last",
+    "recorded": "the scheduler of the log, whose propensities are not known",
 }
 
 

@@ -9,6 +9,8 @@ from pipeline.building.build import append_in_progress
 from pipeline.building.parts import BUILDING, DATA, PLAN
 from pipeline.building.shared_plan import NAME as SHARED
 from pipeline.dataset import manifest as mf
+from pipeline.dataset.estimated import FOLDER as ESTIMATED
+from pipeline.dataset.estimated import read_estimates
 from pipeline.documents import croissant
 from pipeline.errors import DatasetError, VerificationFailed
 from pipeline.history.importing import RECORDED
@@ -73,6 +75,12 @@ def _check_top(folder: Path, manifest: mf.Manifest) -> None:
         b.is_checkpoint for recipe in manifest.recipes for b in recipe.behaviours
     ):
         known.add(POLICIES)  # its files are checked by check_policies
+    if (folder / ESTIMATED).is_dir():
+        known.add(ESTIMATED)
+        try:
+            read_estimates(folder, manifest)
+        except DatasetError as error:
+            raise VerificationFailed(str(error)) from error
     for path in sorted(folder.iterdir()):
         left = interrupted and (is_partial(path.name) or mf.is_episodes(path.name))
         if path.name not in known and path.name != BUILDING and not left:

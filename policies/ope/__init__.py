@@ -8,5 +8,6 @@ truth           the same policies on the same windows in the simulator
 results         the folder of results
 consensus       a ranking by several estimators
 selection_table tables of how well estimators rank policies
+behaviour       models of a behaviour whose propensities are not known
 ope             the whole of `hindcast ope`
 """

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from pipeline import dataset as datasets
 from pipeline.dataset import Dataset
+from pipeline.dataset.estimated import read_estimates
 from pipeline.errors import InputError, TraceError, unknown_name
 from pipeline.estimators import ESTIMATORS, Estimate, LoggedEpisodes, Settings, estimate
 from pipeline.estimators.selection import assess, rank_correlation
@@ -38,6 +39,7 @@ from pipeline.simulation.rollout import Planner
 from pipeline.storage.provenance import described, provenance
 from policies.entrants import entrants, own_policies
 from policies.ope.basis import Basis, fit_basis, linear_features
+from policies.ope.behaviour.propensities import aligned, conditional, support
 from policies.ope.consensus import describe_consensus
 from policies.ope.episodes import WholeEpisodes, read_episodes
 from policies.ope.probabilities import (
@@ -53,6 +55,8 @@ from policies.registry import behaviours
 Array = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 
+ESTIMATED: Final = "estimated"
+RECORDED_LEVEL: Final = "recorded"
 _FEW: Final = 5  # windows
 _EPSILON: Final = 0.1  # if no behaviour of the log explores
 
@@ -69,7 +73,7 @@ class OPESettings:
         temperature: Softmax temperature of the evaluated policies, 0 or more; 0 means greedy.
         estimators: Names of the estimators, all by default.
         propensities: "mixture" weighs by the mixture of a window's behaviours, "logged" by the
-            recorded probabilities.
+            recorded probabilities, "estimated" by those of a behaviour model beside the data.
         limit: Number of decisions to read of a split, at least 1.
         fqe_steps: Gradient steps of fitted Q evaluation per policy, 0 or more.
         truth_seeds: Episodes per window of the simulated policies, 0 or more; 0 means no
@@ -82,7 +86,7 @@ class OPESettings:
     epsilon: float | None = None
     temperature: float = 0.0
     estimators: tuple[str, ...] = tuple(ESTIMATORS)
-    propensities: Literal["mixture", "logged"] = "mixture"
+    propensities: Literal["mixture", "logged", "estimated"] = "mixture"
     limit: int = 100_000
     fqe_steps: int = 1500
     truth_seeds: int = 5
@@ -172,14 +176,27 @@ def _evaluate(
     work = len(wanted) + 2
     progress(0, work)
     images = any("image" in readings(c.behaviour.policy) for c in wanted)
+    if opened.recipe.level == RECORDED_LEVEL and settings.propensities != ESTIMATED:
+        raise InputError(
+            f"{opened.folder}: the propensities of the log's scheduler are not known; estimate "
+            f"them with `hindcast behaviour {opened.folder}`, then give --propensities estimated"
+        )
     log = read_episodes(opened, settings.split, limit=settings.limit, image=images)
     known = {name: b for recipe in opened.manifest.recipes for name, b in _known(recipe).items()}
-    propensities = (
-        mixture_propensities(log, known)
-        if settings.propensities == "mixture"
-        else logged_propensities(log)
-    )
-    job = _Job(opened, log, propensities, settings, images)
+    estimates = None
+    if settings.propensities == "mixture":
+        propensities = mixture_propensities(log, known)
+    elif settings.propensities == ESTIMATED:
+        estimates = read_estimates(opened.folder, opened.manifest)
+        propensities = estimated_propensities(log, estimates)
+    else:
+        propensities = logged_propensities(log)
+    job = _Job(opened, log, propensities, settings, images, estimates)
+    if refused := job.refused(wanted):
+        wanted = [c for c in wanted if c.behaviour.name not in refused]
+        job.notes += [f"{name} is refused: {why}" for name, why in refused.items()]
+        if not wanted:
+            raise InputError(f"{opened.folder}: no estimate: {'; '.join(job.notes)}")
     scores, notes = _truth(job, wanted, folder, command)
     notes = [note for note in (_few(opened, log, settings), propensities.note, *job.notes, *notes)
              if note]  # fmt: skip
@@ -302,9 +319,11 @@ class _Job:
         propensities: Propensities,
         settings: OPESettings,
         images: bool,
+        estimates: pl.DataFrame | None = None,
     ) -> None:
         self.opened, self.log, self.settings, self._images = opened, log, settings, images
         self.notes: list[str] = []
+        self._estimates = estimates
         self._propensities = propensities
         wanted = [ESTIMATORS[name] for name in settings.estimators]
         self._values = any(e.values for e in wanted)
@@ -324,6 +343,21 @@ class _Job:
         others = [s for s in ("train", "validation", "test") if s in there]
         return next((s for s in others if s != self.settings.split), self.settings.split)
 
+    def refused(self, wanted: Sequence[Entrant]) -> dict[str, str]:
+        """Return the policies that estimated propensities do not support, and why."""
+        if self._estimates is None:
+            return {}
+        found = {}
+        for candidate in wanted:
+            every = policy_probabilities(candidate.behaviour, self.log)
+            pair = conditional(every, self.log, self.opened.spec, self._estimates)
+            with np.errstate(divide="ignore"):
+                steps = np.log(pair[0]) - np.log(pair[1])
+            measured = support(np.add.reduceat(steps, self.log.offsets[:-1]))
+            if measured.collapsed:
+                found[candidate.behaviour.name] = measured.reason
+        return found
+
     def estimate(self, behaviour: Behaviour) -> dict[str, Estimate]:
         """Return all estimates of one policy."""
         log, settings = self.log, self.settings
@@ -334,8 +368,12 @@ class _Job:
             more["q"], more["v"] = self._fit(behaviour, probabilities)
         if self._features:
             more |= linear_features(self._basis, log, probabilities)
+        likely = probabilities[log.chosen]
+        if self._estimates is not None:
+            likely, _ = conditional(probabilities, log, self.opened.spec, self._estimates)
+            covered = np.ones(log.decisions)
         episodes = LoggedEpisodes(
-            log.offsets, self._propensities.behaviour, probabilities[log.chosen], log.reward,
+            log.offsets, self._propensities.behaviour, likely, log.reward,
             covered=covered, group=log.group, mixture=self._propensities.kind == "mixture", **more,
         )  # fmt: skip
         draws = [settings.seed, 7]  # the same for every policy and estimator
@@ -367,6 +405,15 @@ class _Job:
         seen = policy_probabilities(behaviour, other)
         fitted = fit_fqe(other, seen, self.opened.spec, own, start, self.settings.seed)
         return fitted.values(self.log, probabilities)
+
+
+def estimated_propensities(log: WholeEpisodes, estimates: pl.DataFrame) -> Propensities:
+    """Return the propensities of a behaviour model; 1 for decisions that it does not cover."""
+    found = aligned(log, estimates)
+    return Propensities(
+        np.where(np.isnan(found), 1.0, found), log.feasible.copy(), ESTIMATED,
+        "propensities are estimated by a behaviour model; decisions that wait are taken as given",
+    )  # fmt: skip
 
 
 def is_logged(behaviour: Behaviour, known: Mapping[str, Behaviour]) -> bool:

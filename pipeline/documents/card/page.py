@@ -41,7 +41,8 @@ def card(manifest: mf.Manifest, episodes: pl.DataFrame, coverage: Coverage) -> s
         "Rebuild": origin.rebuild(manifest),
     }
     lines = [*header(manifest, episodes), "", f"# {manifest.name}", ""]
-    found = [*warnings(coverage, episodes), *(_sentence(c) for c in manifest.caveats)]
+    found = warnings(coverage, episodes, manifest.recipe.level)
+    found += [_sentence(c) for c in manifest.caveats]
     lines += [line for warning in found for line in _quoted(warning)]
     lines += _wrapped(
         "Logged decisions of cluster job schedulers, for offline reinforcement learning and "
@@ -61,7 +62,7 @@ def card(manifest: mf.Manifest, episodes: pl.DataFrame, coverage: Coverage) -> s
     return "\n".join(lines).replace(mf.EPISODES, manifest.episodes.path) + "\n"
 
 
-def warnings(coverage: Coverage, episodes: pl.DataFrame) -> list[str]:
+def warnings(coverage: Coverage, episodes: pl.DataFrame, level: str = "") -> list[str]:
     """Return the reasons why a log is unfit for learning or estimation; empty if there are none."""
     found = []
     if coverage.one_position:
@@ -69,7 +70,14 @@ def warnings(coverage: Coverage, episodes: pl.DataFrame) -> list[str]:
             "**Degenerate log: one and the same position was chosen in every decision.** It "
             "holds no information about the other candidates."
         )
-    if coverage.deterministic:
+    if coverage.deterministic and level == "recorded":
+        found.append(
+            "**The propensities are not known.** The decisions are those of the log's scheduler. "
+            "Their replay is deterministic, so every propensity is 1, but how the scheduler drew "
+            "them no log says. `hindcast behaviour` estimates propensities and keeps them beside "
+            "the data."
+        )
+    elif coverage.deterministic:
         names = episodes["behaviour"].unique(maintain_order=True).to_list()
         who = f"the one behaviour, `{names[0]}`, is" if len(names) == 1 else "every behaviour is"
         found.append(

@@ -1,0 +1,166 @@
+"""`hindcast behaviour`: a model of the choices that a log's scheduler made."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from flows import parser as p
+from flows.commands import Command, Shown
+from pipeline.storage.location import location
+
+_DATASET: Final = "data"  # folder of the parts, which no workload has
+
+
+@dataclass(frozen=True)
+class Request:
+    """Log or dataset of recorded decisions, and the file for the model."""
+
+    source: p.Folder = p.argument(
+        "log of a batch system (SWF, sacct, PBS), mapping of a table (.toml), ingested workload, "
+        "or dataset of the level `recorded`", metavar="LOG")  # fmt: skip
+    out: p.Folder | None = p.option(
+        "file for the model, JSON (a dataset keeps it beside the data)", default=None,
+        metavar="FILE",
+    )  # fmt: skip
+    format: p.Name | None = p.option(
+        "format of the log (default: recognised by its first lines)", default=None, metavar="FORMAT"
+    )
+    settings: tuple[p.Override, ...] = p.option(
+        "setting of the format's reader (TOML), such as processors=1024; may be repeated",
+        default=(), flag="--set", action="append", metavar="KEY=VALUE",
+    )  # fmt: skip
+    seed: p.Seed = p.option("seed of the network that the model is compared with", default=0)
+
+    @property
+    def log(self) -> str:
+        """The log, as `hindcast whatif` calls it."""
+        return self.source
+
+
+def check(request: Request) -> None:
+    """Raise InputError if the source cannot be read as a log, or options do not go together."""
+    from flows.runs.whatif import source_of
+    from pipeline.errors import InputError, StorageError
+    from pipeline.storage.location import is_remote
+
+    if is_remote(location(request.source)):
+        raise InputError(f"{request.source}: expected a place on this machine, not a store")
+    if _is_dataset(request):
+        for name, given in (("--out", request.out), ("--format", request.format)):
+            if given is not None:
+                raise InputError(f"{name} is for a log, and {request.source} is a dataset")
+        return
+    source_of(request)
+    if request.out is not None and location(request.out).exists():
+        raise StorageError(
+            f"{request.out}: this file exists and is not overwritten; choose another --out"
+        )
+
+
+def _is_dataset(request: Request) -> bool:
+    return (location(request.source) / _DATASET).is_dir()
+
+
+def run(request: Request) -> dict[str, Any]:
+    """Fit and test the model; write it, and for a dataset the estimated propensities."""
+    from pipeline.storage.files import write_json
+    from policies.ope.behaviour.propensities import described
+
+    wrote: Path | None = None
+    if _is_dataset(request):
+        model, wrote = _of_dataset(request)
+    else:
+        model = _of_log(request)
+        if request.out is not None:
+            wrote = location(request.out)
+            write_json(wrote, described(model.logit, source=request.source))
+    return {**_result(model), "source": request.source, "wrote": None if not wrote else str(wrote)}
+
+
+def _of_log(request: Request) -> Any:
+    from flows.runs.whatif import source_of
+    from pipeline.recipes.recipe import Recipe
+    from pipeline.recipes.workload_source import load_source
+    from pipeline.scenarios import load_scenario
+    from pipeline.scenarios.queue.instances import read_log
+    from policies.ope.behaviour.model import model_of_log
+
+    config = load_scenario("queue").config()
+    recipe = Recipe(
+        "log", "queue", config, "bounded_slowdown", source_of(request), {"test": range(1)}, 1
+    )
+    return model_of_log(read_log(load_source(recipe)), request.seed)
+
+
+def _of_dataset(request: Request) -> tuple[Any, Path]:
+    import polars as pl
+
+    from pipeline import dataset as datasets
+    from pipeline.dataset.estimated import write_estimates
+    from pipeline.errors import InputError
+    from policies.ope.behaviour.choice_sets import choices_of_episodes
+    from policies.ope.behaviour.model import model_of_choices
+    from policies.ope.behaviour.propensities import described, estimated
+    from policies.ope.episodes import read_episodes
+
+    opened = datasets.open(location(request.source))
+    if opened.recipe.scenario != "queue":
+        raise InputError(
+            f"{request.source}: the dataset is of scenario {opened.recipe.scenario}, expected one "
+            "of queue"
+        )
+    splits = opened.episodes()["split"].unique(maintain_order=True).to_list()
+    read = {split: read_episodes(opened, split, limit=1 << 62) for split in splits}
+    model = model_of_choices(choices_of_episodes(read[splits[0]], opened.spec), request.seed)
+    table = pl.concat(estimated(model.logit, log, opened.spec) for log in read.values())
+    about = described(model.logit, fitted_on=splits[0])
+    return model, write_estimates(opened.folder, opened.manifest, table, about)
+
+
+def _result(model: Any) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from policies.ope.behaviour.model import in_words
+
+    names = ("feature", "coefficient", "low", "high", "words")
+    return {
+        "fitted": model.fitted,
+        "tested": model.tested,
+        "candidates": model.candidates,
+        "clusters": model.clusters,
+        "scores": [asdict(score) for score in model.scores],
+        "coefficients": [dict(zip(names, row, strict=True)) for row in in_words(model.logit)],
+    }
+
+
+def show(result: Mapping[str, Any]) -> Shown:
+    """Return the test of the model, its coefficients in words, and what was written."""
+    tested = f"{result['tested']:,} later ones of {result['candidates']:.1f} candidates each"
+    lines = [
+        f"{result['source']}: fitted on {result['fitted']:,} choices, tested on {tested}",
+        f"{'':<18}{'likeliest':>13}{'log-likelihood':>16}",
+    ]
+    for score in result["scores"]:
+        likely = score["log_likelihood"]
+        shown = "" if likely is None else f"{likely:.2f}"
+        lines.append(f"  {score['name']:<16}{score['top_1']:>13.1%}{shown:>16}")
+    lines.append(
+        f"coefficients for one standard deviation (95 % intervals by {result['clusters']})"
+    )
+    for row in result["coefficients"]:
+        interval = f"[{row['low']:.2f}, {row['high']:.2f}]"
+        value = f"{row['coefficient']:.2f}"
+        lines.append(f"  {row['feature']:<18}{value:>8}  {interval:<18}{row['words']}")
+    if result["wrote"]:
+        lines.append(result["wrote"])
+    return Shown(lines)
+
+
+COMMANDS: Final = {"behaviour": Command(
+    "hindcast behaviour KTH-SP2-1996-2.swf.gz",
+    Request,
+    "The model is a conditional logit of which waiting job started, among those that fitted. It\n"
+    "is fitted on the first 60 % and tested on the last 30 %. Beside a dataset of the level\n"
+    "`recorded` it writes estimated propensities, for `hindcast ope --propensities estimated`.",
+)}  # fmt: skip
