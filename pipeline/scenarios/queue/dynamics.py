@@ -226,6 +226,16 @@ def _leave_queue(ints, floats, row):  # type: ignore[no-untyped-def]
     _count_waiting(ints, floats, job, -1)
 
 
+@compiled(types.void(INTS, FLOATS, types.int64))
+def start_row(ints, floats, row):  # type: ignore[no-untyped-def]
+    """Start the job of a row, which is safe; it may use up spare processors."""
+    now, job = ints[m.NOW], ints[ints[m.WAITING_AT] + row]
+    if ints[m.CLOSED] == 1 and now + ints[ints[m.REQUESTED_AT] + job] > ints[m.SHADOW]:
+        ints[m.SPARE] -= ints[ints[m.CPU_AT] + job]
+    _leave_queue(ints, floats, row)
+    run(ints, job, now)
+
+
 @compiled(STEP)
 def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
     """Start or reserve the job of a row, or wait; pass time if no further job can start."""
@@ -248,11 +258,7 @@ def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
     ints[m.DECISIONS] += 1
     status = k.RUNNING
     if starts:
-        cpu = ints[ints[m.CPU_AT] + job]
-        if ints[m.CLOSED] == 1 and began + ints[ints[m.REQUESTED_AT] + job] > ints[m.SHADOW]:
-            ints[m.SPARE] -= cpu
-        _leave_queue(ints, floats, choice)
-        run(ints, job, began)
+        start_row(ints, floats, choice)
         ints[m.STARTS] += 1
         if job < ints[m.FIRST_COUNTED] + ints[m.COUNTED]:
             ints[m.COUNTED_STARTED] += 1

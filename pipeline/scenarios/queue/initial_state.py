@@ -1,6 +1,7 @@
 """The memory of a `queue` episode before its first decision."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numba import types
@@ -18,9 +19,54 @@ from pipeline.simulation.scenario import Instance, make_memory, require_room
 _NUMBERS_PER_JOB = 32  # of memory, at most: blocks per job, per user, per key and of the profile
 
 
+@dataclass(frozen=True)
+class Beginning:
+    """What the memory of an episode begins with. Times are seconds since time 0.
+
+    Attributes:
+        processors: Processors of the machine.
+        clock_s: Local time at time 0, in seconds since some Monday, 00:00.
+        first_submit: First submission of all jobs.
+        running: Number of jobs that run; they come first.
+        carried: Number of jobs that wait; they come next.
+        counted: Number of counted jobs, from the first carried one on.
+        submit: Submission, (N,).
+        cpu: Processors, (N,).
+        run: Run time in s, (N,).
+        requested: Requested time in s, (N,).
+        user: Number of the user, -1 if unknown, (N,).
+        key: Number of the key, -1 if the user is unknown, (N,).
+        queue: Number of the queue, (N,).
+        logged: Start in the log, (N,); layout.NEVER if it is unknown.
+        hour: Submissions of the hour before time 0 and later, ascending.
+        last: Last completed run of every user in s, (U,); -1 if there is none.
+        before: The run before it, (U,).
+        similar: Last completed run of every key, (K,).
+    """
+
+    processors: int
+    clock_s: int
+    first_submit: int
+    running: int
+    carried: int
+    counted: int
+    submit: NDArray[np.int64]
+    cpu: NDArray[np.int64]
+    run: NDArray[np.int64]
+    requested: NDArray[np.int64]
+    user: NDArray[np.int64]
+    key: NDArray[np.int64]
+    queue: NDArray[np.int64]
+    logged: NDArray[np.int64]
+    hour: NDArray[np.int64]
+    last: NDArray[np.int64]
+    before: NDArray[np.int64]
+    similar: NDArray[np.int64]
+
+
 @compiled(types.void(INTS, FLOATS, types.int64, types.int64))
-def _begin(ints, floats, users, running):  # type: ignore[no-untyped-def]
-    """Compute logarithms, start what runs, queue what waits, and pass to the first decision."""
+def settle(ints, floats, users, running):  # type: ignore[no-untyped-def]
+    """Compute logarithms, start what runs, and queue what waits."""
     for job in range(ints[m.JOBS]):
         cpu, requested = ints[ints[m.CPU_AT] + job], ints[ints[m.REQUESTED_AT] + job]
         floats[ints[m.LN_CPU_AT] + job] = math.log(float(cpu))
@@ -36,6 +82,11 @@ def _begin(ints, floats, users, running):  # type: ignore[no-untyped-def]
     for job in range(running, running + ints[m.CARRIED]):
         kernel.arrive(ints, floats, job)
     kernel.happen(ints, floats)
+
+
+@compiled(types.void(INTS, FLOATS))
+def _pass_to_first_decision(ints, floats):  # type: ignore[no-untyped-def]
+    """Let time pass until a job can start, unless one can already."""
     if not kernel.can_start(ints):
         terms = np.zeros(len(TERMS))
         kernel.pass_time(ints, floats, terms)
@@ -46,6 +97,72 @@ def _begin(ints, floats, users, running):  # type: ignore[no-untyped-def]
 def require_memory(jobs: int) -> None:
     """Raise InputError if an episode of that many jobs needs too much memory."""
     require_room(float(_NUMBERS_PER_JOB) * jobs)
+
+
+def lay_jobs(
+    config: QueueConfig, objective: str, jobs: Beginning
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return memory with these jobs, of which none runs or waits yet."""
+    n, users = len(jobs.submit), len(jobs.last)
+    ints, floats = make_memory(
+        m.INT_HEADER,
+        (
+            (m.SUBMIT_AT, n, jobs.submit),
+            (m.CPU_AT, n, jobs.cpu),
+            (m.RUN_AT, n, jobs.run),
+            (m.REQUESTED_AT, n, jobs.requested),
+            (m.USER_AT, n, jobs.user),
+            (m.KEY_AT, n, jobs.key),
+            (m.QUEUE_AT, n, jobs.queue),
+            (m.LOGGED_AT, n, jobs.logged),
+            (m.START_AT, n, m.NEVER),
+            (m.END_AT, n, m.NEVER),
+            (m.STAMP_AT, n, m.NEVER),
+            (m.WAITING_AT, n, -1),
+            (m.BY_REQUEST_AT, n, -1),
+            (m.BY_END_AT, n, -1),
+            (m.HOUR_AT, len(jobs.hour), jobs.hour),
+            (m.LAST_AT, users, jobs.last),
+            (m.BEFORE_AT, users, jobs.before),
+            (m.HELD_AT, users, 0),
+            (m.USER_WAITING_AT, users, 0),
+            (m.USER_STAMP_AT, users, 0),
+        ),
+        m.FLOAT_HEADER,
+        (
+            (m.LN_CPU_AT, n, 0.0),
+            (m.LN_REQUESTED_AT, n, 0.0),
+            (m.LN_AREA_AT, n, 0.0),
+            (m.LN_WAITED_AT, n, 0.0),
+            (m.WEIGHT_AT, n, 1.0 / np.maximum(jobs.run, m.TAU)),
+            (m.LN_PREDICTED_AT, users, np.inf),
+            (m.LN_USER_WAITING_AT, users, 0.0),
+            (
+                m.LN_SIMILAR_AT,
+                len(jobs.similar),
+                np.log(np.where(jobs.similar > 0, jobs.similar, np.inf)),
+            ),
+            (m.PROFILE_END_AT, n + 1, 0.0),
+            (m.PROFILE_FREE_AT, n + 1, 0.0),
+            (m.PROFILE_LN_AT, n + 1, 0.0),
+        ),
+    )
+    ints[m.JOBS], ints[m.PROCESSORS], ints[m.FREE] = n, jobs.processors, jobs.processors
+    ints[m.FIRST_COUNTED], ints[m.COUNTED], ints[m.CARRIED] = (
+        jobs.running,
+        jobs.counted,
+        jobs.carried,
+    )
+    ints[m.NEXT] = jobs.running + jobs.carried
+    ints[m.OBJECTIVE] = OBJECTIVES.index(objective)
+    ints[m.ALLOW_WAIT], ints[m.RESERVE] = config.allow_wait, config.reserve
+    ints[m.VISIBLE] = config.visible or n
+    ints[m.CLOCK] = jobs.clock_s
+    ints[m.HOURS] = len(jobs.hour)
+    ints[m.HOUR_FIRST] = ints[m.HOUR_LAST] = ints[m.HOUR_AT]
+    ints[m.TOLD] = m.NEVER
+    ints[m.FIRST_SUBMIT] = jobs.first_submit
+    return ints, floats
 
 
 def lay_out(config: QueueConfig, objective: str, log: Log, jobs: Jobs) -> Instance:
@@ -64,63 +181,21 @@ def lay_out(config: QueueConfig, objective: str, log: Log, jobs: Jobs) -> Instan
     hour = np.concatenate(
         [recent_submissions(log, jobs.now) - jobs.now, submit[running + carried :]]
     )
-    ints, floats = make_memory(
-        m.INT_HEADER,
-        (
-            (m.SUBMIT_AT, n, submit),
-            (m.CPU_AT, n, cpu),
-            (m.RUN_AT, n, run),
-            (m.REQUESTED_AT, n, requested),
-            (m.USER_AT, n, user),
-            (m.KEY_AT, n, key),
-            (m.QUEUE_AT, n, log.queue[chosen]),
-            (m.LOGGED_AT, n, logged),
-            (m.START_AT, n, m.NEVER),
-            (m.END_AT, n, m.NEVER),
-            (m.STAMP_AT, n, m.NEVER),
-            (m.WAITING_AT, n, -1),
-            (m.BY_REQUEST_AT, n, -1),
-            (m.BY_END_AT, n, -1),
-            (m.HOUR_AT, len(hour), hour),
-            (m.LAST_AT, len(users), last),
-            (m.BEFORE_AT, len(users), before),
-            (m.HELD_AT, len(users), 0),
-            (m.USER_WAITING_AT, len(users), 0),
-            (m.USER_STAMP_AT, len(users), 0),
-        ),
-        m.FLOAT_HEADER,
-        (
-            (m.LN_CPU_AT, n, 0.0),
-            (m.LN_REQUESTED_AT, n, 0.0),
-            (m.LN_AREA_AT, n, 0.0),
-            (m.LN_WAITED_AT, n, 0.0),
-            (m.WEIGHT_AT, n, 1.0 / np.maximum(run, m.TAU)),
-            (m.LN_PREDICTED_AT, len(users), np.inf),
-            (m.LN_USER_WAITING_AT, len(users), 0.0),
-            (m.LN_SIMILAR_AT, len(keys), np.log(np.where(similar > 0, similar, np.inf))),
-            (m.PROFILE_END_AT, n + 1, 0.0),
-            (m.PROFILE_FREE_AT, n + 1, 0.0),
-            (m.PROFILE_LN_AT, n + 1, 0.0),
-        ),
-    )
-    ints[m.JOBS], ints[m.PROCESSORS], ints[m.FREE] = n, log.processors, log.processors
-    ints[m.FIRST_COUNTED], ints[m.COUNTED], ints[m.CARRIED] = running, counted, carried
-    ints[m.NEXT] = running + carried
-    ints[m.OBJECTIVE] = OBJECTIVES.index(objective)
-    ints[m.ALLOW_WAIT], ints[m.RESERVE] = config.allow_wait, config.reserve
-    ints[m.VISIBLE] = config.visible or n
-    ints[m.CLOCK] = jobs.now + config.clock_s
-    ints[m.HOURS] = len(hour)
-    ints[m.HOUR_FIRST] = ints[m.HOUR_LAST] = ints[m.HOUR_AT]
-    ints[m.TOLD] = m.NEVER
-    ints[m.FIRST_SUBMIT] = submit[running:].min()
+    ints, floats = lay_jobs(config, objective, Beginning(
+        processors=log.processors, clock_s=jobs.now + config.clock_s,
+        first_submit=int(submit[running:].min()), running=running, carried=carried,
+        counted=counted, submit=submit, cpu=cpu, run=run, requested=requested, user=user, key=key,
+        queue=log.queue[chosen], logged=logged, hour=hour, last=last, before=before,
+        similar=similar,
+    ))  # fmt: skip
     own = slice(running, running + counted)
     bounds = lower_bounds(
         log.processors, np.maximum(submit[own], 0), cpu[own], run[own],
         (logged + run)[:running], cpu[:running],
     )  # fmt: skip
     floats[m.SLOWDOWN_BOUND], floats[m.WAIT_BOUND] = bounds
-    _begin(ints, floats, len(users), running)
+    settle(ints, floats, len(users), running)
+    _pass_to_first_decision(ints, floats)
     return Instance(ints, floats, capacity=min(n - running, int(ints[m.VISIBLE])) + 1)
 
 
