@@ -14,6 +14,7 @@ This module is the public interface of Hindcast. Its names by task:
 
     make and read datasets      build, append, verify, export, open_dataset, Dataset, Decisions
     train and score policies    train, load_policy, evaluate
+    decide for a real machine   load_decider
     step through episodes       make_env, register_envs
     read recipes                load_recipe
     write a scenario            Scenario, Spec, Feature, Outcome, Instance, Heuristic, kernel,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:  # for editors and mypy; at run time __getattr__ imports these
     from pipeline.simulation.spec import Feature, Outcome, Spec
     from pipeline.traces import TraceFormat
     from pipeline.verification.verify import VerifyResult
+    from policies.deciding import Decider
     from policies.networks.policy import LearnedPolicy
     from policies.offline import Agent
     from policies.online import OnlineAgent
@@ -64,9 +66,9 @@ Place: TypeAlias = Path | str  # of a file or folder; a URL is given as text
 __all__ = [
     "Agent", "Dataset", "Decisions", "Export", "Feature", "Heuristic", "Instance", "OnlineAgent",
     "Outcome", "Policy", "Scenario", "Spec", "TraceFormat", "__version__", "append", "build",
-    "errors", "evaluate", "export", "kernel", "load_policy", "load_recipe", "make_env",
-    "open_dataset", "register_agent", "register_envs", "register_export", "register_scenario",
-    "register_trace_format", "testing", "train", "verify",
+    "errors", "evaluate", "export", "kernel", "load_decider", "load_policy", "load_recipe",
+    "make_env", "open_dataset", "register_agent", "register_envs", "register_export",
+    "register_scenario", "register_trace_format", "testing", "train", "verify",
 ]  # fmt: skip
 
 # The module or the module's attribute behind each public name that is not a function of this file.
@@ -371,6 +373,53 @@ def load_policy(folder: Place) -> "LearnedPolicy":
     from policies.networks.checkpoint import load_policy as load
 
     return load(location(folder))
+
+
+def load_decider(
+    policy: "Policy | Place",
+    *,
+    scenario: str = "queue",
+    recipe: "Recipe | Place | None" = None,
+    guard: Mapping[str, Any] | None = None,
+    rows: int = 3,
+) -> "Decider":
+    """Return a policy that decides for states of a real machine.
+
+    `decide(state)` of the result takes the state of the machine at a moment, which
+    docs/how-to/decide.md describes, and returns the jobs to start, with the reasons.
+
+    Args:
+        policy: Name of a rule, folder of a checkpoint, or object with `name` and `scores`, such as
+            `load_policy` returns.
+        scenario: The scenario of the states. Only "queue" has states of a real machine.
+        recipe: Recipe whose settings the policy acts under. None stands for the scenario's
+            defaults.
+        guard: Limits beyond which the policy does not decide: `longest_wait` (h), `range`,
+            `margin`, `probability`, and the `rule` that decides instead. None for no limits.
+        rows: Number of candidates whose features are returned with each decision.
+
+    Returns:
+        The decider, with the method `decide`.
+
+    Raises:
+        InputError: The policy, scenario, recipe or a limit cannot be used.
+    """
+    from pipeline.errors import InputError, did_you_mean
+    from pipeline.recipes.loading import as_recipe
+    from policies.deciding import Guard
+    from policies.deciding import load_decider as load
+
+    given, known = dict(guard or {}), Guard.__dataclass_fields__
+    for name in given:
+        if name not in known:
+            raise InputError(f"guard: unknown key {name!r}; {did_you_mean(name, known)}")
+    config = None
+    if recipe is not None:
+        loaded = as_recipe(recipe, ())
+        if loaded.scenario != scenario:
+            raise InputError(f"{loaded.id}: its scenario is {loaded.scenario}, expected {scenario}")
+        config = loaded.config
+    return load(policy, scenario, config, Guard(**given), rows)
 
 
 def make_env(

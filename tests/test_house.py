@@ -42,7 +42,7 @@ FLOORS = (
     ("policies.online",),
     ("policies.papers", "policies.own_policy", "policies.own_agents"),
     ("policies.registry",),
-    ("policies.entrants",),
+    ("policies.entrants", "policies.deciding"),
     ("policies.ope",),
     ("flows",),
 )  # fmt: skip

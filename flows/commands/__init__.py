@@ -27,6 +27,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "train": "train an offline agent on a dataset",
     "train-online": "train an online agent, which plays the train windows of a recipe",
     "evaluate": "score policies and checkpoints on windows of a recipe",
+    "decide": "choose the jobs that a real machine should start now, with the reasons",
     "report": "write one HTML page about evaluations",
     "ope": "estimate the returns of policies from a dataset, and compare with the simulator",
     "calibrate": "print a scenario's calibration table beside the paper's numbers",

@@ -29,6 +29,9 @@ SCENARIOS: Final = Registry[Any](
     },
 )
 
+# Scenarios for which states of a real machine can be read, and the module that reads them.
+LIVE_STATES: Final[Mapping[str, str]] = {"queue": "pipeline.scenarios.queue.live_state"}
+
 
 def load_scenario(name: str) -> "Scenario":
     """Return the scenario of that name.

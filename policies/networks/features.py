@@ -115,6 +115,17 @@ def expanded_size(
     return n + heavy + quadratic * n * (n + 1) // 2
 
 
+def input_names(features: Sequence[Feature], feature_map: FeatureMap) -> list[str]:
+    """Return the names of the inputs (E,) of a map over these features, in its order."""
+    names = [features[c].name for c in feature_map.columns]
+    heavy = [f"log1p({name})" for name in names]
+    base = [b if h else a for a, b, h in zip(names, heavy, feature_map.heavy, strict=True)]
+    found = names + [b for b, h in zip(heavy, feature_map.heavy, strict=True) if h]
+    if feature_map.quadratic:
+        found += [f"{one} * {other}" for i, one in enumerate(base) for other in base[i:]]
+    return found
+
+
 def columns_of(features: Sequence[Feature], names: Sequence[str]) -> list[int]:
     """Return the indices of features by name; raise DatasetError if one is missing."""
     known = [f.name for f in features]

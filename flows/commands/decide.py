@@ -1,0 +1,285 @@
+"""`hindcast decide`: choose the jobs that a real machine should start, with reasons."""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+from flows import parser as p
+from flows.commands import Command, Shown
+from pipeline.storage.location import location
+
+_STDIN: Final = "-"
+_WIDE: Final = 7  # digits of a number in a table
+
+
+@dataclass(frozen=True)
+class Request:
+    """Policy, states of a machine, and the limits of its guard."""
+
+    policy: p.Name = p.argument("rule, or folder of a checkpoint", metavar="POLICY")
+    states: p.Folder = p.argument(
+        "file of a state as JSON, or of many as JSON lines (default: stdin)", default=_STDIN,
+        nargs="?", metavar="STATES",
+    )  # fmt: skip
+    scenario: p.Name = p.option("scenario of the states", default="queue")
+    recipe: str = p.option(
+        "recipe whose [config] the policy acts under (default: that of the scenario)",
+        default="", metavar="RECIPE",
+    )  # fmt: skip
+    overrides: tuple[p.Override, ...] = p.overrides()
+    shadow: p.Folder = p.option(
+        "file of states in which `done` says what was started; compare, and count", default="",
+        metavar="FILE",
+    )  # fmt: skip
+    serve: bool = p.option(
+        "answer each line of stdin at once, a state or an error, until it ends", default=False
+    )
+    first: bool = p.option("make the first decision of a moment alone", default=False)
+    rows: Annotated[int, p.Limits("N", ge=0, le=1_000_000)] = p.option(
+        "candidates that are shown with their features, the best ones", default=3
+    )
+    longest_wait: float = p.option(
+        "hours after which a waiting job goes first; 0 for no limit", default=0.0, metavar="HOURS"
+    )
+    range: float = p.option(
+        "standard deviations from the mean in training beyond which a rule decides; 0 for no limit",
+        default=0.0, metavar="SD",
+    )  # fmt: skip
+    margin: float = p.option(
+        "difference of the two best scores below which a rule decides; 0 for no limit",
+        default=0.0, metavar="M",
+    )  # fmt: skip
+    probability: float = p.option(
+        "probability of the best candidate (softmax of the scores) below which a rule decides; 0 "
+        "for no limit", default=0.0, metavar="P",
+    )  # fmt: skip
+    rule: p.Name = p.option("rule that decides then", default="fcfs_easy", metavar="RULE")
+
+
+def check(request: Request) -> None:
+    """Raise InputError for options that exclude each other, and for an unknown policy or file."""
+    from pipeline.errors import InputError
+
+    if request.shadow and (request.states != _STDIN or request.serve):
+        raise InputError("--shadow is itself a file of states; leave out STATES and --serve")
+    if request.serve and request.states != _STDIN:
+        raise InputError("--serve reads states from stdin; leave out STATES")
+    if request.overrides and not request.recipe:
+        raise InputError("--set changes a recipe, expected --recipe too")
+    source = request.shadow or request.states
+    if source != _STDIN and not location(source).is_file():
+        raise InputError(f"{source}: no such file, expected states as JSON or JSON lines")
+    _decider(request)
+
+
+def _decider(request: Request) -> Any:
+    from pipeline.errors import InputError
+    from pipeline.recipes.loading import load_recipe
+    from policies.deciding import Guard, load_decider, require_live_state
+
+    require_live_state(request.scenario)
+    config = None
+    if request.recipe:
+        recipe = load_recipe(request.recipe, request.overrides)
+        if recipe.scenario != request.scenario:
+            raise InputError(
+                f"{recipe.id}: its scenario is {recipe.scenario}, expected {request.scenario}"
+            )
+        config = recipe.config
+    guard = Guard(
+        request.longest_wait, request.range, request.margin, request.probability, request.rule
+    )
+    return load_decider(request.policy, request.scenario, config, guard, request.rows)
+
+
+def run(request: Request) -> dict[str, Any]:
+    """Decide for all states; print the answers at once with --serve, and return them otherwise."""
+    decider, answers = _decider(request), list[dict[str, Any]]()
+    counts = Counter[str](states=0, starts=0)
+    for where, text in _lines(request):
+        try:
+            answer = _answer(request, decider, where, text)
+        except _refused() as error:
+            if not request.serve:
+                raise
+            counts["errors"] += 1
+            _print({"error": " ".join(str(error).split())})
+            continue
+        _count(counts, answer)
+        if request.serve:
+            _print(answer)
+        else:
+            answers.append(answer)
+    made = {name: number for name, number in decider.made.items() if number or name == "policy"}
+    shown = {"policy": decider.name, **({"formula": decider.formula} if decider.formula else {})}
+    return {"answers": answers, "summary": {**shown, **counts, "decisions": made}}
+
+
+def _refused() -> tuple[type[Exception], ...]:
+    from pipeline.errors import HindcastError
+
+    return (HindcastError,)
+
+
+def _answer(request: Request, decider: Any, where: str, text: str) -> dict[str, Any]:
+    from policies.deciding import agreement
+
+    state = _parsed(text, where)
+    answer: dict[str, Any] = decider.decide(state, first=request.first, where=where)
+    if "done" in state:
+        answer |= agreement(answer, state["done"], where)
+    elif request.shadow:
+        from pipeline.errors import InputError
+
+        raise InputError(
+            f"{where}: done is missing, expected the jobs that were started: an id, a list of ids, "
+            "or null"
+        )
+    return answer
+
+
+def _count(counts: Counter[str], answer: Mapping[str, Any]) -> None:
+    counts["states"] += 1
+    counts["starts"] += len(answer["start"])
+    if "done" in answer:
+        counts["agree"] += answer["agrees"]
+        counts["compared"] += 1
+        counts["done_starts"] += len(answer["done"])
+        counts["same_starts"] += answer["same"]
+
+
+def _lines(request: Request) -> Iterator[tuple[str, str]]:
+    """Return each state as text, behind the name of its file and line."""
+    from pipeline.errors import InputError
+
+    source = request.shadow or request.states
+    name = "stdin" if source == _STDIN else source
+    if request.serve:
+        for number, line in enumerate(sys.stdin, 1):
+            if line.strip():
+                yield f"{name}, line {number}", line
+        return
+    try:
+        text = sys.stdin.read() if source == _STDIN else location(source).read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name}: not UTF-8 ({error}), expected JSON") from error
+    found = [(i, line) for i, line in enumerate(text.split("\n"), 1) if line.strip()]
+    if not found:
+        raise InputError(f"{name}: empty, expected a state as JSON, or JSON lines")
+    if _is_one(found[0][1], text):
+        yield name, text
+        return
+    for number, line in found:
+        yield f"{name}, line {number}", line
+
+
+def _is_one(line: str, text: str) -> bool:
+    """Return whether a text is one object over several lines: its first line alone is no JSON."""
+    if line.strip() == text.strip():
+        return True
+    try:
+        json.loads(line)
+    except ValueError:
+        return line.strip() in {"{", "["} or not line.rstrip().endswith("}")
+    return False
+
+
+def _parsed(text: str, where: str) -> Any:
+    from pipeline.errors import InputError
+
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: not JSON ({error}), expected a state as an object") from error
+
+
+def _print(answer: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(answer, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def show(result: Mapping[str, Any]) -> Shown:
+    """Return the answers and the summary."""
+    answers, summary = result["answers"], result["summary"]
+    code = 2 if summary.get("errors") else 0
+    rows = [*answers, {"summary": summary}]
+    if not answers:
+        return Shown([json.dumps({"summary": summary}, ensure_ascii=False)], rows, code)
+    lines = [line for answer in answers for line in _text(answer)]
+    made = ", ".join(f"{name} {number:,}" for name, number in summary["decisions"].items())
+    lines.append(f"{summary['policy']}: {summary['states']:,} states; decisions by {made}")
+    if "formula" in summary:
+        lines.append(f"  score: {summary['formula']}")
+    if "compared" in summary:
+        share = summary["agree"] / summary["compared"]
+        lines.append(
+            f"  as was done: {summary['agree']:,} of {summary['compared']:,} states ({share:.1%}); "
+            f"{summary['same_starts']:,} of {summary['done_starts']:,} starts"
+        )
+    return Shown(lines, rows, code)
+
+
+def _text(answer: Mapping[str, Any]) -> Iterator[str]:
+    """Return one answer as lines, the candidates of each decision as a table."""
+    name = f"state {answer['id']} at {answer['now']}" if "id" in answer else f"at {answer['now']}"
+    start = ", ".join(map(str, answer["start"])) or "nothing"
+    kept = answer["reservation"]
+    more = "" if kept is None else f"; keep the machine free for {kept['id']} at {kept['start']}"
+    yield f"{name}: start {start}{more}"
+    if "done" in answer:
+        done = ", ".join(map(str, answer["done"])) or "nothing"
+        yield f"  done: {done} ({'the same' if answer['agrees'] else 'not the same'})"
+    for each in answer["decisions"]:
+        by = (
+            ""
+            if each["by"] == "policy"
+            else f", by {each['by']} in place of {each['policy_choice']}"
+        )
+        margin = "" if each["margin"] is None else f", margin {_number(each['margin'])}"
+        yield (
+            f"  {each['action']} {each['choice']}: score {_number(each['score'])}{margin}, "
+            f"{each['feasible']} of {each['candidates']} feasible{by}"
+        )
+        yield from _table(each.get("rows", []))
+
+
+def _table(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Return the candidates as columns: each feature, and its part of the score in brackets."""
+    if not rows:
+        return
+    table = [["", *(str(row["id"]) for row in rows)]]
+    table.append(["score", *(_number(row["score"]) for row in rows)])
+    parts = rows[0].get("contributions", {})
+    for name in rows[0]["features"]:
+        cells = [_number(row["features"][name]) for row in rows]
+        if name in parts:
+            cells = [
+                f"{cell} ({row['contributions'][name]:+.3g})"
+                for cell, row in zip(cells, rows, strict=True)
+            ]
+        table.append([name, *cells])
+    table += [
+        [name, *(f"({row['contributions'][name]:+.3g})" for row in rows)]
+        for name in parts
+        if name not in rows[0]["features"]
+    ]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        cells = [row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]
+        yield f"    {'  '.join(cells).rstrip()}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.{_WIDE - 2}g}"
+
+
+COMMANDS: Final = {"decide": Command(
+    "hindcast decide saf_easy state.json",
+    Request,
+    "A state is what the batch system knows at a moment: the machine, the jobs that run and\n"
+    "wait, and runs that have ended. The page 'Decide for a real machine' of the documentation\n"
+    "has every key. The decisions of the moment follow each other as in the simulator.",
+)}  # fmt: skip

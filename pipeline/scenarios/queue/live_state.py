@@ -1,0 +1,396 @@
+"""States of a real machine as JSON, and the memory in which the compiled `observe` reads them.
+
+A state is an object with these keys, see docs/how-to/decide.md for all of them:
+
+    now, processors          the moment, and the size of the machine
+    waiting, running         jobs, the waiting ones in order of arrival
+    completed                runs that have ended, the last one at the end: from them predictions
+    reservation              of the job that holds it, if there is one
+
+Times are whole seconds on any one clock. In the memory, time 0 is the moment. A run time that
+nobody knows is set to the requested time there; no observation reads it. Jobs to come are
+represented by one that never arrives.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from pipeline.errors import nearest
+from pipeline.scenarios.queue import dynamics as kernel
+from pipeline.scenarios.queue import layout as m
+from pipeline.scenarios.queue.config import QueueConfig
+from pipeline.scenarios.queue.features import OBJECTIVES, spec
+from pipeline.scenarios.queue.initial_state import Beginning, lay_jobs, require_memory, settle
+from pipeline.scenarios.queue.live_fields import (
+    COMPLETED,
+    LISTS,
+    OTHERS,
+    RESERVATION,
+    STATE,
+    WEEK_S,
+    Ints,
+    check_jobs,
+    check_keys,
+    fail,
+    kind_of,
+    read_column,
+    read_flag,
+    read_jobs,
+    read_names,
+    read_number,
+)
+from pipeline.scenarios.queue.observation import observe
+from pipeline.settings.ranges import shown
+from pipeline.simulation.arrays import EpisodeArrays, begin_episode
+from pipeline.simulation.kernel import FLOATS, INTS, compiled
+from pipeline.simulation.scenario import Instance
+
+_THURSDAY_S: Final = 3 * 86_400  # 1970-01-01 was a Thursday
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A moment on a machine, in the arrays of an episode that begins and ends with it.
+
+    Attributes:
+        arrays: Memory, and the buffers of the last observation.
+        now: The moment on the clock of the state, s.
+        names: Ids of the waiting jobs; job `first + i` of the memory is names[i].
+        first: Number of the first waiting job in the memory.
+        head: Id of the job with the reservation, as far as it is known.
+    """
+
+    arrays: EpisodeArrays
+    now: int
+    names: tuple[str | int, ...]
+    first: int
+    head: str | int | None
+
+
+@compiled(types.void(INTS, FLOATS, INTS, INTS, INTS))
+def _remember_all(ints, floats, users, keys, seconds):  # type: ignore[no-untyped-def]
+    """Enter completed runs into the histories, in this order."""
+    for i in range(len(users)):
+        kernel.remember(ints, floats, users[i], keys[i], seconds[i])
+
+
+def read_moment(state: Any, config: QueueConfig, where: str = "state") -> Moment:
+    """Return the moment of a state.
+
+    Args:
+        state: The state, as json.loads returns it.
+        config: Settings; `allow_wait`, `reserve` and `visible` matter.
+        where: File and line, for messages.
+
+    Returns:
+        The moment, before its first decision.
+
+    Raises:
+        InputError: The state is not valid. The message names the key and what was expected.
+    """
+    if type(state) is not dict:
+        fail(where, f"the state is {kind_of(state)}, expected an object with the key 'now'")
+    check_keys([state], (*STATE, *LISTS, *OTHERS), where, "")
+    now, processors = read_number(state, "now", where), read_number(state, "processors", where)
+    assert now is not None
+    assert processors is not None
+    waiting, running, completed = (read_jobs(state, name, where) for name in LISTS)
+    columns = {
+        (name, key): read_column(jobs, key, limits, where, name)
+        for name, jobs in (("waiting", waiting), ("running", running))
+        for key, limits in LISTS[name].items()
+        if limits is not None
+    }
+    submit, started = columns["waiting", "submitted"], columns["running", "started"]
+    names = read_names(waiting, where)
+    check_jobs(columns, names, now, processors, where)
+    n, r, w = len(running) + len(waiting), len(running), len(waiting)
+    more = int(read_flag(state, "expects_arrivals", where))  # the job that never arrives
+    require_memory(n + len(completed))
+
+    cpu, requested = (
+        np.concatenate([columns["running", k], columns["waiting", k], np.ones(more, np.int64)])
+        for k in ("processors", "requested")
+    )
+    user, key, numbers, keys = _users(running, waiting, cpu.tolist(), requested.tolist(), where)
+    elapsed = now - started
+    run = requested.copy()
+    run[:r] = np.maximum(requested[:r], elapsed + 1)  # it ends later than now
+    logged = np.full(n + more, m.NEVER)
+    logged[:r] = -elapsed
+    first = read_number(state, "first_submitted", where)
+    if first is None:
+        first = int(submit[0]) if w else now
+    elif w and first > submit[0]:
+        fail(where, f"first_submitted is {first}, after waiting[0].submitted {submit[0]}")
+    arrivals = read_number(state, "arrivals", where)
+    if arrivals is None:
+        arrivals = int((submit > now - 3600).sum())
+    clock = read_number(state, "clock_s", where)
+    ints, floats = lay_jobs(config, OBJECTIVES[0], Beginning(
+        processors=processors,
+        clock_s=(now + _THURSDAY_S) % WEEK_S if clock is None else clock,
+        first_submit=first - now, running=r, carried=w, counted=w,
+        submit=np.concatenate([-elapsed, submit - now, np.full(more, m.LATER)]),
+        cpu=cpu, run=run, requested=requested,
+        user=np.concatenate([user, np.full(more, -1)]),
+        key=np.concatenate([key, np.full(more, -1)]),
+        queue=np.concatenate([np.zeros(r, np.int64), columns["waiting", "queue"],
+                              np.zeros(more, np.int64)]),
+        logged=logged, hour=np.zeros(arrivals, np.int64),
+        last=np.full(len(numbers), -1), before=np.full(len(numbers), -1),
+        similar=np.full(len(keys) + 1, -1),
+    ))  # fmt: skip
+    settle(ints, floats, len(numbers), r)
+    _remember_all(ints, floats, *_runs(completed, numbers, keys, where))
+    _set_free(ints, read_number(state, "free", where), where)
+    head = _reserve(ints, state.get("reservation"), names, r, now, where)
+    rows = min(w, int(ints[m.VISIBLE])) + 1
+    arrays = begin_episode(spec(config, OBJECTIVES[0]), Instance(ints, floats, rows))
+    return Moment(arrays, now, names, r, head)
+
+
+def open_for_decisions(moment: Moment) -> bool:
+    """Return whether a visible job can start now."""
+    return bool(kernel.can_start(moment.arrays.ints))
+
+
+def observe_moment(moment: Moment) -> int:
+    """Fill the buffers of the moment as in training; return the number of rows."""
+    return int(observe(*moment.arrays))
+
+
+def name_of_row(moment: Moment, row: int) -> str | int | None:
+    """Return the id of the job of a row, None for the row that waits."""
+    ints = moment.arrays.ints
+    if row >= int(kernel.shown(ints)):
+        return None
+    return moment.names[int(ints[ints[m.WAITING_AT] + row]) - moment.first]
+
+
+def waited_s(moment: Moment) -> Ints:
+    """Return the seconds that the visible jobs have waited, in order of arrival."""
+    ints = moment.arrays.ints
+    at = int(ints[m.WAITING_AT])
+    jobs = ints[at : at + int(kernel.shown(ints))]
+    return -ints[int(ints[m.SUBMIT_AT]) + jobs]
+
+
+def take(moment: Moment, row: int) -> str:
+    """Start the job of a feasible row, or give it the reservation; return "start" or "reserve".
+
+    The row that waits changes nothing and returns "wait".
+    """
+    ints, floats = moment.arrays.ints, moment.arrays.floats
+    if row >= int(kernel.shown(ints)):
+        return "wait"
+    job = int(ints[ints[m.WAITING_AT] + row])
+    if kernel.is_safe(ints, job):
+        kernel.start_row(ints, floats, row)
+        return "start"
+    kernel.reserve(ints, job)
+    return "reserve"
+
+
+def reservation(moment: Moment) -> dict[str, Any] | None:
+    """Return start and spare processors of the reservation, None in the open phase.
+
+    The start is None if the job would not fit even when all running jobs have ended.
+    """
+    ints = moment.arrays.ints
+    if ints[m.CLOSED] == 0:
+        return None
+    start = None if ints[m.SHADOW] == m.LATER else moment.now + int(ints[m.SHADOW])
+    return {"start": start, "spare": int(ints[m.SPARE])}
+
+
+def state_of(ints: NDArray[np.int64], floats: NDArray[np.float64]) -> dict[str, Any]:
+    """Return the state of an episode at a decision, in which names are numbers.
+
+    Observations of `read_moment` of the state equal those of the episode. The state does not hold
+    what no scheduler knows: run times of jobs that have not ended, and jobs to come.
+    """
+    now = int(ints[m.NOW])
+
+    def block(place: int, jobs: Ints) -> list[int]:
+        found: list[int] = ints[int(ints[place]) + jobs].tolist()
+        return found
+
+    def jobs_at(place: int, count: int) -> Ints:
+        return ints[int(ints[place]) : int(ints[place]) + count]
+
+    waits = jobs_at(m.WAITING_AT, int(ints[m.WAITING]))
+    runs = jobs_at(m.BY_REQUEST_AT, int(ints[m.RUNNING]))
+    hour = jobs_at(m.HOUR_AT, int(ints[m.HOURS]))
+    state: dict[str, Any] = {
+        "now": now,
+        "processors": int(ints[m.PROCESSORS]),
+        "free": int(ints[m.FREE]),
+        "clock_s": (int(ints[m.CLOCK]) + now) % WEEK_S,
+        "arrivals": int(((hour <= now) & (hour > now - 3600)).sum()),
+        "first_submitted": int(ints[m.FIRST_SUBMIT]),
+        "expects_arrivals": bool(ints[m.NEXT] < ints[m.JOBS]),
+        "waiting": _objects(
+            ("id", "submitted", "processors", "requested", "user", "queue"),
+            waits.tolist(),
+            *(block(at, waits) for at in (m.SUBMIT_AT, m.CPU_AT, m.REQUESTED_AT)),
+            [None if u < 0 else u for u in block(m.USER_AT, waits)],
+            block(m.QUEUE_AT, waits),
+        ),
+        "running": _objects(
+            ("id", "started", "processors", "requested", "user"),
+            runs.tolist(),
+            *(block(at, runs) for at in (m.START_AT, m.CPU_AT, m.REQUESTED_AT)),
+            [None if u < 0 else u for u in block(m.USER_AT, runs)],
+        ),
+        "completed": _completed(ints, floats, waits),
+    }
+    if ints[m.CLOSED] == 1:
+        state["reservation"] = {"start": int(ints[m.SHADOW]), "spare": int(ints[m.SPARE])}
+    return state
+
+
+def _objects(names: Sequence[str], *columns: Sequence[Any]) -> list[dict[str, Any]]:
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _completed(ints: Ints, floats: NDArray[np.float64], waits: Ints) -> list[dict[str, Any]]:
+    """Return runs from which the histories of the users that wait follow.
+
+    They are the last run of every key, then the last two of every user.
+    """
+    similar, users = {}, {}
+    for job in waits.tolist():
+        user, key = int(ints[ints[m.USER_AT] + job]), int(ints[ints[m.KEY_AT] + job])
+        if user < 0:
+            continue
+        users[user] = [int(ints[ints[at] + user]) for at in (m.BEFORE_AT, m.LAST_AT)]
+        ln = float(floats[ints[m.LN_SIMILAR_AT] + key])
+        if math.isfinite(ln):
+            similar[key] = {
+                "user": user,
+                "processors": int(ints[ints[m.CPU_AT] + job]),
+                "requested": int(ints[ints[m.REQUESTED_AT] + job]),
+                "run": round(math.exp(ln)),
+            }
+    found = list(similar.values())
+    told = {run["user"] for run in found}
+    for user, (before, last) in users.items():
+        if before >= 0:
+            found += [{"user": user, "run": before}, {"user": user, "run": last}]
+        elif last >= 0 and user not in told:  # its only run is not that of a key
+            found.append({"user": user, "run": last})
+    return found
+
+
+def _users(
+    running: Sequence[Mapping[str, Any]],
+    waiting: Sequence[Mapping[str, Any]],
+    cpu: Sequence[int],
+    requested: Sequence[int],
+    where: str,
+) -> tuple[Ints, Ints, dict[Any, int], dict[tuple[int, int, int], int]]:
+    """Return user and key of all jobs, the numbers of the users, and the numbers of the keys."""
+    given = [job.get("user") for jobs in (running, waiting) for job in jobs]
+    if not set(map(type, given)) <= {str, int, type(None)}:
+        i = next(i for i, name in enumerate(given) if type(name) not in {str, int, type(None)})
+        at = f"running[{i}]" if i < len(running) else f"waiting[{i - len(running)}]"
+        fail(where, f"{at}.user is {shown(given[i])}, expected a text, a whole number or null")
+    known = [name for name in dict.fromkeys(given) if name is not None]
+    numbers = {name: i for i, name in enumerate(known)}
+    user = [-1 if name is None else numbers[name] for name in given]
+    keys: dict[tuple[int, int, int], int] = {}
+    key = [
+        -1 if u < 0 else keys.setdefault((u, n, s), len(keys))
+        for u, n, s in zip(user, cpu, requested, strict=False)
+    ]
+    return np.array(user, np.int64), np.array(key, np.int64), numbers, keys
+
+
+def _runs(
+    completed: Sequence[Mapping[str, Any]],
+    numbers: Mapping[Any, int],
+    keys: Mapping[tuple[int, int, int], int],
+    where: str,
+) -> tuple[Ints, Ints, Ints]:
+    """Return user, key and seconds of the completed runs of users that have jobs here.
+
+    A run whose key is that of no job has the key behind all others.
+    """
+    columns = {
+        name: read_column(completed, name, limits, where, "completed").tolist()
+        for name, limits in COMPLETED.items()
+        if limits is not None
+    }
+    given = [run.get("user") for run in completed]
+    if not set(map(type, given)) <= {str, int, type(None)}:
+        i = next(i for i, name in enumerate(given) if type(name) not in {str, int, type(None)})
+        fail(where, f"completed[{i}].user is {shown(given[i])}, expected a text or a whole number")
+    rest = len(keys)
+    rows = [
+        (numbers[name], keys.get((numbers[name], cpu, requested), rest), run)
+        for name, cpu, requested, run in zip(
+            given, columns["processors"], columns["requested"], columns["run"], strict=True
+        )
+        if name in numbers
+    ]
+    table = np.array(rows, np.int64).reshape(-1, 3).T
+    return tuple(np.ascontiguousarray(column) for column in table)  # type: ignore[return-value]
+
+
+def _set_free(ints: Ints, free: int | None, where: str) -> None:
+    """Set the free processors if the state gives them: fewer where some are down."""
+    most = int(ints[m.FREE])
+    if free is None:
+        return
+    if free > most:
+        held = int(ints[m.PROCESSORS]) - most
+        fail(
+            where,
+            f"free is {free}, but running jobs hold {held} of {ints[m.PROCESSORS]} processors; "
+            f"expected at most {most}",
+        )
+    ints[m.FREE] = free
+
+
+def _reserve(
+    ints: Ints, given: Any, names: Sequence[str | int], first: int, now: int, where: str
+) -> str | int | None:
+    """Close the phase if the state has a reservation; return the id of its job."""
+    if given is None:
+        return None
+    if type(given) is not dict:
+        fail(where, f"reservation is {kind_of(given)}, expected an object or null")
+    unknown = sorted(given.keys() - RESERVATION.keys())
+    if unknown:
+        close = nearest(unknown[0], RESERVATION)
+        hint = f"did you mean {close!r}?" if close else f"known: {', '.join(RESERVATION)}"
+        fail(where, f"reservation has an unknown key {unknown[0]!r}; {hint}")
+    start, spare = (
+        read_number(given, name, where, RESERVATION[name], "reservation.")
+        for name in ("start", "spare")
+    )
+    head: str | int | None = given.get("id")
+    if head is not None and head not in names:
+        close = nearest(str(head), map(str, names))
+        hint = f"; did you mean {close!r}?" if close else ""
+        fail(where, f"reservation.id is {shown(head)}, expected the id of a waiting job{hint}")
+    if (start is None) != (spare is None) or (start is None and head is None):
+        fail(where, "reservation needs start and spare, or id alone, from which both follow")
+    if start is None or spare is None:
+        assert head is not None
+        job = first + names.index(head)
+        if ints[ints[m.CPU_AT] + job] <= ints[m.FREE]:
+            fail(where, f"reservation.id is {shown(head)}, but this job fits now; leave it out")
+        kernel.reserve(ints, job)
+        return head
+    if start < now:
+        fail(where, f"reservation.start is {start}, expected at least now, {now}")
+    ints[m.CLOSED], ints[m.SHADOW], ints[m.SPARE] = 1, start - now, spare
+    return head
