@@ -14,6 +14,7 @@ NAMES = (
     "deferrable",
     "multicluster",
     "queue",
+    "deciding",
     "online",
     "scaling",
 )
