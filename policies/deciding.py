@@ -12,9 +12,10 @@ no waiting job can start. Before the policy's choice is taken, the guard looks i
 In the last three cases a rule decides. Every decision says who made it.
 """
 
+import dataclasses
 import importlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 from pipeline.errors import HindcastError, InputError
 from pipeline.scenarios import LIVE_STATES, load_scenario
-from pipeline.settings.ranges import check_ranges, number
+from pipeline.settings.ranges import check_ranges, number, range_of
 from pipeline.simulation.environment import Observation
 from pipeline.simulation.memory_rules import MemoryRule
 from pipeline.simulation.policy import (
@@ -40,6 +41,9 @@ from pipeline.simulation.spec import Feature, Spec
 from policies.networks.features import FeatureMap, input_names
 from policies.networks.policy import LearnedPolicy
 from policies.registry import resolve
+
+Floats = NDArray[np.float64]
+Scorer = Callable[[Floats, Floats, NDArray[np.bool_]], Floats]  # context, candidates, feasible
 
 POLICY: Final = "policy"  # who decides if the guard does not
 LONGEST_WAIT, RANGE, MARGIN, PROBABILITY = "longest_wait", "range", "margin", "probability"
@@ -86,7 +90,10 @@ class Decider:
         self._config = config
         self._spec: Spec = load_scenario(scenario).spec(config, self._live.OBJECTIVES[0])
         self._policy = behaviour.policy
-        self._rule = resolve(guard.rule, scenario, self._spec).policy
+        self._score = _scorer(self._policy)
+        fallback = resolve(guard.rule, scenario, self._spec)
+        _require_certain(guard.rule, fallback)
+        self._rule = _scorer(fallback.policy)
         self._rows = rows
         self.name, self.guard = behaviour.name, guard
         self.formula = getattr(self._policy, "formula", "")
@@ -95,7 +102,7 @@ class Decider:
         self._ranges = _ranges(self._policy, self._spec) if guard.range > 0 else None
 
     def decide(
-        self, state: Mapping[str, Any], *, first: bool = False, where: str = "state"
+        self, state: dict[str, Any], *, first: bool = False, where: str = "state"
     ) -> dict[str, Any]:
         """Return the decisions of a moment as JSON.
 
@@ -141,7 +148,7 @@ class Decider:
         n = self._live.observe_moment(moment)
         arrays = moment.arrays
         context, candidates, feasible = arrays.context, arrays.candidates[:n], arrays.feasible[:n]
-        scores = _scores(self._policy, context, candidates, feasible)
+        scores = self._score(context, candidates, feasible)
         if np.isnan(scores[feasible]).any():
             raise HindcastError(f"{self.name} gave a score that is not a number")
         best = int(best_feasible(scores, feasible))
@@ -181,7 +188,7 @@ class Decider:
         return decision, row
 
     def _guarded(
-        self, moment: Any, best: int, second: float | None, scores: NDArray[np.float64]
+        self, moment: Any, best: int, second: float | None, scores: Floats
     ) -> tuple[str, int, list[str]]:
         """Return who decides, the row, and the features that are out of range."""
         guard, arrays, n = self.guard, moment.arrays, len(scores)
@@ -205,10 +212,10 @@ class Decider:
                 by = PROBABILITY
         if by == POLICY:
             return by, best, []
-        ruled = _scores(self._rule, context, candidates, feasible)
+        ruled = self._rule(context, candidates, feasible)
         return by, int(best_feasible(ruled, feasible)), outside
 
-    def _contributions(self, row: NDArray[np.float64]) -> dict[str, Any]:
+    def _contributions(self, row: Floats) -> dict[str, Any]:
         """Return the terms of a linear score by input, without what is equal for all rows."""
         if self._linear is None:
             return {}
@@ -227,7 +234,9 @@ def load_decider(
     """Return a decider; see `hindcast.load_decider`."""
     require_live_state(scenario)
     guard = guard or Guard()
-    check_ranges(guard, "guard")
+    _check_guard(guard)
+    if type(rows) is not int or rows < 0:
+        raise InputError(f"rows is {rows!r}, expected a whole number of at least 0")
     known = load_scenario(scenario)
     if not isinstance(policy, str) and hasattr(policy, "scores"):
         behaviour = Behaviour(policy.name, policy)
@@ -239,6 +248,20 @@ def load_decider(
         behaviour, config = _resolved(str(policy), known, config)
     _require_certain(str(getattr(policy, "name", policy)), behaviour)
     return Decider(behaviour, scenario, config, guard, rows)
+
+
+def _check_guard(guard: Guard) -> None:
+    """Raise InputError for a limit that is no number or out of its range."""
+    for field in dataclasses.fields(guard):
+        value = getattr(guard, field.name)
+        if field.name == "rule":
+            if not isinstance(value, str):
+                raise InputError(f"guard.rule is {value!r}, expected the name of a rule")
+        elif isinstance(value, bool) or not isinstance(value, int | float):
+            raise InputError(
+                f"guard.{field.name} is {value!r}, expected a number {range_of(field)}"
+            )
+    check_ranges(guard, "guard")
 
 
 def require_live_state(scenario: str) -> None:
@@ -291,27 +314,33 @@ def _require_certain(name: str, behaviour: Behaviour) -> None:
     )
 
 
-def _scores(
-    policy: Any,
-    context: NDArray[np.float64],
-    candidates: NDArray[np.float64],
-    feasible: NDArray[np.bool_],
-) -> NDArray[np.float64]:
-    """Return the scores of the rows, (N,), as an evaluation computes them."""
-    if isinstance(policy, Heuristic):
+def _scorer(policy: Any) -> Scorer:
+    """Return the function that scores rows as an evaluation does."""
+
+    def rule(context: Floats, candidates: Floats, feasible: NDArray[np.bool_]) -> Floats:
         scores = np.empty(len(candidates))
         policy.score(context, candidates, feasible, NO_PARAMETERS, scores)
         return scores
-    if isinstance(policy, BatchPolicy):
-        more = {"feasible": feasible} if "feasible" in readings(policy) else {}
+
+    def batch(context: Floats, candidates: Floats, feasible: NDArray[np.bool_]) -> Floats:
+        more = {"feasible": feasible} if reads else {}
         offsets = np.array([0, len(candidates)])
         scores = policy.batch_scores(context[None], candidates, offsets, **more)
-    else:
-        scores = policy.scores(Observation(0.0, context.copy(), candidates.copy(), feasible.copy()))
-    return np.ascontiguousarray(scores, np.float64)
+        return np.ascontiguousarray(scores, np.float64)
+
+    def single(context: Floats, candidates: Floats, feasible: NDArray[np.bool_]) -> Floats:
+        seen = Observation(0.0, context.copy(), candidates.copy(), feasible.copy())
+        return np.ascontiguousarray(policy.scores(seen), np.float64)
+
+    if isinstance(policy, Heuristic):
+        return rule
+    if not isinstance(policy, BatchPolicy):
+        return single
+    reads = "feasible" in readings(policy)
+    return batch
 
 
-def _named(features: Sequence[Feature], values: NDArray[np.float64]) -> dict[str, float]:
+def _named(features: Sequence[Feature], values: Floats) -> dict[str, float]:
     return dict(zip([f.name for f in features], values.tolist(), strict=True))
 
 
@@ -351,8 +380,8 @@ def _ranges(policy: Any, spec: Spec) -> list[tuple[list[str], FeatureMap]]:
 
 def _outside(
     ranges: Sequence[tuple[list[str], FeatureMap]],
-    context: NDArray[np.float64],
-    row: NDArray[np.float64],
+    context: Floats,
+    row: Floats,
     limit: float,
 ) -> list[str]:
     """Return the features that differ from their mean by more than `limit` deviations."""

@@ -179,7 +179,7 @@ def _lines(request: Request) -> Iterator[tuple[str, str]]:
 def _is_one(line: str, text: str) -> bool:
     """Return whether a text is one object over several lines: its first line alone is no JSON."""
     if line.strip() == text.strip():
-        return True
+        return False
     try:
         json.loads(line)
     except ValueError:

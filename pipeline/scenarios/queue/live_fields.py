@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -145,12 +146,17 @@ def read_column(
     jobs: Sequence[Mapping[str, Any]], key: str, limits: Whole, where: str, at: str
 ) -> Ints:
     """Return a number of every job, 0 where it may be left out and is."""
-    values: list[Any] = [job.get(key) for job in jobs]
+    values: list[Any]
     if limits.needed:
-        given = values
+        try:
+            values = given = list(map(itemgetter(key), jobs))
+        except KeyError:
+            values = given = [job.get(key) for job in jobs]
     else:
+        values = [job.get(key) for job in jobs]
         given = [value for value in values if value is not None]
-        values = [0 if value is None else value for value in values]
+        if len(given) < len(values):
+            values = [0 if value is None else value for value in values]
     if given and not (
         set(map(type, given)) == {int} and limits.low <= min(given) and max(given) <= limits.high
     ):
