@@ -124,7 +124,7 @@ def _refused() -> tuple[type[Exception], ...]:
     return (HindcastError,)
 
 
-def _answer(request: Request, decider: Any, where: str, text: str) -> dict[str, Any]:
+def _answer(request: Request, decider: Any, where: str, text: str | bytes) -> dict[str, Any]:
     from policies.deciding import agreement
 
     state = _parsed(text, where)
@@ -151,14 +151,15 @@ def _count(counts: Counter[str], answer: Mapping[str, Any]) -> None:
         counts["same_starts"] += answer["same"]
 
 
-def _lines(request: Request) -> Iterator[tuple[str, str]]:
-    """Return each state as text, behind the name of its file and line."""
+def _lines(request: Request) -> Iterator[tuple[str, str | bytes]]:
+    """Return each state as JSON, behind the name of its file and line."""
     from pipeline.errors import InputError
 
     source = request.shadow or request.states
     name = "stdin" if source == _STDIN else source
     if request.serve:
-        for number, line in enumerate(sys.stdin, 1):
+        # Bytes, so that text that is not UTF-8 costs its line and not the process.
+        for number, line in enumerate(getattr(sys.stdin, "buffer", sys.stdin), 1):
             if line.strip():
                 yield f"{name}, line {number}", line
         return
@@ -187,7 +188,7 @@ def _is_one(line: str, text: str) -> bool:
     return False
 
 
-def _parsed(text: str, where: str) -> Any:
+def _parsed(text: str | bytes, where: str) -> Any:
     from pipeline.errors import InputError
 
     try:
@@ -243,6 +244,8 @@ def _text(answer: Mapping[str, Any]) -> Iterator[str]:
             f"  {each['action']} {each['choice']}: score {_number(each['score'])}{margin}, "
             f"{each['feasible']} of {each['candidates']} feasible{by}"
         )
+        if "outside" in each:
+            yield f"    out of range: {', '.join(each['outside'])}"
         yield from _table(each.get("rows", []))
 
 

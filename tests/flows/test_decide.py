@@ -48,6 +48,13 @@ def test_text_has_columns_with_what_each_feature_adds(capsys, monkeypatch):
     assert "decisions by policy 0, margin 3" in out
 
 
+def test_text_names_the_features_that_are_out_of_range(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(example())))
+    assert cli.main(["decide", KTH, "--range", "0.1", "--rows", "0", "--first"]) == 0
+    out = capsys.readouterr().out
+    assert "by range in place of E\n    out of range: log_waited, log_requested, " in out
+
+
 def test_shadow_mode_compares_with_what_was_done(capsys, tmp_path):
     log = tmp_path / "log.jsonl"
     log.write_text(
@@ -66,8 +73,9 @@ def test_shadow_mode_compares_with_what_was_done(capsys, tmp_path):
 
 
 def test_serving_answers_every_line_and_goes_on_after_an_error(capsys, monkeypatch):
-    text = lines(example(id=1)) + "\n{\n" + lines(example(now=0), example(id=4))
-    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    text = lines(example(id=1)) + "\n\udcff\n" + lines(example(now=0), example(id=4))
+    given = io.BytesIO(text.encode("utf-8", "surrogateescape"))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(given, "utf-8"))
     assert cli.main(["decide", "fcfs_easy", "--serve"]) == 2
     out, err = capsys.readouterr()
     found = [json.loads(line) for line in out.splitlines()]
