@@ -142,21 +142,19 @@ def read_number(
     return int(value)  # type: ignore[arg-type]
 
 
-def read_column(
+def read_values(
     jobs: Sequence[Mapping[str, Any]], key: str, limits: Whole, where: str, at: str
-) -> Ints:
+) -> list[int]:
     """Return a number of every job, 0 where it may be left out and is."""
     values: list[Any]
-    if limits.needed:
-        try:
-            values = given = list(map(itemgetter(key), jobs))
-        except KeyError:
-            values = given = [job.get(key) for job in jobs]
-    else:
+    try:
+        values = list(map(itemgetter(key), jobs))
+    except KeyError:
         values = [job.get(key) for job in jobs]
+    given = values
+    if not limits.needed and not set(map(type, values)) <= {int}:
         given = [value for value in values if value is not None]
-        if len(given) < len(values):
-            values = [0 if value is None else value for value in values]
+        values = [0 if value is None else value for value in values]
     if given and not (
         set(map(type, given)) == {int} and limits.low <= min(given) and max(given) <= limits.high
     ):
@@ -167,7 +165,7 @@ def read_column(
         )
         found = f"is {shown(jobs[i][key])}" if key in jobs[i] else "is missing"
         fail(where, f"{at}[{i}].{key} {found}, {_expected(limits)}")
-    return np.array(values, np.int64)
+    return values
 
 
 def read_flag(state: Mapping[str, Any], name: str, where: str) -> bool:

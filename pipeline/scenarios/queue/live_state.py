@@ -39,11 +39,11 @@ from pipeline.scenarios.queue.live_fields import (
     check_keys,
     fail,
     kind_of,
-    read_column,
     read_flag,
     read_jobs,
     read_names,
     read_number,
+    read_values,
 )
 from pipeline.scenarios.queue.observation import observe
 from pipeline.settings.ranges import shown
@@ -102,7 +102,7 @@ def read_moment(state: Any, config: QueueConfig, where: str = "state") -> Moment
     assert processors is not None
     waiting, running, completed = (read_jobs(state, name, where) for name in LISTS)
     columns = {
-        (name, key): read_column(jobs, key, limits, where, name)
+        (name, key): np.array(read_values(jobs, key, limits, where, name), np.int64)
         for name, jobs in (("waiting", waiting), ("running", running))
         for key, limits in LISTS[name].items()
         if limits is not None
@@ -324,7 +324,7 @@ def _runs(
     A run whose key is that of no job has the key behind all others.
     """
     columns = {
-        name: read_column(completed, name, limits, where, "completed").tolist()
+        name: read_values(completed, name, limits, where, "completed")
         for name, limits in COMPLETED.items()
         if limits is not None
     }
@@ -332,16 +332,16 @@ def _runs(
     if not set(map(type, given)) <= {str, int, type(None)}:
         i = next(i for i, name in enumerate(given) if type(name) not in {str, int, type(None)})
         fail(where, f"completed[{i}].user is {shown(given[i])}, expected a text or a whole number")
-    rest = len(keys)
-    rows = [
-        (numbers[name], keys.get((numbers[name], cpu, requested), rest), run)
-        for name, cpu, requested, run in zip(
-            given, columns["processors"], columns["requested"], columns["run"], strict=True
-        )
-        if name in numbers
-    ]
-    table = np.array(rows, np.int64).reshape(-1, 3).T
-    return tuple(np.ascontiguousarray(column) for column in table)  # type: ignore[return-value]
+    users, similar, seconds, rest = list[int](), list[int](), list[int](), len(keys)
+    for name, cpu, requested, run in zip(
+        given, columns["processors"], columns["requested"], columns["run"], strict=True
+    ):
+        if name in numbers:
+            user = numbers[name]
+            users.append(user)
+            similar.append(keys.get((user, cpu, requested), rest))
+            seconds.append(run)
+    return np.array(users, np.int64), np.array(similar, np.int64), np.array(seconds, np.int64)
 
 
 def _set_free(ints: Ints, free: int | None, where: str) -> None:
