@@ -9,6 +9,8 @@ import pytest
 
 import hindcast
 from pipeline.errors import HindcastError, InputError
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import LIVE_STATES, load_scenario
 from pipeline.scenarios.queue import layout as m
 from pipeline.scenarios.queue import live_fields, live_state
@@ -86,6 +88,22 @@ def test_decisions_and_features_are_those_of_the_evaluator_over_whole_episodes(p
             assert [one["choice"] for one in made] == [expected]
             decided += 1
     assert decided > 40
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("traces")
+def test_decisions_are_those_of_the_evaluator_on_a_window_of_a_log():
+    recipe = load_recipe("queue-kth-online")
+    decider, decided = load_decider(KTH, config=recipe.config, rows=0), 0
+    for (ints, floats), seen, choice in decisions_of(KTH, recipe.config, load_source(recipe), 260):
+        moment = live_state.read_moment(live_state.state_of(ints, floats), recipe.config)
+        n = live_state.observe_moment(moment)
+        np.testing.assert_array_equal(moment.arrays.candidates[:n], seen.candidates)
+        np.testing.assert_array_equal(moment.arrays.context, seen.context[0])
+        made = decider.decide(live_state.state_of(ints, floats), first=True)["decisions"]
+        assert made[0]["choice"] == ints[ints[m.WAITING_AT] + choice]
+        decided += 1
+    assert decided > 256
 
 
 @pytest.mark.parametrize("policy", [KTH, "saf_easy"])
