@@ -124,7 +124,7 @@ class Decider:
         moment = live.read_moment(state, self._config, where)
         decisions, started, head = [], [], moment.head
         while live.open_for_decisions(moment):
-            decision, row = self._decide(moment)
+            decision, row = self._decide(moment, where)
             action = live.take(moment, row)
             decision["action"] = action
             self.made[decision["by"]] += 1
@@ -143,14 +143,14 @@ class Decider:
             "decisions": decisions,
         }
 
-    def _decide(self, moment: Any) -> tuple[dict[str, Any], int]:
+    def _decide(self, moment: Any, where: str) -> tuple[dict[str, Any], int]:
         """Return the next decision and its row."""
         n = self._live.observe_moment(moment)
         arrays = moment.arrays
         context, candidates, feasible = arrays.context, arrays.candidates[:n], arrays.feasible[:n]
         scores = self._score(context, candidates, feasible)
         if np.isnan(scores[feasible]).any():
-            raise HindcastError(f"{self.name} gave a score that is not a number")
+            raise HindcastError(f"{where}: {self.name} gave a score that is not a number")
         best = int(best_feasible(scores, feasible))
         others = np.flatnonzero(feasible)
         others = others[others != best]

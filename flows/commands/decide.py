@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 
 from flows import parser as p
 from flows.commands import Command, Shown
+from pipeline.errors import HindcastError, InputError
 from pipeline.storage.location import location
 
 _STDIN: Final = "-"
@@ -61,8 +62,6 @@ class Request:
 
 def check(request: Request) -> None:
     """Raise InputError for options that exclude each other, and for an unknown policy or file."""
-    from pipeline.errors import InputError
-
     if request.shadow and (request.states != _STDIN or request.serve):
         raise InputError("--shadow is itself a file of states; leave out STATES and --serve")
     if request.serve and request.states != _STDIN:
@@ -76,7 +75,6 @@ def check(request: Request) -> None:
 
 
 def _decider(request: Request) -> Any:
-    from pipeline.errors import InputError
     from pipeline.recipes.loading import load_recipe
     from policies.deciding import Guard, load_decider, require_live_state
 
@@ -102,7 +100,7 @@ def run(request: Request) -> dict[str, Any]:
     for where, text in _lines(request):
         try:
             answer = _answer(request, decider, where, text)
-        except _refused() as error:
+        except HindcastError as error:
             if not request.serve:
                 raise
             counts["errors"] += 1
@@ -118,12 +116,6 @@ def run(request: Request) -> dict[str, Any]:
     return {"answers": answers, "summary": {**shown, **counts, "decisions": made}}
 
 
-def _refused() -> tuple[type[Exception], ...]:
-    from pipeline.errors import HindcastError
-
-    return (HindcastError,)
-
-
 def _answer(request: Request, decider: Any, where: str, text: str | bytes) -> dict[str, Any]:
     from policies.deciding import agreement
 
@@ -132,8 +124,6 @@ def _answer(request: Request, decider: Any, where: str, text: str | bytes) -> di
     if "done" in state:
         answer |= agreement(answer, state["done"], where)
     elif request.shadow:
-        from pipeline.errors import InputError
-
         raise InputError(
             f"{where}: done is missing, expected the jobs that were started: an id, a list of ids, "
             "or null"
@@ -153,8 +143,6 @@ def _count(counts: Counter[str], answer: Mapping[str, Any]) -> None:
 
 def _lines(request: Request) -> Iterator[tuple[str, str | bytes]]:
     """Return each state as JSON, behind the name of its file and line."""
-    from pipeline.errors import InputError
-
     source = request.shadow or request.states
     name = "stdin" if source == _STDIN else source
     if request.serve:
@@ -189,8 +177,6 @@ def _is_one(line: str, text: str) -> bool:
 
 
 def _parsed(text: str | bytes, where: str) -> Any:
-    from pipeline.errors import InputError
-
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
