@@ -103,7 +103,9 @@ def test_decisions_are_those_of_the_evaluator_on_a_window_of_a_log():
         made = decider.decide(live_state.state_of(ints, floats), first=True)["decisions"]
         assert made[0]["choice"] == ints[ints[m.WAITING_AT] + choice]
         decided += 1
-    assert decided > 256
+        if decided == 200:
+            break
+    assert decided == 200
 
 
 @pytest.mark.parametrize("policy", [KTH, "saf_easy"])
