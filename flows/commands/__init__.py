@@ -21,7 +21,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "init": "look at a table of jobs or a workload, and propose a mapping or a recipe",
     "ingest": "convert a raw trace to a workload, and count the rows that were left out",
     "whatif": "one page: a log's own scheduler beside other policies, and what can be concluded",
-    "behaviour": "a model of the choices of a log's scheduler, and estimated propensities",
+    "behaviour": "model the choices of a log's scheduler, and estimate propensities",
     "build": "build the dataset of a recipe",
     "verify": "recompute every claim of a dataset's manifest",
     "train": "train an offline agent on a dataset",
@@ -43,6 +43,8 @@ SUMMARIES: Final[Mapping[str, str]] = {
 }
 _MODULES: Final = {
     "behaviour": "logs.behaviour",
+    "decide": "logs.decide",
+    "whatif": "logs.whatif",
     "list": "inspect",
     "show": "inspect",
     "diff": "inspect",

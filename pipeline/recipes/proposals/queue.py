@@ -99,7 +99,7 @@ def plan(workload: Workload, start: Start) -> Plan:
             *split_warnings(splits),
         ],
         behaviours=_BEHAVIOURS,
-        policies=_POLICIES,
+        policies=(*_POLICIES, *(["recorded"] if log.has_starts else [])),
         references=_REFERENCES,
     )
 

@@ -18,7 +18,6 @@ from pipeline.errors import InputError
 from pipeline.scenarios.queue.instances import Log
 from policies.ope.behaviour.choice_sets import ChoiceSets, choices_of_log
 from policies.ope.behaviour.logit import Logit, fit_logit, log_probabilities
-from policies.ope.behaviour.network import network_utilities
 
 Array = NDArray[np.float64]
 
@@ -129,6 +128,8 @@ def _model(sets: ChoiceSets, stop: int, start: int, clusters: str, seed: int) ->
             f"{len(sets):,} choices with two or more candidates are too few for a behaviour model, "
             f"of which the last {1 - _TEST:.0%} are tested; give a longer log"
         )
+    from policies.ope.behaviour.network import network_utilities
+
     train, test = sets.part(0, stop), sets.part(start, len(sets))
     logit = fit_logit(train)
     equal = 1.0 / np.diff(test.offsets)
