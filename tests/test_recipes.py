@@ -86,7 +86,18 @@ def test_a_level_is_recorded_in_the_setting_of_its_main_recipe(name, main):
     assert all(b.episodes > 1 for b in own.behaviours)
 
 
-@pytest.mark.parametrize("name", [n for n in LOGS if n not in DERIVED])
+OF_SCHEDULERS = [name for name in LOGS if LOADED[name].level == "recorded"]
+
+
+@pytest.mark.parametrize("name", OF_SCHEDULERS)
+def test_a_recipe_of_recorded_decisions_has_the_split_of_the_main_recipe(name):
+    recipe, main = LOADED[name], LOADED[name.replace("-recorded-", "-")]
+    assert {b.policy for b in recipe.behaviours} == {"recorded"}
+    assert (recipe.split, recipe.trace) == (main.split, main.trace)
+    assert recipe.config.starts == main.config.starts
+
+
+@pytest.mark.parametrize("name", [n for n in LOGS if n not in {*DERIVED, *OF_SCHEDULERS}])
 def test_a_main_recipe_mixes_random_linear_rules_and_rules(name):
     recipe = LOADED[name]
     policies = {b.policy for b in recipe.behaviours}
