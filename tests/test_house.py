@@ -123,8 +123,10 @@ def learns(name: str) -> bool:
             "agent", "imitation", "replay", "rollouts", "torch_network", "sliding",
         }  # fmt: skip
     return name.startswith(("policies.training.", "policies.offline.", "policies.online.")) or (
-        name in {
-            "policies.networks.candidate_scorer", "policies.ope.fqe",
+        name
+        in {
+            "policies.networks.candidate_scorer",
+            "policies.ope.fqe",
             "policies.ope.behaviour.network",
         }  # fmt: skip
     )
