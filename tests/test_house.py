@@ -128,7 +128,7 @@ def learns(name: str) -> bool:
             "policies.networks.candidate_scorer",
             "policies.ope.fqe",
             "policies.ope.behaviour.network",
-        }  # fmt: skip
+        }
     )
 
 
