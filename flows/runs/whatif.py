@@ -20,7 +20,7 @@ from flows.commands import Call, directly, evaluate, train_online
 from flows.progress import note, progress
 from flows.runs.ledger import Ledger
 from pipeline.errors import InputError, TraceError, unknown_name
-from pipeline.evaluation.evaluate import make_job
+from pipeline.evaluation.evaluate import Entrant, Job, make_job
 from pipeline.recipes.loading import apply_override, load_recipe
 from pipeline.recipes.recipe import Recipe, TraceSource
 from pipeline.recipes.recognition import recognise
@@ -135,11 +135,19 @@ def _run(request: Any, out: Path, call: Call) -> dict[str, Any]:
     job = replace(make_job(run, "test", out / "jobs"), workload=workload)
     with progress("jobs of the run") as tell:
         jobs = play(job, entered, tell)
+        strict = play(*_strict(run, job), lambda _done, _of: None)[planning.STRICT]
     material = story.Material(
         log=Path(source.path), source=source, workload=workload, plan=plan, job=job,
-        played=jobs, training=training, commands=commands, command=request.command,
+        played=jobs, strict=strict, training=training, commands=commands, command=request.command,
     )  # fmt: skip
     return write_page(material, out)
+
+
+def _strict(run: Recipe, job: Job) -> tuple[Job, list[Entrant]]:
+    """Return the run with waiting as a choice, and order of arrival without backfilling."""
+    waiting = replace(run, config=replace(run.config, allow_wait=True))
+    there = replace(make_job(waiting, "test", job.out), workload=job.workload)
+    return there, entrants(waiting, [planning.STRICT])
 
 
 def _reading(source: TraceSource) -> Recipe:

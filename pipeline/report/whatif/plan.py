@@ -30,6 +30,7 @@ RUN: Final = "run.toml"
 BEFORE: Final = "before.toml"
 FEWEST_JOBS: Final = 400
 RECORDED: Final = "recorded"
+STRICT: Final = "fcfs"  # needs config.allow_wait
 RULES: Final = (
     "fcfs_easy", "sjf_easy", "saf_easy", "lxf_easy", "wfp3_easy", "unicef_easy", "aged_area_easy",
     "steady_area_easy", "conservative",

@@ -16,6 +16,7 @@ from pipeline.report.html import (
     table,
 )
 from pipeline.report.whatif import numbers as n
+from pipeline.report.whatif.fidelity import Fidelity
 from pipeline.report.whatif.nearness import LIMITS
 from pipeline.report.whatif.plan import Plan
 from pipeline.report.whatif.plots import policies_plot, weeks_plot
@@ -116,7 +117,39 @@ def nearness_part(story: Story) -> Markup:
     return joined([
         element("p", f"Grade {near.grade}: {lead}"),
         table(f"Grade {near.grade}", caption, head, body),
+        *(_beside(story.beside) if story.beside else ()),
     ])  # fmt: skip
+
+
+def _beside(beside: Fidelity) -> Iterator[Markup]:
+    """Yield the tables of the log beside its replay, order of arrival and EASY."""
+    text = (
+        ": the jobs of the run as the log has them, replayed with the log's starts, in order of "
+        "arrival without and with backfilling. What the replay changes, the simulation does; the "
+        "rest is what the log's scheduler did for reasons of its own."
+    )
+    body = [
+        Row([Cell(name), *(Cell(_measure(value), value) for value in values)])
+        for name, values in beside.measures.items()
+    ]  # fmt: skip
+    yield table("Beside the log", text, ["measure", *beside.columns], body)
+    last = beside.columns[-1]
+    rows = []
+    for row in beside.groups.iter_rows(named=True):
+        cells = [
+            Cell(_KINDS[row["kind"]]),
+            Cell(row["group"]),
+            Cell(f"{row['jobs']:,}", row["jobs"]),
+        ]
+        cells += [Cell(in_hours(row[name]), row[name]) for name in beside.columns]
+        rows.append(Row([*cells, Cell(plain(row["ks"]), row["ks"])]))
+    head = ["", "jobs of the run", "jobs", *(f"{name} [h]" for name in beside.columns)]
+    text = f": mean wait of groups of jobs, and the distance of {last} from the log (KS)."
+    yield table("Where the machines differ", text, [*head, f"{last}, KS"], rows)
+
+
+def _measure(value: float) -> str:
+    return _NOTHING if math.isnan(value) else plain(value)
 
 
 def _slowdown(value: float) -> str:

@@ -14,6 +14,7 @@ from pipeline.recipes.recipe import TraceSource
 from pipeline.report.whatif import numbers as n
 from pipeline.report.whatif import plan as planning
 from pipeline.report.whatif import words
+from pipeline.report.whatif.fidelity import Fidelity, fidelity
 from pipeline.report.whatif.jobs import by_group, counted_jobs, groups
 from pipeline.report.whatif.nearness import nearness
 from pipeline.scenarios.queue.instances import read_log
@@ -34,6 +35,7 @@ class Material:
         plan: How it is split.
         job: The run of the test part.
         played: Wait and bounded slowdown of every job of the run, by policy.
+        strict: The same under order of arrival without backfilling.
         training: What `--train` did, or None.
         commands: Command that gives each evaluation, by its folder.
         command: The command line.
@@ -45,6 +47,7 @@ class Material:
     plan: planning.Plan
     job: Job
     played: Mapping[str, pl.DataFrame]
+    strict: pl.DataFrame
     training: Mapping[str, Any] | None
     commands: Mapping[str, str]
     command: str
@@ -65,6 +68,7 @@ class Story:
         span_s: Seconds from the beginning of the run to its last submission.
         weeks: Mean wait in hours of the jobs of each week, (W,), by policy.
         near: Grade of the simulated machine.
+        beside: The log beside its replay, order of arrival and EASY; None without starts.
         main: The agent against the best rule after the fact, or the rule that was best before
             against `other`: in the run, or on the windows if the run has no intervals.
         side: The same in the other of the two.
@@ -87,6 +91,7 @@ class Story:
     span_s: float
     weeks: Mapping[str, NDArray[np.float64]]
     near: words.Nearness
+    beside: Fidelity | None
     main: n.Pair
     side: n.Pair
     unit: str
@@ -113,10 +118,17 @@ def tell(material: Material, out: Path) -> Story:
     kinds = groups(jobs, processors)
     shown = {name: material.played[name] for name in cast.shown}
     table = by_group(jobs, material.played, kinds)
-    near = words.Nearness("")
+    near, beside = words.Nearness(""), None
     if cast.recorded is not None:
-        waits = [material.played[name]["wait_s"].to_numpy() for name in (cast.recorded, cast.plain)]
-        near = nearness(log, *waits)
+        easy = material.played[cast.plain]["wait_s"].to_numpy()
+        schedules = {
+            "replay": material.played[cast.recorded]["wait_s"].to_numpy(),
+            planning.STRICT: material.strict["wait_s"].to_numpy(),
+            cast.plain: easy,
+        }
+        near = nearness(log, schedules["replay"], easy)
+        begin = int(log.submit[material.plan.test_first])
+        beside = fidelity(log, jobs, begin, schedules, kinds)
     # A rule that was chosen in advance may be a bad one here: an agent must beat the best one.
     first, second = (cast.agent, cast.rule_after) if cast.agent else (cast.rule, cast.other)
     # A run of less than four weeks has no intervals; the windows have.
@@ -140,6 +152,7 @@ def tell(material: Material, out: Path) -> Story:
         span_s=span_s,
         weeks=_weeks(jobs, shown),
         near=near,
+        beside=beside,
         main=main,
         side=side,
         unit=unit,
