@@ -115,7 +115,7 @@ def nearness(log: Log, recorded: NDArray[np.float64], easy: NDArray[np.float64])
             f"the simulated machine has {side} queues."
         ),
         "ks": (
-            f"Its waits are distributed otherwise than the recorded ones (KS distance "
+            f"Its waits are distributed otherwise than those of the replay (KS distance "
             f"{numbers['ks']:.2f})."
         ),
         "over_capacity": (

@@ -95,7 +95,7 @@ def nearness_part(story: Story) -> Markup:
     told: dict[str, tuple[str, Callable[[float], str]]] = {
         "waited_while_fitting": ("waiting that passed while the job fitted", _share),
         "easy_to_log": (f"mean wait of {cast.plain} over the recorded one", plain),
-        "ks": (f"distance of the waits of {cast.plain} from the recorded ones (KS)", plain),
+        "ks": (f"distance of the waits of {cast.plain} from those of the replay (KS)", plain),
         "over_capacity": ("time in which the log exceeds the machine", _share),
     }
     body = [
@@ -145,7 +145,7 @@ def _beside(beside: Fidelity) -> Iterator[Markup]:
         rows.append(Row([*cells, Cell(plain(row["ks"]), row["ks"])]))
     head = ["", "jobs of the run", "jobs", *(f"{name} [h]" for name in beside.columns)]
     text = f": mean wait of groups of jobs, and the distance of {last} from the log (KS)."
-    yield table("Where the machines differ", text, [*head, f"{last}, KS"], rows)
+    yield table("Where the machines differ", text, [*head, f"{last}, KS"], rows, words=2)
 
 
 def _measure(value: float) -> str:

@@ -1,9 +1,11 @@
 """Tests of the numbers of `hindcast whatif`: comparisons, the plan of a log, and the grade."""
 
 import numpy as np
+import polars as pl
 import pytest
 
 from pipeline.report.whatif import nearness as near
+from pipeline.report.whatif.fidelity import fidelity
 from pipeline.report.whatif.numbers import HEADLINE, Scope, pair_of
 from pipeline.report.whatif.words import hours, percent, verdict_of
 from pipeline.scenarios.queue.instances import Log
@@ -84,3 +86,24 @@ def test_the_grade_is_the_worst_of_the_measurements():
 def test_numbers_in_words():
     assert [hours(s) for s in (30, 600, 9000, 400_000)] == ["30 s", "10.0 min", "2.5 h", "4.6 d"]
     assert [percent(s) for s in (0.004, -0.25, 1.3)] == ["+0.4 %", "-25 %", "+130 %"]
+
+
+def test_a_schedule_beside_the_log_by_hand():
+    """Three jobs of a machine with 4 processors; a run that begins at 10, when job 0 waits."""
+    log = log_of([0, 20, 30], [15, 50, 30], [10, 20, 40], [2, 2, 2], 4)
+    jobs = pl.DataFrame({"job": [0, 1, 2], "week": [0, 0, 1]})
+    kinds = {"size": pl.Series("size", ["small", "rest", "small"])}
+    found = fidelity(log, jobs, 10, {"now": np.zeros(3)}, kinds)
+    assert found.columns == ("the log", "now")
+    waits = np.array([5.0, 30.0, 0.0])
+    assert found.measures["mean wait [h]"] == (pytest.approx(waits.mean() / 3600), 0.0)
+    slowdowns = [(5 + 10) / 10, (30 + 20) / 20, 1.0]
+    assert found.measures["mean bounded slowdown"] == (pytest.approx(np.mean(slowdowns)), 1.0)
+    # Until 30, when the last job comes: job 0 runs from 15 to 25; without waits, from 10 and 20.
+    assert found.measures["processors in use, by these jobs [%]"] == (
+        pytest.approx(100 * 20 / 80), pytest.approx(100 * 40 / 80),
+    )  # fmt: skip
+    assert found.measures["distance of the waits from the log (KS)"] == (0.0, pytest.approx(2 / 3))
+    rows = found.groups.rows(named=True)
+    assert [row["group"] for row in rows] == ["small", "rest"]
+    assert (rows[0]["jobs"], rows[0]["the log"], rows[0]["now"]) == (2, 2.5, 0.0)
