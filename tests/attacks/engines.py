@@ -101,10 +101,14 @@ def attack(
         ended, hit = begun.kill(), 1
     else:
         targets = cluster.at_work() if victim == "worker" else [cluster.scheduler()]
+        early = None  # Ray starts workers when it needs them, and ends them soon after
+        while not targets and (early := begun.poll()) is None:
+            time.sleep(0.05)
+            targets = cluster.at_work()
         hit = len(targets[:1])
         if targets:
             kill(targets[int(rng.integers(len(targets)))])
-        ended = begun.wait()
+        ended = early or begun.wait()
     codes = [ended.code]
     if victim == "worker" and ended.code:
         faults.append(f"a worker that is killed ends the command: {last_line(ended)}")
