@@ -176,12 +176,14 @@ def _evaluate(
     work = len(wanted) + 2
     progress(0, work)
     images = any("image" in readings(c.behaviour.policy) for c in wanted)
-    if opened.recipe.level == RECORDED_LEVEL and settings.propensities != ESTIMATED:
-        raise InputError(
-            f"{opened.folder}: the propensities of the log's scheduler are not known; estimate "
-            f"them with `hindcast behaviour {opened.folder}`, then give --propensities estimated"
-        )
     log = read_episodes(opened, settings.split, limit=settings.limit, image=images)
+    unknown = opened.recipe.level == RECORDED_LEVEL or np.isnan(log.propensity).any()
+    if unknown and settings.propensities != ESTIMATED:
+        raise InputError(
+            f"{opened.folder}: the decisions were recorded elsewhere, and their propensities are "
+            f"not known; estimate them with `hindcast behaviour {opened.folder}`, then give "
+            "--propensities estimated"
+        )
     known = {name: b for recipe in opened.manifest.recipes for name, b in _known(recipe).items()}
     estimates = None
     if settings.propensities == "mixture":

@@ -18,7 +18,7 @@ class Request:
 
     source: p.Folder = p.argument(
         "log of a batch system (SWF, sacct, PBS), mapping of a table (.toml), ingested workload, "
-        "or dataset of the level `recorded`", metavar="LOG")  # fmt: skip
+        "or dataset of recorded decisions", metavar="LOG")  # fmt: skip
     out: p.Folder | None = p.option(
         "file for the model, JSON (a dataset keeps it beside the data)", default=None,
         metavar="FILE",
@@ -47,8 +47,11 @@ def check(request: Request) -> None:
     if is_remote(location(request.source)):
         raise InputError(f"{request.source}: expected a place on this machine, not a store")
     if _is_dataset(request):
-        for name, given in (("--out", request.out), ("--format", request.format)):
-            if given is not None:
+        options = (
+            ("--out", request.out), ("--format", request.format), ("--set", request.settings),
+        )  # fmt: skip
+        for name, given in options:
+            if given:
                 raise InputError(f"{name} is for a log, and {request.source} is a dataset")
         return
     source_of(request)
@@ -98,18 +101,12 @@ def _of_dataset(request: Request) -> tuple[Any, Path]:
 
     from pipeline import dataset as datasets
     from pipeline.dataset.estimated import write_estimates
-    from pipeline.errors import InputError
     from policies.ope.behaviour.choice_sets import choices_of_episodes
     from policies.ope.behaviour.model import model_of_choices
     from policies.ope.behaviour.propensities import described, estimated
     from policies.ope.episodes import read_episodes
 
     opened = datasets.open(location(request.source))
-    if opened.recipe.scenario != "queue":
-        raise InputError(
-            f"{request.source}: the dataset is of scenario {opened.recipe.scenario}, expected one "
-            "of queue"
-        )
     splits = opened.episodes()["split"].unique(maintain_order=True).to_list()
     read = {split: read_episodes(opened, split, limit=1 << 62) for split in splits}
     model = model_of_choices(choices_of_episodes(read[splits[0]], opened.spec), request.seed)
@@ -161,6 +158,7 @@ COMMANDS: Final = {"behaviour": Command(
     "hindcast behaviour KTH-SP2-1996-2.swf.gz",
     Request,
     "The model is a conditional logit of which waiting job started, among those that fitted. It\n"
-    "is fitted on the first 60 % and tested on the last 30 %. Beside a dataset of the level\n"
-    "`recorded` it writes estimated propensities, for `hindcast ope --propensities estimated`.",
+    "is fitted on the first 60 % and tested on the last 30 %. Beside a dataset of recorded\n"
+    "decisions, such as one of the level `recorded` or an imported history, it writes estimated\n"
+    "propensities, for `hindcast ope --propensities estimated`.",
 )}  # fmt: skip

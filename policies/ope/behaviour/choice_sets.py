@@ -1,9 +1,10 @@
 """Choice sets: the candidates of each recorded choice, and which of them was chosen.
 
 From a log of `queue`, a choice is the start of a job, at its logged second: the candidates are the
-waiting jobs that fit. From a dataset, it is a decision that starts a job. The moment is taken as
-given in both: why nothing started earlier is not modelled, since holds and limits explain most of
-it and no log shows them.
+waiting jobs that fit. From a dataset of `queue`, it is a decision that starts a job. The moment is
+taken as given in both: why nothing started earlier is not modelled, since holds and limits explain
+most of it and no log shows them. From a dataset of another scenario, such as an imported history,
+every decision is a choice among its feasible candidates.
 """
 
 from dataclasses import dataclass, replace
@@ -87,38 +88,57 @@ def choices_of_log(log: Log, wanted: Ints) -> ChoiceSets:
 
 
 def choices_of_episodes(episodes: WholeEpisodes, spec: Spec) -> ChoiceSets:
-    """Return the choice sets of decisions of a dataset of `queue` that start a job.
+    """Return the choice sets of the decisions of a dataset.
 
-    Decisions that wait, or give a job the reservation, are left out, and so are those with a single
-    candidate. The candidates are the feasible jobs that fit.
+    Decisions with a single candidate are left out. In `queue`, those that wait or give a job the
+    reservation are left out too, and the candidates are the feasible jobs that fit. In other
+    scenarios, the features are the columns of the candidates that are known and not identifiers.
     """
     rows, may = starting(episodes, spec)
     sizes = np.add.reduceat(may.astype(np.int64), episodes.rows[:-1])
     keep = (sizes > 1) & may[episodes.chosen]
     inside = np.repeat(keep, np.diff(episodes.rows)) & may
     numbers = np.cumsum(inside) - 1  # of a candidate among those that are kept
+    offsets = np.concatenate([[0], np.cumsum(sizes[keep])])
+    chosen = numbers[episodes.chosen[keep]]
+    episode = np.repeat(np.arange(len(episodes)), np.diff(episodes.offsets))[keep]
+    place = np.flatnonzero(keep)
+    if spec.scenario != "queue":
+        names, table = _columns_of(rows[inside], spec)
+        return ChoiceSets(names, table, offsets, chosen, episode, place)
     waited = np.exp(rows[:, spec.column("log_waited")].astype(np.float64)) - 60.0
     columns = [rows[inside, spec.column(name)] for name in _COLUMNS]
     columns += [waited[inside] < NEW_S, rows[inside, spec.column("queue")]]
     table = np.stack(columns, axis=1).astype(np.float64)
     names, table = _with_queues((*_COLUMNS, "new", "queue"), table)
-    offsets = np.concatenate([[0], np.cumsum(sizes[keep])])
     day = [f.name for f in spec.context].index("day_sin")
     time = episodes.context[keep, day : day + 2].astype(np.float64)
     names, table = _with_places(names, table, offsets, time)
-    episode = np.repeat(np.arange(len(episodes)), np.diff(episodes.offsets))
-    return ChoiceSets(
-        names, table, offsets, numbers[episodes.chosen[keep]], episode[keep], np.flatnonzero(keep)
-    )
+    return ChoiceSets(names, table, offsets, chosen, episode, place)
 
 
 def starting(episodes: WholeEpisodes, spec: Spec) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Return the rows (V, F) of all decisions, and which of them start a job if chosen, (V,)."""
+    """Return the rows (V, F) of all decisions, and which of them are modelled choices, (V,).
+
+    In `queue` these are the jobs that start if chosen; in other scenarios all feasible candidates.
+    """
     rows = episodes.candidates
+    if spec.scenario != "queue":
+        return rows, episodes.feasible
     may = episodes.feasible & (rows[:, spec.column("fits")] > 0.0)
     if any(feature.name == "is_wait" for feature in spec.candidates):
         may &= rows[:, spec.column("is_wait")] == 0.0
     return rows, may
+
+
+def _columns_of(rows: NDArray[np.float32], spec: Spec) -> tuple[tuple[str, ...], Array]:
+    """Return the columns that are known everywhere, differ, and are no identifiers."""
+    names = [
+        feature.name for f, feature in enumerate(spec.candidates)
+        if not feature.identifier and np.isfinite(rows[:, f]).all() and np.ptp(rows[:, f]) > 0.0
+    ]  # fmt: skip
+    at = [spec.column(name) for name in names]
+    return tuple(names), rows[:, at].astype(np.float64)
 
 
 def _with_queues(names: tuple[str, ...], rows: Array) -> tuple[tuple[str, ...], Array]:

@@ -137,7 +137,11 @@ def _model(sets: ChoiceSets, stop: int, start: int, clusters: str, seed: int) ->
         _score("logit", logit.utilities(test), test, likely=True),
         _score("network", network_utilities(train, test, seed), test, likely=True),
         Score("uniform", float(equal.mean()), float(np.log(equal).mean())),
-        *(_score(name, rule(test), test, likely=False) for name, rule in _RULES.items()),
+        *(
+            _score(name, rule(test), test, likely=False)
+            for name, rule in _RULES.items()
+            if "age_rank" in test.names
+        ),
     ]
     candidates = len(test.rows) / len(test)
     return BehaviourModel(logit, tuple(scores), len(train), len(test), candidates, clusters)
@@ -164,6 +168,8 @@ def in_words(logit: Logit) -> Iterator[tuple[str, float, float, float, str]]:
         said = "no clear sign"
         if low > 0.0 or high < 0.0:
             queue = name.removeprefix("queue_")
-            pair = _WORDS.get(name, (f"prefers queue {queue}", f"holds queue {queue}"))
+            pair = _WORDS.get(name, (f"prefers a high {name}", f"prefers a low {name}"))
+            if queue != name:
+                pair = (f"prefers queue {queue}", f"holds queue {queue}")
             said = pair[0 if weight > 0.0 else 1]
         yield name, weight, low, high, said

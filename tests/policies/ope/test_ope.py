@@ -291,7 +291,7 @@ def test_a_log_without_propensities_is_refused(folder, monkeypatch):
         return replace(log, propensity=np.full(log.decisions, np.nan))
 
     monkeypatch.setattr(ope, "read_episodes", unknown)
-    with pytest.raises(InputError, match="propensities are unknown"):
+    with pytest.raises(InputError, match="propensities are not known"):
         ope.evaluate_offline(folder, ["sjf_now"], FAST)
 
 
