@@ -4,11 +4,14 @@ import numpy as np
 import polars as pl
 import pytest
 
+from pipeline.errors import TraceError
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.workload_source import load_source
 from pipeline.report.whatif import nearness as near
 from pipeline.report.whatif.fidelity import fidelity
 from pipeline.report.whatif.numbers import HEADLINE, Scope, pair_of
 from pipeline.report.whatif.words import hours, percent, verdict_of
-from pipeline.scenarios.queue.instances import Log
+from pipeline.scenarios.queue.instances import Log, read_log
 from pipeline.statistics.intervals import bootstrap_interval
 
 
@@ -107,3 +110,20 @@ def test_a_schedule_beside_the_log_by_hand():
     rows = found.groups.rows(named=True)
     assert [row["group"] for row in rows] == ["small", "rest"]
     assert (rows[0]["jobs"], rows[0]["the log"], rows[0]["now"]) == (2, 2.5, 0.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "share", "over"),
+    [("kth", 0.53, 0.0007), ("sdsc-sp2", 0.24, 0.014)],  # as an independent program found
+)
+def test_waiting_while_fitting_on_real_logs(name, share, over):
+    """The machine of SDSC SP2 is near its log, that of KTH is not."""
+    recipe = load_recipe(f"queue-{name}-v1")
+    try:
+        log = read_log(load_source(recipe))
+    except TraceError as error:
+        pytest.skip(f"needs the trace: {error}")
+    fitting, exceeded = near.waiting_of(log)
+    assert fitting == pytest.approx(share, abs=0.005)
+    assert exceeded == pytest.approx(over, abs=0.0005)
