@@ -36,6 +36,7 @@ FLOORS = (
         "pipeline.calibration", "pipeline.estimators", "pipeline.gymnasium_env",
     ),
     ("pipeline.report", "pipeline.testing"),
+    ("pipeline.papers",),
     ("policies.heuristics", "policies.networks"),
     ("policies.rollouts", "policies.training"),
     ("policies.offline",),

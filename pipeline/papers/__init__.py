@@ -1,0 +1,1 @@
+"""Published numbers of papers, beside what was measured: tables, figures, claims, pages."""
