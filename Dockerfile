@@ -44,6 +44,7 @@ ENV PATH=/opt/hindcast/bin:$PATH \
     NUMBA_CACHE_DIR=/data/.cache/numba \
     PREFECT_HOME=/data/.prefect \
     PREFECT_SERVER_ANALYTICS_ENABLED=false \
+    PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE=prefect.server.concurrency.lease_storage.filesystem \
     DO_NOT_TRACK=1
 USER hindcast
 WORKDIR /data

@@ -145,6 +145,7 @@ def _prefect() -> Iterator[Finding]:
             yield Finding("prefect server", "failure", fact, remedy)
         else:
             yield Finding("prefect server", "ok", f"{url} answers")
+            yield from _leases(url)
     else:
         fact = "PREFECT_API_URL is not set; each command starts a server of its own"
         yield Finding("prefect server", "ok", fact)
@@ -155,6 +156,23 @@ def _prefect() -> Iterator[Finding]:
         else:
             remedy = "set PREFECT_HOME to a folder that you may write, or give --direct"
             yield Finding("prefect home", "failure", problem, remedy)
+
+
+def _leases(url: str) -> Iterator[Finding]:
+    """Check where a server keeps the leases of concurrency limits, if it tells."""
+    from flows.engine import server_settings
+
+    kept = server_settings(url).get("server", {}).get("concurrency", {}).get("lease_storage")
+    if kept == "prefect.server.concurrency.lease_storage.memory":
+        fact = "the server keeps the places of concurrency limits in memory"
+        remedy = (
+            "start it with PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE="
+            "prefect.server.concurrency.lease_storage.filesystem, so that places that are held "
+            "when it is killed become free"
+        )
+        yield Finding("prefect leases", "warning", fact, remedy)
+    elif kept:
+        yield Finding("prefect leases", "ok", f"{kept.rpartition('.')[2]}")
 
 
 def _clients() -> Iterator[Finding]:

@@ -106,6 +106,20 @@ def check_server(url: str) -> None:
         )
 
 
+def server_settings(url: str) -> dict[str, Any]:
+    """Return the settings of a Prefect server; an empty object if it does not tell them."""
+    with _no_collection():
+        from prefect.client.orchestration import get_client
+        from prefect.settings import temporary_settings
+    settings = {"api.url": url, "client.max_retries": 0, "api.request_timeout": _ANSWER_S}
+    with temporary_settings(settings), get_client(sync_client=True) as client:
+        try:
+            found: dict[str, Any] = client.request("GET", "/admin/settings").json()
+        except Exception:  # noqa: BLE001  of httpx or Prefect; a hosted server has no such page
+            return {}
+    return found
+
+
 @contextlib.contextmanager
 def _loss_of(url: str | None) -> Iterator[None]:
     """Raise HindcastError in place of what a flow raises if its server no longer answers.

@@ -10,6 +10,8 @@ from flows.runners.workers import Facts, check_workers, worker_facts
 from pipeline.errors import HindcastError, InputError
 
 _ANSWER_S: Final = 10  # time that a scheduler has to answer
+_SPAWN: Final = "distributed.nanny.pre-spawn-environ"  # setting of Dask: environment of workers
+_TRIM: Final = "MALLOC_TRIM_THRESHOLD_"
 
 
 @contextlib.contextmanager
@@ -36,6 +38,7 @@ def started(address: str, workers: int) -> Iterator[Runner]:
         settings = {"cluster_kwargs": {**local, **size}}
         where = "Dask on this machine"
     with contextlib.ExitStack() as stack:
+        stack.enter_context(_memory_kept())
         runner = stack.enter_context(DaskTaskRunner(**settings))
         try:
             client = runner.client
@@ -50,6 +53,21 @@ def started(address: str, workers: int) -> Iterator[Runner]:
         if address:
             check_workers(lambda: _facts(client), where)
         yield Runner(where, runner.submit, lambda: sum(client.nthreads().values()))
+
+
+@contextlib.contextmanager
+def _memory_kept() -> Iterator[None]:
+    """Let workers that Dask starts here keep freed memory, as processes do without Dask.
+
+    Dask makes them return it to the system at every 64 KiB. Recording then has twenty times as many
+    page faults, and takes a third longer.
+    """
+    import dask
+
+    environment = {**dask.config.get(_SPAWN)}
+    environment.pop(_TRIM, None)
+    with dask.config.set({_SPAWN: environment}):
+        yield
 
 
 def _facts(client: Any) -> list[Facts]:

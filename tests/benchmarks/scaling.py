@@ -2,14 +2,16 @@
 
     python -m tests.benchmarks scaling
 
-The same dataset is built by every runner that is installed, its start included, and compared with
-threads of one process. Then a synthetic log is made 1, 10 and 100 times as long. Each build is a
+The same dataset is built by every runner that is installed, and compared with threads of one
+process. A build of a few windows gives the time that the start takes; the rates are those of the
+rest, which is more than one unit of work. Then a synthetic log is made 1, 10 and 100 times as long. Each build is a
 process, whose time and largest memory are measured; a build of one window is the constant part.
 Last, thousands of tiny parts are recorded by two workers of a `dask scheduler`, whose memory is
 measured.
 """
 
 import contextlib
+import itertools
 import json
 import os
 import socket
@@ -33,7 +35,8 @@ LENGTHS: Final = (1, 10, 100)
 WINDOWS: Final = 20  # of the shortest log
 JOBS: Final = 60  # of a window
 UNUSED: Final = 2  # windows of validation and test, which every recipe has
-RECORDED: Final = 60  # windows of the dataset that the runners build
+RECORDED: Final = 400  # windows of the dataset that the runners build: more than one unit of 20 s
+STARTED: Final = 4  # windows of the dataset that shows how long the start of a runner takes
 PARTS: Final = 5000
 LIGHT: Final = 'behaviours=[{policy="sjf_now",epsilon=0.2,episodes=6}]'
 QUICK: Final = 0.1  # seconds between two looks at a process
@@ -102,21 +105,27 @@ def installed() -> list[str]:
 
 
 def runners(scratch: Path) -> Iterator[Row]:
-    """Yield the rates of all runners on this machine."""
+    """Yield the time that every runner takes to start, and its rate, on this machine."""
     log = scratch / "log.swf"
     write_log(log, RECORDED)
-    given = settings(RECORDED, f"trace.path={str(log)!r}")
     ways = [(LOCAL, 1), (LOCAL, 2), *((name, n) for name in installed() for n in (1, 2))]
-    rates: dict[tuple[str, int], list[float]] = {way: [] for way in ways}
-    for number in range(ROUNDS):
-        for name, workers in ways:
-            out = scratch / f"{name}-{workers}-{number}"
-            took, _, decisions = built(out, given, "--runner", name, "--workers", str(workers))
-            rates[name, workers].append(decisions / took)
-    first = max(rates[LOCAL, 1])
-    for (name, workers), found in rates.items():
+    found: dict[tuple[str, int, int], list[tuple[float, int]]] = {}
+    for number, windows, (name, workers) in itertools.product(
+        range(ROUNDS), (STARTED, RECORDED), ways
+    ):
+        out = scratch / f"{name}-{workers}-{windows}-{number}"
+        given = settings(windows, f"trace.path={str(log)!r}")
+        took, _, decisions = built(out, given, "--runner", name, "--workers", str(workers))
+        found.setdefault((name, workers, windows), []).append((took, decisions))
+    starts = {way: min(found[*way, STARTED]) for way in ways}
+    ends = {way: min(found[*way, RECORDED]) for way in ways}
+    rates = {way: (ends[way][1] - starts[way][1]) / (ends[way][0] - starts[way][0]) for way in ways}
+    for way in ways:
+        name, workers = way
         what = f"scaling, build, runner {name}, {workers} worker{'s' * (workers > 1)}"
-        yield what, max(found), "decisions/s", f"{max(found) / first:.2f} of local with 1"
+        yield f"{what}, start", starts[way][0], "s", ""
+        beside = f"{rates[way] / rates[LOCAL, workers]:.2f} of local with {workers}"
+        yield what, rates[way], "decisions/s", beside
 
 
 def lengths(scratch: Path) -> Iterator[Row]:

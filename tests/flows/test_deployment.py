@@ -18,6 +18,7 @@ import numpy as np
 import psutil
 import pytest
 
+from flows.engine import server_settings
 from pipeline.verification.verify import verify
 from tests.flows.test_flows import DEPLOYED
 
@@ -44,6 +45,9 @@ def write_log(path: Path, rng: np.random.Generator) -> None:
     path.write_text("; MaxProcs: 100\n" + "".join(jobs))
 
 
+LEASES = "prefect.server.concurrency.lease_storage.filesystem"
+
+
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as found:
         return found.getsockname()[1]
@@ -56,6 +60,7 @@ def surroundings(home: Path, port: int) -> dict[str, str]:
         **kept,
         "DO_NOT_TRACK": "1",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": LEASES,
         "PREFECT_HOME": str(home),
         "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
         "PREFECT_WORKER_QUERY_SECONDS": "1",
@@ -148,6 +153,8 @@ def test_a_night_on_a_server(tmp_path: Path) -> None:
     start = ("server", "start", "--host", "127.0.0.1", "--port", str(port), "--no-ui")
     with started(*start, env=env, log=server_log) as server:
         wait_for_server(server, env, server_log)
+        told = server_settings(env["PREFECT_API_URL"])
+        assert told["server"]["concurrency"]["lease_storage"] == LEASES
         call("work-pool", "create", "hindcast", "--type", "process", env=env)
         work = ("worker", "start", "--pool", "hindcast")
         with started(*work, env=env, log=worker_log):

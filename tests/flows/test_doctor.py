@@ -10,6 +10,8 @@ from flows import diagnosis
 from flows.cli import main
 from pipeline.errors import InputError
 
+LEASES = "prefect.server.concurrency.lease_storage"
+
 
 @pytest.fixture
 def diagnose(monkeypatch, tmp_path):
@@ -87,6 +89,24 @@ def test_a_server_that_does_not_answer_fails(diagnose, monkeypatch):
     assert found["prefect server"].judgement == "failure"
     assert found["prefect server"].remedy == "start one"
     assert found["prefect home"].judgement == "ok"
+
+
+@pytest.mark.parametrize(
+    ("told", "judgement"),
+    [
+        ({}, None),
+        ({"server": {"concurrency": {"lease_storage": f"{LEASES}.memory"}}}, "warning"),
+        ({"server": {"concurrency": {"lease_storage": f"{LEASES}.filesystem"}}}, "ok"),
+    ],
+)
+def test_places_that_a_killed_server_forgets_are_a_warning(diagnose, monkeypatch, told, judgement):
+    monkeypatch.setattr("flows.engine.check_server", lambda url: None)
+    monkeypatch.setattr("flows.engine.server_settings", lambda url: told)
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
+    found = diagnose("prefect")
+    assert found["prefect server"].judgement == "ok"
+    finding = found.get("prefect leases")
+    assert (finding and finding.judgement) == judgement
 
 
 def test_requirements_are_compared_with_what_is_installed(diagnose, monkeypatch):
