@@ -4,10 +4,10 @@
 
 The same dataset is built by every runner that is installed, and compared with threads of one
 process. A build of a few windows gives the time that the start takes; the rates are those of the
-rest, which is more than one unit of work. Then a synthetic log is made 1, 10 and 100 times as long. Each build is a
-process, whose time and largest memory are measured; a build of one window is the constant part.
-Last, thousands of tiny parts are recorded by two workers of a `dask scheduler`, whose memory is
-measured.
+rest, which is more than one unit of work. Then a synthetic log is made 1, 10 and 100 times as long.
+Each build is a process, whose time and largest memory are measured; a build of one window is the
+constant part. Last, thousands of tiny parts are recorded by two workers of a `dask scheduler`,
+whose memory is measured.
 """
 
 import contextlib
