@@ -111,7 +111,7 @@ def _sentence(row: Mapping[str, Any], baseline: str, level: float) -> str:
             )
         case _:
             way = "better" if value > 0 else "worse"
-            mean = f"is {way} by {size} in {metric}" if value else f"has the same mean {metric}"
+            mean = f"is {way} by {size} in {metric}" if value else f"has the same {metric}"
             doubt = (
                 f"the {interval} of the gain contains zero"
                 if low is not None

@@ -148,7 +148,7 @@ def test_a_loss_is_said_plainly(tmp_path, better):
 def test_an_equal_policy_is_no_win(tmp_path):
     found = finding(tmp_path)
     assert found.verdict == "unclear"
-    assert "agent has the same mean makespan_s on average" in found.sentence
+    assert "agent has the same makespan_s on average" in found.sentence
     assert "0 wins, 40 ties, 0 losses" in found.sentence
 
 
