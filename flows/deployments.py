@@ -22,6 +22,8 @@ from flows.commands.ingest import Request as Ingest
 from flows.commands.nightly import Request as Nightly
 from flows.commands.ope import Request as Ope
 from flows.commands.report import Request as Report
+from flows.commands.reproduce import Request as Reproduce
+from flows.commands.reproduce import run as run_reproduce
 from flows.commands.run import Request as Run
 from flows.commands.study import Request as Study
 from flows.commands.study import run as run_study
@@ -171,3 +173,10 @@ def nightly(request: Nightly) -> Result:
 def study(request: Study) -> Result:
     """Train the same agents on several logs of one problem and score them on the same windows."""
     return run_study(request, call_as_task)
+
+
+@flow(name="reproduce", flow_run_name="reproduce {paper}", **RECORDED)
+@_takes(Reproduce)
+def reproduce(request: Reproduce) -> Result:
+    """Run the protocols of papers and put their numbers beside what was measured."""
+    return run_reproduce(request, call_as_task)

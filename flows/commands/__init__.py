@@ -31,6 +31,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "report": "write one HTML page about evaluations",
     "ope": "estimate the returns of policies from a dataset, and compare with the simulator",
     "calibrate": "print a scenario's calibration table beside the paper's numbers",
+    "reproduce": "run the protocol of a paper, and put its numbers beside what was measured",
     "export": "write a dataset in the format of another tool",
     "list": "list outputs below folders, or known recipes, policies, agents, estimators and keys",
     "show": "show a dataset, or anything else that `list` lists, in detail",

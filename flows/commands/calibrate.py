@@ -56,6 +56,9 @@ class Request:
     last: p.Seed | None = p.option(
         "last window (default: the last one played)", default=None, metavar="WINDOW"
     )
+    out: p.Folder | None = p.option(
+        "file for the rows as CSV, beside printing them", default=None, metavar="FILE"
+    )
 
 
 def check(request: Request) -> None:
@@ -69,14 +72,28 @@ def check(request: Request) -> None:
         )
     for field in fields(request)[2:]:
         flag, given = _FLAGS.get(field.name, f"--{field.name}"), getattr(request, field.name)
-        if field.name not in reads and given != field.default:
+        if field.name not in {*reads, "out"} and given != field.default:
             raise InputError(f"calibrate: {request.table} has no option {flag}")
         if field.name == _NEEDED.get(request.table) and not given:
             raise InputError(f"calibrate: {request.table} needs {flag}")
 
 
 def run(request: Request) -> dict[str, Any]:
-    """Make the table, and return its lines and rows."""
+    """Make the table, write it if a file is given, and return its lines and rows."""
+    result = _table(request)
+    if request.out is not None:
+        import polars as pl
+
+        from pipeline.storage.files import make_folder, write_text
+
+        file = location(request.out)
+        make_folder(file.parent)
+        write_text(file, pl.DataFrame(result["rows"], infer_schema_length=None).write_csv())
+    return result
+
+
+def _table(request: Request) -> dict[str, Any]:
+    """Return the lines and rows of the table."""
     folders = [location(folder) for folder in request.folders]
     if request.table == "multicluster-scores":
         from pipeline.calibration.multicluster_scores import comparisons

@@ -1,7 +1,7 @@
 """Ledger of a run: its finished stages with their inputs and outputs.
 
     DIR/run.json
-      recipe, digest     the recipe that this folder belongs to
+      recipe, digest     the recipe, or another thing with stages, that this folder belongs to
       stages             name -> inputs (JSON), output (path below DIR), sha256 (of the output)
 
 A stage is finished if its inputs equal those of its entry and its output, the file that it writes
@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from flows.progress import note
 from pipeline.errors import DatasetError
-from pipeline.recipes.recipe import Recipe
 from pipeline.storage.files import make_folder, read_json, sha256_file, write_json
 from pipeline.storage.run_files import LEDGER
 
@@ -30,12 +29,16 @@ _RESULTS: Final[Mapping[str, Mapping[str, type | tuple[type, ...]]]] = {
 
 
 class Ledger:
-    """Ledger of one run folder, with the result of every finished stage."""
+    """Ledger of one run folder, with the result of every finished stage.
 
-    def __init__(self, folder: Path, recipe: Recipe) -> None:
+    `name` and `digest` are those of the recipe of a run, or of another thing that has stages; then
+    `kind` is the word for it. Raises DatasetError if the folder belongs to another one.
+    """
+
+    def __init__(self, folder: Path, name: str, digest: str, kind: str = "run") -> None:
         self._folder = folder
         self._path = folder / LEDGER
-        self._header = {"kind": "run", "recipe": recipe.id, "digest": recipe.digest}
+        self._header = {"kind": kind, "recipe": name, "digest": digest}
         self._stages: dict[str, Any] = {}
         if self._path.exists():
             self._stages = self._read()
@@ -46,9 +49,10 @@ class Ledger:
         if not isinstance(stages, dict):
             raise DatasetError(f"{self._path}: is not the ledger of a run; choose another --out")
         if value.get("digest") != self._header["digest"]:
+            noun = "recipe" if self._header["kind"] == "run" else self._header["kind"]
             raise DatasetError(
-                f"{self._folder}: holds a run of {value.get('recipe')} with digest "
-                f"{str(value.get('digest'))[:12]}, but this recipe has "
+                f"{self._folder}: holds a {value.get('kind', 'run')} of {value.get('recipe')} with "
+                f"digest {str(value.get('digest'))[:12]}, but this {noun} has "
                 f"{self._header['digest'][:12]}; choose another --out"
             )
         return stages

@@ -44,7 +44,7 @@ def run_stages(request: Any, call: Call = directly) -> dict[str, Any]:
 
 def _stages(request: Any, loaded: Recipe, out: Path, call: Call) -> dict[str, Any]:
     recipe, overrides, workers = request.recipe, request.settings(), request.workers
-    ledger = Ledger(out, loaded)
+    ledger = Ledger(out, loaded.id, loaded.digest)
     results: dict[str, Any] = {}
     manifest = out / "dataset" / "manifest.json"
     dataset = str(manifest.parent)

@@ -101,7 +101,8 @@ def _run(request: Any, out: Path, call: Call) -> dict[str, Any]:
     for file, text in texts.items():
         write_text(out / file, text)
     recipes = {file: load_recipe(out / file) for file in texts}
-    ledger = Ledger(out, recipes[planning.RECIPE])
+    recipe = recipes[planning.RECIPE]
+    ledger = Ledger(out, recipe.id, recipe.digest)
     policies = list(dict.fromkeys([*recipes[planning.RECIPE].evaluate.policies, *request.policies]))
     # The digest of a recipe covers the path of the log, not its content.
     content = [file.sha256 for file in workload.provenance.files]

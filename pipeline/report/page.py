@@ -121,7 +121,7 @@ def document(title: str, description: str, body: Markup) -> str:
         element("meta", name="description", content=description),
         element("link", rel="icon", href="data:,"),
         element("title", title),
-        element("style", Markup(_asset("page.css"))),
+        element("style", Markup(style_sheet())),
     )
     script = element("script", Markup(_asset("page.js")))
     page = element("html", head, element("body", body, script), lang="en")
@@ -137,6 +137,11 @@ def _curves_first(summary: Summary) -> list[str]:
 
 def _part(identifier: str, title: str, content: str) -> tuple[str, str, Markup]:
     return identifier, title, section(identifier, title, content)
+
+
+def style_sheet() -> str:
+    """Return the style of reports, with the light scheme first."""
+    return _asset("page.css")
 
 
 def _asset(name: str) -> str:

@@ -6,7 +6,7 @@ The same figure gives the same bytes.
 import hashlib
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import StringIO
 from typing import Any, Final
@@ -114,6 +114,19 @@ def to_svg(figure: Any, name: str, description: str) -> str:
     label = html.escape(description)
     opening = f'<svg {box.group(0) if box else ""} role="img" aria-label="{label}">'
     return re.sub(r"<svg[^>]*>", lambda _: opening, text, count=1).strip()
+
+
+def standalone(markup: str, variables: Mapping[str, str]) -> str:
+    """Return an <svg> element of `to_svg` as a file that any viewer shows, on white.
+
+    `variables` are the values of the CSS variables, such as `--ink`.
+    """
+    for name, value in variables.items():
+        markup = markup.replace(f"var({name})", value)
+    markup = markup.replace("var(--font)", "sans-serif")
+    opening, _, rest = markup.partition(">")
+    opening = opening.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
+    return f'{opening}><rect width="100%" height="100%" fill="#ffffff"/>{rest}\n'
 
 
 def _own_ids(text: str, prefix: str) -> str:

@@ -19,6 +19,7 @@ RECORDED = (
     "study",
     "run",
     "nightly",
+    "reproduce",
 )
 
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PARAMETERS = json.loads(Path(__file__).with_name("parameters.json").read_text(encoding="utf-8"))
 NAMES = (
     "ingest", "build", "verify", "train", "train_online", "evaluate", "ope", "report", "run",
-    "study", "nightly", "sweep",
+    "study", "nightly", "sweep", "reproduce",
 )  # fmt: skip
 DEPLOYED = (
     "ingest", "build", "verify", "train", "train_online", "evaluate", "ope", "report", "study",

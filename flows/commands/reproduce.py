@@ -1,0 +1,68 @@
+"""`hindcast reproduce`: tables, figures and claims of a paper, published beside measured."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from flows import parser as p
+from flows import runners
+from flows.commands import Call, Command, Shown, directly
+from flows.papers import PAPERS, Setting, find
+
+_ALL: Final = "all"
+_SEEDS: Final = {False: 5, True: 2}  # by whether the run is quick
+
+
+@dataclass(frozen=True)
+class Request:
+    """Paper, size of the run, and the folder for everything that it writes."""
+
+    paper: p.Name = p.argument(f"{', '.join(PAPERS)}, or all", metavar="PAPER")
+    out: p.Folder = p.option("folder; every paper has a folder in it", default="reproductions")
+    quick: bool = p.option(
+        "at most ten minutes per paper on two cores: fewer windows, iterations and seeds",
+        default=False)  # fmt: skip
+    seeds: p.Count | None = p.option(
+        "training seeds per agent (default 5, or 2 with --quick)", default=None)  # fmt: skip
+    workers: p.Workers = p.workers()
+    runner: p.Runner = p.runner()
+    address: str = p.address()
+
+    def names(self) -> tuple[str, ...]:
+        """Return the papers that are reproduced."""
+        return tuple(PAPERS) if self.paper == _ALL else (self.paper,)
+
+    def setting(self) -> Setting:
+        """Return the size of the run."""
+        seeds = self.seeds or _SEEDS[self.quick]
+        return Setting(tuple(range(seeds)), self.quick, self.workers)
+
+
+def check(request: Request) -> None:
+    """Raise InputError for an unknown paper, or a runner that is not installed."""
+    runners.check(request)
+    for name in request.names():
+        find(name)
+
+
+def run(request: Request, call: Call = directly) -> dict[str, Any]:
+    """Run the protocols through `call` and write the pages; finished stages are skipped."""
+    from flows.runs.reproduce import reproduce
+    from pipeline.storage.location import location
+
+    pages = reproduce(request.names(), request.setting(), request.out, call)
+    return {"pages": pages, "evidence": str(location(request.out) / "index.html")}
+
+
+def show(result: Mapping[str, Any]) -> Shown:
+    """Return the paths of the pages."""
+    return Shown([*result["pages"], result["evidence"]])
+
+
+COMMANDS: Final = {"reproduce": Command(
+    "hindcast reproduce deepjs --quick --out reproductions",
+    Request,
+    "A full run is the protocol of the paper and takes hours; it can be interrupted and given\n"
+    "again. Every number of its page names the command that made it.",
+    recorded=True,
+)}  # fmt: skip
