@@ -6,6 +6,7 @@
     learners    agents, estimators, trace formats and exports, from their registries
     results     the tables below docs/results, a page per recipe
     headlines   selected rows of these tables
+    papers      committed reproductions of papers, and what their evidence says
     protocol    the datasets, and the anchors of normalised scores
 
 Generated pages are written to docs/generated and are not committed.
@@ -18,6 +19,7 @@ from pathlib import Path
 from docs.generate.commands import command_pages
 from docs.generate.headlines import headline_pages
 from docs.generate.learners import learner_pages
+from docs.generate.papers import paper_pages
 from docs.generate.protocol import protocol_pages
 from docs.generate.recipe import recipe_pages
 from docs.generate.results import result_pages
@@ -44,4 +46,5 @@ def pages_of() -> Mapping[str, str]:
         **protocol_pages(),
         **result_pages(),
         **headline_pages(),
+        **paper_pages(),
     }

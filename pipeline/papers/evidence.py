@@ -81,9 +81,7 @@ def evidence_html(papers: Sequence[Paper]) -> str:
         ]
         listed = element("ul", joined(items)) if items else element("p", "None.")
         name = group.replace(" ", "-").replace(",", "")
-        lists.append(
-            section(name, f"{group[0].upper()}{group[1:]}", element("p", meaning), listed)
-        )
+        lists.append(section(name, f"{group[0].upper()}{group[1:]}", element("p", meaning), listed))
     header = element("header", element("h1", "What the evidence says"))
     body = element("div", header, element("main", main, joined(lists)), class_="page")
     return document("What the evidence says", "Claims of papers, published and measured", body)

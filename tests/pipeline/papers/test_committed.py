@@ -1,0 +1,32 @@
+"""Tests that committed reproductions agree with themselves and with the published numbers."""
+
+import pytest
+
+from docs.generate.papers import committed, paper_pages
+from pipeline.papers.folder import light_colors, read_results
+from pipeline.papers.plots import file_name, panels
+from pipeline.papers.published import number, published
+from pipeline.report import svg
+
+
+def test_pages_are_generated_for_what_is_committed():
+    pages = paper_pages()
+    assert "papers/evidence.md" in pages
+    assert {f"papers/{name}.md" for name in committed()} <= set(pages)
+
+
+@pytest.mark.slow
+def test_pictures_and_published_numbers_are_those_of_the_tables():
+    for name, folder in committed().items():
+        _, results = read_results(folder)
+        drawn = {
+            file_name(*key): svg.standalone(markup, light_colors())
+            for key, markup in panels(results.figures, results.figure_texts).items()
+        }
+        assert {path.name for path in folder.glob("*.svg")} == set(drawn)
+        for file, text in drawn.items():
+            assert (folder / file).read_text() == text
+        printed = published(name)
+        for cell in results.tables.to_dicts():
+            wanted = number(printed, cell["table"], cell["row"], cell["column"])
+            assert cell["published"] == (None if wanted is None else pytest.approx(wanted, 1e-5))
