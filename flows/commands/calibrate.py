@@ -20,10 +20,13 @@ _TABLES: Final[Mapping[str, tuple[int, tuple[str, ...]]]] = {
     "multicluster-scores": (1, ("policies",)),
     "sliding": (1, ("recipe", "overrides", "policies", "last")),
     "fitness-correlation": (2, ("recipe", "overrides", "split", "windows")),
+    "fitness-points": (2, ("recipe", "overrides", "split", "windows", "seed")),
 }
 _NEEDED: Final = {
     "multicluster-scores": "policies", "sliding": "recipe", "fitness-correlation": "recipe",
+    "fitness-points": "recipe",
 }  # fmt: skip
+_POINTS: Final = 500  # candidates of fitness-points
 _FLAGS: Final = {
     "overrides": "--set",
     "policies": "--policy",
@@ -88,7 +91,9 @@ def run(request: Request) -> dict[str, Any]:
 
         file = location(request.out)
         make_folder(file.parent)
-        write_text(file, pl.DataFrame(result["rows"], infer_schema_length=None).write_csv())
+        table = pl.DataFrame(result["rows"], infer_schema_length=None)
+        lists = pl.col(pl.List(pl.Int64)).cast(pl.List(pl.String)).list.join(" ")
+        write_text(file, table.with_columns(lists).write_csv())
     return result
 
 
@@ -112,12 +117,18 @@ def _table(request: Request) -> dict[str, Any]:
         spec = load_scenario(recipe.scenario).spec(recipe.config, recipe.objective)
         rules = [resolve(name, recipe.scenario, spec) for name in request.policies]
         return rows_of(slide(folders[0], recipe, rules, last=request.last))
+    import numpy as np
+    import polars as pl
+
     from policies.networks.checkpoint import load_policy
-    from policies.papers.deepjs.fitness_correlation import compare
+    from policies.papers.deepjs.fitness_correlation import compare, points
 
     windows = recipe.windows(request.split)
     some = windows[:: -(-len(windows) // request.windows)]
     first, second = (load_policy(folder) for folder in folders)
+    if request.table == "fitness-points":
+        rng = np.random.default_rng(request.seed)
+        return rows_of(pl.DataFrame(points(first, second, recipe, some, _POINTS, rng)))
     found = asdict(compare(first, second, recipe, some))
     row = {k: None if v != v else v for k, v in found.items()} | {"windows": some}  # noqa: PLR0124
     return {"lines": [f"{name:<12}{value}" for name, value in row.items()], "rows": [row]}
@@ -163,5 +174,6 @@ COMMANDS: Final = {"calibrate": Command(
     "  sliding RUN --recipe R                         DeepJS, Figure 4: cost of each window to\n"
     "      an agent before it is trained on the window (train-online --checkpoint-every)\n"
     "  fitness-correlation A B --recipe R             DeepJS, Figure 5: correlation of the\n"
-    "      scores of two agents for the same candidates, those of episodes of A",
+    "      scores of two agents for the same candidates, those of episodes of A\n"
+    "  fitness-points A B --recipe R                  the two scores of 500 of these candidates",
 )}  # fmt: skip

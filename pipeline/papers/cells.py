@@ -1,5 +1,6 @@
 """Rows of tables from evaluations."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,49 @@ def difference(scores: Pairing, policy: str, other: str) -> Interval:
     return bootstrap_intervals([cells])[0]
 
 
+def bound(folder: Path) -> Interval | None:
+    """Return the mean bound of the windows of an evaluation folder, or None if there is none."""
+    setting = read_settings([folder])[0]
+    if not setting.first.bound:
+        return None
+    found = setting.pair(setting.first.bound).policies[0]
+    return bootstrap_interval(found.values[:1])
+
+
+def strongest_rule(scores: Pairing) -> str:
+    """Return the rule with the best mean; agents, logs and clairvoyant rules do not count."""
+    rules = [each for each in scores.policies if each.kind == "heuristic"]
+    sign = 1.0 if scores.metric.better == "higher" else -1.0
+    return max(rules, key=lambda rule: sign * float(rule.values.mean())).name
+
+
+def beside(
+    folder: Path, agent: str, unit: str, offline: str | None, online: str | None
+) -> list[dict[str, Any]]:
+    """Return the table "beside": random, the strongest rule, our best agents, and the bound.
+
+    `agent` is the paper's. Columns are the mean of the headline metric, and the difference from the
+    paper's agent on the same windows.
+    """
+    scores = pairing(folder)
+    rule = strongest_rule(scores)
+    named = {
+        "the paper's agent": agent, "random": "random", f"strongest rule: {rule}": rule,
+        f"best offline agent: {offline}": offline, f"best online agent: {online}": online,
+    }  # fmt: skip
+    rows = []
+    for row, policy in named.items():
+        if policy is None:
+            continue
+        rows.append(cell("beside", row, scores.metric.name, unit, mean(scores, policy)))
+        if policy != agent:
+            gap = difference(scores, policy, agent)
+            rows.append(cell("beside", row, "minus the paper's agent", unit, gap))
+    if (best := bound(folder)) is not None:
+        rows.append(cell("beside", "bound", scores.metric.name, unit, best))
+    return rows
+
+
 def cell(
     table: str, row: str, column: str, unit: str, measured: Interval | float,
     published: float | None = None,
@@ -51,8 +95,7 @@ def cell(
     """Return a row of pipeline.papers.results.TABLE."""
     if not isinstance(measured, Interval):
         measured = Interval(measured, float("nan"), float("nan"))
-    ends = (None if each != each else each for each in measured[1:])  # noqa: PLR0124
-    low, high = ends
+    low, high = (None if math.isnan(each) else each for each in measured[1:])
     return {
         "table": table, "row": row, "column": column, "unit": unit, "published": published,
         "measured": measured.value, "low": low, "high": high,

@@ -36,6 +36,14 @@ def difference_claim(
     }  # fmt: skip
 
 
+def direction_claim(
+    name: str, item: str, text: str, unit: str, measured: Interval, differs: str = ""
+) -> dict[str, Any]:  # fmt: skip
+    """Return the row of a claim that a difference is positive, of which no number is printed."""
+    row = difference_claim(name, item, text, unit, 1.0, measured, differs)
+    return {**row, "published": None, "size": NOT_APPLICABLE}
+
+
 def order_claim(
     name: str, item: str, text: str, neighbours: Sequence[Interval], differs: str = ""
 ) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Correlation of the scores that two trained scorers give to the same candidates.
 
     hindcast calibrate fitness-correlation A B --recipe binpack-deepjs
+    hindcast calibrate fitness-points A B --recipe binpack-deepjs      scores of single candidates
 
 The decisions are those of greedy episodes of A; both agents score every feasible candidate.
 
@@ -90,10 +91,37 @@ def compare(
     windows: Sequence[int],
     decisions: int = _DECISIONS,
 ) -> Alike:
-    """Return the correlations of two scorers on decisions of the first one's greedy episodes.
+    """Return the correlations of two scorers, see `scores`."""
+    return alike(*scores(first, second, recipe, windows, decisions))
 
-    About `decisions` decisions of each window are used, evenly spaced. Raises DatasetError if a
-    policy has other features than the recipe, and InputError if one reads an image or the other
+
+def points(
+    first: LearnedPolicy,
+    second: LearnedPolicy,
+    recipe: Recipe,
+    windows: Sequence[int],
+    count: int,
+    rng: np.random.Generator,
+) -> list[dict[str, float]]:
+    """Return the two scores of at most `count` candidates, drawn without replacement."""
+    x, y, _ = scores(first, second, recipe, windows)
+    drawn = np.sort(rng.choice(len(x), min(count, len(x)), replace=False))
+    pairs = zip(x[drawn].tolist(), y[drawn].tolist(), strict=True)
+    return [{"first": a, "second": b} for a, b in pairs]
+
+
+def scores(
+    first: LearnedPolicy,
+    second: LearnedPolicy,
+    recipe: Recipe,
+    windows: Sequence[int],
+    decisions: int = _DECISIONS,
+) -> tuple[Floats, Floats, NDArray[np.int64]]:
+    """Return the scores of two scorers on decisions of the first one's greedy episodes.
+
+    Scores are (M,) each; those of decision t are at starts[t]:starts[t + 1], (T + 1,). About
+    `decisions` decisions of each window are used, evenly spaced. Raises DatasetError if a policy
+    has other features than the recipe, and InputError if one reads an image or the other
     candidates.
     """
     scenario, workload = load_scenario(recipe.scenario), load_source(recipe)
@@ -124,4 +152,4 @@ def compare(
     if not reader.settings.context:  # neither policy reads it
         context = np.zeros((len(starts) - 1, len(spec.context)))
     x, y = (p.batch_scores(context, candidates, starts) for p in (first, second))
-    return alike(x, y, starts)
+    return x, y, starts
