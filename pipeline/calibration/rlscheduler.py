@@ -16,8 +16,9 @@ import polars as pl
 from pipeline.calibration.rlscheduler_published import (
     BOUNDED_SLOWDOWN,
     POLICIES,
-    TRACES,
+    SETTINGS,
     UTILISATION,
+    printed,
 )
 from pipeline.calibration.table import Progress, Row, require_two, table_of, table_row
 from pipeline.recipes.loading import load_recipe
@@ -67,8 +68,9 @@ def calibrate(
     places = [[o.name for o in spec.outcomes].index(metric) for metric in _METRICS]
     names = [name for name in (*POLICIES, *LEFT_OUT) if name in policies]
     starts = table_starts(episodes)
+    slowdowns, shares = printed(BOUNDED_SLOWDOWN), printed(UTILISATION)
     rows: list[Row] = []
-    for done, (trace, backfill) in enumerate(BOUNDED_SLOWDOWN):
+    for done, ((trace, backfill), setting) in enumerate(SETTINGS.items()):
         config = replace(
             recipe.config, trace_name=trace, backfill=backfill, starts=starts, jobs=_JOBS
         )
@@ -79,16 +81,15 @@ def calibrate(
             for i, name in enumerate(names):
                 rule = Behaviour(name, policies[name])
                 found[i, window] = run_episode(SCENARIO, spec, instance, rule, rng).outcomes[places]
-        setting = TRACES[trace] + (", backfilling" if backfill else "")
         for metric, name, scale, published in (
-            (0, "average_bounded_slowdown", 1.0, BOUNDED_SLOWDOWN),
-            (1, "utilisation_percent", 100.0, UTILISATION),
+            (0, "average_bounded_slowdown", 1.0, slowdowns),
+            (1, "utilisation_percent", 100.0, shares),
         ):
-            printed = dict(zip(POLICIES, published[trace, backfill], strict=True))
             for policy in (*POLICIES, *LEFT_OUT):
                 values = scale * found[names.index(policy), :, metric] if policy in names else None
-                number = scale * printed[policy] if policy in printed else None
+                number = published.get((setting, policy))
+                number = None if number is None else scale * number
                 rows.append(table_row(setting, policy, name, values, None, number))
         if progress is not None:
-            progress(done + 1, len(BOUNDED_SLOWDOWN))
+            progress(done + 1, len(SETTINGS))
     return table_of(rows)

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from pipeline.calibration.rlscheduler import LEFT_OUT, calibrate, table_starts
-from pipeline.calibration.rlscheduler_published import BOUNDED_SLOWDOWN, POLICIES, UTILISATION
+from pipeline.calibration.rlscheduler_published import POLICIES, SETTINGS
 from pipeline.errors import InputError
 from pipeline.recipes.loading import load_recipe, traces_folder
 from pipeline.traces.rlscheduler import LOGS
@@ -33,13 +33,13 @@ def test_every_published_number_of_a_rule_comes_out(tmp_path, monkeypatch):
     monkeypatch.setenv("HINDCAST_TRACES", str(tmp_path))
     table = calibrate(HEURISTICS)
     rules = len(POLICIES) - 1
-    assert table.height == 2 * len(BOUNDED_SLOWDOWN) * (len(POLICIES) + len(LEFT_OUT))
+    assert table.height == 2 * len(SETTINGS) * (len(POLICIES) + len(LEFT_OUT))
     both = table.drop_nulls(["ours", "paper"])
     slow = both.filter(metric="average_bounded_slowdown")
-    assert slow.height == rules * len(BOUNDED_SLOWDOWN)
+    assert slow.height == rules * len(SETTINGS)
     assert (slow["ours"].round(2) == slow["paper"]).all()
     used = both.filter(metric="utilisation_percent")
-    assert used.height == rules * len(UTILISATION)
+    assert used.height == rules * len(SETTINGS)
     other = used.filter((pl.col("ours") - pl.col("paper")).abs() > 0.05001)
     assert other.select("setting", "policy").rows() == [("SDSC-SP2, backfilling", "sjf")]
     assert set(LEFT_OUT) == set(table.filter(pl.col("paper").is_null())["policy"])
