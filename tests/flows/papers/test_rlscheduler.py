@@ -167,6 +167,7 @@ def test_printed_numbers_are_those_of_the_paper():
     assert number(printed, "table 6", "Lublin-2", "paper_agent") == 0.562
 
 
+@pytest.mark.slow
 def test_a_table_has_published_beside_measured(results):
     found = cell(results, "table 5", "Lublin-1", "fcfs")
     assert found["published"] == 7273.77
@@ -178,6 +179,7 @@ def test_a_table_has_published_beside_measured(results):
     assert cell(results, "table 6", "Lublin-1", "uni")["measured"] == pytest.approx(0.13)
 
 
+@pytest.mark.slow
 def test_agreement_counts_numbers_that_are_equal_as_printed(results):
     """Of the two slowdowns of rules one is equal, the other is 2.65 off; utilisation is equal."""
     found = cell(results, "agreement", "table 5", "equal as printed")
@@ -189,6 +191,7 @@ def test_agreement_counts_numbers_that_are_equal_as_printed(results):
     assert cell(results, "standard errors", "Lublin-1", "saf")["measured"] == pytest.approx(10.0)
 
 
+@pytest.mark.slow
 def test_beside_has_every_kind_of_policy_and_the_difference_to_the_agent(results):
     beside = results.tables.filter(table="beside")
     assert beside.height == len(SETTINGS) * (5 + 4)
@@ -197,6 +200,7 @@ def test_beside_has_every_kind_of_policy_and_the_difference_to_the_agent(results
     assert rule["low"] < rule["measured"] < rule["high"]  # over the seeds
 
 
+@pytest.mark.slow
 def test_claims_compare_the_right_policies(results):
     assert results.claims.height == 6 * len(SETTINGS)
     # wfp3 is 80 above sjf in the made-up files, as wfp is above it in print
@@ -215,6 +219,7 @@ def test_claims_compare_the_right_policies(results):
     assert claim(results, "order, Lublin-1")["order"] == "no"
 
 
+@pytest.mark.slow
 def test_figures_have_texts_and_one_name_per_policy(results):
     assert set(results.figures["figure"]) == set(results.figure_texts)
     assert set(results.tables["table"]) == set(results.table_texts)
