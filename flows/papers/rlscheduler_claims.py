@@ -102,7 +102,8 @@ def _agent_and_all_rules(measured: Measured, name: str) -> dict[str, Any]:
     best = strongest(at)
     return difference_claim(
         f"agent against all rules, {name}", BOUNDED_SLOWDOWN,
-        f"{name}: agent less the best of all rules, {rule} in print", _UNIT, gap, difference(at, AGENT, best),
+        f"{name}: agent less the best of all rules, {rule} in print", _UNIT, gap,
+        difference(at, AGENT, best),
         f"Measured against {best}, the best of all rules on these windows, chosen after the fact. "
         f"{_UNSEEN_DIFFERS}",
     )  # fmt: skip

@@ -7,9 +7,9 @@
     LOG/sequences[-backfill]      rules and the agent on the ten sequences of the tables
     LOG/unseen[-backfill]         rules and all agents on windows after 70 % of the log
 
-Agents are trained without backfilling and play both settings, as the published ones do. They are
-trained on the 128 rows of the program and scored with all waiting jobs in sight, as the rules are,
-which cannot be played as they should if rows are missing.
+Agents are trained without backfilling and play both settings, as the published ones do. In training
+they see the 128 rows of the program. All policies are scored with all waiting jobs in sight: a rule
+that may choose among 128 jobs alone is another rule (`fcfs` on Lublin-1: 3,907 in place of 7,274).
 """
 
 from typing import Final
