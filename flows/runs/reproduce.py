@@ -104,6 +104,6 @@ def digest_of(stages: Sequence[Stage]) -> str:
 
 def minutes(number: float) -> str:
     """Return a time in words."""
-    if number < 1.0:
+    if number < 1.5:
         return "a minute"
     return f"{number:.0f} minutes" if number < 90 else f"{number / 60:.1f} hours"
