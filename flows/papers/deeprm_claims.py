@@ -88,7 +88,7 @@ def _on_slowdown(measured: Measured) -> Rows:
         ),
         order_claim(
             "load sweep", "Mao et al., loads of 10 to 190 %",
-            f"{agent} below {SJF} and {PACKER} at every load from {least:.0f} to {most:.0f} %", sweep,
+            f"{agent} below {SJF} and {PACKER} at loads from {least:.0f} to {most:.0f} %", sweep,
             f"The abstract of Mao et al. says comparable. {trained}",
         ),
         *(
