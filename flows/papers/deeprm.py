@@ -58,6 +58,7 @@ from pipeline.papers.cells import cell, difference, mean, runs
 from pipeline.papers.published import number, published
 from pipeline.papers.results import CLAIM, FIGURE, TABLE, FigureText, Results, TableText
 from pipeline.statistics.intervals import Array, Interval, bootstrap_interval
+from pipeline.statistics.numbers import count_of
 
 __all__ = ["SOURCE", "TITLE", "results", "stages"]
 
@@ -262,14 +263,14 @@ def table_texts(measured: Measured) -> dict[str, TableText]:
     """Return headings and remarks of the tables."""
     trained, windows = trained_text(measured), len(measured.recipe.windows)
     setting = measured.setting
+    seeds, fewer = (count_of(len(each), "seed") for each in (seeds_of(setting), few(setting)))
     sizes = "The sizes of DeepRM (10 slots, horizon 20), not those of the report (50, 60)."
     return {
         "beside": TableText(
             f"The papers' agent beside ours, arrival rate {RECIPE_RATE}", "",
             f"{windows} test windows. The strongest rule is the one with the smallest mean on "
             "them, which favours it. slots has no bound. "
-            f"advantage_cloning: {len(seeds_of(setting))} seeds; counterfactual: "
-            f"{len(few(setting))}. {trained}",
+            f"advantage_cloning: {seeds}; counterfactual: {fewer}. {trained}",
         ),
         "figure 4": TableText(
             "Fig. 4: slowdown at a load of 74 %", f"{FIGURE_4}, which prints no numbers",
@@ -300,12 +301,12 @@ def table_texts(measured: Measured) -> dict[str, TableText]:
             f"{OBJECTIVES_PLACE}, which prints no numbers",
             "The sum of utilisations over an episode is the same for every policy that finishes "
             "all jobs, since the reward has no discount: it does not tell policies apart. "
-            f"{iterations_at(setting, RATES[0])} iterations, {len(few(setting))} seeds.",
+            f"{iterations_at(setting, RATES[0])} iterations, {fewer}.",
         ),
         "report's sizes": TableText(
             "Slowdown at the report's sizes", "",
             f"50 slots, horizon 60, lengths 3 to 9 and 30 to 45; {REPORT_JOBS} jobs that all wait "
-            f"from the start, {len(measured.report.windows)} windows. {len(few(setting))} seeds.",
+            f"from the start, {len(measured.report.windows)} windows. {fewer}.",
         ),
         "released model": TableText(
             "The model that the report released", "Not printed; measured with its program",

@@ -24,14 +24,24 @@ from flows.papers.deeprm_files import (
     Measured,
     name_of,
     over_seeds,
+    size_text,
     tenths,
     trained_text,
 )
-from flows.papers.deeprm_stages import CLAIMED_RATES, PAPER_RATE, RATES, REPORT_JOBS, few
+from flows.papers.deeprm_stages import (
+    CLAIMED_RATES,
+    IMAGE_ITERATIONS,
+    PAPER_RATE,
+    RATES,
+    RECIPE_RATE,
+    REPORT_JOBS,
+    few,
+)
 from pipeline.evaluation.summary.pairing import PolicyRuns
 from pipeline.papers.cells import difference, runs
 from pipeline.papers.claims import NOT_APPLICABLE, difference_claim, order_claim
 from pipeline.statistics.intervals import Interval, bootstrap_intervals, difference_cells
+from pipeline.statistics.numbers import count_of
 
 Rows: TypeAlias = list[dict[str, Any]]
 
@@ -63,7 +73,7 @@ def claims(measured: Measured) -> Rows:
 
 
 def _on_slowdown(measured: Measured) -> Rows:
-    trained, at = trained_text(measured), measured.paper
+    at, tested = measured.paper, size_text(measured, PAPER_RATE)
     agent, sizes = name_of(AGENT), "DeepRM's sizes, not the report's."
     order = [difference(at, SJF, AGENT), difference(at, PACKER, SJF)]
     beyond = "hold_8, a rule of one line, is not among the papers' heuristics."
@@ -76,26 +86,28 @@ def _on_slowdown(measured: Measured) -> Rows:
     return [
         order_claim(
             "order of Fig. 4", FIGURE_4, f"{agent} < {SJF} < {PACKER} at a load of 74 %", order,
-            f"{sizes} {trained} {NETWORK}",
+            f"{sizes} {tested} {NETWORK}",
         ),
         *(
             _gap(
                 f"{agent} against {SJF}, rate {rate}", FIGURE_4,
                 f"{agent} less {SJF} in slowdown, rate {rate}", "1", -1,
-                difference(measured.scores[rate], AGENT, SJF), f"{sizes} {trained}",
+                difference(measured.scores[rate], AGENT, SJF),
+                f"{sizes} {size_text(measured, rate)}",
             )
             for rate in CLAIMED_RATES
         ),
         order_claim(
             "load sweep", "Mao et al., loads of 10 to 190 %",
             f"{agent} below {SJF} and {PACKER} at loads from {least:.0f} to {most:.0f} %", sweep,
-            f"The abstract of Mao et al. says comparable. {trained}",
+            f"The abstract of Mao et al. says comparable. {trained_text(measured)}",
         ),
         *(
             _gap(
                 f"{agent} against {HOLD}, rate {rate}", "abstract of the report",
                 f"better than heuristics: {agent} less {HOLD} in slowdown, rate {rate}", "1", -1,
-                difference(measured.scores[rate], AGENT, HOLD), f"{beyond} {trained}",
+                difference(measured.scores[rate], AGENT, HOLD),
+                f"{beyond} {size_text(measured, rate)}",
             )
             for rate in CLAIMED_RATES
         ),
@@ -103,7 +115,7 @@ def _on_slowdown(measured: Measured) -> Rows:
 
 
 def _on_training(measured: Measured) -> Rows:
-    trained, agent = trained_text(measured), name_of(AGENT)
+    trained, agent = size_text(measured, PAPER_RATE), name_of(AGENT)
     slowdown, reward = (tenths(measured.curve[metric]) for metric in (SLOWDOWN, RETURN))
     falls = [over_seeds(a - b) for a, b in pairwise(slowdown.T)]
     over = "Drawn choices on train windows; the interval is over seeds."
@@ -135,10 +147,12 @@ def _on_training(measured: Measured) -> Rows:
 
 def _on_other_settings(measured: Measured) -> Rows:
     greedy = (
-        "20 units over the image, as in the report, with one seed at rate 0.7. A greedy choice can "
-        "wait for ever, so choices are drawn."
+        f"20 units over the image, as in the report, at rate {RECIPE_RATE}; "
+        f"{IMAGE_ITERATIONS[measured.setting.quick]} iterations, one seed. A greedy choice can wait "
+        "for ever, so choices are drawn."
     )
-    sizes = f"{REPORT_JOBS} jobs that wait from the start; job sets that nothing has seen."
+    seeds = count_of(len(few(measured.setting)), "seed")
+    sizes = f"{REPORT_JOBS} jobs that wait from the start, on unseen job sets; {seeds}."
     return [
         _gap(
             "the papers' network", FIGURE_4, f"{IMAGE} less {SJF} in slowdown", "1", -1,
@@ -160,12 +174,13 @@ def _on_other_settings(measured: Measured) -> Rows:
 def _on_objectives(measured: Measured) -> Rows:
     """Return the claims that a reward of another objective serves that objective."""
     rows = []
+    seeds = count_of(len(few(measured.setting)), "seed")
     for objective, (metric, sign) in _OF_OBJECTIVE.items():
         unit, column = UNITS[metric], COLUMNS[metric]
         own = measured.objective(objective, metric)
         other = measured.objective("slowdown", metric)
         agent = f"{name_of(AGENT)} for {objective}"
-        differs = f"Rate {PAPER_RATE}, {len(few(measured.setting))} seeds."
+        differs = f"Rate {PAPER_RATE}, {seeds}."
         if objective == "utilisation":
             differs += " Without a discount this reward is the same for all who finish all jobs."
         rows += [

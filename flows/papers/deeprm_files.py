@@ -9,7 +9,6 @@ import numpy as np
 
 from flows.papers import Setting
 from flows.papers.deeprm_stages import (
-    CLAIMED_RATES,
     PAPER_RATE,
     RATES,
     RECIPE_RATE,
@@ -23,6 +22,7 @@ from pipeline.errors import DatasetError
 from pipeline.evaluation.summary.pairing import Pairing
 from pipeline.papers.cells import pairing
 from pipeline.statistics.intervals import Array, Interval, bootstrap_interval
+from pipeline.statistics.numbers import count_of
 from pipeline.storage.files import read_parquet
 
 AGENT: Final = "reinforce-best"
@@ -159,13 +159,14 @@ def name_of(policy: str) -> str:
 
 
 def trained_text(measured: Measured) -> str:
-    """Return how the papers' agent was trained."""
+    """Return how the papers' agent was trained at all rates."""
     setting = measured.setting
     main, other = iterations_at(setting, PAPER_RATE), iterations_at(setting, RATES[0])
+    seeds, fewer = (count_of(len(each), "seed") for each in (seeds_of(setting), few(setting)))
+    elsewhere = f", {other} at other rates" * (other != main)
     text = (
-        f"reinforce was trained for {main} iterations at the rates {CLAIMED_RATES[0]} to "
-        f"{CLAIMED_RATES[-1]} and for {other} at the others, with {len(seeds_of(setting))} "
-        f"seeds at {PAPER_RATE} and {RECIPE_RATE} and {len(few(setting))} elsewhere."
+        f"reinforce: {main} iterations{elsewhere}; {seeds} at rates {PAPER_RATE} and "
+        f"{RECIPE_RATE}, {fewer} elsewhere."
     )
     if setting.quick:
         text += (
@@ -173,6 +174,13 @@ def trained_text(measured: Measured) -> str:
             "rate of 0.005."
         )
     return text
+
+
+def size_text(measured: Measured, rate: float) -> str:
+    """Return iterations and seeds of the papers' agent at a rate."""
+    seeds = count_of(len(seeds_at(measured.setting, rate)), "seed")
+    quick = ", of fewer trajectories than in the paper" * measured.setting.quick
+    return f"{iterations_at(measured.setting, rate)} iterations{quick}; {seeds}."
 
 
 def over_seeds(values: Array) -> Interval:

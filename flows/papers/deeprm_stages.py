@@ -47,7 +47,7 @@ ITERATIONS: Final = (1000, 70)  # of the papers, at the rates that claims are ma
 OTHER_ITERATIONS: Final = (500, 70)  # at the other rates, and with other objectives
 IMAGE_ITERATIONS: Final = (1000, 40)
 REPORT_ITERATIONS: Final = (500, 40)
-NATURAL_ITERATIONS: Final = (200, 30)
+NATURAL_ITERATIONS: Final = (200, 60)
 ONLINE_ITERATIONS: Final = (50, 3)
 OFFLINE_STEPS: Final = (5000, 300)
 

@@ -55,6 +55,7 @@ def draw(rows: pl.DataFrame, text: FigureText, name: str, panel: str) -> str:
         _KINDS[text.kind](axes, parts, looks)
         if text.log:
             axes.set_yscale("log")
+            _label_plainly(axes.yaxis)
         axes.set_xlabel(text.x_label)
         axes.set_ylabel(text.y_label)
         if panel:
@@ -66,6 +67,15 @@ def draw(rows: pl.DataFrame, text: FigureText, name: str, panel: str) -> str:
             )  # fmt: skip
         described = f"{text.title}{', ' + panel if panel else ''}: {', '.join(series)}"
         return svg.to_svg(figure, f"{name} {panel}", described)
+
+
+def _label_plainly(axis: Any) -> None:
+    """Label a logarithmic axis with 1, 2, 5, 10 ...: text in SVG has no powers."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _numbers(part: pl.DataFrame) -> Any:
