@@ -146,10 +146,11 @@ def _on_training(measured: Measured) -> Rows:
 
 
 def _on_other_settings(measured: Measured) -> Rows:
+    iterations = IMAGE_ITERATIONS[measured.setting.quick]
     greedy = (
         f"20 units over the image, as in the report, at rate {RECIPE_RATE}; "
-        f"{IMAGE_ITERATIONS[measured.setting.quick]} iterations, one seed. A greedy choice can wait "
-        "for ever, so choices are drawn."
+        f"{iterations} iterations, one seed. A greedy choice can wait for ever, so choices are "
+        "drawn."
     )
     seeds = count_of(len(few(measured.setting)), "seed")
     sizes = f"{REPORT_JOBS} jobs that wait from the start, on unseen job sets; {seeds}."

@@ -24,7 +24,8 @@ _KNOWN: Final[Mapping[str, int]] = {
     "longest_spread": _STRONGEST, "knapsack": _STRONGEST, "most_free_now": _STRONGEST,
     "hold_8": _STRONGEST, "window_short": _STRONGEST, "urgent_first": 5, "hold_5": 5,
     "fifo": _FIRST, "sjf": _SECOND, "sf_e": _FIRST, "lf_e": _SECOND, "sjf_now": _FIRST,
-    "packer_now": _SECOND, "no_short_visible": 4, "natural_gradient": 6, "fcfs": _FIRST, "f1": _STRONGEST, "wfp": 5, "uni": 6,
+    "packer_now": _SECOND, "no_short_visible": 4, "natural_gradient": 6,
+    "fcfs": _FIRST, "f1": _STRONGEST, "wfp": 5, "uni": 6,
     "max_usage": _FIRST, "max_distance": _SECOND,
 }  # fmt: skip
 
