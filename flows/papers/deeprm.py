@@ -160,7 +160,7 @@ def _sweep_table(measured: Measured) -> Rows:
     return [
         cell("load sweep", _load(rate), name_of(policy), "1", mean(scores, policy))
         for rate, scores in measured.scores.items()
-        for policy in (*RULES, AGENT)
+        for policy in (AGENT, *RULES)
     ]
 
 
@@ -229,7 +229,7 @@ def _released(measured: Measured) -> Rows:
         row = name_of(policy)
         for column, unit, value in (
             ("slowdown", "1", mean(measured.report, policy)),
-            ("finished jobs", "jobs",
+            ("finished", "jobs",
              REPORT_JOBS - float(runs(unfinished, policy).values.mean())),
         ):  # fmt: skip
             shown = number(printed, "released model", row, column)
@@ -249,13 +249,12 @@ def _simulator(measured: Measured) -> Rows:
                 for metric in ("slowdown_sum", *_COMPAT.values())
             }
             values = {
-                "slowdown": (sums["slowdown_sum"] / sums["jobs"], "1"),
-                **{column: (sums[metric], column) for column, metric in _COMPAT.items()},
+                "slowdown": sums["slowdown_sum"] / sums["jobs"],
+                **{column: sums[metric] for column, metric in _COMPAT.items()},
             }
-            for column, (value, unit) in values.items():
+            for column, value in values.items():
                 shown = number(printed, "published simulator", row, column)
-                told = {"time steps": "steps", "actions": "1"}.get(column, unit)
-                rows.append(cell("published simulator", row, column, told, value, shown))
+                rows.append(cell("published simulator", row, column, "1", value, shown))
     return rows
 
 

@@ -49,7 +49,7 @@ UNITS: Final = {
 }  # fmt: skip
 COLUMNS: Final = {
     SLOWDOWN: "slowdown", COMPLETION: "completion time", UTILISATION: "utilisation",
-    "unfinished": "unfinished jobs",
+    "unfinished": "unfinished",
 }  # fmt: skip
 
 FIGURE_3: Final = "Fig. 3 of the report"

@@ -194,7 +194,7 @@ def test_published_numbers_are_those_of_the_released_programs():
     assert number(printed, of, "rate 0.7, packer_now", "slowdown") == 12.4236
     assert number(printed, of, "rate 0.9, sjf_now", "actions") == 16707
     assert number(printed, "released model", "reinforce", "slowdown") == 4.756
-    assert number(printed, "released model", "reinforce", "finished jobs") == 26
+    assert number(printed, "released model", "reinforce", "finished") == 26
     assert printed["place"].str.starts_with("not printed").all()
 
 
