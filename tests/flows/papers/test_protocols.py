@@ -1,0 +1,55 @@
+"""Tests of the protocols of all papers: their stages are commands that a reader could type."""
+
+import pytest
+
+from flows.papers import OUT, PAPERS, Setting, find
+from flows.parser import parse
+from pipeline.errors import InputError
+
+FULL, QUICK = Setting((0, 1, 2, 3, 4), workers=2), Setting((0, 1), quick=True)
+HOURS = {"osdec": 6, "timecritical": 6}  # of a full run on two cores; 3 for the others
+
+
+@pytest.mark.parametrize("setting", [FULL, QUICK])
+@pytest.mark.parametrize("name", PAPERS)
+def test_every_stage_is_a_command_line_that_writes_its_output(name, setting):
+    stages = find(name).stages(setting)
+    assert len({stage.name for stage in stages}) == len(stages)
+    assert len({stage.output for stage in stages}) == len(stages)
+    for stage in stages:
+        words = [word.replace(OUT, "/tmp/reproduction") for word in stage.words]
+        arguments = parse(words)
+        assert f"/tmp/reproduction/{stage.output}".startswith(arguments.read(arguments).out)
+        assert stage.minutes > 0.0
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_a_stage_reads_what_an_earlier_one_has_written(name):
+    for setting in (FULL, QUICK):
+        written = []
+        for stage in find(name).stages(setting):
+            for before, word in zip(stage.words, stage.words[1:], strict=False):
+                if word.startswith(f"{OUT}/") and before != "--out":
+                    folder = word.removeprefix(f"{OUT}/").partition("@")[0].removesuffix("/best")
+                    assert any(output.startswith(folder) for output in written), word
+            written.append(stage.output)
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_the_stated_times_are_within_the_limits(name):
+    assert sum(stage.minutes for stage in find(name).stages(QUICK)) <= 10.0
+    full = sum(stage.minutes for stage in find(name).stages(FULL))
+    assert full <= 60.0 * HOURS.get(name, 3)
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_each_seed_of_the_setting_is_trained(name):
+    """The name of a seed stands in the commands of a run that has it, and in no other."""
+    commands = [" ".join(stage.words) for stage in find(name).stages(Setting((7,), quick=True))]
+    assert any("--seed 7" in command or "--seeds 7" in command for command in commands)
+    assert not any("seed0" in command for command in commands)
+
+
+def test_an_unknown_paper_gets_the_nearest_name():
+    with pytest.raises(InputError, match="did you mean 'deeprm'"):
+        find("deeprn")
