@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from flows.papers import Setting
-from flows.papers.timecritical import (
+from flows.papers.timecritical_stages import (
     AGENT,
     BASELINE,
     LOADS,

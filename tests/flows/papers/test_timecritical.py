@@ -11,6 +11,7 @@ import pytest
 
 from flows.papers import OUT, Setting, timecritical_figures, timecritical_tables
 from flows.papers import timecritical as paper
+from flows.papers import timecritical_stages as protocol
 from flows.parser import parse
 from pipeline.calibration.multicluster_scores import comparisons
 from pipeline.errors import DatasetError
@@ -65,16 +66,16 @@ def place(tmp_path_factory):
     """Write what the stages of a quick reproduction would write."""
     place = tmp_path_factory.mktemp("timecritical")
     (place / "scores").mkdir()
-    for name in paper.LOADS:
+    for name in protocol.LOADS:
         folder = evaluation(place / "evaluations" / name, LEVELS, AGENTS)
         comparisons(folder, ["sf_e"]).write_csv(place / "scores" / f"{name}.csv")
     evaluation(place / "evaluations" / "plain", {"sf_e": LEVELS["sf_e"]}, PLAIN)
     agent = {"monte_carlo_value": AGENTS["monte_carlo_value"]}
     evaluation(place / "evaluations" / "beside", LEVELS, OURS | agent)
-    for name in paper.PATTERNS:
+    for name in protocol.PATTERNS:
         evaluation(place / "validation" / name, LEVELS, {})
     curve = [(2, "validation_eval_cost", 300.0), (4, "validation_eval_cost", 6.0), (4, "loss", 1.0)]
-    for name, seed in itertools.product((*paper.PATTERNS, "plain"), QUICK.seeds):
+    for name, seed in itertools.product((*protocol.PATTERNS, "plain"), QUICK.seeds):
         folder = place / "agents" / f"{name}-seed{seed}"
         folder.mkdir(parents=True)
         rows = [(step, metric, value + seed) for step, metric, value in curve]
@@ -164,7 +165,7 @@ def test_a_quick_protocol_has_the_same_stages_with_less_to_do():
 
 def test_published_numbers_are_those_of_the_paper():
     rows = published(timecritical_tables.PAPER)
-    agent, base = paper.AGENT, paper.BASELINE
+    agent, base = protocol.AGENT, protocol.BASELINE
     assert number(rows, "table 2, Bernoulli", agent, "TMDL") == 35.04
     assert number(rows, "table 2, uniform", base, "TMDL") == 349.9
     assert number(rows, "table 2, Beta", agent, "AJDR") == 3.40
@@ -173,18 +174,22 @@ def test_published_numbers_are_those_of_the_paper():
     assert number(rows, "table 2, uniform", agent, "TMDL ratio") == 7.55
 
 
-@pytest.mark.parametrize("item", [load.item for load in paper.LOADS.values()])
+@pytest.mark.parametrize("item", [load.item for load in protocol.LOADS.values()])
 def test_published_ratios_and_scores_agree_with_each_other(item):
     """A ratio is the baseline's number by the agent's; the scores of the two sum to 100."""
     rows = published(timecritical_tables.PAPER)
     for column in ("TMDL", "AJDR"):
-        own, base = (number(rows, item, name, column) for name in (paper.AGENT, paper.BASELINE))
-        ratio = number(rows, item, paper.AGENT, f"{column} ratio")
+        own, base = (
+            number(rows, item, name, column) for name in (protocol.AGENT, protocol.BASELINE)
+        )
+        ratio = number(rows, item, protocol.AGENT, f"{column} ratio")
         assert ratio == pytest.approx(base / own, abs=0.011)
     for column in timecritical_tables.SCORES:
-        own, base = (number(rows, item, name, column) for name in (paper.AGENT, paper.BASELINE))
+        own, base = (
+            number(rows, item, name, column) for name in (protocol.AGENT, protocol.BASELINE)
+        )
         assert own + base == 100
-        told = number(rows, item, paper.AGENT, f"{column} ratio")
+        told = number(rows, item, protocol.AGENT, f"{column} ratio")
         assert told == (pytest.approx(own / base, abs=0.01) if base else None)
 
 
@@ -194,7 +199,7 @@ def test_every_table_and_figure_has_rows_and_a_text(results):
     assert results.claims.schema == CLAIM
     assert set(results.tables["table"]) == set(results.table_texts)
     assert set(results.figures["figure"]) == set(results.figure_texts)
-    assert {load.item for load in paper.LOADS.values()} < set(results.table_texts)
+    assert {load.item for load in protocol.LOADS.values()} < set(results.table_texts)
     assert "beside" in results.table_texts
 
 
@@ -321,7 +326,7 @@ def test_arrivals_of_the_figure_are_those_of_the_episode():
     from pipeline.scenarios import load_scenario
     from pipeline.scenarios.multicluster import layout
 
-    recipe = load_recipe(paper.RECIPE, paper.overrides("beta", quick=True))
+    recipe = load_recipe(protocol.RECIPE, protocol.overrides("beta", quick=True))
     window = recipe.windows("test")[0]
     scenario = load_scenario(recipe.scenario)
     instance = make_instance(recipe, scenario, load_source(recipe), window)
