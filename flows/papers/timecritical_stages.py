@@ -5,7 +5,6 @@
     OUT/agents/plain-seedN          the same without guided exploration, Bernoulli arrivals
     OUT/evaluations/WORKLOAD        rules and agents on the test windows, `plain` among them
     OUT/scores/WORKLOAD.csv         Score-A to Score-D against SF-E, and every training seed
-    OUT/calibration.csv             SF-E beside the paper: the constants were fitted to it
     OUT/dataset, OUT/cloning-seedN  our best offline agent
     OUT/evolution-seedN             our best online agent
 
@@ -38,7 +37,6 @@ _QUICK_EXPLORING: Final = 80  # of them, at the full protocol's 1900 of 2000
 _QUICK_BATCHES: Final = 3  # mini-batches per episode, so that few episodes teach something
 _QUICK_TEST: Final = 'split.test="30..41"'
 _QUICK_VALIDATION: Final = 'split.validation="80..81"'
-_CALIBRATED: Final = {False: 200, True: 50}  # episodes of a row, by whether the run is quick
 _CLONING_STEPS: Final = {False: 3000, True: 300}
 _EVOLUTION_ITERATIONS: Final = {False: 100, True: 20}
 # Minutes on two cores, by whether the run is quick
@@ -102,13 +100,6 @@ def stages(setting: Setting) -> tuple[Stage, ...]:
 
 
 def _stages(setting: Setting) -> Iterator[Stage]:
-    quick = setting.quick
-    yield Stage(
-        "calibration",
-        ("calibrate", "multicluster", "--episodes", str(_CALIBRATED[quick]),
-         "--out", f"{OUT}/calibration.csv", "--direct"),
-        "calibration.csv", _TABLE_MINUTES,
-    )  # fmt: skip
     for name in PATTERNS:
         yield _evaluation(
             f"rules-{name}", name, f"validation/{name}", RULES, setting, ("--split", "validation")

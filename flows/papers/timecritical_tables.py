@@ -1,4 +1,4 @@
-"""Tables and claims of Liu et al., from evaluations and from tables of `hindcast calibrate`."""
+"""Tables and claims of Liu et al., from evaluations and `hindcast calibrate`."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -51,17 +51,11 @@ SCORES: Final = {
     "Score-A": score_a, "Score-B": score_b, "Score-C": score_c, "Score-D": score_d,
 }  # fmt: skip
 _METRICS: Final = {"TMDL": (TMDL, "runs"), "AJDR": (AJDR, "%")}
-_NORMAL: Final = 1.96  # standard errors of a 95 % interval of a normal mean
 _EVEN: Final = 50.0  # points of a score if both policies win equally often
 _SEED_COLUMNS: Final = {
     "tmdl": ("TMDL", "runs"), "tmdl_ratio": ("TMDL ratio", "times"),
     "ajdr_percent": ("AJDR", "%"), "score_a": ("Score-A", "points"),
 }  # fmt: skip
-_CALIBRATED: Final = {
-    "bernoulli": "bernoulli", "uniform": "uniform", "beta": "beta", "eased": "uniform eased",
-    "stressed": "uniform stressed",
-}  # fmt: skip
-
 DIFFERS: Final = (
     "Sizes, deadlines and periods of the applications, which the paper does not give, were fitted "
     "to the numbers of SF-E; step size and scale of the values are ours"
@@ -111,13 +105,6 @@ def tables(place: Path) -> tuple[pl.DataFrame, dict[str, TableText]]:
         differs="The cost is 1 / Eval = .02 TMDL + AJDR, lower is better. All policies play the "
         "same test windows. advantage_cloning is trained on a log, evolution by playing; bound is "
         "a lower bound of the cost of each window.",
-    )
-    rows += _calibration_rows(place, printed)
-    texts["calibration"] = TableText(
-        f"Calibration: {BASELINE} here and in the paper",
-        "Tables II and III",
-        "Windows of their own. The constants that the paper does not give were chosen so that "
-        "these numbers are near.",
     )
     return pl.DataFrame(rows, schema=TABLE), texts
 
@@ -203,23 +190,6 @@ def _beside_rows(place: Path) -> Iterator[dict[str, Any]]:
 def _difference(one: PolicyRuns, other: PolicyRuns) -> Interval:
     found = difference_cells(one.values, other.values, one.trained, other.trained)
     return bootstrap_intervals([found])[0]
-
-
-def _calibration_rows(place: Path, printed: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    path = place / "calibration.csv"
-    table = read_csv(path, ("setting", "policy", "metric", "ours", "standard_error"))
-    for name, setting in _CALIBRATED.items():
-        for column, (metric, unit) in _METRICS.items():
-            found = table.filter(setting=setting, policy=BASELINE, metric=metric)
-            if len(found) != 1:
-                raise DatasetError(
-                    f"{path}: {len(found)} rows of {setting!r}, {BASELINE!r} and {metric!r}, "
-                    "expected 1"
-                )
-            ours, error = found["ours"][0], found["standard_error"][0]
-            interval = Interval(ours, ours - _NORMAL * error, ours + _NORMAL * error)
-            told = number(printed, LOADS[name].item, BASELINE, column)
-            yield cells.cell("calibration", LOADS[name].title, column, unit, interval, told)
 
 
 def claims(place: Path) -> pl.DataFrame:

@@ -82,10 +82,6 @@ def place(tmp_path_factory):
         pl.DataFrame(rows, schema=["step", "metric", "value"], orient="row").write_parquet(
             folder / "metrics.parquet"
         )
-    lines = ["setting,policy,metric,ours,standard_error"]
-    for load in ("bernoulli", "uniform", "beta", "uniform eased", "uniform stressed"):
-        lines += [f"{load},sf_e,tmdl,300.0,10.0", f"{load},sf_e,ajdr_percent,7.0,0.1"]
-    (place / "calibration.csv").write_text("\n".join(lines) + "\n")
     return place
 
 
@@ -211,6 +207,15 @@ def test_tables_have_means_beside_published_numbers(results):
     assert found["low"] < found["measured"] < found["high"]
     ratio = cell(results, "table 2, Beta", "monte_carlo_value", "TMDL ratio")
     assert (ratio["measured"], ratio["published"]) == (pytest.approx(200 / 120), 4.40)
+
+
+def test_published_numbers_of_tables_are_those_of_the_file(results):
+    """A table has the name of its item, so that the page and published.csv can be compared."""
+    printed = published(timecritical_tables.PAPER)
+    for row in results.tables.to_dicts():
+        told = number(printed, row["table"], row["row"], row["column"])
+        assert row["published"] == told
+    assert results.tables["published"].count() == 5 * (8 + 6)  # of the agent and of sf_e
 
 
 def test_scores_of_agent_and_baseline_sum_to_100(results):
@@ -343,15 +348,15 @@ def test_a_missing_file_is_one_error(place, tmp_path):
 
 
 def test_a_missing_table_is_one_error(place):
-    with pytest.raises(DatasetError, match=r"none/calibration\.csv: expected a table of `hindcast"):
-        timecritical_tables.read_csv(place / "none" / "calibration.csv", ["setting"])
+    with pytest.raises(DatasetError, match=r"none/beta\.csv: expected a table of `hindcast"):
+        timecritical_tables.read_csv(place / "none" / "beta.csv", ["policy"])
 
 
 def test_a_table_without_a_column_is_one_error(tmp_path):
-    file = tmp_path / "calibration.csv"
-    file.write_text("setting,policy\nbeta,sf_e\n")
-    with pytest.raises(DatasetError, match=r"calibration\.csv: there is no column 'metric'"):
-        timecritical_tables.read_csv(file, ["setting", "policy", "metric"])
+    file = tmp_path / "beta.csv"
+    file.write_text("policy,other\nrandom,sf_e\n")
+    with pytest.raises(DatasetError, match=r"beta\.csv: there is no column 'tmdl'"):
+        timecritical_tables.read_csv(file, ["policy", "other", "tmdl"])
 
 
 def test_a_curve_of_another_length_is_one_error(place, tmp_path):
