@@ -87,7 +87,9 @@ def _texts() -> dict[str, FigureText]:
         ),
         "figure 4d": FigureText(
             "Figure 4d: guided and plain exploration, Bernoulli arrivals", "lines",
-            "training episode", "cost (1, lower is better)", "Figure 4d", learning, log=True,
+            "training episode", "cost (1, lower is better)", "Figure 4d",
+            f"{learning} Plain exploration has a smaller step size, with which it does not "
+            "diverge at once.", log=True,
         ),
         **{
             f"figure 5 {name.lower()}": FigureText(

@@ -81,7 +81,8 @@ PATTERNS: Final = tuple(name for name, load in LOADS.items() if load.pattern == 
 _TRAINING: Final = {
     "uniform": ("online.settings.learning_rate=0.01", "online.settings.decay=false"),
 }
-_PLAIN: Final = ("online.settings.random_share=1.0",)
+# Plain exploration diverges with the recipe's step size, .005, and one seed of two.
+_PLAIN: Final = ("online.settings.random_share=1.0", "online.settings.learning_rate=0.002")
 
 
 def overrides(name: str, quick: bool) -> tuple[str, ...]:
