@@ -142,9 +142,11 @@ def _figures(results: Results) -> Iterator[Markup]:
     for name, text in results.figure_texts.items():
         own = [svg for (figure_name, _), svg in drawn.items() if figure_name == name]
         caption = captioned(text.title + ".", _after(text.place, text.caption).strip())
-        for number, picture in enumerate(own):
-            last = number == len(own) - 1
-            yield figure(picture, caption if last else text.title, wide=False)
+        shown = [
+            figure(picture, text.title if number else caption, wide=False)
+            for number, picture in enumerate(own)
+        ]
+        yield element("div", joined(shown), class_="plots")
 
 
 def _commands(about: Mapping[str, Any]) -> Markup:

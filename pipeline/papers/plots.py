@@ -53,6 +53,8 @@ def draw(rows: pl.DataFrame, text: FigureText, name: str, panel: str) -> str:
         axes = figure.add_subplot()
         svg.style_axes(axes, grid="y")
         _KINDS[text.kind](axes, parts, looks)
+        if text.kind != "bars":
+            axes.locator_params(axis="x", integer=_whole(rows["x"]))
         if text.log:
             axes.set_yscale("log")
             _label_plainly(axes.yaxis)
@@ -76,6 +78,11 @@ def _label_plainly(axis: Any) -> None:
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axis.set_minor_formatter(NullFormatter())
+
+
+def _whole(x: pl.Series) -> bool:
+    """Return whether all x are whole numbers, such as those of windows."""
+    return all(re.fullmatch(r"-?[0-9]+", each) for each in x)
 
 
 def _numbers(part: pl.DataFrame) -> Any:

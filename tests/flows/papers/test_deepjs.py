@@ -36,7 +36,8 @@ def evaluation(folder):
     pl.DataFrame(rows, schema=columns, orient="row").write_parquet(folder / "scores.parquet")
     about = {
         "recipe": "r-v1", "scenario": "binpack", "headline": "makespan_s",
-        "bound": "lower_bound_s", "bound_kind": "lower", "metrics": [{"name": "makespan_s", "better": "lower"}],
+        "bound": "lower_bound_s", "bound_kind": "lower",
+        "metrics": [{"name": "makespan_s", "better": "lower"}],
         "policies": [{"name": n, "group": g, "kind": k} for n, (g, k) in known.items()],
     }  # fmt: skip
     (folder / "evaluation.json").write_text(json.dumps(about))
