@@ -40,7 +40,11 @@ def mean(scores: Pairing, policy: str) -> Interval:
 
 def difference(scores: Pairing, policy: str, other: str) -> Interval:
     """Return policy - other on the same windows, with an interval."""
-    first, second = runs(scores, policy), runs(scores, other)
+    return difference_of(runs(scores, policy), runs(scores, other))
+
+
+def difference_of(first: PolicyRuns, second: PolicyRuns) -> Interval:
+    """Return first - second, of two evaluations of the same windows."""
     cells = difference_cells(first.values, second.values, first.trained, second.trained)
     return bootstrap_intervals([cells])[0]
 

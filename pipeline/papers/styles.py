@@ -20,6 +20,8 @@ _AGENT, _STRONGEST, _FIRST, _SECOND, _THIRD = 0, 2, 1, 3, 4
 _KNOWN: Final[Mapping[str, int]] = {
     "reinforce": _AGENT, "monte_carlo_value": _AGENT, "report_dqn": _AGENT, "score_ppo": _AGENT,
     "ppo": _AGENT, "agent": _AGENT,
+    "OSDEC": _AGENT, "REINFORCE": 6, "PPO": 4, "PointerNet": 5, "PPO+Att": 7,
+    "PPO+Att+AuxH": 3, "PPO+Att+AuxL": 1,
     "first_fit": _FIRST, "tetris_reference": _SECOND, "longest_first": 5, "tetris": 4,
     "longest_spread": _STRONGEST, "knapsack": _STRONGEST, "most_free_now": _STRONGEST,
     "hold_8": _STRONGEST, "window_short": _STRONGEST, "urgent_first": 5, "hold_5": 5,
