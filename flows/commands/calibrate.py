@@ -17,10 +17,12 @@ from pipeline.storage.location import location
 _TABLES: Final[Mapping[str, tuple[int, tuple[str, ...]]]] = {
     **dict.fromkeys(CALIBRATIONS, (0, ("episodes", "seed"))),
     "rlscheduler": (0, ("episodes",)),  # the sequences of its tables are drawn with their own seed
+    "thermal": (0, ()),  # one record, nothing is drawn
     "multicluster-scores": (1, ("policies",)),
     "sliding": (1, ("recipe", "overrides", "policies", "last")),
     "fitness-correlation": (2, ("recipe", "overrides", "split", "windows")),
     "fitness-points": (2, ("recipe", "overrides", "split", "windows", "seed")),
+    "thermal-choices": (2, ("split", "seed")),
 }
 _NEEDED: Final = {
     "multicluster-scores": "policies", "sliding": "recipe", "fitness-correlation": "recipe",
@@ -38,7 +40,8 @@ class Request:
     """Table to print, and its sources."""
 
     table: p.Name = p.argument(
-        "deferrable, multicluster, rlscheduler, or one of the tables above", metavar="TABLE"
+        "deferrable, multicluster, rlscheduler, thermal, or one of the tables above",
+        metavar="TABLE",
     )
     folders: tuple[p.Folder, ...] = p.argument(
         "folders that the table is made from, as shown above", default=()
@@ -106,6 +109,8 @@ def _table(request: Request) -> dict[str, Any]:
         return rows_of(comparisons(folders[0], request.policies))
     if request.table in CALIBRATIONS:
         return _calibration(request)
+    if request.table == "thermal-choices":
+        return _choices(request)
     from pipeline.recipes.loading import load_recipe
 
     recipe = load_recipe(request.recipe, request.overrides)
@@ -134,6 +139,18 @@ def _table(request: Request) -> dict[str, Any]:
     return {"lines": [f"{name:<12}{value}" for name, value in row.items()], "rows": [row]}
 
 
+def _choices(request: Request) -> dict[str, Any]:
+    """Return the table of a log and a training of `thermal`."""
+    import numpy as np
+
+    from pipeline import dataset as ds
+    from policies.papers.thermal_report.choices import choices
+
+    log, run = request.folders
+    rng = np.random.default_rng(request.seed)
+    return rows_of(choices(ds.open(log), location(run), request.split, rng))
+
+
 def _calibration(request: Request) -> dict[str, Any]:
     """Return the calibration table of a scenario, beside the paper's numbers."""
     from pipeline.inspection.list import aligned
@@ -154,7 +171,9 @@ def _calibration(request: Request) -> dict[str, Any]:
 def _cell(value: Any) -> str:
     if value is None:
         return "-"
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.3g}" if 0.0 < abs(value) < 0.005 else f"{value:.2f}"
 
 
 def show(result: Mapping[str, Any]) -> Shown:
@@ -166,7 +185,8 @@ COMMANDS: Final = {"calibrate": Command(
     "hindcast calibrate multicluster --episodes 50",
     Request,
     "Settings that a paper does not publish were fitted; the table shows how well they match. The\n"
-    "table of rlscheduler shows rules in the published simulator beside the published numbers.\n"
+    "table of rlscheduler shows rules in the published simulator beside the published numbers,\n"
+    "and that of thermal the record of the 2018 report's Figure 4.\n"
     "\n"
     "Other tables, made from evaluations or trained agents:\n"
     "  multicluster-scores EVALUATION --policy P...   Liu et al., Tables II and III: missed\n"
@@ -175,5 +195,8 @@ COMMANDS: Final = {"calibrate": Command(
     "      an agent before it is trained on the window (train-online --checkpoint-every)\n"
     "  fitness-correlation A B --recipe R             DeepJS, Figure 5: correlation of the\n"
     "      scores of two agents for the same candidates, those of episodes of A\n"
-    "  fitness-points A B --recipe R                  the two scores of 500 of these candidates",
+    "  fitness-points A B --recipe R                  the two scores of 500 of these candidates\n"
+    "  thermal-choices DATASET RUN                    2018 report, Figures 7 and 8: usage,\n"
+    "      efficiency and distance of the servers that each checkpoint of RUN chooses at logged\n"
+    "      decisions, and of the others (train --checkpoint-every)",
 )}  # fmt: skip

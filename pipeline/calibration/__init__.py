@@ -12,4 +12,5 @@ CALIBRATIONS: Final[Mapping[str, str]] = {
     "deferrable": "pipeline.calibration.deferrable",
     "multicluster": "pipeline.calibration.multicluster",
     "rlscheduler": "pipeline.calibration.rlscheduler",
+    "thermal": "pipeline.calibration.thermal",
 }

@@ -1,0 +1,345 @@
+"""Tables, figures and claims of the 2018 report, from what the stages of its protocol wrote.
+
+The report's Figures 7 and 8 show the servers that its network chooses, at logged decisions, over
+the training. The same quantities are shown for every policy that is played. Efficiency of a server
+that is off counts as 1, so usage stands beside it.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from flows.papers import Setting
+from flows.papers.thermal_texts import (
+    AGENT,
+    FIGURES,
+    MEASURED,
+    OFFLINE,
+    ONLINE,
+    QUANTITIES,
+    RANKED,
+    RULES,
+    SETTINGS,
+    WHICH,
+    figure_texts,
+    table_texts,
+)
+from pipeline.errors import DatasetError
+from pipeline.evaluation.summary.pairing import Pairing, PolicyRuns, read_settings
+from pipeline.evaluation.summary.pairing import Setting as Scored
+from pipeline.papers.cells import beside, cell, runs
+from pipeline.papers.claims import direction_claim
+from pipeline.papers.published import number, published
+from pipeline.papers.results import CLAIM, FIGURE, TABLE, Results
+from pipeline.papers.styles import PAPER
+from pipeline.papers.tables import read_csv
+from pipeline.recipes.loading import load_recipe
+from pipeline.scenarios.thermal.config import HEAT_CONSTANT, settled
+from pipeline.scenarios.thermal.instances import POSITIONS
+from pipeline.statistics.intervals import (
+    Interval,
+    bootstrap_interval,
+    bootstrap_intervals,
+    difference_cells,
+)
+from pipeline.storage.files import read_parquet
+
+Point = tuple[str, str, str, str, float, float | None, float | None]
+Floats = NDArray[np.float64]
+
+
+def read(place: Path, setting: Setting) -> Results:
+    """Return the results of a finished protocol; DatasetError if a file is missing or damaged."""
+    printed = published("thermal")
+    choices = {name: _choices(place, name, setting) for name in SETTINGS}
+    scored = {name: read_settings([place / name / "evaluation"])[0] for name in SETTINGS}
+    estimates = read_parquet(place / "ope" / "estimates.parquet")
+    ranking = read_csv(place / "ranking.csv")
+    cells = [*_configuration(printed), *_record(read_csv(place / "record.csv"), printed)]
+    cells += _extremes(choices["sizes"], printed)
+    cells += _gaps(choices, scored)
+    for name in SETTINGS:
+        cells += _simulated(name, scored[name])
+    cells += [*_ranks(ranking), *_estimated(estimates)]
+    cells += beside(place / "tight" / "evaluation", AGENT, "-", OFFLINE, f"{ONLINE}-best")
+    points: list[Point] = []
+    for what, figure in FIGURES.items():
+        points += _over_training(figure, what, choices, printed)
+    for what, figure in FIGURES.items():
+        points += _played(figure, what, scored)
+    points += [*_energy_and_heat(scored), *_estimates_and_truths(estimates)]
+    return Results(
+        pl.DataFrame(cells, schema=TABLE), table_texts(setting),
+        pl.DataFrame(points, schema=FIGURE, orient="row"), figure_texts(),
+        pl.DataFrame(_claims(choices, scored), schema=CLAIM),
+    )  # fmt: skip
+
+
+def _choices(place: Path, name: str, setting: Setting) -> dict[str, Floats]:
+    """Return the columns of the choices of all seeds, (seeds, steps, minibatches), and `step`."""
+    files = [place / name / f"choices-seed{seed}.csv" for seed in setting.seeds]
+    tables = [read_csv(file) for file in files]
+    wanted = ("step", "minibatch", *(f"{which}_{what}" for which in WHICH for what in QUANTITIES))
+    for file, table in zip(files, tables, strict=True):
+        if missing := [column for column in wanted if column not in table.columns]:
+            raise DatasetError(f"{file}: there is no column {missing[0]!r}")
+        if not table.select("step", "minibatch").equals(tables[0].select("step", "minibatch")):
+            raise DatasetError(f"{file}: steps and minibatches are not those of {files[0]}")
+    steps = tables[0]["step"].unique().sort().to_numpy().astype(np.float64)
+    shape = (len(tables), len(steps), -1)
+    found = {
+        column: np.stack([table[column].to_numpy() for table in tables]).reshape(shape)
+        for column in wanted[2:]
+    }
+    return {"step": steps, **found}
+
+
+def _over(values: Floats) -> Interval:
+    """Return the mean of (seeds, minibatches) or (seeds, windows)."""
+    return bootstrap_interval(values, resample_runs=len(values) > 1)
+
+
+def _configuration(printed: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return the sizes of the report beside those of the recipe."""
+    config = settled(load_recipe("thermal-paper-v1").config)
+    values = {
+        "steps": (config.steps, "steps"), "jobs": (config.jobs, "jobs"),
+        "servers": (len(POSITIONS), "servers"), "capacity of a server": (config.capacity, "units"),
+        "heat constant": (HEAT_CONSTANT, "heat"),
+    }  # fmt: skip
+    return [
+        cell("configuration", row, "value", unit, float(value),
+             number(printed, "configuration", row, "value"))
+        for row, (value, unit) in values.items()
+    ]  # fmt: skip
+
+
+def _record(record: pl.DataFrame, printed: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return the record of Figure 4."""
+    return [
+        cell("figure 4", row["metric"], "value", "heat" if "heat" in row["metric"] else "-",
+             row["ours"], number(printed, "figure 4", row["metric"], "value"))
+        for row in record.to_dicts()
+    ]  # fmt: skip
+
+
+def _extremes(choices: dict[str, Floats], printed: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return the lowest, highest and mean point of the lines of Figures 7 and 8."""
+    cells = []
+    for what, figure in FIGURES.items():
+        for which in WHICH:
+            values = choices[f"{which}_{what}"]
+            lines = values.mean(axis=(0, 2))  # (steps,)
+            rows = {
+                "lowest": values[:, lines.argmin()], "mean": values.mean(axis=1),
+                "highest": values[:, lines.argmax()],
+            }  # fmt: skip
+            for column, each in rows.items():
+                value = number(printed, figure, which, column)
+                cells.append(cell(figure, which, column, QUANTITIES[what], _over(each), value))
+    return cells
+
+
+def _chosen_minus_others(choices: dict[str, Floats], what: str) -> Interval:
+    """Return the difference after the last step."""
+    return _over((choices[f"chosen_{what}"] - choices[f"others_{what}"])[:, -1])
+
+
+def _played_gap(scored: Scored, what: str, policy: str) -> Interval:
+    """Return the difference in played episodes."""
+    chosen, others = (runs(scored.pair(f"{which}_{what}"), policy) for which in WHICH)
+    return bootstrap_interval(chosen.values - others.values, resample_runs=chosen.trained)
+
+
+def _gaps(choices: dict[str, dict[str, Floats]], scored: dict[str, Scored]) -> list[dict[str, Any]]:
+    """Return chosen minus others, at logged decisions and in played episodes."""
+    cells = []
+    for name, title in SETTINGS.items():
+        for what, unit in QUANTITIES.items():
+            gap = _chosen_minus_others(choices[name], what)
+            cells.append(cell("gaps", f"{AGENT}, {title}, logged", what, unit, gap))
+        for policy in (AGENT, "random", *RULES):
+            for what, unit in QUANTITIES.items():
+                gap = _played_gap(scored[name], what, policy)
+                cells.append(cell("gaps", f"{policy}, {title}, played", what, unit, gap))
+    return cells
+
+
+def _entrants(scored: Scored) -> Iterator[tuple[str, dict[str, PolicyRuns]]]:
+    """Yield every policy, and every behaviour of the log, with its runs of each metric."""
+    pairings = {metric: scored.pair(metric) for metric in MEASURED}
+    names = [each.name for each in pairings["return"].policies]
+    for name in (*names, *(n for n, entry in scored.entries.items() if entry.kind == "mixture")):
+        found = {
+            metric: pairing.find(name) or _behaviour(scored, pairing, name)
+            for metric, pairing in pairings.items()
+        }
+        yield name, found
+
+
+def _behaviour(scored: Scored, found: Pairing, name: str) -> PolicyRuns:
+    """Return the runs of one behaviour of the log."""
+    own = scored.scores.filter(
+        (pl.col("policy") == name)
+        & (pl.col("metric") == found.metric.name)
+        & pl.col("window").is_in(found.windows)
+    )
+    values = own.sort("seed", "window")["value"].to_numpy().reshape(-1, len(found.windows))
+    labels = tuple(str(seed) for seed in range(len(values)))
+    return PolicyRuns(name, "mixture", values, labels, trained=False)
+
+
+def _difference(first: PolicyRuns, second: PolicyRuns) -> Interval:
+    """Return first - second on the same windows."""
+    cells = difference_cells(first.values, second.values, first.trained, second.trained)
+    return bootstrap_intervals([cells])[0]
+
+
+def _simulated(name: str, scored: Scored) -> list[dict[str, Any]]:
+    """Return a row per policy and behaviour, with the difference in return to the agent."""
+    table, cells = f"simulator, {SETTINGS[name]}", []
+    agent = runs(scored.pair("return"), AGENT)
+    for policy, found in _entrants(scored):
+        for metric, unit in MEASURED.items():
+            own = found[metric]
+            value = bootstrap_interval(own.values, resample_runs=own.trained)
+            cells.append(cell(table, policy, metric, unit, value))
+        if policy != AGENT:
+            gap = _difference(found["return"], agent)
+            cells.append(cell(table, policy, f"return minus {AGENT}", "-", gap))
+    return cells
+
+
+def _ranks(ranking: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return how well every estimator ranks the policies."""
+    return [
+        cell("estimators", row["estimator"], column, unit, row[column])
+        for row in ranking.to_dicts()
+        for column, unit in RANKED.items()
+        if row[column] is not None
+    ]
+
+
+def _estimated(estimates: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return the true return of every policy, and its estimates."""
+    cells = []
+    for (policy,), rows in estimates.group_by("group", maintain_order=True):
+        row = rows.row(0, named=True)
+        truth = _interval(row, "truth", "truth_low", "truth_high")
+        cells.append(cell("estimates", str(policy), "simulator", "return", truth))
+        for row in rows.to_dicts():
+            if row["value"] is not None:
+                found = _interval(row, "value", "low", "high")
+                cells.append(cell("estimates", str(policy), row["estimator"], "return", found))
+    return cells
+
+
+def _interval(row: dict[str, Any], *names: str) -> Interval:
+    return Interval(*(float("nan") if row[name] is None else float(row[name]) for name in names))
+
+
+def _point(figure: str, panel: str, series: str, x: str, found: Interval) -> Point:
+    low, high = (None if np.isnan(end) else float(end) for end in found[1:])
+    return figure, panel, series, x, float(found.value), low, high
+
+
+def _over_training(
+    figure: str, what: str, choices: dict[str, dict[str, Floats]], printed: pl.DataFrame
+) -> Iterator[Point]:
+    """Yield chosen and others after every checkpoint, and the paper's range at the last."""
+    series = dict(zip(WHICH, (AGENT, "others"), strict=True))
+    for letter, (name, title) in zip("ab", SETTINGS.items(), strict=True):
+        panel = f"{letter}: {title}"
+        steps = choices[name]["step"]
+        for which, called in series.items():
+            values = choices[name][f"{which}_{what}"]
+            for i, step in enumerate(steps):
+                yield _point(figure, panel, called, f"{step:.0f}", _over(values[:, i]))
+        if name != "sizes":
+            continue
+        for which, called in series.items():
+            for row in printed.filter(item=figure, row=which).to_dicts():
+                x = f"{steps[-1]:.0f}"
+                yield figure, panel, called + PAPER, x, row["value"], None, None
+
+
+def _played(figure: str, what: str, scored: dict[str, Scored]) -> Iterator[Point]:
+    """Yield chosen and others of every policy in played episodes."""
+    for letter, (name, title) in zip("ab", SETTINGS.items(), strict=True):
+        for which in WHICH:
+            for found in scored[name].pair(f"{which}_{what}").policies:
+                value = bootstrap_interval(found.values, resample_runs=found.trained)
+                yield _point(f"{figure}, played", f"{letter}: {title}", which, found.name, value)
+
+
+def _energy_and_heat(scored: dict[str, Scored]) -> Iterator[Point]:
+    """Yield energy and peak heat of every policy."""
+    for letter, (name, title) in zip("ab", SETTINGS.items(), strict=True):
+        heat = scored[name].pair("peak_heat")
+        for found in scored[name].pair("energy").policies:
+            own = runs(heat, found.name)
+            value = bootstrap_interval(own.values, resample_runs=own.trained)
+            x = f"{found.values.mean():.2f}"
+            yield _point("energy and heat", f"{letter}: {title}", found.name, x, value)
+
+
+def _estimates_and_truths(estimates: pl.DataFrame) -> Iterator[Point]:
+    """Yield the estimates of every policy over its true return, and the line of equality."""
+    known = estimates.drop_nulls(["truth", "value"])
+    for row in known.unique("policy", maintain_order=True).to_dicts():
+        yield "estimates", "", "simulator", repr(row["truth"]), row["truth"], None, None
+    for row in known.to_dicts():
+        found = _interval(row, "value", "low", "high")
+        yield _point("estimates", "", row["estimator"], repr(row["truth"]), found)
+
+
+_POST: Final = (
+    "states before the decision, inputs standardised, several training seeds; the report logged "
+    "states after the placement"
+)
+_LONGER: Final = "longer jobs, deadlines that bind, k = 1, a log of sixteen behaviours"
+_NOT_DONE: Final = "the report did not play its agent"
+
+
+def _claims(
+    choices: dict[str, dict[str, Floats]], scored: dict[str, Scored]
+) -> list[dict[str, Any]]:
+    """Return what the report expects of a reasonable policy, and whether its agent is one."""
+    texts = {
+        "efficiency": "the network chooses servers of higher efficiency than the others",
+        "distance": "the network chooses servers farther from the centre than the others",
+        "usage": "the network puts jobs on servers that are busier than the others",
+    }
+    claims = []
+    for what, text in texts.items():
+        item = FIGURES[what] if what != "usage" else "section IV.3"
+        for name, title in SETTINGS.items():
+            differs = _POST if name == "sizes" else f"{_LONGER}; {_POST}"
+            claims += [
+                direction_claim(
+                    f"{what}-{name}", item, f"{text}, at logged decisions ({title})",
+                    QUANTITIES[what], _chosen_minus_others(choices[name], what), differs,
+                ),
+                direction_claim(
+                    f"{what}-{name}-played", item, f"{text}, when it is played ({title})",
+                    QUANTITIES[what], _played_gap(scored[name], what, AGENT), _NOT_DONE,
+                ),
+            ]  # fmt: skip
+    better = {
+        ("learned", AGENT): "the learned policy is reasonable: a higher return than random choices",
+        ("consolidate", "max_usage"): "busy servers first is better than random choices",
+        ("far", "max_distance"): "far servers first is better than random choices",
+    }
+    for name, title in SETTINGS.items():
+        scores = scored[name].pair("return")
+        for (claim, policy), text in better.items():
+            gap = _difference(runs(scores, policy), runs(scores, "random"))
+            claims.append(direction_claim(
+                f"{claim}-{name}", "section IV.3", f"{text} ({title})", "return", gap,
+                _NOT_DONE if name == "sizes" else f"{_LONGER}; {_NOT_DONE}",
+            ))  # fmt: skip
+    return claims
