@@ -28,6 +28,7 @@ RANKED: Final = {
 
 
 def table_texts(setting: Setting) -> dict[str, TableText]:
+    """Return the texts of the tables."""
     few = " Hardly trained." if setting.quick else ""
     lines = (
         f"Means over minibatches of 500 logged decisions and over training seeds.{few} The report "
@@ -76,6 +77,7 @@ def table_texts(setting: Setting) -> dict[str, TableText]:
 
 
 def figure_texts() -> dict[str, FigureText]:
+    """Return the texts of the figures."""
     labels = {
         "efficiency": "mean efficiency (-)", "distance": "mean distance from the centre (grid)",
         "usage": "mean usage (fraction)",
