@@ -2,7 +2,7 @@
 
 Two settings are used side by side. `sizes` has the report's sizes and objective, and a history of
 random choices, as the report's generator makes it. `tight` has longer jobs with deadlines that
-bind, and a log of sixteen behaviours. On both, the network is trained with checkpoints; Figures 7
+bind, and a log of eleven behaviours. On both, the network is trained with checkpoints; Figures 7
 and 8 are the servers that these choose at logged decisions. Evaluations and off-policy estimates
 are what the report could not make. See `flows.papers.thermal_results` for the results.
 """
@@ -72,7 +72,7 @@ def stages(setting: Setting) -> tuple[Stage, ...]:
         made += _figures_7_and_8(name, size, setting, workers)
     made += _ours(size, setting, workers)
     made += [_evaluation(name, size, setting, workers) for name in SETTINGS]
-    return (*made, *_estimates(size, setting))
+    return (*made, _estimates(size, setting))
 
 
 def _figures_7_and_8(
@@ -143,24 +143,18 @@ def _evaluation(name: str, size: _Size, setting: Setting, workers: tuple[str, ..
     )  # fmt: skip
 
 
-def _estimates(size: _Size, setting: Setting) -> tuple[Stage, ...]:
+def _estimates(size: _Size, setting: Setting) -> Stage:
     """Return the off-policy estimates of all rules and of one agent of each kind."""
     seed = setting.seeds[0]
     agents = [
         f"{{out}}/tight/{AGENT}-seed{seed}", f"{{out}}/tight/{OFFLINE}-seed{seed}",
         f"{{out}}/tight/{ONLINE}-seed{seed}/best",
     ]  # fmt: skip
-    return (
-        Stage(
-            "off-policy estimates",
-            ("ope", "{out}/tight/log", "--policy", *RULES, "random", *agents, "--limit",
-             str(size.limit), "--fqe-steps", str(size.fitted), "--out", "{out}/ope"),
-            "ope/ope.json", 1.5 if setting.quick else 15,
-        ),
-        Stage(
-            "rank the estimators",
-            ("report", "{out}/ope", "--ranking", "{out}/ranking.csv"), "ranking.csv", 0.1,
-        ),
+    return Stage(
+        "off-policy estimates",
+        ("ope", "{out}/tight/log", "--policy", *RULES, "random", *agents, "--limit",
+         str(size.limit), "--fqe-steps", str(size.fitted), "--out", "{out}/ope"),
+        "ope/ope.json", 1.5 if setting.quick else 15,
     )  # fmt: skip
 
 

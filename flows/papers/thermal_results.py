@@ -5,7 +5,8 @@ the training. The same quantities are shown for every policy that is played. Eff
 that is off counts as 1, so usage stands beside it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from flows.papers import Setting
 from flows.papers.thermal_texts import (
     AGENT,
+    ESTIMATORS,
     FIGURES,
     MEASURED,
     OFFLINE,
@@ -23,6 +25,7 @@ from flows.papers.thermal_texts import (
     QUANTITIES,
     RANKED,
     RULES,
+    SERIES,
     SETTINGS,
     WHICH,
     figure_texts,
@@ -30,7 +33,6 @@ from flows.papers.thermal_texts import (
 )
 from pipeline.errors import DatasetError
 from pipeline.evaluation.summary.pairing import Pairing, PolicyRuns, read_settings
-from pipeline.evaluation.summary.pairing import Setting as Scored
 from pipeline.papers.cells import beside, cell, runs
 from pipeline.papers.claims import direction_claim
 from pipeline.papers.published import number, published
@@ -46,31 +48,49 @@ from pipeline.statistics.intervals import (
     bootstrap_intervals,
     difference_cells,
 )
-from pipeline.storage.files import read_parquet
+from pipeline.storage.files import read_json, read_parquet
+
+TINY: Final = 1e-17  # the heat of the far server in the printed record
 
 Point = tuple[str, str, str, str, float, float | None, float | None]
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Played:
+    """Scores of an evaluation.
+
+    Attributes:
+        pairings: Scores of all policies by metric.
+        behaviours: Names of the behaviours that make the log.
+        scores: The table of scores, which has behaviours apart.
+    """
+
+    pairings: Mapping[str, Pairing]
+    behaviours: tuple[str, ...]
+    scores: pl.DataFrame
 
 
 def read(place: Path, setting: Setting) -> Results:
     """Return the results of a finished protocol; DatasetError if a file is missing or damaged."""
     printed = published("thermal")
     choices = {name: _choices(place, name, setting) for name in SETTINGS}
-    scored = {name: read_settings([place / name / "evaluation"])[0] for name in SETTINGS}
+    scored = {name: _played(place / name / "evaluation") for name in SETTINGS}
     estimates = read_parquet(place / "ope" / "estimates.parquet")
-    ranking = read_csv(place / "ranking.csv")
+    estimates = estimates.filter(pl.col("estimator").is_in(ESTIMATORS))
+    about = read_json(place / "ope" / "ope.json")
     cells = [*_configuration(printed), *_record(read_csv(place / "record.csv"), printed)]
     cells += _extremes(choices["sizes"], printed)
     cells += _gaps(choices, scored)
     for name in SETTINGS:
         cells += _simulated(name, scored[name])
-    cells += [*_ranks(ranking), *_estimated(estimates)]
+    cells += [*_ranks(about), *_estimated(estimates)]
     cells += beside(place / "tight" / "evaluation", AGENT, "-", OFFLINE, f"{ONLINE}-best")
     points: list[Point] = []
     for what, figure in FIGURES.items():
         points += _over_training(figure, what, choices, printed)
     for what, figure in FIGURES.items():
-        points += _played(figure, what, scored)
+        points += _in_episodes(figure, what, scored)
     points += [*_energy_and_heat(scored), *_estimates_and_truths(estimates)]
     return Results(
         pl.DataFrame(cells, schema=TABLE), table_texts(setting),
@@ -98,6 +118,14 @@ def _choices(place: Path, name: str, setting: Setting) -> dict[str, Floats]:
     return {"step": steps, **found}
 
 
+def _played(folder: Path) -> Played:
+    """Return the scores of an evaluation."""
+    setting = read_settings([folder])[0]
+    metrics = (*MEASURED, *(f"{which}_{what}" for which in WHICH for what in QUANTITIES))
+    behaviours = tuple(name for name, entry in setting.entries.items() if entry.kind == "mixture")
+    return Played({metric: setting.pair(metric) for metric in metrics}, behaviours, setting.scores)
+
+
 def _over(values: Floats) -> Interval:
     """Return the mean of (seeds, minibatches) or (seeds, windows)."""
     return bootstrap_interval(values, resample_runs=len(values) > 1)
@@ -107,24 +135,26 @@ def _configuration(printed: pl.DataFrame) -> list[dict[str, Any]]:
     """Return the sizes of the report beside those of the recipe."""
     config = settled(load_recipe("thermal-paper-v1").config)
     values = {
-        "steps": (config.steps, "steps"), "jobs": (config.jobs, "jobs"),
-        "servers": (len(POSITIONS), "servers"), "capacity of a server": (config.capacity, "units"),
-        "heat constant": (HEAT_CONSTANT, "heat"),
+        "steps": config.steps, "jobs": config.jobs, "servers": len(POSITIONS),
+        "capacity of a server": config.capacity, "heat constant": HEAT_CONSTANT,
     }  # fmt: skip
     return [
-        cell("configuration", row, "value", unit, float(value),
+        cell("configuration", row, "value", "-", float(value),
              number(printed, "configuration", row, "value"))
-        for row, (value, unit) in values.items()
+        for row, value in values.items()
     ]  # fmt: skip
 
 
 def _record(record: pl.DataFrame, printed: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return the record of Figure 4."""
-    return [
-        cell("figure 4", row["metric"], "value", "heat" if "heat" in row["metric"] else "-",
-             row["ours"], number(printed, "figure 4", row["metric"], "value"))
-        for row in record.to_dicts()
-    ]  # fmt: skip
+    """Return the record of Figure 4; heats are so small that they have a unit of their own."""
+    cells = []
+    for row in record.to_dicts():
+        heat = row["metric"].startswith("total heat")
+        value = row["ours"] / TINY if heat else row["ours"]
+        column = "1e-17 heat" if heat else "reward"
+        published = number(printed, "figure 4", row["metric"], column)
+        cells.append(cell("figure 4", row["metric"], column, "-", value, published))
+    return cells
 
 
 def _extremes(choices: dict[str, Floats], printed: pl.DataFrame) -> list[dict[str, Any]]:
@@ -149,13 +179,13 @@ def _chosen_minus_others(choices: dict[str, Floats], what: str) -> Interval:
     return _over((choices[f"chosen_{what}"] - choices[f"others_{what}"])[:, -1])
 
 
-def _played_gap(scored: Scored, what: str, policy: str) -> Interval:
+def _played_gap(scored: Played, what: str, policy: str) -> Interval:
     """Return the difference in played episodes."""
-    chosen, others = (runs(scored.pair(f"{which}_{what}"), policy) for which in WHICH)
+    chosen, others = (runs(scored.pairings[f"{which}_{what}"], policy) for which in WHICH)
     return bootstrap_interval(chosen.values - others.values, resample_runs=chosen.trained)
 
 
-def _gaps(choices: dict[str, dict[str, Floats]], scored: dict[str, Scored]) -> list[dict[str, Any]]:
+def _gaps(choices: dict[str, dict[str, Floats]], scored: dict[str, Played]) -> list[dict[str, Any]]:
     """Return chosen minus others, at logged decisions and in played episodes."""
     cells = []
     for name, title in SETTINGS.items():
@@ -169,19 +199,18 @@ def _gaps(choices: dict[str, dict[str, Floats]], scored: dict[str, Scored]) -> l
     return cells
 
 
-def _entrants(scored: Scored) -> Iterator[tuple[str, dict[str, PolicyRuns]]]:
+def _entrants(scored: Played) -> Iterator[tuple[str, dict[str, PolicyRuns]]]:
     """Yield every policy, and every behaviour of the log, with its runs of each metric."""
-    pairings = {metric: scored.pair(metric) for metric in MEASURED}
-    names = [each.name for each in pairings["return"].policies]
-    for name in (*names, *(n for n, entry in scored.entries.items() if entry.kind == "mixture")):
-        found = {
-            metric: pairing.find(name) or _behaviour(scored, pairing, name)
-            for metric, pairing in pairings.items()
-        }
+    names = [each.name for each in scored.pairings["return"].policies]
+    for name in (*names, *scored.behaviours):
+        found = {}
+        for metric in MEASURED:
+            pairing = scored.pairings[metric]
+            found[metric] = pairing.find(name) or _behaviour(scored, pairing, name)
         yield name, found
 
 
-def _behaviour(scored: Scored, found: Pairing, name: str) -> PolicyRuns:
+def _behaviour(scored: Played, found: Pairing, name: str) -> PolicyRuns:
     """Return the runs of one behaviour of the log."""
     own = scored.scores.filter(
         (pl.col("policy") == name)
@@ -199,10 +228,10 @@ def _difference(first: PolicyRuns, second: PolicyRuns) -> Interval:
     return bootstrap_intervals([cells])[0]
 
 
-def _simulated(name: str, scored: Scored) -> list[dict[str, Any]]:
+def _simulated(name: str, scored: Played) -> list[dict[str, Any]]:
     """Return a row per policy and behaviour, with the difference in return to the agent."""
     table, cells = f"simulator, {SETTINGS[name]}", []
-    agent = runs(scored.pair("return"), AGENT)
+    agent = runs(scored.pairings["return"], AGENT)
     for policy, found in _entrants(scored):
         for metric, unit in MEASURED.items():
             own = found[metric]
@@ -214,14 +243,17 @@ def _simulated(name: str, scored: Scored) -> list[dict[str, Any]]:
     return cells
 
 
-def _ranks(ranking: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return how well every estimator ranks the policies."""
-    return [
-        cell("estimators", row["estimator"], column, unit, row[column])
-        for row in ranking.to_dicts()
-        for column, unit in RANKED.items()
-        if row[column] is not None
-    ]
+def _ranks(about: Any) -> list[dict[str, Any]]:
+    """Return how well every estimator ranks the policies, and the consensus of some of them."""
+    cells = []
+    for found in (*about["estimators"], *filter(None, [about["consensus"]])):
+        values = {**found, "regret_at_1": found["regret"]["1"]}
+        cells += [
+            cell("estimators", found["name"], column, unit, float(values[column]))
+            for column, unit in RANKED.items()
+            if values[column] is not None
+        ]
+    return cells
 
 
 def _estimated(estimates: pl.DataFrame) -> list[dict[str, Any]]:
@@ -230,7 +262,7 @@ def _estimated(estimates: pl.DataFrame) -> list[dict[str, Any]]:
     for (policy,), rows in estimates.group_by("group", maintain_order=True):
         row = rows.row(0, named=True)
         truth = _interval(row, "truth", "truth_low", "truth_high")
-        cells.append(cell("estimates", str(policy), "simulator", "return", truth))
+        cells.append(cell("estimates", str(policy), "truth", "return", truth))
         for row in rows.to_dicts():
             if row["value"] is not None:
                 found = _interval(row, "value", "low", "high")
@@ -251,36 +283,36 @@ def _over_training(
     figure: str, what: str, choices: dict[str, dict[str, Floats]], printed: pl.DataFrame
 ) -> Iterator[Point]:
     """Yield chosen and others after every checkpoint, and the paper's range at the last."""
-    series = dict(zip(WHICH, (AGENT, "others"), strict=True))
     for letter, (name, title) in zip("ab", SETTINGS.items(), strict=True):
         panel = f"{letter}: {title}"
         steps = choices[name]["step"]
-        for which, called in series.items():
+        for which, called in SERIES.items():
             values = choices[name][f"{which}_{what}"]
             for i, step in enumerate(steps):
                 yield _point(figure, panel, called, f"{step:.0f}", _over(values[:, i]))
         if name != "sizes":
             continue
-        for which, called in series.items():
+        for which, called in SERIES.items():
             for row in printed.filter(item=figure, row=which).to_dicts():
                 x = f"{steps[-1]:.0f}"
                 yield figure, panel, called + PAPER, x, row["value"], None, None
 
 
-def _played(figure: str, what: str, scored: dict[str, Scored]) -> Iterator[Point]:
+def _in_episodes(figure: str, what: str, scored: dict[str, Played]) -> Iterator[Point]:
     """Yield chosen and others of every policy in played episodes."""
     for letter, (name, title) in zip("ab", SETTINGS.items(), strict=True):
-        for which in WHICH:
-            for found in scored[name].pair(f"{which}_{what}").policies:
+        panel = f"{letter}: {title}"
+        for which, called in SERIES.items():
+            for found in scored[name].pairings[f"{which}_{what}"].policies:
                 value = bootstrap_interval(found.values, resample_runs=found.trained)
-                yield _point(f"{figure}, played", f"{letter}: {title}", which, found.name, value)
+                yield _point(f"{figure}, played", panel, called, found.name, value)
 
 
-def _energy_and_heat(scored: dict[str, Scored]) -> Iterator[Point]:
+def _energy_and_heat(scored: dict[str, Played]) -> Iterator[Point]:
     """Yield energy and peak heat of every policy."""
     for letter, (name, title) in zip("ab", SETTINGS.items(), strict=True):
-        heat = scored[name].pair("peak_heat")
-        for found in scored[name].pair("energy").policies:
+        heat = scored[name].pairings["peak_heat"]
+        for found in scored[name].pairings["energy"].policies:
             own = runs(heat, found.name)
             value = bootstrap_interval(own.values, resample_runs=own.trained)
             x = f"{found.values.mean():.2f}"
@@ -291,7 +323,7 @@ def _estimates_and_truths(estimates: pl.DataFrame) -> Iterator[Point]:
     """Yield the estimates of every policy over its true return, and the line of equality."""
     known = estimates.drop_nulls(["truth", "value"])
     for row in known.unique("policy", maintain_order=True).to_dicts():
-        yield "estimates", "", "simulator", repr(row["truth"]), row["truth"], None, None
+        yield "estimates", "", "truth", repr(row["truth"]), row["truth"], None, None
     for row in known.to_dicts():
         found = _interval(row, "value", "low", "high")
         yield _point("estimates", "", row["estimator"], repr(row["truth"]), found)
@@ -301,18 +333,18 @@ _POST: Final = (
     "states before the decision, inputs standardised, several training seeds; the report logged "
     "states after the placement"
 )
-_LONGER: Final = "longer jobs, deadlines that bind, k = 1, a log of sixteen behaviours"
+_LONGER: Final = "longer jobs, deadlines that bind, k = 1, a log of eleven behaviours"
 _NOT_DONE: Final = "the report did not play its agent"
 
 
 def _claims(
-    choices: dict[str, dict[str, Floats]], scored: dict[str, Scored]
+    choices: dict[str, dict[str, Floats]], scored: dict[str, Played]
 ) -> list[dict[str, Any]]:
     """Return what the report expects of a reasonable policy, and whether its agent is one."""
     texts = {
-        "efficiency": "the network chooses servers of higher efficiency than the others",
-        "distance": "the network chooses servers farther from the centre than the others",
-        "usage": "the network puts jobs on servers that are busier than the others",
+        "efficiency": "efficiency: chosen servers minus the others",
+        "distance": "distance from the centre: chosen servers minus the others",
+        "usage": "usage: chosen servers minus the others",
     }
     claims = []
     for what, text in texts.items():
@@ -321,25 +353,25 @@ def _claims(
             differs = _POST if name == "sizes" else f"{_LONGER}; {_POST}"
             claims += [
                 direction_claim(
-                    f"{what}-{name}", item, f"{text}, at logged decisions ({title})",
+                    f"{what}-{name}", item, f"{text}, logged decisions, {title}",
                     QUANTITIES[what], _chosen_minus_others(choices[name], what), differs,
                 ),
                 direction_claim(
-                    f"{what}-{name}-played", item, f"{text}, when it is played ({title})",
+                    f"{what}-{name}-played", item, f"{text}, played, {title}",
                     QUANTITIES[what], _played_gap(scored[name], what, AGENT), _NOT_DONE,
                 ),
             ]  # fmt: skip
     better = {
-        ("learned", AGENT): "the learned policy is reasonable: a higher return than random choices",
-        ("consolidate", "max_usage"): "busy servers first is better than random choices",
-        ("far", "max_distance"): "far servers first is better than random choices",
+        ("learned", AGENT): "a reasonable policy is learned: return minus that of random choices",
+        ("consolidate", "max_usage"): "busy servers first: return minus that of random choices",
+        ("far", "max_distance"): "far servers first: return minus that of random choices",
     }
     for name, title in SETTINGS.items():
-        scores = scored[name].pair("return")
+        scores = scored[name].pairings["return"]
         for (claim, policy), text in better.items():
             gap = _difference(runs(scores, policy), runs(scores, "random"))
             claims.append(direction_claim(
-                f"{claim}-{name}", "section IV.3", f"{text} ({title})", "return", gap,
+                f"{claim}-{name}", "section IV.3", f"{text}, {title}", "return", gap,
                 _NOT_DONE if name == "sizes" else f"{_LONGER}; {_NOT_DONE}",
             ))  # fmt: skip
     return claims

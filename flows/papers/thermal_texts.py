@@ -15,16 +15,18 @@ RULES: Final = (
 SETTINGS: Final = {"sizes": "the report's sizes", "tight": "tight deadlines"}
 LOG: Final = "behaviour"  # the group of a recipe's behaviours, which make its log
 MEASURED: Final = {
-    "return": "-", "level_per_step": "-", "energy": "server-steps", "peak_heat": "heat",
-    "rejected": "jobs", "late": "jobs",
+    "return": "-", "energy": "server-steps", "peak_heat": "heat", "rejected": "jobs",
+    "late": "jobs",
 }  # fmt: skip
 WHICH: Final = ("chosen", "others")
+SERIES: Final = {"chosen": "chosen", "others": "not chosen"}  # as the report calls its lines
 QUANTITIES: Final = {"efficiency": "-", "distance": "grid", "usage": "fraction"}
 FIGURES: Final = {"efficiency": "figure 7", "distance": "figure 8", "usage": "usage"}
 RANKED: Final = {
     "rank_correlation": "-", "rank_correlation_new": "-", "regret_at_1": "return", "type_1": "-",
-    "type_2": "-", "median_ess": "episodes",
+    "type_2": "-",
 }  # fmt: skip
+ESTIMATORS: Final = ("is", "snis", "dm", "wdr", "mwl", "tempered")  # shown one by one
 
 
 def table_texts(setting: Setting) -> dict[str, TableText]:
