@@ -23,6 +23,7 @@ def sample(
 ) -> Decisions:
     """Return the decisions of a split for this agent and seed, in at most `memory` bytes.
 
+    A setting `per_episode` takes the place of the agent's number of decisions per episode.
     The decisions are shared between agents and must not be changed. Raises DatasetError as
     `sample_decisions` does.
     """
@@ -33,7 +34,7 @@ def sample(
     )  # fmt: skip
     wanted = {
         "k": agent.candidates,
-        "per_episode": agent.per_episode,
+        "per_episode": getattr(config, "per_episode", agent.per_episode),
         "limit": max(1, memory // each),
         "transitions": agent.transitions,
         "images": images,

@@ -44,6 +44,8 @@ class Config:
         beta: Weight of a difference in mean log-probability, above 0; 4 is safe, 10 is greedier.
         pairs: Pairs of episodes per step, at least 1.
         decisions: Decisions drawn of each of the two episodes, with replacement; at least 1.
+        per_episode: Decisions of each episode that are read from the log and drawn from. More tell
+            more precisely how the choices of two episodes differ, and take memory.
         outcome: Outcome that makes an episode better: a name of Spec.outcomes, or "" for the
             return.
         logarithm: Whether the logarithm of the return or outcome is compared, which must then be
@@ -56,6 +58,7 @@ class Config:
     beta: float = number(4.0, "above 0")
     pairs: int = number(24, "from 1 to 1,000,000")
     decisions: int = number(40, "from 1 to 1,000,000")
+    per_episode: int = number(60, "from 1 to 1,000,000")
     outcome: str = ""
     logarithm: bool = False
     learning_rate: float = number(1e-2, "above 0")

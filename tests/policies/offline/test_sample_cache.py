@@ -31,6 +31,17 @@ def test_one_sample_is_held_and_another_want_is_another_sample(tiny_dataset):
     assert (drawn(tiny_dataset, "cql", 3).choice == first.choice).all()
 
 
+def test_trajectory_preference_reads_as_many_decisions_of_an_episode_as_asked(tiny_dataset):
+    opened, agent = ds.open(tiny_dataset), AGENTS["trajectory_preference"]
+    steps = opened.episodes("train")["steps"].to_numpy()
+    assert (steps > 3).any()
+    for asked in (3, 10**6):
+        config = read_config(agent.name, {"per_episode": asked})
+        found = sampled.sample(opened, agent, config, 3, "train", MEMORY)
+        counts = np.bincount(found.episode, minlength=len(steps))
+        assert (counts == np.minimum(steps, asked)).all()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(n for n, a in AGENTS.items() if not a.scenarios))
 def test_no_agent_changes_what_it_learns_from(name, tiny_dataset, tmp_path):
