@@ -186,12 +186,15 @@ class GuardRecipe:
         config: Values that replace those of [config].
         windows: Windows to play, counted under these settings.
         tolerance: Share of the best rule's return by which a checkpoint may be worse, at least 0.
+        limits: Outcomes of which lower is better, such as max_wait_s, each with a factor of at
+            least 0. A checkpoint's mean may be this many times the smallest of the rules' means.
     """
 
     references: tuple[str, ...] = ()
     config: Mapping[str, Any] = field(default_factory=dict)
     windows: tuple[int, ...] = number((0,), "from 0 to 1,000,000,000")
     tolerance: float = number(0.0, "at least 0")
+    limits: Mapping[str, float] = field(default_factory=dict, metadata=LEFT_OUT_WHEN_DEFAULT)
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,13 @@ scenario, such as one long window, with rules once and with the agent at every p
     validation_return    selects, as without a guard
     guard_return         must be at least guard_least, or the checkpoint is not the best
     guard_least          the best rule's return, less the tolerance
+    guard_<outcome>      of every outcome with a limit: must be at most guard_<outcome>_most
+    guard_<outcome>_most the smallest outcome of the rules, times the limit
+
+A mean return hides a few jobs that wait for months; a limit on the longest wait does not.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -23,7 +27,7 @@ from pipeline.recipes.settings import read_settings
 from pipeline.scenarios import load_scenario
 from pipeline.simulation.memory_rules import MemoryRule
 from pipeline.simulation.policy import Behaviour
-from pipeline.simulation.rollout import run_episode
+from pipeline.simulation.rollout import Episode, run_episode
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.seeds import generator
 from pipeline.simulation.spec import Spec
@@ -34,6 +38,7 @@ from policies.rollouts.trajectories import sample_trajectories
 
 RETURN = "guard_return"
 LEAST = "guard_least"
+_MOST = "_most"
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,7 @@ class Guard:
         instances: Instances, one per window.
         references: Names of rules.
         tolerance: Share of the best rule's return by which an agent may be worse.
+        limits: Outcomes, each with the multiple of the rules' smallest that an agent may have.
         seed: Seed of the draws of rules.
         workers: Threads that play.
     """
@@ -55,47 +61,71 @@ class Guard:
     instances: tuple[Instance, ...]
     references: tuple[str, ...]
     tolerance: float
+    limits: Mapping[str, float]
     seed: int
     workers: int
 
-    @cached_property
+    @property
     def least(self) -> float:
         """The return that an agent must reach."""
-        best = max(self._mean_of(name) for name in self.references)
+        best = max(rule[RETURN] for rule in self._of_rules)
         return best - self.tolerance * abs(best)
 
-    def _mean_of(self, name: str) -> float:
+    @cached_property
+    def _of_rules(self) -> Sequence[Mapping[str, float]]:
+        """The means of every rule."""
+        return [self._means_of_rule(name) for name in self.references]
+
+    def _means_of_rule(self, name: str) -> Mapping[str, float]:
         rule = rules(self.scenario.name)[name]
         assert not isinstance(rule, MemoryRule)
-        played = [
+        return self._means([
             run_episode(
                 self.scenario, self.spec, instance, Behaviour(name, rule),
                 generator(self.seed, "guard", number),
             )
             for number, instance in enumerate(self.instances)
-        ]  # fmt: skip
-        return float(np.mean([episode.total for episode in played]))
+        ])  # fmt: skip
+
+    def _means(self, episodes: Sequence[Episode]) -> Mapping[str, float]:
+        """Return the mean return, and the means of the outcomes with a limit."""
+        names = [outcome.name for outcome in self.spec.outcomes]
+        return {
+            RETURN: float(np.mean([episode.total for episode in episodes])),
+            **{
+                f"guard_{name}": float(np.mean([e.outcomes[names.index(name)] for e in episodes]))
+                for name in self.limits
+            },
+        }
 
     def measure(self, policy: LearnedPolicy) -> Mapping[str, float]:
-        """Return the mean return of greedy episodes, and the return to reach."""
+        """Return the means of greedy episodes, with what they must reach or not exceed."""
         played = sample_trajectories(
             self.scenario, self.spec, list(self.instances), policy,
             [generator(self.seed, "guard", number) for number in range(len(self.instances))],
             temperature=0.0, workers=self.workers,
         )  # fmt: skip
-        mean = float(np.mean([t.episode.total for t in played]))
-        return {RETURN: mean, LEAST: self.least}
+        most = {
+            f"guard_{name}{_MOST}": factor * min(rule[f"guard_{name}"] for rule in self._of_rules)
+            for name, factor in self.limits.items()
+        }
+        return {**self._means([t.episode for t in played]), LEAST: self.least, **most}
 
 
 def passes(metrics: Mapping[str, float]) -> bool:
     """Return whether a point of the curves keeps up; True without a guard."""
-    return RETURN not in metrics or metrics[RETURN] >= metrics[LEAST]
+    return (RETURN not in metrics or metrics[RETURN] >= metrics[LEAST]) and all(
+        metrics[name.removesuffix(_MOST)] <= most
+        for name, most in metrics.items()
+        if name.startswith("guard_") and name.endswith(_MOST)
+    )
 
 
 def guard_of(recipe: Recipe, workload: Workload, seed: int, workers: int) -> Guard | None:
     """Return the guard of a recipe, or None if it names no rules.
 
-    Raises RecipeError for settings that do not exist, UnknownName for rules that do not.
+    Raises RecipeError for settings that do not exist, UnknownName for rules and outcomes that do
+    not.
     """
     wanted = recipe.online.guard
     if not wanted.references:
@@ -115,12 +145,20 @@ def guard_of(recipe: Recipe, workload: Workload, seed: int, workers: int) -> Gua
         raise RecipeError(
             f"{where}: windows is {list(wanted.windows)}, expected some of 0..{count - 1}"
         )
+    spec = scenario.spec(changed.config, changed.objective)
+    lower = [outcome.name for outcome in spec.outcomes if outcome.better == "lower"]
+    for name, factor in wanted.limits.items():
+        if name not in lower:
+            raise unknown_name(f"{where}: limits: outcome of which lower is better", name, lower)
+        if isinstance(factor, bool) or not isinstance(factor, int | float) or not factor >= 0.0:
+            raise RecipeError(f"{where}: limits.{name} is {factor!r}, expected a number at least 0")
     return Guard(
         scenario,
-        scenario.spec(changed.config, changed.objective),
+        spec,
         tuple(make_instance(changed, scenario, workload, w) for w in wanted.windows),
         wanted.references,
         wanted.tolerance,
+        wanted.limits,
         seed,
         workers,
     )

@@ -27,7 +27,7 @@ from policies.networks.checkpoint import load_policy, read_description
 from policies.offline import AGENTS
 from policies.offline.training import train
 from policies.online import ONLINE_AGENTS
-from policies.online.guard import guard_of
+from policies.online.guard import guard_of, passes
 from policies.online.training import problem_of, train_online
 from policies.registry import behaviours
 from policies.rollouts.lookahead import rollouts_of_rules
@@ -206,6 +206,39 @@ def test_a_guard_refuses_what_it_cannot_play(recipe):
         guard_of(guarded(recipe, ("sjf_easy",), folow=1), source, 0, 1)
     with pytest.raises(RecipeError, match="reads the memory"):
         guard_of(guarded(recipe, ("saf_clairvoyant",)), source, 0, 1)
+
+
+def test_a_limit_of_a_guard_is_a_multiple_of_the_smallest_outcome_of_its_rules(recipe):
+    source, names = load_source(recipe), ("fcfs_easy", "sjf_easy")
+
+    def waits(references, factor):
+        changed = guarded(recipe, references)
+        guard = dataclasses.replace(changed.online.guard, limits={"max_wait_s": factor})
+        online = dataclasses.replace(changed.online, guard=guard)
+        found = guard_of(dataclasses.replace(changed, online=online), source, 0, 1)
+        return found.measure(load_policy(recipe_folder() / "queue-kth-online" / "agent"))
+
+    measured = waits(names, 2.0)
+    each = [waits((name,), 1.0)["guard_max_wait_s_most"] for name in names]
+    assert measured["guard_max_wait_s_most"] == 2.0 * min(each)
+    assert each[0] != each[1]
+    kept_up = {**measured, "guard_least": -math.inf}
+    for wait in (measured["guard_max_wait_s_most"], measured["guard_max_wait_s_most"] + 1.0):
+        assert passes({**kept_up, "guard_max_wait_s": wait}) == (wait == 2.0 * min(each))
+    assert not passes({**kept_up, "guard_max_wait_s": 0.0, "guard_least": math.inf})
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [({"max_wait": 2.0}, "max_wait_s"), ({"utilisation": 2.0}, "lower is better"),
+     ({"max_wait_s": -1.0}, "at least 0")],
+)  # fmt: skip
+def test_a_limit_of_a_guard_that_is_none_is_refused(limits, said, recipe):
+    changed = guarded(recipe, ("sjf_easy",))
+    guard = dataclasses.replace(changed.online.guard, limits=limits)
+    changed = dataclasses.replace(changed, online=dataclasses.replace(changed.online, guard=guard))
+    with pytest.raises((RecipeError, UnknownName), match=said):
+        guard_of(changed, load_source(recipe), 0, 1)
 
 
 @pytest.mark.slow
