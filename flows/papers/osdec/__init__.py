@@ -11,7 +11,7 @@ from typing import Any, Final
 import polars as pl
 
 from flows.papers import Setting
-from flows.papers.osdec.stages import BASE, CASES, RULES, VARIANTS, stages, variants_of
+from flows.papers.osdec.commands import BASE, CASES, RULES, VARIANTS, stages, variants_of
 from pipeline.evaluation.summary.pairing import PolicyRuns
 from pipeline.papers.cells import (
     bound,
@@ -155,10 +155,7 @@ def _claims(place: Path, setting: Setting, printed: pl.DataFrame) -> list[dict[s
     best = max(PAPERS_RULES.values(), key=lambda row: mean_of(reward[row]).value)
     claim("best-rule", f"OSDEC is above {best}, the best of FIFO, SJF and Tetris", "OSDEC", best)
     names = list(VARIANTS)
-    neighbours = [
-        difference_of(reward[after], reward[before])
-        for before, after in pairwise(names)
-    ]
+    neighbours = [difference_of(reward[after], reward[before]) for before, after in pairwise(names)]
     claims.append(order_claim(
         "order", "table 1", f"order of the variants: {', '.join(names)}", neighbours
     ))  # fmt: skip

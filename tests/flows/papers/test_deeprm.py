@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from flows.papers import OUT, Setting, deeprm
-from flows.papers import deeprm_stages as protocol
-from flows.papers.deeprm_files import (
+from flows.papers.deeprm import commands as protocol
+from flows.papers.deeprm.files import (
     AGENT,
     DRAWING,
     NATURAL,

@@ -9,8 +9,8 @@ import pytest
 
 from flows.papers import OUT, Setting
 from flows.papers import rlscheduler as paper
-from flows.papers import rlscheduler_stages as protocol
-from flows.papers.rlscheduler_files import AGENT, OFFLINE, ONLINE, VALIDATION, read_calibration
+from flows.papers.rlscheduler import commands as protocol
+from flows.papers.rlscheduler.files import AGENT, OFFLINE, ONLINE, VALIDATION, read_calibration
 from flows.parser import parse
 from pipeline.calibration.rlscheduler_published import SETTINGS
 from pipeline.errors import DatasetError, InputError

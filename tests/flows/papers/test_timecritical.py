@@ -9,9 +9,10 @@ import shutil
 import polars as pl
 import pytest
 
-from flows.papers import OUT, Setting, timecritical_figures, timecritical_tables
+from flows.papers import OUT, Setting
 from flows.papers import timecritical as paper
-from flows.papers import timecritical_stages as protocol
+from flows.papers.timecritical import commands as protocol
+from flows.papers.timecritical import figures, tables
 from flows.parser import parse
 from pipeline.calibration.multicluster_scores import comparisons
 from pipeline.errors import DatasetError
@@ -160,7 +161,7 @@ def test_a_quick_protocol_has_the_same_stages_with_less_to_do():
 
 
 def test_published_numbers_are_those_of_the_paper():
-    rows = published(timecritical_tables.PAPER)
+    rows = published(tables.PAPER)
     agent, base = protocol.AGENT, protocol.BASELINE
     assert number(rows, "table 2, Bernoulli", agent, "TMDL") == 35.04
     assert number(rows, "table 2, uniform", base, "TMDL") == 349.9
@@ -173,14 +174,14 @@ def test_published_numbers_are_those_of_the_paper():
 @pytest.mark.parametrize("item", [load.item for load in protocol.LOADS.values()])
 def test_published_ratios_and_scores_agree_with_each_other(item):
     """A ratio is the baseline's number by the agent's; the scores of the two sum to 100."""
-    rows = published(timecritical_tables.PAPER)
+    rows = published(tables.PAPER)
     for column in ("TMDL", "AJDR"):
         own, base = (
             number(rows, item, name, column) for name in (protocol.AGENT, protocol.BASELINE)
         )
         ratio = number(rows, item, protocol.AGENT, f"{column} ratio")
         assert ratio == pytest.approx(base / own, abs=0.011)
-    for column in timecritical_tables.SCORES:
+    for column in tables.SCORES:
         own, base = (
             number(rows, item, name, column) for name in (protocol.AGENT, protocol.BASELINE)
         )
@@ -211,7 +212,7 @@ def test_tables_have_means_beside_published_numbers(results):
 
 def test_published_numbers_of_tables_are_those_of_the_file(results):
     """A table has the name of its item, so that the page and published.csv can be compared."""
-    printed = published(timecritical_tables.PAPER)
+    printed = published(tables.PAPER)
     for row in results.tables.to_dicts():
         told = number(printed, row["table"], row["row"], row["column"])
         assert row["published"] == told
@@ -227,21 +228,19 @@ def test_scores_of_agent_and_baseline_sum_to_100(results):
 
 def test_scores_count_every_window_and_seed(place):
     """A seed that is better in one window of six has a sixth of 100 points, two seeds a twelfth."""
-    scores = timecritical_tables.pair(place, "beta")
+    scores = tables.pair(place, "beta")
     for metric in ("tmdl", "ajdr_percent"):
-        values = timecritical_tables.cells.runs(scores[metric], "monte_carlo_value").values
+        values = tables.cells.runs(scores[metric], "monte_carlo_value").values
         values[:] = 1e6
         values[0, 3] = 0.0
-    found = timecritical_tables.score(
-        scores, "monte_carlo_value", timecritical_tables.SCORES["Score-A"]
-    )
+    found = tables.score(scores, "monte_carlo_value", tables.SCORES["Score-A"])
     assert found.value == pytest.approx(100 / 12)
 
 
 def test_a_reduction_is_the_ratio_of_the_means(place):
     """120 x 1.25 misses against 200 x 1.25 are 40 % fewer; both seeds alone are 60 and 20 %."""
-    scores = timecritical_tables.pair(place, "beta")["tmdl"]
-    found = timecritical_tables.reduction(scores, "monte_carlo_value", "sf_e")
+    scores = tables.pair(place, "beta")["tmdl"]
+    found = tables.reduction(scores, "monte_carlo_value", "sf_e")
     assert found.value == pytest.approx(-40)
     assert found.low == pytest.approx(-60)
     assert found.high == pytest.approx(-20)
@@ -301,7 +300,7 @@ def test_episodes_are_sorted_by_the_agent(results):
 @pytest.mark.parametrize("arrivals", ["bernoulli", "uniform", "beta"])
 def test_probabilities_of_intervals_sum_to_one(arrivals):
     config = MulticlusterConfig(arrivals=arrivals)
-    told = [timecritical_figures.probability(config, steps) for steps in range(1, 500)]
+    told = [figures.probability(config, steps) for steps in range(1, 500)]
     assert math.fsum(told) == pytest.approx(1)
     assert min(told) >= 0
 
@@ -311,7 +310,7 @@ def test_the_probability_of_beta_intervals_is_that_of_the_paper():
     config = MulticlusterConfig(arrivals="beta")
     x = 20 / 30, 19 / 30
     whole = [5 * each**4 - 4 * each**5 for each in x]
-    assert timecritical_figures.probability(config, 20) == pytest.approx(whole[0] - whole[1])
+    assert figures.probability(config, 20) == pytest.approx(whole[0] - whole[1])
 
 
 def test_drawn_intervals_have_the_published_probabilities(results):
@@ -335,7 +334,7 @@ def test_arrivals_of_the_figure_are_those_of_the_episode():
     window = recipe.windows("test")[0]
     scenario = load_scenario(recipe.scenario)
     instance = make_instance(recipe, scenario, load_source(recipe), window)
-    steps = timecritical_figures.arrival_steps(recipe, window)
+    steps = figures.arrival_steps(recipe, window)
     assert len(steps) == instance.ints[layout.APPLICATIONS]
     assert set(steps) <= set(instance.ints.tolist())
 
@@ -349,14 +348,14 @@ def test_a_missing_file_is_one_error(place, tmp_path):
 
 def test_a_missing_table_is_one_error(place):
     with pytest.raises(DatasetError, match=r"none/beta\.csv: expected a table of `hindcast"):
-        timecritical_tables.read_csv(place / "none" / "beta.csv", ["policy"])
+        tables.read_csv(place / "none" / "beta.csv", ["policy"])
 
 
 def test_a_table_without_a_column_is_one_error(tmp_path):
     file = tmp_path / "beta.csv"
     file.write_text("policy,other\nrandom,sf_e\n")
     with pytest.raises(DatasetError, match=r"beta\.csv: there is no column 'tmdl'"):
-        timecritical_tables.read_csv(file, ["policy", "other", "tmdl"])
+        tables.read_csv(file, ["policy", "other", "tmdl"])
 
 
 def test_a_curve_of_another_length_is_one_error(place, tmp_path):
@@ -364,7 +363,7 @@ def test_a_curve_of_another_length_is_one_error(place, tmp_path):
     file = copy / "agents" / "beta-seed1" / "metrics.parquet"
     pl.read_parquet(file).filter(pl.col("step") > 2).write_parquet(file)
     with pytest.raises(DatasetError, match=r"beta-seed1.*its points are at other episodes"):
-        timecritical_figures.curve(copy, "beta", QUICK)
+        figures.curve(copy, "beta", QUICK)
 
 
 def test_a_curve_without_validation_is_one_error(place, tmp_path):
@@ -372,4 +371,4 @@ def test_a_curve_without_validation_is_one_error(place, tmp_path):
     file = copy / "agents" / "beta-seed1" / "metrics.parquet"
     pl.read_parquet(file).filter(metric="loss").write_parquet(file)
     with pytest.raises(DatasetError, match="there is no metric 'validation_eval_cost'"):
-        timecritical_figures.curve(copy, "beta", QUICK)
+        figures.curve(copy, "beta", QUICK)

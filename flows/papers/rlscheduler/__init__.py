@@ -8,8 +8,9 @@ import numpy as np
 import polars as pl
 
 from flows.papers import Setting
-from flows.papers.rlscheduler_claims import claims
-from flows.papers.rlscheduler_files import (
+from flows.papers.rlscheduler.claims import claims
+from flows.papers.rlscheduler.commands import RULES, TABLE_RULES, stages
+from flows.papers.rlscheduler.files import (
     AGENT,
     HEADLINE,
     OFFLINE,
@@ -19,7 +20,6 @@ from flows.papers.rlscheduler_files import (
     read,
     strongest,
 )
-from flows.papers.rlscheduler_stages import RULES, TABLE_RULES, stages
 from pipeline.calibration.rlscheduler import LEFT_OUT
 from pipeline.calibration.rlscheduler_published import (
     BOUNDED_SLOWDOWN,

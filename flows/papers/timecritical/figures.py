@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from flows.papers import Setting
-from flows.papers.timecritical_stages import (
+from flows.papers.timecritical.commands import (
     AGENT,
     BASELINE,
     LOADS,
@@ -23,7 +23,7 @@ from flows.papers.timecritical_stages import (
     agents,
     overrides,
 )
-from flows.papers.timecritical_tables import AJDR, COST, TMDL, pair
+from flows.papers.timecritical.tables import AJDR, COST, TMDL, pair
 from pipeline.errors import DatasetError
 from pipeline.papers import cells
 from pipeline.papers.results import FIGURE, FigureText

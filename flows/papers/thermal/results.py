@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from flows.papers import Setting
-from flows.papers.thermal_texts import (
+from flows.papers.thermal.texts import (
     AGENT,
     ESTIMATORS,
     FIGURES,

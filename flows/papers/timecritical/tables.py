@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from flows.papers.timecritical_stages import (
+from flows.papers.timecritical.commands import (
     AGENT,
     BASELINE,
     BESIDE,

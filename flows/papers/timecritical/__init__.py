@@ -3,8 +3,10 @@
 from pathlib import Path
 from typing import Final
 
-from flows.papers import Setting, timecritical_figures, timecritical_tables
-from flows.papers.timecritical_stages import stages
+from flows.papers import Setting
+from flows.papers.timecritical import figures as drawn
+from flows.papers.timecritical import tables as measured
+from flows.papers.timecritical.commands import stages
 from pipeline.papers.results import Results
 
 TITLE: Final = "Time-critical workloads (Liu et al.)"
@@ -19,9 +21,9 @@ def results(place: Path, setting: Setting) -> Results:
 
     Raises DatasetError for a file that is missing or does not fit.
     """
-    tables, table_texts = timecritical_tables.tables(place)
-    figures, figure_texts = timecritical_figures.figures(place, setting)
-    claims = timecritical_tables.claims(place)
+    tables, table_texts = measured.tables(place)
+    figures, figure_texts = drawn.figures(place, setting)
+    claims = measured.claims(place)
     return Results(tables, table_texts, figures, figure_texts, claims)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from flows.papers import Setting
-from flows.papers.deeprm_stages import (
+from flows.papers.deeprm.commands import (
     PAPER_RATE,
     RATES,
     RECIPE_RATE,

@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from flows.papers import Setting
-from flows.papers.rlscheduler_stages import LOGS, RULES, evaluation_of, seeds_of
+from flows.papers.rlscheduler.commands import LOGS, RULES, evaluation_of, seeds_of
 from pipeline.calibration.rlscheduler_published import PAPER, SETTINGS, TRACES
 from pipeline.errors import InputError
 from pipeline.evaluation.summary.pairing import Pairing

@@ -3,8 +3,8 @@
 from itertools import pairwise
 from typing import Any, Final
 
-from flows.papers.rlscheduler_files import AGENT, PAPER_AGENT, Measured, strongest
-from flows.papers.rlscheduler_stages import TABLE_RULES
+from flows.papers.rlscheduler.commands import TABLE_RULES
+from flows.papers.rlscheduler.files import AGENT, PAPER_AGENT, Measured, strongest
 from pipeline.calibration.rlscheduler_published import BOUNDED_SLOWDOWN, SETTINGS
 from pipeline.errors import InputError
 from pipeline.papers.cells import difference, mean

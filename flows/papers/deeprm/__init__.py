@@ -12,8 +12,23 @@ import numpy as np
 import polars as pl
 
 from flows.papers import Setting
-from flows.papers.deeprm_claims import claims
-from flows.papers.deeprm_files import (
+from flows.papers.deeprm.claims import claims
+from flows.papers.deeprm.commands import (
+    COMPAT_RATES,
+    COMPAT_RULES,
+    OBJECTIVES,
+    PAPER_RATE,
+    RATES,
+    RECIPE_RATE,
+    REPORT_JOBS,
+    RULES,
+    few,
+    folder_of,
+    iterations_at,
+    seeds_of,
+    stages,
+)
+from flows.papers.deeprm.files import (
     AGENT,
     COLUMNS,
     COMPLETION,
@@ -37,21 +52,6 @@ from flows.papers.deeprm_files import (
     read,
     tenths,
     trained_text,
-)
-from flows.papers.deeprm_stages import (
-    COMPAT_RATES,
-    COMPAT_RULES,
-    OBJECTIVES,
-    PAPER_RATE,
-    RATES,
-    RECIPE_RATE,
-    REPORT_JOBS,
-    RULES,
-    few,
-    folder_of,
-    iterations_at,
-    seeds_of,
-    stages,
 )
 from pipeline.evaluation.summary.pairing import Pairing
 from pipeline.papers.cells import cell, difference, mean, runs

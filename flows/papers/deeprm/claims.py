@@ -3,7 +3,16 @@
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
-from flows.papers.deeprm_files import (
+from flows.papers.deeprm.commands import (
+    CLAIMED_RATES,
+    IMAGE_ITERATIONS,
+    PAPER_RATE,
+    RATES,
+    RECIPE_RATE,
+    REPORT_JOBS,
+    few,
+)
+from flows.papers.deeprm.files import (
     AGENT,
     COLUMNS,
     COMPLETION,
@@ -27,15 +36,6 @@ from flows.papers.deeprm_files import (
     size_text,
     tenths,
     trained_text,
-)
-from flows.papers.deeprm_stages import (
-    CLAIMED_RATES,
-    IMAGE_ITERATIONS,
-    PAPER_RATE,
-    RATES,
-    RECIPE_RATE,
-    REPORT_JOBS,
-    few,
 )
 from pipeline.evaluation.summary.pairing import PolicyRuns
 from pipeline.papers.cells import difference, runs
