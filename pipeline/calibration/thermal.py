@@ -26,7 +26,8 @@ SETTING: Final = "figure 4"
 METRICS: Final = ("total heat after job 0", "total heat after job 1", "reward of job 0")
 # resources, process time and deadline; the last job only ends the step of the second
 _JOBS: Final = ((10, 3, 1795), (9, 4, 1086), (5, 1, 1086))
-_WEIGHTS: Final = {"alpha": 5.0, "beta": -1000.0}
+_ALPHA: Final = 5.0
+_BETA: Final = -1000.0
 
 
 def calibrate(
@@ -35,7 +36,7 @@ def calibrate(
     progress: Progress | None = None,  # noqa: ARG001 - it takes milliseconds
 ) -> pl.DataFrame:
     """Return one row per number of the record (see pipeline.calibration.table)."""
-    config = settled(ThermalConfig(preset="paper", jobs=len(_JOBS), **_WEIGHTS))
+    config = settled(ThermalConfig(preset="paper", jobs=len(_JOBS), alpha=_ALPHA, beta=_BETA))
     nothing = Workload(pl.DataFrame(), Provenance("generated"))
     environment = CompiledEnvironment(SCENARIO, config, "difference", nothing, 0)
     jobs = Jobs(*np.array(_JOBS, np.int64).T)
