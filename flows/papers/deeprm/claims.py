@@ -6,11 +6,13 @@ from typing import Any, Final, TypeAlias
 from flows.papers.deeprm.commands import (
     CLAIMED_RATES,
     IMAGE_ITERATIONS,
+    NATURAL_ITERATIONS,
     PAPER_RATE,
     RATES,
     RECIPE_RATE,
     REPORT_JOBS,
     few,
+    seeds_of,
 )
 from flows.papers.deeprm.files import (
     AGENT,
@@ -119,7 +121,9 @@ def _on_training(measured: Measured) -> Rows:
     slowdown, reward = (tenths(measured.curve[metric]) for metric in (SLOWDOWN, RETURN))
     falls = [over_seeds(a - b) for a, b in pairwise(slowdown.T)]
     over = "Drawn choices on train windows; the interval is over seeds."
-    at = measured.recipe
+    at, setting = measured.recipe, measured.setting
+    seeds = count_of(len(seeds_of(setting)), "seed")
+    natural = f"{NATURAL_ITERATIONS[setting.quick]} iterations, {seeds}."
     return [
         _gap(
             "slowdown falls in training", FIGURE_3,
@@ -140,7 +144,7 @@ def _on_training(measured: Measured) -> Rows:
             f"the natural gradient does not converge: {name_of(NATURAL)} less {SJF} in slowdown is "
             "above 0", "1", 1, difference(at, NATURAL, SJF),
             "Fisher-vector products with conjugate gradients and a line search; the report "
-            "inverts an estimate of the Fisher matrix, which did not fit in memory.",
+            f"inverts an estimate of the Fisher matrix, which did not fit in memory. {natural}",
         ),
     ]  # fmt: skip
 

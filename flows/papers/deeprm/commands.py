@@ -47,18 +47,15 @@ ITERATIONS: Final = (1000, 70)  # of the papers, at the rates that claims are ma
 OTHER_ITERATIONS: Final = (500, 70)  # at the other rates, and with other objectives
 IMAGE_ITERATIONS: Final = (1000, 40)
 REPORT_ITERATIONS: Final = (500, 40)
-NATURAL_ITERATIONS: Final = (200, 60)
+NATURAL_ITERATIONS: Final = (200, 40)
 ONLINE_ITERATIONS: Final = (50, 3)
 OFFLINE_STEPS: Final = (5000, 300)
 
 # A quick training has fewer trajectories, larger steps, and fewer validation windows.
-_QUICK_WINDOWS: Final = 'split.validation="200..209"'
-_QUICK_SAMPLING: Final = (
+_QUICK: Final = (
     "--set", "online.settings.sampling.windows=5",
     "--set", "online.settings.sampling.trajectories=10",
-)  # fmt: skip
-_QUICK: Final = (
-    *_QUICK_SAMPLING, "--set", "online.settings.learning_rate=0.005", "--set", _QUICK_WINDOWS,
+    "--set", "online.settings.learning_rate=0.005", "--set", 'split.validation="200..209"',
 )  # fmt: skip
 _QUICK_ONLINE: Final = (
     "--set", "online.settings.sampling.windows=40", "--set", "online.settings.gradient_steps=100",
@@ -184,8 +181,8 @@ def _sweep(setting: Setting, rate: float) -> list[Stage]:
 
 
 def _natural(setting: Setting) -> list[Stage]:
-    words = (*_QUICK_SAMPLING, "--set", _QUICK_WINDOWS) if setting.quick else ()
-    iterations, minutes = NATURAL_ITERATIONS[setting.quick], (1.2, 0.1)[setting.quick]
+    words = ("--set", "online.settings.sampling.trajectories=10") if setting.quick else ()
+    iterations, minutes = NATURAL_ITERATIONS[setting.quick], (1.2, 0.2)[setting.quick]
     return [
         _training(
             setting, NATURAL_RECIPE, f"rate07/natural-seed{seed}", words, iterations, seed, minutes
