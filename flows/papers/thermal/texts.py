@@ -51,7 +51,7 @@ def table_texts(setting: Setting) -> dict[str, TableText]:
             f"{lines} They cannot be distances on the grid: whichever server is chosen, chosen + 5 "
             "times others is the sum of all six distances, which is larger.",
         ),
-        "usage": TableText("Usage of chosen and other servers", "", f"Not in the report. {lines}"),
+        "usage": TableText("Usage of chosen and other servers", "", lines),
         "gaps": TableText(
             "Chosen minus other servers", "",
             "Logged: after the last step of the training, at logged decisions. Played: in episodes "
@@ -67,7 +67,7 @@ def table_texts(setting: Setting) -> dict[str, TableText]:
         },
         "estimators": TableText(
             "Do off-policy estimates rank the policies?", "",
-            "Not in the report. Rank correlation with returns in the simulator, on validation "
+            "Rank correlation with returns in the simulator, on validation "
             "windows of the log with tight deadlines.",
         ),
         "estimates": TableText(
@@ -88,7 +88,7 @@ def figure_texts() -> dict[str, FigureText]:
     captions = {
         "efficiency": "A server that is off has efficiency 1." + hollow,
         "distance": hollow.strip() + " The paper's numbers are not in units of the grid.",
-        "usage": "Not in the report.",
+        "usage": "Before the decision.",
     }
     texts = {
         figure: FigureText(
