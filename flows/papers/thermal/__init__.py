@@ -114,7 +114,7 @@ def _ours(size: _Size, setting: Setting, workers: tuple[str, ...]) -> list[Stage
             ("train", "{out}/tight/log", "--agent", OFFLINE, "--steps", str(size.steps),
              "--set", f"rounds={size.rounds}", "--seed", str(seed),
              "--out", f"{{out}}/{agent}", "--direct"),
-            f"{agent}/checkpoint.json", 0.3 if setting.quick else 3,
+            f"{agent}/checkpoint.json", 0.4 if setting.quick else 3.5,
         ))  # fmt: skip
         agent = f"tight/{ONLINE}-seed{seed}"
         made.append(Stage(

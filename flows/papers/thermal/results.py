@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from flows.papers import Setting
 from flows.papers.thermal.texts import (
     AGENT,
+    DRAWN,
     ESTIMATORS,
     FIGURES,
     MEASURED,
@@ -91,7 +92,7 @@ def read(place: Path, setting: Setting) -> Results:
         points += _over_training(figure, what, choices, printed)
     for what, figure in FIGURES.items():
         points += _in_episodes(figure, what, scored)
-    points += [*_energy_and_heat(scored), *_estimates_and_truths(estimates)]
+    points += [*_measured(scored), *_estimates_and_truths(estimates)]
     return Results(
         pl.DataFrame(cells, schema=TABLE), table_texts(setting),
         pl.DataFrame(points, schema=FIGURE, orient="row"), figure_texts(),
@@ -308,15 +309,14 @@ def _in_episodes(figure: str, what: str, scored: dict[str, Played]) -> Iterator[
                 yield _point(f"{figure}, played", panel, called, found.name, value)
 
 
-def _energy_and_heat(scored: dict[str, Played]) -> Iterator[Point]:
-    """Yield energy and peak heat of every policy."""
-    for letter, (name, title) in zip("ab", SETTINGS.items(), strict=True):
-        heat = scored[name].pairings["peak_heat"]
-        for found in scored[name].pairings["energy"].policies:
-            own = runs(heat, found.name)
-            value = bootstrap_interval(own.values, resample_runs=own.trained)
-            x = f"{found.values.mean():.2f}"
-            yield _point("energy and heat", f"{letter}: {title}", found.name, x, value)
+def _measured(scored: dict[str, Played]) -> Iterator[Point]:
+    """Yield return, energy and peak heat of every policy."""
+    for metric in DRAWN:
+        for letter, (name, title) in zip("ab", SETTINGS.items(), strict=True):
+            for found in scored[name].pairings[metric].policies:
+                value = bootstrap_interval(found.values, resample_runs=found.trained)
+                figure = metric.replace("_", " ")
+                yield _point(figure, f"{letter}: {title}", "played", found.name, value)
 
 
 def _estimates_and_truths(estimates: pl.DataFrame) -> Iterator[Point]:

@@ -18,6 +18,7 @@ MEASURED: Final = {
     "return": "-", "energy": "server-steps", "peak_heat": "heat", "rejected": "jobs",
     "late": "jobs",
 }  # fmt: skip
+DRAWN: Final = ("return", "energy", "peak_heat")
 WHICH: Final = ("chosen", "others")
 SERIES: Final = {"chosen": "chosen", "others": "not chosen"}  # as the report calls its lines
 QUANTITIES: Final = {"efficiency": "-", "distance": "grid", "usage": "fraction"}
@@ -26,7 +27,7 @@ RANKED: Final = {
     "rank_correlation": "-", "rank_correlation_new": "-", "regret_at_1": "return", "type_1": "-",
     "type_2": "-",
 }  # fmt: skip
-ESTIMATORS: Final = ("is", "snis", "dm", "wdr", "mwl", "tempered")  # shown one by one
+ESTIMATORS: Final = ("snis", "dm", "dr", "mwl", "tempered")  # shown one by one
 
 
 def table_texts(setting: Setting) -> dict[str, TableText]:
@@ -105,11 +106,14 @@ def figure_texts() -> dict[str, FigureText]:
         )
         for what, figure in FIGURES.items()
     }  # fmt: skip
+    texts |= {
+        metric.replace("_", " "): FigureText(
+            f"{metric.replace('_', ' ').capitalize()} in the simulator", "bars", "policy",
+            f"{metric.replace('_', ' ')} ({MEASURED[metric]})", "", "Means over test windows.",
+        )
+        for metric in DRAWN
+    }  # fmt: skip
     return texts | {
-        "energy and heat": FigureText(
-            "Energy and peak heat in the simulator", "scatter", "energy (server-steps)",
-            "peak heat (heat)", "", "Means over test windows. Lower is better on both axes.",
-        ),
         "estimates": FigureText(
             "Off-policy estimates", "scatter", "return in the simulator (-)",
             "estimated return (-)", "", "A point per policy and estimator.",

@@ -68,17 +68,17 @@ def estimates(folder):
     rows = [
         {"group": policy, "policy": policy, "estimator": estimator, "truth": truth,
          "truth_low": truth - 5.0, "truth_high": truth + 5.0,
-         "value": None if estimator == "wdr" and policy == "random" else truth + 100.0,
+         "value": None if estimator == "dr" and policy == "random" else truth + 100.0,
          "low": truth + 50.0, "high": truth + 150.0}
         for policy, truth in (("random", -9000.0), ("window_short", -2000.0))
-        for estimator in ("is", "wdr")
+        for estimator in ("snis", "dr")
     ]  # fmt: skip
     folder.mkdir()
     pl.DataFrame(rows).write_parquet(folder / "estimates.parquet")
     ranks = {"rank_correlation": 1.0, "regret": {"1": 0.0}, "type_1": 0.0, "type_2": None}
     about = {
         "estimators": [{"name": name, "rank_correlation_new": 0.5, **ranks}
-                       for name in ("is", "wdr")],
+                       for name in ("snis", "dr")],
         "consensus": None,
     }  # fmt: skip
     (folder / "ope.json").write_text(json.dumps(about))
@@ -197,12 +197,12 @@ def test_policies_and_behaviours_are_played_beside_the_agent(results):
 def test_estimates_stand_beside_the_truth(results):
     truth = cell(results, "estimates", "random", "truth")
     assert (truth["measured"], truth["low"], truth["high"]) == (-9000.0, -9005.0, -8995.0)
-    assert cell(results, "estimates", "window_short", "wdr")["measured"] == -1900.0
-    assert results.tables.filter(table="estimates", row="random", column="wdr").is_empty()
-    assert cell(results, "estimators", "is", "rank_correlation")["measured"] == 1.0
+    assert cell(results, "estimates", "window_short", "dr")["measured"] == -1900.0
+    assert results.tables.filter(table="estimates", row="random", column="dr").is_empty()
+    assert cell(results, "estimators", "snis", "rank_correlation")["measured"] == 1.0
     points = results.figures.filter(figure="estimates")
     assert points["series"].to_list().count("truth") == 2
-    assert points["series"].to_list().count("wdr") == 1
+    assert points["series"].to_list().count("dr") == 1
 
 
 @pytest.mark.slow
