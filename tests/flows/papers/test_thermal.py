@@ -9,7 +9,7 @@ import pytest
 
 from flows.papers import OUT, Setting
 from flows.papers import thermal as paper
-from flows.papers.thermal_texts import MEASURED, QUANTITIES, RULES, SETTINGS, WHICH
+from flows.papers.thermal.texts import MEASURED, QUANTITIES, RULES, SETTINGS, WHICH
 from pipeline.calibration.thermal import calibrate
 from pipeline.errors import DatasetError, HindcastError
 from pipeline.papers.published import number, published
