@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
@@ -16,6 +16,8 @@ from pipeline.statistics.intervals import (
     bootstrap_intervals,
     difference_cells,
 )
+
+MINUS: Final = "minus the paper's agent"  # column of the table "beside"
 
 
 def pairing(folder: Path, metric: str | None = None) -> Pairing:
@@ -34,8 +36,12 @@ def runs(scores: Pairing, policy: str) -> PolicyRuns:
 
 def mean(scores: Pairing, policy: str) -> Interval:
     """Return the mean of a policy, with an interval over windows and training seeds."""
-    found = runs(scores, policy)
-    return bootstrap_interval(found.values, resample_runs=found.trained)
+    return mean_of(runs(scores, policy))
+
+
+def mean_of(policy: PolicyRuns) -> Interval:
+    """Return the mean of the scores of a policy, with an interval."""
+    return bootstrap_interval(policy.values, resample_runs=policy.trained)
 
 
 def difference(scores: Pairing, policy: str, other: str) -> Interval:
@@ -66,30 +72,35 @@ def strongest_rule(scores: Pairing) -> str:
 
 
 def beside(
-    folder: Path, agent: str, unit: str, offline: str | None, online: str | None
-) -> list[dict[str, Any]]:
-    """Return the table "beside": random, the strongest rule, our best agents, and the bound.
+    policies: Mapping[str, PolicyRuns], agent: PolicyRuns, column: str, unit: str,
+    best: Interval | None = None, setting: str = "",
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Return rows of the table "beside": policies beside the paper's agent, and the bound.
 
-    `agent` is the paper's. Columns are the mean of the headline metric, and the difference from the
-    paper's agent on the same windows.
+    `policies` are the policies by their row, such as `strongest rule: sjf`. Columns are the mean of
+    `column`, and the difference from the paper's agent on the same windows. The text `setting` is
+    put before each row.
     """
-    scores = pairing(folder)
+    rows = []
+    for row, policy in {f"the paper's agent: {agent.name}": agent, **policies}.items():
+        name = f"{setting}{row}"
+        rows.append(cell("beside", name, column, unit, mean_of(policy)))
+        if policy is not agent:
+            gap = difference_of(policy, agent)
+            rows.append(cell("beside", name, MINUS, unit, gap))
+    if best is not None:
+        rows.append(cell("beside", f"{setting}bound", column, unit, best))
+    return rows
+
+
+def ours(scores: Pairing, offline: str, online: str) -> dict[str, PolicyRuns]:
+    """Return random, the strongest rule, and our best agents, by row of the table "beside"."""
     rule = strongest_rule(scores)
     named = {
-        "the paper's agent": agent, "random": "random", f"strongest rule: {rule}": rule,
+        "random": "random", f"strongest rule: {rule}": rule,
         f"best offline agent: {offline}": offline, f"best online agent: {online}": online,
     }  # fmt: skip
-    rows = []
-    for row, policy in named.items():
-        if policy is None:
-            continue
-        rows.append(cell("beside", row, scores.metric.name, unit, mean(scores, policy)))
-        if policy != agent:
-            gap = difference(scores, policy, agent)
-            rows.append(cell("beside", row, "minus the paper's agent", unit, gap))
-    if (best := bound(folder)) is not None:
-        rows.append(cell("beside", "bound", scores.metric.name, unit, best))
-    return rows
+    return {row: runs(scores, policy) for row, policy in named.items()}
 
 
 def cell(

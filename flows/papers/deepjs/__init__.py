@@ -13,7 +13,7 @@ import polars as pl
 
 from flows.papers import Setting
 from flows.papers.deepjs.commands import AGENT, SLID, stages
-from pipeline.papers.cells import beside, cell, difference, pairing, runs
+from pipeline.papers.cells import beside, bound, cell, difference, ours, pairing, runs
 from pipeline.papers.claims import difference_claim, direction_claim
 from pipeline.papers.published import number, published
 from pipeline.papers.results import CLAIM, FIGURE, TABLE, FigureText, Results, TableText
@@ -57,7 +57,10 @@ def results(place: Path, setting: Setting) -> Results:
             value = alike[name][column][0]
             if value is not None:
                 cells.append(cell("figure 5", row, title, "-", float(value)))
-    cells += beside(place / "evaluation", AGENT, "s", "trajectory_preference", "evolution-best")
+    cells += beside(
+        ours(scores, "trajectory_preference", "evolution-best"), runs(scores, AGENT),
+        "makespan_s", "s", bound(place / "evaluation"),
+    )  # fmt: skip
     slid = read_csv(place / "sliding.csv")
     figures = [*_sliding(slid), *_scatter(points), *_chunks(gaps, scores.windows)]
     texts = _figure_texts()

@@ -54,7 +54,7 @@ from flows.papers.deeprm.files import (
     trained_text,
 )
 from pipeline.evaluation.summary.pairing import Pairing
-from pipeline.papers.cells import cell, difference, mean, runs
+from pipeline.papers.cells import beside, cell, difference, mean, ours, runs, strongest_rule
 from pipeline.papers.published import number, published
 from pipeline.papers.results import CLAIM, FIGURE, TABLE, FigureText, Results, TableText
 from pipeline.statistics.intervals import Array, Interval, bootstrap_interval
@@ -109,31 +109,13 @@ def _load(rate: float) -> str:
 # ------------------------------------------------------------------------------------------ tables
 
 
-def strongest(scores: Pairing) -> str:
-    """Return the rule with the smallest mean."""
-    rules = [name for name in RULES if name != "random"]
-    return min(rules, key=lambda name: float(runs(scores, name).values.mean()))
-
-
 def _beside(measured: Measured) -> Rows:
     """Return mean and difference to the papers' agent, of the policies beside it."""
     at = measured.recipe
-    rule = strongest(at)
-    rows = []
-    for policy, label in (
-        ("random", "random"),
-        *((name, name) for name in RULES if name not in {"random", rule}),
-        (rule, f"{rule} (strongest rule)"),
-        (OFFLINE, f"{name_of(OFFLINE)} (best offline)"),
-        (ONLINE, f"{name_of(ONLINE)} (best online)"),
-        (NATURAL, name_of(NATURAL)),
-        (AGENT, f"{name_of(AGENT)} (the papers' agent)"),
-    ):
-        rows.append(cell("beside", label, "slowdown", "1", mean(at, policy)))
-        if policy != AGENT:
-            less = difference(at, policy, AGENT)
-            rows.append(cell("beside", label, f"less {name_of(AGENT)}", "1", less))
-    return rows
+    rule = strongest_rule(at)
+    others = {name: runs(at, name) for name in RULES if name not in {"random", rule}}
+    found = {**ours(at, OFFLINE, ONLINE), **others, name_of(NATURAL): runs(at, NATURAL)}
+    return beside(found, runs(at, AGENT), "slowdown", "1")
 
 
 def _against_sjf(table: str, scores: Pairing, policies: Iterable[str]) -> Rows:

@@ -14,9 +14,11 @@ from flows.papers import Setting
 from flows.papers.osdec.commands import BASE, CASES, RULES, VARIANTS, stages, variants_of
 from pipeline.evaluation.summary.pairing import PolicyRuns
 from pipeline.papers.cells import (
+    beside,
     bound,
     cell,
     difference_of,
+    mean_of,
     pairing,
     runs,
     strongest_rule,
@@ -24,7 +26,6 @@ from pipeline.papers.cells import (
 from pipeline.papers.claims import difference_claim, order_claim
 from pipeline.papers.published import number, published
 from pipeline.papers.results import CLAIM, FIGURE, TABLE, FigureText, Results, TableText
-from pipeline.statistics.intervals import Interval, bootstrap_interval
 from pipeline.storage.files import read_parquet
 
 __all__ = ["SOURCE", "TITLE", "results", "stages"]
@@ -83,11 +84,6 @@ def _column(
     ]
 
 
-def mean_of(found: PolicyRuns) -> Interval:
-    """Return the mean of a policy, with an interval over windows and training seeds."""
-    return bootstrap_interval(found.values, resample_runs=found.trained)
-
-
 def _columns_of_table_4() -> dict[str, str]:
     """Return the case of each column; the paper prints the base case twice."""
     own = {case: case for case in CASES if case not in {BASE, "realtime"}}
@@ -96,24 +92,14 @@ def _columns_of_table_4() -> dict[str, str]:
 
 def _beside(place: Path) -> list[dict[str, Any]]:
     rules = pairing(place / BASE / "rules", REWARD)
-    ours = pairing(place / BASE / "ours", REWARD)
+    own = pairing(place / BASE / "ours", REWARD)
     agent = runs(pairing(place / BASE / "osdec-scores", REWARD), AGENT)
     rule = strongest_rule(rules)
     found = {
-        "the paper's agent": agent, "random": runs(rules, "random"),
-        f"strongest rule: {rule}": runs(rules, rule),
-        **{f"{what}: {name}": runs(ours, name) for what, name in NAMES.items()},
+        "random": runs(rules, "random"), f"strongest rule: {rule}": runs(rules, rule),
+        **{f"{what}: {name}": runs(own, name) for what, name in NAMES.items()},
     }  # fmt: skip
-    rows = []
-    for row, policy in found.items():
-        rows.append(cell("beside", row, "total reward", UNIT, mean_of(policy)))
-        if policy is not agent:
-            gap = difference_of(policy, agent)
-            rows.append(cell("beside", row, "minus the paper's agent", UNIT, gap))
-    best = bound(place / BASE / "rules")
-    if best is not None:
-        rows.append(cell("beside", "bound", "total reward", UNIT, best))
-    return rows
+    return beside(found, agent, "total reward", UNIT, bound(place / BASE / "rules"))
 
 
 def _curves(place: Path, setting: Setting) -> list[tuple[Any, ...]]:

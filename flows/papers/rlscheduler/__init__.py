@@ -18,7 +18,6 @@ from flows.papers.rlscheduler.files import (
     PAPER_AGENT,
     Measured,
     read,
-    strongest,
 )
 from pipeline.calibration.rlscheduler import LEFT_OUT
 from pipeline.calibration.rlscheduler_published import (
@@ -28,7 +27,7 @@ from pipeline.calibration.rlscheduler_published import (
     UTILISATION,
 )
 from pipeline.evaluation.summary.pairing import Pairing
-from pipeline.papers.cells import cell, difference, mean
+from pipeline.papers.cells import beside, cell, mean, ours, runs
 from pipeline.papers.published import number
 from pipeline.papers.results import CLAIM, FIGURE, TABLE, FigureText, Results, TableText
 
@@ -169,19 +168,8 @@ def _beside(measured: Measured) -> Rows:
     """Return mean and difference to the paper's agent, of the policies beside it."""
     rows = []
     for name, at in measured.unseen.items():
-        rule = strongest(at)
-        for policy, label in (
-            ("random", "random"),
-            (rule, f"{rule} (strongest rule)"),
-            (OFFLINE, f"{OFFLINE} (best offline)"),
-            (ONLINE, f"{ONLINE} (best online)"),
-            (AGENT, f"{AGENT} (the paper's agent)"),
-        ):
-            row = f"{name}: {label}"
-            rows.append(cell("beside", row, "mean", _UNIT, mean(at, policy)))
-            if policy != AGENT:
-                less = difference(at, policy, AGENT)
-                rows.append(cell("beside", row, f"less {AGENT}", _UNIT, less))
+        found = ours(at, OFFLINE, ONLINE)
+        rows += beside(found, runs(at, AGENT), "mean", _UNIT, setting=f"{name}: ")
     return rows
 
 

@@ -4,10 +4,10 @@ from itertools import pairwise
 from typing import Any, Final
 
 from flows.papers.rlscheduler.commands import TABLE_RULES
-from flows.papers.rlscheduler.files import AGENT, PAPER_AGENT, Measured, strongest
+from flows.papers.rlscheduler.files import AGENT, PAPER_AGENT, Measured
 from pipeline.calibration.rlscheduler_published import BOUNDED_SLOWDOWN, SETTINGS
 from pipeline.errors import InputError
-from pipeline.papers.cells import difference, mean
+from pipeline.papers.cells import difference, mean, strongest_rule
 from pipeline.papers.claims import difference_claim, order_claim
 from pipeline.papers.published import number
 from pipeline.statistics.intervals import Interval
@@ -73,7 +73,7 @@ def _published_agent(measured: Measured, name: str) -> dict[str, Any]:
     """Return the claim on the published agent, against all rules on its own sequences."""
     rule, gap = _agent_gap(measured, name)
     at = measured.sequences[name]
-    best = strongest(at)
+    best = strongest_rule(at)
     value, low, high = mean(at, best)
     agent = _number(measured, name, PAPER_AGENT)
     return difference_claim(
@@ -99,7 +99,7 @@ def _agent_and_all_rules(measured: Measured, name: str) -> dict[str, Any]:
     """Return the claim on the agent trained again, against the strongest of all rules."""
     rule, gap = _agent_gap(measured, name)
     at = measured.unseen[name]
-    best = strongest(at)
+    best = strongest_rule(at)
     return difference_claim(
         f"agent against all rules, {name}", BOUNDED_SLOWDOWN,
         f"{name}: agent less the best of all rules, {rule} in print", _UNIT, gap,

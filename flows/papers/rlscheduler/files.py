@@ -8,11 +8,11 @@ from typing import Final
 import polars as pl
 
 from flows.papers import Setting
-from flows.papers.rlscheduler.commands import LOGS, RULES, evaluation_of, seeds_of
+from flows.papers.rlscheduler.commands import LOGS, evaluation_of, seeds_of
 from pipeline.calibration.rlscheduler_published import PAPER, SETTINGS, TRACES
 from pipeline.errors import InputError
 from pipeline.evaluation.summary.pairing import Pairing
-from pipeline.papers.cells import pairing, runs
+from pipeline.papers.cells import pairing
 from pipeline.papers.published import published
 from pipeline.storage.files import read_parquet
 
@@ -102,8 +102,3 @@ def read_curves(folder: Path, seeds: Sequence[int]) -> pl.DataFrame:
         for seed in seeds
     ]
     return pl.concat(parts).sort("step", "seed")
-
-
-def strongest(scores: Pairing) -> str:
-    """Return the rule with the smallest mean on these windows."""
-    return min(RULES, key=lambda name: float(runs(scores, name).values.mean()))

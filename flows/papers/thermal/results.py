@@ -34,7 +34,7 @@ from flows.papers.thermal.texts import (
 )
 from pipeline.errors import DatasetError
 from pipeline.evaluation.summary.pairing import Pairing, PolicyRuns, read_settings
-from pipeline.papers.cells import beside, cell, runs
+from pipeline.papers.cells import beside, bound, cell, ours, pairing, runs
 from pipeline.papers.claims import direction_claim
 from pipeline.papers.published import number, published
 from pipeline.papers.results import CLAIM, FIGURE, TABLE, Results
@@ -86,7 +86,11 @@ def read(place: Path, setting: Setting) -> Results:
     for name in SETTINGS:
         cells += _simulated(name, scored[name])
     cells += [*_ranks(about), *_estimated(estimates)]
-    cells += beside(place / "tight" / "evaluation", AGENT, "-", OFFLINE, f"{ONLINE}-best")
+    tight = pairing(place / "tight" / "evaluation")
+    cells += beside(
+        ours(tight, OFFLINE, f"{ONLINE}-best"), runs(tight, AGENT), tight.metric.name, "-",
+        bound(place / "tight" / "evaluation"),
+    )  # fmt: skip
     points: list[Point] = []
     for what, figure in FIGURES.items():
         points += _over_training(figure, what, choices, printed)

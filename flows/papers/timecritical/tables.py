@@ -1,6 +1,6 @@
 """Tables and claims of Liu et al., from evaluations and `hindcast calibrate`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,18 +23,17 @@ from flows.papers.timecritical.commands import (
     RULES,
 )
 from pipeline.errors import DatasetError
-from pipeline.evaluation.summary.pairing import Pairing, PolicyRuns
+from pipeline.evaluation.summary.pairing import Pairing
 from pipeline.papers import cells
 from pipeline.papers.claims import difference_claim, order_claim
 from pipeline.papers.published import number, published
 from pipeline.papers.results import CLAIM, TABLE, TableText
+from pipeline.papers.tables import read_csv
 from pipeline.scenarios.multicluster.paper_scores import score_a, score_b, score_c, score_d
 from pipeline.statistics.intervals import (
     Array,
     Interval,
     bootstrap_interval,
-    bootstrap_intervals,
-    difference_cells,
     relative_difference,
 )
 
@@ -61,20 +60,6 @@ DIFFERS: Final = (
     "to the numbers of SF-E; step size and scale of the values are ours"
 )
 _NOT_TRAINED_AGAIN: Final = "; the agent of uniform arrivals, not trained again"
-
-
-def read_csv(path: Path, columns: Sequence[str]) -> pl.DataFrame:
-    """Return a table of `hindcast calibrate`; DatasetError if it lacks one of `columns`."""
-    try:
-        table = pl.read_csv(path, infer_schema_length=None)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        reason = str(error).partition("\n")[0]
-        raise DatasetError(
-            f"{path}: expected a table of `hindcast calibrate` ({reason})"
-        ) from error
-    if missing := [name for name in columns if name not in table.columns]:
-        raise DatasetError(f"{path}: there is no column {missing[0]!r}, expected {list(columns)}")
-    return table
 
 
 def tables(place: Path) -> tuple[pl.DataFrame, dict[str, TableText]]:
@@ -181,15 +166,10 @@ def _beside_rows(place: Path) -> Iterator[dict[str, Any]]:
         mean = bootstrap_interval(own.values, resample_runs=own.trained)
         yield cells.cell("beside", name, "cost", "", mean)
         if name != AGENT:
-            yield cells.cell("beside", name, f"cost - {AGENT}", "", _difference(own, agent))
+            yield cells.cell("beside", name, f"cost - {AGENT}", "", cells.difference_of(own, agent))
         if name != "bound":
             for column, (metric, unit) in _METRICS.items():
                 yield cells.cell("beside", name, column, unit, cells.mean(scores[metric], name))
-
-
-def _difference(one: PolicyRuns, other: PolicyRuns) -> Interval:
-    found = difference_cells(one.values, other.values, one.trained, other.trained)
-    return bootstrap_intervals([found])[0]
 
 
 def claims(place: Path) -> pl.DataFrame:
@@ -277,7 +257,7 @@ def _plain_claim(place: Path, costs: Pairing) -> dict[str, Any]:
         raise DatasetError(
             f"{place / 'evaluations'}: {PLAIN} and {PLAIN_PATTERN} have different windows"
         )
-    gap = _difference(cells.runs(plain, AGENT), cells.runs(costs, AGENT))
+    gap = cells.difference_of(cells.runs(plain, AGENT), cells.runs(costs, AGENT))
     return order_claim(
         "guided", "figure 4d", "Bernoulli arrivals: exploration guided by sf_e ends with a lower "
         "cost (1 / Eval) than plain exploration", [gap],

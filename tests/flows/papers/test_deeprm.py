@@ -211,12 +211,12 @@ def test_rows_of_the_published_simulator_are_sums_over_its_examples(results):
 @pytest.mark.slow
 def test_beside_has_rules_agents_and_differences_from_the_papers_agent(results):
     rows = results.tables.filter(table="beside")["row"].unique(maintain_order=True).to_list()
-    assert rows[0] == "random"
-    assert rows[-5:] == [
-        "hold_8 (strongest rule)", "advantage_cloning (best offline)",
-        "counterfactual (best online)", "natural_gradient", "reinforce (the papers' agent)",
+    assert rows[:5] == [
+        "the paper's agent: reinforce-best", "random", "strongest rule: hold_8",
+        "best offline agent: advantage_cloning", "best online agent: counterfactual-best",
     ]  # fmt: skip
-    got = cell(results, "beside", "hold_8 (strongest rule)", "less reinforce")
+    assert rows[-1] == "natural_gradient"
+    got = cell(results, "beside", "strongest rule: hold_8", "minus the paper's agent")
     assert got["measured"] == pytest.approx(2.5 - 2.1)
     assert got["low"] == pytest.approx(0.3)
     assert got["high"] == pytest.approx(0.5)

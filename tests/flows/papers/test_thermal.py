@@ -188,7 +188,7 @@ def test_policies_and_behaviours_are_played_beside_the_agent(results):
         assert cell(results, table, "behaviour", "return")["measured"] == pytest.approx(-6020.0)
     beside = results.tables.filter(table="beside")["row"].unique(maintain_order=True).to_list()
     assert beside == [
-        "the paper's agent", "random", "strongest rule: window_short",
+        "the paper's agent: report_dqn", "random", "strongest rule: window_short",
         "best offline agent: advantage_regression", "best online agent: ppo-best",
     ]  # fmt: skip
 

@@ -347,7 +347,7 @@ def test_a_missing_file_is_one_error(place, tmp_path):
 
 
 def test_a_missing_table_is_one_error(place):
-    with pytest.raises(DatasetError, match=r"none/beta\.csv: expected a table of `hindcast"):
+    with pytest.raises(DatasetError, match=r"none/beta\.csv: this table cannot be read"):
         tables.read_csv(place / "none" / "beta.csv", ["policy"])
 
 
