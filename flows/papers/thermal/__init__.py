@@ -84,7 +84,7 @@ def _figures_7_and_8(
         f"build {name}",
         ("build", RECIPES[name], "--set", getattr(size, name), *history, *workers,
          "--out", f"{{out}}/{name}/log", "--direct"),
-        f"{name}/log/manifest.json", 0.1 if setting.quick or history else 1,
+        f"{name}/log/manifest.json", 0.1 if setting.quick or history else 0.3,
     )]  # fmt: skip
     for seed in setting.seeds:
         agent = f"{name}/{AGENT}-seed{seed}"
@@ -93,7 +93,7 @@ def _figures_7_and_8(
             ("train", f"{{out}}/{name}/log", "--agent", AGENT, "--steps", str(size.steps),
              "--checkpoint-every", str(size.every), "--seed", str(seed),
              "--out", f"{{out}}/{agent}", "--direct"),
-            f"{agent}/checkpoint.json", 0.2 if setting.quick else 0.5,
+            f"{agent}/checkpoint.json", 0.2 if setting.quick else 0.3,
         ))  # fmt: skip
         made.append(Stage(
             f"choices of {agent}",
@@ -121,7 +121,7 @@ def _ours(size: _Size, setting: Setting, workers: tuple[str, ...]) -> list[Stage
             f"train {agent}",
             ("train-online", PLAYED, "--iterations", str(size.iterations), "--seed", str(seed),
              *workers, "--out", f"{{out}}/{agent}", "--direct"),
-            f"{agent}/best/checkpoint.json", 0.3 if setting.quick else 0.8,
+            f"{agent}/best/checkpoint.json", 0.4 if setting.quick else 1.4,
         ))  # fmt: skip
     return made
 
@@ -139,7 +139,7 @@ def _evaluation(name: str, size: _Size, setting: Setting, workers: tuple[str, ..
         f"evaluate {name}",
         ("evaluate", RECIPES[name], "--set", getattr(size, name), "--policy", *RULES, "random",
          "behaviour", *agents, *workers, "--out", f"{{out}}/{name}/evaluation", "--direct"),
-        f"{name}/evaluation/evaluation.json", 0.5 if setting.quick else 1,
+        f"{name}/evaluation/evaluation.json", 0.2 if setting.quick else 0.4,
     )  # fmt: skip
 
 
