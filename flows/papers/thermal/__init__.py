@@ -154,7 +154,7 @@ def _estimates(size: _Size, setting: Setting) -> Stage:
         "off-policy estimates",
         ("ope", "{out}/tight/log", "--policy", *RULES, "random", *agents, "--limit",
          str(size.limit), "--fqe-steps", str(size.fitted), "--out", "{out}/ope"),
-        "ope/ope.json", 1.5 if setting.quick else 15,
+        "ope/ope.json", 0.5 if setting.quick else 3,
     )  # fmt: skip
 
 
