@@ -3,12 +3,13 @@
 CASE/rules                  rules on the test windows of a case
 CASE/VARIANT-seedS          a variant, trained in that case
 CASE/VARIANT-scores         its best checkpoints on the test windows
+CASE/bound                  the bound of the utilisation in a case
 base/dataset, OFFLINE-seedS our offline agent, from the log of deferrable-base-v1
 base/ONLINE-seedS           our online agent
 base/ours                   both on the test windows
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,19 +17,32 @@ from flows.papers import Setting, Stage
 
 RECIPE: Final = "deferrable-osdec-online"
 BASE: Final = "base"
+REALTIME: Final = "realtime"
+FREE_DELAY: Final = "free delay"  # the deferrable side of Table 2: the goal is the utilisation
+_NO_DELAY_COST: Final = ("--set", "config.delay_weight=0.0")
 CASES: Final[Mapping[str, tuple[str, ...]]] = {  # case -> overrides
     BASE: (),
-    "realtime": ("--set", 'config.setting="realtime"'),
+    FREE_DELAY: _NO_DELAY_COST,
+    REALTIME: ("--set", 'config.setting="realtime"'),
     "core case 2": ("--set", "config.core_case=2"),
     "core case 3": ("--set", "config.core_case=3"),
     "duration case 1": ("--set", "config.duration_case=1"),
     "duration case 2": ("--set", "config.duration_case=2"),
 }
 RULES: Final = ("random", "fifo", "sjf", "tetris", "fifo_skip", "knapsack", "knapsack_patient")
-ITERATIONS: Final = {True: (5, 3), False: (200, 50)}  # by quick: base case, other cases
-MINUTES: Final = 1.0 / 30.0  # of an iteration of the largest variant
-OTHERS_IN_QUICK: Final = ("REINFORCE", "OSDEC")
-OWN: Final = {True: (150, 2), False: (3000, 60)}  # steps offline, generations online
+# By whether the run is quick. The other cases share what is left of six hours.
+ITERATIONS: Final = {True: 5, False: 200}
+ITERATIONS_OF_OTHERS: Final = {True: 2, False: 40}
+STEPS: Final = {True: 150, False: 4000}  # of our offline agent
+GENERATIONS: Final = {True: 2, False: 60}  # of our online agent
+WINDOWS: Final = 100  # test windows of the recipe
+QUICK_WINDOWS: Final = 20
+QUICK_WINDOWS_OF_OTHERS: Final = 10
+FIRST_WINDOW: Final = 100
+# Settings of our offline agent in deferrable-base-v1.
+OFFLINE_SETTINGS: Final = (
+    "share=0.4", "improvement=0.0", 'network.kind="mlp"', "network.context=true",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -38,72 +52,99 @@ class Variant:
     Attributes:
         folder: Beginning of the names of its folders.
         sets: Overrides below online.settings.
+        iteration_s: Seconds of an iteration.
+        window_s: Seconds of a test window.
     """
 
     folder: str
     sets: tuple[str, ...]
+    iteration_s: float
+    window_s: float
 
 
 _NONE: Final = 'network.auxiliary="none"'
 VARIANTS: Final[Mapping[str, Variant]] = {  # in the order that the paper claims, worst first
-    "REINFORCE": Variant("reinforce", (_NONE, 'algorithm="reinforce"')),
-    "PPO": Variant("mlp", (_NONE, 'network.encoder="mlp"')),
-    "PointerNet": Variant("pointer", (_NONE, 'network.encoder="pointer"')),
-    "PPO+Att": Variant("attention", (_NONE,)),
-    "PPO+Att+AuxH": Variant("high", ('network.auxiliary="high"',)),
-    "PPO+Att+AuxL": Variant("low", ('network.auxiliary="low"',)),
-    "OSDEC": Variant("osdec", ()),
+    "REINFORCE": Variant("reinforce", (_NONE, 'algorithm="reinforce"'), 1.1, 0.36),
+    "PPO": Variant("mlp", (_NONE, 'network.encoder="mlp"'), 0.7, 0.15),
+    "PointerNet": Variant("pointer", (_NONE, 'network.encoder="pointer"'), 2.1, 0.7),
+    "PPO+Att": Variant("attention", (_NONE,), 2.2, 0.36),
+    "PPO+Att+AuxH": Variant("high", ('network.auxiliary="high"',), 2.3, 0.36),
+    "PPO+Att+AuxL": Variant("low", ('network.auxiliary="low"',), 2.3, 0.36),
+    "OSDEC": Variant("osdec", (), 2.3, 0.36),
 }
 
 
-def variants_of(case: str, setting: Setting) -> tuple[str, ...]:
-    """Return the variants that are trained in a case."""
-    return OTHERS_IN_QUICK if setting.quick and case != BASE else tuple(VARIANTS)
+def seeds_of(case: str, setting: Setting) -> tuple[int, ...]:
+    """Return the training seeds of a case: all in the base case, the first in the others."""
+    return setting.seeds if case == BASE else setting.seeds[:1]
 
 
 def stages(setting: Setting) -> tuple[Stage, ...]:
     """Return the commands of the protocol."""
-    workers = ("--workers", str(setting.workers))
-    tested = ("--set", 'split.test="100..119"') if setting.quick else ()
-    played = ("--set", 'split.validation="80..84"') if setting.quick else ()
     made: list[Stage] = []
+    for case in CASES:
+        made += _rules(case, setting)
+        for name in VARIANTS:
+            made += _variant(case, VARIANTS[name], setting)
+    return (*made, *_ours(setting))
 
-    def evaluate(case: str, name: str, *policies: str, recipe: str = RECIPE) -> None:
-        made.append(Stage(
-            f"score {case}: {name}",
-            ("evaluate", recipe, *CASES[case], *tested, "--policy", *policies, *workers,
-             "--out", f"{{out}}/{case}/{name}", "--direct"),
-            f"{case}/{name}/evaluation.json", 0.1 if setting.quick else 0.4,
-        ))  # fmt: skip
 
-    for number, case in enumerate(CASES):
-        evaluate(case, "rules", *RULES)
-        seeds = setting.seeds if case == BASE else setting.seeds[:1]
-        iterations = ITERATIONS[setting.quick][number > 0]
-        for name in variants_of(case, setting):
-            variant = VARIANTS[name]
-            sets = [w for each in variant.sets for w in ("--set", f"online.settings.{each}")]
-            for seed in seeds:
-                folder = f"{case}/{variant.folder}-seed{seed}"
-                made.append(Stage(
-                    f"train {case}: {variant.folder}-seed{seed}",
-                    ("train-online", RECIPE, *CASES[case], *played, *sets, "--seed", str(seed),
-                     "--iterations", str(iterations), *workers, "--out", f"{{out}}/{folder}",
-                     "--direct"),
-                    f"{folder}/best/checkpoint.json", 0.1 + iterations * MINUTES,
-                ))  # fmt: skip
-            checkpoints = [f"{{out}}/{case}/{variant.folder}-seed{s}/best" for s in seeds]
-            evaluate(case, f"{variant.folder}-scores", *checkpoints)
-    made += _ours(setting)
-    offline = [f"{{out}}/{BASE}/advantage_cloning-seed{s}" for s in setting.seeds]
-    online = [f"{{out}}/{BASE}/price_evolution-seed{s}/best" for s in setting.seeds]
-    evaluate(BASE, "ours", *offline, *online)
-    return tuple(made)
+def _windows(case: str, setting: Setting) -> int:
+    if setting.quick:
+        return QUICK_WINDOWS if case == BASE else QUICK_WINDOWS_OF_OTHERS
+    return WINDOWS
+
+
+def _evaluate(
+    case: str, name: str, policies: Sequence[str], minutes: float, setting: Setting,
+    *overrides: str,
+) -> Stage:  # fmt: skip
+    last = FIRST_WINDOW + _windows(case, setting) - 1
+    tested = ("--set", f'split.test="{FIRST_WINDOW}..{last}"') if setting.quick else ()
+    return Stage(
+        f"score {case}: {name}",
+        ("evaluate", RECIPE, *CASES[case], *overrides, *tested, "--policy", *policies,
+         "--workers", str(setting.workers), "--out", f"{{out}}/{case}/{name}", "--direct"),
+        f"{case}/{name}/evaluation.json", minutes,
+    )  # fmt: skip
+
+
+def _rules(case: str, setting: Setting) -> list[Stage]:
+    made = [_evaluate(case, "rules", RULES, 0.1, setting)]
+    if case not in {FREE_DELAY, REALTIME}:  # there, the bound of the reward is that of utilisation
+        made.append(_evaluate(case, "bound", ("knapsack",), 0.1, setting, *_NO_DELAY_COST))
+    return made
+
+
+def _variant(case: str, variant: Variant, setting: Setting) -> list[Stage]:
+    """Return the commands that train a variant in a case, and play its test windows."""
+    number = ITERATIONS if case == BASE else ITERATIONS_OF_OTHERS
+    iterations = number[setting.quick]
+    played = ("--set", 'split.validation="80..84"') if setting.quick else ()
+    sets = [word for each in variant.sets for word in ("--set", f"online.settings.{each}")]
+    seeds = seeds_of(case, setting)
+    folders = [f"{case}/{variant.folder}-seed{seed}" for seed in seeds]
+    trained = [
+        Stage(
+            f"train {case}: {variant.folder}-seed{seed}",
+            ("train-online", RECIPE, *CASES[case], *played, *sets, "--seed", str(seed),
+             "--iterations", str(iterations), "--workers", str(setting.workers),
+             "--out", f"{{out}}/{folder}", "--direct"),
+            f"{folder}/best/checkpoint.json", iterations * variant.iteration_s / 60.0,
+        )
+        for seed, folder in zip(seeds, folders, strict=True)
+    ]  # fmt: skip
+    scored = _evaluate(
+        case, f"{variant.folder}-scores", [f"{{out}}/{folder}/best" for folder in folders],
+        len(seeds) * _windows(case, setting) * variant.window_s / 60.0, setting,
+    )  # fmt: skip
+    return [*trained, scored]
 
 
 def _ours(setting: Setting) -> list[Stage]:
-    """Return the commands that train our agents."""
-    steps, generations = OWN[setting.quick]
+    """Return the commands that train our agents, and play the test windows of the base case."""
+    steps, generations = STEPS[setting.quick], GENERATIONS[setting.quick]
+    own = [word for each in OFFLINE_SETTINGS for word in ("--set", each)]
     workers = ("--workers", str(setting.workers))
     few = ("--set", 'split.train="0..9"') if setting.quick else ()
     small = ("--set", "online.settings.sampling.windows=5") if setting.quick else ()
@@ -118,7 +159,7 @@ def _ours(setting: Setting) -> list[Stage]:
         made.append(Stage(
             f"train advantage_cloning-seed{seed}",
             ("train", f"{{out}}/{BASE}/dataset", "--agent", "advantage_cloning", "--steps",
-             str(steps), "--seed", str(seed), "--out", f"{{out}}/{name}", "--direct"),
+             str(steps), *own, "--seed", str(seed), "--out", f"{{out}}/{name}", "--direct"),
             f"{name}/checkpoint.json", 0.3 if setting.quick else 3.0,
         ))  # fmt: skip
         name = f"{BASE}/price_evolution-seed{seed}"
@@ -128,4 +169,8 @@ def _ours(setting: Setting) -> list[Stage]:
              str(generations), *workers, "--out", f"{{out}}/{name}", "--direct"),
             f"{name}/best/checkpoint.json", 0.2 if setting.quick else 2.0,
         ))  # fmt: skip
-    return made
+    trained = [
+        *(f"{{out}}/{BASE}/advantage_cloning-seed{seed}" for seed in setting.seeds),
+        *(f"{{out}}/{BASE}/price_evolution-seed{seed}/best" for seed in setting.seeds),
+    ]
+    return [*made, _evaluate(BASE, "ours", trained, 0.1 if setting.quick else 0.5, setting)]

@@ -6,11 +6,13 @@ import json
 import polars as pl
 import pytest
 
+from flows.commands.train import settings_of
 from flows.papers import Setting
 from flows.papers import osdec as paper
 from flows.papers.osdec import commands as protocol
 from pipeline.errors import DatasetError
 from pipeline.papers.published import number, published
+from pipeline.recipes.loading import load_recipe
 
 FULL, QUICK = Setting((0, 1, 2, 3, 4)), Setting((0, 1), quick=True)
 WINDOWS = 12
@@ -22,7 +24,7 @@ REWARDS = dict(
 )
 
 
-def evaluation(folder, means, kind, group=""):
+def evaluation(folder, means, kind, group="", bound=200.0):
     """Write an evaluation; a policy's value differs from its mean by -1, 0, 1 in turn."""
     known = {name: (group or name, "random" if name == "random" else kind) for name in means}
     rows = [
@@ -31,7 +33,7 @@ def evaluation(folder, means, kind, group=""):
         for window in range(WINDOWS)
         for metric, scale in METRICS.items()
     ]
-    rows += [(name, "deferrable", w, 0, "upper_bound", 200.0) for name in means
+    rows += [(name, "deferrable", w, 0, "upper_bound", bound) for name in means
              for w in range(WINDOWS)]  # fmt: skip
     columns = ["policy", "scenario", "window", "seed", "metric", "value"]
     folder.mkdir(parents=True)
@@ -51,11 +53,14 @@ def place(tmp_path_factory):
     place = tmp_path_factory.mktemp("osdec")
     for number_of, case in enumerate(protocol.CASES):
         evaluation(place / case / "rules", RULES, "heuristic")
-        seeds = QUICK.seeds if case == protocol.BASE else (0,)
-        for name in protocol.variants_of(case, QUICK):
-            folder = protocol.VARIANTS[name].folder
-            means = {f"score_ppo-seed{s}-best": REWARDS[name] + s - number_of for s in seeds}
-            evaluation(place / case / f"{folder}-scores", means, "learned", paper.AGENT)
+        if case not in {protocol.FREE_DELAY, protocol.REALTIME}:
+            evaluation(place / case / "bound", {"knapsack": 130.0}, "heuristic", bound=300.0)
+        for name, variant in protocol.VARIANTS.items():
+            means = {
+                f"score_ppo-seed{seed}-best": REWARDS[name] + seed - number_of
+                for seed in protocol.seeds_of(case, QUICK)
+            }
+            evaluation(place / case / f"{variant.folder}-scores", means, "learned", paper.AGENT)
     ours = {f"{name}-seed{s}": mean + s for name, mean in ((paper.OFFLINE, 150.0),
             (paper.ONLINE, 160.0)) for s in (0, 1)}  # fmt: skip
     evaluation(place / protocol.BASE / "ours", ours, "learned")
@@ -85,14 +90,35 @@ def cell(results, table, row, column):
     return results.tables.filter(table=table, row=row, column=column).row(0, named=True)
 
 
-def test_every_case_has_rules_and_its_variants():
-    names = {stage.name for stage in paper.stages(FULL)}
+@pytest.mark.parametrize("setting", [FULL, QUICK])
+def test_every_case_has_rules_and_all_variants(setting):
+    names = {stage.name for stage in paper.stages(setting)}
     for case in protocol.CASES:
         assert f"score {case}: rules" in names
         for variant in protocol.VARIANTS.values():
             assert f"train {case}: {variant.folder}-seed0" in names
-    assert f"train {protocol.BASE}: osdec-seed4" in names
-    assert "train realtime: osdec-seed4" not in names
+    assert f"train {protocol.BASE}: osdec-seed{setting.seeds[-1]}" in names
+    assert f"train realtime: osdec-seed{setting.seeds[-1]}" not in names
+
+
+def test_a_quick_run_has_fewer_windows_and_iterations():
+    full, quick = ({s.name: s for s in paper.stages(setting)} for setting in (FULL, QUICK))
+    for name, stage in quick.items():
+        if name.startswith("score"):
+            assert any(word.startswith("split.test=") for word in stage.words), name
+            assert not any(word.startswith("split.test=") for word in full[name].words), name
+        elif "--iterations" in stage.words:
+            few, many = (
+                int(words[words.index("--iterations") + 1])
+                for words in (stage.words, full[name].words)
+            )
+            assert few < many, name
+
+
+def test_the_offline_agent_has_the_settings_of_its_recipe():
+    recipe = load_recipe("deferrable-base-v1")
+    assert recipe.train.steps_of(paper.OFFLINE) == protocol.STEPS[False]
+    assert recipe.train.settings_of(paper.OFFLINE) == settings_of(protocol.OFFLINE_SETTINGS)
 
 
 def test_a_variant_differs_from_osdec_by_its_settings():
@@ -104,9 +130,12 @@ def test_a_variant_differs_from_osdec_by_its_settings():
 
 def test_printed_numbers_are_those_of_the_paper():
     printed = published("osdec")
-    assert printed.height == 10 * (3 + 2 + 6)
+    assert printed.height == 10 * (3 + 2 + 6) + len(protocol.VARIANTS) * (3 + 2)
     assert number(printed, "table 1", "OSDEC", "total reward") == 3475.37
+    assert number(printed, "table 1", "OSDEC", "deviation of total reward") == 12.95
+    assert number(printed, "table 1", "FIFO", "deviation of total reward") is None
     assert number(printed, "table 2", "Tetris", "real-time") == 3503.01
+    assert number(printed, "table 2", "PPO+Att", "deviation of real-time") == 16.53
     assert number(printed, "table 4", "PPO+Att", "core case 3") == 4663.42
     assert number(printed, "table 4", "Tetris", "duration case 3") == 3633.64
 
@@ -115,13 +144,29 @@ def test_printed_numbers_are_those_of_the_paper():
 def test_tables_have_rules_and_variants_of_their_case(results):
     assert cell(results, "table 1", "OSDEC", "total reward")["measured"] == pytest.approx(125.5)
     assert cell(results, "table 1", "FIFO", "utilisation")["measured"] == pytest.approx(200.0)
-    assert cell(results, "table 2", "OSDEC", "real-time")["measured"] == pytest.approx(248.0)
+    realtime = 2.0 * (REWARDS["OSDEC"] - list(protocol.CASES).index(protocol.REALTIME))
+    assert cell(results, "table 2", "OSDEC", "real-time")["measured"] == pytest.approx(realtime)
     both = [cell(results, "table 4", "OSDEC", c) for c in ("core case 1", "duration case 3")]
     assert both[0]["measured"] == both[1]["measured"]
     assert both[0]["published"] != both[1]["published"]
     assert cell(results, "beside", "bound", "total reward")["measured"] == 200.0
+    for table, column, bound in (
+        ("table 1", "total reward", 200.0), ("table 1", "utilisation", 300.0),
+        ("table 2", "deferrable", 200.0), ("table 2", "real-time", 200.0),
+        ("table 4", "core case 2", 300.0),
+    ):  # fmt: skip
+        assert cell(results, table, "bound", column)["measured"] == bound
     assert cell(results, "beside", "strongest rule: knapsack_patient",
                 "minus the paper's agent")["measured"] == pytest.approx(14.5)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_deviations_are_those_of_training_seeds(results):
+    found = cell(results, "table 1", "OSDEC", "deviation of utilisation")
+    assert found["measured"] == pytest.approx(2.0 * 0.5**0.5)  # two seeds, 2 apart
+    assert found["published"] == 19.52
+    rows = results.tables.filter(column="deviation of utilisation")["row"].to_list()
+    assert rows == list(protocol.VARIANTS)
 
 
 @pytest.mark.slow
@@ -132,6 +177,10 @@ def test_claims_have_their_verdicts(results):
     assert (found["best-rule"]["direction"], found["best-rule"]["size"]) == ("yes", "smaller")
     assert found["order"]["order"] == "in part"
     assert found["tetris-duration case 2"]["direction"] == "no"
+    assert found["deferrable-OSDEC"]["published"] == pytest.approx(259.94)
+    assert found["deferrable-OSDEC"]["measured"] == pytest.approx(2.0)
+    assert found["deferrable-FIFO"]["direction"] == "not shown"
+    assert "2 iterations" in found["deferrable-OSDEC"]["differs"]
 
 
 @pytest.mark.slow
