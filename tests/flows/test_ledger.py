@@ -13,7 +13,9 @@ def test_a_run_with_other_inputs_is_made_again(tiny_recipe, tmp_path):
             out.write_text("made")
             return {"report": str(out)}
 
-        return Ledger(tmp_path, tiny_recipe).stage("report", inputs, out, make)
+        return Ledger(tmp_path, tiny_recipe.id, tiny_recipe.digest).stage(
+            "report", inputs, out, make
+        )
 
     for inputs in ({"dataset": "a"}, {"dataset": "a"}, {"dataset": "b"}, {"dataset": "b"}):
         assert stage(**inputs) == {"report": str(out)}

@@ -106,10 +106,13 @@ def test_a_hostile_ledger_is_harmless(tmp_path):
     def run() -> dict[str, Any]:
         return result
 
-    Ledger(tmp_path, recipe).stage("report", {"a": 1}, output, run)
+    Ledger(tmp_path, recipe.id, recipe.digest).stage("report", {"a": 1}, output, run)
 
     def again() -> None:
-        assert Ledger(tmp_path, recipe).stage("report", {"a": 1}, output, run) == result
+        assert (
+            Ledger(tmp_path, recipe.id, recipe.digest).stage("report", {"a": 1}, output, run)
+            == result
+        )
 
     text = (tmp_path / "run.json").read_text()
     value = json.loads(text)
@@ -118,7 +121,9 @@ def test_a_hostile_ledger_is_harmless(tmp_path):
             hostile, _different = changed(value, path, wrong)
             (tmp_path / "run.json").write_text(json.dumps(hostile), errors="surrogatepass")
             try:
-                found = Ledger(tmp_path, recipe).stage("report", {"a": 1}, output, run)
+                found = Ledger(tmp_path, recipe.id, recipe.digest).stage(
+                    "report", {"a": 1}, output, run
+                )
             except InputError:
                 continue
             assert isinstance(found["report"], str)
