@@ -194,7 +194,9 @@ class GuardRecipe:
     config: Mapping[str, Any] = field(default_factory=dict)
     windows: tuple[int, ...] = number((0,), "from 0 to 1,000,000,000")
     tolerance: float = number(0.0, "at least 0")
-    limits: Mapping[str, float] = field(default_factory=dict, metadata=LEFT_OUT_WHEN_DEFAULT)
+    limits: Mapping[str, float] = field(
+        default_factory=dict, metadata={**LEFT_OUT_WHEN_DEFAULT, **ranged("at least 0")}
+    )
 
 
 @dataclass(frozen=True)

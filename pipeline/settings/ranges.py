@@ -96,6 +96,9 @@ def _numbers(value: Any, where: str) -> Iterator[tuple[str, int | float]]:
     if isinstance(value, tuple | list):
         for place, item in enumerate(value):
             yield from _numbers(item, f"{where}[{place}]")
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _numbers(item, f"{where}.{key}")
     elif isinstance(value, int | float):
         yield where, value
 

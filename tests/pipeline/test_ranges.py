@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args, get_type_hints
 
@@ -33,11 +34,13 @@ class Machine:
     limit: float = number(1.0, "above 0 or inf")
     lengths: tuple[int, ...] | None = number(None, "from -2 to 3", metadata=LEFT_OUT_WHEN_DEFAULT)
     weight: float = number(1.0, "any")
+    shares: Mapping[str, float] = field(default_factory=dict, metadata=ranged("from 0 to 1"))
 
 
 GOOD: list[dict[str, Any]] = [
     {"epsilon": 0}, {"epsilon": 1}, {"decay": 0.0}, {"step_s": 1000}, {"step_s": 5e-324},
     {"limit": math.inf}, {"lengths": [-2, 3]}, {"lengths": None}, {"weight": -1e300},
+    {"shares": {"a": 1, "b": 0.5}},
 ]  # fmt: skip
 BAD = [
     ({"epsilon": 1.5}, r"x: epsilon is 1.5, expected from 0 to 1"),
@@ -48,6 +51,7 @@ BAD = [
     ({"step_s": 1001}, r"x: step_s is 1001.0, expected above 0, at most 1,000 \(s\)"),
     ({"limit": math.nan}, r"x: limit is nan, expected above 0 or inf"),
     ({"lengths": [1, 4]}, r"x: lengths\[1\] is 4, expected from -2 to 3"),
+    ({"shares": {"a": 0.5, "b": 2.0}}, r"x: shares\.b is 2.0, expected from 0 to 1"),
     ({"weight": math.inf}, r"x: weight is inf, expected any"),
     ({"weight": 10**400}, r"x: weight is a whole number of 1,329 bits, expected a number"),
     ({"seed": 10**5000}, r"x: seed is a whole number of 16,610 bits, expected at least 0, a whole"),
