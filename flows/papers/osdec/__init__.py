@@ -24,7 +24,6 @@ from flows.papers.osdec.commands import (
     REALTIME,
     RULES,
     VARIANTS,
-    seeds_of,
     stages,
 )
 from pipeline.evaluation.summary.pairing import PolicyRuns
@@ -223,15 +222,18 @@ _OWN: Final = "generated jobs and capacity; the paper's are of the Azure trace, 
 
 def _remark(setting: Setting) -> str:
     """Return how a case other than the base case differs from the paper's."""
+    return f"{_OWN}; one training seed and {_others(setting)} in this case"
+
+
+def _others(setting: Setting) -> str:
+    """Return the length of a training in a case other than the base case."""
     number = ITERATIONS_OF_OTHERS[setting.quick]
-    seed = seeds_of(REALTIME, setting)[0]
-    return f"{_OWN}; one training seed ({seed}) and {number} iterations in this case"
+    return f"{number} iteration{'s' * (number != 1)}"
 
 
 def _table_texts(setting: Setting) -> dict[str, TableText]:
-    iterations, others = ITERATIONS[setting.quick], ITERATIONS_OF_OTHERS[setting.quick]
-    base = f"{len(setting.seeds)} training seeds, {iterations} iterations"
-    few = f"one training seed, {others} iterations"
+    base = f"{len(setting.seeds)} training seeds, {ITERATIONS[setting.quick]} iterations"
+    few = f"one training seed, {_others(setting)}"
     windows = (
         f" The base case has {QUICK_WINDOWS} test windows, the others {QUICK_WINDOWS_OF_OTHERS}."
         if setting.quick else ""

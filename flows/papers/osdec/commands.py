@@ -31,12 +31,12 @@ CASES: Final[Mapping[str, tuple[str, ...]]] = {  # case -> overrides
 }
 RULES: Final = ("random", "fifo", "sjf", "tetris", "fifo_skip", "knapsack", "knapsack_patient")
 # By whether the run is quick. The other cases share what is left of six hours.
-ITERATIONS: Final = {True: 4, False: 200}
-ITERATIONS_OF_OTHERS: Final = {True: 2, False: 40}
+ITERATIONS: Final = {True: 5, False: 200}
+ITERATIONS_OF_OTHERS: Final = {True: 1, False: 40}
 STEPS: Final = {True: 150, False: 4000}  # of our offline agent
 GENERATIONS: Final = {True: 2, False: 60}  # of our online agent
 WINDOWS: Final = 100  # test windows of the recipe
-QUICK_WINDOWS: Final = 15
+QUICK_WINDOWS: Final = 10
 QUICK_WINDOWS_OF_OTHERS: Final = 5
 FIRST_WINDOW: Final = 100
 # Settings of our offline agent in deferrable-base-v1.
