@@ -253,7 +253,7 @@ def _table_texts(setting: Setting) -> dict[str, TableText]:
         ),
         "table 4": TableText(
             "Table 4: utilisation by distribution of cores and durations", "Table 4, appendix B",
-            "The paper does not say which quantity this table has; it is closest to the "
+            "The paper does not say which quantity this table has; here it is the "
             "utilisation. Variants are trained in each case for the total reward: "
             f"{base} in the base case, {few} in the others. The base case stands in two columns "
             "of the paper (core case 1 and duration case 3) with different numbers. The capacity "
