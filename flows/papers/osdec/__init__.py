@@ -55,6 +55,7 @@ REWARD: Final = "total_reward"
 UTILISATION: Final = "utilisation"
 UNIT: Final = "core slots"
 METRICS: Final = {UTILISATION: "utilisation", "delay_penalty": "delay", REWARD: "total reward"}
+DEVIATIONS: Final = "table 1, deviations"
 CURVE: Final = "validation_total_reward"
 # Rules of the paper -> rows of its tables; the other rules stand under their own names.
 PAPERS_RULES: Final = {"fifo": "FIFO", "sjf": "SJF", "tetris": "Tetris"}
@@ -67,9 +68,10 @@ def results(place: Path, setting: Setting) -> Results:
     cells = []
     for metric, column in METRICS.items():
         cells += _column("table 1", column, scores_of(place, BASE, metric), printed)
-        cells += _deviations(column, scores_of(place, BASE, metric), printed)
     cells += _bound("table 1", METRICS[UTILISATION], place / BASE / "bound")
     cells += _bound("table 1", METRICS[REWARD], place / BASE / "rules")
+    for metric, column in METRICS.items() if len(setting.seeds) > 1 else ():
+        cells += _deviations(column, scores_of(place, BASE, metric), printed)
     for case, column in ((FREE_DELAY, "deferrable"), (REALTIME, "real-time")):
         cells += _column("table 2", column, scores_of(place, case, UTILISATION), printed)
         cells += _bound("table 2", column, place / case / "rules")
@@ -106,12 +108,11 @@ def _column(
 def _deviations(
     column: str, scores: Mapping[str, PolicyRuns], printed: pl.DataFrame
 ) -> list[dict[str, Any]]:
-    """Return the standard deviations of the means of training seeds; none for a single seed."""
-    name = f"deviation of {column}"
+    """Return the standard deviations of the means of training seeds; rules have none."""
     return [
         cell(
-            "table 1", row, name, UNIT, float(np.std(found.values.mean(axis=1), ddof=1)),
-            number(printed, "table 1", row, name),
+            DEVIATIONS, row, column, UNIT, float(np.std(found.values.mean(axis=1), ddof=1)),
+            number(printed, "table 1", row, f"deviation of {column}"),
         )
         for row, found in scores.items() if found.trained
     ]  # fmt: skip
@@ -244,8 +245,12 @@ def _table_texts(setting: Setting) -> dict[str, TableText]:
             "Jobs and capacity are generated; the paper's are of the Azure trace, and not public. "
             "The paper does not say how long it trains; its step sizes are a tenth of those here, "
             f"its minibatches a quarter. Here: {base}, and the best iteration on validation "
-            "windows. Deviations are those of the means of training seeds.",
+            "windows.",
         ),
+        **({DEVIATIONS: TableText(
+            "Table 1: standard deviations", "Table 1",
+            "Of the means of the training seeds; rules have none.",
+        )} if len(setting.seeds) > 1 else {}),
         "table 2": TableText(
             "Table 2: utilisation if jobs can wait, and if they cannot", "Table 2",
             "The goal is the utilisation, so a delay costs nothing. Both columns have "
@@ -270,7 +275,8 @@ def _table_texts(setting: Setting) -> dict[str, TableText]:
 
 _FIGURES: Final = {
     "figure 4": FigureText(
-        "Figure 4: training", "lines", "iterations", "total reward on validation windows",
-        "Figure 4", "Mean over training seeds; the band reaches from the least to the largest.",
+        "Figure 4: training", "lines", "iterations",
+        f"total reward on validation windows ({UNIT})", "Figure 4",
+        "Mean over training seeds; the band reaches from the least to the largest.",
     ),
 }  # fmt: skip

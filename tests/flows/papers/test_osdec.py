@@ -162,10 +162,10 @@ def test_tables_have_rules_and_variants_of_their_case(results):
 
 @pytest.mark.slow
 def test_deviations_are_those_of_training_seeds(results):
-    found = cell(results, "table 1", "OSDEC", "deviation of utilisation")
+    found = cell(results, paper.DEVIATIONS, "OSDEC", "utilisation")
     assert found["measured"] == pytest.approx(2.0 * 0.5**0.5)  # two seeds, 2 apart
     assert found["published"] == 19.52
-    rows = results.tables.filter(column="deviation of utilisation")["row"].to_list()
+    rows = results.tables.filter(table=paper.DEVIATIONS, column="delay")["row"].to_list()
     assert rows == list(protocol.VARIANTS)
 
 
@@ -192,3 +192,16 @@ def test_the_curve_is_the_mean_over_the_seeds(results):
 def test_a_missing_evaluation_is_named(tmp_path):
     with pytest.raises(DatasetError, match=r"rules: no such folder"):
         paper.results(tmp_path, QUICK)
+
+
+@pytest.mark.slow
+def test_one_seed_has_no_deviations(place):
+    results = paper.results(place, Setting((0,), quick=True))
+    assert paper.DEVIATIONS not in results.table_texts
+    assert results.tables.filter(table=paper.DEVIATIONS).is_empty()
+
+
+@pytest.mark.slow
+def test_every_table_has_a_text(results):
+    named = results.tables["table"].unique(maintain_order=True).to_list()
+    assert named == list(results.table_texts)
