@@ -11,7 +11,7 @@ stage writes something else, the stages that read it are run again.
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from flows.progress import note
 from pipeline.errors import DatasetError
@@ -19,13 +19,16 @@ from pipeline.storage.files import make_folder, read_json, sha256_file, write_js
 from pipeline.storage.run_files import LEDGER
 
 _NUMBER: Final = (int, float)
-_RESULTS: Final[Mapping[str, Mapping[str, type | tuple[type, ...]]]] = {
+_Form: TypeAlias = Mapping[str, type | tuple[type, ...]]  # key of a result -> type of its value
+_RESULTS: Final[Mapping[str, _Form]] = {  # by the first word of a stage of a run
     "build": {"dataset": str, "episodes": int, "decisions": int, "bytes": int, "digest": str},
     "verify": {"dataset": str, "checks": list},
     "train": {"checkpoint": str, "agent": str, "steps": int},
     "evaluate": {"evaluation": str, "split": str, "means": dict},
     "report": {"report": str},
 }
+# By kind of ledger whose stages have names of their own and results that are alike.
+_RESULTS_OF_KIND: Final[Mapping[str, _Form]] = {"reproduction": {"seconds": _NUMBER}}
 
 
 class Ledger:
@@ -88,13 +91,17 @@ class Ledger:
             isinstance(entry, dict)
             and entry.get("inputs") == inputs
             and output.is_file()
-            and _is_result(name, entry.get("result"))
+            and _is_result(self._form_of(name), entry.get("result"))
             and entry.get("sha256") == sha256_file(output)
         )
 
+    def _form_of(self, stage: str) -> _Form:
+        own = _RESULTS_OF_KIND.get(self._header["kind"])
+        return _RESULTS.get(stage.partition(" ")[0], {}) if own is None else own
 
-def _is_result(stage: str, result: Any) -> bool:
-    """Return whether an entry's result has the form that the stage returns.
+
+def _is_result(form: _Form, result: Any) -> bool:
+    """Return whether an entry's result has the form that its stage returns.
 
     It is checked because a run folder may come from a stranger and the result is printed.
     """
@@ -102,10 +109,7 @@ def _is_result(stage: str, result: Any) -> bool:
         return False
     checks, means = result.get("checks", []), result.get("means", {})
     return (
-        all(
-            isinstance(result.get(key), kind)
-            for key, kind in _RESULTS.get(stage.partition(" ")[0], {}).items()
-        )
+        all(isinstance(result.get(key), kind) for key, kind in form.items())
         and all(isinstance(c, dict) and {"check", "detail"} <= c.keys() for c in checks)
         and all(isinstance(mean, _NUMBER) for mean in means.values())
     )
