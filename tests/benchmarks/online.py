@@ -4,21 +4,26 @@
 
 The pair network of DeepJS (6-3-9-6-1) draws every choice on windows of the synthetic packing
 workload; the same network decides the same windows in the lock-step batch (one call a step) for
-comparison. The published simulator takes 17,000 to 42,000 decisions a second without a network.
+comparison. A process-based simulation in SimPy plays the same windows without a network.
 On the job sets of DeepRM: rollouts of the network over the paper's image, and those in which every
 candidate is tried.
 """
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.workload_source import load_source
 from pipeline.simulation.batched import run_batched
 from pipeline.simulation.players import PolicyRunner, episode_runner
 from pipeline.simulation.policy import Behaviour
+from pipeline.workloads.schema import Workload
 from policies.networks.policy import LearnedPolicy
+from tests.benchmarks.packing_in_simpy import Rule, drawn_pairs, first_fit
+from tests.benchmarks.packing_in_simpy import play as play_in_simpy
 
 if TYPE_CHECKING:  # the module loads torch
     from policies.online.problem import Problem
@@ -52,7 +57,7 @@ def _slots() -> list[Row]:
 
     images = ('config.observation="image"', "online.settings.network.image=20")
     sampling = Sampling(TRAJECTORIES, WINDOWS, 1)
-    rows = []
+    rows: list[Row] = []
     for what, sets in (("image", images), ("rows", ())):  # the last network also tries candidates
         problem, policy = network_of(sets)
         problem.draw(policy, 1, sampling)  # this call compiles
@@ -92,6 +97,23 @@ def _looking_ahead(problem: "Problem", policy: LearnedPolicy) -> list[Row]:
     ]
 
 
+def _in_simpy(workload: Workload, windows: Sequence[int], rate: float) -> list[Row]:
+    """Return rollouts with the network relative to a simulation in SimPy without one."""
+    rules: dict[str, Rule] = {
+        "first fit": first_fit, "features, uniform draws": drawn_pairs(np.random.default_rng(0)),
+    }  # fmt: skip
+    rows = []
+    for name, rule in rules.items():
+        begin = time.perf_counter()
+        placements = sum(play_in_simpy(workload, window, rule)[1] for window in windows)
+        slow = placements / (time.perf_counter() - begin)
+        rows += [
+            (f"simulation in SimPy, {name}, no network", slow, "decisions/s", "one core"),
+            (f"online, rollouts, 2 threads / SimPy, {name}", rate / slow, "x", ""),
+        ]
+    return rows
+
+
 def _packing() -> list[Row]:
     import torch
 
@@ -112,15 +134,16 @@ def _packing() -> list[Row]:
         policy = problem.acting(network, first.weights())
         problem.draw(policy, 1, sampling)  # this call compiles and makes the instances
         start, spent = time.perf_counter(), time.process_time()
-        drawn = problem.draw(policy, 1, sampling)
+        trajectories = problem.draw(policy, 1, sampling)
         wall, spent = time.perf_counter() - start, time.process_time() - spent
-        decisions = sum(len(one.advantage) for one in drawn)
+        decisions = sum(len(one.advantage) for one in trajectories)
         rows += [
             ("online, rollouts, 2 threads", decisions / wall, "decisions/s", "6-3-9-6-1, sampling"),
             ("online, rollouts, per CPU second", decisions / spent, "decisions/s", ""),
         ]
+        rows += _in_simpy(load_source(recipe), problem.windows_of(1, sampling), decisions / wall)
         rows += _looking_ahead(problem, policy)
-        instances = [one.trajectory.instance for one in drawn]
+        instances = [one.trajectory.instance for one in trajectories]
         behaviour = Behaviour("drawn", policy, temperature=1.0)
         rngs = [np.random.default_rng(i) for i in range(len(instances))]
         spent = time.process_time()

@@ -1,0 +1,60 @@
+"""Tests of `compat = "cloudsimpy"` against published makespans and a simulation in SimPy."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from pipeline.scenarios import load_scenario
+from pipeline.scenarios.binpack.config import BinpackConfig
+from pipeline.simulation.policy import Behaviour
+from pipeline.simulation.rollout import run_episode
+from pipeline.traces import FORMATS
+from pipeline.workloads.schema import Workload
+from policies.heuristics.binpack import HEURISTICS
+from tests.benchmarks import packing_in_simpy as simulated
+from tests.pipeline.scenarios.binpack.test_binpack import some_workload
+
+REPOSITORY = Path(__file__).parents[4]
+TRACES = Path(os.environ.get("HINDCAST_TRACES", REPOSITORY.parent / "shared" / "traces"))
+PUBLISHED = TRACES.parent / "golden" / "cloudsimpy_makespan.csv"
+SIMULATED = range(0, 60, 6)  # windows that are also simulated in SimPy, which is slow
+
+SCENARIO = load_scenario("binpack")
+RULES = {"first_fit": simulated.first_fit, "tetris": simulated.tetris}
+
+
+def makespan(load: Workload, config: BinpackConfig, window: int, rule: str) -> float:
+    """Return the makespan of a window in the compiled simulator."""
+    rng = np.random.default_rng(0)
+    instance = SCENARIO.instance(config, "makespan", load, window, rng)
+    behaviour = Behaviour(rule, HEURISTICS[f"{rule}_reference"])
+    spec = SCENARIO.spec(config, "makespan")
+    return run_episode(SCENARIO, spec, instance, behaviour, rng).outcomes[0]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("seed", range(30))
+def test_makespans_equal_those_of_the_simulation_in_simpy(rule, seed):
+    load = some_workload(seed)
+    config = BinpackConfig(machines=2, machine_cores=64.0, jobs_per_window=6, compat="cloudsimpy")
+    expected, placements = simulated.play(load, 0, RULES[rule], machines=2, jobs=6)
+    assert placements == load.tasks["instances"].sum()
+    assert makespan(load, config, 0, rule) == expected
+
+
+@pytest.mark.skipif(not PUBLISHED.is_file(), reason=f"needs {PUBLISHED}; set HINDCAST_TRACES")
+@pytest.mark.parametrize("rule", RULES)
+def test_makespans_of_the_real_workload_equal_the_published_ones(rule):
+    """The 261 even windows in the compiled simulator, some of them in SimPy."""
+    load, _quarantine = FORMATS["alibaba2017"].read(TRACES / "alibaba2017")
+    config = BinpackConfig(machines=5, jobs_per_window=10, compat="cloudsimpy")
+    published = pl.read_csv(PUBLISHED).rows_by_key("chunk", named=True, unique=True)
+    assert len(published) == 261
+    column = f"{rule}_makespan_s"
+    expected = {window: row[column] for window, row in published.items()}
+    assert {window: makespan(load, config, window, rule) for window in expected} == expected
+    for window in SIMULATED:
+        assert simulated.play(load, window, RULES[rule])[0] == expected[window]
