@@ -176,12 +176,13 @@ class Decider:
             if row not in shown:
                 shown[-1] = row
             decision["context"] = _named(self._spec.context, context)
+            seen = self._seen(context, candidates, feasible)
             decision["rows"] = [
                 {
                     "id": name(moment, i),
                     "score": float(scores[i]),
                     "features": _named(self._spec.candidates, candidates[i]),
-                    **self._contributions(candidates[i : i + 1]),
+                    **self._contributions(seen[i : i + 1]),
                 }
                 for i in shown
             ]
@@ -214,6 +215,14 @@ class Decider:
             return by, best, []
         ruled = self._rule(context, candidates, feasible)
         return by, int(best_feasible(ruled, feasible)), outside
+
+    def _seen(self, context: Floats, candidates: Floats, feasible: NDArray[np.bool_]) -> Floats:
+        """Return the candidates with the columns of the rules that the network reads, if any."""
+        if self._linear is None:
+            return candidates
+        offsets = np.array([0, len(candidates)])
+        seen: Floats = self._policy.widened(context[None], candidates, offsets, feasible)
+        return seen
 
     def _contributions(self, row: Floats) -> dict[str, Any]:
         """Return the terms of a linear score by input, without what is equal for all rows."""
@@ -352,12 +361,16 @@ def _linear(policy: Any) -> tuple[list[str], NDArray[np.float32], FeatureMap] | 
     settings = network.settings
     if settings.hidden or settings.kind != "mlp" or settings.places or network.outputs != 1:
         return None
-    names = input_names(policy.features_candidates, network.candidates)
+    features = network.rules.widened(policy.features_candidates)
+    names = input_names(features, network.candidates)
     return names, policy.weights["layer0.weight"][0, : len(names)], network.candidates
 
 
 def _ranges(policy: Any, spec: Spec) -> list[tuple[list[str], FeatureMap]]:
-    """Return the names and maps of context and candidates, which hold statistics of training."""
+    """Return the names and maps of context and candidates, which hold statistics of training.
+
+    Columns of rules are left out: their range is 0 to 1.
+    """
     if not isinstance(policy, LearnedPolicy):
         raise InputError(
             f"{policy.name}: a limit of the range needs a checkpoint, because only a training "
@@ -369,13 +382,13 @@ def _ranges(policy: Any, spec: Spec) -> list[tuple[list[str], FeatureMap]]:
             f"{policy.name}: the checkpoint has no statistics of the features in its training, so "
             "no range is known; leave out the limit"
         )
-    return [
-        ([features[c].name for c in one.columns], one)
-        for features, one in (
-            (spec.context, network.context),
-            (spec.candidates, network.candidates),
-        )
-    ]
+    found = []
+    for features, one in (
+        (spec.context, network.context), (spec.candidates, network.candidates),
+    ):  # fmt: skip
+        own = one.columns[one.columns < len(features)]
+        found.append(([features[c].name for c in own], one._replace(columns=own)))
+    return found
 
 
 def _outside(

@@ -21,7 +21,8 @@ class Decisions:
 
     Attributes:
         context: (D, C) float32, features of the moment.
-        candidates: (D, K, F) float32, features of the candidates.
+        candidates: (D, K, F) float32, features of the candidates; with G further columns
+            (D, K, F + G), see `pipeline.dataset.sampling.FurtherColumns`.
         mask: (D, K) bool, true for a candidate that is feasible and not padding.
         drawn: (D,) int64, number of feasible candidates before the cut to K.
         choice: (D,) int64, position of the chosen candidate among the K.
@@ -132,12 +133,14 @@ def make_columns(
     images: bool = False,
     probabilities: bool = False,
     more: Collection[str] = (),
+    further: int = 0,
 ) -> dict[str, NDArray[Any]]:
     """Return uninitialised arrays for `count` decisions, by the names of Decisions.
 
-    `more` names fields without which a Decisions is whole.
+    `more` names fields without which a Decisions is whole; `further` is the number of further
+    columns of the candidates.
     """
-    shapes = _shapes(spec, k, transitions, images, probabilities, more)
+    shapes = _shapes(spec, k, transitions, images, probabilities, more, further)
     return {name: np.empty((count, *shape), kind) for name, (shape, kind) in shapes.items()}
 
 
@@ -148,9 +151,10 @@ def decision_bytes(
     transitions: bool = False,
     images: bool = False,
     probabilities: bool = False,
+    further: int = 0,
 ) -> int:
     """Return the bytes of one decision in the arrays of Decisions; `to_go` takes 8 more."""
-    shapes = _shapes(spec, k, transitions, images, probabilities).values()
+    shapes = _shapes(spec, k, transitions, images, probabilities, further=further).values()
     return sum(int(np.prod(shape)) * np.dtype(kind).itemsize for shape, kind in shapes)
 
 
@@ -161,15 +165,16 @@ def _shapes(
     images: bool,
     probabilities: bool,
     more: Collection[str] = (),
+    further: int = 0,
 ) -> Mapping[str, tuple[tuple[int, ...], type]]:
     observation: dict[str, tuple[tuple[int, ...], type]] = {
         "context": ((len(spec.context),), np.float32),
-        "candidates": ((k, len(spec.candidates)), np.float32),
+        "candidates": ((k, len(spec.candidates) + further), np.float32),
         "mask": ((k,), np.bool_),
     }
     if images and spec.image_shape:
         observation["image"] = ((int(np.prod(spec.image_shape)),), np.uint8)
-    further: dict[str, tuple[tuple[int, ...], type]] = {
+    asked: dict[str, tuple[tuple[int, ...], type]] = {
         "to_go": ((), np.float64),
         "discounted": ((), np.float64),
         "truncated": ((), np.bool_),
@@ -194,5 +199,5 @@ def _shapes(
             if probabilities or "probabilities" in more
             else {}
         ),
-        **{name: what for name, what in further.items() if name in more},
+        **{name: what for name, what in asked.items() if name in more},
     }

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,22 @@ from pipeline.dataset.padding import Padded, pad
 from pipeline.dataset.part import Block
 from pipeline.errors import DatasetError
 from pipeline.statistics.returns import discounted_sums, step_discounts
+
+
+@dataclass(frozen=True)
+class FurtherColumns:
+    """Columns of candidates that are computed from logged observations while a log is read.
+
+    Attributes:
+        width: Number G of the columns.
+        widen: Function (context (B, C), candidates (V, F), offsets (B + 1,), feasible (V,)) ->
+            candidates with the columns at the end, (V, F + G). It is given all candidates of B
+            observations, those of observation b in rows offsets[b]:offsets[b + 1].
+    """
+
+    width: int
+    widen: Callable[..., NDArray[Any]]
+
 
 _READERS: Final = 2  # parts read at once; more only costs memory
 
@@ -33,6 +50,7 @@ def sample_decisions(
     probabilities: bool = False,
     discount: float | None = None,
     per_second: bool = False,
+    further: FurtherColumns | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Decisions:
     """Return decisions of a split as arrays, candidates cut or padded to `k`.
@@ -40,7 +58,8 @@ def sample_decisions(
     At most `per_episode` decisions of every episode and at most `limit` in total are drawn
     uniformly without replacement. The result depends on `rng` alone. `images` adds the images of
     scenarios that have them, `probabilities` those of the candidates under the behaviour; a
-    `discount` below 1, per decision or `per_second`, adds `discounted`. In memory are the result
+    `discount` below 1, per decision or `per_second`, adds `discounted`. `further` columns of the
+    candidates are computed before candidates are cut. In memory are the result
     (`decisions.decision_bytes` per decision), which is filled in place, and one or two row groups
     for each of two readers. Raises DatasetError if the split has no episodes.
     """
@@ -52,6 +71,7 @@ def sample_decisions(
     found = make_columns(
         int(first[-1]), dataset.spec, k,
         transitions=transitions, images=images, probabilities=probabilities,
+        further=0 if further is None else further.width,
     )  # fmt: skip
     found["to_go"] = np.empty(len(found["reward"]))
     if discount is not None and discount < 1.0:
@@ -72,7 +92,7 @@ def sample_decisions(
         part = int(parts[index])
         own = np.random.default_rng(seeds[part])
         at, end = int(bounds[index]), int(bounds[index + 1])
-        gather = _Gather(dataset.part(part), found, at, end, position, wanted, own)
+        gather = _Gather(dataset.part(part), found, at, end, position, wanted, own, further)
         for block in dataset.blocks(part, without):
             gather.add(block)
             if discount is not None and discount < 1.0:
@@ -130,10 +150,11 @@ class _Gather:
         position: dict[int, int],
         wanted: list[NDArray[np.int64]],
         rng: np.random.Generator,
+        further: FurtherColumns | None = None,
     ) -> None:
         self._path, self._found, self.at, self._end = path, found, at, end
         self._position, self._wanted = position, wanted
-        self._rng, self._transitions = rng, "next_mask" in found
+        self._rng, self._transitions, self._further = rng, "next_mask" in found, further
         self._waits = False  # whether the row before `at` waits for its next observation
         self._last = (-1, 0.0)  # episode of the last row, and its sum of rewards
         self._gone = np.zeros(0)
@@ -245,7 +266,24 @@ class _Gather:
         picked, drawn = lost if of else (found["choice"][to], found["drawn"][to])
         own = None if of or "probabilities" not in found else found["probabilities"][to]
         out = Padded(found[f"{of}candidates"][to], found[f"{of}mask"][to], picked, drawn, own)
-        pad(
-            block.offsets, block.candidates, block.feasible, rows, choice, self._rng, out,
-            block.probabilities,
-        )  # fmt: skip
+        offsets, candidates, feasible = block.offsets, block.candidates, block.feasible
+        probabilities = block.probabilities
+        if self._further is not None:
+            taken, offsets = _candidates_of(block.offsets, rows)
+            feasible = feasible[taken]
+            candidates = self._further.widen(
+                block.context[rows], candidates[taken], offsets, feasible
+            ).astype(np.float32)
+            if own is not None:
+                probabilities = probabilities[taken]
+            rows = np.arange(len(rows))
+        pad(offsets, candidates, feasible, rows, choice, self._rng, out, probabilities)
+
+
+def _candidates_of(
+    offsets: NDArray[np.int64], rows: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the candidates of rows (D,) one after the other, and their offsets (D + 1,)."""
+    counts = offsets[rows + 1] - offsets[rows]
+    own = np.concatenate([[0], np.cumsum(counts)])
+    return np.repeat(offsets[rows] - own[:-1], counts) + np.arange(own[-1]), own

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 from pipeline.simulation.spec import Feature
 from policies.networks.features import FeatureMap
 from policies.networks.policy import LearnedPolicy
+from policies.networks.rules import RuleColumns
 from policies.networks.settings import Weights
 
 
@@ -38,6 +39,10 @@ class AnyNetwork(Protocol):
     @property
     def threshold(self) -> float:
         """Least probability of a choice, relative to the likeliest candidate; 0 for no limit."""
+
+    @property
+    def rules(self) -> RuleColumns:
+        """Rules whose columns follow the features of a candidate."""
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:

@@ -44,8 +44,10 @@ def fit_network(decisions: Decisions, spec: Spec, settings: NetworkSettings) -> 
             "whose observations have an image, or image = 0"
         )
     pixels = int(np.prod(spec.image_shape)) if settings.image else 0
-    rows = _some_rows(decisions)
-    return make_network(spec.context, spec.candidates, settings, pixels, rows, decisions.context)
+    rows, contexts = _some_rows(decisions), decisions.context
+    return make_network(
+        spec.context, spec.candidates, settings, pixels, rows, contexts, spec.scenario
+    )
 
 
 def expand_moment(

@@ -8,6 +8,7 @@ checkpoint.json has these keys:
     format, version, agent, scenario, objective
     features         context, candidates
     network          settings of the network
+    rules            digests of the rules whose columns the network reads, by name; not always there
     acting           pixels of the image, threshold of a constrained choice; both 0 if missing
     normalisation    mean and inverse of both feature maps
     weights          bytes, sha256
@@ -149,6 +150,7 @@ def _describe(trained: Trained, weights: Path, provenance: Mapping[str, Any]) ->
             "candidates": [_feature(f) for f in trained.spec.candidates],
         },
         "network": _settings(trained.network.settings),
+        **_rules(trained.network),
         "acting": {"pixels": trained.network.pixels, "threshold": trained.network.threshold},
         "normalisation": {
             "candidates": _constants(trained.network.candidates),
@@ -164,6 +166,12 @@ def _describe(trained: Trained, weights: Path, provenance: Mapping[str, Any]) ->
             "metrics": [dataclasses.asdict(m) for m in trained.metrics if math.isfinite(m.value)],
         },
     }
+
+
+def _rules(network: AnyNetwork) -> dict[str, Any]:
+    rules = network.rules
+    digests = dict(zip(rules.names, rules.digests, strict=True))
+    return {"rules": digests} if digests else {}
 
 
 def _settings(settings: Any) -> dict[str, Any]:
@@ -199,6 +207,7 @@ def load_policy(folder: Path) -> LearnedPolicy:
         context = _read_features(features["context"])
         candidates = _read_features(features["candidates"])
         network = _read_any(description, context, candidates, "network")
+        digests = description.get("rules", {})
         weights = _read_weights(folder, network, description["weights"])
         agent, training = description["agent"], description["training"]
         seed, steps = training["seed"], training["steps"]
@@ -212,6 +221,9 @@ def load_policy(folder: Path) -> LearnedPolicy:
         )
     if not (type(seed) is int and type(steps) is int):
         raise DatasetError(f"{where}: training.seed and training.steps must be whole numbers")
+    if not isinstance(digests, dict):
+        raise DatasetError(f"{where}: rules is {type(digests).__name__}, expected a table")
+    network.rules.require(digests, where)
     # A checkpoint from before seals has neither key; no single damage removes both.
     sealed = "sealed" in description or "acting" in description
     if sealed and (folder / DESCRIPTION).read_bytes() != json_text(_sealed(description)).encode():
@@ -232,7 +244,8 @@ def _read_any(
         plain = form.network(read_settings(form.settings, value, where), context, candidates)
     else:
         settings = read_settings(NetworkSettings, value, where)
-        plain = _read_scorer(settings, context, candidates, description.get("acting", {}))
+        scenario, acting = description["scenario"], description.get("acting", {})
+        plain = _read_scorer(settings, context, candidates, acting, scenario)
     scaled: AnyNetwork = dataclasses.replace(
         plain,
         candidates=_with_constants(plain.candidates, constants["candidates"], "candidates"),
@@ -290,8 +303,11 @@ def _read_scorer(
     context: tuple[Feature, ...],
     candidates: tuple[Feature, ...],
     acting: Any,
+    scenario: Any,
 ) -> Network:
     """Return the unscaled scorer of a description; check sizes before allocating anything."""
+    if not isinstance(scenario, str):
+        raise TypeError(f"scenario is {type(scenario).__name__}, expected a name")
     if len(settings.hidden) > _DEEPEST or not all(1 <= h <= _WIDEST for h in settings.hidden):
         raise ValueError(
             f"network.hidden is {settings.hidden!r}, expected at most {_DEEPEST} widths of "
@@ -310,7 +326,7 @@ def _read_scorer(
     if (pixels > 0) != (settings.image > 0):
         raise ValueError(f"acting.pixels is {pixels}, network.image {settings.image}")
     return dataclasses.replace(
-        make_network(context, candidates, settings, pixels),
+        make_network(context, candidates, settings, pixels, scenario=scenario),
         threshold=float(threshold),
         outputs=2 if threshold > 0.0 else 1,
     )

@@ -2,10 +2,11 @@
 
     raw columns          x1 .. xn, the columns that a learner may use, without identifiers
     base                 b_i = log1p(x_i) where heavy-tailed, else x_i
-    expanded             x1 .. xn | log1p of the heavy-tailed | b_i * b_j for i <= j (quadratic)
+    expanded             x1 .. xn | log1p of the heavy-tailed | b_i * b_j for i <= j (products)
     network input        (expanded - mean) * inverse
 
-Without logs, as in published agents, no column counts as heavy-tailed.
+Columns that rules fill (policies.networks.rules) are the last of x1 .. xn and take no part in the
+products. Without logs, as in published agents, no column counts as heavy-tailed.
 
 For six columns of which two are heavy-tailed the quadratic map has 6 + 2 + 21 = 29 numbers.
 The map is derived from `pipeline.simulation.spec.Feature`; mean and inverse come from the training
@@ -38,7 +39,7 @@ class FeatureMap(NamedTuple):
     Attributes:
         columns: (n,) raw columns that are read.
         heavy: (n,) which of these columns are heavy-tailed.
-        quadratic: Whether squares and products are inputs.
+        products: Number of leading columns whose squares and products are inputs.
         mean: (E,) float64, subtracted from the expanded row.
         inverse: (E,) float64, one over the standard deviation; 0 if the column was constant in
             training, so that an untrained weight cannot act on it later.
@@ -46,7 +47,7 @@ class FeatureMap(NamedTuple):
 
     columns: NDArray[np.int64]
     heavy: NDArray[np.bool_]
-    quadratic: bool
+    products: int
     mean: NDArray[np.float64]
     inverse: NDArray[np.float64]
 
@@ -63,7 +64,7 @@ class FeatureMap(NamedTuple):
         return out
 
 
-MAP_MEMBERS: Final = (INTS, MASK, types.boolean, FLOATS, FLOATS)
+MAP_MEMBERS: Final = (INTS, MASK, types.int64, FLOATS, FLOATS)
 _MAP: Final = named(FeatureMap, *MAP_MEMBERS)
 _ROW_SIGNATURES: Final = [
     types.void(types.Array(dtype, 1, "C", readonly=True), *MAP_MEMBERS, FLOATS, INPUTS)
@@ -77,7 +78,7 @@ _SIGNATURES: Final = [
 
 @compiled(_ROW_SIGNATURES)
 def expand_row(
-    row: Any, columns: Any, heavy: Any, quadratic: Any, mean: Any, inverse: Any, base: Any, out: Any
+    row: Any, columns: Any, heavy: Any, products: Any, mean: Any, inverse: Any, base: Any, out: Any
 ) -> None:
     """Fill out (E,) from row (F,), with scratch `base` (n,); logs of heavy tails keep the sign."""
     n = len(columns)
@@ -90,29 +91,35 @@ def expand_row(
             base[j] = np.log1p(x) if x >= 0.0 else -np.log1p(-x)
             out[at] = (base[j] - mean[at]) * inverse[at]
             at += 1
-    if quadratic:
-        for j in range(n):
-            for k in range(j, n):
-                out[at] = (base[j] * base[k] - mean[at]) * inverse[at]
-                at += 1
+    for j in range(products):
+        for k in range(j, products):
+            out[at] = (base[j] * base[k] - mean[at]) * inverse[at]
+            at += 1
 
 
 @compiled(_SIGNATURES)
 def _expand(rows: Any, feature_map: Any, out: Any) -> None:
     """Fill out (M, E) from rows (M, F)."""
-    columns, heavy, quadratic, mean, inverse = feature_map
+    columns, heavy, products, mean, inverse = feature_map
     base = np.empty(len(columns))
     for i in range(len(rows)):
-        expand_row(rows[i], columns, heavy, quadratic, mean, inverse, base, out[i])
+        expand_row(rows[i], columns, heavy, products, mean, inverse, base, out[i])
 
 
 def expanded_size(
-    features: Sequence[Feature], columns: Sequence[int], quadratic: bool, logs: bool = True
+    features: Sequence[Feature],
+    columns: Sequence[int],
+    quadratic: bool,
+    logs: bool = True,
+    apart: int = 0,
 ) -> int:
-    """Return E, the number of inputs for these columns of a spec."""
-    n = len(columns)
+    """Return E, the number of inputs for these columns of a spec.
+
+    If `quadratic`, squares and products of all columns but the last `apart` are inputs.
+    """
     heavy = sum(logs and features[c].heavy_tailed for c in columns)
-    return n + heavy + quadratic * n * (n + 1) // 2
+    products = (len(columns) - apart) * quadratic
+    return len(columns) + heavy + products * (products + 1) // 2
 
 
 def input_names(features: Sequence[Feature], feature_map: FeatureMap) -> list[str]:
@@ -121,9 +128,10 @@ def input_names(features: Sequence[Feature], feature_map: FeatureMap) -> list[st
     heavy = [f"log1p({name})" for name in names]
     base = [b if h else a for a, b, h in zip(names, heavy, feature_map.heavy, strict=True)]
     found = names + [b for b, h in zip(heavy, feature_map.heavy, strict=True) if h]
-    if feature_map.quadratic:
-        found += [f"{one} * {other}" for i, one in enumerate(base) for other in base[i:]]
-    return found
+    multiplied = base[: feature_map.products]
+    return found + [
+        f"{one} * {other}" for i, one in enumerate(multiplied) for other in multiplied[i:]
+    ]
 
 
 def columns_of(features: Sequence[Feature], names: Sequence[str]) -> list[int]:
@@ -136,14 +144,18 @@ def columns_of(features: Sequence[Feature], names: Sequence[str]) -> list[int]:
 
 
 def unscaled_map(
-    features: Sequence[Feature], columns: Sequence[int], quadratic: bool, logs: bool = True
+    features: Sequence[Feature],
+    columns: Sequence[int],
+    quadratic: bool,
+    logs: bool = True,
+    apart: int = 0,
 ) -> FeatureMap:
-    """Return the map with mean 0 and inverse 1."""
-    size = expanded_size(features, columns, quadratic, logs)
+    """Return the map with mean 0 and inverse 1; for `apart` see `expanded_size`."""
+    size = expanded_size(features, columns, quadratic, logs, apart)
     return FeatureMap(
         columns=np.array(columns, np.int64),
         heavy=np.array([logs and features[c].heavy_tailed for c in columns], np.bool_),
-        quadratic=quadratic,
+        products=(len(columns) - apart) * quadratic,
         mean=np.zeros(size),
         inverse=np.ones(size),
     )
@@ -155,16 +167,17 @@ def fit_map(
     quadratic: bool,
     rows: NDArray[np.floating] | None,
     logs: bool = True,
+    apart: int = 0,
 ) -> FeatureMap:
     """Return the map with mean and deviation of raw training rows (M, F); unscaled without rows.
 
-    Of more than 2^18 rows, evenly spaced ones are used.
+    For `apart` see `expanded_size`. Of more than 2^18 rows, evenly spaced ones are used.
     """
-    plain = unscaled_map(features, columns, quadratic, logs)
+    plain = unscaled_map(features, columns, quadratic, logs, apart)
     if rows is None or len(rows) == 0 or plain.size == 0:
         return plain
     expanded = plain.expand(rows[:: -(-len(rows) // _FITTED_ROWS)]).astype(np.float64)
     mean, deviation = expanded.mean(axis=0), expanded.std(axis=0)
     varies = deviation > _CONSTANT * np.maximum(np.abs(mean), _CONSTANT)
     inverse = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=varies)
-    return FeatureMap(plain.columns, plain.heavy, quadratic, mean, inverse)
+    return plain._replace(mean=mean, inverse=inverse)

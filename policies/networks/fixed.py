@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
 from policies.networks.features import FeatureMap
+from policies.networks.rules import NO_RULES, RuleColumns
 
 S = TypeVar("S")
 
@@ -27,3 +28,4 @@ class FixedNetwork(Generic[S]):
     context: FeatureMap
     pixels: int = 0
     threshold: float = 0.0
+    rules: ClassVar[RuleColumns] = NO_RULES

@@ -61,12 +61,12 @@ class NetworkArrays(NamedTuple):
 
     c_columns: NDArray[np.int64]
     c_heavy: NDArray[np.bool_]
-    c_quadratic: bool
+    c_products: int
     c_mean: NDArray[np.float64]
     c_inverse: NDArray[np.float64]
     columns: NDArray[np.int64]
     heavy: NDArray[np.bool_]
-    quadratic: bool
+    products: int
     mean: NDArray[np.float64]
     inverse: NDArray[np.float64]
     widths: NDArray[np.int64]
@@ -109,8 +109,8 @@ def add_product(x: Any, n: Any, flat: Any, at: Any, out: Any, width: Any) -> Non
 def score_rows(context: Any, candidates: Any, offsets: Any, network: Any, scores: Any) -> None:
     """Fill scores (M,) of a network that scores every candidate on its own."""
     (
-        c_columns, c_heavy, c_quadratic, c_mean, c_inverse,
-        columns, heavy, quadratic, mean, inverse, widths, form, flat,
+        c_columns, c_heavy, c_products, c_mean, c_inverse,
+        columns, heavy, products, mean, inverse, widths, form, flat,
     ) = network  # fmt: skip
     tanh = form.tanh
     n, g = len(mean), len(c_mean)
@@ -121,10 +121,10 @@ def score_rows(context: Any, candidates: Any, offsets: Any, network: Any, scores
     for b in range(len(offsets) - 1):
         start[:] = flat[: widths[0]]
         if g > 0:
-            expand_row(context[b], c_columns, c_heavy, c_quadratic, c_mean, c_inverse, base, x)
+            expand_row(context[b], c_columns, c_heavy, c_products, c_mean, c_inverse, base, x)
             add_product(x, g, flat, widths[0] * (1 + n), start, widths[0])
         for i in range(offsets[b], offsets[b + 1]):
-            expand_row(candidates[i], columns, heavy, quadratic, mean, inverse, base, x)
+            expand_row(candidates[i], columns, heavy, products, mean, inverse, base, x)
             h[: widths[0]] = start
             add_product(x, n, flat, widths[0], h, widths[0])
             at = widths[0] * (1 + n + g)
@@ -242,8 +242,8 @@ def _attend(
 )  # fmt: skip
 def score_sets(
     context: Any, candidates: Any, feasible: Any, image: Any, offsets: Any,
-    c_columns: Any, c_heavy: Any, c_quadratic: Any, c_mean: Any, c_inverse: Any,
-    columns: Any, heavy: Any, quadratic: Any, mean: Any, inverse: Any,
+    c_columns: Any, c_heavy: Any, c_products: Any, c_mean: Any, c_inverse: Any,
+    columns: Any, heavy: Any, products: Any, mean: Any, inverse: Any,
     widths: Any, form: Any, flat: Any, scores: Any,
 ) -> None:  # fmt: skip
     """Fill scores (M,) of a network that reads all feasible candidates of an observation.
@@ -280,7 +280,7 @@ def score_sets(
     for b in range(len(offsets) - 1):
         start[:] = flat[layer0 : layer0 + first]
         if g > 0:
-            expand_row(context[b], c_columns, c_heavy, c_quadratic, c_mean, c_inverse, base, x)
+            expand_row(context[b], c_columns, c_heavy, c_products, c_mean, c_inverse, base, x)
             add_product(x, g, flat, layer0 + first * (1 + n), start, first)
         if seen > 0:
             x[:seen] = flat[:seen]
@@ -299,7 +299,7 @@ def score_sets(
             if allowed and not feasible[i]:
                 scores[i] = FILL
                 continue
-            expand_row(candidates[i], columns, heavy, quadratic, mean, inverse, base, x)
+            expand_row(candidates[i], columns, heavy, products, mean, inverse, base, x)
             if kind == PLACES:
                 place = np.int64(x[0])
                 scores[i] = start[place] if 0 <= place < first else FILL

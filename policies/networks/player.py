@@ -18,6 +18,7 @@ from pipeline.simulation.policy import GENERATOR, draw_choice, fill_probabilitie
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.spec import Spec
 from policies.networks.forward import NETWORK, NetworkArrays, score_sets
+from policies.networks.rules import RULES, RuleColumns, wide_rows, widen
 
 _FIRST_ROOM: Final = 2048  # decisions; doubled for longer episodes
 _CHANCES: Final = types.Array(types.float32, 1, "C")
@@ -30,11 +31,11 @@ _STATUS: Final = 2
 
 @compiled(
     types.boolean(
-        types.FunctionType(OBSERVE), types.FunctionType(STEP), EPISODE, STEPS, NETWORK,
+        types.FunctionType(OBSERVE), types.FunctionType(STEP), EPISODE, STEPS, NETWORK, RULES,
         types.float64, types.float64, types.boolean, GENERATOR, INTS, _CHANCES, INTS,
     ))  # fmt: skip
 def _decide(
-    observe: Any, step: Any, episode: Any, arrays: Any, network: Any, temperature: Any,
+    observe: Any, step: Any, episode: Any, arrays: Any, network: Any, rules: Any, temperature: Any,
     epsilon: Any, given: Any, rng: Any, choices: Any, trace_probabilities: Any, cursor: Any,
 ) -> Any:  # fmt: skip
     """Play until the episode is over or the arrays are full; return False for a forbidden choice.
@@ -42,24 +43,28 @@ def _decide(
     Choices are drawn, or read from `choices` if `given`.
     """
     (
-        c_columns, c_heavy, c_quadratic, c_mean, c_inverse,
-        columns, heavy, quadratic, mean, inverse, widths, form, flat,
+        c_columns, c_heavy, c_products, c_mean, c_inverse,
+        columns, heavy, products, mean, inverse, widths, form, flat,
     ) = network  # fmt: skip
     ints, floats, context, image, candidates, feasible = episode
     scores, probabilities, step_outputs, _totals = arrays
     moment, picture = context.reshape((1, len(context))), image.reshape((1, len(image)))
     span = np.zeros(2, np.int64)
+    ruled, wide = len(rules) > 0, wide_rows(rules, candidates)
+    rows = wide if ruled else candidates
     at, value, status = cursor[_DECISIONS], cursor[_CANDIDATES], cursor[_STATUS]
     while (
         status == RUNNING and at < len(choices) and value + len(scores) <= len(trace_probabilities)
     ):
         n = observe(ints, floats, context, image, candidates, feasible)
         shown, allowed = scores[:n], feasible[:n]
+        if ruled:
+            widen(rules, context, candidates[:n], allowed, shown, wide[:n])
         span[1] = n
         score_sets(
-            moment, candidates[:n], allowed, picture, span,
-            c_columns, c_heavy, c_quadratic, c_mean, c_inverse,
-            columns, heavy, quadratic, mean, inverse, widths, form, flat, shown,
+            moment, rows[:n], allowed, picture, span,
+            c_columns, c_heavy, c_products, c_mean, c_inverse,
+            columns, heavy, products, mean, inverse, widths, form, flat, shown,
         )  # fmt: skip
         if given:
             choice = choices[at]
@@ -87,13 +92,14 @@ class NetworkRunner:
         self,
         name: str,
         network: NetworkArrays,
+        rules: RuleColumns,
         scenario: Scenario,
         spec: Spec,
         instance: Instance,
         temperature: float,
         epsilon: float,
     ) -> None:
-        self._name, self._network = name, network
+        self._name, self._network, self._rules = name, network, rules.scores
         self._scenario, self._spec = scenario, spec
         self._drawing = (temperature, epsilon)
         self._capacity = instance.capacity
@@ -136,7 +142,7 @@ class NetworkRunner:
         """Play until the arrays are full; return whether the episode is still running."""
         if not _decide(
             self._scenario.observe, self._scenario.step, self._memory, self._arrays, self._network,
-            *self._drawing, given, rng, choices, trace_probabilities, self._cursor,
+            self._rules, *self._drawing, given, rng, choices, trace_probabilities, self._cursor,
         ):  # fmt: skip
             raise HindcastError(f"{self._name}: infeasible choice in {self._scenario.name}")
         return bool(self._cursor[_STATUS] == RUNNING)

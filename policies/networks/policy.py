@@ -13,6 +13,7 @@ from pipeline.simulation.policy import Reading
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.spec import Feature, Spec
 from policies.networks.forward import PLACES, Form, NetworkArrays, score_rows, score_sets
+from policies.networks.rules import find_rules, rule_columns
 from policies.networks.settings import KINDS, Network, NetworkSettings, Weights, read_columns
 
 _FEASIBLE: Final[tuple[Reading, ...]] = ("feasible",)
@@ -47,7 +48,8 @@ class LearnedPolicy:
     def reads(self) -> tuple[Reading, ...]:
         """Inputs besides context and candidates, any of "image" and "feasible"."""
         image: tuple[Reading, ...] = ("image",) if self.network.settings.image else ()
-        return (*image, *_FEASIBLE) if self.network.sees_others else image
+        others = self.network.sees_others or len(self.network.rules) > 0
+        return (*image, *_FEASIBLE) if others else image
 
     @cached_property
     def arrays(self) -> NetworkArrays:
@@ -71,12 +73,13 @@ class LearnedPolicy:
         )
 
     def check(self, spec: Spec) -> None:
-        """Raise DatasetError if `spec` has other features, RecipeError if it has other places."""
+        """Raise DatasetError for a spec with other features, RecipeError for places or rules."""
         _check_features(self.name, "candidate", self.features_candidates, spec.candidates)
         if self.network.settings.context:
             _check_features(self.name, "context", self.features_context, spec.context)
         if isinstance(self.network.settings, NetworkSettings):  # others check their own columns
             read_columns(spec.candidates, self.network.settings)
+            find_rules(spec.scenario, self.network.settings.rules, spec.candidates)
         pixels = int(np.prod(spec.image_shape)) if spec.image_shape else 0
         if self.network.settings.image and pixels != self.network.pixels:
             raise DatasetError(
@@ -93,7 +96,10 @@ class LearnedPolicy:
         if type(self) is not LearnedPolicy:
             return None
         self.check(spec)
-        return NetworkRunner(self.name, self.arrays, scenario, spec, instance, temperature, epsilon)
+        return NetworkRunner(
+            self.name, self.arrays, self.network.rules, scenario, spec, instance,
+            temperature, epsilon,
+        )  # fmt: skip
 
     def scores(self, observation: Observation) -> NDArray[np.float64]:
         """Return one score per candidate, (N,)."""
@@ -117,12 +123,15 @@ class LearnedPolicy:
     ) -> NDArray[np.float64]:
         """Return scores (sum of N,) of B observations; see pipeline.simulation.policy.BatchPolicy.
 
-        feasible (sum of N,) is all true by default; image (B, P) is needed if it is in `reads`.
-        Raises HindcastError if the arrays do not fit each other.
+        feasible (sum of N,) is all true by default; image (B, P) is needed if it is in `reads`. The
+        candidates of a network with R rules may have the 2R columns of its rules already. Raises
+        HindcastError if the arrays do not fit each other.
         """
+        width, further = len(self.features_candidates), self.network.rules.width
+        known = further > 0 and candidates.shape[1:] == (width + further,)
         given = (context.shape[1:], candidates.shape[1:], len(context), int(offsets[-1]))
         expected = (
-            (len(self.features_context),), (len(self.features_candidates),),
+            (len(self.features_context),), (width + known * further,),
             len(offsets) - 1, len(candidates),
         )  # fmt: skip
         # Compiled code does no bounds checks. The context's width matters only if it is read.
@@ -133,17 +142,34 @@ class LearnedPolicy:
                 f"{len(self.features_context)} and {len(self.features_candidates)} features"
             )
         scores = np.empty(len(candidates))
+        allowed = self._feasible(feasible, len(candidates))
         rows = np.ascontiguousarray(candidates, np.float64)
+        if not known:
+            rows = self.widened(context, rows, offsets, allowed)
         moments = np.ascontiguousarray(context, np.float64)
         places = np.ascontiguousarray(offsets, np.int64)
-        if not self.reads:
+        if not self.network.sees_others and not self.network.settings.image:
             score_rows(moments, rows, places, self.arrays, scores)
             return scores
         score_sets(
-            moments, rows, self._feasible(feasible, len(rows)), self._image(image, len(moments)),
-            places, *self.arrays, scores,
+            moments, rows, allowed, self._image(image, len(moments)), places, *self.arrays, scores,
         )  # fmt: skip
         return scores
+
+    def widened(
+        self,
+        context: NDArray[np.float64],
+        candidates: NDArray[np.float64],
+        offsets: NDArray[np.int64],
+        feasible: NDArray[np.bool_],
+    ) -> NDArray[np.float64]:
+        """Return candidates (V, F) with the columns of the network's R rules, (V, F + 2R).
+
+        The arrays are those of `batch_scores`.
+        """
+        if not len(self.network.rules):
+            return candidates
+        return rule_columns(self.network.rules, context, candidates, offsets, feasible)
 
     def _feasible(self, feasible: NDArray[np.bool_] | None, count: int) -> NDArray[np.bool_]:
         if feasible is None:

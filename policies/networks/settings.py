@@ -27,12 +27,13 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import RecipeError, did_you_mean
+from pipeline.errors import DatasetError, RecipeError, did_you_mean
 from pipeline.settings.ranges import check_ranges, number
 from pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT
 from pipeline.simulation.spec import Feature
 from policies.networks.features import FeatureMap, fit_map, unscaled_map
 from policies.networks.forward import ATTENTION, DEEPSETS, MLP
+from policies.networks.rules import NO_RULES, RuleColumns, find_rules
 
 Weights = Mapping[str, NDArray[np.float32]]
 
@@ -59,6 +60,8 @@ class NetworkSettings:
         places: Number of rows of an observation, for a score that depends only on context, image
             and the row's place; 0 for a score of the row.
         columns: Names of the candidate's features that are inputs, in any order; empty for all.
+        rules: Names of rules whose choice and rank of the candidate are inputs
+            (policies.networks.rules); they take no part in squares and products.
     """
 
     hidden: tuple[int, ...] = number((), "from 1 to 65,536")
@@ -72,6 +75,7 @@ class NetworkSettings:
     logs: bool = True
     places: int = number(0, "from 0 to 65,536")
     columns: tuple[str, ...] = field(default=(), metadata=LEFT_OUT_WHEN_DEFAULT)
+    rules: tuple[str, ...] = field(default=(), metadata=LEFT_OUT_WHEN_DEFAULT)
 
     def __post_init__(self) -> None:
         check_ranges(self, "network")
@@ -80,8 +84,10 @@ class NetworkSettings:
                 f"network: places is {self.places}, which needs image above 0, hidden empty and "
                 'kind "mlp", because the places follow the image\'s layer'
             )
-        if self.places and self.columns:
-            raise RecipeError("network: places reads the row's place alone; leave columns empty")
+        if self.places and (self.columns or self.rules):
+            raise RecipeError(
+                "network: places reads the row's place alone; leave columns and rules empty"
+            )
         if self.kind == "deepsets" and len(self.hidden) < 2:
             raise RecipeError(
                 f"network: hidden is {list(self.hidden)}, but deepsets needs at least two hidden "
@@ -160,15 +166,19 @@ def candidate_map(
     candidates: Sequence[Feature],
     settings: NetworkSettings,
     rows: NDArray[np.floating] | None = None,
+    rules: RuleColumns = NO_RULES,
 ) -> FeatureMap:
     """Return the feature map of the candidates, standardised on raw training rows (M, F) if given.
 
-    Raises RecipeError as `read_columns` does.
+    With R rules the rows are (M, F + 2R). Raises RecipeError as `read_columns` does.
     """
     columns = read_columns(candidates, settings)
     if settings.places:  # an index, not a quantity
         return unscaled_map(candidates, columns, quadratic=False, logs=False)
-    return fit_map(candidates, columns, settings.quadratic, rows, settings.logs)
+    first = len(candidates)
+    columns = (*columns, *range(first, first + rules.width))
+    features = rules.widened(candidates)
+    return fit_map(features, columns, settings.quadratic, rows, settings.logs, rules.width)
 
 
 @dataclass(frozen=True)
@@ -184,6 +194,7 @@ class Network:
         threshold: Above 0, the two outputs are a value and a log-likelihood, and the policy chooses
             the highest value among candidates whose likelihood is at least `threshold` times that
             of the likeliest; 0 to 1.
+        rules: Rules whose columns follow the features of a candidate.
     """
 
     settings: NetworkSettings
@@ -192,6 +203,7 @@ class Network:
     pixels: int = 0
     outputs: int = 1
     threshold: float = 0.0
+    rules: RuleColumns = NO_RULES
 
     def __post_init__(self) -> None:
         if self.settings.places and self.outputs != 1:
@@ -224,11 +236,19 @@ def make_network(
     pixels: int = 0,
     rows: NDArray[np.floating] | None = None,
     contexts: NDArray[np.floating] | None = None,
+    scenario: str = "",
 ) -> Network:
     """Return a network over these features, standardised on raw training data if given.
 
-    rows (M, F) are candidates, contexts (B, C). Raises RecipeError as `read_columns` does.
+    rows (M, F) are candidates, contexts (B, C). Settings with rules need the `scenario`, and rows
+    with the columns of R rules, (M, F + 2R). Raises RecipeError as `read_columns` and `find_rules`
+    do.
     """
     columns = range(len(context)) if settings.context else ()
     read = fit_map(context, tuple(columns), quadratic=False, rows=contexts, logs=settings.logs)
-    return Network(settings, candidate_map(candidates, settings, rows), read, pixels)
+    rules = find_rules(scenario, settings.rules, candidates)
+    width = len(candidates) + rules.width
+    if rows is not None and rows.shape[1] < width:  # compiled code does no bounds checks
+        raise DatasetError(f"candidates have {rows.shape[1]} columns, this network reads {width}")
+    seen = candidate_map(candidates, settings, rows, rules)
+    return Network(settings, seen, read, pixels, rules=rules)

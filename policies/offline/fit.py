@@ -9,9 +9,11 @@ from pipeline.dataset.decisions import Decisions
 from pipeline.errors import DatasetError, InputError
 from pipeline.simulation.spec import Spec
 from policies.networks.checkpoint import Metric, Trained
+from policies.networks.rules import COLUMNS_PER_RULE
 from policies.networks.settings import Weights
 from policies.offline import Agent, read_config
 from policies.offline import agent as find_agent
+from policies.offline.sample_cache import rules_of
 from policies.training.devices import find_device, repeatable
 from policies.training.episode_stream import Logs
 from policies.training.learner import Learner, Task
@@ -85,7 +87,7 @@ def train_decisions(
         DatasetError: The agent cannot learn from these decisions.
         InputError: The device does not exist, or `steps` is below 1.
     """
-    _check(agent, decisions, spec, steps)
+    _check(agent, decisions, spec, config, steps)
     place = find_device(device)
     held_out = None if validation is None or len(validation) == 0 else make_probe_set(validation)
     seen = make_probe_set(decisions, SEEN)
@@ -125,7 +127,7 @@ def train_decisions(
     return dataclasses.replace(made, weights=weights, metrics=fitted.metrics, best=fitted.best)
 
 
-def _check(agent: Agent, decisions: Decisions, spec: Spec, steps: int) -> None:
+def _check(agent: Agent, decisions: Decisions, spec: Spec, config: Any, steps: int) -> None:
     if steps < 1:
         raise InputError(f"steps is {steps}, expected at least 1")
     if agent.scenarios and spec.scenario not in agent.scenarios:
@@ -137,9 +139,13 @@ def _check(agent: Agent, decisions: Decisions, spec: Spec, steps: int) -> None:
         raise DatasetError(f"{agent.name}: there are no decisions to learn from")
     if agent.transitions and decisions.next_mask is None:
         raise DatasetError(f"{agent.name} needs what followed each decision; load with transitions")
+    rules = rules_of(config)
     shape = (decisions.context.shape[1], decisions.candidates.shape[2])
-    if shape != (len(spec.context), len(spec.candidates)):
+    expected = (len(spec.context), len(spec.candidates) + COLUMNS_PER_RULE * len(rules))
+    if shape != expected:
         raise DatasetError(
             f"{agent.name}: decisions have {shape[0]} context and {shape[1]} candidate features, "
-            f"the scenario has {len(spec.context)} and {len(spec.candidates)}"
+            f"the scenario has {expected[0]} and {len(spec.candidates)}"
+            + f", and {len(rules)} rules have {COLUMNS_PER_RULE} columns each"
+            * bool(rules)
         )

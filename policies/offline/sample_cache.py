@@ -9,8 +9,10 @@ from typing import Any, Final
 
 from pipeline import dataset as ds
 from pipeline.dataset.decisions import Decisions, decision_bytes
-from pipeline.dataset.sampling import sample_decisions
+from pipeline.dataset.sampling import FurtherColumns, sample_decisions
 from pipeline.simulation.seeds import generator
+from pipeline.simulation.spec import Spec
+from policies.networks.rules import find_rules
 from policies.offline import Agent
 
 _HELD: Final[
@@ -28,9 +30,11 @@ def sample(
     `sample_decisions` does.
     """
     images = getattr(getattr(config, "network", None), "image", 0) > 0
+    further = columns_of_rules(opened.spec, config)
     each = decision_bytes(
         opened.spec, agent.candidates,
         transitions=agent.transitions, images=images, probabilities=agent.probabilities,
+        further=0 if further is None else further.width,
     )  # fmt: skip
     wanted = {
         "k": agent.candidates,
@@ -42,15 +46,30 @@ def sample(
         **_discounting(opened, config),
     }
     # The digest separates an extended log from the old one, the folder separates copies.
-    key = (str(opened.folder), opened.manifest.episodes.sha256, seed, wanted)
+    rules = rules_of(config)
+    key = (str(opened.folder), opened.manifest.episodes.sha256, seed, wanted, rules)
     held = _HELD.get(split)
     if held is not None and held[0] == key:
         return held[1]
     del held
     _HELD.pop(split, None)  # before reading the next sample: memory holds one
-    decisions = sample_decisions(opened, split, generator(seed, f"sample {split}"), **wanted)
+    rng = generator(seed, f"sample {split}")
+    decisions = sample_decisions(opened, split, rng, further=further, **wanted)
     _HELD[split] = (key, decisions)
     return decisions
+
+
+def rules_of(config: Any) -> tuple[str, ...]:
+    """Return the rules whose columns an agent with this Config reads."""
+    return getattr(getattr(config, "network", None), "rules", ())
+
+
+def columns_of_rules(spec: Spec, config: Any) -> FurtherColumns | None:
+    """Return the columns of the rules that an agent with this Config reads; None without rules.
+
+    Raises RecipeError as `policies.networks.rules.find_rules` does.
+    """
+    return find_rules(spec.scenario, rules_of(config), spec.candidates).further
 
 
 def _discounting(opened: ds.Dataset, config: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from policies.networks.checkpoint import Trained, save
 from policies.offline import agent as find_agent
 from policies.offline import read_config
 from policies.offline.fit import train_decisions
-from policies.offline.sample_cache import sample
+from policies.offline.sample_cache import columns_of_rules, sample
 from policies.training.devices import find_device, torch_setting
 from policies.training.episode_stream import Logs, log_of_dataset
 from policies.training.fingerprint import finished, training_key
@@ -87,8 +87,9 @@ def train(
         validation = sample(opened, wanted, config, seed, "validation", MEMORY // 10)
     logs = None
     if wanted.whole:
-        held_out = None if validation is None else log_of_dataset(opened, "validation")
-        logs = Logs(log_of_dataset(opened, "train"), held_out)
+        further = columns_of_rules(opened.spec, config)
+        held_out = None if validation is None else log_of_dataset(opened, "validation", further)
+        logs = Logs(log_of_dataset(opened, "train", further), held_out)
     trained_on = {"dataset": {**data, "decisions": len(decisions)}, "key": key}
 
     def keep(trained: Trained) -> None:

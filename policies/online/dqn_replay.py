@@ -51,7 +51,7 @@ class Replay(nn.Module):
 
     def __init__(self, size: int, k: int, spec: Spec, network: Network) -> None:
         super().__init__()
-        width = len(spec.candidates)
+        width = len(spec.candidates) + network.rules.width
         contexts = len(spec.context) if network.settings.context else 0
         need = size * (4 * (k * width + contexts) + network.pixels)
         if need > _MOST_BYTES:

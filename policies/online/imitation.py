@@ -142,12 +142,14 @@ def _learner(imitation: Imitation, imitator: Imitator) -> Learner:
     k = _largest(opened) if agent.whole else _CANDIDATES
 
     def sample(split: str, memory: int) -> tuple[Decisions, NDArray[np.float32]]:
-        images = i.network.pixels > 0
-        each = decision_bytes(i.spec, k, transitions=False, images=images, probabilities=True)
+        images, rules = i.network.pixels > 0, i.network.rules
+        each = decision_bytes(
+            i.spec, k, transitions=False, images=images, probabilities=True, further=rules.width
+        )
         found = sample_decisions(
             opened, split, generator(i.seed, f"imitate {split}"), k=k,
             per_episode=_PER_EPISODE, limit=max(1, memory // each), images=images,
-            probabilities=True,
+            probabilities=True, further=rules.further,
         )  # fmt: skip
         kept = of_behaviours(found.episodes, names)[found.episode] & (found.mask.sum(axis=1) > 1)
         decisions = found.take(np.flatnonzero(kept))

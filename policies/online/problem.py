@@ -244,7 +244,7 @@ def fit_network(problem: Problem, settings: NetworkSettings) -> Network:
     if settings.image and not spec.image_shape:
         raise RecipeError(f"network.image is {settings.image}, but {spec.scenario} has no image")
     pixels = int(np.prod(spec.image_shape)) if settings.image else 0
-    network = make_network(spec.context, spec.candidates, settings, pixels)
+    network = make_network(spec.context, spec.candidates, settings, pixels, scenario=spec.scenario)
     zeros = {name: np.zeros(shape, np.float32) for name, shape in network.shapes.items()}
     uniform = problem.acting(network, zeros)
     rows, contexts = [], []
@@ -258,7 +258,7 @@ def fit_network(problem: Problem, settings: NetworkSettings) -> Network:
             contexts.append(part.context)
     return make_network(
         spec.context, spec.candidates, settings, pixels,
-        np.concatenate(rows), np.concatenate(contexts),
+        np.concatenate(rows), np.concatenate(contexts), spec.scenario,
     )  # fmt: skip
 
 

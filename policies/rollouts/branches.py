@@ -22,6 +22,7 @@ from pipeline.simulation import kernel as k
 from pipeline.simulation.arrays import EPISODE, STEPS
 from pipeline.simulation.policy import GENERATOR, best_feasible
 from policies.networks.features import COLUMNS
+from policies.networks.rules import wide_rows, widen
 from policies.rollouts.compiled import C_CANDIDATES, C_DECISIONS, C_ROWS, DECIDER, LOOKED
 from policies.rollouts.play_on import RULE, play_on, score_decision
 
@@ -106,13 +107,18 @@ def branch(
     columns, scores = decider.network.columns, arrays.scores
     ints, floats, context, image, candidates, feasible = episode
     rows, row_of, contexts, images, index, starts, chosen, which = looked
+    rules = decider.rules
+    ruled, wide = len(rules) > 0, wide_rows(rules, candidates)
+    seen = wide if ruled else candidates
     speaks = np.empty(len(feasible), np.int64)  # the candidate that is tried for a unique row
     t = m = u = next_asked = 0
     for at in range(asked[-1] + 1 if len(asked) > 0 else 0):
         n = observe(ints, floats, context, image, candidates, feasible)
         if at == asked[next_asked]:
             next_asked += 1
-            score_decision(rule, decider, n, episode, scores)
+            if ruled:
+                widen(rules, context, candidates[:n], feasible[:n], scores[:n], wide[:n])
+            score_decision(rule, decider, n, episode, seen, scores)
             best = best_feasible(scores[:n], feasible[:n])
             stop, last = u, m
             passed_over = False
@@ -122,10 +128,10 @@ def branch(
             for i in range(n):
                 if passed_over or not feasible[i]:
                     continue
-                row = _find(rows, u, stop, candidates, i, columns)
+                row = _find(rows, u, stop, seen, i, columns)
                 if row == stop:
                     speaks[stop - u] = i
-                    rows[stop] = candidates[i]
+                    rows[stop] = seen[i]
                     row_of[stop] = t
                     stop += 1
                 if i == best:

@@ -21,6 +21,7 @@ from pipeline.simulation.arrays import EPISODE, STEPS, named
 from pipeline.simulation.policy import GENERATOR, draw_choice
 from policies.networks.features import COLUMNS, INPUTS, expand_row
 from policies.networks.forward import NETWORK, NetworkArrays, add_product, score_sets
+from policies.networks.rules import RULES, wide_rows, widen
 from policies.networks.settings import Network
 
 PLACES: Final = 1 << 12  # places of the table of rows; 230 kB with seven columns
@@ -63,6 +64,7 @@ class DeciderArrays(NamedTuple):
     alone: bool  # whether a score depends only on its row; if not, the table is unused
     network: NetworkArrays
     table: Table
+    rules: Any  # the rules whose columns the network reads, a list of type RULES
 
 
 class LookedArrays(NamedTuple):
@@ -79,19 +81,19 @@ class LookedArrays(NamedTuple):
 
 
 TABLE: Final = named(Table, _KEYS, k.INTS, k.FLOATS, k.FLOATS, INPUTS, INPUTS)
-DECIDER: Final = named(DeciderArrays, types.boolean, k.FLOATS, types.boolean, NETWORK, TABLE)
+DECIDER: Final = named(DeciderArrays, types.boolean, k.FLOATS, types.boolean, NETWORK, TABLE, RULES)
 LOOKED: Final = named(
     LookedArrays, k.ROWS, k.INTS, k.ROWS, types.Array(types.uint8, 2, "C"), *[k.INTS] * 4
 )
 
 
-def make_table(network: Network, columns: int, *, used: bool) -> Table:
-    """Return an empty table for rows of `columns` columns; with one place if it is not used."""
-    places = PLACES if used else 1
+def make_table(network: Network, *, used: bool) -> Table:
+    """Return an empty table for the candidates of a network; with one place if it is not used."""
+    places, columns = PLACES if used else 1, len(network.candidates.columns)
     widest = max(*network.settings.hidden, network.outputs, network.candidates.size)
     return Table(
         np.empty((places, columns), np.uint64), np.full(places, -1, np.int64), np.empty(places),
-        np.empty(max(len(network.candidates.columns), 1)),
+        np.empty(max(columns, 1)),
         np.empty(widest, np.float32), np.empty(widest, np.float32),
     )  # fmt: skip
 
@@ -123,17 +125,17 @@ def _there(keys: Any, held: Any, cells: Any, row: Any, place: Any, columns: Any)
 
 @k.compiled(
     types.float64(
-        k.ROWS, types.int64, k.INTS, k.MASK, types.boolean, k.FLOATS, k.FLOATS, k.INTS,
+        k.ROWS, types.int64, k.INTS, k.MASK, types.int64, k.FLOATS, k.FLOATS, k.INTS,
         types.boolean, INPUTS, k.FLOATS, INPUTS, INPUTS,
     ))  # fmt: skip
 def _score(
     candidates: Any, row: Any,
-    columns: Any, heavy: Any, quadratic: Any, mean: Any, inverse: Any,
+    columns: Any, heavy: Any, products: Any, mean: Any, inverse: Any,
     widths: Any, tanh: Any, flat: Any, base: Any, x: Any, h: Any,
 ) -> Any:  # fmt: skip
     """Return the score of one row, bit for bit that of `score_rows`."""
     n, width = len(mean), widths[0]
-    expand_row(candidates[row], columns, heavy, quadratic, mean, inverse, base, x)
+    expand_row(candidates[row], columns, heavy, products, mean, inverse, base, x)
     h[:width] = flat[:width]
     add_product(x, n, flat, width, h, width)
     at = width * (1 + n)
@@ -149,12 +151,12 @@ def _score(
 
 @k.compiled(
     types.void(
-        k.ROWS, _KEYS, k.MASK, k.INTS, k.MASK, types.boolean, k.FLOATS, k.FLOATS, k.INTS,
+        k.ROWS, _KEYS, k.MASK, k.INTS, k.MASK, types.int64, k.FLOATS, k.FLOATS, k.INTS,
         types.boolean, INPUTS, _KEYS, k.INTS, k.FLOATS, k.FLOATS, INPUTS, INPUTS, k.FLOATS,
     ))  # fmt: skip
 def score_alone(
     candidates: Any, cells: Any, allowed: Any,
-    columns: Any, heavy: Any, quadratic: Any, mean: Any, inverse: Any,
+    columns: Any, heavy: Any, products: Any, mean: Any, inverse: Any,
     widths: Any, tanh: Any, flat: Any,
     keys: Any, held: Any, held_scores: Any, base: Any, x: Any, h: Any, shown: Any,
 ) -> None:  # fmt: skip
@@ -174,7 +176,7 @@ def score_alone(
         if not _there(keys, held, cells, i, place, columns):
             held[place] = 0
             held_scores[place] = _score(
-                candidates, i, columns, heavy, quadratic, mean, inverse,
+                candidates, i, columns, heavy, products, mean, inverse,
                 widths, tanh, flat, base, x, h,
             )  # fmt: skip
         shown[i] = held_scores[place]
@@ -197,13 +199,15 @@ def sample(
     """
     ints, floats, context, image, candidates, feasible = episode
     scores, probabilities, step_outputs, totals = arrays
-    _guided, _parameters, alone, network, table = decider
+    _guided, _parameters, alone, network, table, rules = decider
     (
-        c_columns, c_heavy, c_quadratic, c_mean, c_inverse,
-        columns, heavy, quadratic, mean, inverse, widths, form, flat,
+        c_columns, c_heavy, c_products, c_mean, c_inverse,
+        columns, heavy, products, mean, inverse, widths, form, flat,
     ) = network  # fmt: skip
     keys, held, held_scores, base, x, h = table
-    cells = candidates.view(np.uint64)
+    ruled, wide = len(rules) > 0, wide_rows(rules, candidates)
+    rows = wide if ruled else candidates
+    cells = rows.view(np.uint64)
     moment, picture = context.reshape((1, len(context))), image.reshape((1, len(image)))
     span = np.zeros(2, np.int64)
     at, status = first, k.RUNNING
@@ -211,17 +215,19 @@ def sample(
         numbers[N_TIME, at] = floats[k.TIME]
         n = observe(ints, floats, context, image, candidates, feasible)
         shown, allowed = scores[:n], feasible[:n]
+        if ruled:
+            widen(rules, context, candidates[:n], allowed, shown, wide[:n])
         if alone:
             score_alone(
-                candidates, cells, allowed, columns, heavy, quadratic, mean, inverse,
+                rows, cells, allowed, columns, heavy, products, mean, inverse,
                 widths, form.tanh, flat, keys, held, held_scores, base, x, h, shown,
             )  # fmt: skip
         else:
             span[1] = n
             score_sets(
-                moment, candidates[:n], allowed, picture, span,
-                c_columns, c_heavy, c_quadratic, c_mean, c_inverse,
-                columns, heavy, quadratic, mean, inverse, widths, form, flat, shown,
+                moment, rows[:n], allowed, picture, span,
+                c_columns, c_heavy, c_products, c_mean, c_inverse,
+                columns, heavy, products, mean, inverse, widths, form, flat, shown,
             )  # fmt: skip
         choice = draw_choice(shown, allowed, temperature, epsilon, rng, probabilities)
         if choice < 0:
@@ -244,11 +250,11 @@ def sample(
 @k.compiled(
     types.int64(
         types.FunctionType(k.OBSERVE), types.FunctionType(k.STEP), EPISODE, STEPS, types.boolean,
-        COLUMNS, TABLE, k.INTS, types.int64, types.int64, LOOKED, k.INTS,
+        COLUMNS, TABLE, RULES, k.INTS, types.int64, types.int64, LOOKED, k.INTS,
     ))  # fmt: skip
 def gather(
     observe: Any, step: Any, episode: Any, arrays: Any, alone: Any, columns: Any, table: Any,
-    choices: Any, every: Any, offset: Any, looked: Any, cursor: Any,
+    rules: Any, choices: Any, every: Any, offset: Any, looked: Any, cursor: Any,
 ) -> Any:  # fmt: skip
     """Play the choices again and write decisions offset, offset + every, ... to `looked`.
 
@@ -258,7 +264,9 @@ def gather(
     """
     ints, floats, context, image, candidates, feasible = episode
     rows, row_of, contexts, images, index, starts, chosen, which = looked
-    keys, held, cells = table.keys, table.held, candidates.view(np.uint64)
+    ruled, wide = len(rules) > 0, wide_rows(rules, candidates)
+    seen = wide if ruled else candidates
+    keys, held, cells = table.keys, table.held, seen.view(np.uint64)
     capacity = len(feasible)
     t, m, u = cursor[C_DECISIONS], cursor[C_CANDIDATES], cursor[C_ROWS]
     at, code = cursor[C_NEXT], 1
@@ -269,6 +277,8 @@ def gather(
         n = observe(ints, floats, context, image, candidates, feasible)
         choice = choices[at]
         if at % every == offset:
+            if ruled:
+                widen(rules, context, candidates[:n], feasible[:n], arrays.scores[:n], wide[:n])
             starts[t] = m
             which[t] = at
             for c in range(contexts.shape[1]):
@@ -284,7 +294,7 @@ def gather(
                 if not alone or not _there(keys, held, cells, i, place, columns):
                     held[place] = u
                     for f in range(rows.shape[1]):
-                        rows[u, f] = candidates[i, f]
+                        rows[u, f] = seen[i, f]
                     row_of[u] = t
                     u += 1
                 index[m] = held[place]

@@ -17,39 +17,43 @@ from pipeline.simulation.policy import GENERATOR, NO_PARAMETERS, Heuristic, draw
 from pipeline.simulation.spec import Spec
 from policies.networks.forward import score_sets
 from policies.networks.policy import LearnedPolicy
+from policies.networks.rules import wide_rows, widen
 from policies.rollouts.compiled import DECIDER, DeciderArrays, make_table, score_alone
 from policies.rollouts.trajectories import looks_alone
 
 RULE: Final = types.FunctionType(k.SCORE)
 
 
-@k.compiled(types.void(RULE, DECIDER, types.int64, EPISODE, k.FLOATS))
-def score_decision(rule: Any, decider: Any, n: Any, episode: Any, scores: Any) -> None:
-    """Fill scores[:n] for the last observation of an episode, which has n candidates."""
-    candidates, feasible = episode.candidates, episode.feasible
+@k.compiled(types.void(RULE, DECIDER, types.int64, EPISODE, k.ROWS, k.FLOATS))
+def score_decision(rule: Any, decider: Any, n: Any, episode: Any, rows: Any, scores: Any) -> None:
+    """Fill scores[:n] for the last observation of an episode, which has n candidates.
+
+    `rows` are the candidates with the columns of the rules that the network reads.
+    """
+    feasible = episode.feasible
     shown, allowed = scores[:n], feasible[:n]
     if decider.guided:
-        rule(episode.context, candidates, feasible, decider.parameters, shown)
+        rule(episode.context, episode.candidates, feasible, decider.parameters, shown)
         return
     network = decider.network
     if decider.alone:
         keys, held, held_scores, base, x, h = decider.table
         score_alone(
-            candidates, candidates.view(np.uint64), allowed, network.columns, network.heavy,
-            network.quadratic, network.mean, network.inverse, network.widths, network.form.tanh,
+            rows, rows.view(np.uint64), allowed, network.columns, network.heavy,
+            network.products, network.mean, network.inverse, network.widths, network.form.tanh,
             network.flat, keys, held, held_scores, base, x, h, shown,
         )  # fmt: skip
     else:
         (
-            c_columns, c_heavy, c_quadratic, c_mean, c_inverse,
-            columns, heavy, quadratic, mean, inverse, widths, form, flat,
+            c_columns, c_heavy, c_products, c_mean, c_inverse,
+            columns, heavy, products, mean, inverse, widths, form, flat,
         ) = network  # fmt: skip
         context, image = episode.context, episode.image
         moment, picture = context.reshape((1, len(context))), image.reshape((1, len(image)))
         score_sets(
-            moment, candidates[:n], allowed, picture, np.array([0, n]),
-            c_columns, c_heavy, c_quadratic, c_mean, c_inverse,
-            columns, heavy, quadratic, mean, inverse, widths, form, flat, shown,
+            moment, rows[:n], allowed, picture, np.array([0, n]),
+            c_columns, c_heavy, c_products, c_mean, c_inverse,
+            columns, heavy, products, mean, inverse, widths, form, flat, shown,
         )  # fmt: skip
 
 
@@ -72,9 +76,14 @@ def play_on(
     ints, floats, context, image, candidates, feasible = episode
     scores, probabilities, step_outputs, totals = arrays
     at, status, kept = first, k.RUNNING, len(choices)
+    rules = decider.rules
+    ruled, wide = len(rules) > 0 and not decider.guided, wide_rows(rules, candidates)
+    rows = wide if ruled else candidates
     while status == k.RUNNING and floats[k.TIME] < until and (kept == 0 or at < kept):
         n = observe(ints, floats, context, image, candidates, feasible)
-        score_decision(rule, decider, n, episode, scores)
+        if ruled:
+            widen(rules, context, candidates[:n], feasible[:n], scores[:n], wide[:n])
+        score_decision(rule, decider, n, episode, rows, scores)
         choice = draw_choice(scores[:n], feasible[:n], 0.0, epsilon, rng, probabilities)
         if choice < 0:
             return k.INFEASIBLE
@@ -100,7 +109,10 @@ class Decider:
         """Return the arguments `rule` and `decider` of `play_on`, for one episode."""
         alone, rule = looks_alone(self.policy.network), self.rule
         used = alone and rule is None  # a rule does not use the table
-        table = make_table(self.policy.network, len(spec.candidates), used=used)
+        network = self.policy.network
+        table = make_table(network, used=used)
         parameters = NO_PARAMETERS if rule is None else rule.parameters(spec, rng)
-        decider = DeciderArrays(rule is not None, parameters, alone, self.policy.arrays, table)
+        decider = DeciderArrays(
+            rule is not None, parameters, alone, self.policy.arrays, table, network.rules.scores
+        )
         return no_score if rule is None else rule.score, decider

@@ -57,7 +57,7 @@ class NetworkInputs:
     The feasible candidates of decision t are rows[index[starts[t]:starts[t + 1]]].
 
     Attributes:
-        rows: (U, F) unique candidates.
+        rows: (U, F) unique candidates; with R rules (U, F + 2R), see policies.networks.rules.
         row_of: (U,) decision of each row; the first one if decisions share the row.
         context: (T, C) context features.
         image: (T, P) uint8 pixels.
@@ -82,10 +82,11 @@ def make_looked_arrays(
 ) -> play.LookedArrays:
     """Return buffers for the inputs at `decisions` decisions with at most `most` candidates."""
     contexts = len(spec.context) if network.settings.context else 0
+    width = len(spec.candidates) + network.rules.width
     index, row_of = np.empty((2, most), np.int64)
     chosen, decision = np.empty((2, decisions), np.int64)
     return play.LookedArrays(
-        np.empty((most, len(spec.candidates))), row_of, np.empty((decisions, contexts)),
+        np.empty((most, width)), row_of, np.empty((decisions, contexts)),
         np.empty((decisions, network.pixels), np.uint8), index, np.empty(decisions + 1, np.int64),
         chosen, decision,
     )  # fmt: skip
@@ -122,10 +123,11 @@ def sample_trajectory(
     """
     memory, arrays = begin_episode(spec, instance), make_step_arrays(spec, instance)
     alone = looks_alone(policy.network)
-    table = play.make_table(policy.network, len(spec.candidates), used=alone)
+    table = play.make_table(policy.network, used=alone)
     decider = play.DeciderArrays(
-        guided=False, parameters=NO_PARAMETERS, alone=alone, network=policy.arrays, table=table
-    )
+        guided=False, parameters=NO_PARAMETERS, alone=alone, network=policy.arrays, table=table,
+        rules=policy.network.rules.scores,
+    )  # fmt: skip
     choices = np.empty(_FIRST_ROOM, np.int64)
     numbers = np.empty((play.NUMBERS, _FIRST_ROOM))
     at, status = 0, RUNNING
@@ -192,8 +194,8 @@ def network_inputs(
     """
     memory = begin_episode(spec, trajectory.instance)
     steps = make_step_arrays(spec, trajectory.instance)
-    alone, capacity = looks_alone(network), trajectory.instance.capacity
-    table = play.make_table(network, len(spec.candidates), used=alone)
+    alone, capacity, rules = looks_alone(network), trajectory.instance.capacity, network.rules
+    table = play.make_table(network, used=alone)
     decisions = min(len(trajectory.choices), max(piece // 4, 1))
     most = max(capacity, min(piece, decisions * capacity))
     cursor = np.zeros(4, np.int64)
@@ -204,7 +206,7 @@ def network_inputs(
         table.held[:] = -1  # this piece has no rows of an earlier one
         done = play.gather(
             scenario.observe, scenario.step, memory, steps, alone, network.candidates.columns,
-            table, trajectory.choices, every, offset, looked, cursor,
+            table, rules.scores, trajectory.choices, every, offset, looked, cursor,
         )  # fmt: skip
         if done == INFEASIBLE:
             raise HindcastError(f"{scenario.name}: a trajectory cannot be played again")

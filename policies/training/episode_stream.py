@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from pipeline.dataset import Dataset
 from pipeline.dataset.decisions import Decisions
 from pipeline.dataset.episodes import Trajectory
+from pipeline.dataset.sampling import FurtherColumns
 from pipeline.errors import DatasetError
 
 _DECISIONS: Final = 1 << 14  # of a chunk, at least; one episode may have more
@@ -33,7 +34,7 @@ class EpisodeChunk:
         step: (D,) int64, number of the decision in its episode.
         context: (D, C) float32.
         offsets: (D + 1,) int64 into candidates.
-        candidates: (V, F) float32.
+        candidates: (V, F) float32, or (V, F + G) with further columns.
         probabilities: (V,) float32, of the behaviour; those of a decision sum to 1.
         chosen: (D,) int64, the logged choices as rows of candidates.
         reward: (D,) float64.
@@ -77,8 +78,10 @@ class Logs:
     validation: EpisodeStream | None = None
 
 
-def log_of_dataset(dataset: Dataset, split: str) -> EpisodeStream:
-    """Return the log of a dataset's split.
+def log_of_dataset(
+    dataset: Dataset, split: str, further: FurtherColumns | None = None
+) -> EpisodeStream:
+    """Return the log of a dataset's split, with `further` columns of the candidates.
 
     Reading it raises DatasetError if the split does not exist or a part is damaged.
     """
@@ -90,7 +93,7 @@ def log_of_dataset(dataset: Dataset, split: str) -> EpisodeStream:
         for trajectory in dataset.iter_episodes(split):
             index = row[trajectory.about["episode"]]
             if len(trajectory) and (kept is None or kept[index]):
-                held.append(_piece(trajectory, index))
+                held.append(_piece(trajectory, index, further))
             if sum(len(piece["chosen"]) for piece in held) >= _DECISIONS:
                 yield _stretch(held)
                 held = []
@@ -136,17 +139,21 @@ def log_of_decisions(decisions: Decisions) -> EpisodeStream:
     return EpisodeStream(d.episodes, stretches)
 
 
-def _piece(t: Trajectory, episode: int) -> dict[str, NDArray[Any]]:
+def _piece(t: Trajectory, episode: int, further: FurtherColumns | None) -> dict[str, NDArray[Any]]:
     """Return the decisions of an episode with their feasible candidates, as columns."""
     end = int(t.offsets[len(t)])
-    feasible = t.feasible[:end]
+    feasible, candidates = t.feasible[:end], t.candidates[:end]
+    if further is not None:
+        offsets = t.offsets[: len(t) + 1]
+        wide = further.widen(t.context[: len(t)], candidates, offsets, feasible)
+        candidates = wide.astype(np.float32)
     before = np.concatenate([[0], np.cumsum(feasible)])
     return {
         "episode": np.full(len(t), episode),
         "step": np.arange(len(t)),
         "context": t.context[: len(t)],
         "sizes": np.diff(before[t.offsets[: len(t) + 1]]),
-        "candidates": t.candidates[:end][feasible],
+        "candidates": candidates[feasible],
         "probabilities": t.probabilities[:end][feasible],
         "chosen": before[t.offsets[: len(t)] + t.choice] - before[t.offsets[: len(t)]],
         "reward": t.reward,

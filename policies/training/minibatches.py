@@ -213,7 +213,7 @@ class _Expansion:
         self._columns = torch.from_numpy(feature_map.columns).to(device)
         self._heavy = torch.from_numpy(feature_map.heavy).to(device)
         self._logs = torch.from_numpy(np.flatnonzero(feature_map.heavy)).to(device)
-        n = len(feature_map.columns) if feature_map.quadratic else 0
+        n = feature_map.products
         self._pairs = torch.triu_indices(n, n, device=device)
         self._mean = torch.from_numpy(feature_map.mean).to(device)
         self._inverse = torch.from_numpy(feature_map.inverse).to(device)

@@ -93,6 +93,11 @@ def learner(task: Task, config: Config) -> Learner:
     """Return one training run, see `policies.training.learner`."""
     if config.improvement < 0.0:
         raise RecipeError(f"improvement is {config.improvement}, expected 0 or more")
+    if config.phi.rules not in ((), config.network.rules):
+        raise RecipeError(
+            f"advantage_cloning: phi.rules is {list(config.phi.rules)}, expected those of network, "
+            f"{list(config.network.rules)}, or none"
+        )
     logs = logs_of(task.decisions, task.validation, task.logs)
     names = best_behaviours(logs.train.episodes, config.share)
     maps = fit_maps(task.decisions, task.spec, logs, config.phi)

@@ -30,12 +30,12 @@ class ClustersArrays(NamedTuple):
 
     c_columns: NDArray[np.int64]
     c_heavy: NDArray[np.bool_]
-    c_quadratic: bool
+    c_products: int
     c_mean: NDArray[np.float64]
     c_inverse: NDArray[np.float64]
     columns: NDArray[np.int64]
     heavy: NDArray[np.bool_]
-    quadratic: bool
+    products: int
     mean: NDArray[np.float64]
     inverse: NDArray[np.float64]
     place: int
@@ -78,8 +78,8 @@ def _add_active(x: Any, n: Any, flat: Any, at: Any, out: Any, width: Any, active
 def score_pairs(context: Any, candidates: Any, offsets: Any, network: Any, scores: Any) -> None:
     """Fill scores (M,) with the value of each row's application at the cluster in `place`."""
     (
-        c_columns, c_heavy, c_quadratic, c_mean, c_inverse,
-        columns, heavy, quadratic, mean, inverse, place, widths, flat,
+        c_columns, c_heavy, c_products, c_mean, c_inverse,
+        columns, heavy, products, mean, inverse, place, widths, flat,
     ) = network  # fmt: skip
     n, g = len(mean), len(c_mean)
     first, last = widths[0], len(widths) - 1
@@ -90,14 +90,14 @@ def score_pairs(context: Any, candidates: Any, offsets: Any, network: Any, score
     base = np.empty(max(len(columns), len(c_columns)))
     for b in range(len(offsets) - 1):
         start[:] = flat[:first]
-        expand_row(context[b], c_columns, c_heavy, c_quadratic, c_mean, c_inverse, base, x)
+        expand_row(context[b], c_columns, c_heavy, c_products, c_mean, c_inverse, base, x)
         add_product(x, g, flat, first * (1 + n), start, first)
         for i in range(offsets[b], offsets[b + 1]):
             same = i > offsets[b]
             for j in range(len(columns)):
                 same = same and candidates[i, columns[j]] == candidates[i - 1, columns[j]]
             if not same:
-                expand_row(candidates[i], columns, heavy, quadratic, mean, inverse, base, x)
+                expand_row(candidates[i], columns, heavy, products, mean, inverse, base, x)
                 h[:first] = start
                 add_product(x, n, flat, first, h, first)
                 at = first * (1 + n + g)

@@ -91,8 +91,8 @@ def _play(
     ints, floats, context, image, candidates, feasible = episode
     scores, _probabilities, step_outputs, totals = arrays
     (
-        c_columns, c_heavy, c_quadratic, c_mean, c_inverse,
-        columns, heavy, quadratic, mean, inverse, place, _widths, _flat,
+        c_columns, c_heavy, c_products, c_mean, c_inverse,
+        columns, heavy, products, mean, inverse, place, _widths, _flat,
     ) = network  # fmt: skip
     n, g = len(mean), len(c_mean)
     moment = context.reshape((1, len(context)))
@@ -133,9 +133,9 @@ def _play(
         if choice < 0 or choice >= span[1]:
             return kernel.INFEASIBLE
         if at < len(inputs):
-            expand_row(candidates[choice], columns, heavy, quadratic, mean, inverse, base, seen)
+            expand_row(candidates[choice], columns, heavy, products, mean, inverse, base, seen)
             inputs[at, :n] = seen[:n]
-            expand_row(context, c_columns, c_heavy, c_quadratic, c_mean, c_inverse, base, seen)
+            expand_row(context, c_columns, c_heavy, c_products, c_mean, c_inverse, base, seen)
             inputs[at, n:] = seen[:g]
         clusters[at] = np.int64(candidates[choice, place])
         choices[at] = choice

@@ -1,0 +1,301 @@
+"""Rule columns: what named rules say of each candidate, as inputs of a network.
+
+    choice   1 if the candidate is the rule's choice, else 0
+    rank     share of the other feasible candidates with a strictly lower score of the rule; 1 for
+             the only feasible candidate
+
+Every rule fills these two columns. Both are 0 for an infeasible candidate. Candidates with equal
+scores share a rank, so the first candidate of the highest rank is the rule's choice: a network
+with weight 1 on a rank and 0 elsewhere plays the rule.
+
+A rule may read all candidates of an observation, infeasible ones included. The columns are
+therefore computed before candidates are cut to a number or left out. They need no simulator: on
+logged observations they are computed while the log is read.
+"""
+
+import io
+import token
+import tokenize
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from inspect import getclosurevars, getsource
+from textwrap import dedent
+from typing import Any, Final
+
+import numpy as np
+from numba import types
+from numba.typed import List
+from numpy.typing import NDArray
+
+from pipeline.dataset.sampling import FurtherColumns
+from pipeline.errors import DatasetError, RecipeError, UnknownName, did_you_mean
+from pipeline.simulation.kernel import FLOATS, INTS, MASK, ROWS, SCORE, Compiled, compiled
+from pipeline.simulation.policy import Heuristic, best_feasible
+from pipeline.simulation.spec import Feature
+from pipeline.storage.files import sha256_text
+from policies.heuristics import heuristics
+
+_RULE: Final = types.FunctionType(SCORE)
+RULES: Final = types.ListType(_RULE)  # type: ignore[no-untyped-call]
+COLUMNS_PER_RULE: Final = 2
+_FEW: Final = 32  # up to this number of candidates, comparing all pairs is faster than sorting
+_LAYOUT: Final = {token.INDENT: "{", token.DEDENT: "}", token.NEWLINE: ";"}
+_IGNORED: Final = {tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER}
+
+
+@dataclass(frozen=True, eq=False)
+class RuleColumns:
+    """The rules whose columns a network reads.
+
+    Attributes:
+        names: Names of the rules, in the order of their columns.
+        digests: Digest of each rule's code, see `digest_of`.
+        functions: The compiled rules.
+    """
+
+    names: tuple[str, ...] = ()
+    digests: tuple[str, ...] = ()
+    functions: tuple[Compiled, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def scores(self) -> Any:
+        """The compiled rules as a list that compiled loops take (type RULES)."""
+        return _rule_list(self.functions)
+
+    @property
+    def width(self) -> int:
+        """Number of rule columns."""
+        return COLUMNS_PER_RULE * len(self.names)
+
+    @property
+    def further(self) -> FurtherColumns | None:
+        """The columns as a log is read; None without rules."""
+        return FurtherColumns(self.width, partial(rule_columns, self)) if self.names else None
+
+    def widened(self, candidates: Sequence[Feature]) -> tuple[Feature, ...]:
+        """Return the features of the candidates with those of the rule columns at the end."""
+        return (*candidates, *(one for name in self.names for one in _features(name)))
+
+    def require(self, digests: Mapping[str, Any], where: str) -> None:
+        """Raise DatasetError if a rule is not the one that a checkpoint was trained with.
+
+        `digests` are those of the checkpoint by name, `where` is its file.
+        """
+        for name, digest in zip(self.names, self.digests, strict=True):
+            if digests.get(name) != digest:
+                raise DatasetError(
+                    f"{where}: rule {name!r}, whose columns this network reads, has changed since "
+                    "the training; use the version of Hindcast it was trained with, or train again"
+                )
+
+
+def _features(rule: str) -> tuple[Feature, Feature]:
+    choice = Feature(f"{rule} choice", "1", 0.0, 1.0, f"1 for the choice of {rule}, else 0")
+    rank = Feature(
+        f"{rule} rank", "1", 0.0, 1.0,
+        f"share of the other feasible candidates with a lower score of {rule}",
+    )  # fmt: skip
+    return choice, rank
+
+
+def find_rules(scenario: str, names: Sequence[str], candidates: Sequence[Feature]) -> RuleColumns:
+    """Return the columns of rules of a scenario over candidates with these features.
+
+    Raises RecipeError for a name that is not a deterministic rule over rows, for a name that
+    occurs twice, and for a rule that needs a feature which is missing.
+    """
+    if not names:
+        return NO_RULES
+    try:
+        known = rankable(scenario)
+    except UnknownName as error:
+        raise RecipeError(f"network: rules needs the rules of a scenario; {error}") from error
+    features = {feature.name for feature in candidates}
+    for place, name in enumerate(names):
+        if name not in known:
+            raise RecipeError(
+                f"network: rules has {name!r}, expected deterministic rules of scenario "
+                f"{scenario} that score rows; {did_you_mean(name, known)}"
+            )
+        if name in names[:place]:
+            raise RecipeError(f"network: rules has {name!r} twice")
+        missing = [column for column in known[name].needs if column not in features]
+        if missing:
+            raise RecipeError(
+                f"network: rules has {name!r}, which needs the column {missing[0]!r}, but "
+                "candidates do not have it under these settings"
+            )
+    rules = [known[name] for name in names]
+    return RuleColumns(
+        tuple(names), tuple(map(digest_of, rules)), tuple(rule.score for rule in rules)
+    )
+
+
+NO_RULES: Final = RuleColumns()
+
+
+def rankable(scenario: str) -> dict[str, Heuristic]:
+    """Return the deterministic rules of a scenario that score rows, by name."""
+    return {
+        name: rule
+        for name, rule in heuristics(scenario).items()
+        if rule.draw is None and not name.startswith("random")
+    }
+
+
+def digest_of(rule: Heuristic) -> str:
+    """Return a digest of a rule's code, the same for another layout and other comments.
+
+    It covers the compiled functions and the constants that the rule names.
+    """
+    return _digest(rule.score)
+
+
+@cache
+def _digest(score: Compiled) -> str:
+    parts: dict[str, str] = {}
+    _gather(score.py_func, parts)
+    return sha256_text("\n".join(f"{name} {text}" for name, text in sorted(parts.items())))
+
+
+def _gather(function: Any, parts: dict[str, str]) -> None:
+    """Add the code of a function to `parts`, with what it names in its module and closure."""
+    key = f"{function.__module__}.{function.__qualname__}"
+    if key in parts:
+        return
+    parts[key] = _tokens(function)
+    named = getclosurevars(function)
+    for name, value in sorted({**named.globals, **named.nonlocals}.items()):
+        inner = getattr(value, "py_func", None)
+        if inner is not None:
+            _gather(inner, parts)
+        elif isinstance(value, bool | int | float | str | tuple):
+            parts[f"{key} {name}"] = repr(value)
+
+
+def _tokens(function: Any) -> str:
+    """Return the tokens of a function's body, without comments, docstrings and layout."""
+    source = dedent(getsource(function))
+    found: list[str] = []
+    at_start = True  # of a statement, where a string is a docstring
+    for one in tokenize.generate_tokens(io.StringIO(source).readline):
+        if one.type in _IGNORED:
+            continue
+        if not (one.type == token.STRING and at_start):
+            found.append(_LAYOUT.get(one.type, one.string))
+        at_start = one.type in _LAYOUT
+    return " ".join(found[found.index("def") :])
+
+
+@compiled(RULES())
+def _no_rules() -> Any:
+    return List.empty_list(_RULE)
+
+
+@compiled(types.void(RULES, _RULE))
+def _append(rules: Any, rule: Any) -> None:
+    rules.append(rule)
+
+
+@cache
+def _rule_list(functions: tuple[Compiled, ...]) -> Any:
+    """Return compiled rules as a typed list, made by compiled code.
+
+    A list made in Python would be compiled by every process, for most of a second.
+    """
+    found = _no_rules()
+    for function in functions:
+        _append(found, function)
+    return found
+
+
+@compiled(ROWS(RULES, ROWS))
+def wide_rows(rules: Any, candidates: Any) -> Any:
+    """Return a buffer for `widen` over rows of the shape of `candidates`; empty without rules."""
+    length, width = candidates.shape
+    if len(rules) == 0:
+        return np.empty((0, width))
+    return np.empty((length, width + COLUMNS_PER_RULE * len(rules)))
+
+
+@compiled(types.void(RULES, FLOATS, ROWS, MASK, FLOATS, ROWS))
+def widen(rules: Any, context: Any, candidates: Any, feasible: Any, scores: Any, wide: Any) -> None:
+    """Fill wide (N, F + 2R): the candidates (N, F) and the columns of R rules.
+
+    context (C,) and feasible (N,) belong to the same observation; `scores` (N,) is scratch.
+    """
+    n, width = candidates.shape
+    wide[:, :width] = candidates
+    many = 0
+    for i in range(n):
+        many += feasible[i]
+    if many == 0:
+        wide[:, width:] = 0.0
+        return
+    values, none = np.empty(many), np.empty(0)
+    for r in range(len(rules)):
+        rule, at = rules[r], width + COLUMNS_PER_RULE * r
+        rule(context, candidates, feasible, none, scores)
+        m = 0
+        for i in range(n):
+            if feasible[i]:
+                values[m] = scores[i]
+                m += 1
+        if many > _FEW:
+            values.sort()
+        for i in range(n):
+            wide[i, at] = wide[i, at + 1] = 0.0
+            if not feasible[i]:
+                continue
+            below = np.int64(many == 1)
+            if many > _FEW:
+                below = np.searchsorted(values, scores[i])
+            else:
+                for j in range(many):
+                    below += values[j] < scores[i]
+            wide[i, at + 1] = below / max(many - 1, 1)
+        wide[best_feasible(scores, feasible), at] = 1.0
+
+
+@compiled(types.void(RULES, ROWS, ROWS, INTS, MASK, ROWS))
+def _widen_all(
+    rules: Any, context: Any, candidates: Any, offsets: Any, feasible: Any, wide: Any
+) -> None:
+    """Fill wide (V, F + 2R) for B observations, the candidates of b in offsets[b:b + 2]."""
+    for b in range(len(context)):
+        first, stop = offsets[b], offsets[b + 1]
+        widen(
+            rules, context[b], candidates[first:stop], feasible[first:stop],
+            np.empty(stop - first), wide[first:stop],
+        )  # fmt: skip
+
+
+def rule_columns(
+    rules: RuleColumns,
+    context: NDArray[np.floating],
+    candidates: NDArray[np.floating],
+    offsets: NDArray[np.int64],
+    feasible: NDArray[np.bool_],
+) -> NDArray[np.float64]:
+    """Return the candidates of B observations with the columns of R rules, (V, F + 2R).
+
+    context (B, C); candidates (V, F), those of observation b in rows offsets[b]:offsets[b + 1];
+    feasible (V,). All candidates of an observation must be there. Raises IndexError if the arrays
+    do not fit each other.
+    """
+    if not len(context) == len(offsets) - 1 or not len(candidates) == len(feasible) == offsets[-1]:
+        raise IndexError(
+            f"{len(context)} contexts, {len(candidates)} candidates, {len(feasible)} masks and "
+            f"{len(offsets)} offsets are not those of one set of observations"
+        )
+    wide = np.empty((len(candidates), candidates.shape[1] + rules.width))
+    _widen_all(
+        rules.scores, np.array(context, np.float64, order="C"),
+        np.array(candidates, np.float64, order="C"), np.array(offsets, np.int64, order="C"),
+        np.array(feasible, np.bool_, order="C"), wide,
+    )  # fmt: skip
+    return wide
