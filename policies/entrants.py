@@ -28,6 +28,7 @@ def entrants(recipe: Recipe, names: Sequence[str]) -> list[Entrant]:
 
         <agent>-seed<seed>               final weights; `hindcast run` names its folder so
         <agent>-best-seed<seed>          the selected checkpoint of a run
+        <agent>-delivered-seed<seed>     that checkpoint, or the rule that it could not beat
         <agent>-step<step>-seed<seed>    another checkpoint of a run
         <agent>@T-seed<seed>             FOLDER@T, choices drawn at temperature T
         <agent>@RULE-seed<seed>          FOLDER@RULE, led by a rule
@@ -117,7 +118,9 @@ def _entrant(name: str, recipe: Recipe, spec: Spec) -> Entrant:
     group, seed = behaviour.name, None
     if isinstance(training, dict):
         seed = training.get("seed")
-        if "of_steps" in training:
+        if "delivered" in training:
+            group += "-delivered"
+        elif "of_steps" in training:
             group += "-best" if "best" in training else f"-step{training.get('steps')}"
     if asked:
         group += f"@{asked}" if isinstance(asked, str) else f"@{asked:g}"

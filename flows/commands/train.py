@@ -10,6 +10,7 @@ from flows import parser as p
 from flows.commands import Command, Shown, listed
 from flows.progress import progress, with_metrics
 from pipeline.errors import InputError
+from pipeline.statistics.numbers import count_of, decimals_for, write_interval, write_number
 from pipeline.storage.location import location
 from policies.offline import AGENTS
 
@@ -150,12 +151,18 @@ def run(request: Request) -> dict[str, Any]:
 
 def result_of(folder: Path, agent: str, steps: int | None, seed: int) -> dict[str, Any]:
     """Return the result of a command that wrote a checkpoint to this folder."""
-    from pipeline.storage.run_files import BEST
+    from pipeline.storage.run_files import BEST, DELIVERED
+    from policies.networks.checkpoint import read_description
 
-    best = folder / BEST
+    best, delivered = folder / BEST, folder / DELIVERED
+    verdict = None
+    if delivered.is_dir():
+        verdict = read_description(delivered)["training"]["delivered"]
     return {
         "checkpoint": str(folder),
         "best": str(best) if best.is_dir() else None,
+        "delivered": None if verdict is None else str(delivered),
+        "verdict": verdict,
         "agent": agent,
         "steps": steps,
         "seed": seed,
@@ -163,9 +170,29 @@ def result_of(folder: Path, agent: str, steps: int | None, seed: int) -> dict[st
 
 
 def show(result: Mapping[str, Any]) -> Shown:
-    """Return the path of the checkpoint."""
+    """Return the path of the checkpoint, and what is delivered."""
     line = f"{result['checkpoint']}: {result['agent']}, {result['steps']:,} steps"
-    return Shown([line])
+    return Shown([line, *_delivery(result)])
+
+
+def _delivery(result: Mapping[str, Any]) -> list[str]:
+    """Return a line that says what a training delivers and why."""
+    verdict = result.get("verdict")
+    if verdict is None:
+        return ["nothing is delivered: no rule, or no validation window, to compare the agent with"]
+    rule, difference = verdict["rule"], verdict["difference"]
+    if difference is None:
+        return [f"{result['delivered']}: rule {rule}, because no checkpoint passed the guard"]
+    ends = verdict["low"], verdict["high"]
+    decimals = decimals_for((difference, *ends))
+    found = write_number(difference, decimals, signed=True)
+    if ends[0] is not None:
+        found += f" [{write_interval(*ends, decimals, signed=True)}]"
+    where = f"on {count_of(verdict['windows'], 'validation window')}"
+    compared = f"{verdict['metric']} less that of the rule {found} {where}"
+    if verdict["delivered"] == "agent":
+        return [f"{result['delivered']}: the agent, better than rule {rule} ({compared})"]
+    return [f"{result['delivered']}: rule {rule}, as the agent is not clearly better ({compared})"]
 
 
 COMMANDS: Final = {"train": Command(

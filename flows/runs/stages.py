@@ -24,7 +24,7 @@ from pipeline.recipes.workload_source import opens_trace
 from pipeline.storage.files import sha256_file
 from pipeline.storage.location import location
 from pipeline.storage.locks import writing
-from pipeline.storage.run_files import BEST, DESCRIPTION
+from pipeline.storage.run_files import BEST, DELIVERED, DESCRIPTION
 from policies.entrants import BEHAVIOUR, entrants, own_policies
 from policies.offline import agent as find_agent
 from policies.offline import agents_for
@@ -92,8 +92,9 @@ def _stages(request: Any, loaded: Recipe, out: Path, call: Call) -> dict[str, An
     checkpoints = [folder for folder, _, _ in trainings]
     results |= _train(ledger, trainings, call)
     evaluation = out / "evaluation" / "evaluation.json"
-    # Last and best checkpoints are both reported; nothing is selected on the test split.
-    selected = [f / BEST for f in checkpoints if (f / BEST / DESCRIPTION).is_file()]
+    # Last, best and delivered checkpoints are reported; nothing is selected on the test split.
+    parts = [f / part for part in (BEST, DELIVERED) for f in checkpoints]
+    selected = [f for f in parts if (f / DESCRIPTION).is_file()]
     learned = [*checkpoints, *selected]
     logged = [BEHAVIOUR] if loaded.behaviours else []
     policies = (*own_policies(loaded), *request.policies, *logged, *map(str, learned))

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 
 from pipeline.errors import DatasetError
 from pipeline.storage.files import read_json, sha256_text, write_json
-from pipeline.storage.run_files import BEST, CHECKPOINTS
+from pipeline.storage.run_files import BEST, CHECKPOINTS, DELIVERED
 from pipeline.storage.versions import checkout, package_versions, version
 
 Record: TypeAlias = dict[str, Any]
@@ -106,7 +106,7 @@ def sessions_of_training(checkpoint: Path) -> tuple[Record, ...]:
     Raises DatasetError if the file of records cannot be read.
     """
     run = checkpoint
-    if checkpoint.name == BEST:
+    if checkpoint.name in {BEST, DELIVERED}:
         run = checkpoint.parent
     elif checkpoint.parent.name == CHECKPOINTS:
         run = checkpoint.parent.parent

@@ -4,6 +4,7 @@ RUN/checkpoint.json, weights.safetensors     the checkpoint after the last step
 RUN/metrics.parquet                          its training curves: step, metric, value
 RUN/provenance.json                          where it was trained, see pipeline.storage.provenance
 RUN/best/                                    the best checkpoint, if one was chosen
+RUN/delivered/                               the agent, or the rule that it could not beat
 RUN/checkpoints/step-000500/                 the checkpoint after 500 steps
 run.json                                     ledger of `hindcast run`, in its output folder
 """
@@ -15,6 +16,7 @@ DESCRIPTION: Final = "checkpoint.json"
 WEIGHTS: Final = "weights.safetensors"
 CURVES: Final = "metrics.parquet"
 BEST: Final = "best"
+DELIVERED: Final = "delivered"
 CHECKPOINTS: Final = "checkpoints"
 LEDGER: Final = "run.json"
 

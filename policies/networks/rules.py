@@ -39,6 +39,8 @@ from policies.heuristics import heuristics
 _RULE: Final = types.FunctionType(SCORE)
 RULES: Final = types.ListType(_RULE)  # type: ignore[no-untyped-call]
 COLUMNS_PER_RULE: Final = 2
+CHOICE: Final = 0  # the first column of a rule
+RANK: Final = 1
 _FEW: Final = 32  # up to this number of candidates, comparing all pairs is faster than sorting
 _LAYOUT: Final = {token.INDENT: "{", token.DEDENT: "}", token.NEWLINE: ";"}
 _IGNORED: Final = {tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER}
@@ -248,7 +250,7 @@ def widen(rules: Any, context: Any, candidates: Any, feasible: Any, scores: Any,
         if many > _FEW:
             values.sort()
         for i in range(n):
-            wide[i, at] = wide[i, at + 1] = 0.0
+            wide[i, at + CHOICE] = wide[i, at + RANK] = 0.0
             if not feasible[i]:
                 continue
             below = np.int64(many == 1)
@@ -257,8 +259,8 @@ def widen(rules: Any, context: Any, candidates: Any, feasible: Any, scores: Any,
             else:
                 for j in range(many):
                     below += values[j] < scores[i]
-            wide[i, at + 1] = below / max(many - 1, 1)
-        wide[best_feasible(scores, feasible), at] = 1.0
+            wide[i, at + RANK] = below / max(many - 1, 1)
+        wide[best_feasible(scores, feasible), at + CHOICE] = 1.0
 
 
 @compiled(types.void(RULES, ROWS, ROWS, INTS, MASK, ROWS))

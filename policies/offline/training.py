@@ -13,8 +13,10 @@ from pipeline.storage.run_files import BEST, CURVES, step_folder
 from policies.networks.checkpoint import Trained, save
 from policies.offline import agent as find_agent
 from policies.offline import read_config
+from policies.offline.delivery import judge
 from policies.offline.fit import train_decisions
 from policies.offline.sample_cache import columns_of_rules, sample
+from policies.training.delivery import deliver
 from policies.training.devices import find_device, torch_setting
 from policies.training.episode_stream import Logs, log_of_dataset
 from policies.training.fingerprint import finished, training_key
@@ -48,6 +50,7 @@ def train(
         out/metrics.parquet                         curves: step, metric, value
         out/provenance.json                         where it was trained: code, processor, libraries
         out/best/                                   the best checkpoint on the validation split
+        out/delivered/                              the best checkpoint, or a rule it does not beat
         out/checkpoints/step-000500/ ...            every `checkpoint_every` steps, and the last
         out/training.safetensors                    state of an interrupted run; removed at the end
 
@@ -106,11 +109,14 @@ def train(
     finally:
         close()
     write_curves(trained.metrics, out / CURVES)
-    best = trained.best
+    best, chosen = trained.best, trained
     if best is not None:
         trained_on["best"] = {"step": best.step, "metric": best.metric, "score": best.score}
-        other = replace(trained, steps=best.step, weights=best.weights, metrics=(), best=None)
-        save(other, out / BEST, {**trained_on, "of_steps": steps})
+        chosen = replace(trained, steps=best.step, weights=best.weights, metrics=(), best=None)
+        save(chosen, out / BEST, {**trained_on, "of_steps": steps})
+    verdict = judge(opened, chosen.policy(), seed)
+    if verdict is not None:
+        deliver(chosen, verdict, out, trained_on, steps)
     save(trained, out, trained_on)
     ResumeFile(out, key).remove()
     return out

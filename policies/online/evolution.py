@@ -32,13 +32,16 @@ from pipeline.estimators.selection import ranks
 from pipeline.settings.ranges import check_ranges, number
 from pipeline.simulation.seeds import generator
 from policies.networks import AnyNetwork
+from policies.networks.rules import COLUMNS_PER_RULE, RANK
 from policies.networks.settings import Network, NetworkSettings, Weights
+from policies.online.delivery import best_rule
 from policies.online.problem import Problem, Sampling, make_scorer
 from policies.rollouts.trajectories import Trajectory, sample_trajectories
 from policies.training.learner import Info, Learner
 
 Vector = NDArray[np.float64]
 
+_OF_THE_RULE = 10.0  # weight of a standardised rank, against individuals that are `step` apart
 _MOST_WEIGHTS = 2000  # for a full C: 32 MB, and a second to factorise it
 
 
@@ -57,6 +60,9 @@ class Config:
             windows of minus the logarithm of the cost, for returns that are minus a cost.
         order: Order of the train windows, "given" or "drawn" once at random, for a trace whose
             neighbouring windows are alike, so that an iteration's windows represent all.
+        start: Weights of the first mean: "network", those of the network, which are zero without
+            hidden layers; "best_rule", those that play the rule of `network.rules` with the highest
+            mean return on the validation windows. A checkpoint to start from takes precedence.
     """
 
     network: NetworkSettings = field(default_factory=NetworkSettings)
@@ -67,6 +73,7 @@ class Config:
     covariance: Literal["full", "diagonal"] = "full"
     fitness: Literal["return", "rank", "log"] = "return"
     order: Literal["given", "drawn"] = "given"
+    start: Literal["network", "best_rule"] = "network"
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -74,6 +81,11 @@ class Config:
             raise RecipeError(
                 f"sampling.trajectories is {self.sampling.trajectories}, expected at least 4 "
                 "individuals, of which the better half is kept"
+            )
+        if self.start == "best_rule" and (not self.network.rules or self.network.hidden):
+            raise RecipeError(
+                'evolution: start = "best_rule" needs network.rules, the rules to choose from, and '
+                "a network without hidden layers"
             )
 
 
@@ -174,6 +186,8 @@ def learner(
     the CPU.
     """
     rng = generator(problem.seed, "online weights")
+    if weights is None and config.start == "best_rule":
+        weights = weights_of_best_rule(problem, network)
     first = weights or make_scorer(network, None, rng, device).weights()
     start = np.concatenate([first[name].ravel() for name in network.shapes]).astype(np.float64)
     diagonal = config.covariance == "diagonal"
@@ -211,6 +225,25 @@ def learner(
         )
 
     return problem.learner(network, acting, {"distribution": drawn_from}, {}, rng, step)
+
+
+def weights_of_best_rule(problem: Problem, network: Network) -> Weights:
+    """Return weights of a linear network that play the best of its rules on validation windows.
+
+    Raises RecipeError without validation windows, and for a rule that ranked all candidates of the
+    train windows alike, whose column was constant.
+    """
+    if not problem.validation:
+        raise RecipeError('evolution: start = "best_rule" needs validation windows')
+    names = list(network.rules.names)
+    best, _returns = best_rule(problem, names)
+    columns = network.candidates.columns
+    place = len(columns) - network.rules.width + COLUMNS_PER_RULE * names.index(best) + RANK
+    if network.candidates.inverse[place] == 0.0:
+        raise RecipeError(f"evolution: rule {best!r} ranks all candidates alike; leave it out")
+    weights = {name: np.zeros(shape, np.float32) for name, shape in network.shapes.items()}
+    weights["layer0.weight"][0, place] = _OF_THE_RULE
+    return weights
 
 
 def greedy(

@@ -98,6 +98,18 @@ class Guard:
             },
         }
 
+    def admits(self, name: str) -> bool:
+        """Return whether a rule of the scenario passes, as a checkpoint does."""
+        return passes({**self._means_of_rule(name), LEAST: self.least, **self._most})
+
+    @property
+    def _most(self) -> Mapping[str, float]:
+        """The largest outcomes that an agent may have."""
+        return {
+            f"guard_{name}{_MOST}": factor * min(rule[f"guard_{name}"] for rule in self._of_rules)
+            for name, factor in self.limits.items()
+        }
+
     def measure(self, policy: LearnedPolicy) -> Mapping[str, float]:
         """Return the means of greedy episodes, with what they must reach or not exceed."""
         played = sample_trajectories(
@@ -105,11 +117,7 @@ class Guard:
             [generator(self.seed, "guard", number) for number in range(len(self.instances))],
             temperature=0.0, workers=self.workers,
         )  # fmt: skip
-        most = {
-            f"guard_{name}{_MOST}": factor * min(rule[f"guard_{name}"] for rule in self._of_rules)
-            for name, factor in self.limits.items()
-        }
-        return {**self._means([t.episode for t in played]), LEAST: self.least, **most}
+        return {**self._means([t.episode for t in played]), LEAST: self.least, **self._most}
 
 
 def passes(metrics: Mapping[str, float]) -> bool:

@@ -21,10 +21,12 @@ from policies.networks.checkpoint import Metric, Trained, load_policy, read_desc
 from policies.networks.policy import LearnedPolicy
 from policies.networks.settings import NetworkSettings, Weights
 from policies.online import online_agent, read_online_config
+from policies.online.delivery import judge
 from policies.online.guard import guard_of, passes
 from policies.online.imitation import FOLDER as IMITATION
 from policies.online.imitation import Imitation, Imitator, imitate
 from policies.online.problem import Problem, fit_network
+from policies.training.delivery import deliver
 from policies.training.devices import find_device, repeatable, torch_setting
 from policies.training.fingerprint import finished, training_key
 from policies.training.learner import Learner
@@ -58,6 +60,7 @@ def train_online(
         out/metrics.parquet                         curves: step (iteration), metric, value
         out/provenance.json                         where it was trained: code, processor, libraries
         out/best/                                   the best checkpoint on the validation windows
+        out/delivered/                              the best checkpoint, or a rule it does not beat
         out/checkpoints/step-000500/ ...            after every `checkpoint_every`, and the last one
         out/imitation/                              checkpoint of `imitation`, before the first play
         out/training.safetensors                    state of an interrupted run; removed at the end
@@ -131,11 +134,15 @@ def train_online(
         )
         trained = replace(made, weights=learner.weights(), metrics=fitted.metrics)
     write_curves(trained.metrics, out / CURVES)
+    chosen = None if problem.guard is not None else trained
     if fitted.best is not None:
         best = fitted.best
         trained_on["best"] = {"step": best.step, "metric": best.metric, "score": best.score}
-        other = replace(trained, steps=best.step, weights=best.weights, metrics=())
-        save(other, out / BEST, {**trained_on, "of_steps": iterations})
+        chosen = replace(trained, steps=best.step, weights=best.weights, metrics=())
+        save(chosen, out / BEST, {**trained_on, "of_steps": iterations})
+    verdict = judge(problem, None if chosen is None else chosen.policy())
+    if verdict is not None:
+        deliver(chosen or trained, verdict, out, trained_on, iterations)
     save(trained, out, trained_on)
     resume.remove()
     return out

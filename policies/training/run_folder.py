@@ -6,13 +6,13 @@ import polars as pl
 
 from pipeline.storage.files import table_writer, write_atomically
 from pipeline.storage.provenance import PROVENANCE
-from pipeline.storage.run_files import BEST, CHECKPOINTS, DESCRIPTION, WEIGHTS
+from pipeline.storage.run_files import BEST, CHECKPOINTS, DELIVERED, DESCRIPTION, WEIGHTS
 from policies.networks.checkpoint import Metric
 
 
 def clear(out: Path) -> None:
     """Remove the checkpoints of another training, which would look like those of this one."""
-    for folder in (out, out / BEST, *sorted((out / CHECKPOINTS).glob("step-*"))):
+    for folder in (out, out / BEST, out / DELIVERED, *sorted((out / CHECKPOINTS).glob("step-*"))):
         for name in (DESCRIPTION, WEIGHTS, PROVENANCE):
             (folder / name).unlink(missing_ok=True)
         if folder != out and folder.is_dir() and not any(folder.iterdir()):

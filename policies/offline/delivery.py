@@ -1,0 +1,145 @@
+"""The gate of an offline training: a test of the agent against the best logged rule.
+
+    rule        of the deterministic rules in the log, the one with the best mean return on windows
+                that all of them played
+    episodes    validation episodes of the best behaviours, which hold about a third of them
+    agreement   of pairs of these episodes on the same window, the share in which the mean
+                log-probability of the logged choices is higher for the episode with the higher
+                return; a pair counts by the difference of its returns, every window alike
+    verdict     the agent is delivered if the paired 95 % interval of its agreement less that of
+                the rule is above 0
+
+No simulator is needed. Probabilities are softmax(scores / T), for each scorer with the temperature
+of its highest agreement. Only the best behaviours are compared: that an agent tells good behaviours
+from bad ones says little, since every rule worth delivering does that.
+"""
+
+from collections.abc import Iterable
+from itertools import combinations
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from pipeline.dataset import Dataset
+from pipeline.dataset.episodes import Trajectory
+from pipeline.simulation.policy import readings
+from pipeline.statistics.intervals import paired_difference
+from policies.networks.policy import LearnedPolicy
+from policies.training.delivery import AGENT, RULE, Verdict, eligible_rules, rule_policy
+from policies.training.returns import best_behaviours, of_behaviours
+
+SHARE: Final = 0.3  # of the validation episodes, held by the best behaviours
+TEMPERATURES: Final = tuple(np.geomspace(0.03, 3.0, 9).tolist())
+
+Floats = NDArray[np.float64]
+
+
+def judge(dataset: Dataset, policy: LearnedPolicy, seed: int) -> Verdict | None:
+    """Return the verdict on an agent; None without a rule in the log or comparable episodes."""
+    rule = best_logged_rule(dataset)
+    if rule is None or not (dataset.episodes()["split"] == "validation").any():
+        return None
+    episodes = dataset.episodes("validation")
+    kept = set(episodes["episode"].to_numpy()[
+        of_behaviours(episodes, best_behaviours(episodes, SHARE))
+    ])  # fmt: skip
+    of_rule = rule_policy(dataset.spec, rule)
+    likely = {AGENT: list[Floats](), RULE: list[Floats]()}
+    window, returns = list[int](), list[float]()
+    for trajectory in dataset.iter_episodes("validation"):
+        if trajectory.about["episode"] not in kept or not len(trajectory):
+            continue
+        window.append(trajectory.about["window"])
+        returns.append(trajectory.about["return"])
+        for name, one in ((AGENT, policy), (RULE, of_rule)):
+            likely[name].append(log_likelihood(one, trajectory, TEMPERATURES))
+    shares = {
+        name: agreements(np.array(window), np.array(returns), np.array(values))
+        for name, values in likely.items()
+    }
+    windows = shares[RULE].shape[1]
+    if windows == 0:
+        return None
+    of_agent, of_the_rule = (one[one.mean(axis=1).argmax()] for one in shares.values())
+    found = paired_difference([of_agent], [of_the_rule], seed=seed)
+    ends = (found.low, found.high) if windows > 1 else (None, None)
+    better = ends[0] is not None and ends[0] > 0.0
+    return Verdict(AGENT if better else RULE, rule, "agreement", windows, found.value, *ends)
+
+
+def best_logged_rule(dataset: Dataset) -> str | None:
+    """Return the best deterministic rule of the log; None if the log has no such rule.
+
+    Rules are compared by their mean return on the windows that all of them played, or on all
+    windows if there are none. Test episodes are left out.
+    """
+    known = eligible_rules(dataset.spec)
+    rule_of = {b.name: b.policy for b in dataset.recipe.behaviours if b.policy in known}
+    episodes = dataset.episodes().filter(
+        pl.col("behaviour").is_in(list(rule_of)) & (pl.col("split") != "test")
+    )
+    if episodes.is_empty():
+        return None
+    played = pl.col("behaviour").n_unique().over("window")
+    shared = episodes.filter(played == episodes["behaviour"].n_unique())
+    means = (
+        (episodes if shared.is_empty() else shared)
+        .group_by("behaviour", "window").agg(pl.col("return").mean())
+        .group_by("behaviour").agg(pl.col("return").mean())
+        .sort("return", "behaviour", descending=[True, False])
+    )  # fmt: skip
+    return rule_of[means["behaviour"][0]]
+
+
+def log_likelihood(
+    policy: LearnedPolicy, trajectory: Trajectory, temperatures: Iterable[float]
+) -> Floats:
+    """Return the mean log-probability of an episode's choices at each temperature, (T,).
+
+    Decisions with a single feasible candidate are left out; the result is 0 without others.
+    """
+    t = trajectory
+    count, end = len(t), int(t.offsets[len(t)])
+    feasible, offsets = t.feasible[:end], t.offsets[: count + 1]
+    given: dict[str, Any] = {
+        "feasible": feasible,
+        "image": None if t.image is None else t.image[:count],
+    }
+    scores = policy.batch_scores(
+        t.context[:count].astype(np.float64), t.candidates[:end].astype(np.float64), offsets,
+        **{name: given[name] for name in readings(policy)},
+    )  # fmt: skip
+    decision = np.repeat(np.arange(count), np.diff(offsets))[feasible]
+    able = np.bincount(decision, minlength=count)
+    starts = np.concatenate([[0], np.cumsum(able)])[:-1]
+    own, chosen = scores[feasible], scores[offsets[:-1] + t.choice]
+    highest = np.maximum.reduceat(own, starts)
+    several = able > 1
+    found = []
+    for temperature in temperatures:
+        total = np.add.reduceat(np.exp((own - highest[decision]) / temperature), starts)
+        log_p = (chosen - highest) / temperature - np.log(total)
+        found.append(log_p[several].mean() if several.any() else 0.0)
+    return np.array(found)
+
+
+def agreements(window: NDArray[np.integer], returns: Floats, likely: Floats) -> Floats:
+    """Return the agreement at each temperature on each window, (T, W).
+
+    window (E,), returns (E,) and likely (E, T) are of episodes. Windows in which all returns are
+    equal are left out. An equal likelihood counts one half.
+    """
+    found = []
+    for one in np.unique(window):
+        members = np.flatnonzero(window == one)
+        weight, sided = 0.0, np.zeros(likely.shape[1])
+        for i, j in combinations(members, 2):
+            gap = returns[i] - returns[j]
+            side = np.sign(likely[i] - likely[j]) * np.sign(gap)
+            sided += abs(gap) * (1.0 + side) / 2.0
+            weight += abs(gap)
+        if weight > 0.0:
+            found.append(sided / weight)
+    return np.array(found).T if found else np.empty((likely.shape[1], 0))

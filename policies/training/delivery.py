@@ -1,0 +1,83 @@
+"""The policy that a training delivers: the trained agent, or the rule it could not beat.
+
+OUT/delivered is a checkpoint like any other. It holds the agent if a test on validation windows
+finds it better than the best rule, and otherwise that rule: a network with weight 1 on the rank
+column of the rule (policies.networks.rules) and 0 elsewhere, which plays the rule exactly. A user
+who trains therefore never gets a policy that is known to be worse than a rule at hand.
+
+The test is that of policies.online.delivery or policies.offline.delivery.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from pipeline.simulation.spec import Spec
+from pipeline.storage.run_files import DELIVERED
+from policies.networks.checkpoint import Trained, save
+from policies.networks.policy import LearnedPolicy
+from policies.networks.rules import rankable
+from policies.networks.settings import Network, NetworkSettings, Weights, make_network
+
+AGENT: Final = "agent"
+RULE: Final = "rule"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The comparison of a trained agent with the best rule, and which of them is delivered.
+
+    Attributes:
+        delivered: "agent" or "rule".
+        rule: Name of the best rule.
+        metric: Number that is compared, such as "return"; higher is better.
+        windows: Number of windows of the comparison.
+        difference: Mean of agent - rule over the windows; None if no checkpoint was eligible.
+        low: Lower end of the paired 95 % interval of the difference.
+        high: Upper end of the interval.
+    """
+
+    delivered: Literal["agent", "rule"]
+    rule: str
+    metric: str
+    windows: int
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+def rule_weights(spec: Spec, rule: str) -> tuple[Network, Weights]:
+    """Return a network and weights that play a rule: weight 1 on its rank, 0 elsewhere."""
+    settings = NetworkSettings(quadratic=False, logs=False, rules=(rule,))
+    network = make_network(spec.context, spec.candidates, settings, scenario=spec.scenario)
+    weights = {name: np.zeros(shape, np.float32) for name, shape in network.shapes.items()}
+    weights["layer0.weight"][0, -1] = 1.0
+    return network, weights
+
+
+def rule_policy(spec: Spec, rule: str) -> LearnedPolicy:
+    """Return the policy of `rule_weights`."""
+    return LearnedPolicy(rule, *rule_weights(spec, rule), spec.context, spec.candidates)
+
+
+def eligible_rules(spec: Spec) -> list[str]:
+    """Return the deterministic rules over rows that the features of a spec allow."""
+    features = {feature.name for feature in spec.candidates}
+    return [name for name, r in rankable(spec.scenario).items() if features.issuperset(r.needs)]
+
+
+def deliver(
+    trained: Trained, verdict: Verdict, out: Path, trained_on: Mapping[str, Any], steps: int
+) -> None:
+    """Write the delivered policy to OUT/delivered; `steps` is the length of the training.
+
+    `trained` is the checkpoint that was compared with the rule, the best one of the training.
+    """
+    if verdict.delivered == RULE:
+        network, weights = rule_weights(trained.spec, verdict.rule)
+        trained = replace(trained, network=network, weights=weights)
+    told = {**trained_on, "of_steps": steps, "delivered": asdict(verdict)}
+    save(replace(trained, metrics=()), out / DELIVERED, told)

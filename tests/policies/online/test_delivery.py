@@ -1,0 +1,131 @@
+"""Tests of the gate of online trainings: the agent where it is better, otherwise the rule."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pipeline.errors import RecipeError
+from pipeline.recipes.loading import load_recipe
+from pipeline.simulation.policy import Behaviour
+from pipeline.simulation.rollout import run_episode
+from policies.heuristics import heuristics
+from policies.networks.checkpoint import load_policy, read_description
+from policies.networks.settings import NetworkSettings
+from policies.online import evolution
+from policies.online.delivery import best_rule, judge, returns_of
+from policies.online.problem import Sampling, fit_network
+from policies.online.training import train_online
+from policies.training.delivery import rule_policy
+from tests.policies.play import CPU
+
+SMALL = (
+    "config.applications=60", 'split.train="1000..1007"', 'split.validation="80..89"',
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def clusters(play_problem):
+    return play_problem(load_recipe("multicluster-evolution-online", SMALL))
+
+
+def test_the_best_rule_has_the_highest_mean_return(clusters):
+    best, returns = best_rule(clusters, ["sf_p", "urgent_first", "lf_e"])
+    assert best == "urgent_first"
+    rule = Behaviour(best, heuristics("multicluster")[best])
+    expected = [
+        run_episode(
+            clusters.scenario, clusters.spec, clusters.instance_of(w), rule,
+            np.random.default_rng(0),
+        ).total
+        for w in clusters.validation
+    ]  # fmt: skip
+    assert returns.tolist() == expected
+
+
+def test_a_rule_is_not_better_than_itself(clusters):
+    verdict = judge(clusters, rule_policy(clusters.spec, "urgent_first"))
+    assert (verdict.delivered, verdict.rule) == ("rule", "urgent_first")
+    assert (verdict.difference, verdict.low, verdict.high) == (0.0, 0.0, 0.0)
+    assert (verdict.metric, verdict.windows) == ("return", 10)
+
+
+def test_a_worse_agent_is_not_delivered(clusters):
+    verdict = judge(clusters, rule_policy(clusters.spec, "sf_p"))
+    assert verdict.delivered == "rule"
+    assert verdict.high < 0.0
+
+
+def test_an_agent_is_delivered_where_it_beats_every_rule(clusters, monkeypatch):
+    """The better of two rules is the agent here, the worse one the only rule of the scenario."""
+    from policies.online import delivery
+
+    monkeypatch.setattr(delivery, "eligible_rules", lambda _spec: ["sf_p"])
+    verdict = judge(clusters, rule_policy(clusters.spec, "urgent_first"))
+    assert (verdict.delivered, verdict.rule) == ("agent", "sf_p")
+    assert verdict.low > 0.0
+
+
+def test_without_validation_windows_there_is_no_verdict(clusters):
+    assert judge(replace(clusters, validation=()), rule_policy(clusters.spec, "sf_p")) is None
+
+
+def test_one_window_is_not_enough(clusters, monkeypatch):
+    from policies.online import delivery
+
+    monkeypatch.setattr(delivery, "eligible_rules", lambda _spec: ["sf_p"])
+    one = replace(clusters, validation=clusters.validation[:1])
+    verdict = judge(one, rule_policy(clusters.spec, "urgent_first"))
+    assert (verdict.delivered, verdict.low, verdict.high) == ("rule", None, None)
+    assert verdict.difference > 0.0
+
+
+def test_an_agent_that_no_guard_lets_pass_is_not_delivered(clusters):
+    verdict = judge(clusters, None)
+    assert (verdict.delivered, verdict.difference) == ("rule", None)
+
+
+@pytest.mark.slow
+def test_a_training_writes_what_it_delivers(tmp_path):
+    """After one generation from zero the rule is delivered, and plays exactly."""
+    recipe = load_recipe(
+        "multicluster-evolution-online",
+        (*SMALL, "online.settings.sampling.trajectories=4", "online.settings.step=0.01"),
+    )
+    out = train_online(recipe, out=tmp_path / "run", iterations=1)
+    told = read_description(out / "delivered")["training"]["delivered"]
+    assert told["delivered"] == "rule"
+    assert told["rule"] == "urgent_first"
+    assert told["high"] < 0.0
+    policy = load_policy(out / "delivered")
+    assert policy.network.settings.rules == ("urgent_first",)
+    before = {p.name: p.read_bytes() for p in (out / "delivered").iterdir()}
+    train_online(recipe, out=tmp_path / "again", iterations=1, workers=2)
+    again = {p.name: p.read_bytes() for p in (tmp_path / "again" / "delivered").iterdir()}
+    assert before == again
+
+
+def test_evolution_starts_from_the_best_of_its_rules(clusters):
+    settings = evolution.Config(
+        network=NetworkSettings(quadratic=False, rules=("sf_p", "urgent_first", "lf_p")),
+        sampling=Sampling(trajectories=4, windows=2, stay=1, baseline="none"),
+        start="best_rule",
+    )
+    network = fit_network(clusters, settings.network)
+    learner = evolution.learner(clusters, settings, network, None, CPU)
+    acting = clusters.acting(network, learner.weights())
+    expected = best_rule(clusters, ["urgent_first"])[1]
+    assert returns_of(clusters, acting).tolist() == expected.tolist()
+
+
+def test_evolution_starts_from_a_rule_only_if_it_has_one(clusters):
+    with pytest.raises(RecipeError, match=r"needs network\.rules"):
+        evolution.Config(start="best_rule")
+    rules = NetworkSettings(rules=("sf_p",), hidden=(4,))
+    with pytest.raises(RecipeError, match="without hidden layers"):
+        evolution.Config(network=rules, start="best_rule")
+    settings = evolution.Config(network=NetworkSettings(rules=("sf_p",)), start="best_rule")
+    network = fit_network(clusters, settings.network)
+    without = replace(clusters, validation=())
+    with pytest.raises(RecipeError, match="needs validation windows"):
+        evolution.learner(without, settings, network, None, CPU)
