@@ -41,7 +41,7 @@ RULES: Final = types.ListType(_RULE)  # type: ignore[no-untyped-call]
 COLUMNS_PER_RULE: Final = 2
 CHOICE: Final = 0  # the first column of a rule
 RANK: Final = 1
-_FEW: Final = 32  # up to this number of candidates, comparing all pairs is faster than sorting
+_FEW: Final = 128  # up to this number of candidates, comparing all pairs is faster than sorting
 _LAYOUT: Final = {token.INDENT: "{", token.DEDENT: "}", token.NEWLINE: ";"}
 _IGNORED: Final = {tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER}
 
@@ -221,46 +221,54 @@ def wide_rows(rules: Any, candidates: Any) -> Any:
     length, width = candidates.shape
     if len(rules) == 0:
         return np.empty((0, width))
-    return np.empty((length, width + COLUMNS_PER_RULE * len(rules)))
+    return np.zeros((length, width + COLUMNS_PER_RULE * len(rules)))
+
+
+@compiled(types.int64(FLOATS, types.float64))
+def _count_below(values: Any, limit: Any) -> Any:
+    """Return how many values are below a limit.
+
+    The index is unsigned: numba checks signed ones for negative values, which prevents
+    vectorisation.
+    """
+    below = np.int64(0)
+    for j in range(len(values)):
+        below += np.int64(values[np.uint64(j)] < limit)
+    return below
 
 
 @compiled(types.void(RULES, FLOATS, ROWS, MASK, FLOATS, ROWS))
 def widen(rules: Any, context: Any, candidates: Any, feasible: Any, scores: Any, wide: Any) -> None:
-    """Fill wide (N, F + 2R): the candidates (N, F) and the columns of R rules.
+    """Fill wide (N, F + 2R): the feasible candidates of (N, F) and the columns of R rules.
 
-    context (C,) and feasible (N,) belong to the same observation; `scores` (N,) is scratch.
+    context (C,) and feasible (N,) belong to the same observation; `scores` (N,) is scratch. Rows of
+    infeasible candidates are left as they are.
     """
-    n, width = candidates.shape
-    wide[:, :width] = candidates
-    many = 0
+    n, width = len(feasible), candidates.shape[1]
+    able, many = np.empty(n, np.int64), 0
     for i in range(n):
+        able[many] = i  # without a branch
         many += feasible[i]
-    if many == 0:
-        wide[:, width:] = 0.0
-        return
+    for i in range(many):
+        wide[able[i], :width] = candidates[able[i]]
     values, none = np.empty(many), np.empty(0)
+    others = np.float64(max(many - 1, 1))
     for r in range(len(rules)):
         rule, at = rules[r], width + COLUMNS_PER_RULE * r
         rule(context, candidates, feasible, none, scores)
-        m = 0
-        for i in range(n):
-            if feasible[i]:
-                values[m] = scores[i]
-                m += 1
-        if many > _FEW:
-            values.sort()
-        for i in range(n):
-            wide[i, at + CHOICE] = wide[i, at + RANK] = 0.0
-            if not feasible[i]:
-                continue
-            below = np.int64(many == 1)
+        for i in range(many):
+            values[i] = scores[able[i]]
+        ordered = np.sort(values) if many > _FEW else values
+        for i in range(many):
             if many > _FEW:
-                below = np.searchsorted(values, scores[i])
+                below = np.searchsorted(ordered, values[i])
             else:
-                for j in range(many):
-                    below += values[j] < scores[i]
-            wide[i, at + RANK] = below / max(many - 1, 1)
-        wide[best_feasible(scores, feasible), at + CHOICE] = 1.0
+                below = _count_below(values, values[i])
+            wide[able[i], at + RANK] = (below + (many == 1)) / others
+            wide[able[i], at + CHOICE] = 0.0
+        best = best_feasible(scores, feasible)
+        if best >= 0:
+            wide[best, at + CHOICE] = 1.0
 
 
 @compiled(types.void(RULES, ROWS, ROWS, INTS, MASK, ROWS))
@@ -294,7 +302,8 @@ def rule_columns(
             f"{len(context)} contexts, {len(candidates)} candidates, {len(feasible)} masks and "
             f"{len(offsets)} offsets are not those of one set of observations"
         )
-    wide = np.empty((len(candidates), candidates.shape[1] + rules.width))
+    wide = np.zeros((len(candidates), candidates.shape[1] + rules.width))
+    wide[:, : candidates.shape[1]] = candidates
     _widen_all(
         rules.scores, np.array(context, np.float64, order="C"),
         np.array(candidates, np.float64, order="C"), np.array(offsets, np.int64, order="C"),

@@ -8,6 +8,7 @@ NAMES = (
     "training",
     "datasets",
     "agents",
+    "rules",
     "slots",
     "environments",
     "thermal",

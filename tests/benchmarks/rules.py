@@ -1,0 +1,78 @@
+"""Cost of rule columns: episodes of a linear scorer with the columns of rules and without them.
+
+    python -m tests.benchmarks rules
+
+All weights are 0, so that both scorers make the same choices on the same windows. The columns are
+those of the first rule that a recipe records, and those of all of them.
+"""
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.problem import make_instance
+from pipeline.recipes.workload_source import load_source
+from pipeline.scenarios import load_scenario
+from pipeline.simulation.scenario import Instance, Scenario
+from pipeline.simulation.spec import Spec
+from policies.networks.policy import LearnedPolicy
+from policies.networks.settings import NetworkSettings, make_network
+from policies.rollouts.trajectories import sample_trajectory
+from policies.training.delivery import eligible_rules
+
+RECIPES = (
+    "binpack-synthetic-v1", "slots-deeprm-v1", "slots-stream-v1", "deferrable-base-v1",
+    "thermal-default-v1", "multicluster-uniform-v1", "queue-lublin1-v1",
+)  # fmt: skip
+WINDOWS = 6
+REPEATS = 5
+
+Row = tuple[str, float, str, str]  # quantity, value, unit, comparison
+
+
+def measure() -> list[Row]:
+    """Return rows of (quantity, value, unit, comparison)."""
+    return [row for name in RECIPES for row in _of_recipe(name)]
+
+
+def _of_recipe(name: str) -> list[Row]:
+    recipe = load_recipe(name)
+    scenario, workload = load_scenario(recipe.scenario), load_source(recipe)
+    spec = scenario.spec(recipe.config, recipe.objective)
+    instances = [
+        make_instance(recipe, scenario, workload, w) for w in recipe.windows("test")[:WINDOWS]
+    ]
+    known = eligible_rules(spec)
+    logged = [b.policy for b in recipe.behaviours if b.policy in known]
+    rows = []
+    plain = _scorer(spec, ())
+    ruled = {f"{len(r)} rules": _scorer(spec, r) for r in (logged[:1], logged)}
+    for what, policy in ruled.items():
+        ratios = []
+        for _ in range(REPEATS):
+            without = _seconds(scenario, spec, instances, plain)
+            ratios.append(_seconds(scenario, spec, instances, policy) / without)
+        ratio = float(np.median(ratios))
+        rows.append((f"{name}, columns of {what} / none", ratio, "x", "at most 1.5"))
+    return rows
+
+
+def _scorer(spec: Spec, rules: Sequence[str]) -> LearnedPolicy:
+    """Return a linear scorer of all columns, squares and products with weights of 0."""
+    settings = NetworkSettings(rules=tuple(rules))
+    network = make_network(spec.context, spec.candidates, settings, scenario=spec.scenario)
+    weights = {name: np.zeros(shape, np.float32) for name, shape in network.shapes.items()}
+    return LearnedPolicy("linear", network, weights, spec.context, spec.candidates)
+
+
+def _seconds(
+    scenario: Scenario, spec: Spec, instances: Sequence[Instance], policy: LearnedPolicy
+) -> float:
+    """Return the processor seconds of greedy episodes."""
+    begin = time.process_time()
+    for instance in instances:
+        rng = np.random.default_rng(0)
+        sample_trajectory(scenario, spec, instance, policy, rng, temperature=0.0)
+    return time.process_time() - begin
