@@ -18,7 +18,7 @@ from pipeline.simulation.policy import GENERATOR, draw_choice, fill_probabilitie
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.spec import Spec
 from policies.networks.forward import NETWORK, NetworkArrays, score_sets
-from policies.networks.rules import RULES, RuleColumns, wide_rows, widen
+from policies.networks.rules import RULES, RuleColumns, rule_buffers, widen
 
 _FIRST_ROOM: Final = 2048  # decisions; doubled for longer episodes
 _CHANCES: Final = types.Array(types.float32, 1, "C")
@@ -50,7 +50,8 @@ def _decide(
     scores, probabilities, step_outputs, _totals = arrays
     moment, picture = context.reshape((1, len(context))), image.reshape((1, len(image)))
     span = np.zeros(2, np.int64)
-    ruled, wide = len(rules) > 0, wide_rows(rules, candidates)
+    wide, able, values = rule_buffers(rules, candidates)
+    ruled = len(rules) > 0
     rows = wide if ruled else candidates
     at, value, status = cursor[_DECISIONS], cursor[_CANDIDATES], cursor[_STATUS]
     while (
@@ -59,7 +60,7 @@ def _decide(
         n = observe(ints, floats, context, image, candidates, feasible)
         shown, allowed = scores[:n], feasible[:n]
         if ruled:
-            widen(rules, context, candidates[:n], allowed, shown, wide[:n])
+            widen(rules, context, candidates[:n], allowed, shown, wide, able, values)
         span[1] = n
         score_sets(
             moment, rows[:n], allowed, picture, span,

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from pipeline.dataset.sampling import FurtherColumns
 from pipeline.errors import DatasetError, RecipeError, UnknownName, did_you_mean
 from pipeline.simulation.kernel import FLOATS, INTS, MASK, ROWS, SCORE, Compiled, compiled
-from pipeline.simulation.policy import Heuristic, best_feasible
+from pipeline.simulation.policy import Heuristic
 from pipeline.simulation.spec import Feature
 from pipeline.storage.files import sha256_text
 from policies.heuristics import heuristics
@@ -215,60 +215,69 @@ def _rule_list(functions: tuple[Compiled, ...]) -> Any:
     return found
 
 
-@compiled(ROWS(RULES, ROWS))
-def wide_rows(rules: Any, candidates: Any) -> Any:
-    """Return a buffer for `widen` over rows of the shape of `candidates`; empty without rules."""
+@compiled(types.Tuple((ROWS, INTS, FLOATS))(RULES, ROWS))
+def rule_buffers(rules: Any, candidates: Any) -> Any:
+    """Return the buffers of `widen` for as many candidates; empty ones without rules.
+
+    They are wide (capacity, F + 2R), able (capacity,) and values (capacity,).
+    """
     length, width = candidates.shape
     if len(rules) == 0:
-        return np.empty((0, width))
-    return np.zeros((length, width + COLUMNS_PER_RULE * len(rules)))
+        length = 0
+    wide = np.zeros((length, width + COLUMNS_PER_RULE * len(rules)))
+    return wide, np.empty(length, np.int64), np.empty(length)
 
 
-@compiled(types.int64(FLOATS, types.float64))
-def _count_below(values: Any, limit: Any) -> Any:
-    """Return how many values are below a limit.
+@compiled(types.int64(FLOATS, types.int64, types.float64))
+def _count_below(values: Any, many: Any, limit: Any) -> Any:
+    """Return how many of the first values are below a limit.
 
     The index is unsigned: numba checks signed ones for negative values, which prevents
     vectorisation.
     """
     below = np.int64(0)
-    for j in range(len(values)):
+    for j in range(many):
         below += np.int64(values[np.uint64(j)] < limit)
     return below
 
 
-@compiled(types.void(RULES, FLOATS, ROWS, MASK, FLOATS, ROWS))
-def widen(rules: Any, context: Any, candidates: Any, feasible: Any, scores: Any, wide: Any) -> None:
-    """Fill wide (N, F + 2R): the feasible candidates of (N, F) and the columns of R rules.
+@compiled(types.void(RULES, FLOATS, ROWS, MASK, FLOATS, ROWS, INTS, FLOATS))
+def widen(
+    rules: Any, context: Any, candidates: Any, feasible: Any, scores: Any,
+    wide: Any, able: Any, values: Any,
+) -> None:  # fmt: skip
+    """Fill wide[:N]: the feasible candidates of (N, F), and the columns of R rules.
 
-    context (C,) and feasible (N,) belong to the same observation; `scores` (N,) is scratch. Rows of
-    infeasible candidates are left as they are.
+    context (C,) and feasible (N,) belong to the same observation. Rows of infeasible candidates are
+    left as they are. `scores` (N,), `able` and `values` are scratch, see `rule_buffers`.
     """
     n, width = len(feasible), candidates.shape[1]
-    able, many = np.empty(n, np.int64), 0
+    many, none = 0, values[:0]
     for i in range(n):
-        able[many] = i  # without a branch
-        many += feasible[i]
-    for i in range(many):
-        wide[able[i], :width] = candidates[able[i]]
-    values, none = np.empty(many), np.empty(0)
+        if feasible[i]:
+            able[many] = i
+            many += 1
+            for f in range(width):
+                wide[i, f] = candidates[i, f]
     others = np.float64(max(many - 1, 1))
     for r in range(len(rules)):
         rule, at = rules[r], width + COLUMNS_PER_RULE * r
         rule(context, candidates, feasible, none, scores)
         for i in range(many):
             values[i] = scores[able[i]]
-        ordered = np.sort(values) if many > _FEW else values
+        ordered = np.sort(values[:many]) if many > _FEW else values
+        best = 0
         for i in range(many):
             if many > _FEW:
                 below = np.searchsorted(ordered, values[i])
             else:
-                below = _count_below(values, values[i])
+                below = _count_below(values, many, values[i])
             wide[able[i], at + RANK] = (below + (many == 1)) / others
             wide[able[i], at + CHOICE] = 0.0
-        best = best_feasible(scores, feasible)
-        if best >= 0:
-            wide[best, at + CHOICE] = 1.0
+            if values[i] > values[best]:
+                best = i
+        if many > 0:
+            wide[able[best], at + CHOICE] = 1.0
 
 
 @compiled(types.void(RULES, ROWS, ROWS, INTS, MASK, ROWS))
@@ -276,11 +285,12 @@ def _widen_all(
     rules: Any, context: Any, candidates: Any, offsets: Any, feasible: Any, wide: Any
 ) -> None:
     """Fill wide (V, F + 2R) for B observations, the candidates of b in offsets[b:b + 2]."""
+    able, values, scores = np.empty(len(wide), np.int64), np.empty(len(wide)), np.empty(len(wide))
     for b in range(len(context)):
         first, stop = offsets[b], offsets[b + 1]
         widen(
             rules, context[b], candidates[first:stop], feasible[first:stop],
-            np.empty(stop - first), wide[first:stop],
+            scores[first:stop], wide[first:stop], able, values,
         )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from pipeline.simulation import kernel as k
 from pipeline.simulation.arrays import EPISODE, STEPS
 from pipeline.simulation.policy import GENERATOR, best_feasible
 from policies.networks.features import COLUMNS
-from policies.networks.rules import wide_rows, widen
+from policies.networks.rules import rule_buffers, widen
 from policies.rollouts.compiled import C_CANDIDATES, C_DECISIONS, C_ROWS, DECIDER, LOOKED
 from policies.rollouts.play_on import RULE, play_on, score_decision
 
@@ -108,7 +108,8 @@ def branch(
     ints, floats, context, image, candidates, feasible = episode
     rows, row_of, contexts, images, index, starts, chosen, which = looked
     rules = decider.rules
-    ruled, wide = len(rules) > 0, wide_rows(rules, candidates)
+    wide, able, values = rule_buffers(rules, candidates)
+    ruled = len(rules) > 0
     seen = wide if ruled else candidates
     speaks = np.empty(len(feasible), np.int64)  # the candidate that is tried for a unique row
     t = m = u = next_asked = 0
@@ -117,7 +118,7 @@ def branch(
         if at == asked[next_asked]:
             next_asked += 1
             if ruled:
-                widen(rules, context, candidates[:n], feasible[:n], scores[:n], wide[:n])
+                widen(rules, context, candidates[:n], feasible[:n], scores[:n], wide, able, values)
             score_decision(rule, decider, n, episode, seen, scores)
             best = best_feasible(scores[:n], feasible[:n])
             stop, last = u, m

@@ -21,7 +21,7 @@ from pipeline.simulation.arrays import EPISODE, STEPS, named
 from pipeline.simulation.policy import GENERATOR, draw_choice
 from policies.networks.features import COLUMNS, INPUTS, expand_row
 from policies.networks.forward import NETWORK, NetworkArrays, add_product, score_sets
-from policies.networks.rules import RULES, wide_rows, widen
+from policies.networks.rules import RULES, rule_buffers, widen
 from policies.networks.settings import Network
 
 PLACES: Final = 1 << 12  # places of the table of rows; 230 kB with seven columns
@@ -205,7 +205,8 @@ def sample(
         columns, heavy, products, mean, inverse, widths, form, flat,
     ) = network  # fmt: skip
     keys, held, held_scores, base, x, h = table
-    ruled, wide = len(rules) > 0, wide_rows(rules, candidates)
+    wide, able, values = rule_buffers(rules, candidates)
+    ruled = len(rules) > 0
     rows = wide if ruled else candidates
     cells = rows.view(np.uint64)
     moment, picture = context.reshape((1, len(context))), image.reshape((1, len(image)))
@@ -216,7 +217,7 @@ def sample(
         n = observe(ints, floats, context, image, candidates, feasible)
         shown, allowed = scores[:n], feasible[:n]
         if ruled:
-            widen(rules, context, candidates[:n], allowed, shown, wide[:n])
+            widen(rules, context, candidates[:n], allowed, shown, wide, able, values)
         if alone:
             score_alone(
                 rows, cells, allowed, columns, heavy, products, mean, inverse,
@@ -264,7 +265,8 @@ def gather(
     """
     ints, floats, context, image, candidates, feasible = episode
     rows, row_of, contexts, images, index, starts, chosen, which = looked
-    ruled, wide = len(rules) > 0, wide_rows(rules, candidates)
+    wide, able, values = rule_buffers(rules, candidates)
+    ruled = len(rules) > 0
     seen = wide if ruled else candidates
     keys, held, cells = table.keys, table.held, seen.view(np.uint64)
     capacity = len(feasible)
@@ -278,7 +280,16 @@ def gather(
         choice = choices[at]
         if at % every == offset:
             if ruled:
-                widen(rules, context, candidates[:n], feasible[:n], arrays.scores[:n], wide[:n])
+                widen(
+                    rules,
+                    context,
+                    candidates[:n],
+                    feasible[:n],
+                    arrays.scores[:n],
+                    wide,
+                    able,
+                    values,
+                )
             starts[t] = m
             which[t] = at
             for c in range(contexts.shape[1]):

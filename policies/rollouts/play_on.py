@@ -17,7 +17,7 @@ from pipeline.simulation.policy import GENERATOR, NO_PARAMETERS, Heuristic, draw
 from pipeline.simulation.spec import Spec
 from policies.networks.forward import score_sets
 from policies.networks.policy import LearnedPolicy
-from policies.networks.rules import wide_rows, widen
+from policies.networks.rules import rule_buffers, widen
 from policies.rollouts.compiled import DECIDER, DeciderArrays, make_table, score_alone
 from policies.rollouts.trajectories import looks_alone
 
@@ -77,12 +77,13 @@ def play_on(
     scores, probabilities, step_outputs, totals = arrays
     at, status, kept = first, k.RUNNING, len(choices)
     rules = decider.rules
-    ruled, wide = len(rules) > 0 and not decider.guided, wide_rows(rules, candidates)
+    wide, able, values = rule_buffers(rules, candidates)
+    ruled = len(rules) > 0 and not decider.guided
     rows = wide if ruled else candidates
     while status == k.RUNNING and floats[k.TIME] < until and (kept == 0 or at < kept):
         n = observe(ints, floats, context, image, candidates, feasible)
         if ruled:
-            widen(rules, context, candidates[:n], feasible[:n], scores[:n], wide[:n])
+            widen(rules, context, candidates[:n], feasible[:n], scores[:n], wide, able, values)
         score_decision(rule, decider, n, episode, rows, scores)
         choice = draw_choice(scores[:n], feasible[:n], 0.0, epsilon, rng, probabilities)
         if choice < 0:
