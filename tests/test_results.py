@@ -5,6 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from docs.generate import gate
 from docs.generate.headlines import headline_pages
 from docs.generate.protocol import protocol_pages
 from docs.generate.results import FOLDER, result_pages
@@ -95,3 +96,22 @@ def test_a_table_with_a_column_less_or_a_word_for_a_number_is_refused():
     cells[rows[0].split(",").index("mean")] = "many"
     with pytest.raises(DatasetError, match=r"x\.csv: "):
         results_markdown((rows[0] + "\n" + ",".join(cells)).encode(), "x.csv")
+
+
+def test_the_page_of_the_gate_counts_right_and_wrong_verdicts():
+    """One agent of each kind: delivered and better, delivered and worse, refused and better."""
+    rows = [
+        ("cql", "agent", "0.1,0.05,0.2", "1.5,0.5,2.5"),
+        ("iql", "agent", "0.1,0.05,0.2", "-1.5,-2.5,-0.5"),
+        ("crr", "rule", "0.1,-0.05,0.2", "1.5,0.5,2.5"),
+        ("bcq", "rule", "-0.1,,", "0.5,-0.5,2.5"),
+    ]
+    lines = [",".join(gate.COLUMNS)]
+    for agent, delivered, agreement, test in rows:
+        lines.append(f"slots,r-v1,{agent},0,hold_5,9,{agreement},{delivered},50,{test},key")
+    page = gate.gate_markdown("\n".join(lines).encode())
+    assert "| the agent | 1 | 0 | 1 |" in page
+    assert "| the rule | 1 | 1 | 0 |" in page
+    assert "Of 2 agents that were delivered, 1 are worse than the rule." in page
+    assert "Of 2 agents that are better than the rule, 1 were not delivered." in page
+    assert "| r-v1 | bcq | hold_5 | -0.1 [n/a, n/a] | rule | +0.5 [-0.5, +2.5]: unclear |" in page

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from docs.generate.gate import TABLE as GATE
+from docs.generate.gate import gate_markdown
 from docs.generate.text import contents
 from pipeline.evaluation.summary.results import COLUMNS, results_markdown
 from pipeline.studies.page import study_markdown
@@ -24,6 +26,9 @@ def result_pages() -> Mapping[str, str]:
         if path.name in {BOUNDS, SIZES}:
             continue
         content = path.read_bytes()
+        if path.name == GATE:
+            pages["results/gate.md"] = gate_markdown(content)
+            continue
         head = tuple(next(csv.reader([content.split(b"\n", 1)[0].decode()])))
         if head == COLUMNS:
             pages |= _by_recipe(path.name, content)

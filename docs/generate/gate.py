@@ -1,0 +1,124 @@
+"""The gate of offline trainings against the truth: table docs/results/gate.csv and its page.
+
+    python -m docs.generate.gate RUN...
+
+prints the table. Each argument is a folder that `hindcast run` has written, with one seed. A row is
+one trained agent: the verdict of its training (policies.offline.delivery), and the difference of
+its selected checkpoint from the same rule on the test windows, in the direction in which more is
+better. The column `provenance` is a key of docs/results/provenance.json.
+"""
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from pipeline.storage.run_files import BEST, DELIVERED, DESCRIPTION
+
+COLUMNS: Final = (
+    "scenario", "recipe", "agent", "rules_read", "rule", "windows", "agreement_difference", "low",
+    "high", "delivered", "test_windows", "test_difference", "test_low", "test_high", "provenance",
+)  # fmt: skip
+TABLE: Final = "gate.csv"
+
+
+def main(runs: Sequence[str]) -> None:
+    """Print one row per agent of finished runs."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for run in map(Path, runs):
+        with (run / "results.csv").open(encoding="utf-8") as file:
+            results = list(csv.DictReader(file))
+        for folder in sorted((run / "agents").iterdir()):
+            if (folder / DELIVERED / DESCRIPTION).is_file():
+                writer.writerow(_row(folder, results))
+
+
+def _row(folder: Path, results: Iterable[Mapping[str, str]]) -> list[Any]:
+    description = json.loads((folder / DELIVERED / DESCRIPTION).read_text("utf-8"))
+    verdict = description["training"]["delivered"]
+    own = json.loads((folder / DESCRIPTION).read_text("utf-8"))
+    agent, rule = own["agent"], verdict["rule"]
+    chosen = f"{agent}-best" if (folder / BEST / DESCRIPTION).is_file() else agent
+    (found,) = (
+        r for r in results
+        if (r["policy"], r["baseline"]) == (chosen, rule) and r["metric"] == _headline(results)
+    )  # fmt: skip
+    ends = [float(found[name]) for name in ("paired_difference", "paired_low", "paired_high")]
+    if found["higher_is_better"] == "false":
+        ends = [-ends[0], -ends[2], -ends[1]]
+    return [
+        found["scenario"], found["recipe"], agent, len(own["network"].get("rules", ())), rule,
+        verdict["windows"], *(_short(verdict[k]) for k in ("difference", "low", "high")),
+        verdict["delivered"], found["windows"], *map(_short, ends), found["provenance"],
+    ]  # fmt: skip
+
+
+def _headline(results: Iterable[Mapping[str, str]]) -> str:
+    return next(iter(results))["metric"]
+
+
+def _short(number: float | None) -> str:
+    return "" if number is None else f"{number:.6g}"
+
+
+def outcome_of(row: Mapping[str, str]) -> str:
+    """Return "better", "worse" or "unclear": the agent against the rule on test windows."""
+    if float(row["test_low"]) > 0.0:
+        return "better"
+    return "worse" if float(row["test_high"]) < 0.0 else "unclear"
+
+
+def gate_markdown(content: bytes) -> str:
+    """Return the page of the table."""
+    rows = list(csv.DictReader(io.StringIO(content.decode())))
+    count = {
+        (delivered, outcome): sum(
+            (r["delivered"], outcome_of(r)) == (delivered, outcome) for r in rows
+        )
+        for delivered in ("agent", "rule")
+        for outcome in ("better", "unclear", "worse")
+    }
+    accepted = sum(count["agent", outcome] for outcome in ("better", "unclear", "worse"))
+    better = count["agent", "better"] + count["rule", "better"]
+    about = (
+        f"`docs/results/{TABLE}` has {len(rows)} agents of {len({r['recipe'] for r in rows})} "
+        "logs. An agent is better or worse than the rule if the paired 95 % interval on the test "
+        "windows, which the simulator plays, is on one side of 0."
+    )
+    rates = (
+        f"Of {accepted} agents that were delivered, {count['agent', 'worse']} are worse than the "
+        f"rule. Of {better} agents that are better than the rule, {count['rule', 'better']} were "
+        "not delivered."
+    )
+    lines = [
+        "# The gate of offline trainings against the truth", "", about, "",
+        "| delivered | agent better | unclear | agent worse |", "|---|---|---|---|",
+        *(
+            f"| the {name} | {count[name, 'better']} | {count[name, 'unclear']} | "
+            f"{count[name, 'worse']} |"
+            for name in ("agent", "rule")
+        ), "", rates, "",
+        "| recipe | agent | rule | agreement less that of the rule | delivered | on test windows |",
+        "|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    for r in rows:
+        reads = f" ({r['rules_read']} rules read)" if r["rules_read"] != "0" else ""
+        lines.append(
+            f"| {r['recipe']} | {r['agent']}{reads} | {r['rule']} | "
+            f"{_interval(r, 'agreement_difference', 'low', 'high')} | {r['delivered']} | "
+            f"{_interval(r, 'test_difference', 'test_low', 'test_high')}: {outcome_of(r)} |"
+        )
+    return "\n".join([*lines, ""])
+
+
+def _interval(row: Mapping[str, str], *names: str) -> str:
+    value, low, high = (f"{float(row[n]):+.3g}" if row[n] else "n/a" for n in names)
+    return f"{value} [{low}, {high}]"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
