@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.simulation.batched import run_batched
 from pipeline.simulation.policy import Behaviour, Heuristic
 from pipeline.simulation.rollout import run_episode
 from pipeline.simulation.seeds import generator
@@ -69,9 +70,14 @@ def _returns_of_rule(problem: Problem, rule: Heuristic) -> NDArray[np.float64]:
 
 def returns_of(problem: Problem, policy: LearnedPolicy) -> NDArray[np.float64]:
     """Return the return of greedy choices on every validation window, (W,)."""
+    instances = [problem.instance_of(w) for w in problem.validation]
+    rngs = [generator(problem.seed, "greedy", w) for w in problem.validation]
+    if type(policy) is not LearnedPolicy:  # a network of another architecture
+        behaviour = Behaviour(policy.name, policy)
+        episodes = run_batched(problem.scenario, problem.spec, instances, behaviour, rngs)
+        return np.array([one.total for one in episodes])
     played = sample_trajectories(
-        problem.scenario, problem.spec, [problem.instance_of(w) for w in problem.validation],
-        policy, [generator(problem.seed, "greedy", w) for w in problem.validation],
-        temperature=0.0, workers=problem.workers,
+        problem.scenario, problem.spec, instances, policy, rngs, temperature=0.0,
+        workers=problem.workers,
     )  # fmt: skip
     return np.array([one.episode.total for one in played])
