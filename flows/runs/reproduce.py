@@ -67,8 +67,7 @@ def _reproduce(name: str, setting: Setting, place: Path, call: Call) -> Path:
         left -= stage.minutes
         command = shlex.join(["hindcast", *(w.replace(OUT, name) for w in stage.words)])
         entries.append({
-            "name": stage.name, "command": command, "seconds": result["seconds"],
-            "output": stage.output,
+            "name": stage.name, "command": command, **result, "output": stage.output,
         })  # fmt: skip
     about = {
         "kind": "reproduction", "paper": name, "title": module.TITLE, "source": module.SOURCE,
@@ -84,7 +83,7 @@ def _reproduce(name: str, setting: Setting, place: Path, call: Call) -> Path:
 
 
 def _run(words: Sequence[str], call: Call) -> dict[str, Any]:
-    """Run a command line through `call`; return how long it took."""
+    """Run a command line through `call`; return how long it took, and the commit of the code."""
     arguments = parse(words)
     request = arguments.read(arguments)
     module_of(request).check(request)
@@ -93,7 +92,7 @@ def _run(words: Sequence[str], call: Call) -> dict[str, Any]:
     code = getattr(module_of(request).show(result), "code", 0)
     if code:
         raise HindcastError(f"`{shlex.join(['hindcast', *words])}` ended with exit code {code}")
-    return {"seconds": round(time.monotonic() - began, 1)}
+    return {"seconds": round(time.monotonic() - began, 1), "commit": provenance()["commit"]}
 
 
 def digest_of(stages: Sequence[Stage]) -> str:

@@ -125,8 +125,9 @@ def _agreement(measured: Measured) -> Rows:
         )
         gaps = np.abs(ours - paper)
         equal, farthest = int((gaps < 0.1**decimals / 2).sum()), float(gaps.max(initial=0.0))
-        rows.append(cell("agreement", item, "equal as printed", "cells", equal, both.height))
-        rows.append(cell("agreement", item, "largest difference", "as in the table", farthest, 0.0))
+        rows.append(cell("agreement", item, "numbers", "cells", both.height))
+        rows.append(cell("agreement", item, "equal as printed", "cells", equal))
+        rows.append(cell("agreement", item, "largest difference", "as in the table", farthest))
     return rows
 
 
@@ -198,7 +199,7 @@ def table_texts(measured: Measured) -> dict[str, TableText]:
         ),
         "agreement": TableText(
             "Numbers of rules that are equal as printed", "",
-            "Published: the number of cells of the five rules. Numbers are rounded as printed.",
+            "The cells of the five rules. Numbers are rounded as printed.",
         ),
         "standard errors": TableText(
             "Standard errors of the bounded slowdowns over the ten sequences, percent of the mean"

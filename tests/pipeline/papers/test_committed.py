@@ -27,6 +27,10 @@ def test_pictures_and_published_numbers_are_those_of_the_tables():
         for file, text in drawn.items():
             assert (folder / file).read_text() == text
         printed = published(name)
+        known = printed["value"].drop_nulls().to_list()
         for cell in results.tables.to_dicts():
             wanted = number(printed, cell["table"], cell["row"], cell["column"])
-            assert cell["published"] == (None if wanted is None else pytest.approx(wanted, 1e-5))
+            if wanted is not None:
+                assert cell["published"] == pytest.approx(wanted, 1e-5)
+            elif cell["published"] is not None:  # shown again in a table that is not in the paper
+                assert any(cell["published"] == pytest.approx(one, 1e-5) for one in known)
