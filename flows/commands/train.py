@@ -189,7 +189,7 @@ def _delivery(result: Mapping[str, Any]) -> list[str]:
     if ends[0] is not None:
         found += f" [{write_interval(*ends, decimals, signed=True)}]"
     where = f"on {count_of(verdict['windows'], 'validation window')}"
-    compared = f"{verdict['metric']} less that of the rule {found} {where}"
+    compared = f"{verdict['metric']} {found} {where}, + is better"
     if verdict["delivered"] == "agent":
         return [f"{result['delivered']}: the agent, better than rule {rule} ({compared})"]
     return [f"{result['delivered']}: rule {rule}, as the agent is not clearly better ({compared})"]

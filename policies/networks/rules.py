@@ -38,6 +38,7 @@ from policies.heuristics import heuristics
 
 _RULE: Final = types.FunctionType(SCORE)
 RULES: Final = types.ListType(_RULE)  # type: ignore[no-untyped-call]
+_BUFFERS: Final = types.Tuple((ROWS, INTS, FLOATS))  # type: ignore[no-untyped-call]
 COLUMNS_PER_RULE: Final = 2
 CHOICE: Final = 0  # the first column of a rule
 RANK: Final = 1
@@ -152,7 +153,8 @@ def rankable(scenario: str) -> dict[str, Heuristic]:
 def digest_of(rule: Heuristic) -> str:
     """Return a digest of a rule's code, the same for another layout and other comments.
 
-    It covers the compiled functions and the constants that the rule names.
+    It covers the compiled functions and the constants that the rule names, and the names of the
+    columns that it reads, but not their places.
     """
     return _digest(rule.score)
 
@@ -175,8 +177,8 @@ def _gather(function: Any, parts: dict[str, str]) -> None:
         inner = getattr(value, "py_func", None)
         if inner is not None:
             _gather(inner, parts)
-        elif isinstance(value, bool | int | float | str | tuple):
-            parts[f"{key} {name}"] = repr(value)
+        elif isinstance(value, bool | int | float | str | tuple) and not hasattr(value, "_fields"):
+            parts[f"{key} {name}"] = repr(value)  # columns by name, as ROW.cores, are in the code
 
 
 def _tokens(function: Any) -> str:
@@ -215,7 +217,7 @@ def _rule_list(functions: tuple[Compiled, ...]) -> Any:
     return found
 
 
-@compiled(types.Tuple((ROWS, INTS, FLOATS))(RULES, ROWS))
+@compiled(_BUFFERS(RULES, ROWS))
 def rule_buffers(rules: Any, candidates: Any) -> Any:
     """Return the buffers of `widen` for as many candidates; empty ones without rules.
 

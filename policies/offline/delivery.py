@@ -1,11 +1,11 @@
 """The gate of an offline training: a test of the agent against the best logged rule.
 
-    rule        of the deterministic rules in the log, the one with the best mean return on windows
-                that all of them played
+    rule        of the deterministic rules in the log, the one with the best mean of the headline
+                outcome on windows that all of them played
     episodes    validation episodes of the best behaviours, which hold about a third of them
     agreement   of pairs of these episodes on the same window, the share in which the mean
-                log-probability of the logged choices is higher for the episode with the higher
-                return; a pair counts by the difference of its returns, every window alike
+                log-probability of the logged choices is higher for the episode with the better
+                outcome; a pair counts by the difference of its outcomes, every window alike
     verdict     the agent is delivered if the paired 95 % interval of its agreement less that of
                 the rule is above 0
 
@@ -41,23 +41,24 @@ def judge(dataset: Dataset, policy: LearnedPolicy, seed: int) -> Verdict | None:
     rule = best_logged_rule(dataset)
     if rule is None or not (dataset.episodes()["split"] == "validation").any():
         return None
-    episodes = dataset.episodes("validation")
+    episodes = _valued(dataset, dataset.episodes("validation"))
     kept = set(episodes["episode"].to_numpy()[
         of_behaviours(episodes, best_behaviours(episodes, SHARE))
     ])  # fmt: skip
     of_rule = rule_policy(dataset.spec, rule)
     likely = {AGENT: list[Floats](), RULE: list[Floats]()}
-    window, returns = list[int](), list[float]()
+    value = dict(episodes.select("episode", "return").iter_rows())
+    window, values = list[int](), list[float]()
     for trajectory in dataset.iter_episodes("validation"):
         if trajectory.about["episode"] not in kept or not len(trajectory):
             continue
         window.append(trajectory.about["window"])
-        returns.append(trajectory.about["return"])
+        values.append(value[trajectory.about["episode"]])
         for name, one in ((AGENT, policy), (RULE, of_rule)):
             likely[name].append(log_likelihood(one, trajectory, TEMPERATURES))
     shares = {
-        name: agreements(np.array(window), np.array(returns), np.array(values))
-        for name, values in likely.items()
+        name: agreements(np.array(window), np.array(values), np.array(of_episode))
+        for name, of_episode in likely.items()
     }
     windows = shares[RULE].shape[1]
     if windows == 0:
@@ -72,12 +73,12 @@ def judge(dataset: Dataset, policy: LearnedPolicy, seed: int) -> Verdict | None:
 def best_logged_rule(dataset: Dataset) -> str | None:
     """Return the best deterministic rule of the log; None if the log has no such rule.
 
-    Rules are compared by their mean return on the windows that all of them played, or on all
-    windows if there are none. Test episodes are left out.
+    Rules are compared by their mean headline outcome on the windows that all of them played, or on
+    all windows if there are none. Test episodes are left out.
     """
     known = eligible_rules(dataset.spec)
     rule_of = {b.name: b.policy for b in dataset.recipe.behaviours if b.policy in known}
-    episodes = dataset.episodes().filter(
+    episodes = _valued(dataset, dataset.episodes()).filter(
         pl.col("behaviour").is_in(list(rule_of)) & (pl.col("split") != "test")
     )
     if episodes.is_empty():
@@ -91,6 +92,16 @@ def best_logged_rule(dataset: Dataset) -> str | None:
         .sort("return", "behaviour", descending=[True, False])
     )  # fmt: skip
     return rule_of[means["behaviour"][0]]
+
+
+def _valued(dataset: Dataset, episodes: pl.DataFrame) -> pl.DataFrame:
+    """Return episodes with the headline outcome in place of the return, higher is better.
+
+    The headline outcome is what evaluations compare. A return may weigh several costs otherwise.
+    """
+    headline = dataset.spec.outcomes[0]
+    value = pl.col(headline.name)
+    return episodes.with_columns((value if headline.better == "higher" else -value).alias("return"))
 
 
 def log_likelihood(
@@ -125,10 +136,10 @@ def log_likelihood(
     return np.array(found)
 
 
-def agreements(window: NDArray[np.integer], returns: Floats, likely: Floats) -> Floats:
+def agreements(window: NDArray[np.integer], values: Floats, likely: Floats) -> Floats:
     """Return the agreement at each temperature on each window, (T, W).
 
-    window (E,), returns (E,) and likely (E, T) are of episodes. Windows in which all returns are
+    window (E,), values (E,) and likely (E, T) are of episodes. Windows in which all values are
     equal are left out. An equal likelihood counts one half.
     """
     found = []
@@ -136,7 +147,7 @@ def agreements(window: NDArray[np.integer], returns: Floats, likely: Floats) -> 
         members = np.flatnonzero(window == one)
         weight, sided = 0.0, np.zeros(likely.shape[1])
         for i, j in combinations(members, 2):
-            gap = returns[i] - returns[j]
+            gap = values[i] - values[j]
             side = np.sign(likely[i] - likely[j]) * np.sign(gap)
             sided += abs(gap) * (1.0 + side) / 2.0
             weight += abs(gap)

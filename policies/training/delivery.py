@@ -33,9 +33,10 @@ class Verdict:
     Attributes:
         delivered: "agent" or "rule".
         rule: Name of the best rule.
-        metric: Number that is compared, such as "return"; higher is better.
+        metric: Name of what is compared: the headline outcome, or "agreement".
         windows: Number of windows of the comparison.
-        difference: Mean of agent - rule over the windows; None if no checkpoint was eligible.
+        difference: Mean difference of agent and rule over the windows, above 0 if the agent is
+            better; None if no checkpoint was eligible.
         low: Lower end of the paired 95 % interval of the difference.
         high: Upper end of the interval.
     """

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections import namedtuple
 from itertools import pairwise
 
 import numpy as np
@@ -321,6 +322,19 @@ def test_a_digest_covers_code_constants_and_called_functions():
     assert rules.digest_of(scaled(2.0, twice)) == digest
     assert rules.digest_of(scaled(3.0, twice)) != digest
     assert rules.digest_of(scaled(2.0, thrice)) != digest
+
+
+def test_a_digest_covers_names_of_columns_and_not_their_places():
+    def of(row):
+        @njit
+        def score(context, candidates, feasible, parameters, scores):
+            for i in range(len(scores)):
+                scores[i] = candidates[i, row.cores]
+
+        return rules.digest_of(Heuristic("column", score))
+
+    before, after = namedtuple("Row", "cores")(0), namedtuple("Row", "age cores")(0, 1)
+    assert of(before) == of(after)
 
 
 def test_comments_and_docstrings_are_no_part_of_a_digest():

@@ -13,7 +13,7 @@ from policies.heuristics import heuristics
 from policies.networks.checkpoint import load_policy, read_description
 from policies.networks.settings import NetworkSettings
 from policies.online import evolution
-from policies.online.delivery import best_rule, judge, returns_of
+from policies.online.delivery import best_rule, judge, values_of
 from policies.online.problem import Sampling, fit_network
 from policies.online.training import train_online
 from policies.training.delivery import rule_policy
@@ -47,7 +47,7 @@ def test_a_rule_is_not_better_than_itself(clusters):
     verdict = judge(clusters, rule_policy(clusters.spec, "urgent_first"))
     assert (verdict.delivered, verdict.rule) == ("rule", "urgent_first")
     assert (verdict.difference, verdict.low, verdict.high) == (0.0, 0.0, 0.0)
-    assert (verdict.metric, verdict.windows) == ("return", 10)
+    assert (verdict.metric, verdict.windows) == ("eval_cost", 10)
 
 
 def test_a_worse_agent_is_not_delivered(clusters):
@@ -115,7 +115,7 @@ def test_evolution_starts_from_the_best_of_its_rules(clusters):
     learner = evolution.learner(clusters, settings, network, None, CPU)
     acting = clusters.acting(network, learner.weights())
     expected = best_rule(clusters, ["urgent_first"])[1]
-    assert returns_of(clusters, acting).tolist() == expected.tolist()
+    assert values_of(clusters, acting).tolist() == expected.tolist()
 
 
 def test_evolution_starts_from_a_rule_only_if_it_has_one(clusters):
