@@ -44,8 +44,8 @@ def test_the_best_rule_has_the_highest_mean_return(clusters):
 
 
 def test_a_rule_is_not_better_than_itself(clusters):
-    verdict = judge(clusters, rule_policy(clusters.spec, "urgent_first"))
-    assert (verdict.delivered, verdict.rule) == ("rule", "urgent_first")
+    verdict = judge(clusters, rule_policy(clusters.spec, "urgent_shortest"))
+    assert (verdict.delivered, verdict.rule) == ("rule", "urgent_shortest")
     assert (verdict.difference, verdict.low, verdict.high) == (0.0, 0.0, 0.0)
     assert (verdict.metric, verdict.windows) == ("eval_cost", 10)
 
@@ -95,10 +95,10 @@ def test_a_training_writes_what_it_delivers(tmp_path):
     out = train_online(recipe, out=tmp_path / "run", iterations=1)
     told = read_description(out / "delivered")["training"]["delivered"]
     assert told["delivered"] == "rule"
-    assert told["rule"] == "urgent_first"
+    assert told["rule"] == "urgent_shortest"
     assert told["high"] < 0.0
     policy = load_policy(out / "delivered")
-    assert policy.network.settings.rules == ("urgent_first",)
+    assert policy.network.settings.rules == ("urgent_shortest",)
     before = {p.name: p.read_bytes() for p in (out / "delivered").iterdir()}
     train_online(recipe, out=tmp_path / "again", iterations=1, workers=2)
     again = {p.name: p.read_bytes() for p in (tmp_path / "again" / "delivered").iterdir()}

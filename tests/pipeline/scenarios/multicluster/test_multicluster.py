@@ -300,12 +300,35 @@ def test_rules_take_the_row_that_they_are_named_for():
         chosen[name] = int(scores.argmax())
     assert chosen == {
         "sf_p": 0, "lf_p": 2, "sf_e": 1, "lf_e": 3, "most_free_now": 0,
-        "least_slack": 4, "urgent_first": 4,
+        "least_slack": 4, "urgent_first": 4, "urgent_shortest": 4,
     }  # fmt: skip
     rows[:2, names.index("deadline")] = 0.415  # streaming would be late in one step
     scores = np.empty(6)
     HEURISTICS["urgent_first"].score(np.zeros(1), rows, np.ones(6, np.bool_), np.zeros(0), scores)
     assert scores.argmax() == 0
+
+
+def test_urgent_shortest_orders_the_applications_of_a_tier_by_their_execution():
+    """The order is urgent, critical, then two regular ones, the shorter first and equals by age."""
+    names = [f.name for f in SCENARIO.spec(TINY, "misses").candidates]
+    given = (  # category, execution, deadline
+        (2.0, 0.34, 0.40), (0.0, 0.40, 0.0), (0.0, 0.36, 0.0), (0.0, 0.36, 0.0),
+        (1.0, 0.42, 0.47), (1.0, 0.41, 0.415),
+    )  # fmt: skip
+    rows = np.zeros((len(given), len(names)))
+    for row, values_ in zip(rows, given, strict=True):
+        for name, value in zip(("category", "execution", "deadline"), values_, strict=True):
+            row[names.index(name)] = value
+    order = {}
+    for name in ("urgent_first", "urgent_shortest"):
+        scores = np.empty(len(given))
+        feasible = np.ones(len(given), np.bool_)
+        HEURISTICS[name].score(np.zeros(1), rows, feasible, np.zeros(0), scores)
+        order[name] = np.argsort(-scores, kind="stable").tolist()
+    assert order == {
+        "urgent_first": [5, 4, 1, 2, 3, 0],
+        "urgent_shortest": [5, 4, 2, 3, 1, 0],
+    }
 
 
 def test_a_second_run_gives_the_same_episode():

@@ -208,7 +208,7 @@ def test_rules_agree_with_the_spec_and_beat_each_other_as_it_says(setting):
     """Differences are within four standard errors, and most_free_now beats SF-E 50 of 50 times."""
     config = MulticlusterConfig(arrivals=setting[0], setting=setting[1])
     spec = SCENARIO.spec(config, "misses_and_delay")
-    rules = ("sf_e", "most_free_now", "least_slack", "urgent_first")
+    rules = ("sf_e", "most_free_now", "least_slack", "urgent_first", "urgent_shortest")
     found = np.empty((len(rules), EPISODES, len(spec.outcomes)))
     for window in range(EPISODES):
         rng = np.random.default_rng(window)
@@ -229,9 +229,10 @@ def test_rules_agree_with_the_spec_and_beat_each_other_as_it_says(setting):
             # both numbers are means of a sample
             assert abs(values_.mean() - number) < 4 * np.sqrt(2) * error + digits, (rule, number)
     assert score_a(tmdl[1], ajdr[1], tmdl[0], ajdr[0]) == 100
-    for better in (2, 3):
+    for better in (2, 3, 4):
         assert tmdl[better].mean() < tmdl[1].mean()
         assert ajdr[better].mean() < ajdr[1].mean()
+    assert cost[4].mean() < cost[3].mean()
 
 
 def test_random_is_the_worst_baseline():
