@@ -37,6 +37,11 @@ application, without its own misses (`own_misses_after` includes them). The obje
     misses             -1 per missed run                                sum of r == -TMDL
     delay              -100 * (AR / OR - 1) / (runs * applications)     sum of r == -AJDR
 
+With `foresight`, rows also show what strong rules work out from them: whether an application must
+go now, is late, or leaves no step to lose; what its deployment costs the others in the pool; and
+how its tasks fit the executors of the cluster. A linear score of these columns can express the
+tiers of `urgent_first`, and more.
+
 The paper leaves the following open. It is fixed here, with constants found by calibration against
 the paper's SF-E rows (pipeline.calibration.multicluster): s, n, k, periods, deadlines and batch
 distributions; the order of events in a step; that waiting in the pool counts; that a miss is

@@ -1,10 +1,11 @@
 """Settings of `multicluster`, and the checks of their values."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from pipeline.errors import InputError
 from pipeline.settings.ranges import check_ranges, number
+from pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT
 
 EVAL_MISS: Final = 0.02  # weight of a missed deadline in Eval, relative to a percent of delay
 
@@ -45,6 +46,8 @@ class MulticlusterConfig:
         delay_weight: Weight in it of the relative delay.
         own_misses_after: Whether an application's own misses count among those after its
             deployment.
+        foresight: Whether rows also show the urgency of the application, its cost to the others in
+            the pool and how well it fits the cluster, in fourteen more columns.
     """
 
     arrivals: Literal["bernoulli", "uniform", "beta"] = "uniform"
@@ -70,6 +73,7 @@ class MulticlusterConfig:
     later_miss_weight: float = number(0.02, "any")
     delay_weight: float = number(0.1, "any")
     own_misses_after: bool = False
+    foresight: bool = field(default=False, metadata=LEFT_OUT_WHEN_DEFAULT)
 
 
 def check_config(config: MulticlusterConfig) -> None:

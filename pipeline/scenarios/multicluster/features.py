@@ -1,7 +1,8 @@
 """Names of the features, reward terms and outcomes of `multicluster`, and their indices in arrays.
 
     context     per cluster: index, capability, occupation 1 .. 100 steps ago, missed deadlines
-    candidates  (application, cluster) pairs of the pool, by application, then by cluster
+    candidates  (application, cluster) pairs of the pool, by application, then by cluster; the
+                columns of `foresight` come last
 
 Units bring all numbers to the order of one: hundreds of steps, thousands of executors. Occupation
 and profile are fractions.
@@ -66,6 +67,37 @@ CANDIDATES: Final = (
             "share of the cluster's executors occupied, mean over the last 100 steps"),
 )  # fmt: skip
 
+FORESIGHT: Final = (
+    Feature("critical", "flag", 0, 1, "1 if the application is time-critical with one run"),
+    Feature("streaming", "flag", 0, 1, "1 if the application is streaming"),
+    Feature("due_now", "flag", 0, 1,
+            "1 if the application meets its deadline only if it is deployed now"),
+    Feature("late", "flag", 0, 1, "1 if the deadline of the application can no longer be met"),
+    Feature("slack", "steps", 0, 5,
+            "steps that the application can wait and still meet its deadline; 0 if late, 5 without "
+            "a deadline"),
+    Feature("tight_critical", "flag", 0, 1,
+            "1 if the application is time-critical with one run, and a step lost by it or by the "
+            "applications due before it causes a miss; these are D + 1 within steps 0 .. D"),
+    Feature("tight_streaming", "flag", 0, 1, "as tight_critical, for a streaming application"),
+    Feature("others_late", "applications", 0, np.inf,
+            "other applications of the pool that will be late if this one is deployed now"),
+    Feature("shorter", "applications", 0, np.inf,
+            "applications of the pool with shorter tasks that are not streaming"),
+    Feature("execution_streaming", "100 steps", -np.inf, np.inf,
+            "steps of one task less the middle of their range; 0 unless streaming", scale=0.02),
+    Feature("duration_streaming", "1000 steps", 0, np.inf,
+            "duration; 0 unless streaming"),
+    Feature("room_behind", "1000 executors", 0, np.inf,
+            "free executors less queued tasks of the cluster, below those of the best cluster",
+            scale=0.3),
+    Feature("spare", "1000 executors", 0, np.inf,
+            "free executors that the queued tasks and the application leave in the cluster",
+            scale=0.3),
+    Feature("short", "1000 tasks", 0, np.inf,
+            "tasks of the application that find no executor in the cluster now", scale=0.1),
+)  # fmt: skip
+
 OUTCOMES: Final = (
     Outcome("eval_cost", "1", "1 / Eval = .02 * TMDL + AJDR"),
     Outcome("tmdl", "runs", "TMDL: runs that missed their deadline"),
@@ -86,7 +118,7 @@ OUTCOMES: Final = (
 )  # fmt: skip
 
 MOMENT: Final = columns(context_features(1))  # of cluster 0; those of the other clusters follow
-ROW: Final = columns(CANDIDATES)
+ROW: Final = columns((*CANDIDATES, *FORESIGHT))
 TERM: Final = columns(OBJECTIVES)
 OUT: Final = columns(OUTCOMES)
 
@@ -97,7 +129,7 @@ def spec(config: MulticlusterConfig, objective: str) -> Spec:
         scenario="multicluster",
         objective=objective,
         context=context_features(len(config.clusters)),
-        candidates=CANDIDATES,
+        candidates=(*CANDIDATES, *FORESIGHT) if config.foresight else CANDIDATES,
         reward_terms=OBJECTIVES,
         outcomes=OUTCOMES,
         valued=True,

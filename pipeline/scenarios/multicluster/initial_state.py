@@ -39,6 +39,7 @@ def lay_out(config: MulticlusterConfig, objective: int, a: Applications) -> Inst
         )
     j, clusters, runs = len(a.arrival), len(config.clusters), len(a.needs)
     slots = int(max(a.execution.max(), a.period.max())) + 1
+    pooled = most_pooled(a)
     int_blocks = (
         (m.ARRIVAL_AT, j, a.arrival),
         (m.EXECUTION_AT, j, a.execution),
@@ -69,12 +70,14 @@ def lay_out(config: MulticlusterConfig, objective: int, a: Applications) -> Inst
         (m.ENDING_AT, slots * clusters, 0),
         (m.COMPLETING_AT, 2 * slots, -1),
         (m.DUE_LISTS_AT, 2 * slots, -1),
+        (m.LAST_STEPS_AT, pooled + 1 if config.foresight else 0, 0),
     )
     float_blocks = ((m.DEADLINE_AT, j, a.deadline), (m.ROWS_AT, j * m.SHOWN, _rows(a).ravel()))
     ints, floats = make_memory(m.INT_HEADER, int_blocks, m.FLOAT_HEADER, float_blocks)
     ints[m.CLUSTERS], ints[m.APPLICATIONS], ints[m.SLOTS] = clusters, j, slots
     ints[m.LIMIT], ints[m.OWN] = config.limit, config.own_misses_after
-    ints[m.OBJECTIVE] = objective
+    ints[m.OBJECTIVE], ints[m.FORESIGHT] = objective, config.foresight
+    floats[m.MIDDLE_EXECUTION] = sum(config.execution) / 200.0
     floats[m.MISS_WEIGHT], floats[m.LATER_WEIGHT] = config.miss_weight, config.later_miss_weight
     floats[m.DELAY_WEIGHT] = config.delay_weight
     floats[m.LOWER_BOUND] = delay_bound(a)
@@ -83,4 +86,4 @@ def lay_out(config: MulticlusterConfig, objective: int, a: Applications) -> Inst
     if ints[m.POOL] == 0:
         kernel.advance(ints, floats, np.zeros(len(TERM)))
         floats[m.CARRIED] = ints[m.NOW]
-    return Instance(ints, floats, capacity=most_pooled(a) * clusters)
+    return Instance(ints, floats, capacity=pooled * clusters)

@@ -2,14 +2,14 @@
 
     ints    header | per application: given, then state (J each) | needs of all runs (R)
             | per cluster: given, then state (K each) | queues (2K) | history (K * LAGS)
-            | ending (S * K) | completing (2S) | due (2S)
+            | ending (S * K) | completing (2S) | due (2S) | with foresight, last steps (P + 1)
     floats  header | deadline (J) | rows (J * SHOWN)
 
-There are J applications, numbered in the order of their arrival, K clusters, R runs, and S slots in
-a calendar. The events of step t are in slot t modulo S, and nothing is planned more than S - 1
-steps ahead. A list of applications is a pair (first, last), -1 if the list is empty, with its
-members connected by `link`. An application is in one list at most, because its run either waits in
-a cluster, or is about to complete, or is not due yet.
+There are J applications, numbered in the order of their arrival, at most P in the pool, K clusters,
+R runs, and S slots in a calendar. The events of step t are in slot t modulo S, and nothing is
+planned more than S - 1 steps ahead. A list of applications is a pair (first, last), -1 if the list
+is empty, with its members connected by `link`. An application is in one list at most, because its
+run either waits in a cluster, or is about to complete, or is not due yet.
 """
 
 from typing import Final
@@ -71,7 +71,9 @@ DUE_LISTS_AT: Final = 46  # runs that are queued, a list per slot
 # beginnings of the blocks of floats
 DEADLINE_AT: Final = 47  # steps that a run may take; infinite without a deadline
 ROWS_AT: Final = 48  # features of an application as candidates show them
-INT_HEADER: Final = 49
+LAST_STEPS_AT: Final = 49  # with FORESIGHT, scratch: applications of the pool by their last step
+FORESIGHT: Final = 50  # 1 if rows have the columns of `foresight`
+INT_HEADER: Final = 51
 
 # header of floats; place 0 is TIME
 MISS_WEIGHT: Final = 1
@@ -79,4 +81,5 @@ LATER_WEIGHT: Final = 2
 DELAY_WEIGHT: Final = 3
 CARRIED: Final = 4  # steps before the first decision
 LOWER_BOUND: Final = 5  # of 1 / Eval
-FLOAT_HEADER: Final = 6
+MIDDLE_EXECUTION: Final = 6  # middle of the range of s, in the unit of rows
+FLOAT_HEADER: Final = 7

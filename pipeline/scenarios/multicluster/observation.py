@@ -2,6 +2,7 @@
 
 from pipeline.scenarios.multicluster import layout as m
 from pipeline.scenarios.multicluster.features import MOMENT, ROW
+from pipeline.scenarios.multicluster.foresight import write_foresight
 from pipeline.simulation import kernel as k
 from pipeline.simulation.kernel import OBSERVE, compiled
 
@@ -50,4 +51,6 @@ def observe(ints, floats, context, image, candidates, feasible):  # type: ignore
                 candidates[row, column] = own[column]
             candidates[row, ROW.age] = age
             feasible[row] = True
+    if ints[m.FORESIGHT] == 1:
+        write_foresight(ints, floats, candidates)
     return pool * clusters

@@ -108,6 +108,12 @@ def test_a_setting_that_recipes_leave_out_is_stated_where_it_is_not_the_default(
     assert changed == plain
 
 
+def test_foresight_of_multicluster_is_left_out_where_it_is_not_the_default():
+    plain = load_recipe("multicluster-uniform-v1").to_dict()["config"]
+    changed = load_recipe("multicluster-uniform-v1", ["config.foresight=true"]).to_dict()["config"]
+    assert changed == {**plain, "foresight": True}
+
+
 def test_what_a_recipe_says_of_online_training_is_left_out_where_it_says_nothing():
     assert "online" not in load_recipe("slots-swf-kth-v1").to_dict()
     behaviours = load_recipe("slots-swf-kth-v1").to_dict()["behaviours"]

@@ -36,7 +36,7 @@ FEATURES = {
 SETTINGS = {
     "binpack": [{}, {"features": "extended"}, {"cluster": "trace", "allow_wait": True}],
     "deferrable": [{}, {"setting": "realtime", "capacity": 3.0, "horizon": 24}],
-    "multicluster": [{}, {"clusters": (7,)}, {"clusters": (7, 8, 9)}],
+    "multicluster": [{}, {"clusters": (7,)}, {"clusters": (7, 8, 9), "foresight": True}],
     "queue": [{}, {"allow_wait": True}],
     "rlscheduler": [{}, {"observation": "published"}],
     "slots": [
