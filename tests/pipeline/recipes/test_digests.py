@@ -24,6 +24,7 @@ DIGESTS = {  # the first 40 of 64 digits
     "multicluster-bernoulli-v1": "0b1e6e84902175cfdc97f59ec513cbe7dd8a07fc",
     "multicluster-beta-v1": "27faf71cc7e9404339b9dff9e4bf88ab7aa07f2e",
     "multicluster-evolution-online": "b5b160035650cdab607757266dc63249c76524db",
+    "multicluster-foresight-online": "3cc2087fc4be8b2074f0de37031753cd1948545e",
     "multicluster-liu-online": "db01b9a05274d0b834f99979fc67f93953bc7e08",
     "multicluster-online": "da184f630f7f19dcc626d086925df08217d7c6f1",
     "multicluster-uniform-heuristic-v1": "73a89edd08fba702319e9d5052d6ce2922527a17",
