@@ -2,8 +2,8 @@
 
 import dataclasses
 import json
-from collections import namedtuple
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -333,8 +333,11 @@ def test_a_digest_covers_names_of_columns_and_not_their_places():
 
         return rules.digest_of(Heuristic("column", score))
 
-    before, after = namedtuple("Row", "cores")(0), namedtuple("Row", "age cores")(0, 1)
-    assert of(before) == of(after)
+    class Row(NamedTuple):
+        cores: int
+        age: int
+
+    assert of(Row(cores=0, age=1)) == of(Row(cores=1, age=0))
 
 
 def test_comments_and_docstrings_are_no_part_of_a_digest():
