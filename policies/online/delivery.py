@@ -1,9 +1,12 @@
 """The gate of an online training: a test of the agent against the best rule on validation windows.
 
-    rules     every deterministic rule of the scenario plays the validation windows; the best one
-              has the best mean of the headline outcome, among those that a guard lets pass
-    agent     the selected checkpoint plays the same windows greedily
+    rules     every deterministic rule of the scenario plays train and validation windows; the best
+              one has the best mean of the headline outcome, among those that a guard lets pass
+    agent     the selected checkpoint and that rule play the validation windows
     verdict   the agent is delivered if the paired 95 % interval of the difference is above 0
+
+Train windows say as much about a rule as others, since no rule is trained. With validation windows
+alone, which may be few, the best of many rules would be the luckiest one.
 
 The headline outcome is what evaluations compare. A return may weigh several costs otherwise.
 
@@ -11,9 +14,10 @@ The checkpoint was selected among several on some of these windows, so its mean 
 by a little. An interval that excludes 0 leaves room for that; the mean alone would not.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +33,7 @@ from policies.online.problem import Problem
 from policies.rollouts.trajectories import sample_trajectories
 from policies.training.delivery import AGENT, RULE, Verdict, eligible_rules
 
+MOST_WINDOWS: Final = 100  # train windows on which rules are compared
 Value = Callable[[Episode], float]  # of an episode, higher is better
 
 
@@ -44,9 +49,11 @@ def judge(problem: Problem, policy: LearnedPolicy | None) -> Verdict | None:
         return None
     headline, windows = problem.spec.outcomes[0], len(problem.validation)
     value = partial(_headline, better=headline.better)
-    best, of_rule = best_rule(problem, names, value)
+    best = best_rule(problem, names, value)
     if policy is None:
         return Verdict(RULE, best, headline.name, windows)
+    known = rankable(problem.scenario.name)
+    of_rule = _values_of_rule(problem, known[best], problem.validation, value)
     of_agent = values_of(problem, policy, value)
     found = paired_difference([of_agent], [of_rule], seed=problem.seed)
     ends = (found.low, found.high) if windows > 1 else (None, None)
@@ -64,18 +71,21 @@ def _headline(episode: Episode, better: str) -> float:
     return float(episode.outcomes[0]) * (1.0 if better == "higher" else -1.0)
 
 
-def best_rule(
-    problem: Problem, names: list[str], value: Value = by_return
-) -> tuple[str, NDArray[np.float64]]:
-    """Return the rule with the highest mean value on the validation windows, and its values."""
+def best_rule(problem: Problem, names: Sequence[str], value: Value = by_return) -> str:
+    """Return the rule with the highest mean value on train and validation windows.
+
+    Of many train windows, evenly spaced ones are played.
+    """
     known = rankable(problem.scenario.name)
-    found = {name: _values_of_rule(problem, known[name], value) for name in names}
-    best = max(names, key=lambda name: float(found[name].mean()))
-    return best, found[best]
+    windows = [*problem.train[:: -(-len(problem.train) // MOST_WINDOWS)], *problem.validation]
+    means = {name: _values_of_rule(problem, known[name], windows, value).mean() for name in names}
+    return max(names, key=lambda name: float(means[name]))
 
 
-def _values_of_rule(problem: Problem, rule: Heuristic, value: Value) -> NDArray[np.float64]:
-    """Return the value of a rule on every validation window, (W,)."""
+def _values_of_rule(
+    problem: Problem, rule: Heuristic, windows: Sequence[int], value: Value
+) -> NDArray[np.float64]:
+    """Return the value of a rule on every window, (W,)."""
     behaviour = Behaviour(rule.name, rule)
 
     def one(window: int) -> float:
@@ -84,7 +94,7 @@ def _values_of_rule(problem: Problem, rule: Heuristic, value: Value) -> NDArray[
         return value(run_episode(problem.scenario, problem.spec, instance, behaviour, rng))
 
     with ThreadPoolExecutor(problem.workers) as pool:
-        return np.array(list(pool.map(one, problem.validation)))
+        return np.array(list(pool.map(one, windows)))
 
 
 def values_of(

@@ -62,7 +62,8 @@ class Config:
             neighbouring windows are alike, so that an iteration's windows represent all.
         start: Weights of the first mean: "network", those of the network, which are zero without
             hidden layers; "best_rule", those that play the rule of `network.rules` with the highest
-            mean return on the validation windows. A checkpoint to start from takes precedence.
+            mean return on train and validation windows. A checkpoint to start from takes
+            precedence.
     """
 
     network: NetworkSettings = field(default_factory=NetworkSettings)
@@ -228,15 +229,13 @@ def learner(
 
 
 def weights_of_best_rule(problem: Problem, network: Network) -> Weights:
-    """Return weights of a linear network that play the best of its rules on validation windows.
+    """Return weights of a linear network that play the best of its rules.
 
-    Raises RecipeError without validation windows, and for a rule that ranked all candidates of the
-    train windows alike, whose column was constant.
+    Raises RecipeError for a rule that ranked all candidates of the train windows alike, whose
+    column was constant.
     """
-    if not problem.validation:
-        raise RecipeError('evolution: start = "best_rule" needs validation windows')
     names = list(network.rules.names)
-    best, _returns = best_rule(problem, names)
+    best = best_rule(problem, names)
     columns = network.candidates.columns
     place = len(columns) - network.rules.width + COLUMNS_PER_RULE * names.index(best) + RANK
     if network.candidates.inverse[place] == 0.0:
