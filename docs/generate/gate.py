@@ -3,20 +3,23 @@
     python -m docs.generate.gate RUN...
 
 prints the table. Each argument is a folder that `hindcast run` has written, with one seed. A row is
-one trained agent: the verdict of its training (policies.offline.delivery), and the difference of
-its selected checkpoint from the same rule on the test windows, in the direction in which more is
-better. The column `provenance` is a key of docs/results/provenance.json.
+one trained agent: the verdict on its selected checkpoint (policies.offline.delivery), and its
+difference from the same rule on the test windows, in the direction in which more is better. The
+column `provenance` is a key of docs/results/provenance.json.
 """
 
 import csv
 import io
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.storage.run_files import BEST, DELIVERED, DESCRIPTION
+from pipeline.dataset import Dataset
+from pipeline.dataset import open as open_dataset
+from pipeline.storage.run_files import BEST, DESCRIPTION
+from policies.networks.checkpoint import load_policy, read_description
+from policies.offline.delivery import judge
 
 COLUMNS: Final = (
     "scenario", "recipe", "agent", "rules_read", "rule", "windows", "agreement_difference", "low",
@@ -32,28 +35,30 @@ def main(runs: Sequence[str]) -> None:
     for run in map(Path, runs):
         with (run / "results.csv").open(encoding="utf-8") as file:
             results = list(csv.DictReader(file))
+        dataset = open_dataset(run / "dataset")
         for folder in sorted((run / "agents").iterdir()):
-            if (folder / DELIVERED / DESCRIPTION).is_file():
-                writer.writerow(_row(folder, results))
+            writer.writerow(_row(folder, dataset, results))
 
 
-def _row(folder: Path, results: Iterable[Mapping[str, str]]) -> list[Any]:
-    description = json.loads((folder / DELIVERED / DESCRIPTION).read_text("utf-8"))
-    verdict = description["training"]["delivered"]
-    own = json.loads((folder / DESCRIPTION).read_text("utf-8"))
-    agent, rule = own["agent"], verdict["rule"]
-    chosen = f"{agent}-best" if (folder / BEST / DESCRIPTION).is_file() else agent
+def _row(folder: Path, dataset: Dataset, results: Iterable[Mapping[str, str]]) -> list[Any]:
+    own = read_description(folder)
+    selected = (folder / BEST / DESCRIPTION).is_file()
+    verdict = judge(dataset, load_policy(folder / BEST if selected else folder), 0)
+    assert verdict is not None, f"{folder}: the log has no rule or no validation episodes"
+    chosen = f"{own['agent']}-best" if selected else own["agent"]
     (found,) = (
         r for r in results
-        if (r["policy"], r["baseline"]) == (chosen, rule) and r["metric"] == _headline(results)
+        if (r["policy"], r["baseline"]) == (chosen, verdict.rule)
+        and r["metric"] == _headline(results)
     )  # fmt: skip
     ends = [float(found[name]) for name in ("paired_difference", "paired_low", "paired_high")]
     if found["higher_is_better"] == "false":
         ends = [-ends[0], -ends[2], -ends[1]]
     return [
-        found["scenario"], found["recipe"], agent, len(own["network"].get("rules", ())), rule,
-        verdict["windows"], *(_short(verdict[k]) for k in ("difference", "low", "high")),
-        verdict["delivered"], found["windows"], *map(_short, ends), found["provenance"],
+        found["scenario"], dataset.recipe.id, own["agent"], len(own["network"].get("rules", ())),
+        verdict.rule, verdict.windows,
+        *map(_short, (verdict.difference, verdict.low, verdict.high)),
+        verdict.delivered, found["windows"], *map(_short, ends), found["provenance"],
     ]  # fmt: skip
 
 

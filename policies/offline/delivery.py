@@ -2,12 +2,13 @@
 
     rule        of the deterministic rules in the log, the one with the best mean of the headline
                 outcome on windows that all of them played
-    episodes    validation episodes of the best behaviours, which hold about a third of them
+    episodes    validation episodes of the best behaviours, which hold about a third of them; at
+                least two behaviours
     agreement   of pairs of these episodes on the same window, the share in which the mean
                 log-probability of the logged choices is higher for the episode with the better
                 outcome; a pair counts by the difference of its outcomes, every window alike
-    verdict     the agent is delivered if the paired 95 % interval of its agreement less that of
-                the rule is above 0
+    verdict     the agent is delivered if the 95 % intervals of its agreement less that of the rule
+                and less one half, that of a coin, are above 0
 
 No simulator is needed. Probabilities are softmax(scores / T), for each scorer with the temperature
 of its highest agreement. Only the best behaviours are compared: that an agent tells good behaviours
@@ -42,9 +43,10 @@ def judge(dataset: Dataset, policy: LearnedPolicy, seed: int) -> Verdict | None:
     if rule is None or not (dataset.episodes()["split"] == "validation").any():
         return None
     episodes = _valued(dataset, dataset.episodes("validation"))
-    kept = set(episodes["episode"].to_numpy()[
-        of_behaviours(episodes, best_behaviours(episodes, SHARE))
-    ])  # fmt: skip
+    # Episodes of a single behaviour differ by its exploration alone.
+    most = max(len(best_behaviours(episodes, SHARE)), 2)
+    names = best_behaviours(episodes, 1.0)[:most]
+    kept = set(episodes["episode"].to_numpy()[of_behaviours(episodes, names)])
     of_rule = rule_policy(dataset.spec, rule)
     likely = {AGENT: list[Floats](), RULE: list[Floats]()}
     value = dict(episodes.select("episode", "return").iter_rows())
@@ -66,7 +68,8 @@ def judge(dataset: Dataset, policy: LearnedPolicy, seed: int) -> Verdict | None:
     of_agent, of_the_rule = (one[one.mean(axis=1).argmax()] for one in shares.values())
     found = paired_difference([of_agent], [of_the_rule], seed=seed)
     ends = (found.low, found.high) if windows > 1 else (None, None)
-    better = ends[0] is not None and ends[0] > 0.0
+    above_half = paired_difference([of_agent], [np.full(windows, 0.5)], seed=seed).low > 0.0
+    better = ends[0] is not None and ends[0] > 0.0 and above_half
     return Verdict(AGENT if better else RULE, rule, "agreement", windows, found.value, *ends)
 
 
