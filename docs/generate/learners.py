@@ -95,5 +95,6 @@ def _needs(estimator: Estimator) -> str:
     words = {
         "values": "fitted values",
         "features": "features",
+        "policies": "known behaviours",
     }
     return ", ".join(word for name, word in words.items() if getattr(estimator, name))

@@ -23,12 +23,14 @@ from pipeline.estimators.importance import (
     self_normalised_per_decision,
 )
 from pipeline.estimators.intervals import Concentration
+from pipeline.estimators.logged_policies import LoggedPolicies
 from pipeline.estimators.marginalised import minimax_weights
+from pipeline.estimators.policy_regression import policy_regression
 from pipeline.estimators.windows import paired_importance_sampling, paired_self_normalised, tempered
 
 __all__ = [
-    "ESTIMATORS", "Concentration", "Estimate", "Estimator", "LoggedEpisodes", "Settings",
-    "estimate",
+    "ESTIMATORS", "Concentration", "Estimate", "Estimator", "LoggedEpisodes", "LoggedPolicies",
+    "Settings", "estimate",
 ]  # fmt: skip
 
 
@@ -42,6 +44,7 @@ class Estimator:
         description: One line for people, which begins with the standard name of the method.
         values: True if the estimator needs q and v.
         features: True if the estimator needs features, next_features and initial_features.
+        policies: True if the estimator needs policies and to_policies.
     """
 
     name: str
@@ -49,6 +52,7 @@ class Estimator:
     description: str
     values: bool = False
     features: bool = False
+    policies: bool = False
 
 
 _ALL: Final = (
@@ -76,6 +80,9 @@ _ALL: Final = (
               "paired self-normalised importance sampling: as paired_is, weights sum to one"),
     Estimator("tempered", tempered,
               "tempered importance sampling: weights to a power by window, to rank long episodes"),
+    Estimator("gp", policy_regression,
+              "Gaussian process over policies: similar policies of the log earn similar returns",
+              policies=True),
 )  # fmt: skip
 ESTIMATORS: Final[Mapping[str, Estimator]] = {e.name: e for e in _ALL}
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import InputError
+from pipeline.estimators.logged_policies import LoggedPolicies
 from pipeline.statistics.returns import step_discounts
 
 Array = NDArray[np.float64]
@@ -58,6 +59,8 @@ class LoggedEpisodes:
         next_features: (D, d) expected features of the next choice under the evaluated policy; 0 at
             the end of an episode.
         initial_features: (E, d) expected features of the first choice under the evaluated policy.
+        policies: The log's own policies, with their distances and returns.
+        to_policies: (P,) squared distances of the evaluated policy to the policies of the log.
     """
 
     offsets: NDArray[np.int64]
@@ -75,6 +78,8 @@ class LoggedEpisodes:
     features: Array | None = None
     next_features: Array | None = None
     initial_features: Array | None = None
+    policies: LoggedPolicies | None = None
+    to_policies: Array | None = None
 
     def __post_init__(self) -> None:
         _check(self)

@@ -128,6 +128,20 @@ def read_episodes(
     return _join(pieces, table, dataset)
 
 
+def pick(log: WholeEpisodes, decisions: NDArray[np.int64]) -> WholeEpisodes:
+    """Return the decisions (n,), in rising order, as n episodes of one decision."""
+    rows = np.concatenate([np.arange(log.rows[d], log.rows[d + 1]) for d in decisions])
+    episodes = np.searchsorted(log.offsets, decisions, side="right") - 1
+    return WholeEpisodes(
+        offsets=np.arange(len(decisions) + 1),
+        rows=np.concatenate([[0], np.cumsum(np.diff(log.rows)[decisions])]),
+        table=log.table[episodes],
+        **{name: getattr(log, name)[rows] for name in _OF_CANDIDATES},
+        **{name: getattr(log, name)[decisions] for name in _OF_DECISIONS if name != "episode"},
+        image=None if log.image is None else log.image[decisions],
+    )
+
+
 def _cut(block: Block, wanted: NDArray[np.int64], image: bool) -> dict[str, NDArray[Any]]:
     """Return the decisions of wanted episodes in a block, as columns."""
     keep = np.isin(block.episode, wanted) & (block.choice != NO_CHOICE)

@@ -49,6 +49,7 @@ from policies.ope.probabilities import (
     policy_probabilities,
 )
 from policies.ope.results import Folder, finite, rows_of
+from policies.ope.similarity import PolicySpace, policy_space
 from policies.ope.truth import simulate, true_return
 from policies.registry import behaviours
 
@@ -193,7 +194,9 @@ def _evaluate(
         propensities = estimated_propensities(log, estimates)
     else:
         propensities = logged_propensities(log)
-    job = _Job(opened, log, propensities, settings, images, estimates)
+    settings, left_out = _without_policies(settings, log, known)
+    job = _Job(opened, log, propensities, settings, images, known, estimates)
+    job.notes += left_out
     if refused := job.refused(wanted):
         wanted = [c for c in wanted if c.behaviour.name not in refused]
         job.notes += [f"{name} is refused: {why}" for name, why in refused.items()]
@@ -263,6 +266,24 @@ def _known(recipe: Recipe) -> Mapping[str, Behaviour]:
     return known
 
 
+def _without_policies(
+    settings: OPESettings, log: WholeEpisodes, known: Mapping[str, Behaviour]
+) -> tuple[OPESettings, list[str]]:
+    """Return the settings without estimators that the log does not allow, and notes about them.
+
+    Raises InputError if none is left.
+    """
+    missing = sorted(set(log.table["behaviour"].to_list()) - set(known))
+    names = [name for name in settings.estimators if ESTIMATORS[name].policies]
+    if not missing or not names:
+        return settings, []
+    why = f"{', '.join(names)}: left out, since {missing[0]} is not a known behaviour"
+    left = tuple(name for name in settings.estimators if name not in names)
+    if not left:
+        raise InputError(f"no estimate: {why}")
+    return replace(settings, estimators=left), [why]
+
+
 def _few(opened: Dataset, log: WholeEpisodes, settings: OPESettings) -> str:
     """Return a note if the intervals are over very few windows, else ""."""
     windows = len(np.unique(log.group))
@@ -321,8 +342,10 @@ class _Job:
         propensities: Propensities,
         settings: OPESettings,
         images: bool,
+        known: Mapping[str, Behaviour],
         estimates: pl.DataFrame | None = None,
     ) -> None:
+        self._known = known
         self.opened, self.log, self.settings, self._images = opened, log, settings, images
         self.notes: list[str] = []
         self._estimates = estimates
@@ -330,6 +353,7 @@ class _Job:
         wanted = [ESTIMATORS[name] for name in settings.estimators]
         self._values = any(e.values for e in wanted)
         self._features = any(e.features for e in wanted)
+        self._policies = any(e.policies for e in wanted)
         self.plain = LoggedEpisodes(
             log.offsets, propensities.behaviour, np.zeros(log.decisions), log.reward,
             group=log.group,
@@ -370,6 +394,9 @@ class _Job:
             more["q"], more["v"] = self._fit(behaviour, probabilities)
         if self._features:
             more |= linear_features(self._basis, log, probabilities)
+        if self._policies:
+            more["policies"] = self._space.logged
+            more["to_policies"] = self._space.distances(behaviour)
         likely = probabilities[log.chosen]
         if self._estimates is not None:
             likely, _ = conditional(probabilities, log, self.opened.spec, self._estimates)
@@ -383,6 +410,17 @@ class _Job:
             name: estimate(name, episodes, settings.intervals, np.random.default_rng(draws))
             for name in settings.estimators
         }
+
+    @cached_property
+    def _space(self) -> PolicySpace:
+        """Space of the log's policies, with the returns of the split that values are fitted on."""
+        split = self._fit_split()
+        more = self.opened.episodes(split)
+        if split == self.settings.split:
+            more = more.head(0)
+        more = more.filter(pl.col("behaviour").is_in(list(self._known)))
+        rng = np.random.default_rng([self.settings.seed, 11])
+        return policy_space(self.log, more, self._known, self.opened.spec, rng)
 
     @cached_property
     def _basis(self) -> Basis:

@@ -1,10 +1,12 @@
 """Tests of estimators on problems with known values: exact, unbiased, and equal to their papers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from pipeline.errors import InputError, UnknownName
-from pipeline.estimators import ESTIMATORS, LoggedEpisodes, Settings, estimate
+from pipeline.estimators import ESTIMATORS, LoggedEpisodes, LoggedPolicies, Settings, estimate
 from pipeline.estimators.doubly_robust import temporal_differences
 
 from .conftest import CHOICES, HORIZON, STATES
@@ -356,6 +358,8 @@ def test_same_input_same_estimate(process, name):
     q, _v = process.values()
     paths = process.repeated()
     log = process.log(paths, q=q, group=np.arange(len(paths)) % 7, tabular=True)
+    policies = LoggedPolicies(1.0 - np.eye(3), np.arange(len(log)) % 3, log.group, log.returns)
+    log = replace(log, policies=policies, to_policies=np.array([0.5, 1.0, 2.0]))
     one, two = (estimate(name, log, QUICK, np.random.default_rng(4)) for _ in range(2))
     assert one.bootstrap == two.bootstrap
     assert one.bootstrap[0] <= one.value <= one.bootstrap[1]
