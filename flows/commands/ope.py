@@ -43,6 +43,9 @@ class Request:
     truth: bool = p.option(
         "simulate the policies for comparison; --no-truth leaves that out", default=True,
         flag="--no-truth")  # fmt: skip
+    truth_seeds: p.Count = p.option(
+        "episodes per window and policy of that simulation; more make the truth more exact",
+        default=5)  # fmt: skip
     command: str = p.hidden("command line that is kept in ope.json", "")
 
 
@@ -50,7 +53,10 @@ def run(request: Request) -> dict[str, Any]:
     """Estimate the returns of policies from a dataset, beside those in the simulator."""
     from policies.ope.ope import OPESettings, evaluate_offline
 
-    names = "split", "epsilon", "temperature", "propensities", "limit", "fqe_steps", "seed"
+    names = (
+        "split", "epsilon", "temperature", "propensities", "limit", "fqe_steps", "truth_seeds",
+        "seed",
+    )  # fmt: skip
     settings = {name: getattr(request, name) for name in names}
     if request.estimators:
         settings["estimators"] = request.estimators
@@ -144,7 +150,8 @@ COMMANDS: Final = {"ope": Command(
     "hindcast ope demo/dataset --policy tetris agents/tp --out demo/ope",
     Request,
     "estimators: is snis pdis snpdis (importance sampling), dm (fitted Q), dr wdr (both),\n"
-    "mwl (marginal weights), paired_is paired_snis tempered (within a window).\n"
+    "mwl (marginal weights), paired_is paired_snis tempered (within a window), gp (similar\n"
+    "policies). To order policies, use the consensus, which is printed after them.\n"
     "Estimates marked with ! have warnings. With --out, a repeated command continues where the\n"
     "interrupted one stopped.",
 )}  # fmt: skip

@@ -1,16 +1,21 @@
-"""The consensus: a ranking of policies by estimators of four kinds, computed without the truth.
+"""The consensus: a ranking of policies by several estimators, computed without the truth.
 
-    score of a policy   mean over estimators of its rank among the policies, ties shared
+    vote     rank correlation with gp over the policies, but not below 0; 1 for gp
+    score    sum over estimators of vote * rank of the policy, over the sum of the votes
 
-No estimator ranks best in every scenario (docs/results/ope.md), and a log does not show which one
-to trust. Weights vanish on long episodes. Fitted values drift if rewards come long after the
-choices that earned them. Linear features miss nonlinear effects. The window's most similar episodes
-say little if no episode is similar. The errors of these four kinds have different causes, so one
-estimator of each kind has one vote. Ranks have no unit: the consensus orders policies and does not
-estimate their returns.
+No estimator ranks best in every scenario (docs/results/ope.md). The regression over policies (gp)
+comes closest, since neither long episodes nor late rewards harm it, but it knows nothing of a
+policy that differs from all of the log. Fitted values and
+products of weights know more of such a policy where they work, and rank policies backwards where
+they do not. Whether they work shows in how far they agree with gp: errors of such different kinds
+seldom agree by chance. So an estimator counts as much as it agrees, and not at all if it disagrees.
+
+Where gp has no estimate (the log's behaviours are not known), one estimator of each of four other
+kinds has one vote. Ranks have no unit: the consensus orders policies and does not estimate their
+returns.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -21,26 +26,47 @@ from numpy.typing import NDArray
 from pipeline.estimators.selection import assess, rank_correlation, ranks
 
 CONSENSUS: Final = "consensus"
-MEMBERS: Final = ("snpdis", "dm", "mwl", "tempered")
+LEADER: Final = "gp"
+FOLLOWERS: Final = ("dm", "dr", "wdr", "tempered")
+MEMBERS: Final = ("snpdis", "dm", "mwl", "tempered")  # without gp
 
 
-def members_of(estimators: list[str]) -> list[str]:
+def members_of(estimators: Collection[str]) -> list[str]:
     """Return the estimators that vote, among the given ones; [] if only one of them could."""
-    found: list[str] = [name for name in MEMBERS if name in estimators]
+    members = (LEADER, *FOLLOWERS) if LEADER in estimators else MEMBERS
+    found: list[str] = [name for name in members if name in estimators]
     return found if len(found) > 1 else []
 
 
-def consensus_scores(rows: pl.DataFrame) -> NDArray[np.float64]:
-    """Return the mean ranks (P,) of the policies, in their order in `rows`; higher is better.
+def votes(rows: pl.DataFrame) -> Mapping[str, float]:
+    """Return the vote of every estimator that has one, 0 to 1.
 
-    `rows` are those of estimates.parquet. If an estimator has no value for a policy, it ranks that
-    policy last.
+    `rows` are those of estimates.parquet. If gp ranks all policies alike, nothing can agree with it
+    and the others have no vote.
     """
-    votes = [
-        ranks(rows.filter(pl.col("estimator") == name)["value"].fill_null(-np.inf).to_numpy())
-        for name in members_of(rows["estimator"].unique().to_list())
-    ]
-    return np.asarray(np.mean(votes, axis=0), np.float64)
+    voting = members_of(rows["estimator"].unique().to_list())
+    if LEADER not in voting:
+        return dict.fromkeys(voting, 1.0)
+    leading = _values(rows, LEADER)
+    agreed = {name: rank_correlation(_values(rows, name), leading) for name in voting[1:]}
+    followers = {name: max(r, 0.0) if np.isfinite(r) else 0.0 for name, r in agreed.items()}
+    return {LEADER: 1.0} | followers
+
+
+def consensus_scores(rows: pl.DataFrame) -> NDArray[np.float64]:
+    """Return the weighted mean ranks (P,) of the policies, in their order in `rows`.
+
+    A higher score is better. `rows` are those of estimates.parquet. If an estimator has no value
+    for a policy, it ranks that policy last.
+    """
+    weights = votes(rows)
+    found = [ranks(_values(rows, name)) for name in weights]
+    return np.average(found, axis=0, weights=list(weights.values()))
+
+
+def _values(rows: pl.DataFrame, name: str) -> NDArray[np.float64]:
+    own = rows.filter(pl.col("estimator") == name)["value"]
+    return own.fill_null(-np.inf).to_numpy()
 
 
 def describe_consensus(
@@ -48,21 +74,22 @@ def describe_consensus(
 ) -> Mapping[str, Any] | None:
     """Return the consensus as in ope.json, or None for fewer than two estimators or policies.
 
-    The entry holds the voting estimators, the policies with the best first, and, if the truth is
-    known, the selection metrics. `logged` is the log's mean return. `reference` is the heuristic
-    for the error rates.
+    The entry holds the voting estimators and their votes, the policies with the best first, and, if
+    the truth is known, the selection metrics. `logged` is the log's mean return. `reference` is the
+    heuristic for the error rates.
     """
     voting = members_of(rows["estimator"].unique().to_list())
     if not voting or rows["policy"].n_unique() < 2:
         return None
-    scores = consensus_scores(rows)
+    scores, weights = consensus_scores(rows), votes(rows)
     own = rows.filter(pl.col("estimator") == voting[0])
     names = own["policy"].to_list()
     order = np.argsort(-scores, kind="stable")
     found: dict[str, Any] = {
         "name": CONSENSUS,
-        "description": "mean rank by " + ", ".join(voting),
+        "description": _description(weights),
         "members": voting,
+        "votes": dict(weights),
         "order": [names[i] for i in order],
     }
     if own["truth"].null_count():
@@ -75,3 +102,10 @@ def describe_consensus(
         rank_correlation(scores[new], truth[new]) if several else float("nan")
     )
     return found
+
+
+def _description(weights: Mapping[str, float]) -> str:
+    if LEADER not in weights:
+        return "mean rank by " + ", ".join(weights)
+    others = ", ".join(f"{name} {vote:.2f}" for name, vote in weights.items() if name != LEADER)
+    return f"mean rank by {LEADER}, weight 1, and as far as they agree with it: {others}"

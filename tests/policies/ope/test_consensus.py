@@ -9,7 +9,7 @@ import pytest
 from flows import cli
 from flows.commands import ope
 from pipeline.errors import DatasetError
-from policies.ope.consensus import consensus_scores, describe_consensus, members_of
+from policies.ope.consensus import consensus_scores, describe_consensus, members_of, votes
 from policies.ope.selection_table import selection_markdown, selection_table
 
 TRUTH = {"a": 3.0, "b": 2.0, "c": 1.0, "d": 0.0}
@@ -20,13 +20,13 @@ VALUES = {
 }
 
 
-def estimates(truth=True):
+def estimates(truth=True, values=VALUES):
     rows = [
         {"policy": policy, "kind": "heuristic" if policy == "c" else "learned",
          "logged": policy == "d", "estimator": name, "value": value, "ess": 2.0,
          "truth": TRUTH[policy] if truth else None}
-        for name, values in VALUES.items()
-        for policy, value in zip(TRUTH, values, strict=True)
+        for name, own in values.items()
+        for policy, value in zip(TRUTH, own, strict=True)
     ]  # fmt: skip
     schema = {"value": pl.Float64, "truth": pl.Float64}
     return pl.DataFrame(rows, schema_overrides=schema)
@@ -46,6 +46,28 @@ def test_every_kind_has_one_vote_and_size_does_not_count():
     assert consensus_scores(estimates()).tolist() == [3.5, 3.5, 2.0, 1.0]
     assert members_of(["is", "dm", "snpdis", "dr"]) == ["snpdis", "dm"]
     assert members_of(["dm", "is"]) == []
+
+
+def test_estimators_vote_as_far_as_they_agree_with_gp():
+    """Estimator dm swaps two of four policies (correlation 0.8), and dr has the order reversed.
+
+    The rank of b is (3 + 0.8 * 4) / 1.8, and that of a (4 + 0.8 * 3) / 1.8. An estimator that does
+    not tell policies apart has no vote, nor have kinds that vote only where gp is missing.
+    """
+    found = estimates(values={
+        "gp": [4.0, 3.0, 2.0, 1.0], "dm": [7.0, 8.0, 6.0, 5.0], "dr": [1.0, 2.0, 3.0, 4.0],
+        "wdr": [5.0, 5.0, 5.0, 5.0], "snpdis": [1.0, 2.0, 3.0, 4.0],
+    })  # fmt: skip
+    assert votes(found) == pytest.approx({"gp": 1.0, "dm": 0.8, "dr": 0.0, "wdr": 0.0})
+    assert consensus_scores(found) == pytest.approx([6.4 / 1.8, 6.2 / 1.8, 2.0, 1.0])
+    described = describe_consensus(found, 0.5, "c")
+    assert described["order"] == ["a", "b", "c", "d"]
+    assert described["description"].endswith("agree with it: dm 0.80, dr 0.00, wdr 0.00")
+
+
+def test_nothing_can_agree_with_a_gp_that_ranks_all_alike():
+    found = estimates(values={"gp": [1.0] * 4, "dm": [4.0, 3.0, 2.0, 1.0]})
+    assert votes(found) == {"gp": 1.0, "dm": 0.0}
 
 
 def test_the_order_does_not_see_the_truth():
