@@ -7,7 +7,7 @@ later one's, and the truth is that with the most seeds.
 The rows `consensus-chosen` and `weights-learned` of a scenario use nothing of this scenario. The
 first takes the followers of the consensus, and the second fixed votes for all estimators, that have
 the highest mean rank correlation in the other scenarios. The rows `all` are means over scenarios.
-`consensus - NAME` is a difference between two rows, on the same draws.
+`ONE - TWO` is the difference between two such rows, on the same draws.
 
 Intervals: 95 % of 2,000 draws of policies and, for the truth, of windows.
 """
@@ -30,6 +30,7 @@ from policies.ope.consensus import CONSENSUS, FOLLOWERS, LEADER, consensus_score
 Array = NDArray[np.float64]
 
 DRAWS: Final = 2000
+VOTES: Final = 1000
 OTHERS: Final = (*FOLLOWERS, "snpdis", "mwl")
 EQUAL: Final = "consensus-equal"  # four kinds with equal votes, as before gp
 CHOSEN: Final = "consensus-chosen"
@@ -38,7 +39,10 @@ COLUMNS: Final = (
     "scenario", "estimator", "policies", "new_policies", "truth_seeds", "rank_correlation", "low",
     "high", "rank_correlation_new", "regret", "regret_low", "regret_high",
 )  # fmt: skip
-COMPARED: Final = ("tempered", LEADER, EQUAL)
+COMPARED: Final = (
+    (LEADER, "tempered"), (CONSENSUS, "tempered"), (CONSENSUS, EQUAL), (CONSENSUS, LEADER),
+    (CHOSEN, LEADER), (LEARNED, LEADER),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ def read(folders: Sequence[Path]) -> list[Problem]:
     """Return one problem per dataset of the folders, in their order."""
     found: dict[str, list[Path]] = {}
     for folder in folders:
-        found.setdefault(read_json(folder / "ope.json")["digest"], []).append(folder)  # type: ignore[call-overload,index]
+        found.setdefault(read_json(folder / "ope.json")["digest"], []).append(folder)
     return [_problem(own) for own in found.values()]
 
 
@@ -95,7 +99,7 @@ def _problem(folders: Sequence[Path]) -> Problem:
         for folder in folders
     ]
     best = max(scores, key=lambda one: one["seed"].n_unique())
-    means = best.group_by("policy", "window").agg(pl.col("value").mean())
+    means = best.group_by("policy", "window").agg(pl.col("value").mean()).sort("window", "policy")
     table = means.pivot("window", index="policy", values="value")
     order = {name: i for i, name in enumerate(table["policy"])}
     truth = table.drop("policy").to_numpy()[[order[p] for p in policies]]
@@ -152,10 +156,10 @@ def _followers() -> list[Ranking]:
 
 
 def _weights() -> list[Ranking]:
-    """Return mean ranks with 3,000 draws of votes, half of them sparse."""
+    """Return weighted mean ranks for many draws of votes, half of them sparse."""
     rng = np.random.default_rng(0)
     names = (LEADER, *OTHERS)
-    draws = [rng.dirichlet(np.full(len(names), a)) for a in (0.3, 1.0) for _ in range(1500)]
+    draws = [rng.dirichlet(np.full(len(names), a)) for a in (0.3, 1.0) for _ in range(VOTES // 2)]
 
     def one(votes: Array) -> Ranking:
         return lambda problem: np.asarray(
@@ -189,10 +193,10 @@ def table(problems: Sequence[Problem]) -> list[str]:
         mean = np.mean(draws[name], axis=0)
         shown = _interval(float(np.mean(points[name])), mean)
         lines.append(f"all,{name},,,,{shown[0]:.4f},{shown[1]:.4f},{shown[2]:.4f},,,,")
-    for name in COMPARED:
-        mean = np.mean(draws[CONSENSUS], axis=0) - np.mean(draws[name], axis=0)
-        shown = _interval(float(np.mean(points[CONSENSUS]) - np.mean(points[name])), mean)
-        lines.append(f"all,consensus - {name},,,,{shown[0]:.4f},{shown[1]:.4f},{shown[2]:.4f},,,,")
+    for one, two in COMPARED:
+        mean = np.mean(draws[one], axis=0) - np.mean(draws[two], axis=0)
+        shown = _interval(float(np.mean(points[one]) - np.mean(points[two])), mean)
+        lines.append(f"all,{one} - {two},,,,{shown[0]:.4f},{shown[1]:.4f},{shown[2]:.4f},,,,")
     return lines
 
 

@@ -110,7 +110,9 @@ def _policy(policy: str, rows: list[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _selection(about: Mapping[str, Any]) -> Iterator[str]:
-    consensus = about.get("consensus")
+    order, consensus = about.get("order"), about.get("consensus")
+    if order is not None:
+        yield f"order by {order['by']}, best first: {', '.join(order['policies'])}"
     if consensus is not None:
         yield f"consensus, {consensus['description']}, best first: {', '.join(consensus['order'])}"
     found = [*about["estimators"], *([] if consensus is None else [consensus])]
@@ -151,7 +153,7 @@ COMMANDS: Final = {"ope": Command(
     Request,
     "estimators: is snis pdis snpdis (importance sampling), dm (fitted Q), dr wdr (both),\n"
     "mwl (marginal weights), paired_is paired_snis tempered (within a window), gp (similar\n"
-    "policies). To order policies, use the consensus, which is printed after them.\n"
+    "policies). The order of the policies is that by gp.\n"
     "Estimates marked with ! have warnings. With --out, a repeated command continues where the\n"
     "interrupted one stopped.",
 )}  # fmt: skip

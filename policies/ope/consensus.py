@@ -69,6 +69,22 @@ def _values(rows: pl.DataFrame, name: str) -> NDArray[np.float64]:
     return own.fill_null(-np.inf).to_numpy()
 
 
+def describe_order(rows: pl.DataFrame) -> Mapping[str, Any] | None:
+    """Return the order of the policies as in ope.json, the best first; None for a single policy.
+
+    The order is that by gp or, where gp has no estimate, by the consensus; None if there is
+    neither.
+    """
+    names = rows["estimator"].unique().to_list()
+    policies = rows["policy"].unique(maintain_order=True).to_list()
+    if len(policies) < 2 or not (LEADER in names or members_of(names)):
+        return None
+    leading = LEADER in names
+    scores = _values(rows, LEADER) if leading else consensus_scores(rows)
+    order = np.argsort(-scores, kind="stable")
+    return {"by": LEADER if leading else CONSENSUS, "policies": [policies[i] for i in order]}
+
+
 def describe_consensus(
     rows: pl.DataFrame, logged: float, reference: str | None
 ) -> Mapping[str, Any] | None:

@@ -40,7 +40,7 @@ from pipeline.storage.provenance import described, provenance
 from policies.entrants import entrants, own_policies
 from policies.ope.basis import Basis, fit_basis, linear_features
 from policies.ope.behaviour.propensities import aligned, conditional, support
-from policies.ope.consensus import describe_consensus
+from policies.ope.consensus import describe_consensus, describe_order
 from policies.ope.episodes import WholeEpisodes, read_episodes
 from policies.ope.probabilities import (
     Propensities,
@@ -238,6 +238,7 @@ def _evaluate(
         "propensities": propensities.kind,
         "reference": reference,
         "estimators": about,
+        "order": describe_order(rows),
         "consensus": describe_consensus(rows, logged_return, reference),
         "notes": notes,
         "command": command,

@@ -9,7 +9,13 @@ import pytest
 from flows import cli
 from flows.commands import ope
 from pipeline.errors import DatasetError
-from policies.ope.consensus import consensus_scores, describe_consensus, members_of, votes
+from policies.ope.consensus import (
+    consensus_scores,
+    describe_consensus,
+    describe_order,
+    members_of,
+    votes,
+)
 from policies.ope.selection_table import selection_markdown, selection_table
 
 TRUTH = {"a": 3.0, "b": 2.0, "c": 1.0, "d": 0.0}
@@ -65,6 +71,17 @@ def test_estimators_vote_as_far_as_they_agree_with_gp():
     assert described["description"].endswith("agree with it: dm 0.80, dr 0.00, wdr 0.00")
 
 
+def test_the_order_is_that_of_gp_or_else_of_the_consensus():
+    leading = estimates(values={"gp": [1.0, 2.0, 4.0, 3.0], "dm": [4.0, 3.0, 2.0, 1.0]})
+    assert describe_order(leading) == {"by": "gp", "policies": ["c", "d", "b", "a"]}
+    assert describe_order(estimates(truth=False)) == {
+        "by": "consensus", "policies": ["a", "b", "c", "d"],
+    }  # fmt: skip
+    alone = leading.filter(pl.col("estimator") == "dm")
+    assert describe_order(alone) is None  # one estimator that is not gp makes no default
+    assert describe_order(leading.filter(pl.col("policy") == "a")) is None
+
+
 def test_nothing_can_agree_with_a_gp_that_ranks_all_alike():
     found = estimates(values={"gp": [1.0] * 4, "dm": [4.0, 3.0, 2.0, 1.0]})
     assert votes(found) == {"gp": 1.0, "dm": 0.0}
@@ -97,7 +114,9 @@ def test_a_person_reads_the_order(tmp_path):
              "logged_return": 0.0, "epsilon": 0.1, "temperature": 0.0, "estimators": [],
              "notes": [], "out": None, "reference": "c",
              "consensus": describe_consensus(estimates(), 0.5, "c")}  # fmt: skip
+    about["order"] = describe_order(estimates())
     lines = ope.show({"about": about, "rows": []}).lines
+    assert "order by consensus, best first: a, b, c, d" in lines
     assert any(line.endswith("best first: a, b, c, d") for line in lines)
     assert lines[-1].startswith("consensus")
 
