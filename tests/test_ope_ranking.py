@@ -35,6 +35,7 @@ def problems():
     ]
 
 
+@pytest.mark.slow
 def test_combinations_see_nothing_of_their_own_scenario(problems):
     """With all estimates of the third problem turned round, its combinations are turned round."""
     one = r.combined(problems)[2]
@@ -50,6 +51,7 @@ def test_the_consensus_drops_what_contradicts_gp(problems):
     assert np.argmax(scores[0]["consensus"]) == 4  # gp's vote is 1, dm's 0.94
 
 
+@pytest.mark.slow
 def test_rows_have_intervals_around_their_numbers(problems):
     rows = list(csv.DictReader(r.table(problems)))
     by = {(row["scenario"], row["estimator"]): row for row in rows}

@@ -61,10 +61,9 @@ def policy_regression(e: LoggedEpisodes, _settings: Settings) -> Draft:
             f"the most similar policy of the log has a similarity of {nearest:.2f}: the estimate "
             "is drawn to the log's mean"
         )
-    ess = float(np.abs(weights).sum() ** 2 / (weights**2).sum())
     return Draft(
         float((e.sizes * values).sum() / e.sizes.sum()), values[e.units], None, replicate,
-        ess=ess, warnings=tuple(warnings),
+        warnings=tuple(warnings),
     )  # fmt: skip
 
 

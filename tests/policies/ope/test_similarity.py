@@ -17,6 +17,8 @@ from policies.ope.probabilities import policy_probabilities
 from policies.ope.similarity import policy_space
 from policies.registry import behaviours
 
+pytestmark = pytest.mark.slow  # a dataset is built
+
 SMALL = (
     "config.steps=8",
     'split.train="0..2"',
