@@ -26,7 +26,7 @@ from policies.ope.probabilities import policy_probabilities
 
 Array = NDArray[np.float64]
 
-_DECISIONS: Final = 1000
+_DECISIONS: Final = 4000
 _PAIRS: Final = 1 << 25  # pairs of candidates over all reference decisions
 _POLICIES: Final = 400
 _SMALLEST: Final = 1e-9  # spread of a column that says something
