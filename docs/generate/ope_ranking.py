@@ -9,9 +9,13 @@ first takes the followers of the consensus, and the second fixed votes for all e
 the highest mean rank correlation in the other scenarios. The rows `all` are means over scenarios.
 `ONE - TWO` is the difference between two such rows, on the same draws.
 
+The column `provenance` is the key of the record of this process, which is printed to stderr for
+docs/results/provenance.json.
+
 Intervals: 95 % of 2,000 draws of policies and, for the truth, of windows.
 """
 
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +29,7 @@ from numpy.typing import NDArray
 
 from pipeline.estimators.selection import rank_correlation, ranks, regret_at
 from pipeline.storage.files import read_json, read_parquet
+from pipeline.storage.provenance import key_of, provenance
 from policies.ope.consensus import CONSENSUS, FOLLOWERS, LEADER, consensus_scores
 
 Array = NDArray[np.float64]
@@ -37,7 +42,7 @@ CHOSEN: Final = "consensus-chosen"
 LEARNED: Final = "weights-learned"
 COLUMNS: Final = (
     "scenario", "estimator", "policies", "new_policies", "truth_seeds", "rank_correlation", "low",
-    "high", "rank_correlation_new", "regret", "regret_low", "regret_high",
+    "high", "rank_correlation_new", "regret", "regret_low", "regret_high", "provenance",
 )  # fmt: skip
 COMPARED: Final = (
     (LEADER, "tempered"), (CONSENSUS, "tempered"), (CONSENSUS, EQUAL), (CONSENSUS, LEADER),
@@ -170,8 +175,8 @@ def _weights() -> list[Ranking]:
     return [one(votes) for votes in draws]
 
 
-def table(problems: Sequence[Problem]) -> list[str]:
-    """Return the lines of the CSV."""
+def table(problems: Sequence[Problem], key: str = "") -> list[str]:
+    """Return the lines of the CSV; `key` is that of the record of this process."""
     scores = combined(problems)
     draws: dict[str, list[Array]] = {}
     points: dict[str, list[float]] = {}
@@ -187,16 +192,16 @@ def table(problems: Sequence[Problem]) -> list[str]:
                 *_interval(_regret(values, truth), lost),
             )  # fmt: skip
             head = (problem.scenario, name, len(truth), int(new.sum()), problem.seeds)
-            lines.append(",".join([*map(str, head), *(f"{x:.4f}" for x in row)]))
+            lines.append(",".join([*map(str, head), *(f"{x:.4f}" for x in row), key]))
     whole = [name for name in draws if len(draws[name]) == len(problems)]
     for name in whole:
         mean = np.mean(draws[name], axis=0)
         shown = _interval(float(np.mean(points[name])), mean)
-        lines.append(f"all,{name},,,,{shown[0]:.4f},{shown[1]:.4f},{shown[2]:.4f},,,,")
+        lines.append(f"all,{name},,,,{shown[0]:.4f},{shown[1]:.4f},{shown[2]:.4f},,,,,{key}")
     for one, two in COMPARED:
         mean = np.mean(draws[one], axis=0) - np.mean(draws[two], axis=0)
         shown = _interval(float(np.mean(points[one]) - np.mean(points[two])), mean)
-        lines.append(f"all,{one} - {two},,,,{shown[0]:.4f},{shown[1]:.4f},{shown[2]:.4f},,,,")
+        lines.append(f"all,{one} - {two},,,,{shown[0]:.4f},{shown[1]:.4f},{shown[2]:.4f},,,,,{key}")
     return lines
 
 
@@ -222,5 +227,13 @@ def _interval(value: float, drawn: Array) -> tuple[float, float, float]:
     return value, float(np.nanquantile(drawn, 0.025)), float(np.nanquantile(drawn, 0.975))
 
 
+def main(folders: Sequence[str]) -> None:
+    """Print the table of these folders, and the record of this process to stderr."""
+    record = provenance()
+    key = key_of(record)
+    sys.stderr.write(json.dumps({key: record}, indent=2) + "\n")
+    sys.stdout.write("\n".join(table(read([Path(name) for name in folders]), key)) + "\n")
+
+
 if __name__ == "__main__":
-    sys.stdout.write("\n".join(table(read([Path(name) for name in sys.argv[1:]]))) + "\n")
+    main(sys.argv[1:])
