@@ -58,23 +58,32 @@ class Minibatch(Observations):
 
 
 @dataclass(frozen=True)
-class Transitions:
-    """B decisions with their rewards and the observations that followed.
+class Outcomes:
+    """What B decisions led to, as targets read it.
 
     Attributes:
-        now: The decisions.
         reward: (B,) float32, in the units of the log.
         elapsed_s: (B,) float32, in seconds.
         to_go: (B,) float32, rewards from here to the end of the episode; NaN if they are not known.
         terminal: (B,) float32, 1 if the episode ended with the decision, else 0.
-        after: The observations that followed; without candidates if `terminal`.
     """
 
-    now: Minibatch
     reward: Tensor
     elapsed_s: Tensor
     to_go: Tensor
     terminal: Tensor
+
+
+@dataclass(frozen=True)
+class Transitions(Outcomes):
+    """B decisions with their rewards and the observations that followed.
+
+    Attributes:
+        now: The decisions.
+        after: The observations that followed; without candidates if `terminal`.
+    """
+
+    now: Minibatch
     after: Observations
 
 
@@ -106,11 +115,7 @@ class Batches:
             self._after = source(d.next_context, d.next_image, d.next_candidates, d.next_mask)
         self._choice = torch.from_numpy(d.choice).to(device)
         self._drawn = torch.from_numpy(d.drawn).to(device)
-        self._reward = torch.from_numpy(d.reward.astype(np.float32)).to(device)
-        self._elapsed = torch.from_numpy(d.elapsed_s.astype(np.float32)).to(device)
-        to_go = np.full(len(d), np.nan) if d.to_go is None else d.to_go
-        self._to_go = torch.from_numpy(to_go.astype(np.float32)).to(device)
-        self._terminal = torch.from_numpy(d.terminated.astype(np.float32)).to(device)
+        self._outcomes = outcomes(d, device)
 
     def at(self, rows: NDArray[np.int64]) -> Minibatch:
         """Return the decisions at `rows` (B,), in that order."""
@@ -125,13 +130,13 @@ class Batches:
             raise DatasetError(
                 "these decisions came without what followed them; load with transitions"
             )
-        index = torch.from_numpy(rows).to(self.device)
+        index, found = torch.from_numpy(rows).to(self.device), self._outcomes
         return Transitions(
             now=self._minibatch(rows, index),
-            reward=self._reward[index],
-            elapsed_s=self._elapsed[index],
-            to_go=self._to_go[index],
-            terminal=self._terminal[index],
+            reward=found.reward[index],
+            elapsed_s=found.elapsed_s[index],
+            to_go=found.to_go[index],
+            terminal=found.terminal[index],
             after=self._after.observations(rows),
         )
 
@@ -225,6 +230,13 @@ class _Expansion:
         products = base.index_select(1, self._pairs[0]) * base.index_select(1, self._pairs[1])
         expanded = torch.cat([raw, base.index_select(1, self._logs), products], dim=1)
         return ((expanded - self._mean) * self._inverse).float()
+
+
+def outcomes(decisions: Decisions, device: torch.device) -> Outcomes:
+    """Return what all decisions led to, in the memory of `device`."""
+    to_go = np.full(len(decisions), np.nan) if decisions.to_go is None else decisions.to_go
+    columns = (decisions.reward, decisions.elapsed_s, to_go, decisions.terminated)
+    return Outcomes(*(torch.from_numpy(c.astype(np.float32)).to(device) for c in columns))
 
 
 def draw_rows(count: int, size: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -19,7 +19,7 @@ from pipeline.settings.ranges import check_ranges, number
 from pipeline.simulation.spec import Spec
 from pipeline.statistics.returns import step_discounts
 from policies.networks.settings import NetworkSettings
-from policies.training.minibatches import Transitions
+from policies.training.minibatches import Outcomes
 from policies.training.returns import against_window, discounted_to_go
 
 
@@ -87,21 +87,21 @@ class ValueUnit:
             reward, to_go = against_window(decisions, to_go, share)
         return replace(decisions, reward=reward, to_go=to_go)
 
-    def gain(self, steps: Transitions) -> Tensor:
+    def gain(self, steps: Outcomes) -> Tensor:
         """Return the value-free part of targets, (B,): reward mixed with the logged return."""
         if not self.monte_carlo:
             return steps.reward * self.scale
         return torch.lerp(steps.reward, steps.to_go, self.monte_carlo) * self.scale
 
-    def remaining(self, steps: Transitions) -> Tensor:
+    def remaining(self, steps: Outcomes) -> Tensor:
         """Return the weight of the next value before its discount, (B,); 0 if no state follows."""
         return (1.0 - self.monte_carlo) * (1.0 - steps.terminal)
 
-    def interval(self, steps: Transitions) -> Tensor:
+    def interval(self, steps: Outcomes) -> Tensor:
         """Return the exponent of the discount, (B,)."""
         return steps.elapsed_s if self.per_second else steps.reward.new_ones(len(steps.reward))
 
-    def target(self, steps: Transitions, following: Tensor) -> Tensor:
+    def target(self, steps: Outcomes, following: Tensor) -> Tensor:
         """Return targets from finite values of the next states, (B,), or their quantiles (B, Q)."""
         reward, share = self.gain(steps), self.discount ** self.interval(steps)
         share = share * self.remaining(steps)

@@ -27,6 +27,7 @@ Bellemare & Munos, "Distributional Reinforcement Learning with Quantile Regressi
 for job shop scheduling", Machine Learning 2025 (qr_dqn_cql).
 """
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -90,13 +91,37 @@ class QLearning:
     Attributes:
         Config: The agent's settings.
         algorithm: Name of d3rlpy's config of the algorithm.
+        stacks: True if several runs can be one program (policies.offline.stacked_training).
     """
 
     Config: type[ValueSettings]
     algorithm: str
+    stacks: bool = False
+
+    def alike(self, config: Any) -> Hashable | None:
+        """Return what the runs of a stack share; None for a run that cannot be stacked."""
+        from policies.offline.q_learning import double_dqn_stack
+
+        if not self.stacks or not double_dqn_stack.stackable(config):
+            return None
+        return double_dqn_stack.alike(config)
+
+    def stack(self, tasks: Sequence[Task], configs: Sequence[Any]) -> list[Learner]:
+        """Return runs that take their steps together."""
+        from policies.offline.q_learning import double_dqn_stack
+
+        return double_dqn_stack.learners(tasks, configs)
 
     def learner(self, task: Task, config: Any) -> Learner:
-        """Return one training run, see `policies.training.learner`."""
+        """Return one training run, see `policies.training.learner`.
+
+        On a GPU, a run that can be stacked is a stack of one, if its log fits in the memory there.
+        """
+        if task.device.type != "cpu" and self.alike(config) is not None:
+            from policies.offline.q_learning.double_dqn_stack import fits
+
+            if fits(task, config):
+                return self.stack([task], [config])[0]
         from policies.offline.q_learning.masked_q import q_learner  # silences d3rlpy's import
 
         from d3rlpy import algos  # isort: skip
@@ -110,7 +135,7 @@ class QLearning:
 
 
 DQN: Final = QLearning(DqnConfig, "DQNConfig")
-DOUBLE_DQN: Final = QLearning(DqnConfig, "DoubleDQNConfig")
+DOUBLE_DQN: Final = QLearning(DqnConfig, "DoubleDQNConfig", stacks=True)
 NFQ: Final = QLearning(ValueSettings, "NFQConfig")
 CQL: Final = QLearning(CqlConfig, "DiscreteCQLConfig")
 QR_DQN: Final = QLearning(QuantileConfig, "DQNConfig")

@@ -1,0 +1,84 @@
+"""Tests of transitions that stay on a device, and of steps that are captured as a CUDA graph."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.errors import DatasetError
+from policies.networks.candidate_scorer import fit_network
+from policies.networks.settings import NetworkSettings
+from policies.training import resident
+from policies.training.minibatches import Batches
+
+CPU = torch.device("cpu")
+PLACES = [CPU, torch.device("cuda")] if torch.cuda.is_available() else [CPU]
+
+
+def _log(noisy_episodes, spec):
+    decisions = noisy_episodes.build()
+    return decisions, fit_network(decisions, spec, NetworkSettings((4,), context=True))
+
+
+@pytest.mark.parametrize("place", PLACES, ids=str)
+def test_padded_transitions_are_those_of_minibatches(noisy_episodes, spec, place):
+    """The second of two joined logs begins where the first ends, and has its own maps."""
+    decisions, network = _log(noisy_episodes, spec)
+    other = dataclasses.replace(decisions, candidates=decisions.candidates * np.float32(2.0))
+    logs = [(decisions, network), (other, fit_network(other, spec, network.settings))]
+    joined = resident.padded(logs, place)
+    last = int(np.flatnonzero(decisions.terminated)[0])
+    rows = np.array([5, 0, last, 5, len(decisions) - 1])
+    for first, (log, its) in zip((0, len(decisions)), logs, strict=True):
+        wanted = Batches(log, its, CPU).transitions(rows)
+        found = joined.at(torch.from_numpy(rows + first).to(place))
+        for seen, candidates, context, mask in (
+            (wanted.now, found.candidates, found.context, found.mask),
+            (wanted.after, found.after_candidates, found.after_context, found.after_mask),
+        ):
+            assert torch.equal(seen.mask, mask.cpu())
+            assert torch.equal(seen.candidates, candidates[mask].cpu())
+            assert torch.equal(seen.context, context.cpu())
+            assert not candidates[~mask].any()
+        assert torch.equal(wanted.now.choice, found.choice.cpu())
+    assert not torch.equal(joined.candidates[5], joined.candidates[5 + len(decisions)])
+
+
+def test_rows_of_several_agents_are_gathered_at_once(noisy_episodes, spec):
+    joined = resident.padded([_log(noisy_episodes, spec)], CPU)
+    rows = torch.tensor([[0, 3], [2, 2]])
+    found = joined.at(rows)
+    assert found.candidates.shape[:2] == (2, 2)
+    assert torch.equal(found.candidates[0, 1], joined.candidates[3])
+    assert torch.equal(found.choice, joined.choice[rows])
+
+
+def test_the_memory_of_a_log_is_known_before_it_is_padded(noisy_episodes, spec):
+    decisions, network = _log(noisy_episodes, spec)
+    found = resident.padded([(decisions, network)], CPU)
+    taken = sum(column.nbytes for column in vars(found).values())
+    assert resident.padded_bytes(decisions, network) == taken
+    assert resident.memory(CPU) == resident.memory(CPU) > taken
+
+
+def test_without_what_followed_nothing_is_padded(noisy_episodes, spec):
+    decisions, network = _log(noisy_episodes, spec)
+    with pytest.raises(DatasetError, match="without what followed"):
+        resident.padded([(dataclasses.replace(decisions, next_mask=None), network)], CPU)
+
+
+@pytest.mark.parametrize("place", PLACES, ids=str)
+def test_a_captured_step_has_the_effect_of_the_step(place):
+    """Steps that are taken before the capture leave no trace; rows are read at every call."""
+    total = torch.ones(3, device=place)
+    rows = torch.zeros(3, dtype=torch.int64, device=place)
+
+    def step():
+        total.add_(rows)
+
+    run = resident.captured(step, [total], place)
+    for value in (1, 10):
+        resident.send(np.full(3, value), rows)
+        run()
+    assert total.tolist() == [12.0] * 3
