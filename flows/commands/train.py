@@ -15,7 +15,7 @@ from pipeline.storage.location import location
 from policies.offline import AGENTS
 
 _OF_ONE_TRAINING: Final = ("seed", "checkpoint_every", "tensorboard")
-_OF_MANY: Final = ("runner", "address", "workers")
+_OF_MANY: Final = ("runner", "address", "workers", "stacked")
 _IN_A_SWEEP: Final = (*_OF_ONE_TRAINING, "agent", "steps", "seeds", "settings")
 
 
@@ -79,6 +79,9 @@ class Many:
     workers: p.Workers = p.option(
         "processes of --runner without --address, one training at a time each", default=1
     )
+    stacked: p.Stacked = p.option(
+        "whether trainings of double_dqn, with networks of one shape, run as one program; auto "
+        "does on a GPU", default="auto")  # fmt: skip
 
 
 def _read(arguments: argparse.Namespace) -> Any:

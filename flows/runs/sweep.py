@@ -3,21 +3,25 @@
     OUT/runs/<agent>-<digest of settings>-seed<seed>    a training, see policies.offline.training
     OUT/sweep.parquet                                   one row per training, the best first
 
-`hindcast train --sweep` and `hindcast train --seeds` make the requests.
+`hindcast train --sweep` and `hindcast train --seeds` make the requests. With `stacked`, trainings
+of one agent that can share a program are one step (flows.runs.stack).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flows import parser as p
 from flows import runners
 from flows.commands import Call, Shown, directly, find
 from flows.progress import note
-from pipeline.errors import DatasetError
+from pipeline.errors import DatasetError, InputError
 from pipeline.storage.files import table_writer, write_atomically
 from pipeline.storage.location import location
 from pipeline.storage.locks import writing
+
+if TYPE_CHECKING:
+    from policies.offline.sweep import Run
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,9 @@ class Request:
     )
     address: str = p.hidden("scheduler of Dask or cluster of Ray to use", "")
     workers: p.Workers = p.hidden("processes of the runner, if there is no address", 1)
+    stacked: p.Stacked = p.hidden(
+        "whether trainings that can share a program do; auto does on a GPU", "auto"
+    )
 
 
 def check(request: Request) -> None:
@@ -45,6 +52,11 @@ def check(request: Request) -> None:
     from policies.training.devices import find_device
 
     runners.check(request)
+    if request.stacked == "yes" and runners.asks_for_runner(request):
+        raise InputError(
+            f"--stacked yes is one program in this process, --runner {request.runner} runs "
+            "trainings in others; give one of the two"
+        )
     plan(_with_names(request.sweep), request.where)
     read_manifest(location(request.dataset))
     find_device(request.device)
@@ -78,17 +90,22 @@ def _run(request: Request, call: Call) -> dict[str, Any]:
     training = find("train").Request  # by name, since that command imports this module
     place, runs = location(request.out), plan(_with_names(request.sweep), request.where)
     folders = [place / "runs" / run.name for run in runs]
-    errors: dict[str, str] = {}
+    together = _together(request, runs)
+    errors = _train_together(request, call, together)
+    if errors and len(errors) == len(runs):
+        raise DatasetError(next(reversed(errors.values())))
+    alone = [one for one in runs if one not in together]
     requests = [
         training(
-            dataset=request.dataset, agent=reference_of(one.agent), out=str(folder),
+            dataset=request.dataset, agent=reference_of(one.agent),
+            out=str(place / "runs" / one.name),
             steps=one.steps, seed=one.seed, settings=dict(one.settings), device=request.device,
         )
-        for one, folder in zip(runs, folders, strict=True)
+        for one in alone
     ]  # fmt: skip
     trainings = runners.calls(requests, call)
-    for number, (one, train) in enumerate(zip(runs, trainings, strict=True), start=1):
-        note(f"training {number} of {len(runs)}: {one.name}")
+    for number, (one, train) in enumerate(zip(alone, trainings, strict=True), start=1):
+        note(f"training {number} of {len(alone)}: {one.name}")
         try:
             train()
         except DatasetError as error:
@@ -103,6 +120,41 @@ def _run(request: Request, call: Call) -> dict[str, Any]:
         "failed": errors,
         "lines": summary(table),
     }
+
+
+def _together(request: Request, runs: Sequence["Run"]) -> "list[Run]":
+    """Return the trainings that share programs with others: all of an agent that can, if asked."""
+    from policies.offline.stacked_training import can_stack
+    from policies.training.devices import find_device
+
+    on_gpu = find_device(request.device).type != "cpu"
+    if request.stacked == "no" or runners.asks_for_runner(request):
+        return []
+    if request.stacked == "auto" and not on_gpu:  # weights on a CPU are those of single trainings
+        return []
+    return [one for one in runs if can_stack(one.agent, one.settings)]
+
+
+def _train_together(request: Request, call: Call, runs: Sequence["Run"]) -> dict[str, str]:
+    """Train runs as one program per agent, and return the reasons of those that failed, by name."""
+    from flows.runs import stack
+    from policies.own_agents import reference_of
+
+    errors: dict[str, str] = {}
+    for agent in dict.fromkeys(one.agent for one in runs):
+        of_agent = [one for one in runs if one.agent == agent]
+        folders = [str(location(request.out) / "runs" / one.name) for one in of_agent]
+        note(f"{len(of_agent)} trainings of {agent} as one program")
+        result = call(
+            stack.Request(
+                request.dataset, reference_of(agent), [dict(one.settings) for one in of_agent],
+                [one.seed for one in of_agent], folders, of_agent[0].steps, request.device,
+            )
+        )  # fmt: skip
+        for one, folder in zip(of_agent, folders, strict=True):
+            if folder in result["failed"]:
+                errors[one.name] = result["failed"][folder]
+    return errors
 
 
 def show(result: Mapping[str, Any]) -> Shown:

@@ -17,7 +17,7 @@ from policies.offline.sample_cache import rules_of
 from policies.training.devices import find_device, repeatable
 from policies.training.episode_stream import Logs
 from policies.training.learner import Learner, Task
-from policies.training.loop import Callbacks, Point, Progress, Select, fit
+from policies.training.loop import Callbacks, Fitted, Point, Progress, Select, fit
 from policies.training.monitoring import SEEN, make_probe_set, measure
 from policies.training.resume import INTERVAL_S, ResumeFile
 
@@ -87,23 +87,13 @@ def train_decisions(
         DatasetError: The agent cannot learn from these decisions.
         InputError: The device does not exist, or `steps` is below 1.
     """
-    _check(agent, decisions, spec, config, steps)
+    check_decisions(agent, decisions, spec, config, steps)
     place = find_device(device)
-    held_out = None if validation is None or len(validation) == 0 else make_probe_set(validation)
-    seen = make_probe_set(decisions, SEEN)
     with repeatable(place):
         task = Task(decisions, spec, steps, seed, validation, place, logs)
         learner: Learner = agent.implementation().learner(task, config)
         taken = min(steps, learner.most_steps or steps)
-        settings = dataclasses.asdict(config)
-        made = Trained(agent.name, spec, learner.network, {}, settings, taken, seed)
-
-        def look(weights: Weights) -> Mapping[str, float]:
-            now = dataclasses.replace(made, weights=weights)
-            metrics = dict(measure(now, seen))
-            if held_out is not None:
-                metrics |= measure(now, held_out, "validation_")
-            return metrics
+        made = untrained(agent, task, config, learner, taken)
 
         def keep_checkpoint(step: int, weights: Weights, metrics: tuple[Metric, ...]) -> None:
             if keep is not None:
@@ -113,7 +103,7 @@ def train_decisions(
             learner,
             taken,
             Callbacks(
-                measure=look,
+                measure=measure_of(made, task),
                 progress=progress or (lambda _done, _steps: None),
                 point=point,
                 every=checkpoint_every,
@@ -123,11 +113,42 @@ def train_decisions(
                 resume=None if resume is None else ResumeFile(*resume, interval_s=resume_s),
             ),
         )
-        weights = learner.weights()
-    return dataclasses.replace(made, weights=weights, metrics=fitted.metrics, best=fitted.best)
+        return trained_by(made, learner, fitted)
 
 
-def _check(agent: Agent, decisions: Decisions, spec: Spec, config: Any, steps: int) -> None:
+def untrained(agent: Agent, task: Task, config: Any, learner: Learner, steps: int) -> Trained:
+    """Return the result of a training without its weights and curves."""
+    settings = dataclasses.asdict(config)
+    return Trained(agent.name, task.spec, learner.network, {}, settings, steps, task.seed)
+
+
+def measure_of(made: Trained, task: Task) -> Callable[[Weights], Mapping[str, float]]:
+    """Return the function that measures weights on the decisions of a training."""
+    validation = task.validation
+    held_out = None if validation is None or len(validation) == 0 else make_probe_set(validation)
+    seen = make_probe_set(task.decisions, SEEN)
+
+    def look(weights: Weights) -> Mapping[str, float]:
+        now = dataclasses.replace(made, weights=weights)
+        metrics = dict(measure(now, seen))
+        if held_out is not None:
+            metrics |= measure(now, held_out, "validation_")
+        return metrics
+
+    return look
+
+
+def trained_by(made: Trained, learner: Learner, fitted: Fitted) -> Trained:
+    """Return the result of a training that has taken its last step."""
+    return dataclasses.replace(
+        made, weights=learner.weights(), metrics=fitted.metrics, best=fitted.best
+    )
+
+
+def check_decisions(
+    agent: Agent, decisions: Decisions, spec: Spec, config: Any, steps: int
+) -> None:
+    """Raise DatasetError or InputError if the agent cannot learn from these decisions."""
     if steps < 1:
         raise InputError(f"steps is {steps}, expected at least 1")
     if agent.scenarios and spec.scenario not in agent.scenarios:

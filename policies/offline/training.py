@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from pipeline import dataset as ds
+from pipeline.dataset.decisions import Decisions
 from pipeline.storage.files import make_folder, remove_partials
 from pipeline.storage.locks import one_writer
 from pipeline.storage.provenance import begin_training, provenance
 from pipeline.storage.run_files import BEST, CURVES, step_folder
 from policies.networks.checkpoint import Trained, save
+from policies.offline import Agent, read_config
 from policies.offline import agent as find_agent
-from policies.offline import read_config
 from policies.offline.delivery import judge
 from policies.offline.fit import train_decisions
 from policies.offline.sample_cache import columns_of_rules, sample
@@ -64,11 +65,7 @@ def train(
     config = read_config(agent, settings)  # before any slow step or write
     place = find_device(device)
     opened = ds.open(dataset)
-    data = {
-        "recipe": opened.recipe.id,
-        "digest": opened.manifest.digest,
-        "episodes_sha256": opened.manifest.episodes.sha256,
-    }
+    data = data_of(opened)
     selected_by = "" if select is None else select[0]
     key = training_key(agent, wanted.module, config, steps, seed, data, place.type, selected_by)
     if finished(out, key, checkpoint_every):
@@ -84,10 +81,7 @@ def train(
         for call in filter(None, (draw, point)):
             call(step, metrics)
 
-    decisions = sample(opened, wanted, config, seed, "train", MEMORY)
-    validation = None
-    if (opened.episodes()["split"] == "validation").any():
-        validation = sample(opened, wanted, config, seed, "validation", MEMORY // 10)
+    decisions, validation = both_splits(opened, wanted, config, seed)
     logs = None
     if wanted.whole:
         further = columns_of_rules(opened.spec, config)
@@ -108,15 +102,44 @@ def train(
         )  # fmt: skip
     finally:
         close()
+    write_training(out, opened, trained, trained_on, steps)
+    ResumeFile(out, key).remove()
+    return out
+
+
+def data_of(opened: ds.Dataset) -> dict[str, str]:
+    """Return the digests that identify the data of a training."""
+    return {
+        "recipe": opened.recipe.id,
+        "digest": opened.manifest.digest,
+        "episodes_sha256": opened.manifest.episodes.sha256,
+    }
+
+
+def both_splits(
+    opened: ds.Dataset, agent: Agent, config: Any, seed: int
+) -> tuple[Decisions, Decisions | None]:
+    """Return decisions of the train split, and of the validation split if there is one."""
+    decisions = sample(opened, agent, config, seed, "train", MEMORY)
+    if not (opened.episodes()["split"] == "validation").any():
+        return decisions, None
+    return decisions, sample(opened, agent, config, seed, "validation", MEMORY // 10)
+
+
+def write_training(
+    out: Path, opened: ds.Dataset, trained: Trained, trained_on: dict[str, Any], steps: int
+) -> None:
+    """Write curves, checkpoints and what is delivered; `out/checkpoint.json` comes last.
+
+    Adds the best step to `trained_on`. Raises DatasetError if a weight is not finite.
+    """
     write_curves(trained.metrics, out / CURVES)
     best, chosen = trained.best, trained
     if best is not None:
         trained_on["best"] = {"step": best.step, "metric": best.metric, "score": best.score}
         chosen = replace(trained, steps=best.step, weights=best.weights, metrics=(), best=None)
         save(chosen, out / BEST, {**trained_on, "of_steps": steps})
-    verdict = judge(opened, chosen.policy(), seed)
+    verdict = judge(opened, chosen.policy(), trained.seed)
     if verdict is not None:
         deliver(chosen, verdict, out, trained_on, steps)
     save(trained, out, trained_on)
-    ResumeFile(out, key).remove()
-    return out

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from policies.networks.checkpoint import Metric
@@ -52,4 +53,9 @@ class Curves:
 
 
 def _fetched(values: list[Tensor | float]) -> list[float]:
-    return [float(value) for value in values]
+    """Return values as numbers, those on a device in one transfer."""
+    tensors = [value for value in values if isinstance(value, Tensor)]
+    if len(tensors) < len(values):
+        return [float(value) for value in values]
+    found: list[float] = torch.stack(tensors).flatten().tolist()
+    return found

@@ -35,10 +35,13 @@ def training_key(
     data: Mapping[str, Any],
     device: str,
     selected_by: str = "",
+    *,
+    stacked: bool = False,
 ) -> str:
     """Return the key of a training, a SHA-256 digest.
 
-    `module` is where the agent is implemented; `data` identifies the dataset by digests.
+    `module` is where the agent is implemented; `data` identifies the dataset by digests. `stacked`
+    is true for a training in one program with others, which rounds differently.
     """
     parts = {
         "agent": agent,
@@ -52,6 +55,8 @@ def training_key(
         "libraries": package_versions(_LIBRARIES),
         "code": code_digest(agent_sources(module)),
     }
+    if stacked:
+        parts["stacked"] = True
     if kernels := chosen_kernels():
         parts["kernels"] = kernels
     return sha256_text(json.dumps(parts, sort_keys=True))

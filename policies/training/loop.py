@@ -5,7 +5,7 @@
 Curves, checkpoints and states only observe: the weights are the same with and without them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -59,24 +59,60 @@ class Fitted:
 
 def fit(learner: Learner, steps: int, callbacks: Callbacks) -> Fitted:
     """Train the learner for `steps` steps, or for those that an interrupted call has left."""
-    curves = Curves(steps)
-    done, best = 0, None
-    if callbacks.resume is not None:
-        done, best = callbacks.resume.restore(learner, curves)
-    sizes = [(group, group["lr"]) for o in learner.optimisers.values() for group in o.param_groups]
-    for step in range(done + 1, steps + 1):
-        for group, size in sizes:
+    run = _Run(learner, steps, callbacks)
+    for step in range(run.done + 1, steps + 1):
+        run.take(step)
+    return run.fitted()
+
+
+def fit_together(
+    learners: Sequence[Learner], steps: int, callbacks: Sequence[Callbacks]
+) -> list[Fitted]:
+    """Train learners that take their steps together; their callbacks have no file of a state."""
+    runs = [_Run(one, steps, each) for one, each in zip(learners, callbacks, strict=True)]
+    for step in range(1, steps + 1):
+        for run in runs:
+            run.take(step)
+    return [run.fitted() for run in runs]
+
+
+class _Run:
+    """One learner between two steps: its curves and its best checkpoint.
+
+    Attributes:
+        done: Number of steps that an interrupted call has taken.
+    """
+
+    def __init__(self, learner: Learner, steps: int, callbacks: Callbacks) -> None:
+        self._learner, self._steps, self._callbacks = learner, steps, callbacks
+        self._curves = Curves(steps)
+        self._best: Selected | None = None
+        self.done = 0
+        if callbacks.resume is not None:
+            self.done, self._best = callbacks.resume.restore(learner, self._curves)
+        optimisers = learner.optimisers.values()
+        self._sizes = [(group, group["lr"]) for o in optimisers for group in o.param_groups]
+
+    def take(self, step: int) -> None:
+        """Take one step, and draw, keep and save what is due after it."""
+        learner, steps, callbacks, curves = (
+            self._learner, self._steps, self._callbacks, self._curves,
+        )  # fmt: skip
+        for group, size in self._sizes:
             lost = (1.0 - learner.floor) * (step - 1) / steps if learner.decays else 0.0
             group["lr"] = size * (1.0 - lost)
         curves.add(learner.step(step))
         if curves.due(step):
-            best = _point(learner, curves, step, callbacks, best)
+            self._best = _point(learner, curves, step, callbacks, self._best)
             callbacks.progress(step, steps)
         if callbacks.every and callbacks.keep and (step % callbacks.every == 0 or step == steps):
             callbacks.keep(step, learner.weights(), tuple(curves.rows))
         if callbacks.resume is not None and callbacks.resume.due():
-            callbacks.resume.save(step, learner, curves, best)
-    return Fitted(tuple(curves.rows), best)
+            callbacks.resume.save(step, learner, curves, self._best)
+
+    def fitted(self) -> Fitted:
+        """Return the curves and the best checkpoint."""
+        return Fitted(tuple(self._curves.rows), self._best)
 
 
 @torch.no_grad()

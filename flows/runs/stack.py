@@ -1,0 +1,50 @@
+"""Trainings of one agent as one program: a step of a sweep, see flows.runs.sweep."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flows import parser as p
+from flows.commands import Shown
+from flows.progress import progress
+from pipeline.statistics.numbers import count_of
+from pipeline.storage.location import location
+
+
+@dataclass(frozen=True)
+class Request:
+    """Dataset, agent, and the settings, seed and folder of each training."""
+
+    dataset: p.Folder = p.hidden("folder of a dataset")
+    agent: p.Name = p.hidden("agent to train, as for `hindcast train`")
+    settings: list[dict[str, Any]] = p.hidden("settings of the agent to replace, by training")
+    seeds: list[int] = p.hidden("seeds, by training")
+    folders: list[str] = p.hidden("folders for the checkpoints, by training")
+    steps: p.Count = p.hidden("gradient steps of each training")
+    device: p.Device = p.hidden("where to train; auto takes a GPU if there is one", "auto")
+
+
+def run(request: Request) -> dict[str, Any]:
+    """Train an agent several times as one program; finished trainings are left unchanged."""
+    from policies.offline.stacked_training import Member, train_stacked
+    from policies.own_agents import agent_name
+
+    parts = zip(request.settings, request.seeds, request.folders, strict=True)
+    members = [Member(settings, seed, location(folder)) for settings, seed, folder in parts]
+    agent = agent_name(request.agent)
+    with progress(f"train {agent}, {count_of(len(members), 'run')} at once") as tell:
+        failed = train_stacked(
+            location(request.dataset), agent, members,
+            steps=request.steps, device=request.device, progress=tell,
+        )  # fmt: skip
+    reasons = {
+        folder: failed[member.out]
+        for folder, member in zip(request.folders, members, strict=True)
+        if member.out in failed
+    }
+    return {"agent": agent, "folders": request.folders, "failed": reasons}
+
+
+def show(result: Mapping[str, Any]) -> Shown:
+    """Return the folders of the trainings."""
+    return Shown([*result["folders"]])
