@@ -8,6 +8,7 @@ same minibatches on every device. A step sends B numbers, and waits for nothing.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -133,7 +134,12 @@ def captured(
         step()
     for tensor, value in zip(state, before, strict=True):
         tensor.copy_(value)
-    return graph.replay
+    return partial(_replay, graph, step)
+
+
+def _replay(graph: torch.cuda.CUDAGraph, _step: Callable[[], None]) -> None:
+    """Replay a graph; the step is held because the graph reads the tensors that the step holds."""
+    graph.replay()
 
 
 def send(rows: NDArray[np.int64], place: Tensor) -> None:

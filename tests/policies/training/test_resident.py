@@ -1,6 +1,9 @@
 """Tests of transitions that stay on a device, and of steps that are captured as a CUDA graph."""
 
+import contextlib
 import dataclasses
+import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -82,3 +85,40 @@ def test_a_captured_step_has_the_effect_of_the_step(place):
         resident.send(np.full(3, value), rows)
         run()
     assert total.tolist() == [12.0] * 3
+
+
+def test_a_graph_holds_the_tensors_that_it_reads(monkeypatch):
+    """A graph knows addresses alone, so the tensors must live as long as the function.
+
+    The graph here is a stand-in, which takes the step where a device would only record it.
+    """
+    replays = []
+
+    class Graph:
+        def replay(self):
+            replays.append(self)
+
+    stream = SimpleNamespace(wait_stream=lambda _other: None)
+    for name, stand_in in {
+        "Stream": lambda _device: stream,
+        "current_stream": lambda _device: stream,
+        "stream": contextlib.nullcontext,
+        "CUDAGraph": Graph,
+        "graph": contextlib.nullcontext,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, stand_in)
+    total = torch.zeros(2)
+
+    def made():
+        read = torch.ones(2)
+        return resident.captured(lambda: total.add_(read), [total], torch.device("cuda")), read
+
+    run, read = made()
+    alive = weakref.ref(read)
+    del read
+    assert alive() is not None
+    assert total.tolist() == [0.0, 0.0]
+    run()
+    assert len(replays) == 1
+    del run
+    assert alive() is None
