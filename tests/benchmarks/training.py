@@ -6,12 +6,17 @@ Both have the same made-up transitions, network and update, and differ in the so
 `fit` gets features that were expanded beforehand, ours expands every minibatch. The two take turns
 on one thread of torch, and medians over the rounds are compared. The whole loop is ours with
 everything around a step: curves, monitoring, and saved states to resume from.
+
+On every device that torch finds, a single run and a stack of 64 agents (one program, see
+policies.offline.q_learning.double_dqn_stack) take turns with `fit` on that device. An agent-update
+is a gradient step of one agent. Runs one after the other make as many as a single run makes steps.
 """
 
 import contextlib
 import io
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +31,7 @@ MINIBATCH = 256
 CANDIDATES = 32
 ROWS = 20_000
 EPISODE = 200  # decisions
+STACK = 64  # agents at once
 SPEC = Spec(
     scenario="made_up",
     objective="gain",
@@ -143,6 +149,82 @@ def compare(rounds: int = 15, steps: int = 30) -> Measured:
     )
 
 
+def on_device(name: str, rounds: int = 7) -> dict[str, float]:
+    """Return gradient steps per second on a device: a single run, a stack, and d3rlpy's `fit`.
+
+    Steps are those of agents, so a step of the stack counts STACK times.
+    """
+    import torch
+
+    from policies.networks.candidate_scorer import fit_network
+    from policies.offline.q_learning.agents import DOUBLE_DQN, DqnConfig
+    from policies.offline.q_learning.masked_q import create
+    from policies.training.devices import repeatable
+    from policies.training.learner import Learner, Task
+
+    from d3rlpy.algos import DoubleDQNConfig  # isort: skip
+
+    device, config = torch.device(name), DqnConfig()
+    decisions = made_up(np.random.default_rng(0))
+    network = fit_network(decisions, SPEC, config.network)
+    tasks = [Task(decisions, SPEC, 1, seed, None, device) for seed in range(STACK)]
+    often, seldom = (30, 2) if name == "cpu" else (1000, 100)
+
+    def steps(learner: Learner, count: int) -> Callable[[], int]:
+        taken = 0
+
+        def run() -> int:
+            nonlocal taken
+            for _ in range(count):
+                taken += 1
+                learner.step(taken)
+            return count
+
+        return run
+
+    def fit() -> int:
+        quiet_fit(algorithm, buffer, often)
+        return often
+
+    with repeatable(device):
+        algorithm = create(
+            lambda **parts: DoubleDQNConfig(batch_size=MINIBATCH, learning_rate=1e-3, **parts),
+            network, CANDIDATES, seed=0, device=device,
+        )  # fmt: skip
+        buffer = d3rlpy_buffer(network, decisions)
+        stacked = steps(DOUBLE_DQN.stack(tasks, [config] * STACK)[0], seldom)
+        runs: dict[str, Callable[[], int]] = {
+            "single": steps(DOUBLE_DQN.learner(tasks[0], config), often),
+            "stack": lambda: STACK * stacked(),
+            "fit": fit,
+        }
+        rates: dict[str, list[float]] = {what: [] for what in runs}
+        for number in range(rounds + 1):
+            for what, run in runs.items():
+                start = time.perf_counter()
+                done = run()
+                if name != "cpu":
+                    torch.cuda.synchronize()
+                if number:  # the first round is for compilation and first allocations
+                    rates[what].append(done / (time.perf_counter() - start))
+    return {what: float(np.median(found)) for what, found in rates.items()}
+
+
+def device_rows(name: str) -> list[tuple[str, float, str, str]]:
+    """Return the rows of one device."""
+    found = on_device(name)
+    return [
+        (f"double DQN on {name}, single run", found["single"], "updates/s", "256 x 32"),
+        (f"double DQN on {name}, d3rlpy's fit", found["fit"], "updates/s", "same data and network"),
+        (f"double DQN on {name}, ratio", found["single"] / found["fit"], "x", ""),
+        (f"double DQN on {name}, {STACK} agents at once", found["stack"], "agent-updates/s", ""),
+        (
+            f"double DQN on {name}, at once / one after the other",
+            found["stack"] / found["single"], "x", "",
+        ),
+    ]  # fmt: skip
+
+
 def d3rlpy_buffer(network: Any, decisions: Decisions) -> Any:
     """Return the decisions as d3rlpy samples them, with features expanded beforehand."""
     from policies.offline.q_learning import masked_q  # noqa: F401, I001  it keeps d3rlpy's import quiet
@@ -200,10 +282,14 @@ def whole_loop(agent: str = "double_dqn", steps: int = 1000, rows: int = ROWS) -
 
 def measure() -> list[tuple[str, float, str, str]]:
     """Return rows of (quantity, value, unit, comparison)."""
+    import torch
+
     rates = compare()
+    devices = ["cpu", *["cuda"] * torch.cuda.is_available()]
     return [
         ("training, own sampler + update", rates.own, "steps/s", "double DQN, 256 x 32"),
         ("training, d3rlpy's own fit", rates.d3rlpy_fit, "steps/s", "same data and network"),
         ("training, ratio", rates.ratio, "x", ""),
         ("training, whole loop", whole_loop(), "steps/s", "with curves and monitoring"),
+        *(row for name in devices for row in device_rows(name)),
     ]
