@@ -38,6 +38,7 @@ RUN_NAMES: Final[Mapping[str, str]] = {
     "build": "build {recipe}",
     "verify": "verify {dataset}",
     "train": "train {agent}, seed {seed}",
+    "stack": "train {agent}, several runs at once",
     "train_online": "train online on {recipe}, seed {seed}",
     "evaluate": "evaluate {recipe} on {split}",
     "ope": "ope of {dataset}",
@@ -48,6 +49,7 @@ TAGS: Final[Mapping[str, tuple[str, ...]]] = {
     "build": ("simulation",),
     "evaluate": ("simulation",),
     "train": ("training",),
+    "stack": ("training",),
     "train_online": ("training",),
 }
 RETRY_DELAYS_S: Final = (20, 60, 300)  # of a store that does not answer

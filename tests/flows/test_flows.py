@@ -236,8 +236,8 @@ def test_trainings_have_the_tag_that_limits_them():
     """How many tasks of a tag run at a time is a setting of the server."""
     from flows.tasks import RUN_NAMES, TAGS
 
-    assert TAGS["train"] == TAGS["train_online"] == ("training",)
-    assert set(TAGS) <= set(RUN_NAMES) <= set(NAMES)
+    assert TAGS["train"] == TAGS["train_online"] == TAGS["stack"] == ("training",)
+    assert set(TAGS) <= set(RUN_NAMES) <= {*NAMES, "stack"}  # a stack is a task of a sweep alone
 
 
 def test_automations_crash_runs_that_are_gone_and_spare_those_that_are_not():
