@@ -39,7 +39,7 @@ from policies.training.resident import memory, padded_bytes
 from policies.training.run_folder import clear
 
 WIDTH: Final = 64  # most trainings of a stack
-_LOGS: Final = 4 << 30  # bytes of a stack's decisions in main memory
+_LOGS: Final = 2 << 30  # bytes of a stack's decisions in main memory
 
 
 @dataclass(frozen=True)
@@ -146,13 +146,15 @@ def _groups(
 
 
 def _stacks(members: Iterator[_Prepared]) -> Iterator[list[_Prepared]]:
-    """Yield at most WIDTH trainings at a time, fewer if their decisions would not fit in memory."""
+    """Yield at most WIDTH trainings at a time, fewer if their decisions would not fit in memory.
+
+    A training whose own decisions do not fit is yielded by itself.
+    """
     stack: list[_Prepared] = []
     logs: dict[int, tuple[int, int]] = {}  # bytes of each log on the device, and in main memory
     for one in members:
         decisions = one.task.decisions
-        network = fit_network(decisions, one.task.spec, one.config.network)
-        size = padded_bytes(decisions, network), _bytes(decisions)
+        size = _padded_bytes(one), _bytes(decisions)
         more = {**logs, id(decisions): size}
         on_device, here = (sum(column) for column in zip(*more.values(), strict=True))
         full = on_device > memory(one.task.device) or here > _LOGS or len(stack) == WIDTH
@@ -163,6 +165,11 @@ def _stacks(members: Iterator[_Prepared]) -> Iterator[list[_Prepared]]:
         logs = more
     if stack:
         yield stack
+
+
+def _padded_bytes(one: _Prepared) -> int:
+    decisions = one.task.decisions
+    return padded_bytes(decisions, fit_network(decisions, one.task.spec, one.config.network))
 
 
 def _bytes(decisions: Decisions) -> int:
@@ -185,7 +192,10 @@ def _train(
             begin_training(one.member.out, provenance(torch=torch_setting(place)))
         with repeatable(place):
             configs = [one.config for one in stack]
-            learners = wanted.implementation().stack(tasks, configs)
+            if len(stack) == 1 and _padded_bytes(stack[0]) > memory(place):
+                learners = [wanted.implementation().learner(tasks[0], configs[0])]
+            else:
+                learners = wanted.implementation().stack(tasks, configs)
             made = [
                 untrained(wanted, task, config, learner, steps)
                 for task, config, learner in zip(tasks, configs, learners, strict=True)

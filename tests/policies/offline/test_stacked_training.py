@@ -11,6 +11,7 @@ from flows.runs.sweep import Request, check
 from pipeline.errors import InputError
 from policies.networks.checkpoint import load_policy, read_description
 from policies.offline import stacked_training
+from policies.offline.q_learning.agents import QLearning
 from policies.offline.stacked_training import Member, can_stack, train_stacked
 from policies.offline.training import train
 from tests.folders import content
@@ -72,20 +73,37 @@ def test_what_does_not_fit_is_trained_in_several_stacks(limit, tiny_dataset, tmp
         return usual(opened, agent, stack, *more)
 
     monkeypatch.setattr(stacked_training, "_train", counted)
-    monkeypatch.setattr(stacked_training, limit, {"WIDTH": 3, "memory": lambda _device: 1}[limit])
+    monkeypatch.setattr(stacked_training, "padded_bytes", lambda _decisions, _network: 10)
+    value = {"WIDTH": 3, "memory": lambda _device: 19}[limit]
+    monkeypatch.setattr(stacked_training, limit, value)
     parts = _members(tmp_path / "parts")
     _train(tiny_dataset, parts)
-    assert widths == ([[0, 0, 1], [1]] if limit == "WIDTH" else [[0]] * 2 + [[1]] * 2)
+    assert widths == ([[0, 0, 1], [1]] if limit == "WIDTH" else [[0, 0], [1, 1]])
     for one, other in zip(members, parts, strict=True):
         weights = _weights(one.out)
         assert all(np.array_equal(v, weights[k]) for k, v in _weights(other.out).items())
     written = {one.out: (one.out / "checkpoint.json").stat().st_mtime_ns for one in parts}
     (parts[2].out / "checkpoint.json").unlink()
     _train(tiny_dataset, parts)
-    assert widths[2 if limit == "WIDTH" else 4 :] == [[parts[2].seed]]
+    assert widths[2:] == [[parts[2].seed]]
     for one in parts:
         now = (one.out / "checkpoint.json").stat().st_mtime_ns
         assert (now == written[one.out]) == (one is not parts[2])
+
+
+@pytest.mark.slow
+def test_a_training_that_does_not_fit_is_a_single_one(tiny_dataset, tmp_path, monkeypatch):
+    """Its decisions are not padded, so its weights are those of a single training, bit for bit."""
+    (member,) = _members(tmp_path / "stack")[:1]
+    monkeypatch.setattr(stacked_training, "memory", lambda _device: 1)
+    monkeypatch.setattr(QLearning, "stack", None)
+    _train(tiny_dataset, [member])
+    single = train(
+        tiny_dataset, "double_dqn", steps=4, seed=0, out=tmp_path / "single",
+        settings=member.settings, device="cpu",
+    )  # fmt: skip
+    weights = _weights(single)
+    assert all(np.array_equal(v, weights[k]) for k, v in _weights(member.out).items())
 
 
 @pytest.mark.slow
