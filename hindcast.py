@@ -37,7 +37,7 @@ import importlib
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 if TYPE_CHECKING:  # for editors and mypy; at run time __getattr__ imports these names
     from pipeline import errors, testing
@@ -257,6 +257,7 @@ def train(
     seed: int = 0,
     settings: Mapping[str, Any] | None = None,
     device: str = "auto",
+    gate: Literal["simulator", "log"] = "simulator",
 ) -> Path:
     """Train an offline agent on the train split of a dataset and write its checkpoint.
 
@@ -270,6 +271,9 @@ def train(
         seed: Seed of every random draw of the training.
         settings: Settings of the agent to replace, by dotted name: `{"network.hidden": [64]}`.
         device: "cpu", "cuda", or "auto", which uses a GPU if there is one.
+        gate: "simulator" lets the agent and the best rule of the log play the validation windows;
+            "log" compares them by the log alone, which errs more often. The subfolder `delivered`
+            holds the agent if it is better, otherwise the rule.
 
     Returns:
         The folder of the checkpoint, which `evaluate` and `load_policy` take as a policy.
@@ -283,7 +287,7 @@ def train(
 
     return fit(
         _folder(dataset), agent_name(agent), steps=steps, seed=seed, out=location(out),
-        settings=settings, device=device,
+        settings=settings, device=device, gate=gate,
     )  # fmt: skip
 
 

@@ -40,6 +40,7 @@ FLOORS = (
     ("policies.heuristics",),
     ("policies.networks",),
     ("policies.rollouts", "policies.training"),
+    ("policies.delivery",),
     ("policies.offline",),
     ("policies.online",),
     ("policies.papers", "policies.own_policy", "policies.own_agents"),

@@ -98,7 +98,7 @@ def test_a_table_with_a_column_less_or_a_word_for_a_number_is_refused():
         results_markdown((rows[0] + "\n" + ",".join(cells)).encode(), "x.csv")
 
 
-def test_the_page_of_the_gate_counts_right_and_wrong_verdicts():
+def test_the_page_of_the_gates_counts_right_and_wrong_verdicts():
     """One agent of each kind: delivered and better, delivered and worse, refused and better."""
     rows = [
         ("cql", "agent", "0.1,0.05,0.2", "1.5,0.5,2.5"),
@@ -107,11 +107,20 @@ def test_the_page_of_the_gate_counts_right_and_wrong_verdicts():
         ("bcq", "rule", "-0.1,,", "0.5,-0.5,2.5"),
     ]
     lines = [",".join(gate.COLUMNS)]
-    for agent, delivered, agreement, test in rows:
-        lines.append(f"slots,r-v1,{agent},0,hold_5,9,{agreement},{delivered},50,{test},key")
+    for agent, delivered, found, test in rows:
+        about = f"slots,r-v1,{agent},0,log,hold_5,agreement,9"
+        lines.append(f"{about},{found},{delivered},50,{test},key")
+    lines.append("slots,r-v1,cql,0,simulator,hold_8,mean_slowdown,9,1,.5,2,agent,50,1,.5,2,key")
     page = gate.gate_markdown("\n".join(lines).encode())
-    assert "| the agent | 1 | 0 | 1 |" in page
-    assert "| the rule | 1 | 1 | 0 |" in page
-    assert "Of 2 agents that were delivered, 1 are worse than the rule." in page
-    assert "Of 2 agents that are better than the rule, 1 were not delivered." in page
-    assert "| r-v1 | bcq | hold_5 | -0.1 [n/a, n/a] | rule | +0.5 [-0.5, +2.5]: unclear |" in page
+    assert "has 4 agents of 1 logs" in page
+    played, of_log = page.split("## The log alone")
+    assert "| the agent | 1 | 0 | 0 |" in played
+    assert "| cql | hold_8 | mean_slowdown | +1 [+0.5, +2] | agent |" in played
+    assert "| the agent | 1 | 0 | 1 |" in of_log
+    assert "| the rule | 1 | 1 | 0 |" in of_log
+    assert "Delivered agents: 2. Worse than the rule of them: 1." in of_log
+    assert "Agents better than the rule: 2. Not delivered of them: 1." in of_log
+    assert (
+        "| r-v1 | bcq | hold_5 | agreement | -0.1 [n/a, n/a] | rule | +0.5 [-0.5, +2.5]: unclear |"
+        in of_log
+    )

@@ -1,9 +1,9 @@
-"""The gate of offline trainings against the truth: table docs/results/gate.csv and its page.
+"""The gates of offline trainings against the truth: table docs/results/gate.csv and its page.
 
     python -m docs.generate.gate RUN...
 
 prints the table. Each argument is a folder that `hindcast run` has written, with one seed. A row is
-one trained agent: the verdict on its selected checkpoint (policies.offline.delivery), and its
+one trained agent and one gate: the verdict on its selected checkpoint (policies.delivery), and its
 difference from the same rule on the test windows, in the direction in which more is better. The
 column `provenance` is a key of docs/results/provenance.json.
 """
@@ -11,25 +11,31 @@ column `provenance` is a key of docs/results/provenance.json.
 import csv
 import io
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from pipeline.dataset import Dataset
 from pipeline.dataset import open as open_dataset
 from pipeline.storage.run_files import BEST, DESCRIPTION
+from policies.delivery.verdict import Gate, Verdict
 from policies.networks.checkpoint import load_policy, read_description
-from policies.offline.delivery import judge
+from policies.offline.training import judge
 
 COLUMNS: Final = (
-    "scenario", "recipe", "agent", "rules_read", "rule", "windows", "agreement_difference", "low",
-    "high", "delivered", "test_windows", "test_difference", "test_low", "test_high", "provenance",
+    "scenario", "recipe", "agent", "rules_read", "gate", "rule", "metric", "windows", "difference",
+    "low", "high", "delivered", "test_windows", "test_difference", "test_low", "test_high",
+    "provenance",
 )  # fmt: skip
 TABLE: Final = "gate.csv"
+_GATES: Final = {
+    "simulator": "The simulator: both play the validation windows",
+    "log": "The log alone: agreement of probabilities with outcomes",
+}
 
 
 def main(runs: Sequence[str]) -> None:
-    """Print one row per agent of finished runs."""
+    """Print one row per agent of finished runs and gate."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(COLUMNS)
     for run in map(Path, runs):
@@ -37,33 +43,43 @@ def main(runs: Sequence[str]) -> None:
             results = list(csv.DictReader(file))
         dataset = open_dataset(run / "dataset")
         for folder in sorted((run / "agents").iterdir()):
-            writer.writerow(_row(folder, dataset, results))
+            writer.writerows(_rows(folder, dataset, results))
 
 
-def _row(folder: Path, dataset: Dataset, results: Iterable[Mapping[str, str]]) -> list[Any]:
+def _rows(
+    folder: Path, dataset: Dataset, results: Sequence[Mapping[str, str]]
+) -> Iterator[list[Any]]:
     own = read_description(folder)
     selected = (folder / BEST / DESCRIPTION).is_file()
-    verdict = judge(dataset, load_policy(folder / BEST if selected else folder), 0)
-    assert verdict is not None, f"{folder}: the log has no rule or no validation episodes"
+    policy = load_policy(folder / BEST if selected else folder)
     chosen = f"{own['agent']}-best" if selected else own["agent"]
+    recipe, rules = dataset.recipe.id.partition("+")[0], len(own["network"].get("rules", ()))
+    for gate in get_args(Gate):
+        verdict = judge(dataset, policy, 0, gate)
+        assert verdict is not None, f"{folder}: the log has no rule or no validation episodes"
+        yield _row([recipe, own["agent"], rules], gate, verdict, chosen, results)
+
+
+def _row(
+    about: Sequence[Any],
+    gate: str,
+    verdict: Verdict,
+    chosen: str,
+    results: Sequence[Mapping[str, str]],
+) -> list[Any]:
+    headline = results[0]["metric"]
     (found,) = (
         r for r in results
-        if (r["policy"], r["baseline"]) == (chosen, verdict.rule)
-        and r["metric"] == _headline(results)
+        if (r["policy"], r["baseline"], r["metric"]) == (chosen, verdict.rule, headline)
     )  # fmt: skip
     ends = [float(found[name]) for name in ("paired_difference", "paired_low", "paired_high")]
     if found["higher_is_better"] == "false":
         ends = [-ends[0], -ends[2], -ends[1]]
     return [
-        found["scenario"], dataset.recipe.id, own["agent"], len(own["network"].get("rules", ())),
-        verdict.rule, verdict.windows,
+        found["scenario"], *about, gate, verdict.rule, verdict.metric, verdict.windows,
         *map(_short, (verdict.difference, verdict.low, verdict.high)),
         verdict.delivered, found["windows"], *map(_short, ends), found["provenance"],
     ]  # fmt: skip
-
-
-def _headline(results: Iterable[Mapping[str, str]]) -> str:
-    return next(iter(results))["metric"]
 
 
 def _short(number: float | None) -> str:
@@ -80,6 +96,20 @@ def outcome_of(row: Mapping[str, str]) -> str:
 def gate_markdown(content: bytes) -> str:
     """Return the page of the table."""
     rows = list(csv.DictReader(io.StringIO(content.decode())))
+    agents = len({(r["recipe"], r["agent"]) for r in rows})
+    about = (
+        f"`docs/results/{TABLE}` has {agents} agents of {len({r['recipe'] for r in rows})} "
+        "logs, each judged by both gates. An agent is better or worse than the rule if the paired "
+        "95 % interval on the test windows, which the simulator plays, is on one side of 0."
+    )
+    lines = ["# The gates of offline trainings against the truth", "", about, ""]
+    for gate, title in _GATES.items():
+        lines += _section(title, [r for r in rows if r["gate"] == gate])
+    return "\n".join(lines)
+
+
+def _section(title: str, rows: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return the counts and the rows of one gate."""
     count = {
         (delivered, outcome): sum(
             (r["delivered"], outcome_of(r)) == (delivered, outcome) for r in rows
@@ -89,35 +119,29 @@ def gate_markdown(content: bytes) -> str:
     }
     accepted = sum(count["agent", outcome] for outcome in ("better", "unclear", "worse"))
     better = count["agent", "better"] + count["rule", "better"]
-    about = (
-        f"`docs/results/{TABLE}` has {len(rows)} agents of {len({r['recipe'] for r in rows})} "
-        "logs. An agent is better or worse than the rule if the paired 95 % interval on the test "
-        "windows, which the simulator plays, is on one side of 0."
-    )
-    rates = (
-        f"Of {accepted} agents that were delivered, {count['agent', 'worse']} are worse than the "
-        f"rule. Of {better} agents that are better than the rule, {count['rule', 'better']} were "
-        "not delivered."
+    errors = (
+        f"Delivered agents: {accepted}. Worse than the rule of them: {count['agent', 'worse']}. "
+        f"Agents better than the rule: {better}. Not delivered of them: {count['rule', 'better']}."
     )
     lines = [
-        "# The gate of offline trainings against the truth", "", about, "",
+        f"## {title}", "",
         "| delivered | agent better | unclear | agent worse |", "|---|---|---|---|",
         *(
             f"| the {name} | {count[name, 'better']} | {count[name, 'unclear']} | "
             f"{count[name, 'worse']} |"
             for name in ("agent", "rule")
-        ), "", rates, "",
-        "| recipe | agent | rule | agreement less that of the rule | delivered | on test windows |",
-        "|---|---|---|---|---|---|",
+        ), "", errors, "",
+        "| recipe | agent | rule | compared | agent less rule | delivered | on test windows |",
+        "|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for r in rows:
         reads = f" ({r['rules_read']} rules read)" if r["rules_read"] != "0" else ""
         lines.append(
-            f"| {r['recipe']} | {r['agent']}{reads} | {r['rule']} | "
-            f"{_interval(r, 'agreement_difference', 'low', 'high')} | {r['delivered']} | "
+            f"| {r['recipe']} | {r['agent']}{reads} | {r['rule']} | {r['metric']} | "
+            f"{_interval(r, 'difference', 'low', 'high')} | {r['delivered']} | "
             f"{_interval(r, 'test_difference', 'test_low', 'test_high')}: {outcome_of(r)} |"
         )
-    return "\n".join([*lines, ""])
+    return [*lines, ""]
 
 
 def _interval(row: Mapping[str, str], *names: str) -> str:

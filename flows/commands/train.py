@@ -56,6 +56,11 @@ class Request:
         default=None, flag="--set", action="append", read=settings_of, metavar="KEY=VALUE",
     )  # fmt: skip
     device: p.Device = p.option("where to train; auto takes a GPU if there is one", default="auto")
+    gate: p.Gate = p.option(
+        "how the agent is compared with the best logged rule before it is delivered: both play the "
+        "validation windows, or by the log alone, which errs more often",
+        default="simulator",
+    )
     checkpoint_every: p.Count | None = p.option(
         "steps between checkpoints that are kept, in the folder's checkpoints/", default=None
     )
@@ -115,8 +120,9 @@ def _read(arguments: argparse.Namespace) -> Any:
             raise InputError(f"train: {flag} is for a single training, not for {by}")
     more = {name: given[name] for name in _OF_MANY if name in given}
     return sweep.Request(
-        arguments.dataset, table, arguments.out, given.get("device", Request.device), where, **more
-    )
+        arguments.dataset, table, arguments.out, given.get("device", Request.device), where,
+        gate=given.get("gate", Request.gate), **more,
+    )  # fmt: skip
 
 
 def check(request: Request) -> None:
@@ -146,7 +152,7 @@ def run(request: Request) -> dict[str, Any]:
         folder = training.train(
             location(request.dataset), agent, steps=request.steps, seed=request.seed,
             out=location(request.out), settings=request.settings or {}, device=request.device,
-            checkpoint_every=request.checkpoint_every,
+            gate=request.gate, checkpoint_every=request.checkpoint_every,
             tensorboard=None if board is None else Path(board), progress=trained, point=point,
         )  # fmt: skip
     return result_of(folder, agent, request.steps, request.seed)

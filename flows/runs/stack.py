@@ -22,6 +22,7 @@ class Request:
     folders: list[str] = p.hidden("folders for the checkpoints, by training")
     steps: p.Count = p.hidden("gradient steps of each training")
     device: p.Device = p.hidden("where to train; auto takes a GPU if there is one", "auto")
+    gate: p.Gate = p.hidden("how agents are compared with the best logged rule", "simulator")
 
 
 def run(request: Request) -> dict[str, Any]:
@@ -35,7 +36,7 @@ def run(request: Request) -> dict[str, Any]:
     with progress(f"train {agent}, {count_of(len(members), 'run')} at once") as tell:
         failed = train_stacked(
             location(request.dataset), agent, members,
-            steps=request.steps, device=request.device, progress=tell,
+            steps=request.steps, device=request.device, gate=request.gate, progress=tell,
         )  # fmt: skip
     reasons = {
         folder: failed[member.out]

@@ -43,6 +43,7 @@ class Request:
     stacked: p.Stacked = p.hidden(
         "whether trainings that can share a program do; auto does on a GPU", "auto"
     )
+    gate: p.Gate = p.hidden("how agents are compared with the best logged rule", "simulator")
 
 
 def check(request: Request) -> None:
@@ -100,6 +101,7 @@ def _run(request: Request, call: Call) -> dict[str, Any]:
             dataset=request.dataset, agent=reference_of(one.agent),
             out=str(place / "runs" / one.name),
             steps=one.steps, seed=one.seed, settings=dict(one.settings), device=request.device,
+            gate=request.gate,
         )
         for one in alone
     ]  # fmt: skip
@@ -149,6 +151,7 @@ def _train_together(request: Request, call: Call, runs: Sequence["Run"]) -> dict
             stack.Request(
                 request.dataset, reference_of(agent), [dict(one.settings) for one in of_agent],
                 [one.seed for one in of_agent], folders, of_agent[0].steps, request.device,
+                request.gate,
             )
         )  # fmt: skip
         for one, folder in zip(of_agent, folders, strict=True):

@@ -26,6 +26,7 @@ from pipeline.errors import DatasetError
 from pipeline.storage.files import make_folder, remove_partials
 from pipeline.storage.locks import writing
 from pipeline.storage.provenance import begin_training, provenance
+from policies.delivery.verdict import Gate
 from policies.networks.candidate_scorer import fit_network
 from policies.offline import agent as find_agent
 from policies.offline import read_config
@@ -78,6 +79,7 @@ def train_stacked(
     *,
     steps: int,
     device: str = "auto",
+    gate: Gate = "simulator",
     progress: Progress | None = None,
 ) -> dict[Path, str]:
     """Train an agent once per member, several in one program, and write their folders.
@@ -100,7 +102,7 @@ def train_stacked(
     for member, config in zip(members, configs, strict=True):
         key = training_key(
             agent, wanted.module, config, steps, member.seed, data_of(opened), place.type,
-            stacked=True,
+            gate=gate, stacked=True,
         )  # fmt: skip
         if not finished(member.out, key, None):
             waiting.append((member, config, key))
@@ -121,7 +123,7 @@ def train_stacked(
     for group in _groups(waiting, wanted.implementation().alike):
         for stack in _stacks(prepared(group)):
             told = _quiet if progress is None else partial(_tell, progress, done, len(stack), total)
-            failed |= _train(opened, agent, stack, steps, told)
+            failed |= _train(opened, agent, stack, steps, gate, told)
             done += steps * len(stack)
     return failed
 
@@ -177,7 +179,12 @@ def _bytes(decisions: Decisions) -> int:
 
 
 def _train(
-    opened: ds.Dataset, agent: str, stack: Sequence[_Prepared], steps: int, progress: Progress
+    opened: ds.Dataset,
+    agent: str,
+    stack: Sequence[_Prepared],
+    steps: int,
+    gate: Gate,
+    progress: Progress,
 ) -> dict[Path, str]:
     """Train a stack and write its folders; return the reasons of those that diverged."""
     wanted, tasks = find_agent(agent), [one.task for one in stack]
@@ -210,7 +217,7 @@ def _train(
             data = {**data_of(opened), "decisions": len(one.task.decisions)}
             try:
                 trained_on = {"dataset": data, "key": one.key}
-                write_training(one.member.out, opened, result, trained_on, steps)
+                write_training(one.member.out, opened, result, trained_on, steps, gate)
             except DatasetError as error:
                 failed[one.member.out] = str(error)
     return failed

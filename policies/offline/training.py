@@ -7,17 +7,20 @@ from typing import Any, Final
 
 from pipeline import dataset as ds
 from pipeline.dataset.decisions import Decisions
+from pipeline.errors import DatasetError, TraceError
+from pipeline.recipes.workload_source import RECORDED
 from pipeline.storage.files import make_folder, remove_partials
 from pipeline.storage.locks import one_writer
 from pipeline.storage.provenance import begin_training, provenance
 from pipeline.storage.run_files import BEST, CURVES, step_folder
+from policies.delivery import agreement, played
+from policies.delivery.verdict import Gate, Verdict, deliver
 from policies.networks.checkpoint import Trained, save
+from policies.networks.policy import LearnedPolicy
 from policies.offline import Agent, read_config
 from policies.offline import agent as find_agent
-from policies.offline.delivery import judge
 from policies.offline.fit import train_decisions
 from policies.offline.sample_cache import columns_of_rules, sample
-from policies.training.delivery import deliver
 from policies.training.devices import find_device, torch_setting
 from policies.training.episode_stream import Logs, log_of_dataset
 from policies.training.fingerprint import finished, training_key
@@ -39,6 +42,7 @@ def train(
     out: Path,
     settings: Mapping[str, Any] | None = None,
     device: str = "auto",
+    gate: Gate = "simulator",
     checkpoint_every: int | None = None,
     tensorboard: Path | None = None,
     select: tuple[str, Select] | None = None,
@@ -57,9 +61,10 @@ def train(
 
     An interrupted run resumes and ends in the same bytes. A finished run is left unchanged. The
     validation split, if there is one, adds points to the curves and selects the best checkpoint, by
-    the agent's own criterion or by `select`. `tensorboard` is a folder for TensorBoard's event
-    files. `point` is called with the step and the metrics of every point of the curves. Raises
-    UnknownName, RecipeError, DatasetError, StorageError and InputError.
+    the agent's own criterion or by `select`. `gate` compares the best checkpoint with the best rule
+    of the log, in the simulator or on the log alone (policies.delivery). `tensorboard` is a folder
+    for TensorBoard's event files. `point` is called with the step and the metrics of every point of
+    the curves. Raises UnknownName, RecipeError, DatasetError, StorageError and InputError.
     """
     wanted = find_agent(agent)
     config = read_config(agent, settings)  # before any slow step or write
@@ -67,7 +72,9 @@ def train(
     opened = ds.open(dataset)
     data = data_of(opened)
     selected_by = "" if select is None else select[0]
-    key = training_key(agent, wanted.module, config, steps, seed, data, place.type, selected_by)
+    key = training_key(
+        agent, wanted.module, config, steps, seed, data, place.type, selected_by, gate=gate
+    )
     if finished(out, key, checkpoint_every):
         return out
     make_folder(out)
@@ -102,7 +109,7 @@ def train(
         )  # fmt: skip
     finally:
         close()
-    write_training(out, opened, trained, trained_on, steps)
+    write_training(out, opened, trained, trained_on, steps, gate)
     ResumeFile(out, key).remove()
     return out
 
@@ -127,7 +134,12 @@ def both_splits(
 
 
 def write_training(
-    out: Path, opened: ds.Dataset, trained: Trained, trained_on: dict[str, Any], steps: int
+    out: Path,
+    opened: ds.Dataset,
+    trained: Trained,
+    trained_on: dict[str, Any],
+    steps: int,
+    gate: Gate,
 ) -> None:
     """Write curves, checkpoints and what is delivered; `out/checkpoint.json` comes last.
 
@@ -139,7 +151,23 @@ def write_training(
         trained_on["best"] = {"step": best.step, "metric": best.metric, "score": best.score}
         chosen = replace(trained, steps=best.step, weights=best.weights, metrics=(), best=None)
         save(chosen, out / BEST, {**trained_on, "of_steps": steps})
-    verdict = judge(opened, chosen.policy(), trained.seed)
+    verdict = judge(opened, chosen.policy(), trained.seed, gate)
     if verdict is not None:
         deliver(chosen, verdict, out, trained_on, steps)
     save(trained, out, trained_on)
+
+
+def judge(opened: ds.Dataset, policy: LearnedPolicy, seed: int, gate: Gate) -> Verdict | None:
+    """Return the verdict on an agent of this log and the best of the log's rules.
+
+    The gate "simulator" becomes "log" if the workload cannot be played.
+    """
+    if gate == "simulator" and opened.recipe.trace.format != RECORDED:
+        try:
+            windows = played.windows_of(opened.recipe, seed)
+        except (TraceError, DatasetError):
+            pass
+        else:
+            names = sorted(set(agreement.logged_rules(opened).values()))
+            return played.judge(windows, names, policy)
+    return agreement.judge(opened, policy, seed)

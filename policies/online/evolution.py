@@ -31,10 +31,10 @@ from pipeline.errors import RecipeError
 from pipeline.estimators.selection import ranks
 from pipeline.settings.ranges import check_ranges, number
 from pipeline.simulation.seeds import generator
+from policies.delivery.played import best_rule
 from policies.networks import AnyNetwork
 from policies.networks.rules import COLUMNS_PER_RULE, RANK
 from policies.networks.settings import Network, NetworkSettings, Weights
-from policies.online.delivery import best_rule
 from policies.online.problem import Problem, Sampling, make_scorer
 from policies.rollouts.trajectories import Trajectory, sample_trajectories
 from policies.training.learner import Info, Learner
@@ -235,7 +235,7 @@ def weights_of_best_rule(problem: Problem, network: Network) -> Weights:
     column was constant.
     """
     names = list(network.rules.names)
-    best = best_rule(problem, names)
+    best = best_rule(problem.to_play(), names)
     columns = network.candidates.columns
     place = len(columns) - network.rules.width + COLUMNS_PER_RULE * names.index(best) + RANK
     if network.candidates.inverse[place] == 0.0:

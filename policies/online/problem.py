@@ -22,6 +22,7 @@ from pipeline.simulation.rollout import Episode
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.seeds import generator
 from pipeline.simulation.spec import Spec
+from policies.delivery.played import Windows
 from policies.networks.candidate_scorer import CandidateScorer
 from policies.networks.policy import LearnedPolicy
 from policies.networks.settings import Network, NetworkSettings, Weights, make_network
@@ -107,6 +108,13 @@ class Problem:
         if window not in self._known:
             self._known[window] = self.instance(window)
         return self._known[window]
+
+    def to_play(self) -> Windows:
+        """Return the windows as rules and finished agents play them."""
+        return Windows(
+            self.scenario, self.spec, self.instance_of, self.train, self.validation, self.seed,
+            self.workers,
+        )  # fmt: skip
 
     def windows_of(self, iteration: int, sampling: Sampling) -> list[int]:
         """Return the windows of an iteration, counted from 1."""

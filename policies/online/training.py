@@ -16,17 +16,17 @@ from pipeline.storage.files import make_folder, remove_partials
 from pipeline.storage.locks import one_writer
 from pipeline.storage.provenance import begin_training, provenance
 from pipeline.storage.run_files import BEST, CURVES, step_folder
+from policies.delivery import played
+from policies.delivery.verdict import Verdict, deliver, eligible_rules
 from policies.networks import AnyNetwork
 from policies.networks.checkpoint import Metric, Trained, load_policy, read_description, save
 from policies.networks.policy import LearnedPolicy
 from policies.networks.settings import NetworkSettings, Weights
 from policies.online import online_agent, read_online_config
-from policies.online.delivery import judge
 from policies.online.guard import guard_of, passes
 from policies.online.imitation import FOLDER as IMITATION
 from policies.online.imitation import Imitation, Imitator, imitate
 from policies.online.problem import Problem, fit_network
-from policies.training.delivery import deliver
 from policies.training.devices import find_device, repeatable, torch_setting
 from policies.training.fingerprint import finished, training_key
 from policies.training.learner import Learner
@@ -146,6 +146,17 @@ def train_online(
     save(trained, out, trained_on)
     resume.remove()
     return out
+
+
+def judge(problem: Problem, policy: LearnedPolicy | None) -> Verdict | None:
+    """Return the verdict on an agent and the best rule that the guard lets pass.
+
+    `policy` is None if the guard refused every checkpoint of the training.
+    """
+    names = eligible_rules(problem.spec)
+    if problem.guard is not None:
+        names = [name for name in names if problem.guard.admits(name)]
+    return played.judge(problem.to_play(), names, policy)
 
 
 def _guarded(learner: Learner) -> Select:

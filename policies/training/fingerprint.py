@@ -36,12 +36,14 @@ def training_key(
     device: str,
     selected_by: str = "",
     *,
+    gate: str = "simulator",
     stacked: bool = False,
 ) -> str:
     """Return the key of a training, a SHA-256 digest.
 
-    `module` is where the agent is implemented; `data` identifies the dataset by digests. `stacked`
-    is true for a training in one program with others, which rounds differently.
+    `module` is where the agent is implemented; `data` identifies the dataset by digests. `gate`
+    decides what is delivered (policies.delivery). `stacked` is true for a training in one program
+    with others, which rounds differently.
     """
     parts = {
         "agent": agent,
@@ -57,6 +59,8 @@ def training_key(
     }
     if stacked:
         parts["stacked"] = True
+    if gate != "simulator":
+        parts["gate"] = gate
     if kernels := chosen_kernels():
         parts["kernels"] = kernels
     return sha256_text(json.dumps(parts, sort_keys=True))

@@ -6,6 +6,7 @@ index is drawn by numpy's generator on the host, as for every other training, so
 same minibatches on every device. A step sends B numbers, and waits for nothing.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -118,7 +119,8 @@ def captured(
             device, and is not random.
         state: Every tensor that `step` changes and reads again. Steps are taken before the capture,
             and the state is put back afterwards.
-        device: Device of the tensors. On a CPU, `step` itself is returned.
+        device: Device of the tensors. On a CPU, `step` itself is returned, and on another device,
+            with a warning, if the capture fails.
     """
     if device.type != "cuda":
         return step
@@ -130,11 +132,16 @@ def captured(
             step()
     torch.cuda.current_stream(device).wait_stream(aside)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
+    run: Callable[[], None] = partial(_replay, graph, step)
+    try:
+        with torch.cuda.graph(graph):
+            step()
+    except RuntimeError as error:
+        warnings.warn(f"steps are taken without a CUDA graph: {error}", stacklevel=2)
+        run = step
     for tensor, value in zip(state, before, strict=True):
         tensor.copy_(value)
-    return partial(_replay, graph, step)
+    return run
 
 
 def _replay(graph: torch.cuda.CUDAGraph, _step: Callable[[], None]) -> None:

@@ -17,10 +17,10 @@ from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.spec import Spec
+from policies.delivery.verdict import eligible_rules
 from policies.networks.policy import LearnedPolicy
 from policies.networks.settings import NetworkSettings, make_network
 from policies.rollouts.trajectories import sample_trajectory
-from policies.training.delivery import eligible_rules
 
 RECIPES = (
     "binpack-synthetic-v1", "slots-deeprm-v1", "slots-stream-v1", "deferrable-base-v1",

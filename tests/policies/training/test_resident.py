@@ -87,6 +87,34 @@ def test_a_captured_step_has_the_effect_of_the_step(place):
     assert total.tolist() == [12.0] * 3
 
 
+@contextlib.contextmanager
+def _no_capture(_graph):
+    yield
+    raise RuntimeError("operation not permitted when stream is capturing")
+
+
+def _stand_ins(monkeypatch, graph, capture=contextlib.nullcontext):
+    """Replace CUDA by streams that do nothing and a graph that records nothing."""
+    stream = SimpleNamespace(wait_stream=lambda _other: None)
+    for name, stand_in in {
+        "Stream": lambda _device: stream,
+        "current_stream": lambda _device: stream,
+        "stream": contextlib.nullcontext,
+        "CUDAGraph": graph,
+        "graph": capture,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, stand_in)
+
+
+def test_a_step_that_cannot_be_captured_is_taken_as_it_is(monkeypatch):
+    _stand_ins(monkeypatch, SimpleNamespace, _no_capture)
+    total = torch.zeros(2)
+    with pytest.warns(UserWarning, match="without a CUDA graph: operation not permitted"):
+        run = resident.captured(lambda: total.add_(1.0), [total], torch.device("cuda"))
+    run()
+    assert total.tolist() == [1.0, 1.0]
+
+
 def test_a_graph_holds_the_tensors_that_it_reads(monkeypatch):
     """A graph knows addresses alone, so the tensors must live as long as the function.
 
@@ -98,15 +126,7 @@ def test_a_graph_holds_the_tensors_that_it_reads(monkeypatch):
         def replay(self):
             replays.append(self)
 
-    stream = SimpleNamespace(wait_stream=lambda _other: None)
-    for name, stand_in in {
-        "Stream": lambda _device: stream,
-        "current_stream": lambda _device: stream,
-        "stream": contextlib.nullcontext,
-        "CUDAGraph": Graph,
-        "graph": contextlib.nullcontext,
-    }.items():
-        monkeypatch.setattr(torch.cuda, name, stand_in)
+    _stand_ins(monkeypatch, Graph)
     total = torch.zeros(2)
 
     def made():

@@ -5,23 +5,26 @@ finds it better than the best rule, and otherwise that rule: a network with weig
 column of the rule (policies.networks.rules) and 0 elsewhere, which plays the rule exactly. A user
 who trains therefore never gets a policy that is known to be worse than a rule at hand.
 
-The test is that of policies.online.delivery or policies.offline.delivery.
+The test is that of policies.delivery.played or policies.delivery.agreement.
 """
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pipeline.simulation.spec import Spec
+from pipeline.statistics.intervals import paired_difference
 from pipeline.storage.run_files import DELIVERED
 from policies.networks.checkpoint import Trained, save
 from policies.networks.policy import LearnedPolicy
 from policies.networks.rules import rankable
 from policies.networks.settings import Network, NetworkSettings, Weights, make_network
 
+Gate: TypeAlias = Literal["simulator", "log"]
 AGENT: Final = "agent"
 RULE: Final = "rule"
 
@@ -48,6 +51,32 @@ class Verdict:
     difference: float | None = None
     low: float | None = None
     high: float | None = None
+
+
+def compare(
+    agent: NDArray[np.float64],
+    rule: NDArray[np.float64],
+    name: str,
+    metric: str,
+    *,
+    seed: int,
+    at_least: float = -np.inf,
+) -> Verdict:
+    """Return the verdict from values (W,) of an agent and of the rule `name` on the same windows.
+
+    The agent is delivered if the interval of the difference is above 0, and its own values are
+    above `at_least`. One window has no interval, and the rule is delivered.
+    """
+    windows = len(rule)
+    found = paired_difference([agent], [rule], seed=seed)
+    if windows < 2:
+        return Verdict(RULE, name, metric, windows, found.value)
+    better = found.low > 0.0
+    if better and np.isfinite(at_least):
+        floor = paired_difference([agent], [np.full(windows, at_least)], seed=seed)
+        better = floor.low > 0.0
+    delivered: Literal["agent", "rule"] = AGENT if better else RULE
+    return Verdict(delivered, name, metric, windows, found.value, found.low, found.high)
 
 
 def rule_weights(spec: Spec, rule: str) -> tuple[Network, Weights]:

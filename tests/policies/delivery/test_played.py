@@ -1,4 +1,4 @@
-"""Tests of the gate of online trainings: the agent where it is better, otherwise the rule."""
+"""Tests of the gate that plays: the agent where it is better, otherwise the rule."""
 
 from dataclasses import replace
 
@@ -9,14 +9,15 @@ from pipeline.errors import RecipeError
 from pipeline.recipes.loading import load_recipe
 from pipeline.simulation.policy import Behaviour
 from pipeline.simulation.rollout import run_episode
+from policies.delivery import played
+from policies.delivery.played import best_rule, values_of
+from policies.delivery.verdict import rule_policy
 from policies.heuristics import heuristics
 from policies.networks.checkpoint import load_policy, read_description
 from policies.networks.settings import NetworkSettings
-from policies.online import evolution
-from policies.online.delivery import best_rule, judge, values_of
+from policies.online import evolution, training
 from policies.online.problem import Sampling, fit_network
-from policies.online.training import train_online
-from policies.training.delivery import rule_policy
+from policies.online.training import judge, train_online
 from tests.policies.play import CPU
 
 SMALL = (
@@ -44,22 +45,18 @@ def test_the_best_rule_has_the_highest_mean_over_train_and_validation_windows(cl
     names = ["sf_p", "urgent_first", "least_slack", "lf_e"]
     windows = [*clusters.train, *clusters.validation]
     means = {name: np.mean(returns_of_rule(clusters, name, windows)) for name in names}
-    assert best_rule(clusters, names) == max(names, key=means.get)
+    assert best_rule(clusters.to_play(), names) == max(names, key=means.get)
 
 
 def test_many_train_windows_are_thinned(clusters, monkeypatch):
     """Of eight train windows, every third is played: 0, 3, 6."""
-    from policies.online import delivery
-
-    played = []
-    monkeypatch.setattr(delivery, "MOST_WINDOWS", 3)
+    found = []
+    monkeypatch.setattr(played, "MOST_WINDOWS", 3)
     monkeypatch.setattr(
-        delivery,
-        "_values_of_rule",
-        lambda _p, _r, windows, _v: np.array(played.append(windows) or 0),
+        played, "values_of_rule", lambda _p, _r, windows, _v: np.array(found.append(windows) or 0)
     )
-    assert best_rule(clusters, ["sf_p"]) == "sf_p"
-    assert played == [[*clusters.train[::3], *clusters.validation]]
+    assert best_rule(clusters.to_play(), ["sf_p"]) == "sf_p"
+    assert found == [[*clusters.train[::3], *clusters.validation]]
 
 
 def test_a_rule_is_not_better_than_itself(clusters):
@@ -77,9 +74,7 @@ def test_a_worse_agent_is_not_delivered(clusters):
 
 def test_an_agent_is_delivered_where_it_beats_every_rule(clusters, monkeypatch):
     """The better of two rules is the agent here, the worse one the only rule of the scenario."""
-    from policies.online import delivery
-
-    monkeypatch.setattr(delivery, "eligible_rules", lambda _spec: ["sf_p"])
+    monkeypatch.setattr(training, "eligible_rules", lambda _spec: ["sf_p"])
     verdict = judge(clusters, rule_policy(clusters.spec, "urgent_first"))
     assert (verdict.delivered, verdict.rule) == ("agent", "sf_p")
     assert verdict.low > 0.0
@@ -90,9 +85,7 @@ def test_without_validation_windows_there_is_no_verdict(clusters):
 
 
 def test_one_window_is_not_enough(clusters, monkeypatch):
-    from policies.online import delivery
-
-    monkeypatch.setattr(delivery, "eligible_rules", lambda _spec: ["sf_p"])
+    monkeypatch.setattr(training, "eligible_rules", lambda _spec: ["sf_p"])
     one = replace(clusters, validation=clusters.validation[:1])
     verdict = judge(one, rule_policy(clusters.spec, "urgent_first"))
     assert (verdict.delivered, verdict.low, verdict.high) == ("rule", None, None)
@@ -134,7 +127,7 @@ def test_evolution_starts_from_the_best_of_its_rules(clusters):
     learner = evolution.learner(clusters, settings, network, None, CPU)
     acting = clusters.acting(network, learner.weights())
     expected = returns_of_rule(clusters, "urgent_first", clusters.validation)
-    assert values_of(clusters, acting).tolist() == expected
+    assert values_of(clusters.to_play(), acting).tolist() == expected
 
 
 def test_evolution_starts_from_a_rule_only_if_it_has_one(clusters):

@@ -1,4 +1,4 @@
-"""The gate of an offline training: a test of the agent against the best logged rule.
+"""The gate on a log alone: a test of the agent against the best logged rule.
 
     rule        of the deterministic rules in the log, the one with the best mean of the headline
                 outcome on windows that all of them played
@@ -10,7 +10,7 @@
     verdict     the agent is delivered if the 95 % intervals of its agreement less that of the rule
                 and less one half, that of a coin, are above 0
 
-No simulator is needed. Probabilities are softmax(scores / T), for each scorer with the temperature
+Probabilities are softmax(scores / T), for each scorer with the temperature
 of its highest agreement. Only the best behaviours are compared: that an agent tells good behaviours
 from bad ones says little, since every rule worth delivering does that.
 """
@@ -26,13 +26,13 @@ from numpy.typing import NDArray
 from pipeline.dataset import Dataset
 from pipeline.dataset.episodes import Trajectory
 from pipeline.simulation.policy import readings
-from pipeline.statistics.intervals import paired_difference
+from policies.delivery.verdict import AGENT, RULE, Verdict, compare, eligible_rules, rule_policy
 from policies.networks.policy import LearnedPolicy
-from policies.training.delivery import AGENT, RULE, Verdict, eligible_rules, rule_policy
 from policies.training.returns import best_behaviours, of_behaviours
 
 SHARE: Final = 0.3  # of the validation episodes, held by the best behaviours
 TEMPERATURES: Final = tuple(np.geomspace(0.03, 3.0, 9).tolist())
+COIN: Final = 0.5  # its agreement
 
 Floats = NDArray[np.float64]
 
@@ -62,15 +62,10 @@ def judge(dataset: Dataset, policy: LearnedPolicy, seed: int) -> Verdict | None:
         name: agreements(np.array(window), np.array(values), np.array(of_episode))
         for name, of_episode in likely.items()
     }
-    windows = shares[RULE].shape[1]
-    if windows == 0:
+    if shares[RULE].shape[1] == 0:
         return None
     of_agent, of_the_rule = (one[one.mean(axis=1).argmax()] for one in shares.values())
-    found = paired_difference([of_agent], [of_the_rule], seed=seed)
-    ends = (found.low, found.high) if windows > 1 else (None, None)
-    above_half = paired_difference([of_agent], [np.full(windows, 0.5)], seed=seed).low > 0.0
-    better = ends[0] is not None and ends[0] > 0.0 and above_half
-    return Verdict(AGENT if better else RULE, rule, "agreement", windows, found.value, *ends)
+    return compare(of_agent, of_the_rule, rule, "agreement", seed=seed, at_least=COIN)
 
 
 def best_logged_rule(dataset: Dataset) -> str | None:
@@ -79,8 +74,7 @@ def best_logged_rule(dataset: Dataset) -> str | None:
     Rules are compared by their mean headline outcome on the windows that all of them played, or on
     all windows if there are none. Test episodes are left out.
     """
-    known = eligible_rules(dataset.spec)
-    rule_of = {b.name: b.policy for b in dataset.recipe.behaviours if b.policy in known}
+    rule_of = logged_rules(dataset)
     episodes = _valued(dataset, dataset.episodes()).filter(
         pl.col("behaviour").is_in(list(rule_of)) & (pl.col("split") != "test")
     )
@@ -95,6 +89,12 @@ def best_logged_rule(dataset: Dataset) -> str | None:
         .sort("return", "behaviour", descending=[True, False])
     )  # fmt: skip
     return rule_of[means["behaviour"][0]]
+
+
+def logged_rules(dataset: Dataset) -> dict[str, str]:
+    """Return the deterministic rules of a log, by the name of their behaviour."""
+    known = eligible_rules(dataset.spec)
+    return {b.name: b.policy for b in dataset.recipe.behaviours if b.policy in known}
 
 
 def _valued(dataset: Dataset, episodes: pl.DataFrame) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""Tests of the gate of offline trainings: agreement, the best logged rule, what is delivered."""
+"""Tests of the gate on a log alone: agreement, the best logged rule, what is delivered."""
 
 import dataclasses
 
@@ -8,25 +8,12 @@ import pytest
 from pipeline import dataset as ds
 from pipeline.building.build import build
 from pipeline.recipes.loading import load_recipe
+from policies.delivery.agreement import agreements, best_logged_rule, judge, log_likelihood
+from policies.delivery.verdict import rule_policy
 from policies.networks.checkpoint import load_policy, read_description
-from policies.offline.delivery import agreements, best_logged_rule, judge, log_likelihood
 from policies.offline.training import train
 from policies.registry import behaviours
-from policies.training.delivery import rule_policy
-
-RULES = {"sjf_now", "packer_now", "hold_5", "random"}
-
-
-@pytest.fixture(scope="module")
-def log(tmp_path_factory):
-    """Return a dataset of `slots`: three rules and random play, two episodes each per window."""
-    splits = ('split.train="0..3"', 'split.validation="4..9"', 'split.test="10..10"')
-    recipe = load_recipe("slots-deeprm-v1", (*splits, "config.steps=25"))
-    kept = [b for b in recipe.behaviours if b.policy in RULES]
-    some = tuple(dataclasses.replace(b, episodes=2) for b in kept)
-    folder = tmp_path_factory.mktemp("log") / "dataset"
-    build(dataclasses.replace(recipe, behaviours=some), behaviours(recipe), folder)
-    return folder
+from tests.policies.delivery.conftest import RULES
 
 
 def test_agreement_is_the_share_of_pairs_by_difference_of_returns():
@@ -96,7 +83,7 @@ def test_a_rule_agrees_no_better_than_itself(log):
 
 @pytest.mark.slow
 def test_an_agent_of_noise_is_not_delivered(log, tmp_path):
-    out = train(log, "behaviour_cloning", steps=1, seed=0, out=tmp_path / "run")
+    out = train(log, "behaviour_cloning", steps=1, seed=0, out=tmp_path / "run", gate="log")
     told = read_description(out / "delivered")["training"]["delivered"]
     opened = ds.open(log)
     assert told["delivered"] == "rule"

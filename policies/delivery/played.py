@@ -1,0 +1,164 @@
+"""The gate that plays: a test of the agent against the best rule on validation windows.
+
+    rules     every rule plays train and validation windows; the best one has the best mean of the
+              headline outcome
+    agent     the selected checkpoint and that rule play the validation windows
+    verdict   the agent is delivered if the paired 95 % interval of the difference is above 0
+
+Train windows say as much about a rule as others, since no rule is trained. With validation windows
+alone, which may be few, the best of many rules would be the luckiest one.
+
+The headline outcome is what evaluations compare. A return may weigh several costs otherwise.
+
+An online agent's checkpoint was selected among several on some of these windows, so its mean on
+them is too high by a little. An interval that excludes 0 leaves room for that; the mean alone would
+not.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.evaluation.evaluate import BATCH
+from pipeline.recipes.problem import make_instance
+from pipeline.recipes.recipe import Recipe
+from pipeline.recipes.workload_source import load_source
+from pipeline.scenarios import load_scenario
+from pipeline.simulation.batched import run_batched
+from pipeline.simulation.policy import Behaviour, Heuristic
+from pipeline.simulation.rollout import Episode, run_episode
+from pipeline.simulation.scenario import Instance, Scenario
+from pipeline.simulation.seeds import generator
+from pipeline.simulation.spec import Spec
+from policies.delivery.verdict import RULE, Verdict, compare
+from policies.networks.policy import LearnedPolicy
+from policies.networks.rules import rankable
+from policies.rollouts.trajectories import sample_trajectories
+
+MOST_WINDOWS: Final = 100  # train windows on which rules are compared
+Value = Callable[[Episode], float]  # of an episode, higher is better
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows that rules and agents play.
+
+    Attributes:
+        scenario: Scenario that is played.
+        spec: Spec of the scenario setting.
+        instance_of: Function from a window to its instance.
+        train: Windows on which rules are compared, beside those for validation.
+        validation: Windows on which an agent is compared with a rule.
+        seed: Seed of all random draws.
+        workers: Threads that play; results do not depend on the number.
+    """
+
+    scenario: Scenario
+    spec: Spec
+    instance_of: Callable[[int], Instance]
+    train: Sequence[int]
+    validation: Sequence[int]
+    seed: int = 0
+    workers: int = 1
+
+
+def windows_of(recipe: Recipe, seed: int) -> Windows:
+    """Return the train and validation windows of a recipe.
+
+    Raises TraceError or DatasetError if the workload cannot be read.
+    """
+    scenario, workload = load_scenario(recipe.scenario), load_source(recipe)
+    train, validation = (
+        recipe.windows(split) if split in recipe.split else [] for split in ("train", "validation")
+    )
+    return Windows(
+        scenario,
+        scenario.spec(recipe.config, recipe.objective),
+        cache(lambda window: make_instance(recipe, scenario, workload, window)),
+        train,
+        validation,
+        seed,
+    )
+
+
+def judge(windows: Windows, names: Sequence[str], policy: LearnedPolicy | None) -> Verdict | None:
+    """Return the verdict on an agent and the best of the rules `names`.
+
+    It is None without validation windows or without rules. `policy` is None if a guard refused
+    every checkpoint of the training.
+    """
+    if not windows.validation or not names:
+        return None
+    headline = windows.spec.outcomes[0]
+    value = partial(_headline, better=headline.better)
+    best = best_rule(windows, names, value)
+    if policy is None:
+        return Verdict(RULE, best, headline.name, len(windows.validation))
+    rule = rankable(windows.scenario.name)[best]
+    return compare(
+        values_of(windows, policy, value),
+        values_of_rule(windows, rule, windows.validation, value),
+        best,
+        headline.name,
+        seed=windows.seed,
+    )
+
+
+def by_return(episode: Episode) -> float:
+    """Return the return of an episode."""
+    return episode.total
+
+
+def _headline(episode: Episode, better: str) -> float:
+    """Return the headline outcome of an episode, or less it if lower is better."""
+    return float(episode.outcomes[0]) * (1.0 if better == "higher" else -1.0)
+
+
+def best_rule(windows: Windows, names: Sequence[str], value: Value = by_return) -> str:
+    """Return the rule with the highest mean value on train and validation windows.
+
+    Of many train windows, evenly spaced ones are played.
+    """
+    known = rankable(windows.scenario.name)
+    played = [*windows.train[:: -(-len(windows.train) // MOST_WINDOWS)], *windows.validation]
+    means = {name: values_of_rule(windows, known[name], played, value).mean() for name in names}
+    return max(names, key=lambda name: float(means[name]))
+
+
+def values_of_rule(
+    windows: Windows, rule: Heuristic, played: Sequence[int], value: Value
+) -> NDArray[np.float64]:
+    """Return the value of a rule on every window of `played`, (W,)."""
+    behaviour = Behaviour(rule.name, rule)
+
+    def one(window: int) -> float:
+        rng = generator(windows.seed, "greedy", window)
+        instance = windows.instance_of(window)
+        return value(run_episode(windows.scenario, windows.spec, instance, behaviour, rng))
+
+    with ThreadPoolExecutor(windows.workers) as pool:
+        return np.array(list(pool.map(one, played)))
+
+
+def values_of(
+    windows: Windows, policy: LearnedPolicy, value: Value = by_return
+) -> NDArray[np.float64]:
+    """Return the value of greedy choices on every validation window, (W,)."""
+    scenario, spec = windows.scenario, windows.spec
+    instances = [windows.instance_of(w) for w in windows.validation]
+    rngs = [generator(windows.seed, "greedy", w) for w in windows.validation]
+    if type(policy) is LearnedPolicy and policy.network.threshold == 0.0:
+        played = sample_trajectories(
+            scenario, spec, instances, policy, rngs, temperature=0.0, workers=windows.workers
+        )
+        return np.array([value(one.episode) for one in played])
+    behaviour, episodes = Behaviour(policy.name, policy), list[Episode]()
+    for start in range(0, len(instances), BATCH):
+        some = slice(start, start + BATCH)
+        episodes += run_batched(scenario, spec, instances[some], behaviour, rngs[some])
+    return np.array([value(one) for one in episodes])

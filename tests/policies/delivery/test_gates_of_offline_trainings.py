@@ -1,0 +1,81 @@
+"""Tests of the gates of an offline training: the simulator where it is at hand, else the log."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from pipeline import dataset as ds
+from pipeline.errors import TraceError
+from pipeline.simulation.policy import Behaviour
+from pipeline.simulation.rollout import run_episode
+from policies.delivery import played
+from policies.delivery.verdict import rule_policy
+from policies.heuristics import heuristics
+from policies.networks.checkpoint import read_description
+from policies.offline.training import judge, train
+
+
+def mean_slowdown(windows, name, of):
+    """Return the mean headline outcome of a rule, one episode after the other."""
+    rule = Behaviour(name, heuristics("slots")[name])
+    rng = np.random.default_rng(0)
+    return np.mean([
+        run_episode(windows.scenario, windows.spec, windows.instance_of(w), rule, rng).outcomes[0]
+        for w in of
+    ])  # fmt: skip
+
+
+def test_rules_of_the_log_play_train_and_validation_windows(log):
+    """A rule that the log does not contain is not delivered, even if it is better."""
+    opened = ds.open(log)
+    windows = played.windows_of(opened.recipe, 0)
+    assert (len(windows.train), len(windows.validation)) == (4, 6)
+    both = [*windows.train, *windows.validation]
+    means = {n: mean_slowdown(windows, n, both) for n in ("sjf_now", "packer_now", "hold_5")}
+    best = min(means, key=means.get)
+    verdict = judge(opened, rule_policy(opened.spec, best), 0, "simulator")
+    assert (verdict.rule, verdict.delivered, verdict.metric) == (best, "rule", "mean_slowdown")
+    assert (verdict.windows, verdict.difference) == (6, 0.0)
+
+
+def test_the_difference_is_that_of_the_validation_windows(log):
+    opened = ds.open(log)
+    windows = played.windows_of(opened.recipe, 0)
+    verdict = judge(opened, rule_policy(opened.spec, "packer_now"), 0, "simulator")
+    expected = mean_slowdown(windows, verdict.rule, windows.validation) - mean_slowdown(
+        windows, "packer_now", windows.validation
+    )
+    assert verdict.difference == pytest.approx(expected, rel=1e-12)
+    assert verdict.low <= verdict.difference <= verdict.high
+
+
+def test_an_agent_better_than_every_logged_rule_is_delivered(log, monkeypatch):
+    from policies.delivery import agreement
+
+    monkeypatch.setattr(agreement, "logged_rules", lambda _dataset: {"x": "fcfs_now"})
+    opened = ds.open(log)
+    verdict = judge(opened, rule_policy(opened.spec, "sjf_now"), 0, "simulator")
+    assert (verdict.rule, verdict.delivered) == ("fcfs_now", "agent")
+    assert verdict.low > 0.0
+
+
+def test_without_its_workload_a_log_is_judged_by_itself(log, monkeypatch):
+    def missing(_recipe, _seed):
+        raise TraceError("no such file")
+
+    monkeypatch.setattr(played, "windows_of", missing)
+    opened = ds.open(log)
+    assert judge(opened, rule_policy(opened.spec, "sjf_now"), 0, "simulator").metric == "agreement"
+
+
+@pytest.mark.slow
+def test_a_training_is_judged_as_asked(log, tmp_path):
+    """With the other gate, a finished training is not finished."""
+    metrics = {}
+    for gate in ("simulator", "log", "simulator"):
+        out = train(log, "behaviour_cloning", steps=1, seed=0, out=tmp_path / "run", gate=gate)
+        told = read_description(out / "delivered")["training"]["delivered"]
+        metrics[gate] = told["metric"]
+        shutil.rmtree(out / "best", ignore_errors=True)
+    assert metrics == {"simulator": "mean_slowdown", "log": "agreement"}
