@@ -197,7 +197,7 @@ def _delivery(result: Mapping[str, Any]) -> list[str]:
     found = write_number(difference, decimals, signed=True)
     if ends[0] is not None:
         found += f" [{write_interval(*ends, decimals, signed=True)}]"
-    where = f"on {count_of(verdict['windows'], 'validation window')}"
+    where = f"on {count_of(verdict['windows'], 'unseen window')}"
     compared = f"{verdict['metric']} {found} {where}, + is better"
     if verdict["delivered"] == "agent":
         return [f"{result['delivered']}: the agent, better than rule {rule} ({compared})"]

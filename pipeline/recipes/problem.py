@@ -1,6 +1,9 @@
 """Problem instances of a recipe and its workload."""
 
+from itertools import islice
+
 from pipeline.recipes.recipe import Recipe
+from pipeline.recipes.workload_source import GENERATED
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.seeds import generator
 from pipeline.workloads.schema import Workload
@@ -10,3 +13,14 @@ def make_instance(recipe: Recipe, scenario: Scenario, workload: Workload, window
     """Return the problem instance of a window, which is the same for every policy."""
     rng = generator(recipe.seed, "instance", window)
     return scenario.instance(recipe.config, recipe.objective, workload, window, rng)
+
+
+def further_windows(recipe: Recipe, known: int, count: int) -> list[int]:
+    """Return up to `count` windows that are in no split; none for a trace, whose windows are few.
+
+    `known` is the number of windows of the scenario.
+    """
+    if recipe.trace.format != GENERATED:
+        return []
+    used = {window for split in recipe.split for window in recipe.windows(split)}
+    return list(islice((w for w in range(known - 1, -1, -1) if w not in used), count))

@@ -2,15 +2,21 @@
 
     rules     every rule plays train and validation windows; the best one has the best mean of the
               headline outcome
-    agent     the selected checkpoint and that rule play the validation windows
-    verdict   the agent is delivered if the paired 95 % interval of the difference is above 0
+    agent     the selected checkpoint and that rule play the validation windows; if the mean of the
+              agent is higher and the scenario draws its windows, also FURTHER windows that are in
+              no split
+    verdict   the agent is delivered if the paired 95 % interval of the difference on all windows
+              that were played is above 0
+
+A small advantage shows on many windows only. An agent without any on the validation windows is not
+worth them.
 
 Train windows say as much about a rule as others, since no rule is trained. With validation windows
 alone, which may be few, the best of many rules would be the luckiest one.
 
 The headline outcome is what evaluations compare. A return may weigh several costs otherwise.
 
-An online agent's checkpoint was selected among several on some of these windows, so its mean on
+An online agent's checkpoint was selected among several on some validation windows, so its mean on
 them is too high by a little. An interval that excludes 0 leaves room for that; the mean alone would
 not.
 """
@@ -25,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.evaluation.evaluate import BATCH
-from pipeline.recipes.problem import make_instance
+from pipeline.recipes.problem import further_windows, make_instance
 from pipeline.recipes.recipe import Recipe
 from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
@@ -41,6 +47,7 @@ from policies.networks.rules import rankable
 from policies.rollouts.trajectories import sample_trajectories
 
 MOST_WINDOWS: Final = 100  # train windows on which rules are compared
+FURTHER: Final = 400
 Value = Callable[[Episode], float]  # of an episode, higher is better
 
 
@@ -54,6 +61,7 @@ class Windows:
         instance_of: Function from a window to its instance.
         train: Windows on which rules are compared, beside those for validation.
         validation: Windows on which an agent is compared with a rule.
+        further: More such windows, for an agent that is better on those.
         seed: Seed of all random draws.
         workers: Threads that play; results do not depend on the number.
     """
@@ -63,6 +71,7 @@ class Windows:
     instance_of: Callable[[int], Instance]
     train: Sequence[int]
     validation: Sequence[int]
+    further: Sequence[int] = ()
     seed: int = 0
     workers: int = 1
 
@@ -82,6 +91,7 @@ def windows_of(recipe: Recipe, seed: int) -> Windows:
         cache(lambda window: make_instance(recipe, scenario, workload, window)),
         train,
         validation,
+        further_windows(recipe, scenario.windows(recipe.config, workload), FURTHER),
         seed,
     )
 
@@ -100,13 +110,16 @@ def judge(windows: Windows, names: Sequence[str], policy: LearnedPolicy | None) 
     if policy is None:
         return Verdict(RULE, best, headline.name, len(windows.validation))
     rule = rankable(windows.scenario.name)[best]
-    return compare(
-        values_of(windows, policy, value),
-        values_of_rule(windows, rule, windows.validation, value),
-        best,
-        headline.name,
-        seed=windows.seed,
-    )
+
+    def both(played: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        agent = values_of(windows, policy, played, value)
+        return agent, values_of_rule(windows, rule, played, value)
+
+    agent, of_rule = both(windows.validation)
+    if windows.further and agent.mean() > of_rule.mean():
+        more = both(windows.further)
+        agent, of_rule = np.concatenate([agent, more[0]]), np.concatenate([of_rule, more[1]])
+    return compare(agent, of_rule, best, headline.name, seed=windows.seed)
 
 
 def by_return(episode: Episode) -> float:
@@ -146,17 +159,17 @@ def values_of_rule(
 
 
 def values_of(
-    windows: Windows, policy: LearnedPolicy, value: Value = by_return
+    windows: Windows, policy: LearnedPolicy, played: Sequence[int], value: Value = by_return
 ) -> NDArray[np.float64]:
-    """Return the value of greedy choices on every validation window, (W,)."""
+    """Return the value of greedy choices on every window of `played`, (W,)."""
     scenario, spec = windows.scenario, windows.spec
-    instances = [windows.instance_of(w) for w in windows.validation]
-    rngs = [generator(windows.seed, "greedy", w) for w in windows.validation]
+    instances = [windows.instance_of(w) for w in played]
+    rngs = [generator(windows.seed, "greedy", w) for w in played]
     if type(policy) is LearnedPolicy and policy.network.threshold == 0.0:
-        played = sample_trajectories(
+        found = sample_trajectories(
             scenario, spec, instances, policy, rngs, temperature=0.0, workers=windows.workers
         )
-        return np.array([value(one.episode) for one in played])
+        return np.array([value(one.episode) for one in found])
     behaviour, episodes = Behaviour(policy.name, policy), list[Episode]()
     for start in range(0, len(instances), BATCH):
         some = slice(start, start + BATCH)

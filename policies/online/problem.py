@@ -91,6 +91,7 @@ class Problem:
         seed: Seed of all random draws.
         workers: Threads that play; results do not depend on the number.
         guard: Episodes on which the selected checkpoint must keep up, if there are any.
+        further: Windows for the comparison of the finished agent with a rule, beside `validation`.
     """
 
     scenario: Scenario
@@ -101,6 +102,7 @@ class Problem:
     seed: int = 0
     workers: int = 1
     guard: Guard | None = None
+    further: Sequence[int] = ()
     _known: dict[int, Instance] = field(default_factory=dict)
 
     def instance_of(self, window: int) -> Instance:
@@ -112,8 +114,8 @@ class Problem:
     def to_play(self) -> Windows:
         """Return the windows as rules and finished agents play them."""
         return Windows(
-            self.scenario, self.spec, self.instance_of, self.train, self.validation, self.seed,
-            self.workers,
+            self.scenario, self.spec, self.instance_of, self.train, self.validation, self.further,
+            self.seed, self.workers,
         )  # fmt: skip
 
     def windows_of(self, iteration: int, sampling: Sampling) -> list[int]:

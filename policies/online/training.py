@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pipeline.errors import DatasetError, InputError, RecipeError
-from pipeline.recipes.problem import make_instance
+from pipeline.recipes.problem import further_windows, make_instance
 from pipeline.recipes.recipe import Recipe
 from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
@@ -238,4 +238,5 @@ def problem_of(recipe: Recipe, seed: int, workers: int) -> Problem:
         seed,
         workers,
         guard_of(recipe, workload, seed, workers),
+        further_windows(recipe, known, played.FURTHER),
     )

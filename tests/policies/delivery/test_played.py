@@ -7,6 +7,7 @@ import pytest
 
 from pipeline.errors import RecipeError
 from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.problem import further_windows
 from pipeline.simulation.policy import Behaviour
 from pipeline.simulation.rollout import run_episode
 from policies.delivery import played
@@ -97,6 +98,27 @@ def test_an_agent_that_no_guard_lets_pass_is_not_delivered(clusters):
     assert (verdict.delivered, verdict.difference) == ("rule", None)
 
 
+def test_a_better_agent_plays_further_windows_too(clusters, monkeypatch):
+    """A worse agent is refused without them."""
+    monkeypatch.setattr(training, "eligible_rules", lambda _spec: ["sf_p"])
+    more = replace(clusters, further=range(500, 512))
+    better = judge(more, rule_policy(clusters.spec, "urgent_first"))
+    assert (better.delivered, better.windows) == ("agent", 22)
+    agent = rule_policy(clusters.spec, "urgent_first")
+    parts = [judge(replace(clusters, validation=v), agent).difference
+             for v in (clusters.validation, more.further)]  # fmt: skip
+    assert better.difference == pytest.approx((10 * parts[0] + 12 * parts[1]) / 22)
+    monkeypatch.setattr(training, "eligible_rules", lambda _spec: ["urgent_first"])
+    worse = judge(more, rule_policy(clusters.spec, "sf_p"))
+    assert (worse.delivered, worse.windows) == ("rule", 10)
+
+
+def test_further_windows_are_in_no_split():
+    recipe = load_recipe("slots-deeprm-v1", ('split.test="999990..999995"',))
+    assert further_windows(recipe, 1_000_000, 6) == [999999, 999998, 999997, 999996, 999989, 999988]
+    assert further_windows(load_recipe("binpack-synthetic-v1"), 300, 6) == []
+
+
 @pytest.mark.slow
 def test_a_training_writes_what_it_delivers(tmp_path):
     """After one generation from zero the rule is delivered, and plays exactly."""
@@ -127,7 +149,7 @@ def test_evolution_starts_from_the_best_of_its_rules(clusters):
     learner = evolution.learner(clusters, settings, network, None, CPU)
     acting = clusters.acting(network, learner.weights())
     expected = returns_of_rule(clusters, "urgent_first", clusters.validation)
-    assert values_of(clusters.to_play(), acting).tolist() == expected
+    assert values_of(clusters.to_play(), acting, clusters.validation).tolist() == expected
 
 
 def test_evolution_starts_from_a_rule_only_if_it_has_one(clusters):
