@@ -25,8 +25,10 @@ from policies.own_policy import own_policy
 
 if TYPE_CHECKING:  # importing them compiles kernels
     from policies.networks.policy import LearnedPolicy
+    from policies.rollouts.imagined import ImaginedRollouts
+    from policies.rollouts.lookahead import RolloutPolicy
 
-ROLLOUT: Final = "rollout"  # also FOLDER@rollout, see policies.rollouts.lookahead
+ROLLOUT: Final = "rollout"  # also FOLDER@rollout, see policies.rollouts
 
 # Default (epsilon, temperature) of rules that explore.
 _EXPLORING: Final[Mapping[str, tuple[float, float]]] = {
@@ -62,8 +64,9 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
     FOLDER@RULE is a network that leaves a part of its choice to a rule: a candidate is a pair, and
     the rule chooses the first member (policies.papers.liu.network). FOLDER@rollout looks ahead with
     the network and variants of it, `rollout` with the deterministic rules
-    (policies.rollouts.lookahead). MODULE:NAME and FILE.py:NAME are policies of the user's own
-    (policies.own_policy).
+    (policies.rollouts.lookahead); where the scenario draws futures, FOLDER@rollout tries all
+    candidates in these (policies.rollouts.imagined). MODULE:NAME and FILE.py:NAME are policies of
+    the user's own (policies.own_policy).
 
     Raises UnknownName with the nearest name; DatasetError if the folder is not a checkpoint or was
     trained on other features than the spec's; InputError if the rule cannot lead the network, or if
@@ -89,10 +92,7 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
         policy = load_policy(folder)
         policy.check(spec)
         if asked == ROLLOUT:
-            _require_forgetting(name, scenario)
-            from policies.rollouts.lookahead import rollouts_of
-
-            return Behaviour(policy.name, rollouts_of(policy))
+            return Behaviour(policy.name, _looking_ahead(name, scenario, policy))
         if isinstance(asked, str):
             return Behaviour(policy.name, _led(name, policy, asked, known))
         return Behaviour(policy.name, policy, temperature=asked)
@@ -143,10 +143,26 @@ def _still(known: Mapping[str, Heuristic]) -> list[str]:
     return [name for name, rule in known.items() if name not in _EXPLORING and rule.draw is None]
 
 
-def _require_forgetting(name: str, scenario: str) -> None:
+def _looking_ahead(
+    name: str, scenario: str, policy: "LearnedPolicy"
+) -> "RolloutPolicy | ImaginedRollouts":
+    """Return the lookahead with a network that the scenario supports; raise InputError if none."""
+    from policies.rollouts.imagined import imagined_rollouts_of
+    from policies.rollouts.lookahead import rollouts_of
+
+    if load_scenario(scenario).imagines:
+        return imagined_rollouts_of(policy)
+    _require_forgetting(name, scenario, or_futures=True)
+    return rollouts_of(policy)
+
+
+def _require_forgetting(name: str, scenario: str, *, or_futures: bool = False) -> None:
     """Raise InputError if copies of an episode would reveal future arrivals."""
     if load_scenario(scenario).forget is None:
-        able = [one for one in SCENARIOS if load_scenario(one).forget is not None]
+        loaded = {one: load_scenario(one) for one in SCENARIOS}
+        able = [
+            one for one, s in loaded.items() if s.forget is not None or (or_futures and s.imagines)
+        ]
         raise InputError(
             f"{name}: scenario {scenario} does not support lookahead, since it cannot hide future "
             f"arrivals from a copy of the episode; expected one of {', '.join(able)}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,24 @@ LEFT_OUT_WHEN_DEFAULT: Final[Mapping[str, bool]] = {"left_out_when_default": Tru
 ONE_PER_WINDOW: Final[Mapping[str, bool]] = {"one_per_window": True}
 
 
+class Future(Protocol):
+    """A drawn future of the episodes of an instance, in place of what they have not shown yet."""
+
+    @property
+    def room(self) -> int:
+        """Integers that a copy of an episode needs behind those of the instance."""
+
+    @property
+    def capacity(self) -> int:
+        """Largest number of candidates that an observation of a copy can have."""
+
+    def replace(self, ints: NDArray[np.int64], floats: NDArray[np.float64]) -> None:
+        """Replace in a copy what its episode has not shown yet, the same way for equal moments.
+
+        `ints` has at least `room` places behind those of the instance.
+        """
+
+
 @dataclass(frozen=True)
 class Instance:
     """One problem instance: the memory of an episode before its first decision.
@@ -29,11 +47,14 @@ class Instance:
         ints: Integer memory, see pipeline.simulation.kernel. Never changed: episodes copy it.
         floats: Floating-point memory. Never changed: episodes copy it.
         capacity: Largest number of candidates that an observation of this instance can have.
+        futures: Function that draws a future of its episodes, for policies that look ahead, or
+            None.
     """
 
     ints: NDArray[np.int64]
     floats: NDArray[np.float64]
     capacity: int
+    futures: Callable[[np.random.Generator], Future] | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +94,7 @@ class Scenario:
         values: Compiled function that fills the value of every decision, in order, after the end of
             an episode. Needed if the spec is `valued`.
         forget: Compiled function that allows policies to look ahead, or None.
+        imagines: Whether instances draw futures, which also allows policies to look ahead.
         demand: Function (config, workload, window) -> Demand of a window of a trace, or None.
         blocks: Function (ints) -> values of some outcomes by block of a long episode, such as a
             week, of which the outcome is the mean. An evaluation of a single window has intervals
@@ -95,6 +117,7 @@ class Scenario:
     outcome: Compiled
     values: Compiled | None = None
     forget: Compiled | None = None
+    imagines: bool = False
     demand: Callable[[Any, Workload, int], Demand] | None = None
     blocks: Blocks | None = None
     bound: str | None = None

@@ -56,13 +56,17 @@ def _chance(scores: Any, feasible: Any, n: Any, chosen: Any) -> Any:
 @k.compiled(
     types.float64(
         types.FunctionType(k.OBSERVE), types.FunctionType(k.STEP), RULE, DECIDER, EPISODE, EPISODE,
-        STEPS, GENERATOR, types.int64, types.float64, k.INTS,
+        STEPS, GENERATOR, types.int64, types.float64, k.INTS, k.INTS,
     ))  # fmt: skip
-def _try(
+def try_candidate(
     observe: Any, step: Any, rule: Any, decider: Any, episode: Any, own: Any, arrays: Any, rng: Any,
-    candidate: Any, until: Any, cursor: Any,
+    candidate: Any, until: Any, choices: Any, cursor: Any,
 ) -> Any:  # fmt: skip
-    """Return the sum of rewards of a candidate and its rollout; NaN for a forbidden choice."""
+    """Return the sum of rewards of a candidate and its rollout; NaN for a forbidden choice.
+
+    The rollout ends at the time `until`, and after as many decisions as `choices` (scratch) has
+    places, unless it has none.
+    """
     own.ints[:] = episode.ints
     own.floats[:] = episode.floats
     own.ints[k.FRESH] = 0  # the rollouts' buffers show another episode
@@ -73,9 +77,7 @@ def _try(
     cursor[C_PLAYED] += 1
     if status == k.RUNNING:
         arrays.totals[:] = 0.0
-        code = play_on(
-            observe, step, rule, decider, own, arrays, rng, 0.0, until, np.empty(0, np.int64), 0
-        )
+        code = play_on(observe, step, rule, decider, own, arrays, rng, 0.0, until, choices, 0)
         if code == k.INFEASIBLE:
             return np.nan
         value += arrays.totals[k.REWARD]
@@ -112,6 +114,7 @@ def branch(
     ruled = len(rules) > 0
     seen = wide if ruled else candidates
     speaks = np.empty(len(feasible), np.int64)  # the candidate that is tried for a unique row
+    unlimited = np.empty(0, np.int64)
     t = m = u = next_asked = 0
     for at in range(asked[-1] + 1 if len(asked) > 0 else 0):
         n = observe(ints, floats, context, image, candidates, feasible)
@@ -142,9 +145,9 @@ def branch(
             if stop - u > 1:
                 until = floats[k.TIME] + horizon_s
                 for row in range(u, stop):
-                    value[row] = _try(
+                    value[row] = try_candidate(
                         observe, step, rule, decider, episode, own, arrays, rng,
-                        speaks[row - u], until, cursor,
+                        speaks[row - u], until, unlimited, cursor,
                     )  # fmt: skip
                     if np.isnan(value[row]):
                         return False

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from pipeline.errors import HindcastError, InputError
+from pipeline.errors import HindcastError
 from pipeline.simulation.arrays import EpisodeArrays, StepArrays, begin_episode, make_step_arrays
 from pipeline.simulation.kernel import FRESH, INFEASIBLE, REWARD, RUNNING, TRUNCATED
 from pipeline.simulation.policy import Heuristic
@@ -31,7 +31,7 @@ from pipeline.simulation.seeds import generator
 from pipeline.simulation.spec import Spec
 from policies.networks.policy import LearnedPolicy
 from policies.networks.settings import NetworkSettings, make_network
-from policies.rollouts.play_on import Decider, play_on
+from policies.rollouts.play_on import Decider, play_on, require_scorer
 
 VARIANTS: Final = 8
 SPREAD: Final = 0.3  # distance of a variant from the policy, per norm of each weight tensor
@@ -55,9 +55,7 @@ def rollouts_of(policy: LearnedPolicy) -> RolloutPolicy:
 
     Raises InputError for a network of another architecture.
     """
-    if type(policy) is not LearnedPolicy:
-        kind = policy.network.settings.kind
-        raise InputError(f"{policy.name}: rollouts need a candidate scorer, not kind {kind!r}")
+    require_scorer(policy)
     rng = generator(0, "rollout variants")
     varied = [_variant(policy, rng) for _ in range(VARIANTS)]
     return RolloutPolicy(policy.name, tuple(Decider(one) for one in (policy, *varied)))

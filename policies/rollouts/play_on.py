@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numba import types
 
+from pipeline.errors import InputError
 from pipeline.simulation import kernel as k
 from pipeline.simulation.arrays import EPISODE, STEPS
 from pipeline.simulation.policy import GENERATOR, NO_PARAMETERS, Heuristic, draw_choice, no_score
@@ -97,6 +98,13 @@ def play_on(
             totals[term] += step_outputs[term]
         at += 1
     return 4 * at + status
+
+
+def require_scorer(policy: LearnedPolicy) -> None:
+    """Raise InputError for a network that is no candidate scorer: compiled loops cannot play it."""
+    if type(policy) is not LearnedPolicy:
+        kind = policy.network.settings.kind
+        raise InputError(f"{policy.name}: rollouts need a candidate scorer, not kind {kind!r}")
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,7 @@ SCENARIO: Final = Scenario(
     step=kernel.step,
     outcome=kernel.outcome,
     values=kernel.values,
+    imagines=True,
     bound="eval_cost_lower_bound",
     bound_kind="lower",
     source=(

@@ -1,30 +1,18 @@
 """The initial memory of a `multicluster` episode (pipeline.scenarios.multicluster.layout)."""
 
+from functools import partial
+
 import numpy as np
-from numpy.typing import NDArray
 
 from pipeline.errors import InputError
 from pipeline.scenarios.multicluster import dynamics as kernel
 from pipeline.scenarios.multicluster import layout as m
 from pipeline.scenarios.multicluster.bounds import delay_bound, most_pooled
 from pipeline.scenarios.multicluster.config import MulticlusterConfig
-from pipeline.scenarios.multicluster.features import ROW, TERM
-from pipeline.scenarios.multicluster.instances import STREAMING, Applications
+from pipeline.scenarios.multicluster.features import TERM
+from pipeline.scenarios.multicluster.futures import draw_future
+from pipeline.scenarios.multicluster.instances import Applications, rows_of
 from pipeline.simulation.scenario import Instance, make_memory
-
-
-def _rows(a: Applications) -> NDArray[np.float64]:
-    """Return the features of the applications in the order of ROW, (J, SHOWN)."""
-    rows = np.empty((len(a.arrival), m.SHOWN))
-    rows[:, ROW.category] = a.category
-    rows[:, ROW.profile_0 : ROW.profile_0 + m.BINS] = a.profile
-    rows[:, ROW.execution] = a.execution / 100.0
-    rows[:, ROW.deadline] = np.where(np.isinf(a.deadline), 0.0, a.deadline) / 100.0
-    rows[:, ROW.duration] = (
-        np.where(a.category == STREAMING, a.runs * a.period, a.execution) / 1000.0
-    )
-    rows[:, ROW.tasks] = a.tasks / 100.0
-    return rows
 
 
 def lay_out(config: MulticlusterConfig, objective: int, a: Applications) -> Instance:
@@ -72,7 +60,7 @@ def lay_out(config: MulticlusterConfig, objective: int, a: Applications) -> Inst
         (m.DUE_LISTS_AT, 2 * slots, -1),
         (m.LAST_STEPS_AT, pooled + 1 if config.foresight else 0, 0),
     )
-    float_blocks = ((m.DEADLINE_AT, j, a.deadline), (m.ROWS_AT, j * m.SHOWN, _rows(a).ravel()))
+    float_blocks = ((m.DEADLINE_AT, j, a.deadline), (m.ROWS_AT, j * m.SHOWN, rows_of(a).ravel()))
     ints, floats = make_memory(m.INT_HEADER, int_blocks, m.FLOAT_HEADER, float_blocks)
     ints[m.CLUSTERS], ints[m.APPLICATIONS], ints[m.SLOTS] = clusters, j, slots
     ints[m.LIMIT], ints[m.OWN] = config.limit, config.own_misses_after
@@ -86,4 +74,4 @@ def lay_out(config: MulticlusterConfig, objective: int, a: Applications) -> Inst
     if ints[m.POOL] == 0:
         kernel.advance(ints, floats, np.zeros(len(TERM)))
         floats[m.CARRIED] = ints[m.NOW]
-    return Instance(ints, floats, capacity=pooled * clusters)
+    return Instance(ints, floats, pooled * clusters, partial(draw_future, config, a))

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.scenarios.multicluster.config import MulticlusterConfig
-from pipeline.scenarios.multicluster.layout import BINS
+from pipeline.scenarios.multicluster.features import ROW
+from pipeline.scenarios.multicluster.layout import BINS, SHOWN
 
 REGULAR: Final = 0
 CRITICAL: Final = 1  # time-critical, one run
@@ -87,10 +88,7 @@ def draw_applications(config: MulticlusterConfig, rng: np.random.Generator) -> A
     deadline = execution * _within(config.deadline, j, rng)
     profile = rng.dirichlet(np.ones(BINS), j)
     runs = np.where(streaming, batches, 1)
-    cumulative = np.repeat(np.cumsum(profile, axis=1), runs, axis=0)
-    drawn = (rng.random((len(cumulative), 1)) >= cumulative[:, :-1]).sum(axis=1)
-    factors = np.where(np.repeat(streaming, runs), FACTORS[drawn], 1.0)
-    needs = np.maximum(np.rint(np.repeat(tasks, runs) * factors).astype(np.int64), 1)
+    needs = draw_needs(tasks, streaming, profile, runs, rng)
     whole = np.zeros(BINS)
     whole[BINS // 2 - 1 : BINS // 2 + 1] = 0.5
     return Applications(
@@ -104,6 +102,35 @@ def draw_applications(config: MulticlusterConfig, rng: np.random.Generator) -> A
         profile=np.where(streaming[:, None], profile, whole),
         needs=needs,
     )
+
+
+def draw_needs(
+    tasks: NDArray[np.floating] | NDArray[np.int64],
+    streaming: NDArray[np.bool_],
+    profile: NDArray[np.float64],
+    runs: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> NDArray[np.int64]:
+    """Return the tasks of every run, (sum of runs,), from columns (J,) of the applications."""
+    cumulative = np.repeat(np.cumsum(profile, axis=1), runs, axis=0)
+    drawn = (rng.random((len(cumulative), 1)) >= cumulative[:, :-1]).sum(axis=1)
+    factors = np.where(np.repeat(streaming, runs), FACTORS[drawn], 1.0)
+    needs: NDArray[np.int64] = np.rint(np.repeat(tasks, runs) * factors).astype(np.int64)
+    return np.maximum(needs, 1)
+
+
+def rows_of(a: Applications) -> NDArray[np.float64]:
+    """Return the features of the applications in the order of ROW, (J, SHOWN)."""
+    rows = np.empty((len(a.arrival), SHOWN))
+    rows[:, ROW.category] = a.category
+    rows[:, ROW.profile_0 : ROW.profile_0 + BINS] = a.profile
+    rows[:, ROW.execution] = a.execution / 100.0
+    rows[:, ROW.deadline] = np.where(np.isinf(a.deadline), 0.0, a.deadline) / 100.0
+    rows[:, ROW.duration] = (
+        np.where(a.category == STREAMING, a.runs * a.period, a.execution) / 1000.0
+    )
+    rows[:, ROW.tasks] = a.tasks / 100.0
+    return rows
 
 
 def _within(span: tuple[float, ...], size: int, rng: np.random.Generator) -> NDArray[np.float64]:

@@ -1,0 +1,116 @@
+"""Tests of lookahead in drawn futures: deterministic, by name, and better than its base policy."""
+
+import dataclasses
+
+import numpy as np
+import polars as pl
+import pytest
+
+from pipeline.errors import HindcastError, InputError
+from pipeline.evaluation.evaluate import evaluate
+from pipeline.recipes.loading import load_recipe
+from pipeline.recipes.problem import make_instance
+from pipeline.recipes.workload_source import load_source
+from pipeline.scenarios import load_scenario
+from pipeline.simulation.policy import Behaviour
+from pipeline.simulation.rollout import run_episode
+from policies.delivery.verdict import rule_policy, rule_weights
+from policies.entrants import entrants
+from policies.heuristics import heuristics
+from policies.networks.checkpoint import Trained, save
+from policies.rollouts import imagined
+from policies.rollouts.imagined import ImaginedRollouts, imagined_rollouts_of
+from policies.rollouts.play_on import Decider
+
+SMALL = ("config.applications=40", "config.clusters=[300,500]", 'split.test="30..33"')
+
+
+@pytest.fixture(scope="module")
+def clusters():
+    """Return scenario, spec and instances of a small multicluster recipe."""
+    recipe = load_recipe("multicluster-uniform-v1", SMALL)
+    scenario, workload = load_scenario(recipe.scenario), load_source(recipe)
+    spec = scenario.spec(recipe.config, recipe.objective)
+    instances = [make_instance(recipe, scenario, workload, w) for w in recipe.windows("test")]
+    return scenario, spec, instances
+
+
+def totals(clusters, policy):
+    scenario, spec, instances = clusters
+    return np.array([policy.episode(scenario, spec, one).total for one in instances])
+
+
+def test_it_is_better_than_a_poor_base_policy(clusters):
+    scenario, spec, instances = clusters
+    rule = heuristics("multicluster")["lf_e"]
+    alone = [
+        run_episode(scenario, spec, i, Behaviour("lf_e", rule), np.random.default_rng(0)).total
+        for i in instances
+    ]
+    ahead = totals(clusters, imagined_rollouts_of(rule_policy(spec, "lf_e")))
+    assert (ahead > alone).all()
+
+
+def test_a_rule_and_its_network_look_ahead_alike(clusters):
+    """The network reads the columns of the rule, which are computed for every observation."""
+    network = rule_policy(clusters[1], "urgent_first")
+    rule = Decider(network, heuristics("multicluster")["urgent_first"])
+    by_network = totals(clusters, imagined_rollouts_of(network))
+    np.testing.assert_array_equal(by_network, totals(clusters, ImaginedRollouts("r", rule)))
+
+
+def test_with_one_candidate_or_without_advantage_the_base_policy_acts(clusters, monkeypatch):
+    """If all candidates are worth the same, the base policy's choice is the first of equals."""
+    scenario, spec, instances = clusters
+    monkeypatch.setattr(imagined._Play, "_try", lambda _play, rows: np.ones(len(rows)))
+    rule = heuristics("multicluster")["urgent_first"]
+    alone = [
+        run_episode(scenario, spec, i, Behaviour("u", rule), np.random.default_rng(0)).total
+        for i in instances
+    ]
+    found = totals(clusters, imagined_rollouts_of(rule_policy(spec, "urgent_first")))
+    np.testing.assert_array_equal(found, alone)
+
+
+@pytest.mark.parametrize(("values", "acts"), [([2.0, 3.0, 2.5], 1), ([2.0, -9.0, 1.9], 0)])
+def test_the_candidate_with_the_highest_value_acts(clusters, monkeypatch, values, acts):
+    scenario, spec, instances = clusters
+    policy = imagined_rollouts_of(rule_policy(spec, "sf_p"))
+    futures = [instances[0].futures(np.random.default_rng(i)) for i in range(3)]
+    play = imagined._Play(scenario, spec, instances[0], policy, futures)
+    monkeypatch.setattr(play, "_try", lambda rows: np.array(values)[rows])
+    scores, feasible = np.array([0.9, 0.5, 0.1]), np.ones(3, np.bool_)
+    play.scenario.observe(*play.memory)
+    assert play._choice(scores, feasible) == acts
+    assert play._choice(scores, np.array([False, False, True])) == 2
+
+
+@pytest.mark.slow
+def test_a_checkpoint_looks_ahead_by_its_name(tmp_path):
+    recipe = load_recipe("multicluster-uniform-v1", SMALL)
+    spec = load_scenario(recipe.scenario).spec(recipe.config, recipe.objective)
+    network, weights = rule_weights(spec, "sf_p")
+    agent = tmp_path / "agent"
+    save(Trained("clone", spec, network, weights, {}, 1, 0), agent, {})
+    found = entrants(recipe, [str(agent), f"{agent}@rollout"])
+    assert [one.behaviour.name for one in found] == ["clone-seed0", "clone@rollout-seed0"]
+    for workers in (1, 2):
+        evaluate(recipe, found, split="test", out=tmp_path / str(workers), workers=workers)
+    one, two = (pl.read_parquet(tmp_path / w / "scores.parquet") for w in "12")
+    assert one.equals(two)
+    cost = one.filter(pl.col("metric") == "eval_cost").group_by("policy").agg("value")
+    values = {name: np.array(v) for name, v in cost.rows()}
+    assert values["clone@rollout-seed0"].mean() < values["clone-seed0"].mean()
+
+
+def test_what_cannot_draw_futures(clusters, tmp_path):
+    scenario, spec, instances = clusters
+    blind = dataclasses.replace(instances[0], futures=None)
+    with pytest.raises(HindcastError, match="multicluster cannot draw futures"):
+        imagined_rollouts_of(rule_policy(spec, "sf_p")).episode(scenario, spec, blind)
+    slots = load_recipe("slots-deeprm-v1")
+    of_slots = load_scenario("slots").spec(slots.config, slots.objective)
+    network, weights = rule_weights(of_slots, "hold_5")
+    save(Trained("clone", of_slots, network, weights, {}, 1, 0), tmp_path / "agent", {})
+    with pytest.raises(InputError, match=r"does not support lookahead.*multicluster"):
+        entrants(slots, [f"{tmp_path / 'agent'}@rollout"])
