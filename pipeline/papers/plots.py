@@ -16,6 +16,7 @@ _WIDTH: Final = 5.4  # inches; panels stand side by side where there is room
 _HEIGHT: Final = 3.3
 _ENTRY: Final = 0.17  # inches of a row of the legend
 _BARS: Final = 0.8  # width of a group of bars
+_MANY: Final = 100  # points of a series that hide each other unless they are small
 _CATEGORIES: Final = 7  # names of bars that fit side by side
 
 
@@ -126,7 +127,8 @@ def _sorted(axes: Any, parts: Mapping[str, pl.DataFrame], looks: Mapping[str, St
 def _scatter(axes: Any, parts: Mapping[str, pl.DataFrame], looks: Mapping[str, Style]) -> None:
     for name, part in parts.items():
         axes.scatter(
-            _numbers(part), part["y"].to_numpy(), s=9, color=looks[name].color, alpha=0.5,
+            _numbers(part), part["y"].to_numpy(), s=9 if len(part) > _MANY else 22,
+            color=looks[name].color, alpha=0.5 if len(part) > _MANY else 0.8,
             linewidths=0, marker=looks[name].marker, label=name,
         )  # fmt: skip
 
@@ -145,11 +147,12 @@ def _bars(axes: Any, parts: Mapping[str, pl.DataFrame], looks: Mapping[str, Styl
     width = _BARS / len(parts)
     for number, (name, part) in enumerate(parts.items()):
         look = looks[name]
+        empty = look.hollow or look.hatch != ""
         at = np.array([names.index(x) for x in part["x"]]) - _BARS / 2 + (number + 0.5) * width
         y, low, high = (part[column].to_numpy() for column in ("y", "low", "high"))
         axes.bar(
-            at, y, width * 0.9, label=name, edgecolor=look.color, linewidth=1.0,
-            color="none" if look.hollow else look.color, alpha=1.0 if look.hollow else 0.8,
+            at, y, width * 0.9, label=name, edgecolor=look.color, linewidth=1.0, hatch=look.hatch,
+            color="none" if empty else look.color, alpha=1.0 if empty else 0.8,
         )  # fmt: skip
         if not np.isnan(low).all():
             axes.errorbar(

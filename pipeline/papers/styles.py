@@ -1,8 +1,8 @@
 """Colour, dash and marker of every series: a policy looks the same in all figures.
 
-The colours are those of reports, which differ for colour-blind readers too, and dashes and markers
-differ where colours repeat. Numbers that a paper prints are hollow and have the colour of their
-policy.
+The colours are those of reports, which differ for colour-blind readers too. Dashes, markers and
+hatches differ where colours repeat. Numbers that a paper prints are hollow and have the colour of
+their policy.
 """
 
 import hashlib
@@ -14,6 +14,7 @@ from pipeline.report import svg
 
 PAPER: Final = " (paper)"  # ends the name of a series that a paper prints
 _DASHES: Final = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
+_HATCHES: Final = ("", "////", "....", "xxxx")
 _MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*")
 _AGENT, _STRONGEST, _FIRST, _SECOND, _THIRD = 0, 2, 1, 3, 4
 # Policies of the papers' own figures; the agent of each paper is blue.
@@ -40,12 +41,14 @@ class Style:
     Attributes:
         color: Placeholder of pipeline.report.svg.
         dash: Line style of matplotlib.
+        hatch: Hatch of matplotlib.
         marker: Marker of matplotlib.
         hollow: Whether the series is a paper's, drawn as hollow markers.
     """
 
     color: str
     dash: Any
+    hatch: str
     marker: str
     hollow: bool
 
@@ -73,5 +76,5 @@ def styles(series: Sequence[str]) -> dict[str, Style]:
     for name in series:
         color, dash = found[name.removesuffix(PAPER)]
         marker = _MARKERS[svg.LINES.index(color) if color in svg.LINES else dash]
-        looks[name] = Style(color, _DASHES[dash], marker, name.endswith(PAPER))
+        looks[name] = Style(color, _DASHES[dash], _HATCHES[dash], marker, name.endswith(PAPER))
     return looks
