@@ -1,0 +1,114 @@
+"""The table of README: the strongest rule of each problem against what trainings deliver.
+
+    python -m docs.generate.delivered
+
+prints it. Its numbers are rows of docs/results/offline.csv and online.csv. The strongest rule is
+the one with the best mean on the test windows, of all that were scored.
+"""
+
+import csv
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from docs.generate.results import FOLDER
+from docs.generate.text import prose, table
+from pipeline.statistics.numbers import write_interval, write_number
+from policies.heuristics import heuristics
+
+RowsOfRecipe = list[Mapping[str, str]]
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A row of the table.
+
+    Attributes:
+        problem: Scenario, and its setting if there are several.
+        source: "play" or "log", from which the agent learned.
+        outcome: Headline outcome as the table calls it.
+        decimals: Decimals of the numbers.
+        recipe: Recipe of the rows on test windows.
+        fresh: Recipe of the rows on windows that were looked at once; "" if a trace has no more.
+        policy: The delivered policy.
+    """
+
+    problem: str
+    source: str
+    outcome: str
+    decimals: int
+    recipe: str
+    fresh: str
+    policy: str
+
+
+DELIVERIES: Final = (
+    Delivery("`thermal`", "play", "level per step", 3, "thermal-online", "thermal-fresh-online",
+             "ppo-delivered"),
+    Delivery("`multicluster`", "play", "cost", 3, "multicluster-foresight-online",
+             "multicluster-foresight-fresh-online", "evolution-delivered"),
+    Delivery("`slots`, rate 1.0", "log", "slowdown", 3, "slots-deeprm-rate10-rules-v1",
+             "slots-deeprm-rate10-rules-fresh-v1", "preference_ensemble-delivered"),
+)  # fmt: skip
+_TABLES: Final = {"play": "online.csv", "log": "offline.csv"}
+
+
+def delivered_table() -> str:
+    """Return the table as Markdown."""
+    head = ["problem", "learned from", "outcome", "strongest rule", "delivered",
+            "difference on test windows", "on fresh windows"]  # fmt: skip
+    return table(head, [_row(one) for one in DELIVERIES])
+
+
+def _row(one: Delivery) -> list[str]:
+    rows = _rows(_TABLES[one.source])
+    own = [r for r in rows[one.recipe] if r["policy"] == one.policy]
+    known = heuristics(own[0]["scenario"])
+    rules = {r["baseline"]: r for r in own if r["baseline"] in known}
+    best = max(rules.values(), key=_of_baseline)
+    again = [
+        r for r in rows.get(one.fresh, [])
+        if (r["policy"], r["baseline"]) == (one.policy, best["baseline"])
+    ]  # fmt: skip
+    mean, rule = float(best["mean"]), float(best["mean"]) - float(best["paired_difference"])
+    kept = all(float(best[name]) == 0.0 for name in ("paired_low", "paired_high"))
+    return [
+        one.problem, one.source, one.outcome,
+        prose(f"{best['baseline']} {write_number(rule, one.decimals)}"),
+        "the rule" if kept else f"the agent {write_number(mean, one.decimals)}",
+        _difference(best, one.decimals), _difference(again[0], one.decimals) if again else "",
+    ]  # fmt: skip
+
+
+def _of_baseline(row: Mapping[str, str]) -> float:
+    """Return the mean of a row's baseline, in the direction in which more is better."""
+    mean = float(row["mean"]) - float(row["paired_difference"])
+    return mean if row["higher_is_better"] == "true" else -mean
+
+
+def _difference(row: Mapping[str, str], decimals: int) -> str:
+    low, high = float(row["paired_low"]), float(row["paired_high"])
+    if low == high == 0.0:
+        return "0"
+    found = write_number(float(row["paired_difference"]), decimals, signed=True)
+    better = low > 0.0 if row["higher_is_better"] == "true" else high < 0.0
+    shown = f"**{found}**" if better else found
+    return f"{shown} ({write_interval(low, high, decimals, signed=True)})"
+
+
+@cache
+def _rows(name: str) -> Mapping[str, RowsOfRecipe]:
+    """Return the rows of a table on the headline outcome, by recipe."""
+    found: dict[str, RowsOfRecipe] = {}
+    with (FOLDER / name).open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            of_recipe = found.setdefault(row["recipe"], [])
+            if not of_recipe or row["metric"] == of_recipe[0]["metric"]:
+                of_recipe.append(row)
+    return found
+
+
+if __name__ == "__main__":
+    sys.stdout.write(delivered_table())
