@@ -14,7 +14,7 @@ from pipeline.simulation.memory_rules import MemoryRule
 from pipeline.simulation.spec import Spec
 from pipeline.storage.location import is_remote, location
 from pipeline.storage.provenance import sessions_of_training
-from policies.heuristics import heuristics, rules
+from policies.heuristics import find_rule
 from policies.networks.checkpoint import read_description
 from policies.registry import ROLLOUT, behaviours, resolve, resolve_own, split_checkpoint_name
 
@@ -54,8 +54,12 @@ def entrants(recipe: Recipe, names: Sequence[str]) -> list[Entrant]:
 
 def with_whole_paths(recipe: Recipe, names: Sequence[str]) -> list[str]:
     """Return the names, with absolute paths of checkpoints and code, for other processes."""
-    known = (*rules(recipe.scenario), ROLLOUT, BEHAVIOUR)
-    return [name if name in known else _whole(name, recipe) for name in names]
+    return [name if _in_package(name, recipe) else _whole(name, recipe) for name in names]
+
+
+def _in_package(name: str, recipe: Recipe) -> bool:
+    """Return whether a name needs nothing from outside the package and the recipe."""
+    return name in {ROLLOUT, BEHAVIOUR} or find_rule(recipe.scenario, name) is not None
 
 
 def _whole(name: str, recipe: Recipe) -> str:
@@ -75,9 +79,8 @@ def own_policies(recipe: Recipe) -> tuple[str, ...]:
     """
     names, origin = recipe.evaluate.policies, recipe.origin
     if origin is not None and names == origin.evaluate.policies:
-        known = (*rules(recipe.scenario), ROLLOUT, BEHAVIOUR)
         for name in names:
-            if name not in known:
+            if not _in_package(name, recipe):
                 raise RecipeError(
                     f"{origin.folder}: evaluate.policies of the manifest names {name!r}, which is "
                     f"no policy of {recipe.scenario}; a manifest cannot name a checkpoint or code "
@@ -108,7 +111,7 @@ def _entrant(name: str, recipe: Recipe, spec: Spec) -> Entrant:
     behaviour = resolve(name, scenario, spec)
     if isinstance(behaviour.policy, MemoryRule):
         return Entrant(behaviour, behaviour.policy.kind, behaviour.name)
-    if name == ROLLOUT or name in heuristics(scenario):
+    if name == ROLLOUT or find_rule(scenario, name) is not None:
         kind = "random" if behaviour.stochastic else "heuristic"
         return Entrant(behaviour, kind, behaviour.name)
     path, asked = split_checkpoint_name(name)

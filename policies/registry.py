@@ -20,7 +20,7 @@ from pipeline.simulation.memory_rules import MemoryRule
 from pipeline.simulation.policy import Behaviour, Heuristic
 from pipeline.simulation.spec import Spec
 from pipeline.storage.location import location
-from policies.heuristics import heuristics, rules
+from policies.heuristics import find_rule, heuristics, rules
 from policies.own_policy import own_policy
 
 if TYPE_CHECKING:  # importing them compiles kernels
@@ -73,11 +73,12 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
     the scenario does not support lookahead.
     """
     known, every = heuristics(scenario), rules(scenario)
-    if name in every:
+    rule = find_rule(scenario, name)
+    if rule is not None:
         epsilon, temperature = _EXPLORING.get(name, (0.0, 0.0))
-        if name in known:
-            _require_columns(name, known[name].needs, spec)
-        return Behaviour(name, every[name], epsilon, temperature)
+        if isinstance(rule, Heuristic):
+            _require_columns(name, rule.needs, spec)
+        return Behaviour(name, rule, epsilon, temperature)
     if name == ROLLOUT:
         _require_forgetting(name, scenario)
         from policies.rollouts.lookahead import rollouts_of_rules
@@ -171,14 +172,13 @@ def _require_forgetting(name: str, scenario: str, *, or_futures: bool = False) -
 
 def behaviours(recipe: Recipe) -> dict[str, Behaviour]:
     """Return the behaviours of a recipe by name."""
-    known = rules(recipe.scenario)
 
     def one(behaviour: BehaviourRecipe) -> Behaviour:
         if behaviour.is_checkpoint:
             return _checkpoint(behaviour, recipe)
         if behaviour.sha256:
             return _own(behaviour, recipe)
-        return _behaviour(behaviour, known, recipe)
+        return _behaviour(behaviour, recipe)
 
     return {b.name: one(b) for b in recipe.behaviours}
 
@@ -239,15 +239,13 @@ def _require_columns(name: str, needed: Sequence[str], spec: Spec) -> None:
         )
 
 
-def _behaviour(
-    behaviour: BehaviourRecipe, known: Mapping[str, Heuristic | MemoryRule], recipe: Recipe
-) -> Behaviour:
-    if behaviour.policy not in known:
+def _behaviour(behaviour: BehaviourRecipe, recipe: Recipe) -> Behaviour:
+    rule = find_rule(recipe.scenario, behaviour.policy)
+    if rule is None:
         raise UnknownName(
             f"{recipe.id}: unknown policy {behaviour.policy!r} in [[behaviours]]; "
-            f"{did_you_mean(behaviour.policy, known)}"
+            f"{did_you_mean(behaviour.policy, rules(recipe.scenario))}"
         )
-    rule = known[behaviour.policy]
     if rule.needs:
         spec = load_scenario(recipe.scenario).spec(recipe.config, recipe.objective)
         _require_columns(behaviour.policy, rule.needs, spec)

@@ -31,6 +31,18 @@ def rules(scenario: str) -> dict[str, Heuristic | MemoryRule]:
     return {**heuristics(scenario), **own}
 
 
+def find_rule(scenario: str, name: str) -> Heuristic | MemoryRule | None:
+    """Return the rule of a name, which may be around_RULE; None if there is no such rule."""
+    from policies.heuristics.around import PREFIX, around
+
+    known = rules(scenario)
+    if name in known or not name.startswith(PREFIX):
+        return known.get(name)
+    rule = known.get(name.removeprefix(PREFIX))
+    fixed = isinstance(rule, Heuristic) and rule.draw is None and not rule.name.startswith("random")
+    return around(rule) if fixed and isinstance(rule, Heuristic) else None
+
+
 def _module(scenario: str) -> Any:
     """Return the module that holds the rules of a scenario."""
     held = SCENARIOS.get(scenario)

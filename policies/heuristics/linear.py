@@ -23,7 +23,7 @@ _TERM: Final = 3  # numbers per term: column, 1 where its log is taken, weight
 
 
 @compiled(SCORE)
-def _linear(
+def linear(
     context: Any,
     candidates: Any,
     feasible: Any,
@@ -53,7 +53,7 @@ def draw_weights(spec: Spec, rng: np.random.Generator) -> NDArray[np.float64]:
 
 
 RANDOM_LINEAR: Final = Heuristic(
-    "random_linear", _linear, draw_weights,
+    "random_linear", linear, draw_weights,
     description="the highest linear priority of the features, with weights drawn once per episode",
     formula="sum of w * t(x); w ~ normal(0, 1), t(x) = log1p(x) if heavy-tailed, else x / scale",
 )  # fmt: skip

@@ -1,0 +1,52 @@
+"""`around_RULE`: the ranks of a deterministic rule plus a linear priority, drawn once per episode.
+
+    score = STRENGTH * rank + sum over columns of w * t(x)       w, t as in `random_linear`
+    rank    share of the other feasible candidates with a lower score of the rule
+
+A log of `random_linear` shows policies of every kind, most of them poor. These episodes stay near a
+strong rule, and differ from it and from each other in the same way at every decision, so their
+outcomes show in which direction the rule can be improved.
+
+The rules are not listed by name: every deterministic rule over rows has one.
+"""
+
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+from pipeline.simulation.kernel import SCORE, compiled
+from pipeline.simulation.policy import Heuristic
+from policies.heuristics.linear import draw_weights, linear
+
+PREFIX: Final = "around_"
+STRENGTH: Final = 10.0  # one place among ten candidates then weighs as much as a drawn weight
+
+
+@cache
+def around(rule: Heuristic) -> Heuristic:
+    """Return the behaviour around a deterministic rule.
+
+    It is compiled by each process that uses it, in about a second.
+    """
+    score = rule.score
+
+    @compiled(SCORE, cache=False)
+    def drawn(
+        context: Any, candidates: Any, feasible: Any, parameters: Any, scores: Any
+    ) -> None:  # pragma: no cover
+        linear(context, candidates, feasible, parameters, scores)
+        own = np.empty(len(scores))
+        score(context, candidates, feasible, parameters[:0], own)
+        able = np.flatnonzero(feasible)
+        ordered = np.sort(own[able])
+        for i in able:
+            below = np.searchsorted(ordered, own[i])
+            scores[i] += STRENGTH * below / max(len(able) - 1, 1)
+
+    return Heuristic(
+        f"{PREFIX}{rule.name}", drawn, draw_weights,
+        description=f"near {rule.name}, by a linear priority that is drawn once per episode",
+        formula=f"{STRENGTH:g} * rank by {rule.name} + the score of random_linear",
+        needs=rule.needs,
+    )  # fmt: skip
