@@ -45,6 +45,8 @@ class Delivery:
 
 
 DELIVERIES: Final = (
+    Delivery("`slots`, rate .7", "log", "slowdown", 3, "slots-deeprm-delivered-v1",
+             "slots-deeprm-delivered-fresh-v1", "preference_ensemble-delivered"),
     Delivery("`thermal`", "play", "level per step", 3, "thermal-online", "thermal-fresh-online",
              "ppo-delivered"),
     Delivery("`multicluster`", "play", "cost", 3, "multicluster-foresight-online",
