@@ -20,7 +20,7 @@ from pipeline.dataset import open as open_dataset
 from pipeline.storage.run_files import BEST, DESCRIPTION
 from policies.delivery.verdict import Gate, Verdict
 from policies.networks.checkpoint import load_policy, read_description
-from policies.offline.training import judge
+from policies.offline.training import gate_of
 
 COLUMNS: Final = (
     "scenario", "recipe", "agent", "rules_read", "gate", "rule", "metric", "windows", "difference",
@@ -55,7 +55,7 @@ def _rows(
     chosen = f"{own['agent']}-best" if selected else own["agent"]
     recipe, rules = dataset.recipe.id.partition("+")[0], len(own["network"].get("rules", ()))
     for gate in get_args(Gate):
-        verdict = judge(dataset, policy, 0, gate)
+        verdict = gate_of(dataset, 0, gate)(policy)
         assert verdict is not None, f"{folder}: the log has no rule or no validation episodes"
         yield _row([recipe, own["agent"], rules], gate, verdict, chosen, results)
 

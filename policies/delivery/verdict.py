@@ -1,14 +1,15 @@
 """The policy that a training delivers: the trained agent, or the rule it could not beat.
 
 OUT/delivered is a checkpoint like any other. It holds the agent if a test on validation windows
-finds it better than the best rule, and otherwise that rule: a network with weight 1 on the rank
+finds it better than the best rule, the selected checkpoint or the last one, whichever is better
+there; and otherwise that rule: a network with weight 1 on the rank
 column of the rule (policies.networks.rules) and 0 elsewhere, which plays the rule exactly. A user
 who trains therefore never gets a policy that is known to be worse than a rule at hand.
 
 The test is that of policies.delivery.played or policies.delivery.agreement.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -99,12 +100,24 @@ def eligible_rules(spec: Spec) -> list[str]:
     return [name for name, r in rankable(spec.scenario).items() if features.issuperset(r.needs)]
 
 
+def judge_each(
+    candidates: Sequence[Trained], judge: Callable[[LearnedPolicy], Verdict | None]
+) -> tuple[Trained, Verdict] | None:
+    """Return the checkpoint with the largest difference from the rule, and its verdict.
+
+    None if there is no verdict. The first of equals is taken. With two candidates, the choice makes
+    the difference look larger by a little; an interval that excludes 0 leaves room for that.
+    """
+    judged = [(one, verdict) for one in candidates if (verdict := judge(one.policy())) is not None]
+    return max(judged, key=lambda one: one[1].difference or 0.0) if judged else None
+
+
 def deliver(
     trained: Trained, verdict: Verdict, out: Path, trained_on: Mapping[str, Any], steps: int
 ) -> None:
     """Write the delivered policy to OUT/delivered; `steps` is the length of the training.
 
-    `trained` is the checkpoint that was compared with the rule, the best one of the training.
+    `trained` is the checkpoint that was compared with the rule.
     """
     if verdict.delivered == RULE:
         network, weights = rule_weights(trained.spec, verdict.rule)

@@ -1,7 +1,8 @@
 """Training from a dataset folder to a checkpoint folder: the work of `hindcast train`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from pipeline.storage.locks import one_writer
 from pipeline.storage.provenance import begin_training, provenance
 from pipeline.storage.run_files import BEST, CURVES, step_folder
 from policies.delivery import agreement, played
-from policies.delivery.verdict import Gate, Verdict, deliver
+from policies.delivery.verdict import Gate, Verdict, deliver, judge_each
 from policies.networks.checkpoint import Trained, save
 from policies.networks.policy import LearnedPolicy
 from policies.offline import Agent, read_config
@@ -146,19 +147,20 @@ def write_training(
     Adds the best step to `trained_on`. Raises DatasetError if a weight is not finite.
     """
     write_curves(trained.metrics, out / CURVES)
-    best, chosen = trained.best, trained
+    best, candidates = trained.best, [trained]
     if best is not None:
         trained_on["best"] = {"step": best.step, "metric": best.metric, "score": best.score}
         chosen = replace(trained, steps=best.step, weights=best.weights, metrics=(), best=None)
         save(chosen, out / BEST, {**trained_on, "of_steps": steps})
-    verdict = judge(opened, chosen.policy(), trained.seed, gate)
-    if verdict is not None:
-        deliver(chosen, verdict, out, trained_on, steps)
+        candidates = [chosen, trained]
+    judged = judge_each(candidates, gate_of(opened, trained.seed, gate))
+    if judged is not None:
+        deliver(*judged, out, trained_on, steps)
     save(trained, out, trained_on)
 
 
-def judge(opened: ds.Dataset, policy: LearnedPolicy, seed: int, gate: Gate) -> Verdict | None:
-    """Return the verdict on an agent of this log and the best of the log's rules.
+def gate_of(opened: ds.Dataset, seed: int, gate: Gate) -> Callable[[LearnedPolicy], Verdict | None]:
+    """Return the function that compares an agent of this log with the best of the log's rules.
 
     The gate "simulator" becomes "log" if the workload cannot be played.
     """
@@ -169,5 +171,5 @@ def judge(opened: ds.Dataset, policy: LearnedPolicy, seed: int, gate: Gate) -> V
             pass
         else:
             names = sorted(set(agreement.logged_rules(opened).values()))
-            return played.judge(windows, names, policy)
-    return agreement.judge(opened, policy, seed)
+            return partial(played.judge, windows, names)
+    return partial(agreement.judge, opened, seed=seed)

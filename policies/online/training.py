@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +18,7 @@ from pipeline.storage.locks import one_writer
 from pipeline.storage.provenance import begin_training, provenance
 from pipeline.storage.run_files import BEST, CURVES, step_folder
 from policies.delivery import played
-from policies.delivery.verdict import Verdict, deliver, eligible_rules
+from policies.delivery.verdict import Verdict, deliver, eligible_rules, judge_each
 from policies.networks import AnyNetwork
 from policies.networks.checkpoint import Metric, Trained, load_policy, read_description, save
 from policies.networks.policy import LearnedPolicy
@@ -134,15 +135,18 @@ def train_online(
         )
         trained = replace(made, weights=learner.weights(), metrics=fitted.metrics)
     write_curves(trained.metrics, out / CURVES)
-    chosen = None if problem.guard is not None else trained
+    candidates = [] if problem.guard is not None else [trained]
     if fitted.best is not None:
         best = fitted.best
         trained_on["best"] = {"step": best.step, "metric": best.metric, "score": best.score}
         chosen = replace(trained, steps=best.step, weights=best.weights, metrics=())
         save(chosen, out / BEST, {**trained_on, "of_steps": iterations})
-    verdict = judge(problem, None if chosen is None else chosen.policy())
-    if verdict is not None:
-        deliver(chosen or trained, verdict, out, trained_on, iterations)
+        candidates = [chosen, *candidates]
+    judged = judge_each(candidates, partial(judge, problem))
+    if not candidates and (verdict := judge(problem, None)) is not None:
+        judged = trained, verdict
+    if judged is not None:
+        deliver(*judged, out, trained_on, iterations)
     save(trained, out, trained_on)
     resume.remove()
     return out

@@ -1,6 +1,7 @@
 """Tests of the gates of an offline training: the simulator where it is at hand, else the log."""
 
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,10 +11,10 @@ from pipeline.errors import TraceError
 from pipeline.simulation.policy import Behaviour
 from pipeline.simulation.rollout import run_episode
 from policies.delivery import played
-from policies.delivery.verdict import rule_policy
+from policies.delivery.verdict import Verdict, judge_each, rule_policy
 from policies.heuristics import heuristics
 from policies.networks.checkpoint import read_description
-from policies.offline.training import judge, train
+from policies.offline.training import gate_of, train
 
 
 def mean_slowdown(windows, name, of):
@@ -34,7 +35,7 @@ def test_rules_of_the_log_play_train_and_validation_windows(log):
     both = [*windows.train, *windows.validation]
     means = {n: mean_slowdown(windows, n, both) for n in ("sjf_now", "packer_now", "hold_5")}
     best = min(means, key=means.get)
-    verdict = judge(opened, rule_policy(opened.spec, best), 0, "simulator")
+    verdict = gate_of(opened, 0, "simulator")(rule_policy(opened.spec, best))
     assert (verdict.rule, verdict.delivered, verdict.metric) == (best, "rule", "mean_slowdown")
     assert (verdict.windows, verdict.difference) == (6, 0.0)
 
@@ -42,7 +43,7 @@ def test_rules_of_the_log_play_train_and_validation_windows(log):
 def test_the_difference_is_that_of_the_validation_windows(log):
     opened = ds.open(log)
     windows = played.windows_of(opened.recipe, 0)
-    verdict = judge(opened, rule_policy(opened.spec, "packer_now"), 0, "simulator")
+    verdict = gate_of(opened, 0, "simulator")(rule_policy(opened.spec, "packer_now"))
     expected = mean_slowdown(windows, verdict.rule, windows.validation) - mean_slowdown(
         windows, "packer_now", windows.validation
     )
@@ -55,7 +56,7 @@ def test_an_agent_better_than_every_logged_rule_is_delivered(log, monkeypatch):
 
     monkeypatch.setattr(agreement, "logged_rules", lambda _dataset: {"x": "fcfs_now"})
     opened = ds.open(log)
-    verdict = judge(opened, rule_policy(opened.spec, "sjf_now"), 0, "simulator")
+    verdict = gate_of(opened, 0, "simulator")(rule_policy(opened.spec, "sjf_now"))
     assert (verdict.rule, verdict.delivered) == ("fcfs_now", "agent")
     assert verdict.low > 0.0
 
@@ -66,7 +67,9 @@ def test_without_its_workload_a_log_is_judged_by_itself(log, monkeypatch):
 
     monkeypatch.setattr(played, "windows_of", missing)
     opened = ds.open(log)
-    assert judge(opened, rule_policy(opened.spec, "sjf_now"), 0, "simulator").metric == "agreement"
+    assert (
+        gate_of(opened, 0, "simulator")(rule_policy(opened.spec, "sjf_now")).metric == "agreement"
+    )
 
 
 @pytest.mark.slow
@@ -79,3 +82,22 @@ def test_a_training_is_judged_as_asked(log, tmp_path):
         metrics[gate] = told["metric"]
         shutil.rmtree(out / "best", ignore_errors=True)
     assert metrics == {"simulator": "mean_slowdown", "log": "agreement"}
+
+
+def test_of_two_checkpoints_the_better_one_is_judged():
+    """The first of equals is taken, and a verdict without a difference is the worst."""
+    verdicts = {
+        "a": Verdict("rule", "r", "m", 5, 0.1, -0.1, 0.3),
+        "b": Verdict("agent", "r", "m", 5, 0.2, 0.1, 0.3),
+        "c": Verdict("agent", "r", "m", 5, 0.2, 0.1, 0.3),
+    }
+
+    def of(*names):
+        trained = [SimpleNamespace(policy=lambda name=name: name) for name in names]
+        found = judge_each(trained, verdicts.get)
+        return None if found is None else (trained.index(found[0]), found[1].delivered)
+
+    assert of("a", "b", "c") == (1, "agent")
+    assert of("a", "unknown") == (0, "rule")
+    assert of("unknown") is None
+    assert of() is None
