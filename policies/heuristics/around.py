@@ -20,7 +20,7 @@ from pipeline.simulation.policy import Heuristic
 from policies.heuristics.linear import draw_weights, linear
 
 PREFIX: Final = "around_"
-STRENGTH: Final = 10.0  # one place among ten candidates then weighs as much as a drawn weight
+STRENGTH: Final = 50.0  # near enough to the rule that a good share of the draws is better than it
 
 
 @cache

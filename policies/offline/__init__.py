@@ -81,6 +81,10 @@ _ALL: Final = (
     Agent("advantage_cloning", "policies.offline.regression.advantage_cloning", transitions=False,
           per_episode=None, candidates=16, probabilities=True, whole=True,
           description="advantage cloning: imitates the best behaviours, tilted to high advantages"),
+    Agent("response_surface", "policies.offline.regression.response_surface", transitions=False,
+          per_episode=1, whole=True,
+          description="response surface: the best weights around a rule, by regression on the "
+                      "outcomes of episodes that drew theirs (around_RULE)"),
     Agent("preference_ensemble", "policies.offline.preference.preference_ensemble",
           transitions=False,
           description="preference ensemble: mean of trajectory preference on resampled windows"),

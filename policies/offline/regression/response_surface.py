@@ -1,0 +1,215 @@
+"""Response surface: the best weights of a linear priority around a rule, by regression on episodes.
+
+    episode     of `around_RULE`, with its drawn weights w (F,), standard normal per column
+    y           its headline outcome less the median of these episodes on the same window, more is
+                better; y far below the median counts as 3 times the distance of the best ones
+    surface     y ~ b + g . w + h . (w^2 - 1)            ridge regression
+    weights     the maximum of the surface in each column, at distance `radius` from the rule
+    score       STRENGTH * rank by the rule + the priority with these weights
+
+One episode is one observation, and all of its choices had the same weights, so no credit has to be
+assigned to single choices. A few hundred episodes are enough for some ten columns. Draws that do
+badly are many and their outcomes are heavy-tailed, hence the limit.
+
+Source: Box & Wilson, "On the Experimental Attainment of Optimum Conditions", JRSS B 1951; weights
+per episode as in Sehnke et al., "Parameter-exploring policy gradients", Neural Networks 2010.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import polars as pl
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from pipeline.errors import DatasetError, RecipeError
+from pipeline.settings.ranges import check_ranges, number
+from pipeline.simulation.spec import Spec
+from policies.heuristics.around import PREFIX, STRENGTH
+from policies.networks.settings import NetworkSettings, Weights, make_network
+from policies.training.learner import Info, Learner, Task, nothing_to_validate
+
+Array = NDArray[np.float64]
+
+_LIMIT: Final = 3.0  # distances of the best episodes from the median
+_BEST: Final = 0.98  # quantile of the best episodes
+_FLAT: Final = 0.5  # quantile of the curvatures that counts as the smallest
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of the response surface; RecipeError for a network that is not a linear score.
+
+    Attributes:
+        network: Scorer of the candidate: linear, without squares, with one rule, the RULE.
+        radius: Length of the weights in units of the draws, above 0.
+        ridge: Penalty of the regression, above 0.
+    """
+
+    network: NetworkSettings = field(default_factory=lambda: NetworkSettings(quadratic=False))
+    radius: float = number(3.0, "above 0")
+    ridge: float = number(1.0, "above 0")
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        shape = self.network
+        linear = shape.kind == "mlp" and not (shape.hidden or shape.quadratic or shape.context)
+        if not linear or shape.image or shape.columns or not shape.logs:
+            raise RecipeError(
+                "response_surface: network has other inputs than the candidate's features and "
+                "their logarithms; expected a linear score without quadratic"
+            )
+
+
+class _State(nn.Module):
+    """The surface: b (1,), g (F,) and h (F,) in one vector."""
+
+    def __init__(self, columns: int) -> None:
+        super().__init__()
+        self.surface: torch.Tensor
+        self.register_buffer("surface", torch.zeros(1 + 2 * columns, dtype=torch.float64))
+
+
+def learner(task: Task, config: Config) -> Learner:
+    """Return one training run, see `policies.training.learner`.
+
+    Raises RecipeError without a rule, and DatasetError for a log without episodes around it.
+    """
+    rule = _rule_of(task, config)
+    columns = len(task.spec.learned_candidates)
+    w, y = observations(_episodes(task, "train"), rule, task.spec)
+    network = make_network(
+        task.spec.context, task.spec.candidates, config.network, scenario=task.spec.scenario
+    )
+    state = _State(columns)
+
+    def step(_number: int) -> Info:
+        state.surface.copy_(torch.from_numpy(fit_surface(w, y, config.ridge)))
+        r2 = explained(state.surface.numpy(), w, y)
+        return {"loss": torch.tensor(1.0 - r2), "r2": torch.tensor(r2)}
+
+    def weights() -> Weights:
+        found = np.zeros(network.shapes["layer0.weight"], np.float32)
+        found[0] = priority(optimum(state.surface.numpy(), config.radius), task.spec)
+        return {"layer0.weight": found, "layer0.bias": np.zeros(1, np.float32)}
+
+    validate = nothing_to_validate
+    if task.validation is not None and len(task.validation):
+        other = observations(_episodes(task, "validation"), rule, task.spec, required=False)
+        if len(other[1]):
+
+            def validate() -> Mapping[str, float]:
+                """Return R2 and 1 - R2 of the surface on validation episodes."""
+                r2 = explained(state.surface.numpy(), *other)
+                return {"validation_loss": 1.0 - r2, "validation_r2": r2}
+
+    return Learner(
+        network=network,
+        weights=weights,
+        modules={"state": state},
+        optimisers={},
+        rng=np.random.default_rng(task.seed),
+        step=step,
+        validate=validate,
+        most_steps=1,
+    )
+
+
+def _rule_of(task: Task, config: Config) -> str:
+    behaviours = _episodes(task, "train")["behaviour"].unique().sort().to_list()
+    near = [name for name in behaviours if name.startswith(PREFIX)]
+    if len(config.network.rules) != 1:
+        raise RecipeError(
+            "response_surface: network.rules is "
+            f"{list(config.network.rules)}, expected the one rule of the episodes around it; the "
+            f"log has {', '.join(near) or 'no such episodes'}"
+        )
+    return config.network.rules[0]
+
+
+def _episodes(task: Task, split: str) -> pl.DataFrame:
+    """Return the episodes of a split, of the whole log if it is there."""
+    if task.logs is not None:
+        found = task.logs.train if split == "train" else task.logs.validation
+        return pl.DataFrame() if found is None else found.episodes
+    decisions = task.decisions if split == "train" else task.validation
+    return pl.DataFrame() if decisions is None else decisions.episodes
+
+
+def observations(
+    episodes: pl.DataFrame, rule: str, spec: Spec, *, required: bool = True
+) -> tuple[Array, Array]:
+    """Return the drawn weights (E, F) of episodes around a rule and their values y (E,).
+
+    Raises DatasetError if there are fewer episodes than twice the weights, if `required`.
+    """
+    columns = len(spec.learned_candidates)
+    found = episodes
+    if len(episodes):
+        named = pl.col("behaviour").str.split("+").list.first() == f"{PREFIX}{rule}"
+        found = episodes.filter(named)
+    if required and len(found) < 2 * columns:
+        raise DatasetError(
+            f"response_surface: the log has {len(found)} episodes of {PREFIX}{rule}, expected at "
+            f"least {2 * columns}, twice the weights that are drawn; add a behaviour with policy = "
+            f'"{PREFIX}{rule}" to the recipe'
+        )
+    if not len(found):
+        return np.empty((0, columns)), np.empty(0)
+    headline = spec.outcomes[0]
+    sign = 1.0 if headline.better == "higher" else -1.0
+    value = sign * pl.col(headline.name)
+    y = found.select(value - value.median().over("window")).to_series().to_numpy()
+    drawn = np.array(found["behaviour_parameters"].to_list()).reshape(len(found), columns, 3)
+    limit = _LIMIT * float(np.quantile(y, _BEST))
+    return drawn[:, :, 2] * _units(spec), np.maximum(y, -limit)
+
+
+def _units(spec: Spec) -> Array:
+    """Return what a drawn weight is multiplied by to be standard normal, (F,)."""
+    features = [spec.candidates[column] for column in spec.learned_candidates]
+    return np.array([1.0 if one.heavy_tailed else one.scale for one in features])
+
+
+def _design(w: Array) -> Array:
+    return np.column_stack([np.ones(len(w)), w, w**2 - 1.0])
+
+
+def fit_surface(w: Array, y: Array, ridge: float) -> Array:
+    """Return b, g (F,) and h (F,) of the ridge regression, in one vector; b has no penalty."""
+    design = _design(w)
+    penalty = ridge * np.eye(design.shape[1])
+    penalty[0, 0] = 0.0
+    return np.asarray(np.linalg.solve(design.T @ design + penalty, design.T @ y), np.float64)
+
+
+def explained(surface: Array, w: Array, y: Array) -> float:
+    """Return R2 of the surface; 0 if all values are equal."""
+    spread = float(((y - y.mean()) ** 2).sum())
+    return 1.0 - float(((y - _design(w) @ surface) ** 2).sum()) / spread if spread else 0.0
+
+
+def optimum(surface: Array, radius: float) -> Array:
+    """Return the weights (F,) of length `radius` towards the maximum of the surface.
+
+    A column whose curvature is small or has the wrong sign counts as having the median curvature.
+    """
+    columns = len(surface) // 2
+    slope, curvature = surface[1 : columns + 1], -surface[columns + 1 :]
+    floor = max(float(np.quantile(np.abs(curvature), _FLAT)), 1e-12)
+    towards = slope / (2.0 * np.maximum(curvature, floor))
+    length = float(np.linalg.norm(towards))
+    return towards * (radius / length) if length > 0.0 else towards
+
+
+def priority(w: Array, spec: Spec) -> Array:
+    """Return weights of the inputs of a linear scorer with one rule, from weights w (F,).
+
+    The inputs are the columns, choice and rank of the rule, and logarithms of heavy-tailed columns.
+    """
+    heavy = np.array([spec.candidates[c].heavy_tailed for c in spec.learned_candidates])
+    own = w / _units(spec)
+    return np.concatenate([np.where(heavy, 0.0, own), [0.0, STRENGTH], own[heavy]])
