@@ -20,7 +20,7 @@ from pipeline.simulation.policy import Heuristic
 from policies.heuristics.linear import draw_weights, linear
 
 PREFIX: Final = "around_"
-STRENGTH: Final = 50.0  # near enough to the rule that a good share of the draws is better than it
+STRENGTH: Final = 100.0  # near enough to the rule that a good share of the draws is better than it
 
 
 @cache

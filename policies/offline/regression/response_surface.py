@@ -34,8 +34,7 @@ from policies.training.learner import Info, Learner, Task, nothing_to_validate
 
 Array = NDArray[np.float64]
 
-_LIMIT: Final = 3.0  # distances of the best episodes from the median
-_BEST: Final = 0.98  # quantile of the best episodes
+_BEST: Final = 0.9  # quantile of the values whose negative is the lowest value
 _FLAT: Final = 0.5  # quantile of the curvatures that counts as the smallest
 
 
@@ -50,7 +49,7 @@ class Config:
     """
 
     network: NetworkSettings = field(default_factory=lambda: NetworkSettings(quadratic=False))
-    radius: float = number(3.0, "above 0")
+    radius: float = number(6.0, "above 0")
     ridge: float = number(1.0, "above 0")
 
     def __post_init__(self) -> None:
@@ -164,7 +163,7 @@ def observations(
     value = sign * pl.col(headline.name)
     y = found.select(value - value.median().over("window")).to_series().to_numpy()
     drawn = np.array(found["behaviour_parameters"].to_list()).reshape(len(found), columns, 3)
-    limit = _LIMIT * float(np.quantile(y, _BEST))
+    limit = float(np.quantile(y, _BEST))
     return drawn[:, :, 2] * _units(spec), np.maximum(y, -limit)
 
 
