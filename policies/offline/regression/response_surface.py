@@ -2,7 +2,7 @@
 
     episode     of `around_RULE`, with its drawn weights w (F,), standard normal per column
     y           its headline outcome less the median of these episodes on the same window, more is
-                better; y far below the median counts as 3 times the distance of the best ones
+                better; a lower value than minus the upper decile counts as that
     surface     y ~ b + g . w + h . (w^2 - 1)            ridge regression
     weights     the maximum of the surface in each column, at distance `radius` from the rule
     score       STRENGTH * rank by the rule + the priority with these weights

@@ -21,7 +21,7 @@ DIGESTS = {  # the first 40 of 64 digits
     "deferrable-online": "efd07b1fd7d02006f8dca60156dcb0dc0a2db59a",
     "deferrable-osdec-online": "1e44b5aaebca1827af3c6e146a85427ee5a90ee2",
     "deferrable-realtime-v1": "43ef604d5498aa875cb422361c65db29b98d3813",
-    "multicluster-around-v1": "e7f4960bf51f08dc23913ad2d498d15c42ce924b",
+    "multicluster-around-v1": "956bd1e2551bdc8a7b7b4cb1835088816dad7d7a",
     "multicluster-bernoulli-v1": "0b1e6e84902175cfdc97f59ec513cbe7dd8a07fc",
     "multicluster-beta-v1": "27faf71cc7e9404339b9dff9e4bf88ab7aa07f2e",
     "multicluster-evolution-online": "b5b160035650cdab607757266dc63249c76524db",
