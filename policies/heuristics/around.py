@@ -38,7 +38,7 @@ def around(rule: Heuristic) -> Heuristic:
         linear(context, candidates, feasible, parameters, scores)
         own = np.empty(len(scores))
         score(context, candidates, feasible, parameters[:0], own)
-        able = np.flatnonzero(feasible)
+        able = np.flatnonzero(feasible[: len(scores)])  # buffers may be longer than an observation
         ordered = np.sort(own[able])
         for i in able:
             below = np.searchsorted(ordered, own[i])

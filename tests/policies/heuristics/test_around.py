@@ -59,6 +59,21 @@ def test_scores_are_ranks_and_the_drawn_priority(seen):
         np.testing.assert_allclose(scores_of(near, parameters, one)[able], expected, rtol=1e-12)
 
 
+def test_rows_behind_the_observation_are_not_read(seen):
+    """Compiled loops pass buffers that are longer than an observation, with rows of others."""
+    spec, observations = seen
+    near = around(heuristics("slots")["sjf_now"])
+    parameters = near.parameters(spec, np.random.default_rng(0))
+    context, candidates, feasible = (np.array(part) for part in observations[5])
+    longer = np.concatenate([candidates, candidates]).astype(float)
+    mask = np.concatenate([feasible, np.ones(len(feasible), np.bool_)])
+    scores = np.full(2 * len(feasible), 7.0)
+    near.score(context.astype(float), longer, mask, parameters, scores[: len(feasible)])
+    expected = scores_of(near, parameters, observations[5])
+    np.testing.assert_array_equal(scores[: len(feasible)][feasible], expected[feasible])
+    assert (scores[len(feasible) :] == 7.0).all()
+
+
 def test_without_weights_it_is_the_rule(seen):
     spec, observations = seen
     rule = heuristics("slots")["hold_5"]
