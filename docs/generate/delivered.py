@@ -33,6 +33,7 @@ class Delivery:
         recipe: Recipe of the rows on test windows.
         fresh: Recipe of the rows on windows that were looked at once; "" if a trace has no more.
         policy: The delivered policy.
+        released: Recipe whose folder in datasets/ has the delivered checkpoints; "" for none.
     """
 
     problem: str
@@ -42,23 +43,29 @@ class Delivery:
     recipe: str
     fresh: str
     policy: str
+    released: str = ""
 
 
 DELIVERIES: Final = (
     Delivery("`slots`, rate .7", "log", "slowdown", 3, "slots-deeprm-delivered-v1",
-             "slots-deeprm-delivered-fresh-v1", "preference_ensemble-delivered"),
+             "slots-deeprm-delivered-fresh-v1", "preference_ensemble-delivered",
+             "slots-deeprm-v1"),
     Delivery("`slots`, rate 1.0", "log", "slowdown", 3, "slots-deeprm-rate10-rules-v1",
-             "slots-deeprm-rate10-rules-fresh-v1", "preference_ensemble-delivered"),
+             "slots-deeprm-rate10-rules-fresh-v1", "preference_ensemble-delivered",
+             "slots-deeprm-rate10-v1"),
     Delivery("`thermal`", "log", "level per step", 3, "thermal-default-delivered-v1",
-             "thermal-default-delivered-fresh-v1", "advantage_regression-delivered"),
+             "thermal-default-delivered-fresh-v1", "advantage_regression-delivered",
+             "thermal-default-v1"),
     Delivery("`multicluster`", "log", "cost", 3, "multicluster-around-v1",
-             "multicluster-around-fresh-v1", "response_surface-delivered"),
+             "multicluster-around-fresh-v1", "response_surface-delivered",
+             "multicluster-around-v1"),
     Delivery("`deferrable`", "log", "revenue", 1, "deferrable-base-delivered-v1",
              "deferrable-base-delivered-fresh-v1", "preference_ensemble-delivered"),
     Delivery("`thermal`", "play", "level per step", 3, "thermal-online", "thermal-fresh-online",
-             "ppo-delivered"),
+             "ppo-delivered", "thermal-online"),
     Delivery("`multicluster`", "play", "cost", 3, "multicluster-foresight-online",
-             "multicluster-foresight-fresh-online", "evolution-delivered"),
+             "multicluster-foresight-fresh-online", "evolution-delivered",
+             "multicluster-foresight-online"),
 )  # fmt: skip
 SELECTED: Final = (  # trained before deliveries were written
     Delivery("`binpack`", "play", "makespan, s", 1, "binpack-online", "", "evolution-best"),
@@ -88,14 +95,17 @@ def selected_table() -> str:
     return table(head, [_row(one)[:-1] for one in SELECTED])
 
 
-def _row(one: Delivery) -> list[str]:
-    rows = _rows(_TABLES[one.source])
-    own = [r for r in rows[one.recipe] if r["policy"] == one.policy]
+def row_of(one: Delivery) -> Mapping[str, str]:
+    """Return the row of a delivery against the strongest rule on the test windows."""
+    own = [r for r in _rows(_TABLES[one.source])[one.recipe] if r["policy"] == one.policy]
     known = heuristics(own[0]["scenario"])
-    rules = {r["baseline"]: r for r in own if r["baseline"] in known}
-    best = max(rules.values(), key=_of_baseline)
+    return max((r for r in own if r["baseline"] in known), key=_of_baseline)
+
+
+def _row(one: Delivery) -> list[str]:
+    best = row_of(one)
     again = [
-        r for r in rows.get(one.fresh, [])
+        r for r in _rows(_TABLES[one.source]).get(one.fresh, [])
         if (r["policy"], r["baseline"]) == (one.policy, best["baseline"])
     ]  # fmt: skip
     mean, rule = float(best["mean"]), float(best["mean"]) - float(best["paired_difference"])

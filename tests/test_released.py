@@ -1,0 +1,33 @@
+"""Released agents give the published rows without a training."""
+
+import pytest
+
+from docs.generate.delivered import DELIVERIES, row_of
+from pipeline.evaluation.evaluate import evaluate
+from pipeline.recipes.loading import load_recipe, recipe_folder
+from policies.entrants import entrants
+
+RELEASED = [one for one in DELIVERIES if one.released]
+
+
+def test_every_folder_of_agents_is_published():
+    folders = {p.parent.parent.name for p in recipe_folder().glob("*/agents/README.md")}
+    assert folders == {one.released for one in RELEASED}
+    assert len(RELEASED) >= 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("one", RELEASED, ids=lambda one: one.recipe)
+def test_released_agents_give_the_published_row(one, tmp_path):
+    """Another processor may round differently, which moves a difference by less than a tenth."""
+    recipe, published = load_recipe(one.released), row_of(one)
+    agents = sorted(p.parent for p in (recipe_folder() / one.released).glob("agents/*/weights.*"))
+    assert len(agents) == int(published["seeds"])
+    names = [published["baseline"], *map(str, agents)]
+    found = evaluate(recipe, entrants(recipe, names), split="test", out=tmp_path, workers=2)
+    means = dict(found.means)
+    rule = means.pop(published["baseline"])
+    mean = sum(means.values()) / len(means)
+    difference = float(published["paired_difference"])
+    assert mean - rule == pytest.approx(difference, abs=0.1 * abs(difference))
+    assert mean == pytest.approx(float(published["mean"]), rel=0.005)
