@@ -33,10 +33,8 @@ ESTIMATORS: Final = ("snis", "dm", "dr", "mwl", "tempered")  # shown one by one
 def table_texts(setting: Setting) -> dict[str, TableText]:
     """Return the texts of the tables."""
     few = " Hardly trained." if setting.quick else ""
-    lines = (
-        f"Means over minibatches of 500 logged decisions and over training seeds.{few} The report "
-        "draws lines without a table: its numbers are read from the figure."
-    )
+    means = f"Means over minibatches of 500 logged decisions and over training seeds.{few}"
+    lines = f"{means} The report draws lines without a table: its numbers are read from the figure."
     return {
         "configuration": TableText("Sizes of the simulation", "section IV.1"),
         "figure 4": TableText(
@@ -52,7 +50,7 @@ def table_texts(setting: Setting) -> dict[str, TableText]:
             f"{lines} They cannot be distances on the grid: whichever server is chosen, chosen + 5 "
             "times others is the sum of all six distances, which is larger.",
         ),
-        "usage": TableText("Usage of chosen and other servers", "", lines),
+        "usage": TableText("Usage of chosen and other servers", "", means),
         "gaps": TableText(
             "Chosen minus other servers", "",
             "Logged: after the last step of the training, at logged decisions. Played: in episodes "
