@@ -31,6 +31,8 @@ class Agent:
         probabilities: True if the agent needs Decisions.probabilities.
         whole: True if the agent also reads whole logs, from `Task.logs`
             (policies.training.episode_stream).
+        around: True if the agent learns only from a log around a rule (policies.heuristics.around),
+            with settings that name the rule. "all" leaves it out.
         attribute: Name of the implementation in the module; "" means the module itself. The
             implementation has `Config`, a frozen dataclass, and `learner(task, config)`, see
             policies.training.learner.
@@ -45,6 +47,7 @@ class Agent:
     scenarios: tuple[str, ...] = ()
     probabilities: bool = False
     whole: bool = False
+    around: bool = False
     attribute: str = ""
 
     def implementation(self) -> Any:
@@ -82,7 +85,7 @@ _ALL: Final = (
           per_episode=None, candidates=16, probabilities=True, whole=True,
           description="advantage cloning: imitates the best behaviours, tilted to high advantages"),
     Agent("response_surface", "policies.offline.regression.response_surface", transitions=False,
-          per_episode=1, whole=True,
+          per_episode=1, whole=True, around=True,
           description="response surface: the best weights around a rule, by regression on the "
                       "outcomes of episodes that drew theirs (around_RULE)"),
     Agent("preference_ensemble", "policies.offline.preference.preference_ensemble",
@@ -130,10 +133,16 @@ def agent(name: str) -> Agent:
 
 
 def agents_for(names: Sequence[str], scenario: str) -> tuple[str, ...]:
-    """Return the named agents; for "all" alone, every agent that is for the scenario."""
+    """Return the named agents; for "all" alone, every agent for all logs of the scenario."""
     if tuple(names) != (ALL,):
         return tuple(names)
-    return tuple(a.name for a in AGENTS.values() if not a.scenarios or scenario in a.scenarios)
+    fit = (a for a in AGENTS.values() if not a.scenarios or scenario in a.scenarios)
+    return tuple(a.name for a in fit if not a.around)
+
+
+def anywhere() -> tuple[str, ...]:
+    """Return the agents that learn from logs of every scenario and kind."""
+    return tuple(a.name for a in AGENTS.values() if not (a.scenarios or a.around))
 
 
 _find = agent  # in functions whose parameter `agent` hides it

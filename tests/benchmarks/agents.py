@@ -90,9 +90,9 @@ def _fit(decisions: Decisions, steps: int) -> Callable[[], None]:
 
 def measure() -> list[tuple[str, float, str, str]]:
     """Return rows of (quantity, value, unit, comparison)."""
-    from policies.offline import AGENTS
+    from policies.offline import anywhere
 
-    found = rates([name for name, agent in AGENTS.items() if not agent.scenarios])
+    found = rates(list(anywhere()))
     fit = found.pop(FIT)
     return [
         (f"training, {FIT}", fit, "steps/s", "minibatch 256, K 32"),

@@ -19,12 +19,12 @@ import pytest
 
 from pipeline.dataset.decisions import Decisions
 from pipeline.simulation.spec import Feature, Outcome, Spec
-from policies.offline import AGENTS, read_config
+from policies.offline import anywhere, read_config
 from policies.offline.fit import train_agent
 
 pytestmark = pytest.mark.slow
 
-NAMES = [name for name, known in AGENTS.items() if not known.scenarios]
+NAMES = list(anywhere())
 IMITATORS = {"behaviour_cloning"}  # from a random log these learn to be random
 STEPS = {"cdqac": 1500}  # 500 for others: its policy moves every few steps of its critics only
 SPEC = Spec(

@@ -24,7 +24,7 @@ from pipeline.simulation.seeds import generator
 from policies.entrants import entrants
 from policies.heuristics import heuristics
 from policies.networks.checkpoint import load_policy, read_description
-from policies.offline import AGENTS
+from policies.offline import anywhere
 from policies.offline.training import train
 from policies.online import ONLINE_AGENTS
 from policies.online.guard import guard_of, passes
@@ -116,7 +116,7 @@ def outcomes(recipe, policy, window=6):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", [a.name for a in AGENTS.values() if not a.scenarios])
+@pytest.mark.parametrize("agent", anywhere())
 def test_every_offline_agent_trains_and_acts(agent, recipe, dataset, tmp_path):
     settings = {"network.columns": LOGS} if agent == "trajectory_preference" else {}
     folder = train(dataset, agent, steps=3, seed=0, out=tmp_path / agent, settings=settings)

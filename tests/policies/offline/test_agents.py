@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pipeline.errors import DatasetError, InputError, RecipeError, UnknownName
-from policies.offline import AGENTS, agent
+from policies.offline import agent, anywhere
 from policies.offline.fit import train_agent
 
 SMALL = {"hidden": (16,), "quadratic": False, "context": True}
@@ -100,7 +100,7 @@ def test_discount_per_second_counts_the_seconds(two_stages, spec):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n, known in AGENTS.items() if not known.scenarios])
+@pytest.mark.parametrize("name", anywhere())
 def test_the_same_seed_gives_the_same_weights(name, noisy_episodes, spec):
     """Weights agree bit for bit, and another seed gives other weights."""
     one, other = (_train(name, noisy_episodes, spec, steps=15) for _ in range(2))
@@ -115,7 +115,7 @@ def test_the_same_seed_gives_the_same_weights(name, noisy_episodes, spec):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n, known in AGENTS.items() if not known.scenarios])
+@pytest.mark.parametrize("name", anywhere())
 def test_padded_and_infeasible_rows_do_not_enter_the_loss(name, noisy_episodes, spec):
     """For any values in rows that the mask forbids, the weights agree bit for bit."""
     decisions = noisy_episodes.build()
@@ -134,7 +134,7 @@ def test_padded_and_infeasible_rows_do_not_enter_the_loss(name, noisy_episodes, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n, known in AGENTS.items() if not known.scenarios])
+@pytest.mark.parametrize("name", anywhere())
 def test_what_is_learned_does_not_depend_on_k(name, noisy_episodes, spec):
     """Padding to twice as many candidates changes preferences by no more than rounding."""
     rows = np.random.default_rng(0).normal(size=(5, 4)) ** 2
@@ -149,7 +149,7 @@ def test_what_is_learned_does_not_depend_on_k(name, noisy_episodes, spec):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n, known in AGENTS.items() if not known.scenarios])
+@pytest.mark.parametrize("name", anywhere())
 def test_identifiers_are_not_learned_from(name, noisy_episodes, spec):
     """Renumbering the rows changes nothing."""
     decisions = noisy_episodes.build()
@@ -164,7 +164,7 @@ def test_identifiers_are_not_learned_from(name, noisy_episodes, spec):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n, known in AGENTS.items() if not known.scenarios])
+@pytest.mark.parametrize("name", anywhere())
 def test_validation_and_progress_are_reported(name, noisy_episodes, spec):
     seen = []
     trained = train_agent(
@@ -181,7 +181,7 @@ def test_validation_and_progress_are_reported(name, noisy_episodes, spec):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n, known in AGENTS.items() if not known.scenarios])
+@pytest.mark.parametrize("name", anywhere())
 def test_a_constant_feature_gets_no_say(name, noisy_episodes, spec):
     """A column that was constant in training must not act on new data through untrained weights."""
     decisions = noisy_episodes.build()

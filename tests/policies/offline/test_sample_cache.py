@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pipeline import dataset as ds
-from policies.offline import AGENTS, read_config
+from policies.offline import AGENTS, anywhere, read_config
 from policies.offline import sample_cache as sampled
 from policies.offline.training import train
 
@@ -43,7 +43,7 @@ def test_trajectory_preference_reads_as_many_decisions_of_an_episode_as_asked(ti
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(n for n, a in AGENTS.items() if not a.scenarios))
+@pytest.mark.parametrize("name", sorted(anywhere()))
 def test_no_agent_changes_what_it_learns_from(name, tiny_dataset, tmp_path):
     sampled._HELD.clear()
     train(tiny_dataset, name, steps=3, seed=5, out=tmp_path / "a")

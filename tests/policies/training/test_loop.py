@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pipeline.errors import DatasetError, InputError, UnknownName
-from policies.offline import AGENTS, agent, read_config
+from policies.offline import agent, anywhere, read_config
 from policies.offline.fit import train_agent, train_decisions
 from policies.training.devices import DEVICES, find_device
 
@@ -45,7 +45,7 @@ def _kill_after(step):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n, known in AGENTS.items() if not known.scenarios])
+@pytest.mark.parametrize("name", anywhere())
 def test_a_killed_run_ends_in_the_same_weights_and_curves(name, noisy_episodes, spec, tmp_path):
     """Kills after steps 1, 5 and 11 show that all state of an agent is kept."""
     whole = _train(name, noisy_episodes, spec)

@@ -137,3 +137,11 @@ def test_it_needs_one_rule_that_the_log_is_around(log, tmp_path):
         fit(**{"network.rules": ["sf_p"]})
     with pytest.raises(RecipeError, match="expected a linear score"):
         fit(**{"network.rules": ["urgent_first"], "network.hidden": [8]})
+
+
+def test_all_agents_of_a_recipe_do_not_include_it():
+    """It learns from a log around a rule alone, and its settings name the rule."""
+    from policies.offline import agents_for
+
+    assert "response_surface" not in agents_for(("all",), "multicluster")
+    assert agents_for(("response_surface",), "multicluster") == ("response_surface",)
