@@ -8,8 +8,8 @@
     verdict   the agent is delivered if the paired 95 % interval of the difference on all windows
               that were played is above 0
 
-A small advantage shows on many windows only. An agent without any on the validation windows is not
-worth them.
+A small advantage shows on many windows only. An agent that is not better on the validation windows
+does not play the further ones.
 
 Train windows say as much about a rule as others, since no rule is trained. With validation windows
 alone, which may be few, the best of many rules would be the luckiest one.

@@ -1,10 +1,10 @@
 """The policy that a training delivers: the trained agent, or the rule it could not beat.
 
-OUT/delivered is a checkpoint like any other. It holds the agent if a test on validation windows
-finds it better than the best rule, the selected checkpoint or the last one, whichever is better
-there; and otherwise that rule: a network with weight 1 on the rank
-column of the rule (policies.networks.rules) and 0 elsewhere, which plays the rule exactly. A user
-who trains therefore never gets a policy that is known to be worse than a rule at hand.
+OUT/delivered is a checkpoint like any other. It holds the selected or the last checkpoint, whichever
+does better in a test on validation windows, if the test finds it better than the best rule.
+Otherwise it holds that rule: a network with weight 1 on the rank column of the rule
+(policies.networks.rules) and 0 elsewhere, which plays the rule exactly. A user who trains therefore
+never gets a policy that is known to be worse than a rule at hand.
 
 The test is that of policies.delivery.played or policies.delivery.agreement.
 """

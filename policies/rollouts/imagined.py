@@ -1,4 +1,4 @@
-"""Lookahead in drawn futures: of all candidates, the one that is better in most of them acts.
+"""Lookahead in drawn futures: the candidate with the best mean return in them acts.
 
     futures     an instance draws them (pipeline.simulation.scenario.Future); they hold nothing that
                 the episode has not shown

@@ -7,9 +7,9 @@
     weights     the maximum of the surface in each column, at distance `radius` from the rule
     score       STRENGTH * rank by the rule + the priority with these weights
 
-One episode is one observation, and all of its choices had the same weights, so no credit has to be
-assigned to single choices. A few hundred episodes are enough for some ten columns. Draws that do
-badly are many and their outcomes are heavy-tailed, hence the limit.
+One episode is one observation. All of its choices had the same weights, so no credit is assigned to
+single choices. A few hundred episodes were enough for 35 columns of `multicluster`. Values are
+limited because many draws do badly, and their outcomes are heavy-tailed.
 
 Source: Box & Wilson, "On the Experimental Attainment of Optimum Conditions", JRSS B 1951; weights
 per episode as in Sehnke et al., "Parameter-exploring policy gradients", Neural Networks 2010.
