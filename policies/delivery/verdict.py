@@ -1,8 +1,8 @@
 """The policy that a training delivers: the trained agent, or the rule it could not beat.
 
-OUT/delivered is a checkpoint like any other. It holds the selected or the last checkpoint, whichever
-does better in a test on validation windows, if the test finds it better than the best rule.
-Otherwise it holds that rule: a network with weight 1 on the rank column of the rule
+OUT/delivered is a checkpoint like any other. It holds the selected or the last checkpoint,
+whichever does better in a test on validation windows, if the test finds it better than the best
+rule. Otherwise it holds that rule: a network with weight 1 on the rank column of the rule
 (policies.networks.rules) and 0 elsewhere, which plays the rule exactly. A user who trains therefore
 never gets a policy that is known to be worse than a rule at hand.
 
