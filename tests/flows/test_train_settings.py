@@ -6,7 +6,7 @@ import pytest
 
 from flows import cli
 from pipeline.recipes.loading import load_recipe
-from policies.offline import AGENTS, agents_for
+from policies.offline import AGENTS, agents_for, anywhere
 from tests.conftest import TINY
 
 pytestmark = pytest.mark.slow
@@ -45,9 +45,9 @@ def test_an_agent_may_have_steps_of_its_own():
 
 
 def test_all_is_every_agent_that_is_for_the_scenario():
-    everywhere = [name for name, agent in AGENTS.items() if not agent.scenarios]
-    assert agents_for(("all",), "binpack") == tuple(everywhere)
-    assert set(agents_for(("all",), "thermal")) == set(AGENTS) > set(everywhere)
+    assert agents_for(("all",), "binpack") == anywhere()
+    of_any_log = {name for name, agent in AGENTS.items() if not agent.around}
+    assert set(agents_for(("all",), "thermal")) == of_any_log > set(anywhere())
     assert agents_for(("cql", "dqn"), "thermal") == ("cql", "dqn")
 
 
