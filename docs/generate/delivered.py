@@ -34,6 +34,7 @@ class Delivery:
         fresh: Recipe of the rows on windows that were looked at once; "" if a trace has no more.
         policy: The delivered policy.
         released: Recipe whose folder in datasets/ has the delivered checkpoints; "" for none.
+        what: Which of the two the seeds delivered, unless all delivered the rule.
     """
 
     problem: str
@@ -44,6 +45,7 @@ class Delivery:
     fresh: str
     policy: str
     released: str = ""
+    what: str = "the agent"
 
 
 DELIVERIES: Final = (
@@ -66,6 +68,10 @@ DELIVERIES: Final = (
     Delivery("`multicluster`", "play", "cost", 3, "multicluster-foresight-online",
              "multicluster-foresight-fresh-online", "evolution-delivered",
              "multicluster-foresight-online"),
+    Delivery("`queue`, CTC SP2", "play", "bounded slowdown", 1, "queue-ctc-rules-online", "",
+             "evolution-delivered", what="agent or rule, by seed,"),
+    Delivery("`queue`, SDSC Blue", "play", "bounded slowdown", 1, "queue-sdsc-blue-rules-online",
+             "", "evolution-delivered", what="agent or rule, by seed,"),
 )  # fmt: skip
 SELECTED: Final = (  # trained before deliveries were written
     Delivery("`binpack`", "play", "makespan, s", 1, "binpack-online", "", "evolution-best"),
@@ -113,7 +119,7 @@ def _row(one: Delivery) -> list[str]:
     return [
         one.problem, one.source, one.outcome,
         prose(f"{best['baseline']} {write_number(rule, one.decimals)}"),
-        "the rule" if kept else f"the agent {write_number(mean, one.decimals)}",
+        "the rule" if kept else f"{one.what} {write_number(mean, one.decimals)}",
         _difference(best, one.decimals), _difference(again[0], one.decimals) if again else "",
     ]  # fmt: skip
 
