@@ -14,7 +14,7 @@ from pipeline.report import svg
 
 PAPER: Final = " (paper)"  # ends the name of a series that a paper prints
 _DASHES: Final = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
-_HATCHES: Final = ("", "////", "....", "xxxx")
+_HATCHES: Final = ("", "///", "---", "xxx")  # lines; those of dots take 30 kB in an SVG
 _MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*")
 _AGENT, _STRONGEST, _FIRST, _SECOND, _THIRD = 0, 2, 1, 3, 4
 # Policies of the papers' own figures; the agent of each paper is blue.
