@@ -11,6 +11,7 @@ from pipeline.errors import HindcastError
 from pipeline.simulation import kernel as k
 from pipeline.simulation import policy
 from pipeline.simulation.arrays import EPISODE, STEPS, begin_episode, make_step_arrays, named
+from pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL, cell
 from pipeline.simulation.kernel import INFEASIBLE, RUNNING, compiled
 from pipeline.simulation.players import EpisodeTrace
 from pipeline.simulation.policy import Behaviour, Heuristic
@@ -101,7 +102,7 @@ def make_log(spec: Spec, rows: int, candidates: int) -> Log:
 
 @compiled(
     types.int64(
-        types.FunctionType(k.OBSERVE), types.FunctionType(k.STEP), types.FunctionType(k.SCORE),
+        OBSERVE_CELL, STEP_CELL, SCORE_CELL,
         EPISODE, STEPS, k.FLOATS, types.float64, types.float64, policy.GENERATOR,
         types.int64, _LOG, k.INTS, _FLOAT32,
     ))  # fmt: skip
@@ -114,6 +115,7 @@ def _record(  # type: ignore[no-untyped-def]
     `episode` is its number. If `choices` of the episode are given, with the `trace_probabilities`
     of all candidates, nothing is scored or drawn.
     """
+    observe, step, score = observe[0], step[0], score[0]
     ints, floats, context, image, candidates, feasible = memory
     scores, probabilities, step_outputs, totals = arrays
     numbers, labels, propensity, cursor = log.numbers, log.labels, log.propensity, log.cursor
@@ -228,8 +230,8 @@ class Recording:
         first_row, first_step = log.rows, int(log.cursor[C_STEP])
         with policy.faults_of(self._behaviour):
             self._status = _record(
-                self._scenario.observe, self._scenario.step, self._score, self._memory,
-                self._arrays, self.parameters, self._behaviour.temperature,
+                cell(self._scenario.observe), cell(self._scenario.step), cell(self._score),
+                self._memory, self._arrays, self.parameters, self._behaviour.temperature,
                 self._behaviour.epsilon, self._rng, self._episode, log, self._choices,
                 self._probabilities,
             )  # fmt: skip

@@ -15,6 +15,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from pipeline.simulation import kernel as k
+from pipeline.simulation.functions import OBSERVE_CELL, OUTCOME_CELL, STEP_CELL, cell
 from pipeline.simulation.kernel import FLOATS, FLOATS3, INTS, INTS2, MASK, ROWS, compiled
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.spec import Spec
@@ -28,7 +29,7 @@ _SINGLES3: Final = types.Array(types.float32, 3, "C")
 
 @compiled(
     types.int64(
-        types.FunctionType(k.OBSERVE), types.FunctionType(k.STEP), types.FunctionType(k.OUTCOME),
+        OBSERVE_CELL, STEP_CELL, OUTCOME_CELL,
         INTS2, ROWS, ROWS, _BYTES2, FLOATS3, _MASK2, ROWS, ROWS,
         _SINGLES2, _SINGLES3, _SIGNS2, _BYTES2, _MASK2, INTS2, INTS, INTS,
         INTS, MASK, types.int64, FLOATS, FLOATS, MASK, MASK, MASK, INTS,
@@ -44,6 +45,7 @@ def _advance(  # type: ignore[no-untyped-def]
     An action that the mask forbids changes nothing. It truncates the episode if it is number
     `limit` of such actions in a row.
     """
+    observe, step, outcome = observe[0], step[0], outcome[0]
     most = shown_candidates.shape[1]
     for e in range(len(actions)):
         reward[e] = elapsed[e] = 0.0
@@ -150,7 +152,7 @@ class EpisodeBatch:
         Returns the first episode that refused an action its mask allows, or -1.
         """
         failed = _advance(
-            self._scenario.observe, self._scenario.step, self._scenario.outcome,
+            cell(self._scenario.observe), cell(self._scenario.step), cell(self._scenario.outcome),
             self._ints, self._floats, self._context, self._image, self._candidates,
             self._feasible, self._step_outputs, self.outcomes,
             self.context, self.candidates, self.mask, self.image, self.allowed,

@@ -5,9 +5,8 @@
 
 numba keeps a loop over named tuples in its on-disk cache if the signature names their types
 (`named`). Every array must have exactly the declared type: inside a named tuple, a read-only array
-is not accepted for a writable one, nor the reverse. These two tuples cost about 1 us per call. A
-generator inside a tuple would cost 10 us more, and compiled functions are not allowed there, so
-both are separate parameters.
+is not accepted for a writable one, nor the reverse. These two tuples cost about 1 us per call.
+Functions and generators are separate parameters, see pipeline.simulation.functions.
 
 Loops unpack the members once, before they begin, because each access counts a reference. Functions
 that are called once per decision or once per row of a network take single arrays

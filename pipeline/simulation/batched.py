@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pipeline.errors import HindcastError, InfeasibleChoice, PolicyFault
 from pipeline.simulation import kernel as k
 from pipeline.simulation.environment import Observation
+from pipeline.simulation.functions import OBSERVE_CELL, STEP_CELL, cell
 from pipeline.simulation.kernel import FLOATS, FLOATS3, INTS, INTS2, MASK, ROWS, compiled
 from pipeline.simulation.policy import BatchPolicy, Behaviour, choose_with, readings
 from pipeline.simulation.rollout import Episode, finished_episode
@@ -47,7 +48,7 @@ class Batch:
 
 @compiled(
     types.int64(
-        types.FunctionType(k.OBSERVE), INTS2, ROWS, INTS,
+        OBSERVE_CELL, INTS2, ROWS, INTS,
         ROWS, _BYTES2, FLOATS3, _MASK2, ROWS, MASK, INTS,
     ))  # fmt: skip
 def _observe_all(  # type: ignore[no-untyped-def]
@@ -55,6 +56,7 @@ def _observe_all(  # type: ignore[no-untyped-def]
     out_candidates, out_feasible, offsets,
 ):  # fmt: skip
     """Observe every live episode and pack the rows; return the number of rows."""
+    observe = observe[0]
     total = 0
     for b in range(len(live)):
         e = live[b]
@@ -69,9 +71,10 @@ def _observe_all(  # type: ignore[no-untyped-def]
     return total
 
 
-@compiled(types.int64(types.FunctionType(k.STEP), INTS2, ROWS, INTS, INTS, ROWS, INTS, INTS, ROWS))
+@compiled(types.int64(STEP_CELL, INTS2, ROWS, INTS, INTS, ROWS, INTS, INTS, ROWS))
 def _step_all(step, ints, floats, live, choices, step_outputs, status, steps, totals):  # type: ignore[no-untyped-def]
     """Step every live episode; return the first episode whose choice is infeasible, or -1."""
+    step = step[0]
     for b in range(len(live)):
         e = live[b]
         status[e] = step(ints[e], floats[e], choices[b], step_outputs[e])
@@ -134,7 +137,7 @@ class BatchedEpisodes:
         live = self.live
         offsets = np.empty(len(live) + 1, np.int64)
         total = _observe_all(
-            self._scenario.observe, self._ints, self._floats, live,
+            cell(self._scenario.observe), self._ints, self._floats, live,
             self._context, self._image, self._candidates, self._feasible,
             self._packed, self._packed_feasible, offsets,
         )  # fmt: skip
@@ -146,7 +149,7 @@ class BatchedEpisodes:
     def step(self, choices: NDArray[np.int64]) -> None:
         """Apply a choice per live episode; drop those that are over. Raises InfeasibleChoice."""
         bad = _step_all(
-            self._scenario.step, self._ints, self._floats, self.live,
+            cell(self._scenario.step), self._ints, self._floats, self.live,
             np.ascontiguousarray(choices, np.int64),
             self.step_outputs, self.status, self.steps, self.totals,
         )  # fmt: skip

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from pipeline.errors import HindcastError
 from pipeline.simulation import kernel as k
 from pipeline.simulation.arrays import EPISODE, begin_episode
+from pipeline.simulation.functions import CHOOSE_CELL, OBSERVE_CELL, STEP_CELL, cell
 from pipeline.simulation.kernel import FLOATS, INTS, Compiled, compiled
 from pipeline.simulation.players import EpisodeTrace, Probabilities, values_at_end
 from pipeline.simulation.rollout import Episode, finished_episode
@@ -73,10 +74,11 @@ class MemoryRule:
 
 @compiled(
     types.int64(
-        types.FunctionType(k.STEP), types.FunctionType(k.CHOOSE), INTS, FLOATS, FLOATS, FLOATS
+        STEP_CELL, CHOOSE_CELL, INTS, FLOATS, FLOATS, FLOATS
     ))  # fmt: skip
 def _play(step, choose, ints, floats, step_outputs, totals):  # type: ignore[no-untyped-def]
     """Play an episode to its end; return 2 * steps + truncated, or INFEASIBLE."""
+    step, choose = step[0], choose[0]
     steps = 0
     while True:
         status = step(ints, floats, choose(ints, floats), step_outputs)
@@ -91,7 +93,7 @@ def _play(step, choose, ints, floats, step_outputs, totals):  # type: ignore[no-
 
 @compiled(
     types.int64(
-        types.FunctionType(k.OBSERVE), types.FunctionType(k.STEP), types.FunctionType(k.CHOOSE),
+        OBSERVE_CELL, STEP_CELL, CHOOSE_CELL,
         EPISODE, FLOATS, INTS, INTS, INTS,
     ))  # fmt: skip
 def _follow(observe, step, choose, episode, step_outputs, given, choices, rows):  # type: ignore[no-untyped-def]
@@ -99,6 +101,7 @@ def _follow(observe, step, choose, episode, step_outputs, given, choices, rows):
 
     Returns the number of decisions that were made, fewer than asked if a choice is infeasible.
     """
+    observe, step, choose = observe[0], step[0], choose[0]
     ints, floats, context, image, candidates, feasible = episode
     for at in range(len(choices)):
         rows[at] = observe(ints, floats, context, image, candidates, feasible)
@@ -122,7 +125,7 @@ def play_rule(
         rule.check(instance)
     ints, floats = instance.ints.copy(), instance.floats.copy()
     step_outputs, totals = np.zeros((2, k.TERMS + len(spec.reward_terms)))
-    code = int(_play(scenario.step, rule.choose, ints, floats, step_outputs, totals))
+    code = int(_play(cell(scenario.step), cell(rule.choose), ints, floats, step_outputs, totals))
     if code == k.INFEASIBLE:
         raise HindcastError(f"rule {rule.name} made an infeasible choice in {scenario.name}")
     episode = finished_episode(
@@ -157,8 +160,8 @@ class MemoryRuleRunner:
         choices, rows = np.zeros((2, len(given)), np.int64)
         step_outputs = np.zeros(k.TERMS + len(self._spec.reward_terms))
         made = _follow(
-            self._scenario.observe, self._scenario.step, self._rule.choose, self._arrays,
-            step_outputs, given, choices, rows,
+            cell(self._scenario.observe), cell(self._scenario.step), cell(self._rule.choose),
+            self._arrays, step_outputs, given, choices, rows,
         )  # fmt: skip
         if made < len(given):
             raise HindcastError(

@@ -17,6 +17,7 @@ from pipeline.simulation.arrays import (
     begin_episode,
     make_step_arrays,
 )
+from pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL, cell
 from pipeline.simulation.kernel import FLOATS, Compiled, compiled
 from pipeline.simulation.policy import GENERATOR, Behaviour, Heuristic, draw_choice, faults_of
 from pipeline.simulation.scenario import Blocks, Instance, Scenario
@@ -90,7 +91,7 @@ class Planner(Protocol):
 
 @compiled(
     types.int64(
-        types.FunctionType(k.OBSERVE), types.FunctionType(k.STEP), types.FunctionType(k.SCORE),
+        OBSERVE_CELL, STEP_CELL, SCORE_CELL,
         EPISODE, STEPS, FLOATS, types.float64, types.float64, GENERATOR,
     ))  # fmt: skip
 def _run(observe, step, score, episode, arrays, parameters, temperature, epsilon, rng):  # type: ignore[no-untyped-def]
@@ -98,6 +99,7 @@ def _run(observe, step, score, episode, arrays, parameters, temperature, epsilon
 
     Returns 2 * steps + truncated, or INFEASIBLE.
     """
+    observe, step, score = observe[0], step[0], score[0]
     ints, floats, context, image, candidates, feasible = episode
     scores, probabilities, step_outputs, totals = arrays
     steps = 0
@@ -179,8 +181,9 @@ def _to_the_end(
     memory, arrays = begin_episode(spec, instance), make_step_arrays(spec, instance)
     with faults_of(behaviour):
         code = _run(
-            scenario.observe, scenario.step, behaviour.policy.score, memory, arrays,
-            behaviour.policy.parameters(spec, rng), behaviour.temperature, behaviour.epsilon, rng,
+            cell(scenario.observe), cell(scenario.step), cell(behaviour.policy.score),
+            memory, arrays, behaviour.policy.parameters(spec, rng),
+            behaviour.temperature, behaviour.epsilon, rng,
         )  # fmt: skip
     if code == k.INFEASIBLE:
         raise HindcastError(

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from pipeline.simulation import kernel as k
 from pipeline.simulation.arrays import EPISODE, STEPS, named
+from pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL
 from pipeline.simulation.kernel import INFEASIBLE, RUNNING, TERMINATED, TRUNCATED, compiled
 from pipeline.simulation.policy import GENERATOR, draw_choice, fill_probabilities
 
@@ -72,7 +73,7 @@ _COLUMNS: Final = named(
 
 @compiled(
     types.UniTuple(types.int64, 2)(  # type: ignore[no-untyped-call]
-        types.FunctionType(k.OBSERVE), types.FunctionType(k.STEP), types.FunctionType(k.SCORE),
+        OBSERVE_CELL, STEP_CELL, SCORE_CELL,
         EPISODE, STEPS, k.FLOATS, types.float64, types.float64, types.boolean, GENERATOR,
         types.boolean, _COLUMNS, k.FLOATS, types.int64, types.int64,
     ))  # fmt: skip
@@ -87,6 +88,7 @@ def replay(  # type: ignore[no-untyped-def]
     block of a long episode. Choices that are not the drawn ones are counted there: the logged
     choice is made, and the replay continues.
     """
+    observe, step, score = observe[0], step[0], score[0]
     ints, floats, context, image, candidates, feasible = episode
     scores, probabilities, step_outputs, _totals = arrays
     offsets, choice, propensity = log.offsets, log.choice, log.propensity

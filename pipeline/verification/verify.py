@@ -53,6 +53,7 @@ from pipeline.recipes.recipe import Recipe
 from pipeline.recipes.workload_source import RECORDED
 from pipeline.scenarios import load_scenario
 from pipeline.simulation.arrays import begin_episode, make_step_arrays
+from pipeline.simulation.functions import cell
 from pipeline.simulation.kernel import RUNNING, TERMINATED, TRUNCATED
 from pipeline.simulation.players import EpisodeRunner, EpisodeTrace, episode_runner
 from pipeline.simulation.policy import NO_PARAMETERS, Behaviour, Heuristic, no_score
@@ -479,8 +480,8 @@ class _PartCheck:
         if block.image is None:
             log = log._replace(image=np.zeros((len(block), 0), np.uint8))
         fault, bad = replay(
-            self._scenario.observe, self._scenario.step, rule.score if rule else no_score,
-            self._memory, self._arrays, self._parameters,
+            cell(self._scenario.observe), cell(self._scenario.step),
+            cell(rule.score if rule else no_score), self._memory, self._arrays, self._parameters,
             behaviour.temperature if behaviour else 0.0, behaviour.epsilon if behaviour else 0.0,
             rule is not None, self._rng, not self._drawn.quick, log, state, at, stop,
         )  # fmt: skip

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from pipeline.errors import HindcastError
 from pipeline.simulation.arrays import EPISODE, STEPS, begin_episode, make_step_arrays
-from pipeline.simulation.kernel import INFEASIBLE, INTS, OBSERVE, RUNNING, STEP, compiled
+from pipeline.simulation.functions import OBSERVE_CELL, STEP_CELL, cell
+from pipeline.simulation.kernel import INFEASIBLE, INTS, RUNNING, compiled
 from pipeline.simulation.players import EpisodeTrace, Probabilities, values_at_end
 from pipeline.simulation.policy import GENERATOR, draw_choice, fill_probabilities
 from pipeline.simulation.scenario import Instance, Scenario
@@ -31,7 +32,7 @@ _STATUS: Final = 2
 
 @compiled(
     types.boolean(
-        types.FunctionType(OBSERVE), types.FunctionType(STEP), EPISODE, STEPS, NETWORK, RULES,
+        OBSERVE_CELL, STEP_CELL, EPISODE, STEPS, NETWORK, RULES,
         types.float64, types.float64, types.boolean, GENERATOR, INTS, _CHANCES, INTS,
     ))  # fmt: skip
 def _decide(
@@ -46,6 +47,7 @@ def _decide(
         c_columns, c_heavy, c_products, c_mean, c_inverse,
         columns, heavy, products, mean, inverse, widths, form, flat,
     ) = network  # fmt: skip
+    observe, step = observe[0], step[0]
     ints, floats, context, image, candidates, feasible = episode
     scores, probabilities, step_outputs, _totals = arrays
     moment, picture = context.reshape((1, len(context))), image.reshape((1, len(image)))
@@ -142,8 +144,9 @@ class NetworkRunner:
     ) -> bool:
         """Play until the arrays are full; return whether the episode is still running."""
         if not _decide(
-            self._scenario.observe, self._scenario.step, self._memory, self._arrays, self._network,
-            self._rules, *self._drawing, given, rng, choices, trace_probabilities, self._cursor,
+            cell(self._scenario.observe), cell(self._scenario.step), self._memory, self._arrays,
+            self._network, self._rules, *self._drawing, given, rng, choices, trace_probabilities,
+            self._cursor,
         ):  # fmt: skip
             raise HindcastError(f"{self._name}: infeasible choice in {self._scenario.name}")
         return bool(self._cursor[_STATUS] == RUNNING)

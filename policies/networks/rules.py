@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from pipeline.dataset.sampling import FurtherColumns
 from pipeline.errors import DatasetError, RecipeError, UnknownName, did_you_mean
+from pipeline.simulation.functions import SCORE_CELL
 from pipeline.simulation.kernel import FLOATS, INTS, MASK, ROWS, SCORE, Compiled, compiled
 from pipeline.simulation.policy import Heuristic
 from pipeline.simulation.spec import Feature
@@ -37,7 +38,7 @@ from pipeline.storage.files import sha256_text
 from policies.heuristics import heuristics
 
 _RULE: Final = types.FunctionType(SCORE)
-RULES: Final = types.ListType(_RULE)  # type: ignore[no-untyped-call]
+RULES: Final = SCORE_CELL  # a list of rules
 _BUFFERS: Final = types.Tuple((ROWS, INTS, FLOATS))  # type: ignore[no-untyped-call]
 COLUMNS_PER_RULE: Final = 2
 CHOICE: Final = 0  # the first column of a rule

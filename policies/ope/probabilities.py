@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from pipeline.errors import HindcastError, InputError, PolicyFault
 from pipeline.simulation.environment import Observation
-from pipeline.simulation.kernel import FLOATS, INTS, MASK, ROWS, SCORE, compiled
+from pipeline.simulation.functions import SCORE_CELL, cell
+from pipeline.simulation.kernel import FLOATS, INTS, MASK, ROWS, compiled
 from pipeline.simulation.policy import (
     NO_PARAMETERS,
     BatchPolicy,
@@ -42,12 +43,13 @@ _EQUAL: Final = 1e-4
 
 @compiled(
     types.void(
-        types.FunctionType(SCORE), ROWS, ROWS, MASK, INTS, FLOATS, types.float64, types.float64,
+        SCORE_CELL, ROWS, ROWS, MASK, INTS, FLOATS, types.float64, types.float64,
         FLOATS,
     )
 )  # fmt: skip
 def _score_rule(score, context, candidates, feasible, rows, parameters, temperature, epsilon, out):  # type: ignore[no-untyped-def]
     """Fill out (V,) with the probabilities of a compiled rule on every decision."""
+    score = score[0]
     for d in range(len(rows) - 1):
         start, stop = rows[d], rows[d + 1]
         scores = np.empty(stop - start)
@@ -95,7 +97,7 @@ def policy_probabilities(
         here = out[first - base : last - base]
         if isinstance(policy, Heuristic):
             _score_rule(
-                policy.score, context, candidates, feasible, rows, parameters,
+                cell(policy.score), context, candidates, feasible, rows, parameters,
                 behaviour.temperature, behaviour.epsilon, here,
             )  # fmt: skip
             continue

@@ -20,11 +20,12 @@ from numba import types
 
 from pipeline.simulation import kernel as k
 from pipeline.simulation.arrays import EPISODE, STEPS
+from pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL
 from pipeline.simulation.policy import GENERATOR, best_feasible
 from policies.networks.features import COLUMNS
-from policies.networks.rules import rule_buffers, widen
+from policies.networks.rules import RULES, rule_buffers, widen
 from policies.rollouts.compiled import C_CANDIDATES, C_DECISIONS, C_ROWS, DECIDER, LOOKED
-from policies.rollouts.play_on import RULE, play_on, score_decision
+from policies.rollouts.play_on import play_on, score_decision
 
 C_PLAYED: Final = 3  # member of the cursor, beside those of `gather`: decisions of the rollouts
 
@@ -55,29 +56,32 @@ def _chance(scores: Any, feasible: Any, n: Any, chosen: Any) -> Any:
 
 @k.compiled(
     types.float64(
-        types.FunctionType(k.OBSERVE), types.FunctionType(k.STEP), RULE, DECIDER, EPISODE, EPISODE,
+        OBSERVE_CELL, STEP_CELL, SCORE_CELL, DECIDER, RULES, EPISODE, EPISODE,
         STEPS, GENERATOR, types.int64, types.float64, k.INTS, k.INTS,
     ))  # fmt: skip
 def try_candidate(
-    observe: Any, step: Any, rule: Any, decider: Any, episode: Any, own: Any, arrays: Any, rng: Any,
-    candidate: Any, until: Any, choices: Any, cursor: Any,
+    observe: Any, step: Any, rule: Any, decider: Any, rules: Any, episode: Any, own: Any,
+    arrays: Any, rng: Any, candidate: Any, until: Any, choices: Any, cursor: Any,
 ) -> Any:  # fmt: skip
     """Return the sum of rewards of a candidate and its rollout; NaN for a forbidden choice.
 
     The rollout ends at the time `until`, and after as many decisions as `choices` (scratch) has
     places, unless it has none.
     """
+    act = step[0]
     own.ints[:] = episode.ints
     own.floats[:] = episode.floats
     own.ints[k.FRESH] = 0  # the rollouts' buffers show another episode
-    status = step(own.ints, own.floats, candidate, arrays.step_outputs)
+    status = act(own.ints, own.floats, candidate, arrays.step_outputs)
     if status == k.INFEASIBLE:
         return np.nan
     value = arrays.step_outputs[k.REWARD]
     cursor[C_PLAYED] += 1
     if status == k.RUNNING:
         arrays.totals[:] = 0.0
-        code = play_on(observe, step, rule, decider, own, arrays, rng, 0.0, until, choices, 0)
+        code = play_on(
+            observe, step, rule, decider, rules, own, arrays, rng, 0.0, until, choices, 0
+        )
         if code == k.INFEASIBLE:
             return np.nan
         value += arrays.totals[k.REWARD]
@@ -87,13 +91,13 @@ def try_candidate(
 
 @k.compiled(
     types.boolean(
-        types.FunctionType(k.OBSERVE), types.FunctionType(k.STEP), RULE, DECIDER, EPISODE, EPISODE,
+        OBSERVE_CELL, STEP_CELL, SCORE_CELL, DECIDER, RULES, EPISODE, EPISODE,
         STEPS, GENERATOR, k.INTS, k.INTS, types.float64, types.float64, types.float64, LOOKED,
         k.FLOATS, k.INTS,
     ))  # fmt: skip
 def branch(
-    observe: Any, step: Any, rule: Any, decider: Any, episode: Any, own: Any, arrays: Any, rng: Any,
-    choices: Any, asked: Any, horizon_s: Any, certain: Any, of_certain: Any,
+    observe: Any, step: Any, rule: Any, decider: Any, rules: Any, episode: Any, own: Any,
+    arrays: Any, rng: Any, choices: Any, asked: Any, horizon_s: Any, certain: Any, of_certain: Any,
     looked: Any, value: Any, cursor: Any,
 ) -> Any:  # fmt: skip
     """Play the choices again; at the decisions `asked`, ascending, try every feasible candidate.
@@ -106,10 +110,10 @@ def branch(
     `policies.rollouts.trajectories.NetworkInputs`, with the greedy choice as `chosen`. The rollouts
     are played in `own`. Returns False for a forbidden choice.
     """
+    look, act = observe[0], step[0]
     columns, scores = decider.network.columns, arrays.scores
     ints, floats, context, image, candidates, feasible = episode
     rows, row_of, contexts, images, index, starts, chosen, which = looked
-    rules = decider.rules
     wide, able, values = rule_buffers(rules, candidates)
     ruled = len(rules) > 0
     seen = wide if ruled else candidates
@@ -117,7 +121,7 @@ def branch(
     unlimited = np.empty(0, np.int64)
     t = m = u = next_asked = 0
     for at in range(asked[-1] + 1 if len(asked) > 0 else 0):
-        n = observe(ints, floats, context, image, candidates, feasible)
+        n = look(ints, floats, context, image, candidates, feasible)
         if at == asked[next_asked]:
             next_asked += 1
             if ruled:
@@ -146,7 +150,7 @@ def branch(
                 until = floats[k.TIME] + horizon_s
                 for row in range(u, stop):
                     value[row] = try_candidate(
-                        observe, step, rule, decider, episode, own, arrays, rng,
+                        observe, step, rule, decider, rules, episode, own, arrays, rng,
                         speaks[row - u], until, unlimited, cursor,
                     )  # fmt: skip
                     if np.isnan(value[row]):
@@ -155,7 +159,7 @@ def branch(
                 images[t] = image[: images.shape[1]]
                 starts[t], which[t] = m, at
                 t, m, u = t + 1, last, stop
-        if step(ints, floats, choices[at], arrays.step_outputs) == k.INFEASIBLE:
+        if act(ints, floats, choices[at], arrays.step_outputs) == k.INFEASIBLE:
             return False
     starts[t] = m
     cursor[C_DECISIONS], cursor[C_CANDIDATES], cursor[C_ROWS] = t, m, u

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from pipeline.simulation import kernel as k
 from pipeline.simulation.arrays import EPISODE, STEPS, named
+from pipeline.simulation.functions import OBSERVE_CELL, STEP_CELL
 from pipeline.simulation.policy import GENERATOR, draw_choice
 from policies.networks.features import COLUMNS, INPUTS, expand_row
 from policies.networks.forward import NETWORK, NetworkArrays, add_product, score_sets
@@ -64,7 +65,6 @@ class DeciderArrays(NamedTuple):
     alone: bool  # whether a score depends only on its row; if not, the table is unused
     network: NetworkArrays
     table: Table
-    rules: Any  # the rules whose columns the network reads, a list of type RULES
 
 
 class LookedArrays(NamedTuple):
@@ -81,7 +81,7 @@ class LookedArrays(NamedTuple):
 
 
 TABLE: Final = named(Table, _KEYS, k.INTS, k.FLOATS, k.FLOATS, INPUTS, INPUTS)
-DECIDER: Final = named(DeciderArrays, types.boolean, k.FLOATS, types.boolean, NETWORK, TABLE, RULES)
+DECIDER: Final = named(DeciderArrays, types.boolean, k.FLOATS, types.boolean, NETWORK, TABLE)
 LOOKED: Final = named(
     LookedArrays, k.ROWS, k.INTS, k.ROWS, types.Array(types.uint8, 2, "C"), *[k.INTS] * 4
 )
@@ -184,22 +184,24 @@ def score_alone(
 
 @k.compiled(
     types.int64(
-        types.FunctionType(k.OBSERVE), types.FunctionType(k.STEP), EPISODE, STEPS, DECIDER,
+        OBSERVE_CELL, STEP_CELL, EPISODE, STEPS, DECIDER, RULES,
         types.float64, types.float64, GENERATOR, k.INTS, k.ROWS, types.int64,
     ))  # fmt: skip
 def sample(
-    observe: Any, step: Any, episode: Any, arrays: Any, decider: Any,
+    observe: Any, step: Any, episode: Any, arrays: Any, decider: Any, rules: Any,
     temperature: Any, epsilon: Any, rng: Any, choices: Any, numbers: Any, first: Any,
 ) -> Any:  # fmt: skip
     """Play from decision `first` until the episode is over or the arrays are full.
 
-    The decider's network draws from softmax(scores / temperature), or takes the best candidate at
-    temperature 0; with probability `epsilon` the choice is uniform. Returns 4 * decisions + status,
-    where the status is RUNNING if the arrays are full; or INFEASIBLE for a forbidden choice.
+    The decider's network, which reads the columns of `rules`, draws from softmax(scores /
+    temperature), or takes the best candidate at temperature 0; with probability `epsilon` the
+    choice is uniform. Returns 4 * decisions + status, where the status is RUNNING if the arrays are
+    full; or INFEASIBLE for a forbidden choice.
     """
+    observe, step = observe[0], step[0]
     ints, floats, context, image, candidates, feasible = episode
     scores, probabilities, step_outputs, totals = arrays
-    _guided, _parameters, alone, network, table, rules = decider
+    _guided, _parameters, alone, network, table = decider
     (
         c_columns, c_heavy, c_products, c_mean, c_inverse,
         columns, heavy, products, mean, inverse, widths, form, flat,
@@ -250,7 +252,7 @@ def sample(
 
 @k.compiled(
     types.int64(
-        types.FunctionType(k.OBSERVE), types.FunctionType(k.STEP), EPISODE, STEPS, types.boolean,
+        OBSERVE_CELL, STEP_CELL, EPISODE, STEPS, types.boolean,
         COLUMNS, TABLE, RULES, k.INTS, types.int64, types.int64, LOOKED, k.INTS,
     ))  # fmt: skip
 def gather(
@@ -263,6 +265,7 @@ def gather(
     INFEASIBLE for a forbidden choice. The layout is that of
     `policies.rollouts.trajectories.NetworkInputs`.
     """
+    observe, step = observe[0], step[0]
     ints, floats, context, image, candidates, feasible = episode
     rows, row_of, contexts, images, index, starts, chosen, which = looked
     wide, able, values = rule_buffers(rules, candidates)

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from pipeline.errors import HindcastError
 from pipeline.simulation import kernel as k
 from pipeline.simulation.arrays import EPISODE, STEPS, begin_episode, make_step_arrays
+from pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL, cell
 from pipeline.simulation.kernel import FRESH, INFEASIBLE, RUNNING, TRUNCATED
 from pipeline.simulation.policy import GENERATOR, best_feasible
 from pipeline.simulation.rollout import Episode, finished_episode
@@ -34,10 +35,10 @@ from pipeline.simulation.scenario import Future, Instance, Scenario
 from pipeline.simulation.seeds import generator
 from pipeline.simulation.spec import Spec
 from policies.networks.policy import LearnedPolicy
-from policies.networks.rules import rule_buffers, widen
+from policies.networks.rules import RULES, rule_buffers, widen
 from policies.rollouts.branches import try_candidate
 from policies.rollouts.compiled import DECIDER
-from policies.rollouts.play_on import RULE, Decider, require_scorer, score_decision
+from policies.rollouts.play_on import Decider, require_scorer, score_decision
 
 FUTURES: Final = 8
 SCREENED: Final = 2
@@ -47,12 +48,12 @@ HORIZON: Final = 40
 
 @k.compiled(
     types.void(
-        types.FunctionType(k.OBSERVE), types.FunctionType(k.STEP), RULE, DECIDER, EPISODE, EPISODE,
+        OBSERVE_CELL, STEP_CELL, SCORE_CELL, DECIDER, RULES, EPISODE, EPISODE,
         STEPS, GENERATOR, k.INTS, k.INTS, k.INTS, k.FLOATS,
     ))  # fmt: skip
 def _try_all(
-    observe: Any, step: Any, rule: Any, decider: Any, episode: Any, own: Any, arrays: Any, rng: Any,
-    candidates: Any, choices: Any, cursor: Any, sums: Any,
+    observe: Any, step: Any, rule: Any, decider: Any, rules: Any, episode: Any, own: Any,
+    arrays: Any, rng: Any, candidates: Any, choices: Any, cursor: Any, sums: Any,
 ) -> None:  # fmt: skip
     """Fill `sums` (T,) for T candidates, see `try_candidate`.
 
@@ -61,7 +62,7 @@ def _try_all(
     """
     for t in range(len(candidates)):
         sums[t] = try_candidate(
-            observe, step, rule, decider, episode, own, arrays, rng,
+            observe, step, rule, decider, rules, episode, own, arrays, rng,
             candidates[t], np.inf, choices, cursor,
         )  # fmt: skip
 
@@ -139,13 +140,13 @@ class _Play:
 
     def _scored(self, n: int) -> NDArray[np.float64]:
         """Return the base policy's scores of the n candidates of the last observation."""
-        memory, scores, (rule, decider) = self.memory, self.arrays.scores, self.decider
+        memory, scores, (rule, decider, rules) = self.memory, self.arrays.scores, self.decider
         rows = memory.candidates
-        if len(decider.rules) > 0 and not decider.guided:
-            rows, able, values = rule_buffers(decider.rules, rows)
+        if len(rules) > 0 and not decider.guided:
+            rows, able, values = rule_buffers(rules, rows)
             widen(
-                decider.rules, memory.context, memory.candidates[:n], memory.feasible[:n],
-                scores[:n], rows, able, values,
+                rules, memory.context, memory.candidates[:n], memory.feasible[:n], scores[:n],
+                rows, able, values,
             )  # fmt: skip
         score_decision(rule, decider, n, memory, rows, scores)
         return scores[:n]
@@ -181,8 +182,8 @@ class _Play:
         """Return sums of rewards (T,) of T candidates, each with HORIZON decisions of the base."""
         sums = np.empty(len(rows))
         _try_all(
-            self.scenario.observe, self.scenario.step, *self.trying, self.imagined, self.own,
-            self.own_arrays, self.rng, rows, self.choices, self.cursor, sums,
+            cell(self.scenario.observe), cell(self.scenario.step), *self.trying, self.imagined,
+            self.own, self.own_arrays, self.rng, rows, self.choices, self.cursor, sums,
         )  # fmt: skip
         if np.isnan(sums).any():
             raise HindcastError(f"{self.name}: infeasible choice in {self.scenario.name}")

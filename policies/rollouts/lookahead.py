@@ -23,6 +23,7 @@ import numpy as np
 
 from pipeline.errors import HindcastError
 from pipeline.simulation.arrays import EpisodeArrays, StepArrays, begin_episode, make_step_arrays
+from pipeline.simulation.functions import cell
 from pipeline.simulation.kernel import FRESH, INFEASIBLE, REWARD, RUNNING, TRUNCATED
 from pipeline.simulation.policy import Heuristic
 from pipeline.simulation.rollout import Episode, finished_episode
@@ -126,8 +127,8 @@ class _Play:
     ) -> tuple[int, int]:
         """Continue the episode; return the number of decisions and the status."""
         code = play_on(
-            self.scenario.observe, self.scenario.step, *decider, memory, arrays, self.rng,
-            0.0, until, _NONE_KEPT, 0,
+            cell(self.scenario.observe), cell(self.scenario.step), *decider, memory, arrays,
+            self.rng, 0.0, until, _NONE_KEPT, 0,
         )  # fmt: skip
         if code == INFEASIBLE:
             raise HindcastError(f"{self.name}: infeasible choice in {self.scenario.name}")

@@ -6,7 +6,7 @@ and the GIL is released.
 """
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numba import types
@@ -14,18 +14,17 @@ from numba import types
 from pipeline.errors import InputError
 from pipeline.simulation import kernel as k
 from pipeline.simulation.arrays import EPISODE, STEPS
+from pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL, cell
 from pipeline.simulation.policy import GENERATOR, NO_PARAMETERS, Heuristic, draw_choice, no_score
 from pipeline.simulation.spec import Spec
 from policies.networks.forward import score_sets
 from policies.networks.policy import LearnedPolicy
-from policies.networks.rules import rule_buffers, widen
+from policies.networks.rules import RULES, rule_buffers, widen
 from policies.rollouts.compiled import DECIDER, DeciderArrays, make_table, score_alone
 from policies.rollouts.trajectories import looks_alone
 
-RULE: Final = types.FunctionType(k.SCORE)
 
-
-@k.compiled(types.void(RULE, DECIDER, types.int64, EPISODE, k.ROWS, k.FLOATS))
+@k.compiled(types.void(SCORE_CELL, DECIDER, types.int64, EPISODE, k.ROWS, k.FLOATS))
 def score_decision(rule: Any, decider: Any, n: Any, episode: Any, rows: Any, scores: Any) -> None:
     """Fill scores[:n] for the last observation of an episode, which has n candidates.
 
@@ -34,7 +33,7 @@ def score_decision(rule: Any, decider: Any, n: Any, episode: Any, rows: Any, sco
     feasible = episode.feasible
     shown, allowed = scores[:n], feasible[:n]
     if decider.guided:
-        rule(episode.context, episode.candidates, feasible, decider.parameters, shown)
+        rule[0](episode.context, episode.candidates, feasible, decider.parameters, shown)
         return
     network = decider.network
     if decider.alone:
@@ -60,12 +59,12 @@ def score_decision(rule: Any, decider: Any, n: Any, episode: Any, rows: Any, sco
 
 @k.compiled(
     types.int64(
-        types.FunctionType(k.OBSERVE), types.FunctionType(k.STEP), RULE, DECIDER, EPISODE, STEPS,
+        OBSERVE_CELL, STEP_CELL, SCORE_CELL, DECIDER, RULES, EPISODE, STEPS,
         GENERATOR, types.float64, types.float64, k.INTS, types.int64,
     ))  # fmt: skip
 def play_on(
-    observe: Any, step: Any, rule: Any, decider: Any, episode: Any, arrays: Any, rng: Any,
-    epsilon: Any, until: Any, choices: Any, first: Any,
+    observe: Any, step: Any, rule: Any, decider: Any, rules: Any, episode: Any, arrays: Any,
+    rng: Any, epsilon: Any, until: Any, choices: Any, first: Any,
 ) -> Any:  # fmt: skip
     """Play until the episode is over, its time reaches `until`, or `choices` are full.
 
@@ -74,10 +73,10 @@ def play_on(
     totals. Returns 4 * decisions + status, with status RUNNING if the episode is not over; or
     INFEASIBLE for a forbidden choice.
     """
+    observe, step = observe[0], step[0]
     ints, floats, context, image, candidates, feasible = episode
     scores, probabilities, step_outputs, totals = arrays
     at, status, kept = first, k.RUNNING, len(choices)
-    rules = decider.rules
     wide, able, values = rule_buffers(rules, candidates)
     ruled = len(rules) > 0 and not decider.guided
     rows = wide if ruled else candidates
@@ -114,14 +113,12 @@ class Decider:
     policy: LearnedPolicy
     rule: Heuristic | None = None
 
-    def arrays(self, spec: Spec, rng: np.random.Generator) -> tuple[k.Compiled, DeciderArrays]:
-        """Return the arguments `rule` and `decider` of `play_on`, for one episode."""
+    def arrays(self, spec: Spec, rng: np.random.Generator) -> tuple[Any, DeciderArrays, Any]:
+        """Return the arguments `rule`, `decider` and `rules` of `play_on`, for one episode."""
         alone, rule = looks_alone(self.policy.network), self.rule
         used = alone and rule is None  # a rule does not use the table
         network = self.policy.network
         table = make_table(network, used=used)
         parameters = NO_PARAMETERS if rule is None else rule.parameters(spec, rng)
-        decider = DeciderArrays(
-            rule is not None, parameters, alone, self.policy.arrays, table, network.rules.scores
-        )
-        return no_score if rule is None else rule.score, decider
+        decider = DeciderArrays(rule is not None, parameters, alone, self.policy.arrays, table)
+        return cell(no_score if rule is None else rule.score), decider, network.rules.scores

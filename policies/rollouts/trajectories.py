@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from pipeline.errors import HindcastError
 from pipeline.simulation.arrays import begin_episode, make_step_arrays
+from pipeline.simulation.functions import cell
 from pipeline.simulation.kernel import INFEASIBLE, RUNNING, TRUNCATED
 from pipeline.simulation.policy import NO_PARAMETERS
 from pipeline.simulation.rollout import Episode, finished_episode
@@ -126,15 +127,14 @@ def sample_trajectory(
     table = play.make_table(policy.network, used=alone)
     decider = play.DeciderArrays(
         guided=False, parameters=NO_PARAMETERS, alone=alone, network=policy.arrays, table=table,
-        rules=policy.network.rules.scores,
     )  # fmt: skip
     choices = np.empty(_FIRST_ROOM, np.int64)
     numbers = np.empty((play.NUMBERS, _FIRST_ROOM))
     at, status = 0, RUNNING
     while status == RUNNING:
         code = play.sample(
-            scenario.observe, scenario.step, memory, arrays, decider,
-            temperature, epsilon, rng, choices, numbers, at,
+            cell(scenario.observe), cell(scenario.step), memory, arrays, decider,
+            policy.network.rules.scores, temperature, epsilon, rng, choices, numbers, at,
         )  # fmt: skip
         if code == INFEASIBLE:
             raise HindcastError(f"{policy.name}: infeasible choice in {scenario.name}")
@@ -205,8 +205,9 @@ def network_inputs(
         cursor[: play.C_NEXT] = 0
         table.held[:] = -1  # this piece has no rows of an earlier one
         done = play.gather(
-            scenario.observe, scenario.step, memory, steps, alone, network.candidates.columns,
-            table, rules.scores, trajectory.choices, every, offset, looked, cursor,
+            cell(scenario.observe), cell(scenario.step), memory, steps, alone,
+            network.candidates.columns, table, rules.scores, trajectory.choices,
+            every, offset, looked, cursor,
         )  # fmt: skip
         if done == INFEASIBLE:
             raise HindcastError(f"{scenario.name}: a trajectory cannot be played again")

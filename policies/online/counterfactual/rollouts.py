@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from pipeline.errors import HindcastError
 from pipeline.settings.ranges import check_ranges, number
 from pipeline.simulation.arrays import begin_episode, make_step_arrays
+from pipeline.simulation.functions import cell
 from pipeline.simulation.kernel import INFEASIBLE, RUNNING, TRUNCATED
 from pipeline.simulation.rollout import Episode, finished_episode
 from pipeline.simulation.scenario import Instance, Scenario
@@ -128,8 +129,8 @@ class _Memory:
     ) -> None:
         self.scenario, self.spec, self.instance, self.rng = scenario, spec, instance, rng
         self.network = decider.policy.network
-        rule, arrays = decider.arrays(spec, rng)
-        self.compiled = (scenario.observe, scenario.step, rule, arrays)
+        functions = cell(scenario.observe), cell(scenario.step)
+        self.compiled = (*functions, *decider.arrays(spec, rng))
 
     def play(self, epsilon: float) -> tuple[NDArray[np.int64], Episode]:
         """Play an episode; return its choices and its result."""

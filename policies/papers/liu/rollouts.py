@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from pipeline.errors import HindcastError
 from pipeline.simulation import kernel
 from pipeline.simulation.arrays import EPISODE, STEPS, begin_episode, make_step_arrays
+from pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL, cell
 from pipeline.simulation.policy import GENERATOR, Heuristic, best_feasible
 from pipeline.simulation.rollout import Episode, finished_episode, values_of
 from pipeline.simulation.scenario import Instance, Scenario
@@ -74,8 +75,8 @@ class Valued:
 
 @kernel.compiled(
     types.int64(
-        types.FunctionType(kernel.OBSERVE), types.FunctionType(kernel.STEP),
-        types.FunctionType(kernel.SCORE), EPISODE, STEPS, CLUSTERS, kernel.FLOATS, types.float64,
+        OBSERVE_CELL, STEP_CELL,
+        SCORE_CELL, EPISODE, STEPS, CLUSTERS, kernel.FLOATS, types.float64,
         types.float64, GENERATOR, types.int64, kernel.INTS, kernel.INTS, _INPUTS, kernel.INTS,
     ))  # fmt: skip
 def _play(
@@ -88,6 +89,7 @@ def _play(
     Returns 2 * decisions + truncated, or INFEASIBLE if a choice is infeasible or there are more
     decisions than rows for them.
     """
+    observe, step, guide = observe[0], step[0], guide[0]
     ints, floats, context, image, candidates, feasible = episode
     scores, _probabilities, step_outputs, totals = arrays
     (
@@ -172,9 +174,9 @@ def play_valued(
         choices[:known] = given
     guide = exploring.guide
     code = _play(
-        scenario.observe, scenario.step, guide.score, memory, arrays, policy.arrays,
-        guide.parameters(spec, rng), exploring.explore, exploring.random_share, rng, known,
-        choices, source, read, clusters,
+        cell(scenario.observe), cell(scenario.step), cell(guide.score), memory, arrays,
+        policy.arrays, guide.parameters(spec, rng), exploring.explore,
+        exploring.random_share, rng, known, choices, source, read, clusters,
     )  # fmt: skip
     if code == kernel.INFEASIBLE:
         raise HindcastError(

@@ -257,9 +257,9 @@ def test_a_guiding_rule_leaves_the_columns_to_the_network():
     known = rules_over(spec)
     policy = follower(spec, list(known)[:2], next(iter(known)))
     rule = Heuristic("first", next(iter(known.values())).score)
-    _rule, arrays = Decider(policy, rule).arrays(spec, np.random.default_rng(0))
+    _rule, arrays, columns = Decider(policy, rule).arrays(spec, np.random.default_rng(0))
     assert arrays.guided
-    assert len(arrays.rules) == 2
+    assert len(columns) == 2
 
 
 def checkpoint(folder, names=("sjf_now", "backfill")):
