@@ -1,4 +1,4 @@
-"""What a training delivers: the trained agent, or the best rule where the agent is not better.
+"""Deliveries of trainings: the trained agent, or the best rule where the agent is not better.
 
 verdict     comparison of an agent with a rule, and the delivered checkpoint
 played      gate that plays validation windows in the simulator

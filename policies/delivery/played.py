@@ -96,30 +96,42 @@ def windows_of(recipe: Recipe, seed: int) -> Windows:
     )
 
 
-def judge(windows: Windows, names: Sequence[str], policy: LearnedPolicy | None) -> Verdict | None:
-    """Return the verdict on an agent and the best of the rules `names`.
+def judge_of(
+    windows: Windows, names: Sequence[str]
+) -> Callable[[LearnedPolicy | None], Verdict | None]:
+    """Return the function that compares an agent with the best of the rules `names`.
 
-    It is None without validation windows or without rules. `policy` is None if a guard refused
-    every checkpoint of the training.
+    Its verdict is None without validation windows or without rules. The policy is None if a guard
+    refused every checkpoint of the training. The rules play once, in the first comparison.
     """
-    if not windows.validation or not names:
-        return None
     headline = windows.spec.outcomes[0]
     value = partial(_headline, better=headline.better)
-    best = best_rule(windows, names, value)
-    if policy is None:
-        return Verdict(RULE, best, headline.name, len(windows.validation))
-    rule = rankable(windows.scenario.name)[best]
 
-    def both(played: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        agent = values_of(windows, policy, played, value)
-        return agent, values_of_rule(windows, rule, played, value)
+    @cache
+    def best() -> str:
+        return best_rule(windows, names, value)
 
-    agent, of_rule = both(windows.validation)
-    if windows.further and agent.mean() > of_rule.mean():
-        more = both(windows.further)
-        agent, of_rule = np.concatenate([agent, more[0]]), np.concatenate([of_rule, more[1]])
-    return compare(agent, of_rule, best, headline.name, seed=windows.seed)
+    @cache
+    def of_rule(played: tuple[int, ...]) -> NDArray[np.float64]:
+        return values_of_rule(windows, rankable(windows.scenario.name)[best()], played, value)
+
+    def both(
+        policy: LearnedPolicy, played: Sequence[int]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return values_of(windows, policy, played, value), of_rule(tuple(played))
+
+    def judge(policy: LearnedPolicy | None) -> Verdict | None:
+        if not windows.validation or not names:
+            return None
+        if policy is None:
+            return Verdict(RULE, best(), headline.name, len(windows.validation))
+        agent, rule = both(policy, windows.validation)
+        if windows.further and agent.mean() > rule.mean():
+            more = both(policy, windows.further)
+            agent, rule = np.concatenate([agent, more[0]]), np.concatenate([rule, more[1]])
+        return compare(agent, rule, best(), headline.name, seed=windows.seed)
+
+    return judge
 
 
 def by_return(episode: Episode) -> float:

@@ -108,8 +108,14 @@ def judge_each(
     None if there is no verdict. The first of equals is taken. With two candidates, the choice makes
     the difference look larger by a little; an interval that excludes 0 leaves room for that.
     """
+
+    def lead(one: tuple[Trained, Verdict]) -> float:
+        difference = one[1].difference
+        assert difference is not None  # it is None only without a policy
+        return difference
+
     judged = [(one, verdict) for one in candidates if (verdict := judge(one.policy())) is not None]
-    return max(judged, key=lambda one: one[1].difference or 0.0) if judged else None
+    return max(judged, key=lead) if judged else None
 
 
 def deliver(

@@ -32,9 +32,7 @@ def around(rule: Heuristic) -> Heuristic:
     score = rule.score
 
     @compiled(SCORE, cache=False)
-    def drawn(
-        context: Any, candidates: Any, feasible: Any, parameters: Any, scores: Any
-    ) -> None:  # pragma: no cover
+    def drawn(context: Any, candidates: Any, feasible: Any, parameters: Any, scores: Any) -> None:
         linear(context, candidates, feasible, parameters, scores)
         own = np.empty(len(scores))
         score(context, candidates, feasible, parameters[:0], own)

@@ -171,5 +171,5 @@ def gate_of(opened: ds.Dataset, seed: int, gate: Gate) -> Callable[[LearnedPolic
             pass
         else:
             names = sorted(set(agreement.logged_rules(opened).values()))
-            return partial(played.judge, windows, names)
+            return played.judge_of(windows, names)
     return partial(agreement.judge, opened, seed=seed)

@@ -1,8 +1,7 @@
 """Online training, from a recipe to a checkpoint folder (`hindcast train-online`)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -142,8 +141,9 @@ def train_online(
         chosen = replace(trained, steps=best.step, weights=best.weights, metrics=())
         save(chosen, out / BEST, {**trained_on, "of_steps": iterations})
         candidates = [chosen, *candidates]
-    judged = judge_each(candidates, partial(judge, problem))
-    if not candidates and (verdict := judge(problem, None)) is not None:
+    judge = judge_of(problem)
+    judged = judge_each(candidates, judge)
+    if not candidates and (verdict := judge(None)) is not None:
         judged = trained, verdict
     if judged is not None:
         deliver(*judged, out, trained_on, iterations)
@@ -152,15 +152,15 @@ def train_online(
     return out
 
 
-def judge(problem: Problem, policy: LearnedPolicy | None) -> Verdict | None:
-    """Return the verdict on an agent and the best rule that the guard lets pass.
+def judge_of(problem: Problem) -> Callable[[LearnedPolicy | None], Verdict | None]:
+    """Return the function that compares an agent with the best rule that the guard lets pass.
 
-    `policy` is None if the guard refused every checkpoint of the training.
+    Its policy is None if the guard refused every checkpoint of the training.
     """
     names = eligible_rules(problem.spec)
     if problem.guard is not None:
         names = [name for name in names if problem.guard.admits(name)]
-    return played.judge(problem.to_play(), names, policy)
+    return played.judge_of(problem.to_play(), names)
 
 
 def _guarded(learner: Learner) -> Select:

@@ -59,7 +59,7 @@ class Minibatch(Observations):
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What B decisions led to, as targets read it.
+    """Rewards and ends of B decisions, from which targets are computed.
 
     Attributes:
         reward: (B,) float32, in the units of the log.

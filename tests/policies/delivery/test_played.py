@@ -18,7 +18,7 @@ from policies.networks.checkpoint import load_policy, read_description
 from policies.networks.settings import NetworkSettings
 from policies.online import evolution, training
 from policies.online.problem import Sampling, fit_network
-from policies.online.training import judge, train_online
+from policies.online.training import judge_of, train_online
 from tests.policies.play import CPU
 
 SMALL = (
@@ -61,14 +61,14 @@ def test_many_train_windows_are_thinned(clusters, monkeypatch):
 
 
 def test_a_rule_is_not_better_than_itself(clusters):
-    verdict = judge(clusters, rule_policy(clusters.spec, "urgent_shortest"))
+    verdict = judge_of(clusters)(rule_policy(clusters.spec, "urgent_shortest"))
     assert (verdict.delivered, verdict.rule) == ("rule", "urgent_shortest")
     assert (verdict.difference, verdict.low, verdict.high) == (0.0, 0.0, 0.0)
     assert (verdict.metric, verdict.windows) == ("eval_cost", 10)
 
 
 def test_a_worse_agent_is_not_delivered(clusters):
-    verdict = judge(clusters, rule_policy(clusters.spec, "sf_p"))
+    verdict = judge_of(clusters)(rule_policy(clusters.spec, "sf_p"))
     assert verdict.delivered == "rule"
     assert verdict.high < 0.0
 
@@ -76,25 +76,25 @@ def test_a_worse_agent_is_not_delivered(clusters):
 def test_an_agent_is_delivered_where_it_beats_every_rule(clusters, monkeypatch):
     """The better of two rules is the agent here, the worse one the only rule of the scenario."""
     monkeypatch.setattr(training, "eligible_rules", lambda _spec: ["sf_p"])
-    verdict = judge(clusters, rule_policy(clusters.spec, "urgent_first"))
+    verdict = judge_of(clusters)(rule_policy(clusters.spec, "urgent_first"))
     assert (verdict.delivered, verdict.rule) == ("agent", "sf_p")
     assert verdict.low > 0.0
 
 
 def test_without_validation_windows_there_is_no_verdict(clusters):
-    assert judge(replace(clusters, validation=()), rule_policy(clusters.spec, "sf_p")) is None
+    assert judge_of(replace(clusters, validation=()))(rule_policy(clusters.spec, "sf_p")) is None
 
 
 def test_one_window_is_not_enough(clusters, monkeypatch):
     monkeypatch.setattr(training, "eligible_rules", lambda _spec: ["sf_p"])
     one = replace(clusters, validation=clusters.validation[:1])
-    verdict = judge(one, rule_policy(clusters.spec, "urgent_first"))
+    verdict = judge_of(one)(rule_policy(clusters.spec, "urgent_first"))
     assert (verdict.delivered, verdict.low, verdict.high) == ("rule", None, None)
     assert verdict.difference > 0.0
 
 
 def test_an_agent_that_no_guard_lets_pass_is_not_delivered(clusters):
-    verdict = judge(clusters, None)
+    verdict = judge_of(clusters)(None)
     assert (verdict.delivered, verdict.difference) == ("rule", None)
 
 
@@ -102,14 +102,14 @@ def test_a_better_agent_plays_further_windows_too(clusters, monkeypatch):
     """A worse agent is refused without them."""
     monkeypatch.setattr(training, "eligible_rules", lambda _spec: ["sf_p"])
     more = replace(clusters, further=range(500, 512))
-    better = judge(more, rule_policy(clusters.spec, "urgent_first"))
+    better = judge_of(more)(rule_policy(clusters.spec, "urgent_first"))
     assert (better.delivered, better.windows) == ("agent", 22)
     agent = rule_policy(clusters.spec, "urgent_first")
-    parts = [judge(replace(clusters, validation=v), agent).difference
+    parts = [judge_of(replace(clusters, validation=v))(agent).difference
              for v in (clusters.validation, more.further)]  # fmt: skip
     assert better.difference == pytest.approx((10 * parts[0] + 12 * parts[1]) / 22)
     monkeypatch.setattr(training, "eligible_rules", lambda _spec: ["urgent_first"])
-    worse = judge(more, rule_policy(clusters.spec, "sf_p"))
+    worse = judge_of(more)(rule_policy(clusters.spec, "sf_p"))
     assert (worse.delivered, worse.windows) == ("rule", 10)
 
 
@@ -158,3 +158,21 @@ def test_evolution_starts_from_a_rule_only_if_it_has_one(clusters):
     rules = NetworkSettings(rules=("sf_p",), hidden=(4,))
     with pytest.raises(RecipeError, match="without hidden layers"):
         evolution.Config(network=rules, start="best_rule")
+
+
+def test_rules_play_once_for_all_agents(clusters, monkeypatch):
+    played_windows = []
+    rule_values = played.values_of_rule
+
+    def counted(windows, rule, some, value):
+        played_windows.append((rule.name, len(some)))
+        return rule_values(windows, rule, some, value)
+
+    monkeypatch.setattr(played, "values_of_rule", counted)
+    judge = judge_of(clusters)
+    agents = [rule_policy(clusters.spec, name) for name in ("urgent_first", "sf_p")]
+    first = [judge(agent) for agent in agents]
+    once = len(played_windows)
+    assert [judge(agent) for agent in agents] == first
+    assert len(played_windows) == once
+    assert len(set(played_windows)) == once
