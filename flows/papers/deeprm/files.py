@@ -1,4 +1,4 @@
-"""What the stages of DeepRM wrote: scores and training curves, and the names of the agents."""
+"""Files of the stages of DeepRM: scores and training curves, and the names of the agents."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ NETWORK: Final = (
 
 @dataclass(frozen=True)
 class Measured:
-    """What the stages wrote.
+    """Results that the stages wrote.
 
     Attributes:
         place: Folder of the reproduction.

@@ -1,4 +1,4 @@
-"""What the stages of RLScheduler wrote: scores, the table of calibrate, training curves."""
+"""Files of the stages of RLScheduler: scores, the table of calibrate, training curves."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _CSV: Final = ("setting", "policy", "metric", "ours", "standard_error", "paper")
 
 @dataclass(frozen=True)
 class Measured:
-    """What the stages wrote.
+    """Results that the stages wrote.
 
     Attributes:
         calibrated: Table of `hindcast calibrate rlscheduler`.

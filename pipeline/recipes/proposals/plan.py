@@ -1,4 +1,4 @@
-"""What a proposal for one scenario consists of, and the rules that all of them share."""
+"""The parts of a proposal for one scenario, and the rules that all proposals share."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""How near the simulated machine is to the machine of a log: four measurements and a grade.
+"""Distance of the simulated machine from the machine of a log: four measurements and a grade.
 
     waited while fitting    share of the job-seconds of waiting, by the log, in which enough
                             processors were free for the job

@@ -1,4 +1,4 @@
-"""What the page of `hindcast whatif` is made of, and what it has to tell."""
+"""The contents of the page of `hindcast whatif`, and its findings."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -25,7 +25,7 @@ Verdict = Literal["win", "unclear", "loss"]
 
 @dataclass(frozen=True)
 class Nearness:
-    """How near the simulated machine is to the machine of the log.
+    """Distance of the simulated machine from the machine of the log.
 
     Attributes:
         grade: "A" (near) to "D" (far), or "" where the log does not say when jobs started.

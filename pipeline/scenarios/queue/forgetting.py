@@ -1,4 +1,4 @@
-"""What a policy that looks ahead may know of a `queue` episode.
+"""The part of a `queue` episode that a policy which looks ahead may know.
 
 A copy of an episode holds what a scheduler does not know: the jobs to come, and the run times of
 those that wait or run. Before a policy plays the copy on,

@@ -21,7 +21,7 @@ _NUMBERS_PER_JOB = 32  # of memory, at most: blocks per job, per user, per key a
 
 @dataclass(frozen=True)
 class Beginning:
-    """What the memory of an episode begins with. Times are seconds since time 0.
+    """The state of the machine and the queue at time 0, from which times are seconds.
 
     Attributes:
         processors: Processors of the machine.

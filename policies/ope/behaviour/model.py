@@ -63,7 +63,7 @@ _RULES: Final[Mapping[str, Callable[[ChoiceSets], Array]]] = {
 
 @dataclass(frozen=True)
 class Score:
-    """How well a model or a rule predicts held-out choices.
+    """Quality of the predictions of held-out choices by a model or a rule.
 
     Attributes:
         name: "logit", "network", or the name of a rule.

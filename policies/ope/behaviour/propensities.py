@@ -31,7 +31,7 @@ LARGEST_SHARE: Final = 0.5  # of all weights, above which one episode decides al
 
 @dataclass(frozen=True)
 class Support:
-    """How well a log supports the estimate of a policy.
+    """Support of a log for the estimate of a policy.
 
     Attributes:
         episodes: Number of episodes.
