@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from docs.generate import gate
-from docs.generate.delivered import delivered_table, selected_table
+from docs.generate.delivered import delivered_table
 from docs.generate.headlines import headline_pages
 from docs.generate.protocol import protocol_pages
 from docs.generate.results import FOLDER, result_pages
@@ -52,7 +52,6 @@ def test_pages_of_one_table_are_what_the_command_writes(pages, tmp_path):
 def test_the_tables_of_the_readme_are_generated():
     readme = (FOLDER.parents[1] / "README.md").read_text()
     assert delivered_table().strip() in readme
-    assert selected_table().strip() in readme
 
 
 def test_an_anchor_is_between_random_and_the_bound(pages):

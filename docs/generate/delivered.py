@@ -1,9 +1,10 @@
-"""The tables of README: the strongest rule of each problem against what trainings deliver.
+"""The strongest rule of each problem against what trainings deliver: the table of README.
 
     python -m docs.generate.delivered
 
-prints them. Their numbers are rows of docs/results/offline.csv and online.csv. The strongest rule
-is the one with the best mean on the test windows, of all that were scored.
+prints it. The page of results has a second table, of selected checkpoints. Their numbers are rows
+of docs/results/offline.csv and online.csv. The strongest rule is the one with the best mean on the
+test windows, of all that were scored.
 """
 
 import csv
@@ -68,6 +69,8 @@ DELIVERIES: Final = (
     Delivery("`multicluster`", "play", "cost", 3, "multicluster-foresight-online",
              "multicluster-foresight-fresh-online", "evolution-delivered",
              "multicluster-foresight-online"),
+    Delivery("`deferrable`", "play", "revenue", 1, "deferrable-online",
+             "deferrable-fresh-online", "price_evolution-delivered", "deferrable-online"),
     Delivery("`queue`, CTC SP2", "play", "bounded slowdown", 1, "queue-ctc-rules-online", "",
              "evolution-delivered", what="agent or rule, by seed,"),
     Delivery("`queue`, SDSC Blue", "play", "bounded slowdown", 1, "queue-sdsc-blue-rules-online",
@@ -80,8 +83,6 @@ SELECTED: Final = (  # trained before deliveries were written
              "counterfactual-best"),
     Delivery("`slots`, stream", "play", "slowdown", 3, "slots-stream-online", "",
              "counterfactual-best"),
-    Delivery("`deferrable`", "play", "revenue", 1, "deferrable-online", "",
-             "price_evolution-best"),
     Delivery("`multicluster`, looking ahead", "play", "cost", 3, "multicluster-rollout-online", "",
              "evolution-best@rollout"),
 )  # fmt: skip
@@ -153,4 +154,4 @@ def _rows(name: str) -> Mapping[str, RowsOfRecipe]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{delivered_table()}\n{selected_table()}")
+    sys.stdout.write(delivered_table())

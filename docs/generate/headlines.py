@@ -1,9 +1,10 @@
-"""The headline tables of the results page: selected rows of the committed tables."""
+"""The tables of the results page: deliveries, and selected rows of the committed tables."""
 
 import csv
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from docs.generate.delivered import delivered_table, selected_table
 from docs.generate.results import FOLDER
 from docs.generate.text import code, prose, table
 from pipeline.statistics.numbers import write_interval, write_number
@@ -73,8 +74,10 @@ Row = tuple[str, str, int, str, tuple[str, ...]]
 
 
 def headline_pages() -> Mapping[str, str]:
-    """Return the parts `parts/headlines-offline.md` and `parts/headlines-online.md`."""
+    """Return the parts of the page: deliveries, selected checkpoints, and headlines."""
     return {
+        "parts/deliveries.md": delivered_table(),
+        "parts/selected.md": selected_table(),
         "parts/headlines-offline.md": _headlines("offline.csv", OFFLINE),
         "parts/headlines-online.md": _headlines("online.csv", ONLINE),
     }
