@@ -1,6 +1,13 @@
-"""Speed of `slots`: random play of compiled episodes, with the observation built."""
+"""Speed of `slots`: random play of compiled episodes, with the observation built.
+
+The fixed cost of an episode is that of an episode with a single time step, in decisions of a long
+episode. It rises if numba takes long to recognise the arguments of a loop (pipeline.simulation.
+functions).
+"""
 
 import time
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -11,25 +18,55 @@ from pipeline.simulation.policy import Behaviour
 from pipeline.simulation.rollout import run_episode
 from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 from policies.heuristics.generic import INDIFFERENT
+from policies.networks.policy import LearnedPolicy
+from policies.networks.settings import NetworkSettings, make_network
+from policies.rollouts.trajectories import sample_trajectory
 
 STEPS = 20_000
 ROUNDS = 5
+SHORT = 200  # short episodes of a round
 
 
 def measure() -> list[tuple[str, float, str]]:
-    """Return decisions (placements and time steps) per second by observation, best of a few."""
+    """Return decisions (placements and time steps) per second, and fixed costs of episodes."""
     scenario = load_scenario("slots")
     nothing = Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance("generated"))
-    play = Behaviour("random", INDIFFERENT, epsilon=1.0)
-    found = []
-    for observation in ("compact", "image"):
-        config = SlotsConfig(observation=observation, steps=STEPS, max_time_steps=STEPS)
+    rule = Behaviour("random", INDIFFERENT, epsilon=1.0)
+    long = SlotsConfig(steps=STEPS, max_time_steps=STEPS)
+
+    def play(config: SlotsConfig, *, network: bool) -> Callable[[int], int]:
         spec = scenario.spec(config, "slowdown")
         instance = scenario.instance(config, "slowdown", nothing, 0, np.random.default_rng(0))
-        best = 0.0
-        for round_ in range(ROUNDS):
-            began = time.perf_counter()
-            episode = run_episode(scenario, spec, instance, play, np.random.default_rng(round_))
-            best = max(best, episode.steps / (time.perf_counter() - began))
-        found.append((f"slots {observation}", best, "environment steps/s"))
+        made = make_network(spec.context, spec.candidates, NetworkSettings())
+        zero = {name: np.zeros(shape, np.float32) for name, shape in made.shapes.items()}
+        policy = LearnedPolicy("zero", made, zero, spec.context, spec.candidates)
+
+        def one(seed: int) -> int:
+            rng = np.random.default_rng(seed)
+            if network:
+                return sample_trajectory(scenario, spec, instance, policy, rng).episode.steps
+            return run_episode(scenario, spec, instance, rule, rng).steps
+
+        return one
+
+    found = []
+    for name, config in (("compact", long), ("image", replace(long, observation="image"))):
+        seconds = _seconds_per_decision(play(config, network=False), 1)
+        found.append((f"slots {name}", 1.0 / seconds, "environment steps/s"))
+    short = SlotsConfig(steps=1, max_time_steps=1)
+    for name, network in (("a rule", False), ("a network", True)):
+        decision = _seconds_per_decision(play(long, network=network), 1)
+        brief = play(short, network=network)
+        episode = _seconds_per_decision(brief, SHORT) * brief(0)
+        found.append((f"slots, episode of one step by {name}", episode / decision, "decisions"))
     return found
+
+
+def _seconds_per_decision(play: Callable[[int], int], episodes: int) -> float:
+    """Return the time per decision of the best of a few rounds."""
+    best = np.inf
+    for round_ in range(ROUNDS):
+        began = time.perf_counter()
+        decisions = sum(play(round_) for _ in range(episodes))
+        best = min(best, (time.perf_counter() - began) / decisions)
+    return float(best)
