@@ -14,6 +14,7 @@ import json
 import shlex
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,18 +54,20 @@ def _reproduce(name: str, setting: Setting, place: Path, call: Call) -> Path:
     stages: tuple[Stage, ...] = module.stages(setting)
     ledger = Ledger(place, name, digest_of(stages), "reproduction")
     entries, left = [], sum(stage.minutes for stage in stages)
+    pace = Pace()
     before: dict[str, str] = {}
     for number, stage in enumerate(stages, start=1):
         words = tuple(word.replace(OUT, str(place)) for word in stage.words)
         output = place / stage.output
         note(
             f"{name}: stage {number} of {len(stages)}, {stage.name}: about "
-            f"{minutes(stage.minutes)} on two cores; {minutes(left)} left in all"
+            f"{pace.words(stage.minutes)}; {pace.words(left)} left in all, {pace.basis()}"
         )
         inputs = {"words": list(stage.words), "before": before}
         result = ledger.stage(stage.name, inputs, output, lambda: _run(words, call))  # noqa: B023
         before = {**before, stage.name: sha256_file(output)}
         left -= stage.minutes
+        pace.add(stage.minutes, result["seconds"])
         command = shlex.join(["hindcast", *(w.replace(OUT, name) for w in stage.words)])
         entries.append({
             "name": stage.name, "command": command, **result, "output": stage.output,
@@ -99,6 +102,30 @@ def digest_of(stages: Sequence[Stage]) -> str:
     """Return the digest of a protocol: its stages, their commands and outputs."""
     told = [[stage.name, list(stage.words), stage.output] for stage in stages]
     return sha256_text(json.dumps(told))
+
+
+@dataclass
+class Pace:
+    """Time that finished stages took, against their estimates, which are for two quiet cores."""
+
+    estimated: float = 0.0
+    taken: float = 0.0
+
+    def add(self, estimate: float, seconds: float) -> None:
+        """Count a finished stage: its estimate in minutes, and how long it took."""
+        self.estimated += estimate
+        self.taken += seconds / 60.0
+
+    def words(self, estimate: float) -> str:
+        """Return an estimate in words, scaled once a minute of stages is finished."""
+        return minutes(estimate * self.taken / self.estimated if self._known() else estimate)
+
+    def basis(self) -> str:
+        """Return what the estimates are made from."""
+        return "by the stages so far" if self._known() else "on two cores"
+
+    def _known(self) -> bool:
+        return self.estimated >= 1.0
 
 
 def minutes(number: float) -> str:

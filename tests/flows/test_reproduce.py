@@ -157,3 +157,15 @@ def test_wrong_words_end_with_one_line(argv, said, tmp_path, capsys):
     assert len(lines) == 1
     assert said in lines[0]
     assert not (tmp_path / "out").exists()
+
+
+def test_estimates_follow_the_pace_of_finished_stages():
+    pace = runs.Pace()
+    assert pace.words(30.0) == "30 minutes"
+    assert pace.basis() == "on two cores"
+    pace.add(0.5, 90.0)
+    assert pace.words(30.0) == "30 minutes"  # too little to judge by
+    pace.add(9.5, 1110.0)
+    assert pace.words(30.0) == "60 minutes"
+    assert pace.words(60.0) == "2.0 hours"
+    assert pace.basis() == "by the stages so far"
