@@ -21,7 +21,7 @@ from pipeline.simulation.arrays import EPISODE, STEPS, named
 from pipeline.simulation.functions import OBSERVE_CELL, STEP_CELL
 from pipeline.simulation.policy import GENERATOR, draw_choice
 from policies.networks.features import COLUMNS, INPUTS, expand_row
-from policies.networks.forward import NETWORK, NetworkArrays, add_product, score_sets
+from policies.networks.forward import NETWORK, NetworkArrays, add_product, score_sets, tanh32
 from policies.networks.rules import RULES, rule_buffers, widen
 from policies.networks.settings import Network
 
@@ -142,7 +142,7 @@ def _score(
     for layer in range(1, len(widths)):
         before, width = widths[layer - 1], widths[layer]
         for j in range(before):
-            x[j] = np.tanh(h[j]) if tanh else max(h[j], np.float32(0.0))
+            x[j] = tanh32(h[j]) if tanh else max(h[j], np.float32(0.0))
         h[:width] = flat[at : at + width]
         add_product(x, before, flat, at + width, h, width)
         at += width * (1 + before)
