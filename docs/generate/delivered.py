@@ -64,6 +64,8 @@ DELIVERIES: Final = (
              "multicluster-around-v1"),
     Delivery("`deferrable`", "log", "revenue", 1, "deferrable-base-delivered-v1",
              "deferrable-base-delivered-fresh-v1", "preference_ensemble-delivered"),
+    Delivery("`binpack`", "log", "makespan, s", 1, "binpack-alibaba2017-delivered-v1", "",
+             "trajectory_preference-delivered"),
     Delivery("`thermal`", "play", "level per step", 3, "thermal-online", "thermal-fresh-online",
              "ppo-delivered", "thermal-online"),
     Delivery("`multicluster`", "play", "cost", 3, "multicluster-foresight-online",
