@@ -24,7 +24,9 @@ class Request:
         default=False)  # fmt: skip
     seeds: p.Count | None = p.option(
         "training seeds per agent (default 5, or 2 with --quick)", default=None)  # fmt: skip
-    workers: p.Workers = p.workers()
+    workers: p.Workers = p.option(
+        "stages that run side by side, each in a process; results do not depend on their number",
+        default=1)  # fmt: skip
     runner: p.Runner = p.runner()
     address: str = p.address()
 
@@ -35,7 +37,7 @@ class Request:
     def setting(self) -> Setting:
         """Return the size of the run."""
         seeds = self.seeds or _SEEDS[self.quick]
-        return Setting(tuple(range(seeds)), self.quick, self.workers)
+        return Setting(tuple(range(seeds)), self.quick)
 
 
 def check(request: Request) -> None:
@@ -50,7 +52,7 @@ def run(request: Request, call: Call = directly) -> dict[str, Any]:
     from flows.runs.reproduce import reproduce
     from pipeline.storage.location import location
 
-    pages = reproduce(request.names(), request.setting(), request.out, call)
+    pages = reproduce(request.names(), request.setting(), request.out, call, request.workers)
     return {"pages": pages, "evidence": str(location(request.out) / "index.html")}
 
 

@@ -36,12 +36,10 @@ class Setting:
     Attributes:
         seeds: Training seeds.
         quick: Whether the protocol is cut down to minutes.
-        workers: Threads or processes of commands that have `--workers`.
     """
 
     seeds: tuple[int, ...]
     quick: bool = False
-    workers: int = 1
 
 
 @dataclass(frozen=True)
@@ -50,8 +48,8 @@ class Stage:
 
     Attributes:
         name: Name of the stage, unique in its protocol.
-        words: The command line without `hindcast`; `{out}` stands for the folder of the
-            reproduction.
+        words: The command line without `hindcast` and `--workers`, on which results do not depend.
+            `{out}` stands for the folder of the reproduction; the stage writes to its `--out`.
         output: File below that folder which the command writes last.
         minutes: About how long it takes on two cores.
     """

@@ -70,10 +70,16 @@ class Ledger:
         """Return the result of a stage, which is run unless an earlier result is still valid."""
         if self.is_finished(name, inputs, output):
             note(f"{name}: finished before, skipped ({output})")
-            result: dict[str, Any] = self._stages[name]["result"]
-            return result
+            return self.result_of(name)
         note(f"{name}: started")
         result = run()
+        self.record(name, inputs, output, result)
+        return result
+
+    def record(
+        self, name: str, inputs: Mapping[str, Any], output: Path, result: dict[str, Any]
+    ) -> None:
+        """Write down a stage that has just finished."""
         self._stages[name] = {
             "inputs": dict(inputs),
             "output": str(output.relative_to(self._folder)),
@@ -82,6 +88,10 @@ class Ledger:
         }
         make_folder(self._folder)
         write_json(self._path, {**self._header, "stages": self._stages})
+
+    def result_of(self, name: str) -> dict[str, Any]:
+        """Return the result of a finished stage."""
+        result: dict[str, Any] = self._stages[name]["result"]
         return result
 
     def is_finished(self, name: str, inputs: Mapping[str, Any], output: Path) -> bool:

@@ -7,23 +7,26 @@
                                   what the page is made from (pipeline.papers.results)
     OUT/index.html                what the evidence says, over the papers that are in OUT
 
-A stage that reads what an earlier one wrote is run again if that has changed.
+A stage is started when those that it reads are finished, and run again if what they wrote has
+changed. Stages run side by side, one per worker; results do not depend on their number.
 """
 
 import json
 import shlex
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, wait
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from flows import papers
+from flows import papers, runners
 from flows.commands import Call, directly, module_of
 from flows.papers import OUT, Setting, Stage
 from flows.parser import parse
 from flows.progress import note
 from flows.runs.ledger import Ledger
+from flows.runs.processes import Places, places, result_of
 from pipeline.errors import HindcastError
 from pipeline.papers.evidence import evidence_html
 from pipeline.papers.folder import ABOUT, read_results, write_results
@@ -33,49 +36,47 @@ from pipeline.storage.location import location
 from pipeline.storage.locks import writing
 from pipeline.storage.provenance import provenance
 
+_CORES: Final = 2  # for which estimates are made
 
-def reproduce(names: Sequence[str], setting: Setting, out: str, call: Call = directly) -> list[str]:
-    """Run the protocols of papers through `call`, write their pages, and return the pages' paths.
 
-    Raises DatasetError if the folder of a paper holds a reproduction of another setting.
+def reproduce(
+    names: Sequence[str], setting: Setting, out: str, call: Call = directly, workers: int = 1
+) -> list[str]:
+    """Run the protocols of papers, write their pages, and return the pages' paths.
+
+    With one worker, or with a runner, stages run one after another through `call`; with more
+    workers, in as many processes. Raises DatasetError if the folder of a paper holds a reproduction
+    of another setting.
     """
     pages = []
     for name in names:
         with writing(location(out) / name):
-            pages.append(str(_reproduce(name, setting, location(out) / name, call)))
+            pages.append(str(_reproduce(name, setting, location(out) / name, call, workers)))
     found = [location(out) / name for name in papers.PAPERS]
     results = [read_results(folder) for folder in found if (folder / ABOUT).is_file()]
     write_text(location(out) / "index.html", evidence_html(results))
     return pages
 
 
-def _reproduce(name: str, setting: Setting, place: Path, call: Call) -> Path:
+def _reproduce(name: str, setting: Setting, place: Path, call: Call, workers: int) -> Path:
     module = papers.find(name)
     stages: tuple[Stage, ...] = module.stages(setting)
     ledger = Ledger(place, name, digest_of(stages), "reproduction")
-    entries, left = [], sum(stage.minutes for stage in stages)
-    pace = Pace()
-    before: dict[str, str] = {}
-    for number, stage in enumerate(stages, start=1):
-        words = tuple(word.replace(OUT, str(place)) for word in stage.words)
-        output = place / stage.output
-        note(
-            f"{name}: stage {number} of {len(stages)}, {stage.name}: about "
-            f"{pace.words(stage.minutes)}; {pace.words(left)} left in all, {pace.basis()}"
-        )
-        inputs = {"words": list(stage.words), "before": before}
-        result = ledger.stage(stage.name, inputs, output, lambda: _run(words, call))  # noqa: B023
-        before = {**before, stage.name: sha256_file(output)}
-        left -= stage.minutes
-        pace.add(stage.minutes, result["seconds"])
-        command = shlex.join(["hindcast", *(w.replace(OUT, name) for w in stage.words)])
-        entries.append({
-            "name": stage.name, "command": command, **result, "output": stage.output,
-        })  # fmt: skip
+    together = 1 if runners.running() else workers
+    with places(together, call) as side_by_side:
+        _Run(name, stages, place, ledger, side_by_side, together).all()
     about = {
         "kind": "reproduction", "paper": name, "title": module.TITLE, "source": module.SOURCE,
         "setting": {"seeds": list(setting.seeds), "quick": setting.quick},
-        "stages": entries, "provenance": provenance(),
+        "stages": [
+            {
+                "name": stage.name,
+                "command": shlex.join(["hindcast", *(w.replace(OUT, name) for w in stage.words)]),
+                **ledger.result_of(stage.name), "output": stage.output,
+            }
+            for stage in stages
+        ],
+        "provenance": provenance(),
     }  # fmt: skip
     write_results(place, module.results(place, setting), about)
     about, results = read_results(place)
@@ -85,17 +86,115 @@ def _reproduce(name: str, setting: Setting, place: Path, call: Call) -> Path:
     return page
 
 
-def _run(words: Sequence[str], call: Call) -> dict[str, Any]:
-    """Run a command line through `call`; return how long it took, and the commit of the code."""
+@dataclass
+class _Run:
+    """The stages of a protocol while they are run.
+
+    Attributes:
+        paper: Name of the paper, for messages.
+        stages: The protocol.
+        place: Folder of the reproduction.
+        ledger: Its ledger.
+        side_by_side: Where stages run.
+        workers: How many of them at the same time.
+        finished: Stage -> SHA-256 of its output.
+        started: Command that is running -> its stage, and when it began.
+    """
+
+    paper: str
+    stages: tuple[Stage, ...]
+    place: Path
+    ledger: Ledger
+    side_by_side: Places
+    workers: int
+    finished: dict[str, str] = field(default_factory=dict)
+    started: dict[Any, tuple[Stage, Any, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._reads = reads(self.stages)
+        self._pace = Pace(min(self.workers, _CORES))
+
+    def all(self) -> None:
+        """Run all stages that are not finished."""
+        left = list(self.stages)
+        while left or self.started:
+            while len(self.started) < self.workers and (stage := self._next(left)):
+                left.remove(stage)
+                if self.ledger.is_finished(stage.name, self._inputs(stage), self._output(stage)):
+                    note(f"{stage.name}: finished before, skipped ({self._output(stage)})")
+                    self._finish(stage)
+                else:
+                    self._start(stage, alone=not self.started and not self._next(left))
+            if self.started:
+                for pending in wait(self.started, return_when=FIRST_COMPLETED).done:
+                    self._end(pending)
+
+    def _next(self, left: Sequence[Stage]) -> Stage | None:
+        """Return the first stage whose readings are finished."""
+        ready = (stage for stage in left if self._reads[stage.name] <= self.finished.keys())
+        return next(ready, None)
+
+    def _inputs(self, stage: Stage) -> dict[str, Any]:
+        before = {name: self.finished[name] for name in sorted(self._reads[stage.name])}
+        return {"words": list(stage.words), "before": before}
+
+    def _output(self, stage: Stage) -> Path:
+        return self.place / stage.output
+
+    def _start(self, stage: Stage, *, alone: bool) -> None:
+        left = sum(one.minutes for one in self.stages if one.name not in self.finished)
+        note(
+            f"{self.paper}: stage {self.stages.index(stage) + 1} of {len(self.stages)}, "
+            f"{stage.name}: about {minutes(self._pace.of(stage.minutes))}; "
+            f"{minutes(self._pace.of(left) / self.workers)} left in all, {self._pace.basis()}"
+        )
+        request = parsed(tuple(word.replace(OUT, str(self.place)) for word in stage.words))
+        if hasattr(request, "workers"):
+            request = replace(request, workers=self.workers if alone else 1)
+        module_of(request).check(request)
+        began = time.monotonic()
+        pending = self.side_by_side.start(stage.name, request)
+        self.started[pending] = (stage, request, began)
+
+    def _end(self, pending: Any) -> None:
+        stage, request, began = self.started.pop(pending)
+        result = result_of(pending)
+        code = getattr(module_of(request).show(result), "code", 0)
+        if code:
+            raise HindcastError(
+                f"`{shlex.join(['hindcast', *stage.words])}` ended with exit code {code}"
+            )
+        seconds = round(time.monotonic() - began, 1)
+        kept = {"seconds": seconds, "commit": provenance()["commit"]}
+        self.ledger.record(stage.name, self._inputs(stage), self._output(stage), kept)
+        self._finish(stage)
+
+    def _finish(self, stage: Stage) -> None:
+        self.finished[stage.name] = sha256_file(self._output(stage))
+        self._pace.add(stage.minutes, self.ledger.result_of(stage.name)["seconds"])
+
+
+def parsed(words: Sequence[str]) -> Any:
+    """Return the request of a command line."""
     arguments = parse(words)
-    request = arguments.read(arguments)
-    module_of(request).check(request)
-    began = time.monotonic()
-    result: Mapping[str, Any] = call(request)
-    code = getattr(module_of(request).show(result), "code", 0)
-    if code:
-        raise HindcastError(f"`{shlex.join(['hindcast', *words])}` ended with exit code {code}")
-    return {"seconds": round(time.monotonic() - began, 1), "commit": provenance()["commit"]}
+    return arguments.read(arguments)
+
+
+def reads(stages: Sequence[Stage]) -> dict[str, frozenset[str]]:
+    """Return the stages that each stage reads: earlier ones whose `--out` its words name."""
+    found: dict[str, frozenset[str]] = {}
+    outs: dict[str, str] = {}
+    for stage in stages:
+        found[stage.name] = frozenset(
+            name for name, out in outs.items() if any(_overlap(out, word) for word in stage.words)
+        )
+        outs[stage.name] = stage.words[stage.words.index("--out") + 1]
+    return found
+
+
+def _overlap(out: str, word: str) -> bool:
+    """Return whether one of two paths is the other or is in it."""
+    return f"{word}/".startswith(f"{out}/") or f"{out}/".startswith(f"{word}/")
 
 
 def digest_of(stages: Sequence[Stage]) -> str:
@@ -106,8 +205,15 @@ def digest_of(stages: Sequence[Stage]) -> str:
 
 @dataclass
 class Pace:
-    """Time that finished stages took, against their estimates, which are for two quiet cores."""
+    """Time that finished stages took, against their estimates, which are for two quiet cores.
 
+    Attributes:
+        first: Minutes that an estimated minute takes in one process, until it is measured.
+        estimated: Sum of the estimates of finished stages.
+        taken: Minutes that they took.
+    """
+
+    first: float = 1.0
     estimated: float = 0.0
     taken: float = 0.0
 
@@ -116,9 +222,9 @@ class Pace:
         self.estimated += estimate
         self.taken += seconds / 60.0
 
-    def words(self, estimate: float) -> str:
-        """Return an estimate in words, scaled once a minute of stages is finished."""
-        return minutes(estimate * self.taken / self.estimated if self._known() else estimate)
+    def of(self, estimate: float) -> float:
+        """Return an estimate in minutes of one process, scaled once a minute is finished."""
+        return estimate * (self.taken / self.estimated if self._known() else self.first)
 
     def basis(self) -> str:
         """Return what the estimates are made from."""

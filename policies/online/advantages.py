@@ -69,14 +69,12 @@ def _baselines(
         for g in to_go:
             total[: len(g)] += g
         return [total[: len(g)] / len(to_go) for g in to_go]
-    padded = [np.append(g, 0.0) for g in to_go]
-    return [
-        np.mean(
-            [g[np.searchsorted(t, own, side="left")] for g, t in zip(padded, times, strict=True)],
-            axis=0,
-        )
-        for own in times
-    ]
+    asked = np.concatenate(times)  # all at once: a search per pair was a tenth of an iteration
+    total = np.zeros(len(asked))
+    for g, t in zip(to_go, times, strict=True):
+        total += np.append(g, 0.0)[np.searchsorted(t, asked, side="left")]
+    ends = np.cumsum([len(t) for t in times])[:-1]
+    return np.split(total / len(to_go), ends)
 
 
 @compiled(types.void(_GIVEN, _GIVEN, _GIVEN, types.float64, types.float64, _WRITTEN))

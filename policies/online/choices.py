@@ -65,11 +65,13 @@ def merged(
 ) -> Iterator[tuple[NetworkInputs, NDArray[np.float64]]]:
     """Yield small parts joined, so that only the last may have fewer than `candidates`."""
     waiting: list[tuple[NetworkInputs, NDArray[np.float64]]] = []
+    count = 0
     for part in parts:
         waiting.append(part)
-        if sum(len(looked.index) for looked, _ in waiting) >= candidates:
+        count += len(part[0].index)
+        if count >= candidates:
             yield _joined(waiting)
-            waiting = []
+            waiting, count = [], 0
     if waiting:
         yield _joined(waiting)
 

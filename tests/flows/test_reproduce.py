@@ -9,6 +9,7 @@ import pytest
 
 from flows import papers
 from flows.cli import main
+from flows.commands import directly
 from flows.papers import Setting, Stage
 from flows.runs import reproduce as runs
 from pipeline.papers import claims
@@ -33,7 +34,7 @@ def stages(setting: Setting) -> tuple[Stage, ...]:
             ("evaluate", "slots-deeprm-v1", "--set", f'split={{test="{first}..{first + last}"}}',
                 "--set",
                 'dataset_splits=["test"]',
-             "--policy", *RULES, "--workers", str(setting.workers), "--out", f"{{out}}/{name}",
+             "--policy", *RULES, "--out", f"{{out}}/{name}",
              "--direct"),
             f"{name}/evaluation.json", 0.1,
         )
@@ -104,26 +105,23 @@ def test_a_paper_from_its_commands_to_its_page(paper, tmp_path, capsys):
     assert content(out / "made") == first
 
 
-def test_an_interruption_between_stages_changes_no_byte(paper, tmp_path, monkeypatch):
+def test_an_interruption_between_stages_changes_no_byte(paper, tmp_path):
     whole, out = tmp_path / "whole", tmp_path / "out"
     runs.reproduce(["made"], Setting((0,), quick=True), str(whole))
 
-    def interrupted(words, call):
-        if "{out}/late".replace("{out}", str(out / "made")) in words:
+    def interrupted(request):
+        if request.out == str(out / "made" / "late"):
             raise KeyboardInterrupt
-        return run(words, call)
+        return directly(request)
 
-    run = runs._run
-    monkeypatch.setattr(runs, "_run", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        runs.reproduce(["made"], Setting((0,), quick=True), str(out))
+        runs.reproduce(["made"], Setting((0,), quick=True), str(out), interrupted)
     assert not (out / "made" / "index.html").exists()
-    monkeypatch.setattr(runs, "_run", run)
     runs.reproduce(["made"], Setting((0,), quick=True), str(out))
     assert content(out / "made") == content(whole / "made")
 
 
-def test_a_changed_output_is_made_again_with_all_that_follows(paper, tmp_path, capsys):
+def test_a_changed_output_is_made_again(paper, tmp_path, capsys):
     out = tmp_path / "out"
     runs.reproduce(["made"], Setting((0,), quick=True), str(out))
     (out / "made" / "early" / "evaluation.json").write_text("{}")
@@ -159,13 +157,86 @@ def test_wrong_words_end_with_one_line(argv, said, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+def test_stages_side_by_side_give_the_same_bytes(paper, tmp_path, capsys):
+    one, two = tmp_path / "one", tmp_path / "two"
+    for out, workers in ((one, "1"), (two, "2")):
+        argv = ["reproduce", "made", "--quick", "--workers", workers, "--out", str(out), "--direct"]
+        assert main(argv) == 0
+    assert content(one / "made") == content(two / "made")
+    assert main(["reproduce", "made", "--quick", "--out", str(two), "--direct"]) == 0
+    said = capsys.readouterr().err
+    assert all(f"{name}: finished before, skipped" in said for name in ("early", "late"))
+
+
+def test_an_error_of_a_process_ends_the_others_and_is_one_line(paper, tmp_path, capsys):
+    out = tmp_path / "out"
+    paper.stages = lambda setting: (
+        *stages(setting)[:1],
+        Stage("lost", ("evaluate", "slots-deeprm-v1", "--policy", str(tmp_path / "no-agent"),
+                       "--out", "{out}/lost", "--direct"), "lost/evaluation.json", 0.1),
+    )  # fmt: skip
+    argv = ["reproduce", "made", "--workers", "2", "--out", str(out), "--direct"]
+    assert main(argv) == 2
+    said = capsys.readouterr().err
+    assert "no-agent" in said.splitlines()[-1]
+    assert "Traceback" not in said
+
+
+def test_a_stage_is_run_again_when_what_it_reads_has_changed_and_no_other_is(
+    paper, tmp_path, monkeypatch
+):
+    """The third stage names a folder in the output of the first one."""
+    out = tmp_path / "out" / "made"
+    ran, written = [], {"a": "1", "b": "1", "c": "1"}
+
+    def run(request):
+        folder = Path(request.out)
+        ran.append(folder.name)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "evaluation.json").write_text(written[folder.name])
+        return {}
+
+    def stage(name, *policies):
+        words = ("evaluate", "slots-deeprm-v1", "--policy", *policies, "--out", f"{{out}}/{name}")
+        return Stage(name, words, f"{name}/evaluation.json", 0.1)
+
+    made = (stage("a", "random"), stage("b", "random"), stage("c", "{out}/a/best"))
+    assert runs.reads(made) == {"a": frozenset(), "b": frozenset(), "c": frozenset({"a"})}
+    paper.stages = lambda setting: made
+    monkeypatch.setattr("flows.commands.evaluate.check", lambda request: None)
+    monkeypatch.setattr("flows.commands.evaluate.show", lambda result: None)
+    monkeypatch.setattr(runs, "write_results", lambda *_: None)
+    monkeypatch.setattr(runs, "read_results", lambda _place: ({}, None))
+    monkeypatch.setattr(runs, "paper_markdown", lambda *_: "")
+    monkeypatch.setattr(runs, "paper_html", lambda *_: "")
+    paper.results = lambda place, setting: None
+
+    def again():
+        ran.clear()
+        runs.reproduce(["made"], Setting((0,)), str(out.parent), run)
+        return list(ran)
+
+    assert again() == ["a", "b", "c"]
+    assert again() == []
+    (out / "b" / "evaluation.json").write_text("changed")
+    assert again() == ["b"]
+    (out / "a" / "evaluation.json").unlink()
+    assert again() == ["a"]  # which writes the same as before
+    (out / "a" / "evaluation.json").unlink()
+    written["a"] = "2"
+    assert again() == ["a", "c"]
+    (out / "c" / "evaluation.json").unlink()
+    assert again() == ["c"]
+
+
 def test_estimates_follow_the_pace_of_finished_stages():
     pace = runs.Pace()
-    assert pace.words(30.0) == "30 minutes"
+    assert pace.of(30.0) == 30.0
+    assert runs.Pace(2.0).of(30.0) == 60.0
     assert pace.basis() == "on two cores"
     pace.add(0.5, 90.0)
-    assert pace.words(30.0) == "30 minutes"  # too little to judge by
+    assert pace.of(30.0) == 30.0  # too little to judge by
     pace.add(9.5, 1110.0)
-    assert pace.words(30.0) == "60 minutes"
-    assert pace.words(60.0) == "2.0 hours"
+    assert pace.of(30.0) == pytest.approx(60.0)
+    assert runs.minutes(pace.of(60.0)) == "2.0 hours"
     assert pace.basis() == "by the stages so far"

@@ -18,13 +18,12 @@ def stages(setting: Setting) -> tuple[Stage, ...]:
     chunks, tested, slid = (20, "200..219", 19) if setting.quick else (200, "200..519", 99)
     steps, data = (200, "0..9") if setting.quick else (3000, "0..179")
     generations = 10 if setting.quick else 150
-    workers = ("--workers", str(setting.workers))
     iterations = ("--iterations", str(chunks * STAY))
     share = chunks / 200
     made = [
         Stage(
             f"train {AGENT}-seed{seed}",
-            ("train-online", RECIPE, "--seed", str(seed), *iterations, *workers,
+            ("train-online", RECIPE, "--seed", str(seed), *iterations,
              *(("--checkpoint-every", str(STAY)) if seed == setting.seeds[0] else ()),
              "--out", f"{{out}}/agents/{AGENT}-seed{seed}", "--direct"),
             f"agents/{AGENT}-seed{seed}/checkpoint.json", 12 * share,
@@ -35,14 +34,14 @@ def stages(setting: Setting) -> tuple[Stage, ...]:
     made.append(Stage(
         "train on ten machines",
         ("train-online", RECIPE, "--set", "config.machines=10", "--seed", str(setting.seeds[0]),
-         *iterations, *workers, "--out", "{out}/ten", "--direct"),
+         *iterations, "--out", "{out}/ten", "--direct"),
         "ten/checkpoint.json", 20 * share,
     ))  # fmt: skip
     made += [
         Stage(
             f"train on chunk {chunk}",
             ("train-online", RECIPE, "--set", f'split.train="{chunk}..{chunk}"', "--seed",
-             str(setting.seeds[0]), "--iterations", str(STAY), *workers,
+             str(setting.seeds[0]), "--iterations", str(STAY),
              "--out", f"{{out}}/chunk{chunk}", "--direct"),
             f"chunk{chunk}/checkpoint.json", 0.2,
         )
@@ -67,7 +66,7 @@ def stages(setting: Setting) -> tuple[Stage, ...]:
     ]  # fmt: skip
     made.append(Stage(
         "record a log",
-        ("build", "binpack-alibaba2017-v1", "--set", f'split.train="{data}"', *workers,
+        ("build", "binpack-alibaba2017-v1", "--set", f'split.train="{data}"',
          "--out", "{out}/dataset", "--direct"),
         "dataset/manifest.json", 0.3 if setting.quick else 4,
     ))  # fmt: skip
@@ -85,7 +84,7 @@ def stages(setting: Setting) -> tuple[Stage, ...]:
         made.append(Stage(
             f"train {name}",
             ("train-online", "binpack-online", "--seed", str(seed), "--iterations",
-             str(generations), *workers, "--out", f"{{out}}/agents/{name}", "--direct"),
+             str(generations), "--out", f"{{out}}/agents/{name}", "--direct"),
             f"agents/{name}/best/checkpoint.json", 0.6 if setting.quick else 9,
         ))  # fmt: skip
         ours.append(f"{{out}}/agents/{name}/best")
@@ -93,7 +92,7 @@ def stages(setting: Setting) -> tuple[Stage, ...]:
     made.append(Stage(
         "evaluate",
         ("evaluate", RECIPE, "--set", f'split.test="{tested}"', "--policy", *RULES, *agents, *ours,
-         *workers, "--out", "{out}/evaluation", "--direct"),
+         "--out", "{out}/evaluation", "--direct"),
         "evaluation/evaluation.json", 0.5 if setting.quick else 4,
     ))  # fmt: skip
     return tuple(made)

@@ -111,12 +111,10 @@ def stages(setting: Setting) -> tuple[Stage, ...]:
     found = []
     for rate in RATES:
         found += _sweep(setting, rate)
-    rules = _evaluation(
-        setting, ONLINE_RECIPE, "rate04/training", RULES, _rate(PAPER_RATE), split="train"
-    )
+    rules = _evaluation(ONLINE_RECIPE, "rate04/training", RULES, _rate(PAPER_RATE), split="train")
     return (
         *found, rules, *_image(setting), *_objectives(setting), *_report(setting),
-        *(_compat(setting, rate) for rate in COMPAT_RATES),
+        *(_compat(rate) for rate in COMPAT_RATES),
     )  # fmt: skip
 
 
@@ -130,25 +128,23 @@ def _per_thousand(rate: float) -> float:
 
 
 def _training(
-    setting: Setting, recipe: str, out: str, words: Sequence[str], iterations: int, seed: int,
-    minutes: float,
+    recipe: str, out: str, words: Sequence[str], iterations: int, seed: int, minutes: float
 ) -> Stage:  # fmt: skip
     """Return the training of an online agent."""
     command = (
         "train-online", recipe, *words, "--iterations", str(iterations), "--seed", str(seed),
-        "--workers", str(setting.workers), "--direct", "--out", f"{OUT}/{out}",
+        "--direct", "--out", f"{OUT}/{out}",
     )  # fmt: skip
     return Stage(out.replace("/", "-"), command, f"{out}/checkpoint.json", minutes)
 
 
 def _evaluation(
-    setting: Setting, recipe: str, out: str, policies: Sequence[str], words: Sequence[str] = (),
-    split: str = "test",
+    recipe: str, out: str, policies: Sequence[str], words: Sequence[str] = (), split: str = "test"
 ) -> Stage:  # fmt: skip
     """Return the evaluation of policies and checkpoints."""
     command = (
         "evaluate", recipe, *words, "--policy", *policies, "--split", split,
-        "--workers", str(setting.workers), "--direct", "--out", f"{OUT}/{out}",
+        "--direct", "--out", f"{OUT}/{out}",
     )  # fmt: skip
     return Stage(out.replace("/", "-"), command, f"{out}/evaluation.json", 0.1)
 
@@ -165,9 +161,7 @@ def _sweep(setting: Setting, rate: float) -> list[Stage]:
     words = (*_rate(rate), *(_QUICK if setting.quick else ()))
     seeds = seeds_at(setting, rate)
     found = [
-        _training(
-            setting, ONLINE_RECIPE, f"{at}/reinforce-seed{seed}", words, iterations, seed, minutes
-        )
+        _training(ONLINE_RECIPE, f"{at}/reinforce-seed{seed}", words, iterations, seed, minutes)
         for seed in seeds
     ]
     policies = (*RULES, *_best(f"{at}/reinforce", seeds))
@@ -177,16 +171,14 @@ def _sweep(setting: Setting, rate: float) -> list[Stage]:
             *_best(f"{at}/natural", seeds_of(setting)), *_best(f"{at}/online", few(setting)),
             *(f"{OUT}/{at}/offline-seed{seed}" for seed in seeds_of(setting)),
         )  # fmt: skip
-    return [*found, _evaluation(setting, ONLINE_RECIPE, f"{at}/scores", policies, _rate(rate))]
+    return [*found, _evaluation(ONLINE_RECIPE, f"{at}/scores", policies, _rate(rate))]
 
 
 def _natural(setting: Setting) -> list[Stage]:
     words = ("--set", "online.settings.sampling.trajectories=10") if setting.quick else ()
     iterations, minutes = NATURAL_ITERATIONS[setting.quick], (1.2, 0.2)[setting.quick]
     return [
-        _training(
-            setting, NATURAL_RECIPE, f"rate07/natural-seed{seed}", words, iterations, seed, minutes
-        )
+        _training(NATURAL_RECIPE, f"rate07/natural-seed{seed}", words, iterations, seed, minutes)
         for seed in seeds_of(setting)
     ]
 
@@ -196,7 +188,7 @@ def _online(setting: Setting) -> list[Stage]:
     iterations, minutes = ONLINE_ITERATIONS[setting.quick], (8.0, 0.1)[setting.quick]
     return [
         _training(
-            setting, OWN_ONLINE_RECIPE, f"rate07/online-seed{seed}", words, iterations, seed,
+            OWN_ONLINE_RECIPE, f"rate07/online-seed{seed}", words, iterations, seed,
             minutes,
         )
         for seed in few(setting)
@@ -207,7 +199,7 @@ def _offline(setting: Setting) -> list[Stage]:
     dataset = "rate07/dataset"
     build = (
         "build", OFFLINE_RECIPE, *(_QUICK_DATASET if setting.quick else ()),
-        "--workers", str(setting.workers), "--direct", "--out", f"{OUT}/{dataset}",
+        "--direct", "--out", f"{OUT}/{dataset}",
     )  # fmt: skip
     minutes = (0.5, 0.1)[setting.quick]
     found = [Stage("rate07-dataset", build, f"{dataset}/manifest.json", minutes)]
@@ -233,8 +225,8 @@ def _image(setting: Setting) -> list[Stage]:
     greedy = _best("image/reinforce", [seed])
     policies = (*RULES, *greedy, *(f"{folder}@1" for folder in greedy))
     return [
-        _training(setting, ONLINE_RECIPE, out, words, iterations, seed, minutes),
-        _evaluation(setting, ONLINE_RECIPE, "image/scores", policies, _SEES_IMAGE),
+        _training(ONLINE_RECIPE, out, words, iterations, seed, minutes),
+        _evaluation(ONLINE_RECIPE, "image/scores", policies, _SEES_IMAGE),
     ]
 
 
@@ -246,13 +238,13 @@ def _objectives(setting: Setting) -> list[Stage]:
         words = ("--set", f'objective="{objective}"', *_rate(PAPER_RATE))
         found += [
             _training(
-                setting, ONLINE_RECIPE, f"{objective}/reinforce-seed{seed}",
+                ONLINE_RECIPE, f"{objective}/reinforce-seed{seed}",
                 (*words, *(_QUICK if setting.quick else ())), iterations, seed, minutes,
             )
             for seed in few(setting)
         ]  # fmt: skip
         policies = (*RULES, *_best(f"{objective}/reinforce", few(setting)))
-        found.append(_evaluation(setting, ONLINE_RECIPE, f"{objective}/scores", policies, words))
+        found.append(_evaluation(ONLINE_RECIPE, f"{objective}/scores", policies, words))
     return found
 
 
@@ -265,15 +257,13 @@ def _report(setting: Setting) -> list[Stage]:
     words = (*jobs, "--set", online, *fewer)
     iterations, minutes = REPORT_ITERATIONS[setting.quick], (4.0, 0.15)[setting.quick]
     found = [
-        _training(
-            setting, REPORT_RECIPE, f"report/reinforce-seed{seed}", words, iterations, seed, minutes
-        )
+        _training(REPORT_RECIPE, f"report/reinforce-seed{seed}", words, iterations, seed, minutes)
         for seed in few(setting)
     ]
     policies = (*RULES, *_best("report/reinforce", few(setting)))
-    return [*found, _evaluation(setting, REPORT_RECIPE, "report/scores", policies, jobs)]
+    return [*found, _evaluation(REPORT_RECIPE, "report/scores", policies, jobs)]
 
 
-def _compat(setting: Setting, rate: float) -> Stage:
+def _compat(rate: float) -> Stage:
     out = f"compat/{folder_of(rate)}"
-    return _evaluation(setting, COMPAT_RECIPE, out, COMPAT_RULES, _rate(rate), split="all")
+    return _evaluation(COMPAT_RECIPE, out, COMPAT_RULES, _rate(rate), split="all")

@@ -104,7 +104,7 @@ def _evaluate(
     return Stage(
         f"score {case}: {name}",
         ("evaluate", RECIPE, *CASES[case], *overrides, *tested, "--policy", *policies,
-         "--workers", str(setting.workers), "--out", f"{{out}}/{case}/{name}", "--direct"),
+         "--out", f"{{out}}/{case}/{name}", "--direct"),
         f"{case}/{name}/evaluation.json", minutes,
     )  # fmt: skip
 
@@ -128,7 +128,7 @@ def _variant(case: str, variant: Variant, setting: Setting) -> list[Stage]:
         Stage(
             f"train {case}: {variant.folder}-seed{seed}",
             ("train-online", RECIPE, *CASES[case], *played, *sets, "--seed", str(seed),
-             "--iterations", str(iterations), "--workers", str(setting.workers),
+             "--iterations", str(iterations),
              "--out", f"{{out}}/{folder}", "--direct"),
             f"{folder}/best/checkpoint.json", iterations * variant.iteration_s / 60.0,
         )
@@ -145,12 +145,11 @@ def _ours(setting: Setting) -> list[Stage]:
     """Return the commands that train our agents, and play the test windows of the base case."""
     steps, generations = STEPS[setting.quick], GENERATIONS[setting.quick]
     own = [word for each in OFFLINE_SETTINGS for word in ("--set", each)]
-    workers = ("--workers", str(setting.workers))
     few = ("--set", 'split.train="0..9"') if setting.quick else ()
     small = ("--set", "online.settings.sampling.windows=5") if setting.quick else ()
     made = [Stage(
         "record a log",
-        ("build", "deferrable-base-v1", *few, *workers, "--out", f"{{out}}/{BASE}/dataset",
+        ("build", "deferrable-base-v1", *few, "--out", f"{{out}}/{BASE}/dataset",
          "--direct"),
         f"{BASE}/dataset/manifest.json", 0.2 if setting.quick else 1.0,
     )]  # fmt: skip
@@ -166,7 +165,7 @@ def _ours(setting: Setting) -> list[Stage]:
         made.append(Stage(
             f"train price_evolution-seed{seed}",
             ("train-online", "deferrable-online", *small, "--seed", str(seed), "--iterations",
-             str(generations), *workers, "--out", f"{{out}}/{name}", "--direct"),
+             str(generations), "--out", f"{{out}}/{name}", "--direct"),
             f"{name}/best/checkpoint.json", 0.2 if setting.quick else 2.0,
         ))  # fmt: skip
     trained = [

@@ -83,7 +83,6 @@ def _calibration() -> Stage:
 def _trainings(trace: str, setting: Setting) -> list[Stage]:
     """Return the trainings of all agents on a log."""
     folder, recipe, quick = LOGS[trace][0], recipe_of(trace), setting.quick
-    workers = ("--workers", str(setting.workers))
     found = []
     for seed in seeds_of(setting):
         for agent, iterations, settings, minutes in (
@@ -98,13 +97,13 @@ def _trainings(trace: str, setting: Setting) -> list[Stage]:
             out = f"{folder}/{agent}-seed{seed}"
             words = (
                 "train-online", recipe, "--agent", agent, *settings,
-                "--iterations", str(iterations), "--seed", str(seed), *workers, "--direct",
+                "--iterations", str(iterations), "--seed", str(seed), "--direct",
                 "--out", f"{OUT}/{out}",
             )  # fmt: skip
             found.append(Stage(out.replace("/", "-"), words, f"{out}/checkpoint.json", minutes))
     windows = f'split={{train="0..{OFFLINE_WINDOWS[quick] - 1}", validation="240..255"}}'
     words = (
-        "build", recipe, "--set", _BEHAVIOURS, *_ALL_ROWS, "--set", windows, *workers, "--direct",
+        "build", recipe, "--set", _BEHAVIOURS, *_ALL_ROWS, "--set", windows, "--direct",
         "--out", f"{OUT}/{folder}/dataset",
     )  # fmt: skip
     made = f"{folder}/dataset/manifest.json"
@@ -129,7 +128,6 @@ def _evaluations(trace: str, setting: Setting) -> list[Stage]:
         agent: tuple(f"{OUT}/{folder}/{agent}-seed{seed}{best}" for seed in seeds_of(setting))
         for agent, best in (("ppo", "/best"), ("evolution", "/best"), ("preference", ""))
     }
-    workers = ("--workers", str(setting.workers))
     table = (
         "evaluate", "queue-rlscheduler", "--set", f'config.trace_name="{trace}"',
         "--set", f'trace.path="{path}"',
@@ -144,7 +142,7 @@ def _evaluations(trace: str, setting: Setting) -> list[Stage]:
         ):
             out = evaluation_of(trace, kind, backfill=backfill)
             words = (
-                *start, *(_BACKFILL if backfill else ()), "--policy", *policies, *workers,
+                *start, *(_BACKFILL if backfill else ()), "--policy", *policies,
                 "--direct", "--out", f"{OUT}/{out}",
             )  # fmt: skip
             name = out.replace("/", "-")

@@ -63,26 +63,23 @@ _QUICK: Final = _Size(
 def stages(setting: Setting) -> tuple[Stage, ...]:
     """Return the commands of the protocol."""
     size = _QUICK if setting.quick else _FULL
-    workers = ("--workers", str(setting.workers))
     made = [Stage(
         "record of Figure 4", ("calibrate", "thermal", "--out", "{out}/record.csv"), "record.csv",
         0.1,
     )]  # fmt: skip
     for name in SETTINGS:
-        made += _figures_7_and_8(name, size, setting, workers)
-    made += _ours(size, setting, workers)
-    made += [_evaluation(name, size, setting, workers) for name in SETTINGS]
+        made += _figures_7_and_8(name, size, setting)
+    made += _ours(size, setting)
+    made += [_evaluation(name, size, setting) for name in SETTINGS]
     return (*made, _estimates(size, setting))
 
 
-def _figures_7_and_8(
-    name: str, size: _Size, setting: Setting, workers: tuple[str, ...]
-) -> list[Stage]:
+def _figures_7_and_8(name: str, size: _Size, setting: Setting) -> list[Stage]:
     """Return the commands that make a log, train the report's agent and look at its choices."""
     history = ("--set", HISTORY) if name == "sizes" else ()
     made = [Stage(
         f"build {name}",
-        ("build", RECIPES[name], "--set", getattr(size, name), *history, *workers,
+        ("build", RECIPES[name], "--set", getattr(size, name), *history,
          "--out", f"{{out}}/{name}/log", "--direct"),
         f"{name}/log/manifest.json", 0.1 if setting.quick or history else 0.3,
     )]  # fmt: skip
@@ -104,7 +101,7 @@ def _figures_7_and_8(
     return made
 
 
-def _ours(size: _Size, setting: Setting, workers: tuple[str, ...]) -> list[Stage]:
+def _ours(size: _Size, setting: Setting) -> list[Stage]:
     """Return the trainings of the best agents of this project."""
     made = []
     for seed in setting.seeds:
@@ -120,13 +117,13 @@ def _ours(size: _Size, setting: Setting, workers: tuple[str, ...]) -> list[Stage
         made.append(Stage(
             f"train {agent}",
             ("train-online", PLAYED, "--iterations", str(size.iterations), "--seed", str(seed),
-             *workers, "--out", f"{{out}}/{agent}", "--direct"),
+             "--out", f"{{out}}/{agent}", "--direct"),
             f"{agent}/best/checkpoint.json", 0.4 if setting.quick else 1.4,
         ))  # fmt: skip
     return made
 
 
-def _evaluation(name: str, size: _Size, setting: Setting, workers: tuple[str, ...]) -> Stage:
+def _evaluation(name: str, size: _Size, setting: Setting) -> Stage:
     """Return the command that plays all policies on the test windows of a setting."""
     agents = [
         f"{{out}}/{name}/{AGENT}-seed{seed}{best}" for best in ("", "/best")
@@ -138,7 +135,7 @@ def _evaluation(name: str, size: _Size, setting: Setting, workers: tuple[str, ..
     return Stage(
         f"evaluate {name}",
         ("evaluate", RECIPES[name], "--set", getattr(size, name), "--policy", *RULES, "random",
-         "behaviour", *agents, *workers, "--out", f"{{out}}/{name}/evaluation", "--direct"),
+         "behaviour", *agents, "--out", f"{{out}}/{name}/evaluation", "--direct"),
         f"{name}/evaluation/evaluation.json", 0.2 if setting.quick else 0.4,
     )  # fmt: skip
 

@@ -132,11 +132,11 @@ def _stages(setting: Setting) -> Iterator[Stage]:
 
 def _beside(setting: Setting) -> Iterator[Stage]:
     """Train our best agents, and play the windows of uniform arrivals with them."""
-    quick, workers = setting.quick, ("--workers", str(setting.workers), "--direct")
+    quick = setting.quick
     cut = ('split.train="0..2"', 'split.validation="24..25"') if quick else ()
     yield Stage(
         "dataset",
-        ("build", "multicluster-uniform-v1", *_set(cut), "--out", f"{OUT}/dataset", *workers),
+        ("build", "multicluster-uniform-v1", *_set(cut), "--out", f"{OUT}/dataset", "--direct"),
         "dataset/manifest.json", _DATASET_MINUTES[quick],
     )  # fmt: skip
     cloning, evolution = ([f"{kind}-seed{n}" for n in setting.seeds]
@@ -154,7 +154,7 @@ def _beside(setting: Setting) -> Iterator[Stage]:
             folder,
             ("train-online", "multicluster-evolution-online", "--iterations",
              str(_EVOLUTION_ITERATIONS[quick]), "--seed", str(seed), "--out", f"{OUT}/{folder}",
-             *workers),
+             "--direct"),
             f"{folder}/checkpoint.json", _EVOLUTION_MINUTES[quick],
         )  # fmt: skip
     paper = agents("uniform", setting.seeds)
@@ -177,7 +177,7 @@ def _training(
         Path(folder).name,
         ("train-online", RECIPE, *_set((*LOADS[name].overrides, *settings, *quick)), *length,
          "--seed", str(seed), "--out", f"{OUT}/{folder}",
-         "--workers", str(setting.workers), "--direct"),
+         "--direct"),
         f"{folder}/checkpoint.json", _TRAINING_MINUTES[setting.quick],
     )  # fmt: skip
 
@@ -189,7 +189,7 @@ def _evaluation(
     return Stage(
         stage,
         ("evaluate", RECIPE, *_set(overrides(name, setting.quick)), *more, "--policy", *policies,
-         "--out", f"{OUT}/{folder}", "--workers", str(setting.workers), "--direct"),
+         "--out", f"{OUT}/{folder}", "--direct"),
         f"{folder}/evaluation.json", _EVALUATION_MINUTES[setting.quick],
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ from flows.papers import deepjs as paper
 from pipeline.errors import DatasetError
 from pipeline.papers.published import number, published
 
-FULL, QUICK = Setting((0, 1, 2, 3, 4), workers=2), Setting((0, 1), quick=True)
+FULL, QUICK = Setting((0, 1, 2, 3, 4)), Setting((0, 1), quick=True)
 WINDOWS = 40
 # Makespan on every window but each fourth, on which all have that of the agent.
 MEANS = {

@@ -25,7 +25,7 @@ from pipeline.errors import DatasetError
 from pipeline.papers.folder import read_results, write_results
 from pipeline.papers.published import number, published
 
-FULL = Setting((0, 1, 2, 3, 4), workers=2)
+FULL = Setting((0, 1, 2, 3, 4))
 QUICK = Setting((0, 1), quick=True)
 WINDOWS = 6
 # Slowdown of each rule, and of the seeds of each agent, on the made-up windows
@@ -160,14 +160,13 @@ def test_a_full_reproduction_takes_less_than_three_hours_and_a_quick_one_ten_min
     assert sum(stage.minutes for stage in deeprm.stages(QUICK)) < 10
 
 
-def test_seeds_and_workers_are_those_of_the_setting():
-    names = {stage.name for stage in deeprm.stages(Setting((3, 7, 8), workers=2))}
+def test_seeds_are_those_of_the_setting():
+    names = {stage.name for stage in deeprm.stages(Setting((3, 7, 8)))}
     assert {f"rate04-reinforce-seed{seed}" for seed in (3, 7, 8)} <= names
     assert {"rate01-reinforce-seed3", "rate01-reinforce-seed7"} <= names
     assert "rate01-reinforce-seed8" not in names
-    words = words_of(Setting((3, 7, 8), workers=2), "rate04-reinforce-seed7")
+    words = words_of(Setting((3, 7, 8)), "rate04-reinforce-seed7")
     assert words[words.index("--seed") + 1] == "7"
-    assert words[words.index("--workers") + 1] == "2"
 
 
 def test_a_full_training_is_the_papers_and_a_quick_one_is_short():

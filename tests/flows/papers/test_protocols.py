@@ -4,9 +4,10 @@ import pytest
 
 from flows.papers import OUT, PAPERS, Setting, find
 from flows.parser import parse
+from flows.runs.reproduce import reads
 from pipeline.errors import InputError
 
-FULL, QUICK = Setting((0, 1, 2, 3, 4), workers=2), Setting((0, 1), quick=True)
+FULL, QUICK = Setting((0, 1, 2, 3, 4)), Setting((0, 1), quick=True)
 HOURS = {"osdec": 6, "timecritical": 6}  # of a full run on two cores; 3 for the others
 
 
@@ -33,6 +34,21 @@ def test_a_stage_reads_what_an_earlier_one_has_written(name):
                     folder = word.removeprefix(f"{OUT}/").partition("@")[0].removesuffix("/best")
                     assert any(output.startswith(folder) for output in written), word
             written.append(stage.output)
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_the_stages_that_a_stage_waits_for_are_those_whose_output_it_names(name):
+    stages = find(name).stages(FULL)
+    outputs = {stage.name: f"{OUT}/{stage.output}" for stage in stages}
+    found = reads(stages)
+    for stage in stages:
+        named = [word for word in stage.words if word.startswith(f"{OUT}/")]
+        named.remove(stage.words[stage.words.index("--out") + 1])
+        for word in named:
+            folder = word.partition("@")[0].removesuffix("/best")
+            assert any(outputs[other].startswith(folder) for other in found[stage.name]), word
+        assert bool(named) == bool(found[stage.name])
+        assert "--workers" not in stage.words
 
 
 @pytest.mark.parametrize("name", PAPERS)

@@ -16,7 +16,7 @@ from pipeline.calibration.rlscheduler_published import SETTINGS
 from pipeline.errors import DatasetError, InputError
 from pipeline.papers.published import number, published
 
-FULL = Setting((0, 1, 2, 3, 4), workers=2)
+FULL = Setting((0, 1, 2, 3, 4))
 QUICK = Setting((0, 1, 2, 3, 4), quick=True)
 TABLE = "setting,policy,metric,ours,standard_error,spec,difference_percent,paper\n"
 # Mean of each policy on the made-up windows; the agent has a mean per seed.
@@ -138,7 +138,6 @@ def test_full_has_all_seeds_and_quick_is_a_smaller_run_of_the_same_kind():
     long, short = (words_of(setting, "lublin1-ppo-seed1") for setting in (FULL, QUICK))
     assert long[long.index("--seed") + 1] == short[short.index("--seed") + 1] == "1"
     assert int(long[long.index("--iterations") + 1]) > int(short[short.index("--iterations") + 1])
-    assert long[long.index("--workers") + 1] == "2"
 
 
 def test_rules_play_the_same_windows_in_both_sizes():

@@ -16,7 +16,7 @@ from pipeline.papers.published import number, published
 from pipeline.papers.results import CLAIM, FIGURE, TABLE
 from policies.papers.thermal_report.choices import COLUMNS
 
-FULL, QUICK = Setting((0, 1, 2, 3, 4), workers=2), Setting((0, 1), quick=True)
+FULL, QUICK = Setting((0, 1, 2, 3, 4)), Setting((0, 1), quick=True)
 WINDOWS, STEPS, MINIBATCHES = 5, (50, 100), 4
 # Return of window 0; every later window has 10 less.
 RETURNS = {name: -2000.0 - 100.0 * place for place, name in enumerate(reversed(RULES))}
