@@ -181,7 +181,7 @@ def _pool(encoded: Any, count: Any, width: Any, pooled: Any) -> None:
 
 
 @compiled(types.void(INPUTS, types.int64, INPUTS, types.int64, INPUTS), fastmath=_FUSED)
-def _normalise(row: Any, width: Any, flat: Any, at: Any, out: Any) -> None:
+def normalise(row: Any, width: Any, flat: Any, at: Any, out: Any) -> None:
     """Fill `out` with (row - mean) / deviation * weight + bias, over `width` numbers."""
     mean, square = 0.0, 0.0
     for j in range(width):
@@ -216,7 +216,7 @@ def _attend(
     scale = np.float32(1.0 / np.sqrt(size))
     for i in range(count):
         if norm:
-            _normalise(encoded[i], width, flat, at, row)
+            normalise(encoded[i], width, flat, at, row)
         else:
             row[:width] = encoded[i]
         queries[i] = flat[own : own + width]

@@ -49,7 +49,7 @@ HIGH: Final = 5
 TASKS: Final = 4  # capacity, mean cores and mean duration of what is startable, violation
 BEYOND: Final = -2.0  # score of a startable job that is not read; below any mean
 NORM_EPSILON: Final = 1e-5
-_RECURRENT: Final = 16
+RECURRENT: Final = 16
 _AT: Final = tuple(getattr(deferrable.MOMENT, name) for name in MOMENT)
 _WIDEST: Final = 1024
 _Row = NDArray[np.float32]
@@ -110,8 +110,8 @@ class SlotScoresNetwork(FixedNetwork[SlotScoresSettings]):
             linear(f"{name}.state", 3 * width, width)
 
         if s.auxiliary != "none":
-            recurrent("past", _RECURRENT, HISTORY)
-            linear("shared", LOW, _RECURRENT)
+            recurrent("past", RECURRENT, HISTORY)
+            linear("shared", LOW, RECURRENT)
             linear("task", HIGH, LOW)
             linear("prediction", TASKS, HIGH)
         moment, width, outputs = len(MOMENT) + s.information, s.width, 1
@@ -140,14 +140,19 @@ class SlotScoresNetwork(FixedNetwork[SlotScoresSettings]):
         linear("worth", 1, width)
         return shapes
 
-    def history(self, history: NDArray[np.float64]) -> _Row:
-        """Return the input (..., LAGS + 1, HISTORY) of the auxiliary GRU, scaled to order one."""
+    def scale_of_history(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return what is subtracted from a history (HISTORY,), and the factor of the rest."""
         c, r = self.context, self.candidates
         level = max(float(c.mean[0]), 1.0)
         mean = np.array([c.mean[0], 0.0, 0.0, r.mean[0], r.mean[1], 0.0])
         inverse = np.array(
             [c.inverse[0], 4.0 / level, 0.125, r.inverse[0], r.inverse[1], 4.0 / level]
         )
+        return mean, inverse
+
+    def history(self, history: NDArray[np.float64]) -> _Row:
+        """Return the input (..., LAGS + 1, HISTORY) of the auxiliary GRU, scaled to order one."""
+        mean, inverse = self.scale_of_history()
         scaled: _Row = ((history - mean) * inverse).astype(np.float32)
         return scaled
 

@@ -21,7 +21,6 @@ from policies.networks.policy import LearnedPolicy
 from policies.networks.settings import Weights
 from policies.papers.osdec.network import (
     BEYOND,
-    NORM_EPSILON,
     SlotScoresNetwork,
     SlotScoresSettings,
     slot_scores_network,
@@ -47,10 +46,13 @@ class SlotScoresPolicy(LearnedPolicy):
         # Compiled when a policy is made, not when checkpoints are only inspected.
         from pipeline.scenarios.deferrable.slotwise import begin_of_slot, waiting_jobs
         from pipeline.scenarios.deferrable.slotwise_action import stop_at_misfit
+        from policies.papers.osdec.forward import slot_arrays, slot_means
 
         self._stop: Compiled = stop_at_misfit
         self._begin: Compiled = begin_of_slot
         self._waiting = waiting_jobs
+        self._means: Compiled = slot_means
+        self._slot = slot_arrays(network, weights)
         super().__init__(name, network, weights, features_context, features_candidates)
         # Scores of the slots of the last call: most of its observations come again with one more
         # job started, and have the same slot state, hence the same scores.
@@ -124,93 +126,13 @@ class SlotScoresPolicy(LearnedPolicy):
         """Return mean scores (K,) of the K startable jobs of one slot.
 
         moment (C,), rows (J, F) and history (LAGS + 1, HISTORY) describe the beginning of the slot.
-        Slots are scored one at a time, since sums of BLAS depend on the number of rows of a call,
-        and a score must not.
+        Jobs beyond those that the network reads get BEYOND.
         """
-        settings = self.network.settings
+        most = self.network.settings.rows
         means = np.full(startable, np.float32(BEYOND))
-        startable = min(startable, settings.rows)
-        if startable == 0:
-            return means
-        seen = self.network.candidates.expand(rows[: settings.rows])
-        more = self.network.context.expand(moment[None])[0]
-        more = np.concatenate([more, self._information(self.network.history(history))])
-        hidden = self._encoded(seen, more, startable)
-        means[:startable] = np.tanh(self._linear(hidden, "mean")).ravel()[:startable]
+        if startable:
+            self._means(moment, rows[:most], history, min(startable, most), self._slot, means)
         return means
-
-    def _encoded(self, rows: _Row, more: _Row, startable: int) -> _Row:
-        """Return the inputs of the mean head: one row per startable job, or one vector (mlp)."""
-        settings = self.network.settings
-        if settings.encoder == "mlp":
-            read = np.zeros((settings.rows, rows.shape[1]), np.float32)
-            read[: len(rows)] = rows
-            hidden = np.concatenate([read.ravel(), more])
-            for layer in ("layer0", "layer1"):
-                hidden = np.maximum(self._linear(hidden, layer), np.float32(0.0))
-            return hidden
-        joined = np.concatenate([rows, np.broadcast_to(more, (len(rows), len(more)))], axis=1)
-        hidden = self._linear(joined, "embed")
-        if settings.encoder == "pointer":
-            states = self._recurrent(hidden[::-1], "jobs")[::-1]
-            pointing: _Row = np.tanh(
-                self._linear(states[:startable], "reference") + self._linear(states[0], "pointer")
-            )
-            return pointing
-        for i in range(settings.layers):
-            hidden = self._attend(hidden, i)
-        return np.maximum(self._linear(hidden[:startable], "mean_layer"), np.float32(0.0))
-
-    def _information(self, history: _Row) -> _Row:
-        """Return the outputs (I,) of the auxiliary module."""
-        settings = self.network.settings
-        if settings.auxiliary == "none":
-            return np.zeros(0, np.float32)
-        low = np.tanh(self._linear(self._recurrent(history, "past")[-1], "shared"))
-        high = np.tanh(self._linear(low, "task"))
-        said = []
-        if settings.auxiliary in {"low", "both"}:
-            said.append(low * np.float32(settings.low_coefficient))
-        if settings.auxiliary in {"high", "both"}:
-            said.append(high * np.float32(settings.high_coefficient))
-        return np.concatenate(said)
-
-    def _attend(self, x: _Row, layer: int) -> _Row:
-        """Return x after one layer of self-attention."""
-        query, key, value = (self._linear(x, f"{p}{layer}") for p in ("query", "key", "value"))
-        logits = query @ key.T / np.float32(np.sqrt(query.shape[1]))
-        share = np.exp(logits - logits.max(axis=1, keepdims=True))
-        found = (share / share.sum(axis=1, keepdims=True)) @ value
-        x = self._normed(x + self._linear(found, f"output{layer}"), f"seen{layer}")
-        inner = np.maximum(self._linear(x, f"inner{layer}"), np.float32(0.0))
-        return self._normed(x + self._linear(inner, f"outer{layer}"), f"made{layer}")
-
-    def _normed(self, x: _Row, layer: str) -> _Row:
-        centred = x - x.mean(axis=1, keepdims=True)
-        deviation = np.sqrt((centred**2).mean(axis=1, keepdims=True) + np.float32(NORM_EPSILON))
-        normed: _Row = (
-            centred / deviation * self.weights[f"{layer}.weight"] + self.weights[f"{layer}.bias"]
-        )
-        return normed
-
-    def _recurrent(self, x: _Row, layer: str) -> _Row:
-        """Return the states (T, W) of a GRU that reads x (T, E), from state zero."""
-        inputs = self._linear(x, f"{layer}.input")
-        width = inputs.shape[1] // 3
-        weight = np.ascontiguousarray(self.weights[f"{layer}.state.weight"].T)
-        bias = self.weights[f"{layer}.state.bias"]
-        states, state = np.empty((len(x), width), np.float32), np.zeros(width, np.float32)
-        for t, given in enumerate(inputs):
-            kept = state @ weight + bias
-            gates = 1.0 / (1.0 + np.exp(-(given[: 2 * width] + kept[: 2 * width])))
-            reset, update = gates[:width], gates[width:]
-            new = np.tanh(given[2 * width :] + reset * kept[2 * width :])
-            state = states[t] = (1.0 - update) * new + update * state
-        return states
-
-    def _linear(self, x: _Row, layer: str) -> _Row:
-        y: _Row = x @ self.weights[f"{layer}.weight"].T + self.weights[f"{layer}.bias"]
-        return y
 
 
 ARCHITECTURE: Final = Architecture(SlotScoresPolicy, SlotScoresSettings, slot_scores_network)

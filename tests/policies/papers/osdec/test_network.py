@@ -182,7 +182,7 @@ def test_jobs_that_are_not_read_come_last(name, slot_net, slot_rollout, slot_pro
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["mlp", "pointer", "osdec"])
+@pytest.mark.parametrize("name", VARIANTS)
 def test_means_without_torch_are_those_of_torch(name, slot_net, slot_problem):
     net, network, policy = slot_net(**VARIANTS[name])
     slots = Slots(slot_problem.spec, [slot_problem.instance_of(w) for w in slot_problem.train])
