@@ -21,7 +21,7 @@ FORBIDDEN = {
 # Folders from the ground up; one may import those of lower rows, at any depth.
 FLOORS = (
     ("pipeline.errors",),
-    ("pipeline.plugins", "pipeline.settings"),
+    ("pipeline.notes", "pipeline.plugins", "pipeline.settings"),
     ("pipeline.statistics", "pipeline.storage"),
     ("pipeline.workloads",),
     ("pipeline.traces", "pipeline.simulation"),

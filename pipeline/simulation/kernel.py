@@ -46,6 +46,8 @@ from typing import Any, Final
 
 from numba import njit, types
 
+from pipeline.notes import tell
+
 FRESH: Final = 0  # ints[FRESH]: 1 if the buffers hold the last observation of this episode
 TIME: Final = 0  # floats[TIME]: seconds since the start of the episode
 
@@ -75,6 +77,8 @@ CHOOSE = types.int64(INTS, FLOATS)
 
 Compiled = Any  # a numba dispatcher
 
+_SAID: Final[list[str]] = []  # in this process
+
 
 def _in_a_name(cell: Any) -> str:
     """Return the value of a closure's variable as part of the name of a file."""
@@ -82,12 +86,21 @@ def _in_a_name(cell: Any) -> str:
     return "_" + re.sub(r"[^\w.+-]", "", str(getattr(value, "__name__", value)))[:60]
 
 
+def _say_why_it_takes_long() -> None:
+    line = "compiling the simulators for this machine; later commands find them compiled"
+    if not _SAID and tell(line):
+        _SAID.append(line)
+
+
 def compiled(signature: Any, **options: Any) -> Callable[[Any], Compiled]:
     """Return a decorator that compiles a function for one signature and caches it on disk.
 
-    The compiled function releases the GIL. numba reads a cached function before it checks whether
-    the source has changed, and fails if the function used a named tuple that has been renamed or
-    removed since; the function is then compiled again.
+    The compiled function releases the GIL. The first one of a process that is not in the cache
+    shows a line (pipeline.notes), since all of them take up to a minute.
+
+    numba reads a cached function before it checks whether the source has changed, and fails if the
+    function used a named tuple that has been renamed or removed since; the function is then
+    compiled again.
 
     numba numbers the files of all closures of one function by an index, without a lock. If two
     processes compile different closures at the same time, each may later load the other's code. So
@@ -99,9 +112,12 @@ def compiled(signature: Any, **options: Any) -> Callable[[Any], Compiled]:
         if function.__closure__:
             function.__qualname__ += "".join(map(_in_a_name, function.__closure__))
         try:
-            return njit(signature, **kept)(function)
+            made = njit(signature, **kept)(function)
         except (AttributeError, ImportError):
             njit(**kept)(function)._cache.flush()  # noqa: SLF001 - numba has no public way
-            return njit(signature, **kept)(function)
+            made = njit(signature, **kept)(function)
+        if made.stats.cache_misses:
+            _say_why_it_takes_long()
+        return made
 
     return decorate

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.errors import StorageError
+from pipeline.notes import Tell
 from pipeline.storage import files
 from pipeline.storage.guards import parse_json
 from pipeline.storage.location import is_remote
@@ -140,7 +141,7 @@ def has_ended(holder: Holder) -> bool:
 def attempt_of(
     path: Path,
     out: Path,
-    tell: Callable[[str], None],
+    tell: Tell,
     *,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
@@ -207,7 +208,7 @@ def _write(path: Path, own: Holder) -> None:
     files.write_bytes(path, own.to_json().encode())
 
 
-def _renewed(path: Path, own: Holder, out: Path, tell: Callable[[str], None]) -> Callable[[], None]:
+def _renewed(path: Path, own: Holder, out: Path, tell: Tell) -> Callable[[], None]:
     """Renew the lock in a thread, and return the function that ends that and removes the lock."""
     ended = threading.Event()
     _renewing.add(own.token)

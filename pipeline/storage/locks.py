@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 
 from pipeline.errors import FolderBusy, InputError
+from pipeline.notes import Tell, tell
 from pipeline.storage import files, heartbeat
 from pipeline.storage.heartbeat import Holder
 from pipeline.storage.location import is_remote, location
@@ -39,21 +40,9 @@ _WITHOUT_FLOCK: Final = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Tell = Callable[[str], None]
 Release = Callable[[], None]
 
 _held: ContextVar[frozenset[str]] = ContextVar("hindcast_held", default=frozenset())
-_tell: ContextVar[Tell | None] = ContextVar("hindcast_tell", default=None)
-
-
-@contextlib.contextmanager
-def telling(tell: Tell) -> Iterator[None]:
-    """Call `tell` with the line that says whom a writer is waiting for, inside the context."""
-    token = _tell.set(tell)
-    try:
-        yield
-    finally:
-        _tell.reset(token)
 
 
 @contextlib.contextmanager
@@ -118,7 +107,7 @@ def _missing(folder: Path) -> list[Path]:
 
 def _acquire(path: Path, out: Path) -> Release:
     """Wait for the lock, take it, and return the function that releases it."""
-    limit, tell = _limit(), _tell.get() or (lambda _text: None)
+    limit = _limit()
     attempt, told = _attempt_of(path, out, tell), False
     started, pause = time.monotonic(), _PAUSE_S
     while True:

@@ -48,6 +48,46 @@ def test_a_named_tuple_is_kept_and_one_that_was_renamed_is_compiled_again(tmp_pa
     ]  # fmt: skip
 
 
+TOLD = """
+from numba import types
+
+from pipeline.notes import telling
+from pipeline.simulation import kernel
+
+kernel._SAID.clear()
+lines = []
+
+
+def half(x):
+    return x / 2.0
+
+
+def twice(x):
+    return 2.0 * x
+
+
+kernel.compiled(types.float64(types.float32))(half)  # nobody reads lines
+with telling(lines.append):
+    for function in (half, twice):
+        kernel.compiled(types.float64(types.float64))(function)
+print(len(lines), *lines)
+"""
+
+
+def test_a_line_says_that_simulators_are_compiled_once(tmp_path):
+    (tmp_path / "told.py").write_text(TOLD)
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", "import told"], env={**os.environ, "PYTHONPATH": path},
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for _ in range(2)
+    ]  # fmt: skip
+    assert said[0].startswith("1 compiling the simulators for this machine")
+    assert said[1] == "0\n"
+
+
 def test_each_closure_has_a_cache_of_its_own(tmp_path):
     """Numba gives all closures of a function one index, which two processes can confuse."""
     path = tmp_path / "rules.py"

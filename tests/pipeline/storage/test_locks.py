@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import FolderBusy, HindcastError, InputError, StorageError
+from pipeline.notes import telling
 from pipeline.storage import heartbeat, locks
 from pipeline.storage.heartbeat import Holder, holder_of
 from pipeline.storage.location import is_remote, location
-from pipeline.storage.locks import one_writer, telling, writing
+from pipeline.storage.locks import one_writer, writing
 
 _HOLD = """
 import sys
