@@ -130,9 +130,12 @@ class _Run:
                     self._end(pending)
 
     def _next(self, left: Sequence[Stage]) -> Stage | None:
-        """Return the first stage whose readings are finished."""
-        ready = (stage for stage in left if self._reads[stage.name] <= self.finished.keys())
-        return next(ready, None)
+        """Return a stage whose readings are finished, if any.
+
+        It is the first one; if several run, the longest, so that none is left at the end alone.
+        """
+        ready = [stage for stage in left if self._reads[stage.name] <= self.finished.keys()]
+        return max(ready, key=lambda stage: stage.minutes * (self.workers > 1), default=None)
 
     def _inputs(self, stage: Stage) -> dict[str, Any]:
         before = {name: self.finished[name] for name in sorted(self._reads[stage.name])}
