@@ -116,18 +116,26 @@ class _Run:
 
     def all(self) -> None:
         """Run all stages that are not finished."""
-        left = list(self.stages)
+        left = [stage for stage in self.stages if not self._is_finished(stage)]
         while left or self.started:
             while len(self.started) < self.workers and (stage := self._next(left)):
                 left.remove(stage)
-                if self.ledger.is_finished(stage.name, self._inputs(stage), self._output(stage)):
-                    note(f"{stage.name}: finished before, skipped ({self._output(stage)})")
-                    self._finish(stage)
-                else:
+                if not self._is_finished(stage):
                     self._start(stage, alone=not self.started and not self._next(left))
             if self.started:
                 for pending in wait(self.started, return_when=FIRST_COMPLETED).done:
                     self._end(pending)
+
+    def _is_finished(self, stage: Stage) -> bool:
+        """Return whether an earlier run has finished a stage and what it reads; count it if so."""
+        output = self._output(stage)
+        if not self._reads[stage.name] <= self.finished.keys():
+            return False
+        if not self.ledger.is_finished(stage.name, self._inputs(stage), output):
+            return False
+        note(f"{stage.name}: finished before, skipped ({output})")
+        self._finish(stage)
+        return True
 
     def _next(self, left: Sequence[Stage]) -> Stage | None:
         """Return a stage whose readings are finished, if any.
