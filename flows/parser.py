@@ -74,7 +74,7 @@ Workers: TypeAlias = Annotated[int, Limits("N", ge=1, le=1024)]
 Runner: TypeAlias = Literal["local", "dask", "ray"]  # the names of flows.runners
 Device: TypeAlias = Literal["auto", "cpu", "cuda"]
 Stacked: TypeAlias = Literal["auto", "yes", "no"]
-Gate: TypeAlias = Literal["simulator", "log"]  # policies.delivery
+Gate: TypeAlias = Literal["simulator", "folds", "log"]  # policies.delivery
 
 
 def argument(text: str, *, default: Any = MISSING, **settings: Any) -> Any:

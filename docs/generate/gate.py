@@ -20,7 +20,7 @@ from pipeline.dataset import open as open_dataset
 from pipeline.storage.run_files import BEST, DESCRIPTION
 from policies.delivery.verdict import Gate, Verdict
 from policies.networks.checkpoint import load_policy, read_description
-from policies.offline.training import gate_of
+from policies.offline.gates import gate_of
 
 COLUMNS: Final = (
     "scenario", "recipe", "agent", "rules_read", "gate", "rule", "metric", "windows", "difference",

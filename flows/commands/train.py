@@ -58,7 +58,8 @@ class Request:
     device: p.Device = p.option("where to train; auto takes a GPU if there is one", default="auto")
     gate: p.Gate = p.option(
         "how the agent is compared with the best logged rule before it is delivered: both play the "
-        "validation windows, or by the log alone, which errs more often",
+        "validation windows; four more trainings play the windows that each left out; or by the "
+        "log alone, which errs more often",
         default="simulator",
     )
     checkpoint_every: p.Count | None = p.option(

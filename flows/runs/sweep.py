@@ -58,6 +58,8 @@ def check(request: Request) -> None:
             f"--stacked yes is one program in this process, --runner {request.runner} runs "
             "trainings in others; give one of the two"
         )
+    if request.stacked == "yes" and request.gate == "folds":
+        raise InputError("--gate folds repeats a training, which --stacked yes cannot")
     plan(_with_names(request.sweep), request.where)
     read_manifest(location(request.dataset))
     find_device(request.device)
@@ -130,7 +132,7 @@ def _together(request: Request, runs: Sequence["Run"]) -> "list[Run]":
     from policies.training.devices import find_device
 
     on_gpu = find_device(request.device).type != "cpu"
-    if request.stacked == "no" or runners.asks_for_runner(request):
+    if request.stacked == "no" or request.gate == "folds" or runners.asks_for_runner(request):
         return []
     if request.stacked == "auto" and not on_gpu:  # weights on a CPU are those of single trainings
         return []

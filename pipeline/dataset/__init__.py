@@ -39,6 +39,7 @@ class Dataset(DatasetFolder):
     Attributes:
         folder: Folder of the dataset, on this machine or in a store.
         manifest: Lineage, spec and checksums of the dataset, as in manifest.json.
+        left_out: Windows whose episodes are in no split, see `without`.
     """
 
     def transitions(self, split: str | None = None) -> pl.LazyFrame:

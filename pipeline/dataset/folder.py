@@ -1,8 +1,9 @@
 """Opened folder of a finished dataset, as needed by everything that reads its decisions."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final, Self
 
 import polars as pl
 
@@ -12,6 +13,8 @@ from pipeline.errors import DatasetError
 from pipeline.recipes.recipe import Recipe
 from pipeline.simulation.spec import Spec
 
+LEFT_OUT: Final = "left out"  # split of episodes that a view leaves out
+
 
 @dataclass(frozen=True)
 class DatasetFolder:
@@ -20,6 +23,7 @@ class DatasetFolder:
     folder: Path
     manifest: mf.Manifest
     _episodes: pl.DataFrame
+    left_out: tuple[int, ...] = ()
 
     @property
     def spec(self) -> Spec:
@@ -46,6 +50,14 @@ class DatasetFolder:
                 f"{self.folder}: split {split!r} has no episodes; known: {', '.join(known)}"
             )
         return found
+
+    def without(self, windows: Iterable[int]) -> Self:
+        """Return the dataset with the episodes of these windows in no split."""
+        left_out = tuple(sorted({*self.left_out, *windows}))
+        is_left_out = pl.col("window").is_in(left_out)
+        split = pl.when(is_left_out).then(pl.lit(LEFT_OUT)).otherwise(pl.col("split"))
+        episodes = self._episodes.with_columns(split.alias("split"))
+        return replace(self, _episodes=episodes, left_out=left_out)
 
     def blocks(self, part: int, without: frozenset[str] = frozenset()) -> Iterator[Block]:
         """Return the row groups of a part, in order, `without` columns of `columns.SKIPPABLE`."""

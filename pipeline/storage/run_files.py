@@ -6,6 +6,7 @@ RUN/provenance.json                          where it was trained, see pipeline.
 RUN/best/                                    the best checkpoint, if one was chosen
 RUN/delivered/                               the agent, or the rule that it could not beat
 RUN/checkpoints/step-000500/                 the checkpoint after 500 steps
+RUN/folds/0/ ...                             trainings of `--gate folds`, until the run is finished
 run.json                                     ledger of `hindcast run`, in its output folder
 """
 
@@ -18,6 +19,7 @@ CURVES: Final = "metrics.parquet"
 BEST: Final = "best"
 DELIVERED: Final = "delivered"
 CHECKPOINTS: Final = "checkpoints"
+FOLDS: Final = "folds"
 LEDGER: Final = "run.json"
 
 

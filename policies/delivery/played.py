@@ -105,7 +105,7 @@ def judge_of(
     refused every checkpoint of the training. The rules play once, in the first comparison.
     """
     headline = windows.spec.outcomes[0]
-    value = partial(_headline, better=headline.better)
+    value = partial(headline_value, better=headline.better)
 
     @cache
     def best() -> str:
@@ -139,7 +139,7 @@ def by_return(episode: Episode) -> float:
     return episode.total
 
 
-def _headline(episode: Episode, better: str) -> float:
+def headline_value(episode: Episode, better: str) -> float:
     """Return the headline outcome of an episode, or less it if lower is better."""
     return float(episode.outcomes[0]) * (1.0 if better == "higher" else -1.0)
 

@@ -6,7 +6,8 @@ rule. Otherwise it holds that rule: a network with weight 1 on the rank column o
 (policies.networks.rules) and 0 elsewhere, which plays the rule exactly. A user who trains therefore
 never gets a policy that is known to be worse than a rule at hand.
 
-The test is that of policies.delivery.played or policies.delivery.agreement.
+The test is one of policies.delivery.played, policies.delivery.folds and
+policies.delivery.agreement.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +26,7 @@ from policies.networks.policy import LearnedPolicy
 from policies.networks.rules import rankable
 from policies.networks.settings import Network, NetworkSettings, Weights, make_network
 
-Gate: TypeAlias = Literal["simulator", "log"]
+Gate: TypeAlias = Literal["simulator", "folds", "log"]
 AGENT: Final = "agent"
 RULE: Final = "rule"
 
@@ -105,8 +106,17 @@ def judge_each(
 ) -> tuple[Trained, Verdict] | None:
     """Return the checkpoint with the largest difference from the rule, and its verdict.
 
-    None if there is no verdict. The first of equals is taken. With two candidates, the choice makes
-    the difference look larger by a little; an interval that excludes 0 leaves room for that.
+    None if there is no verdict.
+    """
+    judged = ((one, judge(one.policy())) for one in candidates)
+    return best_judged([(one, verdict) for one, verdict in judged if verdict is not None])
+
+
+def best_judged(judged: Sequence[tuple[Trained, Verdict]]) -> tuple[Trained, Verdict] | None:
+    """Return the checkpoint with the largest difference from the rule, and its verdict.
+
+    None if there is none. The first of equals is taken. With two candidates, the choice makes the
+    difference look larger by a little; an interval that excludes 0 leaves room for that.
     """
 
     def lead(one: tuple[Trained, Verdict]) -> float:
@@ -114,7 +124,6 @@ def judge_each(
         assert difference is not None  # it is None only without a policy
         return difference
 
-    judged = [(one, verdict) for one in candidates if (verdict := judge(one.policy())) is not None]
     return max(judged, key=lead) if judged else None
 
 

@@ -47,7 +47,8 @@ def sample(
     }
     # The digest separates an extended log from the old one, the folder separates copies.
     rules = rules_of(config)
-    key = (str(opened.folder), opened.manifest.episodes.sha256, seed, wanted, rules)
+    log = str(opened.folder), opened.manifest.episodes.sha256, opened.left_out
+    key = (*log, seed, wanted, rules)
     held = _HELD.get(split)
     if held is not None and held[0] == key:
         return held[1]

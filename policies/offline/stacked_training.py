@@ -31,6 +31,7 @@ from policies.networks.candidate_scorer import fit_network
 from policies.offline import agent as find_agent
 from policies.offline import read_config
 from policies.offline.fit import check_decisions, measure_of, trained_by, untrained
+from policies.offline.gates import decide_by
 from policies.offline.training import both_splits, data_of, write_training
 from policies.training.devices import find_device, repeatable, torch_setting
 from policies.training.fingerprint import finished, training_key
@@ -96,8 +97,9 @@ def train_stacked(
         UnknownName, RecipeError, DatasetError, StorageError, InputError: As `train` does.
     """
     wanted, place = find_agent(agent), find_device(device)
-    configs = [read_config(agent, member.settings) for member in members]
     opened = ds.open(dataset)
+    decide_by(opened, 0, gate)  # refuses a gate before anything is trained
+    configs = [read_config(agent, member.settings) for member in members]
     waiting: list[tuple[Member, Any, str]] = []
     for member, config in zip(members, configs, strict=True):
         key = training_key(
@@ -216,8 +218,10 @@ def _train(
         for one, result in zip(stack, trained, strict=True):
             data = {**data_of(opened), "decisions": len(one.task.decisions)}
             try:
-                trained_on = {"dataset": data, "key": one.key}
-                write_training(one.member.out, opened, result, trained_on, steps, gate)
+                trained_on = {"dataset": data, "key": one.key, "of_steps": steps}
+                write_training(
+                    one.member.out, trained_on, result, decide_by(opened, one.member.seed, gate)
+                )
             except DatasetError as error:
                 failed[one.member.out] = str(error)
     return failed

@@ -1,26 +1,24 @@
 """Training from a dataset folder to a checkpoint folder: the work of `hindcast train`."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from pipeline import dataset as ds
 from pipeline.dataset.decisions import Decisions
-from pipeline.errors import DatasetError, TraceError
-from pipeline.recipes.workload_source import RECORDED
-from pipeline.storage.files import make_folder, remove_partials
+from pipeline.storage.files import make_folder, remove_folder, remove_partials
 from pipeline.storage.locks import one_writer
 from pipeline.storage.provenance import begin_training, provenance
-from pipeline.storage.run_files import BEST, CURVES, step_folder
-from policies.delivery import agreement, played
-from policies.delivery.verdict import Gate, Verdict, deliver, judge_each
-from policies.networks.checkpoint import Trained, save
+from pipeline.storage.run_files import BEST, CURVES, DESCRIPTION, FOLDS, step_folder
+from policies.delivery.verdict import Gate, deliver
+from policies.networks.checkpoint import Trained, load_policy, save
 from policies.networks.policy import LearnedPolicy
 from policies.offline import Agent, read_config
 from policies.offline import agent as find_agent
 from policies.offline.fit import train_decisions
+from policies.offline.gates import LAST, SELECTED, Decide, decide_by
 from policies.offline.sample_cache import columns_of_rules, sample
 from policies.training.devices import find_device, torch_setting
 from policies.training.episode_stream import Logs, log_of_dataset
@@ -62,66 +60,120 @@ def train(
 
     An interrupted run resumes and ends in the same bytes. A finished run is left unchanged. The
     validation split, if there is one, adds points to the curves and selects the best checkpoint, by
-    the agent's own criterion or by `select`. `gate` compares the best checkpoint with the best rule
-    of the log, in the simulator or on the log alone (policies.delivery). `tensorboard` is a folder
+    the agent's own criterion or by `select`. `gate` compares the checkpoints with the best rule of
+    the log, in the simulator, with trainings on parts of the log (which lie in out/folds until they
+    have played), or on the log alone (policies.delivery). `tensorboard` is a folder
     for TensorBoard's event files. `point` is called with the step and the metrics of every point of
     the curves. Raises UnknownName, RecipeError, DatasetError, StorageError and InputError.
     """
     wanted = find_agent(agent)
     config = read_config(agent, settings)  # before any slow step or write
-    place = find_device(device)
     opened = ds.open(dataset)
-    data = data_of(opened)
-    selected_by = "" if select is None else select[0]
-    key = training_key(
-        agent, wanted.module, config, steps, seed, data, place.type, selected_by, gate=gate
-    )
+    job = _Job(wanted, config, steps, seed, device, gate, select)
+    key = job.key(opened)
     if finished(out, key, checkpoint_every):
         return out
+    told = _Told(progress, point, checkpoint_every, tensorboard)
+    trained, trained_on = _fit(job, opened, out, key, told)
+    decide = decide_by(opened, seed, gate, partial(_without, job, opened, out))
+    write_training(out, trained_on, trained, decide)
+    ResumeFile(out, key).remove()
+    remove_folder(out / FOLDS)
+    return out
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What determines the weights of a training, apart from the log, and what is delivered."""
+
+    agent: Agent
+    config: Any
+    steps: int
+    seed: int
+    device: str
+    gate: Gate
+    select: tuple[str, Select] | None
+
+    def key(self, opened: ds.Dataset) -> str:
+        """Return the key of the training on this log."""
+        return training_key(
+            self.agent.name, self.agent.module, self.config, self.steps, self.seed, data_of(opened),
+            find_device(self.device).type, "" if self.select is None else self.select[0],
+            gate=self.gate,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Told:
+    """Who hears of a training, and how often it leaves a checkpoint."""
+
+    progress: Progress | None = None
+    point: Point | None = None
+    checkpoint_every: int | None = None
+    tensorboard: Path | None = None
+
+
+def _fit(
+    job: _Job, opened: ds.Dataset, out: Path, key: str, told: _Told
+) -> tuple[Trained, dict[str, Any]]:
+    """Train in the folder `out`, and return the result with a description of the training."""
     make_folder(out)
     remove_partials(out)
     if not ResumeFile(out, key).waits():
         clear(out)
-    begin_training(out, provenance(torch=torch_setting(place)))
-    draw, close = open_tensorboard(tensorboard, f"{agent}-seed{seed}")
+    begin_training(out, provenance(torch=torch_setting(find_device(job.device))))
+    draw, close = open_tensorboard(told.tensorboard, f"{job.agent.name}-seed{job.seed}")
 
     def each_point(step: int, metrics: Mapping[str, float]) -> None:
-        for call in filter(None, (draw, point)):
+        for call in filter(None, (draw, told.point)):
             call(step, metrics)
 
-    decisions, validation = both_splits(opened, wanted, config, seed)
+    decisions, validation = both_splits(opened, job.agent, job.config, job.seed)
     logs = None
-    if wanted.whole:
-        further = columns_of_rules(opened.spec, config)
+    if job.agent.whole:
+        further = columns_of_rules(opened.spec, job.config)
         held_out = None if validation is None else log_of_dataset(opened, "validation", further)
         logs = Logs(log_of_dataset(opened, "train", further), held_out)
-    trained_on = {"dataset": {**data, "decisions": len(decisions)}, "key": key}
+    trained_on = {"dataset": {**data_of(opened), "decisions": len(decisions)}, "key": key}
 
     def keep(trained: Trained) -> None:
-        on_the_way = {**trained_on, "of_steps": steps}
+        on_the_way = {**trained_on, "of_steps": job.steps}
         save(trained, step_folder(out, trained.steps), on_the_way)
 
     try:
         trained = train_decisions(
-            wanted, decisions, opened.spec, config, steps=steps, seed=seed,
-            validation=validation, device=device, progress=progress, point=each_point,
-            checkpoint_every=checkpoint_every, keep=keep, select=select, resume=(out, key),
-            logs=logs,
+            job.agent, decisions, opened.spec, job.config, steps=job.steps, seed=job.seed,
+            validation=validation, device=job.device, progress=told.progress, point=each_point,
+            checkpoint_every=told.checkpoint_every, keep=keep, select=job.select,
+            resume=(out, key), logs=logs,
         )  # fmt: skip
     finally:
         close()
-    write_training(out, opened, trained, trained_on, steps, gate)
-    ResumeFile(out, key).remove()
-    return out
+    return trained, {**trained_on, "of_steps": job.steps}
 
 
-def data_of(opened: ds.Dataset) -> dict[str, str]:
-    """Return the digests that identify the data of a training."""
-    return {
+def _without(
+    job: _Job, opened: ds.Dataset, out: Path, number: int, windows: Sequence[int]
+) -> dict[str, LearnedPolicy]:
+    """Return the policies of a training on the log without some windows; they lie in OUT/folds."""
+    rest, folder = opened.without(windows), out / FOLDS / str(number)
+    key = job.key(rest)
+    if not finished(folder, key, None):
+        trained, trained_on = _fit(job, rest, folder, key, _Told())
+        write_training(folder, trained_on, trained, lambda _: None)
+        ResumeFile(folder, key).remove()
+    kinds = {SELECTED: folder / BEST, LAST: folder}
+    return {kind: load_policy(f) for kind, f in kinds.items() if (f / DESCRIPTION).is_file()}
+
+
+def data_of(opened: ds.Dataset) -> dict[str, Any]:
+    """Return the digests that identify the data of a training, and the windows it leaves out."""
+    found: dict[str, Any] = {
         "recipe": opened.recipe.id,
         "digest": opened.manifest.digest,
         "episodes_sha256": opened.manifest.episodes.sha256,
     }
+    return {**found, "left_out": list(opened.left_out)} if opened.left_out else found
 
 
 def both_splits(
@@ -134,42 +186,22 @@ def both_splits(
     return decisions, sample(opened, agent, config, seed, "validation", MEMORY // 10)
 
 
-def write_training(
-    out: Path,
-    opened: ds.Dataset,
-    trained: Trained,
-    trained_on: dict[str, Any],
-    steps: int,
-    gate: Gate,
-) -> None:
+def write_training(out: Path, trained_on: dict[str, Any], trained: Trained, decide: Decide) -> None:
     """Write curves, checkpoints and what is delivered; `out/checkpoint.json` comes last.
 
-    Adds the best step to `trained_on`. Raises DatasetError if a weight is not finite.
+    `trained_on` describes the training, with its length `of_steps`. Raises DatasetError if a weight
+    is not finite.
     """
     write_curves(trained.metrics, out / CURVES)
-    best, candidates = trained.best, [trained]
+    best, steps = trained.best, trained_on["of_steps"]
+    candidates = {LAST: trained}
+    told = {key: value for key, value in trained_on.items() if key != "of_steps"}
     if best is not None:
-        trained_on["best"] = {"step": best.step, "metric": best.metric, "score": best.score}
+        told["best"] = {"step": best.step, "metric": best.metric, "score": best.score}
         chosen = replace(trained, steps=best.step, weights=best.weights, metrics=(), best=None)
-        save(chosen, out / BEST, {**trained_on, "of_steps": steps})
-        candidates = [chosen, trained]
-    judged = judge_each(candidates, gate_of(opened, trained.seed, gate))
+        save(chosen, out / BEST, {**told, "of_steps": steps})
+        candidates = {SELECTED: chosen, LAST: trained}
+    judged = decide(candidates)
     if judged is not None:
-        deliver(*judged, out, trained_on, steps)
-    save(trained, out, trained_on)
-
-
-def gate_of(opened: ds.Dataset, seed: int, gate: Gate) -> Callable[[LearnedPolicy], Verdict | None]:
-    """Return the function that compares an agent of this log with the best of the log's rules.
-
-    The gate "simulator" becomes "log" if the workload cannot be played.
-    """
-    if gate == "simulator" and opened.recipe.trace.format != RECORDED:
-        try:
-            windows = played.windows_of(opened.recipe, seed)
-        except (TraceError, DatasetError):
-            pass
-        else:
-            names = sorted(set(agreement.logged_rules(opened).values()))
-            return played.judge_of(windows, names)
-    return partial(agreement.judge, opened, seed=seed)
+        deliver(*judged, out, told, steps)
+    save(trained, out, told)

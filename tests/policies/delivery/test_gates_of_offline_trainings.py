@@ -14,7 +14,8 @@ from policies.delivery import played
 from policies.delivery.verdict import Verdict, judge_each, rule_policy
 from policies.heuristics import heuristics
 from policies.networks.checkpoint import read_description
-from policies.offline.training import gate_of, train
+from policies.offline.gates import gate_of
+from policies.offline.training import train
 
 
 def mean_slowdown(windows, name, of):

@@ -1,0 +1,84 @@
+"""The gate that trains again: an agent is judged on windows that its training has not seen.
+
+    train and validation windows      W1 ........ | W2 ........ | W3 ........ | W4 ........
+    agent trained on the others       plays W1      plays W2      plays W3      plays W4
+    best rule                         plays all of them
+
+A trace has a number of windows, and a split for validation has few of them: too few to show a small
+advantage. Here, every train window serves for the comparison too, at the price of FOLDS further
+trainings. The agent that is delivered is the one that was trained on all of them.
+
+A fold is a stretch of the train windows and one of the validation windows, so that neighbours in
+time stay together, and every training has validation windows to choose its best checkpoint with.
+Each fold has at most MOST_WINDOWS windows that are played, evenly spaced.
+
+Source of the method: Stone, "Cross-validatory choice and assessment of statistical predictions",
+Journal of the Royal Statistical Society B 36, 1974.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from policies.delivery.played import (
+    MOST_WINDOWS,
+    Windows,
+    best_rule,
+    headline_value,
+    values_of,
+    values_of_rule,
+)
+from policies.delivery.verdict import Verdict, compare
+from policies.networks.policy import LearnedPolicy
+from policies.networks.rules import rankable
+
+FOLDS: Final = 4
+# Function of a fold's number and its windows that returns the policies of a training without these
+# windows, by kind of checkpoint.
+Without = Callable[[int, Sequence[int]], Mapping[str, LearnedPolicy]]
+
+
+def folds_of(windows: Windows) -> list[list[int]]:
+    """Return the windows of each fold; none if there are fewer windows than folds."""
+    parts = [
+        [list(stretch) for stretch in np.array_split(np.array(split, np.int64), FOLDS)]
+        for split in (windows.train, windows.validation)
+    ]
+    found = [
+        [int(w) for w in [*train, *validation]] for train, validation in zip(*parts, strict=True)
+    ]
+    return found if all(found) else []
+
+
+def verdicts(windows: Windows, names: Sequence[str], without: Without) -> dict[str, Verdict]:
+    """Return the comparison with the best of the rules `names`, by kind of checkpoint.
+
+    A kind that one of the trainings does not have is left out. There are none without rules, or
+    with fewer windows than folds.
+    """
+    folds = folds_of(windows)
+    if not names or not folds:
+        return {}
+    headline = windows.spec.outcomes[0]
+    value = partial(headline_value, better=headline.better)
+    rule = best_rule(windows, names, value)
+    shown = [fold[:: -(-len(fold) // MOST_WINDOWS)] for fold in folds]
+    agents = [without(number, fold) for number, fold in enumerate(folds)]
+    of_rule = np.concatenate(
+        [
+            values_of_rule(windows, rankable(windows.scenario.name)[rule], some, value)
+            for some in shown
+        ]
+    )
+    found = {}
+    for kind in [kind for kind in agents[0] if all(kind in policies for policies in agents)]:
+        of_agent = np.concatenate(
+            [
+                values_of(windows, policies[kind], some, value)
+                for policies, some in zip(agents, shown, strict=True)
+            ]
+        )
+        found[kind] = compare(of_agent, of_rule, rule, headline.name, seed=windows.seed)
+    return found

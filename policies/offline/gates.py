@@ -1,0 +1,69 @@
+"""Gates of offline trainings: what is delivered, by `--gate`, see `policies.delivery`."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+from pipeline import dataset as ds
+from pipeline.errors import DatasetError, InputError, TraceError
+from pipeline.recipes.workload_source import RECORDED
+from policies.delivery import agreement, folds, played
+from policies.delivery.folds import Without
+from policies.delivery.verdict import Gate, Verdict, best_judged, judge_each
+from policies.networks.checkpoint import Trained
+from policies.networks.policy import LearnedPolicy
+
+SELECTED: Final = "selected"
+LAST: Final = "last"
+# Function of the checkpoints of a training, by kind, that returns the one which is compared with
+# the rule, and its verdict; None if nothing can be compared.
+Decide = Callable[[Mapping[str, Trained]], tuple[Trained, Verdict] | None]
+
+
+def decide_by(opened: ds.Dataset, seed: int, gate: Gate, without: Without | None = None) -> Decide:
+    """Return the function that compares the checkpoints of a training with the best logged rule.
+
+    `without` trains again for the gate "folds". Raises InputError if that gate is asked for and the
+    training cannot be repeated.
+    """
+    if gate == "folds":
+        if without is None:
+            raise InputError("--gate folds repeats a training, which a stacked one cannot")
+        windows = _windows_of(opened, seed)
+        if windows is not None:
+            return partial(_by_folds, windows, _rules_of(opened), without)
+    judge = gate_of(opened, seed, gate)
+    return lambda candidates: judge_each(list(candidates.values()), judge)
+
+
+def gate_of(opened: ds.Dataset, seed: int, gate: Gate) -> Callable[[LearnedPolicy], Verdict | None]:
+    """Return the function that compares an agent of this log with the best of the log's rules.
+
+    Any gate becomes "log" if the workload cannot be played.
+    """
+    windows = None if gate == "log" else _windows_of(opened, seed)
+    if windows is None:
+        return partial(agreement.judge, opened, seed=seed)
+    return played.judge_of(windows, _rules_of(opened))
+
+
+def _by_folds(
+    windows: played.Windows, names: list[str], without: Without, candidates: Mapping[str, Trained]
+) -> tuple[Trained, Verdict] | None:
+    found = folds.verdicts(windows, names, without)
+    kinds = [kind for kind in candidates if kind in found]
+    return best_judged([(candidates[kind], found[kind]) for kind in kinds])
+
+
+def _rules_of(opened: ds.Dataset) -> list[str]:
+    return sorted(set(agreement.logged_rules(opened).values()))
+
+
+def _windows_of(opened: ds.Dataset, seed: int) -> played.Windows | None:
+    """Return the windows of the log's recipe; None if the workload cannot be played."""
+    if opened.recipe.trace.format == RECORDED:
+        return None
+    try:
+        return played.windows_of(opened.recipe, seed)
+    except (TraceError, DatasetError):
+        return None

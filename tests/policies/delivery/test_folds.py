@@ -1,0 +1,143 @@
+"""Tests of the gate that trains again: no policy is judged on a window that it was trained on."""
+
+import shutil
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from pipeline import dataset as ds
+from pipeline.errors import DatasetError, InputError
+from pipeline.storage.run_files import FOLDS
+from policies.delivery import folds, played
+from policies.delivery.verdict import rule_policy
+from policies.networks.checkpoint import read_description
+from policies.offline import training
+from policies.offline.gates import decide_by
+from policies.offline.training import train
+
+NAMES = ["packer_now", "sjf_now"]
+
+
+def test_a_fold_is_a_stretch_of_each_split():
+    windows = SimpleNamespace(train=range(10), validation=range(20, 25))
+    found = folds.folds_of(windows)
+    assert found == [[0, 1, 2, 20, 21], [3, 4, 5, 22], [6, 7, 23], [8, 9, 24]]
+
+
+def test_every_fold_has_a_window_or_there_are_none():
+    assert folds.folds_of(SimpleNamespace(train=range(3), validation=[])) == []
+    assert folds.folds_of(SimpleNamespace(train=range(4), validation=[])) == [[0], [1], [2], [3]]
+
+
+def test_a_dataset_without_windows_has_their_episodes_in_no_split(log):
+    opened = ds.open(log)
+    rest = opened.without([1, 2]).without([5])
+    assert rest.left_out == (1, 2, 5)
+    assert set(rest.episodes("train")["window"]) == {0, 3}
+    assert set(rest.episodes("validation")["window"]) == {4, 6, 7, 8, 9}
+    assert {t.about["window"] for t in rest.iter_episodes("train")} == {0, 3}
+    seen = set()
+    for batch in rest.batches(64, np.random.default_rng(0), transitions=False):
+        seen |= set(batch.episodes["window"].gather(batch.episode))
+    assert seen == {0, 3}
+    assert len(rest.episodes()) == len(opened.episodes())
+    with pytest.raises(DatasetError, match="known: left out, validation"):
+        opened.without(range(4)).episodes("train")
+
+
+def test_the_difference_is_over_all_windows(log):
+    """Each fold's windows are played by the policy that was trained without them."""
+    opened = ds.open(log)
+    windows = played.windows_of(opened.recipe, 0)
+    asked = []
+
+    def without(number, left_out):
+        asked.append(list(left_out))
+        both = {"selected": rule_policy(opened.spec, "packer_now")} if number < 3 else {}
+        return {**both, "last": rule_policy(opened.spec, NAMES[number % 2])}
+
+    verdicts = folds.verdicts(windows, NAMES, without)
+    assert asked == folds.folds_of(windows)
+    assert list(verdicts) == ["last"]
+    value = played.partial(played.headline_value, better="lower")
+    of = {
+        name: dict(zip(
+            range(10),
+            played.values_of(windows, rule_policy(opened.spec, name), range(10), value),
+            strict=True,
+        ))
+        for name in NAMES
+    }  # fmt: skip
+    best = verdicts["last"].rule
+    assert best == max(NAMES, key=lambda name: sum(of[name].values()))
+    expected = [
+        of[NAMES[number % 2]][w] - of[best][w] for number, fold in enumerate(asked) for w in fold
+    ]
+    assert verdicts["last"].windows == len(expected) == 10
+    assert verdicts["last"].difference == pytest.approx(np.mean(expected), rel=1e-12)
+    assert folds.verdicts(windows, [], without) == {}
+
+
+@pytest.fixture
+def trainings(monkeypatch):
+    """Return the windows of every training, in order: those of train and of validation."""
+    seen = []
+    fit = training.train_decisions
+
+    def recorded(agent, decisions, *more, **given):
+        seen.append(
+            (set(decisions.episodes["window"]), set(given["validation"].episodes["window"]))
+        )
+        return fit(agent, decisions, *more, **given)
+
+    monkeypatch.setattr(training, "train_decisions", recorded)
+    return seen
+
+
+@pytest.mark.slow
+def test_a_training_is_repeated_without_each_fold(log, tmp_path, trainings):
+    out = train(log, "behaviour_cloning", steps=20, seed=0, out=tmp_path / "run", gate="folds")
+    whole, *others = trainings
+    assert whole == ({0, 1, 2, 3}, {4, 5, 6, 7, 8, 9})
+    left_out = [(whole[0] - train, whole[1] - held_out) for train, held_out in others]
+    assert left_out == [({0}, {4, 5}), ({1}, {6, 7}), ({2}, {8}), ({3}, {9})]
+    told = read_description(out / "delivered")["training"]["delivered"]
+    assert (told["metric"], told["windows"]) == ("mean_slowdown", 10)
+    assert not (out / FOLDS).exists()
+    plain = train(log, "behaviour_cloning", steps=20, seed=0, out=tmp_path / "plain")
+    assert (out / "weights.safetensors").read_bytes() == (
+        plain / "weights.safetensors"
+    ).read_bytes()
+    assert train(log, "behaviour_cloning", steps=20, seed=0, out=out, gate="folds") == out
+    assert len(trainings) == 6
+
+
+@pytest.mark.slow
+def test_finished_folds_are_not_trained_again(log, tmp_path, trainings, monkeypatch):
+    fit = training._fit
+
+    def interrupted(job, opened, *more):
+        if opened.left_out == (2, 8):
+            raise KeyboardInterrupt
+        return fit(job, opened, *more)
+
+    monkeypatch.setattr(training, "_fit", interrupted)
+    given = {"steps": 5, "seed": 0, "out": tmp_path / "run", "gate": "folds"}
+    with pytest.raises(KeyboardInterrupt):
+        train(log, "behaviour_cloning", **given)
+    assert not (tmp_path / "run" / "checkpoint.json").exists()
+    assert len(trainings) == 3
+    monkeypatch.setattr(training, "_fit", fit)
+    train(log, "behaviour_cloning", **given)
+    again = trainings[3:]
+    assert [{0, 1, 2, 3} - seen for seen, _ in again] == [set(), {2}, {3}]
+    whole = train(log, "behaviour_cloning", **{**given, "out": tmp_path / "whole"})
+    for name in ("weights.safetensors", "delivered/weights.safetensors"):
+        assert (tmp_path / "run" / name).read_bytes() == (whole / name).read_bytes()
+    shutil.rmtree(whole)
+
+
+def test_a_stacked_training_cannot_be_repeated(log):
+    with pytest.raises(InputError, match="--gate folds repeats a training"):
+        decide_by(ds.open(log), 0, "folds")
