@@ -8,10 +8,12 @@ from typing import Any, Final
 
 from pipeline import dataset as ds
 from pipeline.dataset.decisions import Decisions
+from pipeline.notes import tell
 from pipeline.storage.files import make_folder, remove_folder, remove_partials
 from pipeline.storage.locks import one_writer
 from pipeline.storage.provenance import begin_training, provenance
 from pipeline.storage.run_files import BEST, CURVES, DESCRIPTION, FOLDS, step_folder
+from policies.delivery.folds import FOLDS as COUNT
 from policies.delivery.verdict import Gate, deliver
 from policies.networks.checkpoint import Trained, load_policy, save
 from policies.networks.policy import LearnedPolicy
@@ -159,6 +161,7 @@ def _without(
     rest, folder = opened.without(windows), out / FOLDS / str(number)
     key = job.key(rest)
     if not finished(folder, key, None):
+        tell(f"fold {number + 1} of {COUNT}: trained without {len(windows)} windows")
         trained, trained_on = _fit(job, rest, folder, key, _Told())
         write_training(folder, trained_on, trained, lambda _: None)
         ResumeFile(folder, key).remove()

@@ -8,6 +8,7 @@ import pytest
 
 from pipeline import dataset as ds
 from pipeline.errors import DatasetError, InputError
+from pipeline.notes import telling
 from pipeline.storage.run_files import FOLDS
 from policies.delivery import folds, played
 from policies.delivery.verdict import rule_policy
@@ -97,7 +98,11 @@ def trainings(monkeypatch):
 
 @pytest.mark.slow
 def test_a_training_is_repeated_without_each_fold(log, tmp_path, trainings):
-    out = train(log, "behaviour_cloning", steps=20, seed=0, out=tmp_path / "run", gate="folds")
+    lines = []
+    with telling(lines.append):
+        out = train(log, "behaviour_cloning", steps=20, seed=0, out=tmp_path / "run", gate="folds")
+    assert lines[0] == "fold 1 of 4: trained without 3 windows"
+    assert len(lines) == 4
     whole, *others = trainings
     assert whole == ({0, 1, 2, 3}, {4, 5, 6, 7, 8, 9})
     left_out = [(whole[0] - train, whole[1] - held_out) for train, held_out in others]
