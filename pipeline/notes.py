@@ -23,9 +23,14 @@ def telling(tell: Tell) -> Iterator[None]:
         _tell.reset(token)
 
 
+def teller() -> Tell | None:
+    """Return the function that shows lines in this context, also for other threads."""
+    return _tell.get()
+
+
 def tell(line: str) -> bool:
     """Show a line, if anything shows lines in this context; return whether anything does."""
-    show = _tell.get()
+    show = teller()
     if show is not None:
         show(line)
     return show is not None

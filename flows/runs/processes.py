@@ -1,7 +1,7 @@
 """Processes that run commands side by side.
 
-A command on one core of its own is faster than one with threads on two, since parts of a training
-run on one thread.
+Two commands with one thread each take less time than one after the other with two threads each,
+since parts of a training run on one thread.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ _Pending = Future[dict[str, Any]]
 
 
 class Places:
-    """Where commands run: in this process through `call`, or in others, see `places`."""
+    """This process, in which commands run through `call`, or other processes, see `places`."""
 
     def __init__(self, call: Call, others: Executor | None = None) -> None:
         self._call, self._others = call, others

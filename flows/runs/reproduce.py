@@ -116,18 +116,21 @@ class _Run:
 
     def all(self) -> None:
         """Run all stages that are not finished."""
-        left = [stage for stage in self.stages if not self._is_finished(stage)]
+        left = [stage for stage in self.stages if not self._skip(stage)]
         while left or self.started:
             while len(self.started) < self.workers and (stage := self._next(left)):
                 left.remove(stage)
-                if not self._is_finished(stage):
+                if not self._skip(stage):
                     self._start(stage, alone=not self.started and not self._next(left))
             if self.started:
                 for pending in wait(self.started, return_when=FIRST_COMPLETED).done:
                     self._end(pending)
 
-    def _is_finished(self, stage: Stage) -> bool:
-        """Return whether an earlier run has finished a stage and what it reads; count it if so."""
+    def _skip(self, stage: Stage) -> bool:
+        """Skip a stage that an earlier run has finished, as those that it reads are.
+
+        Returns whether the stage is skipped.
+        """
         output = self._output(stage)
         if not self._reads[stage.name] <= self.finished.keys():
             return False
@@ -138,12 +141,15 @@ class _Run:
         return True
 
     def _next(self, left: Sequence[Stage]) -> Stage | None:
-        """Return a stage whose readings are finished, if any.
+        """Return a stage that reads nothing unfinished, if any.
 
-        It is the first one; if several run, the longest, so that none is left at the end alone.
+        One worker takes the first such stage. Several take the longest, so that no long stage runs
+        alone at the end.
         """
         ready = [stage for stage in left if self._reads[stage.name] <= self.finished.keys()]
-        return max(ready, key=lambda stage: stage.minutes * (self.workers > 1), default=None)
+        if self.workers == 1:
+            return next(iter(ready), None)
+        return max(ready, key=lambda stage: stage.minutes, default=None)
 
     def _inputs(self, stage: Stage) -> dict[str, Any]:
         before = {name: self.finished[name] for name in sorted(self._reads[stage.name])}

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 
 from pipeline.errors import FolderBusy, InputError
-from pipeline.notes import Tell, tell
+from pipeline.notes import Tell, teller
 from pipeline.storage import files, heartbeat
 from pipeline.storage.heartbeat import Holder
 from pipeline.storage.location import is_remote, location
@@ -107,7 +107,8 @@ def _missing(folder: Path) -> list[Path]:
 
 def _acquire(path: Path, out: Path) -> Release:
     """Wait for the lock, take it, and return the function that releases it."""
-    limit = _limit()
+    # A thread that renews a lock has no context, so it gets the function.
+    limit, tell = _limit(), teller() or (lambda _text: None)
     attempt, told = _attempt_of(path, out, tell), False
     started, pause = time.monotonic(), _PAUSE_S
     while True:

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final
 
 from pipeline import dataset as ds
-from pipeline.errors import DatasetError, InputError, TraceError
+from pipeline.errors import DatasetError, TraceError
 from pipeline.recipes.workload_source import RECORDED
 from policies.delivery import agreement, folds, played
 from policies.delivery.folds import Without
@@ -20,18 +20,19 @@ LAST: Final = "last"
 Decide = Callable[[Mapping[str, Trained]], tuple[Trained, Verdict] | None]
 
 
-def decide_by(opened: ds.Dataset, seed: int, gate: Gate, without: Without | None = None) -> Decide:
+def decide_by(opened: ds.Dataset, seed: int, gate: Gate, without: Without) -> Decide:
     """Return the function that compares the checkpoints of a training with the best logged rule.
 
-    `without` trains again for the gate "folds". Raises InputError if that gate is asked for and the
-    training cannot be repeated.
+    `without` repeats the training for the gate "folds".
     """
-    if gate == "folds":
-        if without is None:
-            raise InputError("--gate folds repeats a training, which a stacked one cannot")
-        windows = _windows_of(opened, seed)
-        if windows is not None:
-            return partial(_by_folds, windows, _rules_of(opened), without)
+    windows = _windows_of(opened, seed) if gate == "folds" else None
+    if windows is not None:
+        return partial(_by_folds, windows, _rules_of(opened), without)
+    return decide_once(opened, seed, gate)
+
+
+def decide_once(opened: ds.Dataset, seed: int, gate: Gate) -> Decide:
+    """Return such a function that repeats no training."""
     judge = gate_of(opened, seed, gate)
     return lambda candidates: judge_each(list(candidates.values()), judge)
 

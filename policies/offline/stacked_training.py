@@ -22,7 +22,7 @@ import numpy as np
 
 from pipeline import dataset as ds
 from pipeline.dataset.decisions import Decisions
-from pipeline.errors import DatasetError
+from pipeline.errors import DatasetError, InputError
 from pipeline.storage.files import make_folder, remove_partials
 from pipeline.storage.locks import writing
 from pipeline.storage.provenance import begin_training, provenance
@@ -31,7 +31,7 @@ from policies.networks.candidate_scorer import fit_network
 from policies.offline import agent as find_agent
 from policies.offline import read_config
 from policies.offline.fit import check_decisions, measure_of, trained_by, untrained
-from policies.offline.gates import decide_by
+from policies.offline.gates import decide_once
 from policies.offline.training import both_splits, data_of, write_training
 from policies.training.devices import find_device, repeatable, torch_setting
 from policies.training.fingerprint import finished, training_key
@@ -97,9 +97,10 @@ def train_stacked(
         UnknownName, RecipeError, DatasetError, StorageError, InputError: As `train` does.
     """
     wanted, place = find_agent(agent), find_device(device)
-    opened = ds.open(dataset)
-    decide_by(opened, 0, gate)  # refuses a gate before anything is trained
     configs = [read_config(agent, member.settings) for member in members]
+    if gate == "folds":
+        raise InputError("--gate folds repeats a training, which a stacked one cannot")
+    opened = ds.open(dataset)
     waiting: list[tuple[Member, Any, str]] = []
     for member, config in zip(members, configs, strict=True):
         key = training_key(
@@ -220,7 +221,7 @@ def _train(
             try:
                 trained_on = {"dataset": data, "key": one.key, "of_steps": steps}
                 write_training(
-                    one.member.out, trained_on, result, decide_by(opened, one.member.seed, gate)
+                    one.member.out, trained_on, result, decide_once(opened, one.member.seed, gate)
                 )
             except DatasetError as error:
                 failed[one.member.out] = str(error)

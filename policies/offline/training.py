@@ -75,8 +75,8 @@ def train(
     key = job.key(opened)
     if finished(out, key, checkpoint_every):
         return out
-    told = _Told(progress, point, checkpoint_every, tensorboard)
-    trained, trained_on = _fit(job, opened, out, key, told)
+    reporting = _Reporting(progress, point, checkpoint_every, tensorboard)
+    trained, trained_on = _fit(job, opened, out, key, reporting)
     decide = decide_by(opened, seed, gate, partial(_without, job, opened, out))
     write_training(out, trained_on, trained, decide)
     ResumeFile(out, key).remove()
@@ -86,7 +86,7 @@ def train(
 
 @dataclass(frozen=True)
 class _Job:
-    """What determines the weights of a training, apart from the log, and what is delivered."""
+    """Settings that determine, with the log, the weights of a training and its delivery."""
 
     agent: Agent
     config: Any
@@ -106,8 +106,8 @@ class _Job:
 
 
 @dataclass(frozen=True)
-class _Told:
-    """Who hears of a training, and how often it leaves a checkpoint."""
+class _Reporting:
+    """Callbacks and outputs of a training while it runs."""
 
     progress: Progress | None = None
     point: Point | None = None
@@ -116,7 +116,7 @@ class _Told:
 
 
 def _fit(
-    job: _Job, opened: ds.Dataset, out: Path, key: str, told: _Told
+    job: _Job, opened: ds.Dataset, out: Path, key: str, reporting: _Reporting
 ) -> tuple[Trained, dict[str, Any]]:
     """Train in the folder `out`, and return the result with a description of the training."""
     make_folder(out)
@@ -124,10 +124,10 @@ def _fit(
     if not ResumeFile(out, key).waits():
         clear(out)
     begin_training(out, provenance(torch=torch_setting(find_device(job.device))))
-    draw, close = open_tensorboard(told.tensorboard, f"{job.agent.name}-seed{job.seed}")
+    draw, close = open_tensorboard(reporting.tensorboard, f"{job.agent.name}-seed{job.seed}")
 
     def each_point(step: int, metrics: Mapping[str, float]) -> None:
-        for call in filter(None, (draw, told.point)):
+        for call in filter(None, (draw, reporting.point)):
             call(step, metrics)
 
     decisions, validation = both_splits(opened, job.agent, job.config, job.seed)
@@ -145,8 +145,8 @@ def _fit(
     try:
         trained = train_decisions(
             job.agent, decisions, opened.spec, job.config, steps=job.steps, seed=job.seed,
-            validation=validation, device=job.device, progress=told.progress, point=each_point,
-            checkpoint_every=told.checkpoint_every, keep=keep, select=job.select,
+            validation=validation, device=job.device, progress=reporting.progress, point=each_point,
+            checkpoint_every=reporting.checkpoint_every, keep=keep, select=job.select,
             resume=(out, key), logs=logs,
         )  # fmt: skip
     finally:
@@ -162,7 +162,7 @@ def _without(
     key = job.key(rest)
     if not finished(folder, key, None):
         tell(f"fold {number + 1} of {COUNT}: trained without {len(windows)} windows")
-        trained, trained_on = _fit(job, rest, folder, key, _Told())
+        trained, trained_on = _fit(job, rest, folder, key, _Reporting())
         write_training(folder, trained_on, trained, lambda _: None)
         ResumeFile(folder, key).remove()
     kinds = {SELECTED: folder / BEST, LAST: folder}

@@ -1,11 +1,13 @@
 """Locks of folders: one writer at a time, and nothing that a dead one left keeps others out."""
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -269,6 +271,23 @@ def test_a_lost_lock_is_left_to_its_new_holder(path, monkeypatch):
     assert holder_of(path).token == "theirs"
 
 
+def test_the_line_of_a_lost_lock_is_shown_although_another_thread_finds_it(path, monkeypatch):
+    """A thread has no context variables of the one that opened `telling`."""
+
+    def refuse(*_arguments):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(locks, "_lock", refuse)
+    monkeypatch.setattr(heartbeat, "EVERY_S", 0.001)
+    lines = []
+    with telling(lines.append), writing(path.parent):
+        deadline = time.monotonic() + 30.0
+        while not lines and time.monotonic() < deadline:
+            put(path, elsewhere())
+    assert lines
+    assert "took over the lock of this process" in lines[0]
+
+
 def test_a_beat_is_counted(path, monkeypatch):
     monkeypatch.setattr(heartbeat, "EVERY_S", 0.001)
     release = renewed(path)()
@@ -278,8 +297,6 @@ def test_a_beat_is_counted(path, monkeypatch):
 
 
 def test_without_flock_the_file_is_renewed(tmp_path, monkeypatch):
-    import errno
-
     def refuse(*_arguments):
         raise OSError(errno.ENOLCK, "No locks available")
 

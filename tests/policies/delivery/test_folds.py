@@ -14,7 +14,7 @@ from policies.delivery import folds, played
 from policies.delivery.verdict import rule_policy
 from policies.networks.checkpoint import read_description
 from policies.offline import training
-from policies.offline.gates import decide_by
+from policies.offline.stacked_training import train_stacked
 from policies.offline.training import train
 
 NAMES = ["packer_now", "sjf_now"]
@@ -145,4 +145,4 @@ def test_finished_folds_are_not_trained_again(log, tmp_path, trainings, monkeypa
 
 def test_a_stacked_training_cannot_be_repeated(log):
     with pytest.raises(InputError, match="--gate folds repeats a training"):
-        decide_by(ds.open(log), 0, "folds")
+        train_stacked(log, "double_dqn", [], steps=1, gate="folds")
