@@ -148,11 +148,13 @@ def record_parts(
         return
     stop = Event()
     with ThreadPoolExecutor(workers) as pool:
-        waiting = {pool.submit(_record_part, plan, i, stop) for i in missing}
+        part_of = {pool.submit(_record_part, plan, i, stop): i for i in missing}
+        waiting = set(part_of)
         try:
             while waiting:
                 finished, waiting = wait(waiting, timeout=1.0, return_when=FIRST_EXCEPTION)
-                for future in finished:
+                # In the order of parts: of several that failed, the first one is reported.
+                for future in sorted(finished, key=part_of.__getitem__):
                     future.result()
                     done += 1
                 tell(done, len(plan.parts))

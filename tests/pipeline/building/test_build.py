@@ -1,5 +1,6 @@
 """Building: the same bytes for any number of workers and any interruption."""
 
+import concurrent.futures
 import hashlib
 import multiprocessing
 import random
@@ -211,3 +212,20 @@ def test_an_interruption_does_not_wait_for_the_episodes_of_a_part(tmp_path, monk
         build(recipe, behaviours(recipe), tmp_path / "out", progress=interrupted)
     assert told == [0, 0]
     assert not list((tmp_path / "out" / "data").iterdir())
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_of_two_parts_that_fail_the_first_is_named(step, tiny_recipe, tmp_path, monkeypatch):
+    """One thread may begin and fail the second part before the first failure is noticed."""
+
+    def fail(_plan, part, _stop):
+        raise DatasetError(f"part {part} fails")
+
+    def late(futures, **_options):
+        concurrent.futures.wait(futures)
+        return list(futures)[::step], set()
+
+    monkeypatch.setattr(parts, "_record_part", fail)
+    monkeypatch.setattr(parts, "wait", late)
+    with pytest.raises(DatasetError, match="part 0 fails"):
+        build(tiny_recipe, behaviours(tiny_recipe), tmp_path / "out")
