@@ -16,8 +16,10 @@ from numba import types
 
 from pipeline.scenarios.deferrable.features import MOMENT, ROW
 from pipeline.scenarios.deferrable.slotwise_action import stop_at_misfit
-from pipeline.simulation.kernel import FLOATS, MASK, ROWS, SCORE, compiled
+from pipeline.simulation.kernel import FLOATS, SCORE, compiled
 from pipeline.simulation.policy import Heuristic
+from policies.heuristics.knapsack import choose_set
+from policies.heuristics.prices import RANDOM_PRICES
 
 LATER_SLOT: Final = 0.3  # worth of a slot after the first in knapsack_patient; the first is worth 1
 WAITING: Final = 0.5  # share of a job's later pay that it subtracts if the job can wait
@@ -64,37 +66,6 @@ def _largest_skip(context, candidates, feasible, parameters, scores):  # type: i
     for i in range(len(scores)):
         startable = candidates[i, ROW.is_startable] == 1.0
         scores[i] = _gain(context, candidates[i]) if startable else 0.0
-
-
-@compiled(types.void(types.int64, ROWS, MASK, FLOATS, FLOATS))
-def choose_set(free, candidates, feasible, gains, scores):  # type: ignore[no-untyped-def]
-    """Solve the 0/1 knapsack exactly; score its rows by gain, the close row 0 and the others -1.
-
-    gains (N,) are the values of the rows; only feasible rows with a gain above 0 can be chosen.
-    """
-    n = len(scores)
-    items = np.empty(n, np.int64)
-    k = 0
-    for i in range(n - 1):
-        scores[i] = -1.0
-        if feasible[i] and gains[i] > 0.0:
-            items[k] = i
-            k += 1
-    scores[n - 1] = 0.0
-    best = np.zeros(free + 1)  # highest sum of gains of the items so far, by cores used
-    taken = np.zeros((k, free + 1), np.bool_)
-    for j in range(k):
-        cores = int(np.ceil(candidates[items[j], ROW.cores]))
-        for room in range(free, cores - 1, -1):
-            value = best[room - cores] + gains[items[j]]
-            if value > best[room]:
-                best[room] = value
-                taken[j, room] = True
-    room = free
-    for j in range(k - 1, -1, -1):
-        if taken[j, room]:
-            scores[items[j]] = gains[items[j]]
-            room -= int(np.ceil(candidates[items[j], ROW.cores]))
 
 
 @compiled(SCORE)
@@ -163,4 +134,4 @@ _RULES: Final = (
             f"{WAITING} * max(0, h - delay_weight) if until_latest > 0",
     ),
 )  # fmt: skip
-HEURISTICS: Final[Mapping[str, Heuristic]] = {rule.name: rule for rule in _RULES}
+HEURISTICS: Final[Mapping[str, Heuristic]] = {r.name: r for r in (*_RULES, RANDOM_PRICES)}

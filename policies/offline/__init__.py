@@ -31,8 +31,8 @@ class Agent:
         probabilities: True if the agent needs Decisions.probabilities.
         whole: True if the agent also reads whole logs, from `Task.logs`
             (policies.training.episode_stream).
-        around: True if the agent learns only from a log around a rule (policies.heuristics.around),
-            with settings that name the rule. "all" leaves it out.
+        around: True if the agent learns only from episodes that drew the weights of their policy
+            (policies.heuristics.around, policies.heuristics.prices). "all" leaves it out.
         attribute: Name of the implementation in the module; "" means the module itself. The
             implementation has `Config`, a frozen dataclass, and `learner(task, config)`, see
             policies.training.learner.
@@ -88,6 +88,10 @@ _ALL: Final = (
           per_episode=1, whole=True, around=True,
           description="response surface: the best weights around a rule, by regression on the "
                       "outcomes of episodes that drew theirs (around_RULE)"),
+    Agent("price_surface", "policies.papers.prices.surface", transitions=False, per_episode=1,
+          scenarios=("deferrable",), around=True,
+          description="price surface: prices of coming slots, by regression on the outcomes of "
+                      "episodes that drew theirs (random_prices); for deferrable only"),
     Agent("preference_ensemble", "policies.offline.preference.preference_ensemble",
           transitions=False,
           description="preference ensemble: mean of trajectory preference on resampled windows"),

@@ -22,13 +22,13 @@ from pipeline.settings.ranges import check_ranges, number
 from pipeline.simulation.policy import Behaviour, Heuristic
 from pipeline.simulation.rollout import Episode, run_episode
 from pipeline.simulation.seeds import generator
+from policies.heuristics.prices import WEIGHTS, score_by_prices
 from policies.networks.features import fit_map
 from policies.networks.settings import Weights
 from policies.online.evolution import Distribution, Vector, as_weights
 from policies.online.problem import Problem, Sampling
-from policies.papers.prices.forward import score_by_prices
 from policies.papers.prices.imitation import imitator
-from policies.papers.prices.network import WEIGHTS, PricesNetwork, PricesSettings, prices_network
+from policies.papers.prices.network import PricesNetwork, PricesSettings, prices_network
 from policies.training.learner import Criterion, Info, Learner
 
 _FITTED = 16  # windows, at most

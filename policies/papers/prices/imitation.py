@@ -22,14 +22,16 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from numba import types
 from numpy.typing import NDArray
 
 from pipeline.dataset.decisions import Decisions
 from pipeline.scenarios.deferrable.features import ROW
+from pipeline.simulation.kernel import FLOATS, INTS, ROWS, compiled
 from pipeline.simulation.seeds import generator
+from policies.heuristics.prices import WEIGHTS, score_by_prices
 from policies.online.evolution import Distribution, Vector, as_weights
-from policies.papers.prices.forward import shared
-from policies.papers.prices.network import WEIGHTS, PricesNetwork
+from policies.papers.prices.network import PricesNetwork
 from policies.training.learner import Criterion, Info, Learner, Task
 from policies.training.minibatches import draw_rows, spaced_rows
 
@@ -39,6 +41,9 @@ _INDIVIDUALS: Final = 16
 _MINIBATCH: Final = 256
 _STEP: Final = 0.5
 _VALIDATED: Final = 2048  # decisions
+
+_SETS: Final = types.Array(types.float64, 3, "C")
+_MASKS: Final = types.Array(types.boolean, 2, "C")
 
 Agreement = Callable[[NDArray[np.int64]], Callable[[Vector], float]]
 
@@ -111,3 +116,27 @@ def agreement_of(
         return lambda flat: float(shared(*some, network.parameters(as_weights(network, flat))))
 
     return at
+
+
+@compiled(types.float64(ROWS, _SETS, INTS, _MASKS, ROWS, FLOATS))
+def shared(context, candidates, sizes, feasible, shown, parameters):  # type: ignore[no-untyped-def]
+    """Return the mean over B decisions of the probability that `shown` gives to the knapsack's set.
+
+    The set is the jobs that the knapsack would still start in the slot, in any order, or the close
+    if it would start none. context is (B, C). candidates is (B, K, F), of which the first `sizes`
+    (B,) are rows of the observation and the last of these is the close row. feasible and shown are
+    (B, K).
+    """
+    total = 0.0
+    for b in range(len(context)):
+        n = sizes[b]
+        scores = np.empty(n)
+        score_by_prices(context[b], candidates[b][:n], feasible[b][:n], parameters, scores)
+        some = False
+        for i in range(n - 1):
+            if scores[i] > 0.0:
+                some = True
+                total += shown[b, i]
+        if not some:
+            total += shown[b, n - 1]
+    return total / len(context)

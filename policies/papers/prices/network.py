@@ -1,23 +1,13 @@
 """Policy of `deferrable` that solves an exact knapsack with learned prices of coming slots.
 
-    pays     c d - w1 (t - e)                          as in the rules' knapsack
-    price_a  1.2 sigmoid(b + w x_a)                    of a core, a = 1, 2, ... slots ahead
-    worth    pays - c (price_1 + ... + price_d-1)      minus the price of the cores it occupies
-    later    pays - w1 - c (price_1 + ... + price_d)   worth of the same job one slot later
-    value    worth - share max(0, later)               of a job that can wait; share = sigmoid(...)
-
 In every slot, the set of startable jobs with the highest total value that fits into the free cores
-is started. x_a contains the known demand of slot a above its capacity, the trend of the capacity,
-a, the capacity, and the cores of jobs that can wait. share reads how long the job can wait, the
-demand of the next slot, the job's cores, the cores of all jobs that can wait, and how long the job
-has waited.
+is started. The formulas are those of policies.heuristics.prices; 12 weights are learned, the rest
+is arithmetic of the scenario.
 
 Every job pays 1 per core-slot, so the price of a core-slot corresponds to its multiplier in a
 Lagrangian relaxation of the offline problem: 1 where demand is certain, 0 where capacity is left
-over. With all weights at zero a later slot costs .6 and share is 1/2, which is nearly the rule
-knapsack_patient.
+over.
 
-12 weights are learned; the rest is arithmetic of the scenario (policies.papers.prices.forward).
 This policy is ours; it is not from a paper.
 """
 
@@ -30,16 +20,13 @@ from numpy.typing import NDArray
 
 from pipeline.errors import HindcastError
 from pipeline.simulation.policy import Reading
+from policies.heuristics.prices import PRICE_INPUTS, WAIT_INPUTS, score_by_prices
 from policies.networks import Architecture, Features
 from policies.networks.features import unscaled_map
 from policies.networks.fixed import FixedNetwork, FixedSettings
 from policies.networks.policy import LearnedPolicy
 from policies.networks.settings import Weights
 from policies.papers.osdec.network import check_deferrable
-from policies.papers.prices.forward import PRICE_INPUTS, score_by_prices
-
-WAIT_INPUTS: Final = 5
-WEIGHTS: Final = 2 + PRICE_INPUTS + WAIT_INPUTS  # with a bias each
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from pipeline.simulation.batched import run_batched
 from pipeline.simulation.policy import Behaviour
 from pipeline.simulation.rollout import run_episode
 from policies.heuristics.deferrable import HEURISTICS
+from policies.heuristics.prices import AHEAD, DEAREST, fill_prices
 from policies.networks.checkpoint import load_policy
 from policies.online.training import train_online
 from policies.papers.prices.agent import Config, as_weights, fit, learner, play
-from policies.papers.prices.forward import AHEAD, DEAREST, fill_prices
 from policies.papers.prices.network import PricesPolicy, PricesSettings, prices_network
 from tests.folders import content
 

@@ -15,8 +15,7 @@ from policies.online.evolution import as_weights
 from policies.online.imitation import Imitation, distributions
 from policies.online.training import train_online
 from policies.papers.prices import imitation as module
-from policies.papers.prices.forward import shared
-from policies.papers.prices.imitation import agreement_of, imitator
+from policies.papers.prices.imitation import agreement_of, imitator, shared
 from policies.papers.prices.network import PricesPolicy
 from policies.registry import behaviours
 from policies.training.learner import Task

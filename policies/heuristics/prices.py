@@ -1,28 +1,44 @@
-"""Compiled knapsack of `deferrable` over job values with learned prices.
+"""Compiled knapsack of `deferrable` over job values with prices of coming slots.
 
-The formulas are those of policies.papers.prices.network.
+    pays     c d - w1 (t - e)                          as in the other knapsacks
+    price_a  1.2 sigmoid(b + w x_a)                    of a core, a = 1, 2, ... slots ahead
+    worth    pays - c (price_1 + ... + price_d-1)      minus the price of the cores it occupies
+    later    pays - w1 - c (price_1 + ... + price_d)   worth of the same job one slot later
+    value    worth - share max(0, later)               of a job that can wait; share = sigmoid(...)
+
+x_a contains the known demand of slot a above its capacity, the trend of the capacity, a, the
+capacity, and the cores of jobs that can wait. share reads how long the job can wait, the demand of
+the next slot, the job's cores, the cores of all jobs that can wait, and how long the job has
+waited.
+
+With all weights at zero a later slot costs .6 and share is 1/2, which is nearly the rule
+knapsack_patient. `random_prices` draws the weights once per episode, so the outcomes of its
+episodes show which prices are better. The agents price_evolution and price_surface learn them.
 """
 
 from typing import Final
 
 import numpy as np
 from numba import types
+from numpy.typing import NDArray
 
 from pipeline.scenarios.deferrable.features import MOMENT, ROW
 from pipeline.scenarios.deferrable.layout import LAGS, LOOKAHEAD
-from pipeline.simulation.kernel import FLOATS, INTS, ROWS, SCORE, compiled
-from policies.heuristics.deferrable import choose_set
+from pipeline.simulation.kernel import FLOATS, ROWS, SCORE, compiled
+from pipeline.simulation.policy import Heuristic
+from pipeline.simulation.spec import Spec
+from policies.heuristics.knapsack import choose_set
 
 AHEAD: Final = 8  # slots whose prices are learned
 DEAREST: Final = 1.2  # maximal price of a core-slot: a little more than a job pays for it
 PRICE_INPUTS: Final = 5
+WAIT_INPUTS: Final = 5
+WEIGHTS: Final = 2 + PRICE_INPUTS + WAIT_INPUTS  # with a bias each
+STEP: Final = 0.5  # standard deviation of a drawn weight
 # Positions in the parameters.
 _LEVEL: Final = 0
 _PRICE: Final = 1  # bias, then weights
 _WAIT: Final = _PRICE + 1 + PRICE_INPUTS
-
-_SETS: Final = types.Array(types.float64, 3, "C")
-_MASKS: Final = types.Array(types.boolean, 2, "C")
 
 
 @compiled(types.float64(types.float64))
@@ -99,25 +115,14 @@ def score_by_prices(context, candidates, feasible, parameters, scores):  # type:
     choose_set(max(0, int(free)), candidates, feasible, gains, scores)
 
 
-@compiled(types.float64(ROWS, _SETS, INTS, _MASKS, ROWS, FLOATS))
-def shared(context, candidates, sizes, feasible, shown, parameters):  # type: ignore[no-untyped-def]
-    """Return the mean over B decisions of the probability that `shown` gives to the knapsack's set.
+def draw_prices(spec: Spec, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Return the parameters (1 + WEIGHTS,) of one episode: the mean capacity, and drawn weights."""
+    level = next(feature.scale for feature in spec.context if feature.name == "capacity")
+    return np.concatenate([[level], STEP * rng.standard_normal(WEIGHTS)])
 
-    The set is the jobs that the knapsack would still start in the slot, in any order, or the close
-    if it would start none. context is (B, C). candidates is (B, K, F), of which the first `sizes`
-    (B,) are rows of the observation and the last of these is the close row. feasible and shown are
-    (B, K).
-    """
-    total = 0.0
-    for b in range(len(context)):
-        n = sizes[b]
-        scores = np.empty(n)
-        score_by_prices(context[b], candidates[b][:n], feasible[b][:n], parameters, scores)
-        some = False
-        for i in range(n - 1):
-            if scores[i] > 0.0:
-                some = True
-                total += shown[b, i]
-        if not some:
-            total += shown[b, n - 1]
-    return total / len(context)
+
+RANDOM_PRICES: Final = Heuristic(
+    "random_prices", score_by_prices, draw_prices,
+    description="knapsack at prices of coming slots, with weights drawn once per episode",
+    formula=f"as knapsack, less what later slots cost; w ~ normal(0, {STEP})",
+)  # fmt: skip
