@@ -20,7 +20,7 @@ DIGESTS = {  # the first 40 of 64 digits
     "deferrable-base-v1": "c0b1e785ab630d98e65790fd72095464830bbc75",
     "deferrable-online": "efd07b1fd7d02006f8dca60156dcb0dc0a2db59a",
     "deferrable-osdec-online": "1e44b5aaebca1827af3c6e146a85427ee5a90ee2",
-    "deferrable-prices-v1": "a3d557e896e42f689eebf0a6b9fd6972b825d76e",
+    "deferrable-prices-v1": "6a0059cb54deaa688b0772e228b958db9f06f9bc",
     "deferrable-realtime-v1": "43ef604d5498aa875cb422361c65db29b98d3813",
     "multicluster-around-v1": "956bd1e2551bdc8a7b7b4cb1835088816dad7d7a",
     "multicluster-bernoulli-v1": "0b1e6e84902175cfdc97f59ec513cbe7dd8a07fc",
