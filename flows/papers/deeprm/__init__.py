@@ -46,6 +46,7 @@ from flows.papers.deeprm.files import (
     SLOWDOWN,
     UNITS,
     UTILISATION,
+    Curve,
     Measured,
     name_of,
     over_seeds,
@@ -57,7 +58,7 @@ from pipeline.evaluation.summary.pairing import Pairing
 from pipeline.papers.cells import beside, cell, difference, mean, ours, runs, strongest_rule
 from pipeline.papers.published import number, published
 from pipeline.papers.results import CLAIM, FIGURE, TABLE, FigureText, Results, TableText
-from pipeline.statistics.intervals import Array, Interval, bootstrap_interval
+from pipeline.statistics.intervals import Interval, bootstrap_interval
 from pipeline.statistics.numbers import count_of
 
 __all__ = ["SOURCE", "TITLE", "results", "stages"]
@@ -73,7 +74,6 @@ SOURCE: Final = (
 
 # Column of a table of the published simulator -> outcome
 _COMPAT: Final = {"jobs": "jobs", "time steps": "time_steps", "actions": "actions"}
-_POINTS: Final = 50  # of a training curve
 
 
 def results(place: Path, setting: Setting) -> Results:
@@ -315,17 +315,12 @@ def _point(
     }  # fmt: skip
 
 
-def _curve(figure: str, series: str, curve: Array) -> Rows:
-    """Return a training curve of at most _POINTS points: mean over seeds, lowest, highest."""
-    iterations = np.arange(1, curve.shape[1] + 1)
-    count = min(_POINTS, len(iterations))
-    parts = np.array_split(curve, count, axis=1)
-    middles = [part.mean() for part in np.array_split(iterations, count)]
+def _curve(figure: str, series: str, curve: Curve) -> Rows:
+    """Return a training curve: mean over seeds, lowest, highest."""
     rows = []
-    for at, part in zip(middles, parts, strict=True):
-        each = part.mean(axis=1)
+    for iteration, each in zip(curve.iterations, curve.values.T, strict=True):
         spread = (each.min(), each.max()) if len(each) > 1 else (np.nan, np.nan)
-        rows.append(_point(figure, "", series, f"{at:g}", Interval(each.mean(), *spread)))
+        rows.append(_point(figure, "", series, str(iteration), Interval(each.mean(), *spread)))
     return rows
 
 
@@ -340,7 +335,7 @@ def _training_figures(measured: Measured) -> Rows:
         rows += _curve(figure, name_of(AGENT), curve)
         for policy in RULES:
             value = Interval(sign * mean(scores, policy).value, np.nan, np.nan)
-            rows += [_point(figure, "", policy, str(x), value) for x in (1, curve.shape[1])]
+            rows += [_point(figure, "", policy, str(x), value) for x in curve.iterations[[0, -1]]]
     return rows
 
 

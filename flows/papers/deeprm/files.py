@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flows.papers import Setting
 from flows.papers.deeprm.commands import (
@@ -63,6 +64,19 @@ NETWORK: Final = (
 
 
 @dataclass(frozen=True)
+class Curve:
+    """A metric during the trainings of an agent with several seeds.
+
+    Attributes:
+        iterations: Iterations after which the metric was written, (P,).
+        values: Its means since the iteration before, (seeds, P).
+    """
+
+    iterations: NDArray[np.int64]
+    values: Array
+
+
+@dataclass(frozen=True)
 class Measured:
     """Results that the stages wrote.
 
@@ -73,8 +87,8 @@ class Measured:
         training: Slowdowns of rules on the train windows of PAPER_RATE.
         image: Slowdowns at RECIPE_RATE, with the network over the image.
         report: Slowdowns at the report's sizes.
-        curve: Training at PAPER_RATE: metric -> (seeds, iterations).
-        curves: Slowdowns in training at RECIPE_RATE, by name of the agent: (seeds, iterations).
+        curve: Training at PAPER_RATE, by metric.
+        curves: Slowdowns in training at RECIPE_RATE, by name of the agent.
     """
 
     place: Path
@@ -83,8 +97,8 @@ class Measured:
     training: Pairing
     image: Pairing
     report: Pairing
-    curve: Mapping[str, Array]
-    curves: Mapping[str, Array]
+    curve: Mapping[str, Curve]
+    curves: Mapping[str, Curve]
 
     @property
     def paper(self) -> Pairing:
@@ -112,8 +126,8 @@ def read(place: Path, setting: Setting) -> Measured:
     Raises DatasetError if a file is missing or is not valid.
     """
 
-    def curves(folder: str, seeds: Sequence[int], metric: str = SLOWDOWN) -> Array:
-        return read_curves([place / f"{folder}-seed{seed}" for seed in seeds], metric)
+    def curves(folder: str, seeds: Sequence[int], metric: str = SLOWDOWN) -> Curve:
+        return read_curve([place / f"{folder}-seed{seed}" for seed in seeds], metric)
 
     at, recipe = folder_of(PAPER_RATE), folder_of(RECIPE_RATE)
     return Measured(
@@ -135,22 +149,25 @@ def read(place: Path, setting: Setting) -> Measured:
     )
 
 
-def read_curves(folders: Sequence[Path], metric: str) -> Array:
-    """Return a metric of trainings: (folders, iterations).
+def read_curve(folders: Sequence[Path], metric: str) -> Curve:
+    """Return a metric of trainings, one folder per seed.
 
-    Raises DatasetError if a training lacks the metric, or has fewer iterations than another.
+    Raises DatasetError if a training lacks the metric, or has it after other iterations than the
+    first.
     """
     rows: list[Array] = []
+    iterations = np.empty(0, np.int64)
     for folder in folders:
-        table = read_parquet(folder / "metrics.parquet")
-        values = table.filter(metric=metric).sort("step")["value"].to_numpy()
-        if not len(values) or (rows and len(values) != len(rows[0])):
-            wanted = len(rows[0]) if rows else "some"
+        table = read_parquet(folder / "metrics.parquet").filter(metric=metric).sort("step")
+        steps = table["step"].to_numpy()
+        if not len(steps) or (rows and not np.array_equal(steps, iterations)):
+            wanted = f"those of {folders[0]}" if rows else "some"
             raise DatasetError(
-                f"{folder / 'metrics.parquet'}: {len(values)} rows of {metric!r}, expected {wanted}"
+                f"{folder / 'metrics.parquet'}: {len(steps)} rows of {metric!r}, expected {wanted}"
             )
-        rows.append(values)
-    return np.stack(rows)
+        iterations = steps
+        rows.append(table["value"].to_numpy())
+    return Curve(iterations, np.stack(rows))
 
 
 def name_of(policy: str) -> str:
@@ -188,6 +205,7 @@ def over_seeds(values: Array) -> Interval:
     return bootstrap_interval(values)
 
 
-def tenths(curve: Array) -> Array:
+def tenths(curve: Curve) -> Array:
     """Return means of the tenths of a training: (seeds, tenths)."""
-    return np.stack([part.mean(axis=1) for part in np.array_split(curve, PARTS, axis=1)], axis=1)
+    parts = np.array_split(curve.values, PARTS, axis=1)
+    return np.stack([part.mean(axis=1) for part in parts], axis=1)

@@ -17,7 +17,7 @@ from flows.papers.deeprm.files import (
     ONLINE,
     over_seeds,
     read,
-    read_curves,
+    read_curve,
     tenths,
 )
 from flows.parser import parse
@@ -72,10 +72,10 @@ def write(folder, rows, policies):
 
 
 def curve(folder, values):
-    """Write a training whose slowdowns are `values`."""
+    """Write a training whose slowdowns are `values`, each after 25 more iterations."""
     folder.mkdir(parents=True)
-    rows = [(i, "mean_slowdown", v) for i, v in enumerate(values, start=1)]
-    rows += [(i, "return", -20.0 * v) for i, v in enumerate(values, start=1)]
+    rows = [(25 * i, "mean_slowdown", v) for i, v in enumerate(values, start=1)]
+    rows += [(25 * i, "return", -20.0 * v) for i, v in enumerate(values, start=1)]
     pl.DataFrame(rows, schema=["step", "metric", "value"], orient="row").write_parquet(
         folder / "metrics.parquet"
     )
@@ -233,8 +233,9 @@ def test_the_sweep_has_every_load_and_policy(results):
 
 
 def test_curves_of_training_are_read_by_tenths(place):
-    curves = read_curves([place / f"rate04/reinforce-seed{seed}" for seed in (0, 1)], "return")
-    assert curves.shape == (2, 40)
+    curves = read_curve([place / f"rate04/reinforce-seed{seed}" for seed in (0, 1)], "return")
+    assert curves.values.shape == (2, 40)
+    assert curves.iterations.tolist() == [25 * i for i in range(1, 41)]
     assert tenths(curves)[0, 0] == pytest.approx(-20 * 5.85)
 
 
@@ -244,7 +245,7 @@ def test_training_has_a_band_over_seeds_beside_lines_of_rules(results):
     assert (first["y"], first["low"], first["high"]) == pytest.approx((6.1, 6.0, 6.2))
     flat = results.figures.filter(figure="figure 3b", series="hold_8")
     assert flat["y"].to_list() == pytest.approx([-50.0, -50.0])
-    assert flat["x"].to_list() == ["1", "40"]
+    assert flat["x"].to_list() == ["25", "1000"]
 
 
 @pytest.mark.slow
@@ -302,9 +303,9 @@ def test_a_missing_evaluation_is_named(place, missing):
 
 def test_a_training_without_curve_is_named(place, tmp_path):
     with pytest.raises(DatasetError, match=r"metrics.parquet.*0 rows of 'nothing', expected some"):
-        read_curves([place / "rate04/reinforce-seed0"], "nothing")
+        read_curve([place / "rate04/reinforce-seed0"], "nothing")
     curve(tmp_path / "short", [1.0, 2.0])
-    with pytest.raises(DatasetError, match="2 rows of 'return', expected 40"):
-        read_curves([place / "rate04/reinforce-seed0", tmp_path / "short"], "return")
+    with pytest.raises(DatasetError, match=r"2 rows of 'return', expected those of .*seed0"):
+        read_curve([place / "rate04/reinforce-seed0", tmp_path / "short"], "return")
     with pytest.raises(DatasetError, match=r"metrics\.parquet"):
-        read_curves([tmp_path / "absent"], "return")
+        read_curve([tmp_path / "absent"], "return")
