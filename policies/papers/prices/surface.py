@@ -8,7 +8,7 @@
 One episode is one observation. All of its decisions had the same prices, so no credit is assigned
 to single decisions, and no state can occur that is not in the log's distribution of prices. The
 surface has 91 coefficients: 2,000 episodes gave prices that are hardly better than the best rule,
-4,000 gave half of what playing finds (policies.papers.prices.agent).
+4,000 gave a third of what playing finds (policies.papers.prices.agent).
 
 Source: Box & Wilson, "On the Experimental Attainment of Optimum Conditions", JRSS B 1951. The
 agent is ours.
