@@ -66,6 +66,8 @@ DELIVERIES: Final = (
              "deferrable-prices-fresh-v1", "price_surface-delivered", "deferrable-prices-v1"),
     Delivery("`binpack`", "log", "makespan, s", 1, "binpack-alibaba2017-delivered-v1", "",
              "trajectory_preference-delivered"),
+    Delivery("`queue`, HPC2N", "log", "bounded slowdown", 1, "queue-hpc2n-delivered-v1", "",
+             "trajectory_preference-delivered", what="the rule"),
     Delivery("`thermal`", "play", "level per step", 3, "thermal-online", "thermal-fresh-online",
              "ppo-delivered", "thermal-online"),
     Delivery("`multicluster`", "play", "cost", 3, "multicluster-foresight-online",
