@@ -11,28 +11,22 @@ One episode is one observation. All of its choices had the same weights, so no c
 single choices. A few hundred episodes were enough for 35 columns of `multicluster`. Values are
 limited because many draws do badly, and their outcomes are heavy-tailed.
 
-Source: Box & Wilson, "On the Experimental Attainment of Optimum Conditions", JRSS B 1951; weights
-per episode as in Sehnke et al., "Parameter-exploring policy gradients", Neural Networks 2010.
+Source: see policies.offline.regression.surface.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 import polars as pl
-import torch
-from numpy.typing import NDArray
-from torch import nn
 
 from pipeline.errors import DatasetError, RecipeError
 from pipeline.settings.ranges import check_ranges, number
 from pipeline.simulation.spec import Spec
 from policies.heuristics.around import PREFIX, STRENGTH
 from policies.networks.settings import NetworkSettings, Weights, make_network
-from policies.training.learner import Info, Learner, Task, nothing_to_validate
-
-Array = NDArray[np.float64]
+from policies.offline.regression.surface import Array, surface_learner
+from policies.training.learner import Learner, Task
 
 _BEST: Final = 0.9  # quantile of the values whose negative is the lowest value
 _FLAT: Final = 0.5  # quantile of the curvatures that counts as the smallest
@@ -63,58 +57,27 @@ class Config:
             )
 
 
-class _State(nn.Module):
-    """The surface: b (1,), g (F,) and h (F,) in one vector."""
-
-    def __init__(self, columns: int) -> None:
-        super().__init__()
-        self.surface: torch.Tensor
-        self.register_buffer("surface", torch.zeros(1 + 2 * columns, dtype=torch.float64))
-
-
 def learner(task: Task, config: Config) -> Learner:
     """Return one training run, see `policies.training.learner`.
 
     Raises RecipeError without a rule, and DatasetError for a log without episodes around it.
     """
     rule = _rule_of(task, config)
-    columns = len(task.spec.learned_candidates)
-    w, y = observations(_episodes(task, "train"), rule, task.spec)
+    train = observations(_episodes(task, "train"), rule, task.spec)
+    held_out = observations(_episodes(task, "validation"), rule, task.spec, required=False)
     network = make_network(
         task.spec.context, task.spec.candidates, config.network, scenario=task.spec.scenario
     )
-    state = _State(columns)
 
-    def step(_number: int) -> Info:
-        state.surface.copy_(torch.from_numpy(fit_surface(w, y, config.ridge)))
-        r2 = explained(state.surface.numpy(), w, y)
-        return {"loss": torch.tensor(1.0 - r2), "r2": torch.tensor(r2)}
-
-    def weights() -> Weights:
+    def weights(surface: Array) -> Weights:
         found = np.zeros(network.shapes["layer0.weight"], np.float32)
-        found[0] = priority(optimum(state.surface.numpy(), config.radius), task.spec)
+        found[0] = priority(optimum(surface, config.radius), task.spec)
         return {"layer0.weight": found, "layer0.bias": np.zeros(1, np.float32)}
 
-    validate = nothing_to_validate
-    if task.validation is not None and len(task.validation):
-        other = observations(_episodes(task, "validation"), rule, task.spec, required=False)
-        if len(other[1]):
-
-            def validate() -> Mapping[str, float]:
-                """Return R2 and 1 - R2 of the surface on validation episodes."""
-                r2 = explained(state.surface.numpy(), *other)
-                return {"validation_loss": 1.0 - r2, "validation_r2": r2}
-
-    return Learner(
-        network=network,
-        weights=weights,
-        modules={"state": state},
-        optimisers={},
-        rng=np.random.default_rng(task.seed),
-        step=step,
-        validate=validate,
-        most_steps=1,
-    )
+    return surface_learner(
+        network, (design(train[0]), train[1]), (design(held_out[0]), held_out[1]), config.ridge,
+        weights, task.seed,
+    )  # fmt: skip
 
 
 def _rule_of(task: Task, config: Config) -> str:
@@ -173,22 +136,9 @@ def _units(spec: Spec) -> Array:
     return np.array([1.0 if one.heavy_tailed else one.scale for one in features])
 
 
-def _design(w: Array) -> Array:
+def design(w: Array) -> Array:
+    """Return the columns of the surface: 1, w (F,) and w^2 - 1 (F,)."""
     return np.column_stack([np.ones(len(w)), w, w**2 - 1.0])
-
-
-def fit_surface(w: Array, y: Array, ridge: float) -> Array:
-    """Return b, g (F,) and h (F,) of the ridge regression, in one vector; b has no penalty."""
-    design = _design(w)
-    penalty = ridge * np.eye(design.shape[1])
-    penalty[0, 0] = 0.0
-    return np.asarray(np.linalg.solve(design.T @ design + penalty, design.T @ y), np.float64)
-
-
-def explained(surface: Array, w: Array, y: Array) -> float:
-    """Return R2 of the surface; 0 if all values are equal."""
-    spread = float(((y - y.mean()) ** 2).sum())
-    return 1.0 - float(((y - _design(w) @ surface) ** 2).sum()) / spread if spread else 0.0
 
 
 def optimum(surface: Array, radius: float) -> Array:

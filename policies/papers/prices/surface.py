@@ -6,23 +6,17 @@
     weights     the maximum of the surface at a distance of at most `radius` from 0
 
 One episode is one observation. All of its decisions had the same prices, so no credit is assigned
-to single decisions, and no state can occur that is not in the log's distribution of prices. The
-surface has 91 coefficients: 2,000 episodes gave prices that are hardly better than the best rule,
-4,000 gave a third of what playing finds (policies.papers.prices.agent).
+to single decisions. The surface has 91 coefficients: 2,000 episodes gave prices that are hardly
+better than the best rule, 4,000 gave a third of what playing finds (policies.papers.prices.agent).
 
-Source: Box & Wilson, "On the Experimental Attainment of Optimum Conditions", JRSS B 1951. The
-agent is ours.
+Source: see policies.offline.regression.surface. The agent is ours.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import polars as pl
-import torch
-from numpy.typing import NDArray
-from torch import nn
 
 from pipeline.dataset.decisions import Decisions
 from pipeline.errors import DatasetError
@@ -30,11 +24,10 @@ from pipeline.settings.ranges import check_ranges, number
 from policies.heuristics.prices import RANDOM_PRICES, STEP, WEIGHTS
 from policies.networks.features import fit_map
 from policies.networks.settings import Weights
+from policies.offline.regression.surface import Array, surface_learner
 from policies.online.evolution import as_weights
 from policies.papers.prices.network import PricesNetwork, PricesSettings, prices_network
-from policies.training.learner import Info, Learner, Task, nothing_to_validate
-
-Array = NDArray[np.float64]
+from policies.training.learner import Learner, Task
 
 _PAIRS: Final = np.triu_indices(WEIGHTS)
 _COEFFICIENTS: Final = 1 + WEIGHTS + len(_PAIRS[0])
@@ -57,15 +50,6 @@ class Config:
         check_ranges(self)
 
 
-class _State(nn.Module):
-    """Buffer with the coefficients of the surface: b (1,), g (12,) and h (78,) in one vector."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.surface: torch.Tensor
-        self.register_buffer("surface", torch.zeros(_COEFFICIENTS, dtype=torch.float64))
-
-
 def learner(task: Task, config: Config) -> Learner:
     """Return one training run, see `policies.training.learner`.
 
@@ -73,36 +57,15 @@ def learner(task: Task, config: Config) -> Learner:
     """
     w, y, level = observations(task.decisions)
     network = _network(task, level)
-    state = _State()
-
-    def step(_number: int) -> Info:
-        state.surface.copy_(torch.from_numpy(fit_surface(w, y, config.ridge)))
-        r2 = explained(state.surface.numpy(), w, y)
-        return {"loss": torch.tensor(1.0 - r2), "r2": torch.tensor(r2)}
-
-    def weights() -> Weights:
-        return as_weights(network, STEP * optimum(state.surface.numpy(), config.radius))
-
-    validate = nothing_to_validate
-    if task.validation is not None and len(task.validation):
+    held_out = None
+    if task.validation is not None:
         other_w, other_y, _ = observations(task.validation, required=False)
-        if len(other_y):
+        held_out = design(other_w), other_y
 
-            def validate() -> Mapping[str, float]:
-                """Return R2 and 1 - R2 of the surface on validation episodes."""
-                r2 = explained(state.surface.numpy(), other_w, other_y)
-                return {"validation_loss": 1.0 - r2, "validation_r2": r2}
+    def weights(surface: Array) -> Weights:
+        return as_weights(network, STEP * optimum(surface, config.radius))
 
-    return Learner(
-        network=network,
-        weights=weights,
-        modules={"state": state},
-        optimisers={},
-        rng=np.random.default_rng(task.seed),
-        step=step,
-        validate=validate,
-        most_steps=1,
-    )
+    return surface_learner(network, (design(w), y), held_out, config.ridge, weights, task.seed)
 
 
 def _network(task: Task, level: float) -> PricesNetwork:
@@ -134,23 +97,10 @@ def observations(decisions: Decisions, *, required: bool = True) -> tuple[Array,
     return drawn[:, 1:] / STEP, y.astype(np.float64), float(drawn[0, 0])
 
 
-def _design(w: Array) -> Array:
+def design(w: Array) -> Array:
+    """Return the columns of the surface: 1, w (12,), and the products of two weights (78,)."""
     i, j = _PAIRS
     return np.column_stack([np.ones(len(w)), w, w[:, i] * w[:, j] - (i == j)])
-
-
-def fit_surface(w: Array, y: Array, ridge: float) -> Array:
-    """Return b, g (12,) and h (78,) of the ridge regression, in one vector; b has no penalty."""
-    design = _design(w)
-    penalty = ridge * np.eye(design.shape[1])
-    penalty[0, 0] = 0.0
-    return np.asarray(np.linalg.solve(design.T @ design + penalty, design.T @ y), np.float64)
-
-
-def explained(surface: Array, w: Array, y: Array) -> float:
-    """Return R2 of the surface; 0 if all values are equal."""
-    spread = float(((y - y.mean()) ** 2).sum())
-    return 1.0 - float(((y - _design(w) @ surface) ** 2).sum()) / spread if spread else 0.0
 
 
 def optimum(surface: Array, radius: float) -> Array:

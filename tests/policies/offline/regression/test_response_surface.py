@@ -15,6 +15,7 @@ from policies.heuristics import find_rule
 from policies.heuristics.linear import draw_weights
 from policies.networks.checkpoint import load_policy
 from policies.offline.regression import response_surface as rs
+from policies.offline.regression.surface import explained, fit_surface
 from policies.offline.training import train
 from policies.registry import behaviours
 
@@ -51,9 +52,9 @@ def test_the_surface_and_its_maximum_are_those_of_a_quadratic():
     w = rng.standard_normal((400, 3))
     slope, curvature = np.array([1.0, -0.5, 0.0]), np.array([-0.5, -0.25, -0.1])
     y = 2.0 + w @ slope + (w**2 - 1.0) @ curvature
-    surface = rs.fit_surface(w, y, 1e-6)
+    surface = fit_surface(rs.design(w), y, 1e-6)
     np.testing.assert_allclose(surface, [2.0, *slope, *curvature], atol=1e-6)
-    assert rs.explained(surface, w, y) == pytest.approx(1.0)
+    assert explained(surface, rs.design(w), y) == pytest.approx(1.0)
     best = np.array([1.0, -1.0, 0.0]) / np.sqrt(2.0)
     np.testing.assert_allclose(rs.optimum(surface, 2.0), 2.0 * best, atol=1e-5)
 
@@ -66,7 +67,9 @@ def test_a_column_that_curves_upwards_is_not_divided_by_its_curvature():
 
 def test_values_that_are_all_equal_are_explained_by_nothing():
     w = np.random.default_rng(0).standard_normal((20, 2))
-    assert rs.explained(rs.fit_surface(w, np.zeros(20), 1.0), w, np.zeros(20)) == 0.0
+    assert (
+        explained(fit_surface(rs.design(w), np.zeros(20), 1.0), rs.design(w), np.zeros(20)) == 0.0
+    )
 
 
 def table(spec, values, windows, rule="urgent_first"):
@@ -106,7 +109,7 @@ def test_a_training_plays_the_rule_with_the_fitted_priority(log, tmp_path):
     spec = opened.spec
     assert policy.network.settings.rules == ("urgent_first",)
     w, y = rs.observations(opened.episodes("train"), "urgent_first", spec)
-    best = rs.optimum(rs.fit_surface(w, y, 1.0), 6.0)
+    best = rs.optimum(fit_surface(rs.design(w), y, 1.0), 6.0)
     near = find_rule(spec.scenario, "around_urgent_first")
     parameters = draw_weights(spec, np.random.default_rng(0)).reshape(-1, 3)
     parameters[:, 2] = best / rs._units(spec)

@@ -14,6 +14,7 @@ from pipeline.verification.verify import verify
 from policies.heuristics.prices import STEP, WEIGHTS
 from policies.networks.checkpoint import load_policy
 from policies.offline import agents_for
+from policies.offline.regression.surface import explained, fit_surface
 from policies.offline.training import train
 from policies.papers.prices import surface as ps
 from policies.registry import behaviours
@@ -32,7 +33,7 @@ def quadratic(slope, hessian):
 
 
 def value(surface, w):
-    return float((ps._design(w[None]) @ surface)[0])
+    return float((ps.design(w[None]) @ surface)[0])
 
 
 @pytest.fixture(scope="module")
@@ -52,11 +53,11 @@ def test_the_surface_is_that_of_a_quadratic():
     rng = np.random.default_rng(0)
     w = rng.standard_normal((400, WEIGHTS))
     known = rng.standard_normal(ps._COEFFICIENTS)
-    y = ps._design(w) @ known
-    found = ps.fit_surface(w, y, 1e-9)
+    y = ps.design(w) @ known
+    found = fit_surface(ps.design(w), y, 1e-9)
     np.testing.assert_allclose(found, known, atol=1e-6)
-    assert ps.explained(found, w, y) == pytest.approx(1.0)
-    assert ps.explained(ps.fit_surface(w, 0.0 * y, 1.0), w, 0.0 * y) == 0.0
+    assert explained(found, ps.design(w), y) == pytest.approx(1.0)
+    assert explained(fit_surface(ps.design(w), 0.0 * y, 1.0), ps.design(w), 0.0 * y) == 0.0
 
 
 def test_a_maximum_inside_the_ball_is_found():
@@ -107,7 +108,7 @@ def test_a_training_plays_at_the_fitted_prices(log, tmp_path):
     total = found["return"].to_numpy()
     y = total - np.array([total[(found["window"] == one).to_numpy()].mean()
                           for one in found["window"]])  # fmt: skip
-    best = ps.optimum(ps.fit_surface(w, y, 1000.0), 4.0)
+    best = ps.optimum(fit_surface(ps.design(w), y, 1000.0), 4.0)
     np.testing.assert_allclose(
         load_policy(out).parameters, [12.0, *STEP * best], rtol=1e-5, atol=1e-6
     )
