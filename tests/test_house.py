@@ -123,7 +123,7 @@ def learns(name: str) -> bool:
     """Return whether a module is only for training, so that it may load torch; acting must not."""
     if name.startswith("policies.papers."):
         return name.rsplit(".", maxsplit=1)[-1] in {
-            "agent", "imitation", "replay", "rollouts", "torch_network", "sliding",
+            "agent", "imitation", "replay", "rollouts", "sliding", "surface", "torch_network",
         }  # fmt: skip
     return name.startswith(("policies.training.", "policies.offline.", "policies.online.")) or (
         name
