@@ -75,6 +75,7 @@ Runner: TypeAlias = Literal["local", "dask", "ray"]  # the names of flows.runner
 Device: TypeAlias = Literal["auto", "cpu", "cuda"]
 Stacked: TypeAlias = Literal["auto", "yes", "no"]
 Gate: TypeAlias = Literal["simulator", "folds", "log"]  # policies.delivery
+OnlineGate: TypeAlias = Literal["simulator", "folds"]
 
 
 def argument(text: str, *, default: Any = MISSING, **settings: Any) -> Any:

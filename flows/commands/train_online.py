@@ -48,6 +48,11 @@ class Request:
     checkpoint_every: p.Count | None = p.option(
         "iterations between checkpoints that are kept, in the folder's checkpoints/", default=None
     )
+    gate: p.OnlineGate = p.option(
+        "how the agent is compared with the best rule before it is delivered: both play the "
+        "validation windows; or four more trainings play the windows that each left out",
+        default="simulator",
+    )
     runner: p.Runner = p.runner()
     address: str = p.address()
 
@@ -102,7 +107,7 @@ def run(request: Request) -> dict[str, Any]:
         folder = training.train_online(
             loaded, out=location(request.out), agent=name or None, iterations=request.iterations,
             seed=request.seed, start=None if request.start is None else location(request.start),
-            imitation=imitation, device=request.device, workers=request.workers,
+            imitation=imitation, device=request.device, gate=request.gate, workers=request.workers,
             checkpoint_every=request.checkpoint_every, progress=trained, point=point,
         )  # fmt: skip
     steps = request.iterations or loaded.online.iterations

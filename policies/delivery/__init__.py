@@ -2,5 +2,7 @@
 
 verdict     comparison of an agent with a rule, and the delivered checkpoint
 played      gate that plays validation windows in the simulator
+folds       gate that trains again, without a part of the windows each time
 agreement   gate on a log alone
+checkpoints writing of a finished training, with its delivery
 """

@@ -30,7 +30,8 @@ from policies.delivery.played import (
     values_of,
     values_of_rule,
 )
-from policies.delivery.verdict import Verdict, compare
+from policies.delivery.verdict import Verdict, best_judged, compare
+from policies.networks.checkpoint import Trained
 from policies.networks.policy import LearnedPolicy
 from policies.networks.rules import rankable
 
@@ -50,6 +51,18 @@ def folds_of(windows: Windows) -> list[list[int]]:
         [int(w) for w in [*train, *validation]] for train, validation in zip(*parts, strict=True)
     ]
     return found if all(found) else []
+
+
+def decide(
+    windows: Windows, names: Sequence[str], without: Without, candidates: Mapping[str, Trained]
+) -> tuple[Trained, Verdict] | None:
+    """Return the checkpoint with the largest difference from the best rule, and its verdict.
+
+    None without rules, or with fewer windows than folds. See `verdicts`.
+    """
+    found = verdicts(windows, names, without)
+    kinds = [kind for kind in candidates if kind in found]
+    return best_judged([(candidates[kind], found[kind]) for kind in kinds])
 
 
 def verdicts(windows: Windows, names: Sequence[str], without: Without) -> dict[str, Verdict]:

@@ -1,23 +1,16 @@
 """Gates of offline trainings: what is delivered, by `--gate`, see `policies.delivery`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Final
 
 from pipeline import dataset as ds
 from pipeline.errors import DatasetError, TraceError
 from pipeline.recipes.workload_source import RECORDED
 from policies.delivery import agreement, folds, played
+from policies.delivery.checkpoints import Decide
 from policies.delivery.folds import Without
-from policies.delivery.verdict import Gate, Verdict, best_judged, judge_each
-from policies.networks.checkpoint import Trained
+from policies.delivery.verdict import Gate, Verdict, judge_each
 from policies.networks.policy import LearnedPolicy
-
-SELECTED: Final = "selected"
-LAST: Final = "last"
-# Function of the checkpoints of a training, by kind, that returns the one which is compared with
-# the rule, and its verdict; None if nothing can be compared.
-Decide = Callable[[Mapping[str, Trained]], tuple[Trained, Verdict] | None]
 
 
 def decide_by(opened: ds.Dataset, seed: int, gate: Gate, without: Without) -> Decide:
@@ -27,7 +20,7 @@ def decide_by(opened: ds.Dataset, seed: int, gate: Gate, without: Without) -> De
     """
     windows = _windows_of(opened, seed) if gate == "folds" else None
     if windows is not None:
-        return partial(_by_folds, windows, _rules_of(opened), without)
+        return partial(folds.decide, windows, _rules_of(opened), without)
     return decide_once(opened, seed, gate)
 
 
@@ -46,14 +39,6 @@ def gate_of(opened: ds.Dataset, seed: int, gate: Gate) -> Callable[[LearnedPolic
     if windows is None:
         return partial(agreement.judge, opened, seed=seed)
     return played.judge_of(windows, _rules_of(opened))
-
-
-def _by_folds(
-    windows: played.Windows, names: list[str], without: Without, candidates: Mapping[str, Trained]
-) -> tuple[Trained, Verdict] | None:
-    found = folds.verdicts(windows, names, without)
-    kinds = [kind for kind in candidates if kind in found]
-    return best_judged([(candidates[kind], found[kind]) for kind in kinds])
 
 
 def _rules_of(opened: ds.Dataset) -> list[str]:

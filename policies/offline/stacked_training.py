@@ -26,13 +26,14 @@ from pipeline.errors import DatasetError, InputError
 from pipeline.storage.files import make_folder, remove_partials
 from pipeline.storage.locks import writing
 from pipeline.storage.provenance import begin_training, provenance
+from policies.delivery.checkpoints import write_training
 from policies.delivery.verdict import Gate
 from policies.networks.candidate_scorer import fit_network
 from policies.offline import agent as find_agent
 from policies.offline import read_config
 from policies.offline.fit import check_decisions, measure_of, trained_by, untrained
 from policies.offline.gates import decide_once
-from policies.offline.training import both_splits, data_of, write_training
+from policies.offline.training import both_splits, data_of
 from policies.training.devices import find_device, repeatable, torch_setting
 from policies.training.fingerprint import finished, training_key
 from policies.training.learner import Task

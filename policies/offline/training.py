@@ -1,7 +1,7 @@
 """Training from a dataset folder to a checkpoint folder: the work of `hindcast train`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -12,22 +12,23 @@ from pipeline.notes import tell
 from pipeline.storage.files import make_folder, remove_folder, remove_partials
 from pipeline.storage.locks import one_writer
 from pipeline.storage.provenance import begin_training, provenance
-from pipeline.storage.run_files import BEST, CURVES, DESCRIPTION, FOLDS, step_folder
+from pipeline.storage.run_files import FOLDS, step_folder
+from policies.delivery.checkpoints import policies_of, write_training
 from policies.delivery.folds import FOLDS as COUNT
-from policies.delivery.verdict import Gate, deliver
-from policies.networks.checkpoint import Trained, load_policy, save
+from policies.delivery.verdict import Gate
+from policies.networks.checkpoint import Trained, save
 from policies.networks.policy import LearnedPolicy
 from policies.offline import Agent, read_config
 from policies.offline import agent as find_agent
 from policies.offline.fit import train_decisions
-from policies.offline.gates import LAST, SELECTED, Decide, decide_by
+from policies.offline.gates import decide_by
 from policies.offline.sample_cache import columns_of_rules, sample
 from policies.training.devices import find_device, torch_setting
 from policies.training.episode_stream import Logs, log_of_dataset
 from policies.training.fingerprint import finished, training_key
 from policies.training.loop import Point, Progress, Select
 from policies.training.resume import ResumeFile
-from policies.training.run_folder import clear, write_curves
+from policies.training.run_folder import clear
 from policies.training.tensorboard import open_tensorboard
 
 MEMORY: Final = 512 << 20  # bytes of decisions: half a million of the real packing workload
@@ -165,8 +166,7 @@ def _without(
         trained, trained_on = _fit(job, rest, folder, key, _Reporting())
         write_training(folder, trained_on, trained, lambda _: None)
         ResumeFile(folder, key).remove()
-    kinds = {SELECTED: folder / BEST, LAST: folder}
-    return {kind: load_policy(f) for kind, f in kinds.items() if (f / DESCRIPTION).is_file()}
+    return policies_of(folder)
 
 
 def data_of(opened: ds.Dataset) -> dict[str, Any]:
@@ -187,24 +187,3 @@ def both_splits(
     if not (opened.episodes()["split"] == "validation").any():
         return decisions, None
     return decisions, sample(opened, agent, config, seed, "validation", MEMORY // 10)
-
-
-def write_training(out: Path, trained_on: dict[str, Any], trained: Trained, decide: Decide) -> None:
-    """Write curves, checkpoints and what is delivered; `out/checkpoint.json` comes last.
-
-    `trained_on` describes the training, with its length `of_steps`. Raises DatasetError if a weight
-    is not finite.
-    """
-    write_curves(trained.metrics, out / CURVES)
-    best, steps = trained.best, trained_on["of_steps"]
-    candidates = {LAST: trained}
-    told = {key: value for key, value in trained_on.items() if key != "of_steps"}
-    if best is not None:
-        told["best"] = {"step": best.step, "metric": best.metric, "score": best.score}
-        chosen = replace(trained, steps=best.step, weights=best.weights, metrics=(), best=None)
-        save(chosen, out / BEST, {**told, "of_steps": steps})
-        candidates = {SELECTED: chosen, LAST: trained}
-    judged = decide(candidates)
-    if judged is not None:
-        deliver(*judged, out, told, steps)
-    save(trained, out, told)

@@ -66,6 +66,7 @@ class Imitation:
         learning_rate: Step size of Adam, above 0.
         share: Share of the dataset's episodes to imitate: its best behaviours, until they have that
             many; 0 to 1.
+        left_out: Windows whose episodes are not imitated.
     """
 
     dataset: Path
@@ -73,6 +74,7 @@ class Imitation:
     minibatch: int = 512
     learning_rate: float = 3e-3
     share: float = 0.3
+    left_out: tuple[int, ...] = ()
 
     def provenance(self) -> dict[str, Any]:
         """Return the dataset's digests and the settings; raise DatasetError without a dataset."""
@@ -80,6 +82,8 @@ class Imitation:
             raise InputError(f"imitation: steps is {self.steps}, expected at least 1")
         opened = ds.open(self.dataset)
         own = {key: value for key, value in asdict(self).items() if key != "dataset"}
+        if not self.left_out:
+            del own["left_out"]
         return {
             "recipe": opened.recipe.id,
             "digest": opened.manifest.digest,
@@ -131,7 +135,7 @@ def imitate(imitation: Imitation, imitator: Imitator, out: Path, resume_s: float
 
 def _learner(imitation: Imitation, imitator: Imitator) -> Learner:
     """Return the learner of an imitation, over decisions of the dataset's best behaviours."""
-    i, opened = imitator, ds.open(imitation.dataset)
+    i, opened = imitator, ds.open(imitation.dataset).without(imitation.left_out)
     zeros = {name: np.zeros(shape, np.float32) for name, shape in i.network.shapes.items()}
     try:
         acting(i.agent, i.network, zeros, i.spec.context, i.spec.candidates).check(opened.spec)

@@ -1,28 +1,34 @@
 """Online training, from a recipe to a checkpoint folder (`hindcast train-online`)."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+import torch
+
 from pipeline.errors import DatasetError, InputError, RecipeError
+from pipeline.notes import tell
 from pipeline.recipes.problem import further_windows, make_instance
 from pipeline.recipes.recipe import Recipe
 from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
 from pipeline.simulation.spec import Spec
-from pipeline.storage.files import make_folder, remove_partials
+from pipeline.storage.files import make_folder, remove_folder, remove_partials
 from pipeline.storage.locks import one_writer
 from pipeline.storage.provenance import begin_training, provenance
-from pipeline.storage.run_files import BEST, CURVES, step_folder
+from pipeline.storage.run_files import FOLDS, step_folder
 from policies.delivery import played
-from policies.delivery.verdict import Verdict, deliver, eligible_rules, judge_each
+from policies.delivery.checkpoints import policies_of, write_training
+from policies.delivery.folds import FOLDS as COUNT
 from policies.networks import AnyNetwork
 from policies.networks.checkpoint import Metric, Trained, load_policy, read_description, save
 from policies.networks.policy import LearnedPolicy
 from policies.networks.settings import NetworkSettings, Weights
 from policies.online import online_agent, read_online_config
+from policies.online.gates import OnlineGate, decide_by
 from policies.online.guard import guard_of, passes
 from policies.online.imitation import FOLDER as IMITATION
 from policies.online.imitation import Imitation, Imitator, imitate
@@ -32,7 +38,7 @@ from policies.training.fingerprint import finished, training_key
 from policies.training.learner import Learner
 from policies.training.loop import Callbacks, Point, Progress, Select, fit
 from policies.training.resume import ResumeFile
-from policies.training.run_folder import clear, write_curves
+from policies.training.run_folder import clear
 
 _RESUME_S: Final = 15.0
 
@@ -48,6 +54,7 @@ def train_online(
     start: Path | None = None,
     imitation: Imitation | None = None,
     device: str = "auto",
+    gate: OnlineGate = "simulator",
     workers: int = 1,
     checkpoint_every: int | None = None,
     progress: Progress | None = None,
@@ -69,9 +76,11 @@ def train_online(
     a network to continue from, of an offline agent or of this agent: its architecture and its
     normalisation replace those of the settings. Only the weights are taken over; exploration and
     step sizes start from the beginning. `imitation` trains the agent's network on a dataset before
-    it plays. The same recipe, seed, start and dataset give the same bytes for any number of
-    `workers` and any number of interruptions. `point` is called with the step and the metrics of
-    every point of the curves. Raises UnknownName, RecipeError, DatasetError,
+    it plays. `gate` compares the checkpoints with the best rule of the scenario on the validation
+    windows, or with trainings without parts of the train windows, which lie in out/folds until they
+    have played (policies.delivery). The same recipe, seed, start and dataset give the same bytes
+    for any number of `workers` and any number of interruptions. `point` is called with the step and
+    the metrics of every point of the curves. Raises UnknownName, RecipeError, DatasetError,
     StorageError, InputError.
     """
     name, config = settings_of(recipe, agent)
@@ -80,87 +89,149 @@ def train_online(
         raise InputError(f"iterations is {iterations}, expected at least 1")
     if start is not None and imitation is not None:
         raise InputError("train-online: give a checkpoint to start from or a dataset to imitate")
+    if start is not None and gate == "folds":
+        raise InputError(
+            "train-online: --gate folds judges an agent on windows that it has not seen, but the "
+            "training of the checkpoint to start from may have seen any; give one of the two"
+        )
     place = find_device(device)
     problem = problem_of(recipe, seed, workers)
     first = None if start is None else read_start(start, problem.spec, name, config.network)
     if first is not None:
         config = replace(config, network=first.network.settings)
-    data: dict[str, Any] = {
-        "recipe": recipe.id,
-        "digest": recipe.digest,
-        "start": None if start is None else read_description(start)["weights"]["sha256"],
-    }
-    if imitation is not None:
-        data |= {"imitated": imitation.provenance()}
-    own = online_agent(name).module
-    key = training_key(name, own, config, iterations, seed, data, place.type)
+    if gate == "folds" and len(problem.train) == 1:
+        raise RecipeError(f"{recipe.id}: --gate folds leaves out train windows, but there is one")
+    job = _Job(
+        recipe, name, config, iterations, seed, start, first, imitation, place, gate, resume_s
+    )
+    data = job.data()
+    key = job.key(data)
     if finished(out, key, checkpoint_every):
         return out
+    reporting = _Reporting(progress, point, checkpoint_every)
+    trained, described = _fit(job, problem, out, {"online": data, "key": key}, reporting)
+    decide = decide_by(problem, gate, partial(_without, job, problem, out))
+    write_training(out, described, trained, decide)
+    ResumeFile(out, key).remove()
+    remove_folder(out / FOLDS)
+    return out
+
+
+@dataclass(frozen=True)
+class _Job:
+    """Settings that determine, with the windows, the weights of a training and its delivery."""
+
+    recipe: Recipe
+    agent: str
+    config: Any
+    iterations: int
+    seed: int
+    start: Path | None
+    first: LearnedPolicy | None
+    imitation: Imitation | None
+    place: torch.device
+    gate: OnlineGate
+    resume_s: float
+
+    def without(self, windows: Sequence[int]) -> "_Job":
+        """Return the job that does not imitate episodes of these windows."""
+        if self.imitation is None:
+            return self
+        return replace(self, imitation=replace(self.imitation, left_out=tuple(windows)))
+
+    def data(self, left_out: Sequence[int] = ()) -> dict[str, Any]:
+        """Return what identifies the windows of a training, and the start of its weights."""
+        start = None if self.start is None else read_description(self.start)["weights"]["sha256"]
+        found = {"recipe": self.recipe.id, "digest": self.recipe.digest, "start": start}
+        if self.imitation is not None:
+            found["imitated"] = self.imitation.provenance()
+        return {**found, "left_out": list(left_out)} if left_out else found
+
+    def key(self, data: Mapping[str, Any]) -> str:
+        """Return the key of the training on this data."""
+        return training_key(
+            self.agent, online_agent(self.agent).module, self.config, self.iterations, self.seed,
+            data, self.place.type, gate=self.gate,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Reporting:
+    """Callbacks of a training while it runs."""
+
+    progress: Progress | None = None
+    point: Point | None = None
+    checkpoint_every: int | None = None
+
+
+def _fit(
+    job: _Job, problem: Problem, out: Path, told: dict[str, Any], reporting: _Reporting
+) -> tuple[Trained, dict[str, Any]]:
+    """Train in the folder `out`, and return the result with a description of the training.
+
+    `told` has the data and the key of the training.
+    """
     make_folder(out)
     remove_partials(out)
-    resume = ResumeFile(out, key, interval_s=resume_s)
+    resume = ResumeFile(out, told["key"], interval_s=job.resume_s)
     if not resume.waits():
         clear(out)
-    begin_training(out, provenance(torch=torch_setting(place)))
-    with repeatable(place):
-        module = import_module(own)
+    begin_training(out, provenance(torch=torch_setting(job.place)))
+    first = job.first
+    with repeatable(job.place):
+        module = import_module(online_agent(job.agent).module)
         shape = getattr(module, "fit", fit_network)
-        network: AnyNetwork = first.network if first else shape(problem, config.network)
+        network: AnyNetwork = first.network if first else shape(problem, job.config.network)
         weights: Weights | None = first.weights if first else None
-        if imitation is not None:
-            imitator = Imitator(name, config, network, problem.spec, seed, place)
-            weights = imitate(imitation, imitator, out / IMITATION, resume_s)
-        learner: Learner = module.learner(problem, config, network, weights, place)
-        made = Trained(name, problem.spec, network, {}, asdict(config), iterations, seed)
-        trained_on: dict[str, Any] = {"online": data, "key": key}
+        if job.imitation is not None:
+            imitator = Imitator(job.agent, job.config, network, problem.spec, job.seed, job.place)
+            weights = imitate(job.imitation, imitator, out / IMITATION, job.resume_s)
+        learner: Learner = module.learner(problem, job.config, network, weights, job.place)
+        made = Trained(
+            job.agent, problem.spec, network, {}, asdict(job.config), job.iterations, job.seed
+        )
+        described = {**told, "of_steps": job.iterations}
 
         def keep(step: int, weights: Weights, metrics: tuple[Metric, ...]) -> None:
             reached = replace(made, steps=step, weights=weights, metrics=metrics)
-            save(reached, step_folder(out, step), {**trained_on, "of_steps": iterations})
+            save(reached, step_folder(out, step), described)
 
         fitted = fit(
             learner,
-            iterations,
+            job.iterations,
             Callbacks(
                 measure=lambda _weights: {},
-                progress=progress or (lambda _done, _all: None),
-                point=point,
-                every=checkpoint_every,
+                progress=reporting.progress or (lambda _done, _all: None),
+                point=reporting.point,
+                every=reporting.checkpoint_every,
                 keep=keep,
                 select=None if problem.guard is None else _guarded(learner),
                 selected_by=learner.criterion.metric,
                 resume=resume,
             ),
         )
-        trained = replace(made, weights=learner.weights(), metrics=fitted.metrics)
-    write_curves(trained.metrics, out / CURVES)
-    candidates = [] if problem.guard is not None else [trained]
-    if fitted.best is not None:
-        best = fitted.best
-        trained_on["best"] = {"step": best.step, "metric": best.metric, "score": best.score}
-        chosen = replace(trained, steps=best.step, weights=best.weights, metrics=())
-        save(chosen, out / BEST, {**trained_on, "of_steps": iterations})
-        candidates = [chosen, *candidates]
-    judge = judge_of(problem)
-    judged = judge_each(candidates, judge)
-    if not candidates and (verdict := judge(None)) is not None:
-        judged = trained, verdict
-    if judged is not None:
-        deliver(*judged, out, trained_on, iterations)
-    save(trained, out, trained_on)
-    resume.remove()
-    return out
+    trained = replace(made, weights=learner.weights(), metrics=fitted.metrics, best=fitted.best)
+    return trained, described
 
 
-def judge_of(problem: Problem) -> Callable[[LearnedPolicy | None], Verdict | None]:
-    """Return the function that compares an agent with the best rule that the guard lets pass.
-
-    Its policy is None if the guard refused every checkpoint of the training.
-    """
-    names = eligible_rules(problem.spec)
-    if problem.guard is not None:
-        names = [name for name in names if problem.guard.admits(name)]
-    return played.judge_of(problem.to_play(), names)
+def _without(
+    job: _Job, problem: Problem, out: Path, number: int, windows: Sequence[int]
+) -> dict[str, LearnedPolicy]:
+    """Return the policies of a training without some windows; they lie in OUT/folds."""
+    rest, folder, left_out = job.without(windows), out / FOLDS / str(number), set(windows)
+    data = rest.data(windows)
+    key = rest.key(data)
+    if not finished(folder, key, None):
+        tell(f"fold {number + 1} of {COUNT}: trained without {len(windows)} windows")
+        some = replace(
+            problem,
+            train=[w for w in problem.train if w not in left_out],
+            validation=[w for w in problem.validation if w not in left_out],
+        )
+        trained, described = _fit(rest, some, folder, {"online": data, "key": key}, _Reporting())
+        write_training(folder, described, trained, lambda _: None)
+        ResumeFile(folder, key).remove()
+    return policies_of(folder)
 
 
 def _guarded(learner: Learner) -> Select:

@@ -16,9 +16,10 @@ from policies.delivery.verdict import rule_policy
 from policies.heuristics import heuristics
 from policies.networks.checkpoint import load_policy, read_description
 from policies.networks.settings import NetworkSettings
-from policies.online import evolution, training
+from policies.online import evolution, gates
+from policies.online.gates import judge_of
 from policies.online.problem import Sampling, fit_network
-from policies.online.training import judge_of, train_online
+from policies.online.training import train_online
 from tests.policies.play import CPU
 
 SMALL = (
@@ -75,7 +76,7 @@ def test_a_worse_agent_is_not_delivered(clusters):
 
 def test_an_agent_is_delivered_where_it_beats_every_rule(clusters, monkeypatch):
     """The better of two rules is the agent here, the worse one the only rule of the scenario."""
-    monkeypatch.setattr(training, "eligible_rules", lambda _spec: ["sf_p"])
+    monkeypatch.setattr(gates, "eligible_rules", lambda _spec: ["sf_p"])
     verdict = judge_of(clusters)(rule_policy(clusters.spec, "urgent_first"))
     assert (verdict.delivered, verdict.rule) == ("agent", "sf_p")
     assert verdict.low > 0.0
@@ -86,7 +87,7 @@ def test_without_validation_windows_there_is_no_verdict(clusters):
 
 
 def test_one_window_is_not_enough(clusters, monkeypatch):
-    monkeypatch.setattr(training, "eligible_rules", lambda _spec: ["sf_p"])
+    monkeypatch.setattr(gates, "eligible_rules", lambda _spec: ["sf_p"])
     one = replace(clusters, validation=clusters.validation[:1])
     verdict = judge_of(one)(rule_policy(clusters.spec, "urgent_first"))
     assert (verdict.delivered, verdict.low, verdict.high) == ("rule", None, None)
@@ -100,7 +101,7 @@ def test_an_agent_that_no_guard_lets_pass_is_not_delivered(clusters):
 
 def test_a_better_agent_plays_further_windows_too(clusters, monkeypatch):
     """A worse agent is refused without them."""
-    monkeypatch.setattr(training, "eligible_rules", lambda _spec: ["sf_p"])
+    monkeypatch.setattr(gates, "eligible_rules", lambda _spec: ["sf_p"])
     more = replace(clusters, further=range(500, 512))
     better = judge_of(more)(rule_policy(clusters.spec, "urgent_first"))
     assert (better.delivered, better.windows) == ("agent", 22)
@@ -108,7 +109,7 @@ def test_a_better_agent_plays_further_windows_too(clusters, monkeypatch):
     parts = [judge_of(replace(clusters, validation=v))(agent).difference
              for v in (clusters.validation, more.further)]  # fmt: skip
     assert better.difference == pytest.approx((10 * parts[0] + 12 * parts[1]) / 22)
-    monkeypatch.setattr(training, "eligible_rules", lambda _spec: ["urgent_first"])
+    monkeypatch.setattr(gates, "eligible_rules", lambda _spec: ["urgent_first"])
     worse = judge_of(more)(rule_policy(clusters.spec, "sf_p"))
     assert (worse.delivered, worse.windows) == ("rule", 10)
 

@@ -1,0 +1,50 @@
+"""Gates of online trainings: what is delivered, by `--gate`, see `policies.delivery`."""
+
+from collections.abc import Callable, Mapping
+from typing import Literal, TypeAlias
+
+from policies.delivery import folds, played
+from policies.delivery.checkpoints import LAST, SELECTED, Decide
+from policies.delivery.folds import Without
+from policies.delivery.verdict import Verdict, eligible_rules, judge_each
+from policies.networks.checkpoint import Trained
+from policies.networks.policy import LearnedPolicy
+from policies.online.problem import Problem
+
+OnlineGate: TypeAlias = Literal["simulator", "folds"]
+
+
+def decide_by(problem: Problem, gate: OnlineGate, without: Without) -> Decide:
+    """Return the function that compares the checkpoints of a training with the best rule.
+
+    `without` repeats the training for the gate "folds". With a guard, only the selected checkpoint
+    is compared, since only that one passed; the rule is delivered if no checkpoint did, in the
+    training or in one of a fold.
+    """
+    judge = judge_of(problem)
+
+    def decide(candidates: Mapping[str, Trained]) -> tuple[Trained, Verdict] | None:
+        some = {k: v for k, v in candidates.items() if problem.guard is None or k == SELECTED}
+        if gate == "folds":
+            judged = folds.decide(problem.to_play(), rules_of(problem), without, some)
+        else:
+            judged = judge_each(list(some.values()), judge)
+        if judged is None and (verdict := judge(None)) is not None:
+            return candidates[LAST], verdict
+        return judged
+
+    return decide
+
+
+def judge_of(problem: Problem) -> Callable[[LearnedPolicy | None], Verdict | None]:
+    """Return the function that compares an agent with the best rule that the guard lets pass.
+
+    Its policy is None if the guard refused every checkpoint of the training.
+    """
+    return played.judge_of(problem.to_play(), rules_of(problem))
+
+
+def rules_of(problem: Problem) -> list[str]:
+    """Return the deterministic rules of the scenario that the guard lets pass."""
+    names, guard = eligible_rules(problem.spec), problem.guard
+    return names if guard is None else [name for name in names if guard.admits(name)]
