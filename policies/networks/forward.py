@@ -27,6 +27,7 @@ PLACES: Final = 3  # reads only [context | image]; one output per place
 # Score of a candidate that cannot be chosen; finite, see policies.networks.candidate_scorer.
 FILL: Final = -1e8
 NORM_EPSILON: Final = 1e-5
+LANES: Final = 8  # rows that are scored side by side
 
 _FUSED: Final = {"contract"}  # fused multiply-add only; nothing is reordered
 _ENCODED: Final = types.Array(types.float32, 2, "C")
@@ -105,6 +106,67 @@ def add_product(x: Any, n: Any, flat: Any, at: Any, out: Any, width: Any) -> Non
             out[left] += x[j] * flat[at + j * width + left]
 
 
+@compiled(
+    types.void(INPUTS, types.int64, INPUTS, types.int64, INPUTS, types.int64),
+    fastmath=_FUSED,
+)
+def add_products(x: Any, n: Any, flat: Any, at: Any, out: Any, width: Any) -> None:
+    """Compute `add_product` of LANES rows, x as (n, LANES) and out as (width, LANES).
+
+    Every row gets the same bits as alone. The lanes are written out, with all reads before the
+    first write: a loop over them would not be vectorised, since x and out could overlap.
+    """
+    w, lanes = np.uint64(width), np.uint64(LANES)
+    l1, l2, l3, l4 = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+    l5, l6, l7 = np.uint64(5), np.uint64(6), np.uint64(7)
+    whole = n - n % 4
+    for j in range(0, whole, 4):
+        i0 = np.uint64(at) + np.uint64(j) * w
+        i1, i2, i3 = i0 + w, i0 + w + w, i0 + w + w + w
+        a = np.uint64(j) * lanes
+        b, c, d = a + lanes, a + lanes + lanes, a + lanes + lanes + lanes
+        for unsigned in range(width):
+            k = np.uint64(unsigned)
+            w0, w1, w2, w3, o = flat[i0 + k], flat[i1 + k], flat[i2 + k], flat[i3 + k], k * lanes
+            r0 = x[a] * w0 + x[b] * w1 + x[c] * w2 + x[d] * w3
+            r1 = x[a + l1] * w0 + x[b + l1] * w1 + x[c + l1] * w2 + x[d + l1] * w3
+            r2 = x[a + l2] * w0 + x[b + l2] * w1 + x[c + l2] * w2 + x[d + l2] * w3
+            r3 = x[a + l3] * w0 + x[b + l3] * w1 + x[c + l3] * w2 + x[d + l3] * w3
+            r4 = x[a + l4] * w0 + x[b + l4] * w1 + x[c + l4] * w2 + x[d + l4] * w3
+            r5 = x[a + l5] * w0 + x[b + l5] * w1 + x[c + l5] * w2 + x[d + l5] * w3
+            r6 = x[a + l6] * w0 + x[b + l6] * w1 + x[c + l6] * w2 + x[d + l6] * w3
+            r7 = x[a + l7] * w0 + x[b + l7] * w1 + x[c + l7] * w2 + x[d + l7] * w3
+            out[o] += r0
+            out[o + l1] += r1
+            out[o + l2] += r2
+            out[o + l3] += r3
+            out[o + l4] += r4
+            out[o + l5] += r5
+            out[o + l6] += r6
+            out[o + l7] += r7
+    for j in range(whole, n):
+        i0, a = np.uint64(at) + np.uint64(j) * w, np.uint64(j) * lanes
+        for unsigned in range(width):
+            k = np.uint64(unsigned)
+            w0, o = flat[i0 + k], k * lanes
+            r0, r1 = out[o] + x[a] * w0, out[o + l1] + x[a + l1] * w0
+            r2, r3 = out[o + l2] + x[a + l2] * w0, out[o + l3] + x[a + l3] * w0
+            r4, r5 = out[o + l4] + x[a + l4] * w0, out[o + l5] + x[a + l5] * w0
+            r6, r7 = out[o + l6] + x[a + l6] * w0, out[o + l7] + x[a + l7] * w0
+            out[o], out[o + l1], out[o + l2], out[o + l3] = r0, r1, r2, r3
+            out[o + l4], out[o + l5], out[o + l6], out[o + l7] = r4, r5, r6, r7
+
+
+@compiled(types.void(INPUTS, types.int64, INPUTS, types.int64), fastmath=_FUSED)
+def fill_lanes(flat: Any, at: Any, out: Any, width: Any) -> None:
+    """Fill out (width, LANES) with flat[at : at + width] in every lane."""
+    for unsigned in range(width):
+        value = flat[np.uint64(at) + np.uint64(unsigned)]
+        first = np.uint64(unsigned) * np.uint64(LANES)
+        for lane in range(LANES):
+            out[first + np.uint64(lane)] = value
+
+
 @compiled(types.float32(types.float32), fastmath=_FUSED)
 def tanh32(x: Any) -> Any:
     """Return tanh(x) within 3e-7, as the ratio of an odd and an even polynomial.
@@ -163,7 +225,8 @@ def score_rows(context: Any, candidates: Any, offsets: Any, network: Any, scores
 
 
 @compiled(types.void(INPUTS, types.int64, types.boolean), fastmath=_FUSED)
-def _activate(h: Any, width: Any, tanh: Any) -> None:
+def activate(h: Any, width: Any, tanh: Any) -> None:
+    """Replace h[:width] by tanh or relu of it."""
     for j in range(width):
         h[j] = tanh32(h[j]) if tanh else max(h[j], np.float32(0.0))
 
@@ -313,7 +376,7 @@ def score_sets(
                     bright = np.float32(image[b, p]) / np.float32(255.0)
                     for j in range(seen):
                         x[j] += bright * flat[seen + p * seen + j]
-            _activate(x, seen, tanh)
+            activate(x, seen, tanh)
             add_product(x, seen, flat, layer0 + first * (1 + n + g), start, first)
         allowed = False
         for i in range(offsets[b], offsets[b + 1]):
@@ -331,7 +394,7 @@ def score_sets(
             encoded[count] = start
             add_product(x, n, flat, layer0 + first, encoded[count], first)
             if len(widths) > 1:
-                _activate(encoded[count], first, tanh)
+                activate(encoded[count], first, tanh)
             position[count] = i
             count += 1
         if count == 0:
@@ -360,7 +423,7 @@ def score_sets(
                     else:
                         h[:width] = flat[at : at + width]
                 else:
-                    _activate(x, before, tanh)
+                    activate(x, before, tanh)
                     h[:width] = flat[at : at + width]
                 add_product(x, before, flat, at + width, h, width)
                 at += width * (1 + before + (pooled if layer == 1 else 0))
