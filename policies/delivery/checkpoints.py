@@ -1,14 +1,26 @@
 """Checkpoints of a finished training, and the choice of the one that is compared with a rule."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.storage.run_files import BEST, CURVES, DESCRIPTION
+from pipeline.errors import DatasetError
+from pipeline.notes import tell
+from pipeline.simulation.spec import Spec
+from pipeline.storage.files import remove_folder
+from pipeline.storage.run_files import BEST, CURVES, DELIVERED, DESCRIPTION
 from policies.delivery.verdict import Verdict, deliver
-from policies.networks.checkpoint import Trained, load_policy, save
+from policies.networks.checkpoint import (
+    Metric,
+    Selected,
+    Trained,
+    load_policy,
+    read_description,
+    save,
+)
 from policies.networks.policy import LearnedPolicy
+from policies.training.fingerprint import finished
 from policies.training.run_folder import write_curves
 
 SELECTED: Final = "selected"
@@ -18,6 +30,10 @@ LAST: Final = "last"
 Decide = Callable[[Mapping[str, Trained]], tuple[Trained, Verdict] | None]
 
 
+# Keys of a description's training that `save` adds, and "best", which belongs to a checkpoint.
+_OWN: Final = frozenset({"steps", "seed", "config", "packages", "metrics", "best"})
+
+
 def write_training(out: Path, trained_on: dict[str, Any], trained: Trained, decide: Decide) -> None:
     """Write curves, checkpoints and what is delivered; `out/checkpoint.json` comes last.
 
@@ -25,18 +41,67 @@ def write_training(out: Path, trained_on: dict[str, Any], trained: Trained, deci
     is not finite.
     """
     write_curves(trained.metrics, out / CURVES)
+    _write(out, trained_on, trained, decide)
+
+
+def finished_otherwise(out: Path, keys: Iterable[str], checkpoint_every: int | None) -> bool:
+    """Return True if the folder holds a whole training, best checkpoint too, with one of the keys.
+
+    They are the keys of the same training with any gate.
+    """
+    if not any(finished(out, key, checkpoint_every) for key in keys):
+        return False
+    try:
+        if "best" in read_description(out)["training"]:
+            load_policy(out / BEST)
+    except DatasetError:
+        return False
+    return True
+
+
+def decide_again(out: Path, spec: Spec, key: str, decide: Decide) -> None:
+    """Decide by another gate what a finished training delivers; its weights and curves stay.
+
+    `key` is the training's key with that gate. The checkpoints have the bytes of a training with
+    this gate from the start. If this is interrupted, the same call finishes it.
+    """
+    trained, trained_on = _read(out, spec)
+    tell(f"{out}: the training is finished; another gate judges its checkpoints")
+    _write(out, {**trained_on, "key": key}, trained, decide)
+
+
+def _write(out: Path, trained_on: dict[str, Any], trained: Trained, decide: Decide) -> None:
+    """Write the checkpoints of a training and what it delivers."""
     best, steps = trained.best, trained_on["of_steps"]
     candidates = {LAST: trained}
     told = {key: value for key, value in trained_on.items() if key != "of_steps"}
     if best is not None:
         told["best"] = {"step": best.step, "metric": best.metric, "score": best.score}
         chosen = replace(trained, steps=best.step, weights=best.weights, metrics=(), best=None)
-        save(chosen, out / BEST, {**told, "of_steps": steps})
         candidates = {SELECTED: chosen, LAST: trained}
-    judged = decide(candidates)
-    if judged is not None:
+    judged = decide(candidates)  # may take hours: an older result stays whole until it returns
+    if best is not None:
+        save(candidates[SELECTED], out / BEST, {**told, "of_steps": steps})
+    if judged is None:
+        remove_folder(out / DELIVERED)
+    else:
         deliver(*judged, out, told, steps)
     save(trained, out, told)
+
+
+def _read(out: Path, spec: Spec) -> tuple[Trained, dict[str, Any]]:
+    """Return a finished training and its description, as `write_training` takes them."""
+    policy, training = load_policy(out), read_description(out)["training"]
+    told = {key: value for key, value in training.items() if key not in _OWN}
+    best = None
+    if "best" in training:
+        best = Selected(**training["best"], weights=load_policy(out / BEST).weights)
+    metrics = tuple(Metric(**point) for point in training["metrics"])
+    trained = Trained(
+        policy.name, spec, policy.network, policy.weights, training["config"], training["steps"],
+        training["seed"], metrics, best,
+    )  # fmt: skip
+    return trained, {**told, "of_steps": trained.steps}
 
 
 def policies_of(out: Path) -> dict[str, LearnedPolicy]:

@@ -128,14 +128,20 @@ def save(trained: Trained, folder: Path, provenance: Mapping[str, Any] | None = 
                 "diverged, try a lower learning rate"
             )
     make_folder(folder)
-    # A checkpoint that is being replaced must not pair its old description with new weights.
-    (folder / DESCRIPTION).unlink(missing_ok=True)
     weights = {k: np.ascontiguousarray(v, np.float32) for k, v in trained.weights.items()}
     # Not save_file: it uses a temporary file, which a kill would leave behind.
-    write_bytes(folder / WEIGHTS, safetensors.numpy.save(weights))
+    content = safetensors.numpy.save(weights)
+    if not _holds(folder / WEIGHTS, content):
+        # A checkpoint that is being replaced must not pair its old description with new weights.
+        (folder / DESCRIPTION).unlink(missing_ok=True)
+        write_bytes(folder / WEIGHTS, content)
     description = _describe(trained, folder / WEIGHTS, provenance or {})
     write_json(folder / DESCRIPTION, _sealed(description))
     return folder
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    return path.is_file() and not path.is_symlink() and path.read_bytes() == content
 
 
 def _describe(trained: Trained, weights: Path, provenance: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,10 +1,10 @@
 """Training from a dataset folder to a checkpoint folder: the work of `hindcast train`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from pipeline import dataset as ds
 from pipeline.dataset.decisions import Decisions
@@ -13,7 +13,12 @@ from pipeline.storage.files import make_folder, remove_folder, remove_partials
 from pipeline.storage.locks import one_writer
 from pipeline.storage.provenance import begin_training, provenance
 from pipeline.storage.run_files import FOLDS, step_folder
-from policies.delivery.checkpoints import policies_of, write_training
+from policies.delivery.checkpoints import (
+    decide_again,
+    finished_otherwise,
+    policies_of,
+    write_training,
+)
 from policies.delivery.folds import FOLDS as COUNT
 from policies.delivery.verdict import Gate
 from policies.networks.checkpoint import Trained, save
@@ -65,9 +70,10 @@ def train(
     validation split, if there is one, adds points to the curves and selects the best checkpoint, by
     the agent's own criterion or by `select`. `gate` compares the checkpoints with the best rule of
     the log, in the simulator, with trainings on parts of the log (which lie in out/folds until they
-    have played), or on the log alone (policies.delivery). `tensorboard` is a folder
-    for TensorBoard's event files. `point` is called with the step and the metrics of every point of
-    the curves. Raises UnknownName, RecipeError, DatasetError, StorageError and InputError.
+    have played), or on the log alone (policies.delivery). A training that is finished with another
+    gate is judged, not repeated. `tensorboard` is a folder for TensorBoard's event files. `point`
+    is called with the step and the metrics of every point of the curves. Raises UnknownName,
+    RecipeError, DatasetError, StorageError and InputError.
     """
     wanted = find_agent(agent)
     config = read_config(agent, settings)  # before any slow step or write
@@ -76,11 +82,15 @@ def train(
     key = job.key(opened)
     if finished(out, key, checkpoint_every):
         return out
-    reporting = _Reporting(progress, point, checkpoint_every, tensorboard)
-    trained, trained_on = _fit(job, opened, out, key, reporting)
     decide = decide_by(opened, seed, gate, partial(_without, job, opened, out))
-    write_training(out, trained_on, trained, decide)
-    ResumeFile(out, key).remove()
+    others = [replace(job, gate=other).key(opened) for other in get_args(Gate)]
+    if finished_otherwise(out, others, checkpoint_every):
+        decide_again(out, opened.spec, key, decide)
+    else:
+        reporting = _Reporting(progress, point, checkpoint_every, tensorboard)
+        trained, trained_on = _fit(job, opened, out, key, reporting)
+        write_training(out, trained_on, trained, decide)
+        ResumeFile(out, key).remove()
     remove_folder(out / FOLDS)
     return out
 

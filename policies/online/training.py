@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import torch
 
@@ -21,7 +21,12 @@ from pipeline.storage.locks import one_writer
 from pipeline.storage.provenance import begin_training, provenance
 from pipeline.storage.run_files import FOLDS, step_folder
 from policies.delivery import played
-from policies.delivery.checkpoints import policies_of, write_training
+from policies.delivery.checkpoints import (
+    decide_again,
+    finished_otherwise,
+    policies_of,
+    write_training,
+)
 from policies.delivery.folds import FOLDS as COUNT
 from policies.networks import AnyNetwork
 from policies.networks.checkpoint import Metric, Trained, load_policy, read_description, save
@@ -78,10 +83,11 @@ def train_online(
     step sizes start from the beginning. `imitation` trains the agent's network on a dataset before
     it plays. `gate` compares the checkpoints with the best rule of the scenario on the validation
     windows, or with trainings without parts of the train windows, which lie in out/folds until they
-    have played (policies.delivery). The same recipe, seed, start and dataset give the same bytes
-    for any number of `workers` and any number of interruptions. `point` is called with the step and
-    the metrics of every point of the curves. Raises UnknownName, RecipeError, DatasetError,
-    StorageError, InputError.
+    have played (policies.delivery). A training that is finished with another gate is judged, not
+    repeated. The same recipe, seed, start and dataset give the same bytes for any number of
+    `workers` and any number of interruptions. `point` is called with the step and the metrics of
+    every point of the curves. Raises UnknownName, RecipeError, DatasetError, StorageError,
+    InputError.
     """
     name, config = settings_of(recipe, agent)
     iterations = recipe.online.iterations if iterations is None else iterations
@@ -108,11 +114,15 @@ def train_online(
     key = job.key(data)
     if finished(out, key, checkpoint_every):
         return out
-    reporting = _Reporting(progress, point, checkpoint_every)
-    trained, described = _fit(job, problem, out, {"online": data, "key": key}, reporting)
     decide = decide_by(problem, gate, partial(_without, job, problem, out))
-    write_training(out, described, trained, decide)
-    ResumeFile(out, key).remove()
+    others = [replace(job, gate=other).key(data) for other in get_args(OnlineGate)]
+    if finished_otherwise(out, others, checkpoint_every):
+        decide_again(out, problem.spec, key, decide)
+    else:
+        reporting = _Reporting(progress, point, checkpoint_every)
+        trained, described = _fit(job, problem, out, {"online": data, "key": key}, reporting)
+        write_training(out, described, trained, decide)
+        ResumeFile(out, key).remove()
     remove_folder(out / FOLDS)
     return out
 

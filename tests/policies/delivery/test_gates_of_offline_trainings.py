@@ -10,12 +10,15 @@ from pipeline import dataset as ds
 from pipeline.errors import TraceError
 from pipeline.simulation.policy import Behaviour
 from pipeline.simulation.rollout import run_episode
+from pipeline.storage.provenance import PROVENANCE
 from policies.delivery import played
 from policies.delivery.verdict import Verdict, judge_each, rule_policy
 from policies.heuristics import heuristics
 from policies.networks.checkpoint import read_description
+from policies.offline import training
 from policies.offline.gates import gate_of
 from policies.offline.training import train
+from tests.folders import content
 
 
 def mean_slowdown(windows, name, of):
@@ -74,15 +77,31 @@ def test_without_its_workload_a_log_is_judged_by_itself(log, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_training_is_judged_as_asked(log, tmp_path):
-    """With the other gate, a finished training is not finished."""
-    metrics = {}
+def test_a_training_is_judged_as_asked(log, tmp_path, monkeypatch):
+    """With another gate, a finished training is not repeated, but what it delivers is decided."""
+    metrics, contents, trained = {}, {}, []
+    fit = training.train_decisions
+    monkeypatch.setattr(
+        training, "train_decisions", lambda *a, **k: (trained.append(1), fit(*a, **k))[1]
+    )
+    of_log = train(log, "behaviour_cloning", steps=1, seed=0, out=tmp_path / "other", gate="log")
     for gate in ("simulator", "log", "simulator"):
         out = train(log, "behaviour_cloning", steps=1, seed=0, out=tmp_path / "run", gate=gate)
         told = read_description(out / "delivered")["training"]["delivered"]
         metrics[gate] = told["metric"]
-        shutil.rmtree(out / "best", ignore_errors=True)
+        assert contents.setdefault(gate, content(out)) == content(out)
     assert metrics == {"simulator": "mean_slowdown", "log": "agreement"}
+    assert checkpoints(contents["log"]) == checkpoints(content(of_log))
+    assert len(trained) == 2
+    shutil.rmtree(out / "best")
+    train(log, "behaviour_cloning", steps=1, seed=0, out=out, gate="log")
+    assert len(trained) == 3
+    assert checkpoints(content(out)) == checkpoints(contents["log"])
+
+
+def checkpoints(files):
+    """Return the files of a training but for the record of when it began."""
+    return {name: data for name, data in files.items() if name != PROVENANCE}
 
 
 def test_of_two_checkpoints_the_better_one_is_judged():

@@ -74,6 +74,33 @@ def test_a_training_is_repeated_without_each_fold(recipe, tmp_path, trainings):
         assert (out / name).read_bytes() == (plain / name).read_bytes()
     train_online(recipe, out=out, iterations=2, gate="folds")
     assert len(trainings) == 6
+    train_online(recipe, out=plain, iterations=2, gate="folds")
+    assert left_out_of(trainings[6:]) == LEFT_OUT
+    assert content(plain) == content(out)
+
+
+@pytest.mark.slow
+def test_a_finished_training_stays_whole_until_another_gate_has_decided(
+    recipe, tmp_path, trainings, monkeypatch
+):
+    recorded = training._fit
+
+    def interrupted(job, problem, *more):
+        if 2 not in problem.train:
+            raise KeyboardInterrupt
+        return recorded(job, problem, *more)
+
+    out = train_online(recipe, out=tmp_path / "run", iterations=2)
+    before = content(out)
+    monkeypatch.setattr(training, "_fit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train_online(recipe, out=out, iterations=2, gate="folds")
+    assert before.items() <= content(out).items()
+    monkeypatch.setattr(training, "_fit", recorded)
+    train_online(recipe, out=out, iterations=2, gate="folds")
+    assert left_out_of(trainings) == [[], *LEFT_OUT]
+    told = read_description(out / "delivered")["training"]["delivered"]
+    assert told["windows"] == 10
 
 
 @pytest.mark.slow
