@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from pipeline.simulation.arrays import named
 from pipeline.simulation.kernel import FLOATS, INTS, compiled
+from policies.networks.arithmetic import dot4, fma, tanh32
 from policies.networks.features import COLUMNS, INPUTS, MAP_MEMBERS, ROWS, expand_row
 
 MLP: Final = 0
@@ -82,10 +83,7 @@ _MEMBERS: Final = (*MAP_MEMBERS, *MAP_MEMBERS, INTS, _FORM, INPUTS)
 NETWORK: Final = named(NetworkArrays, *_MEMBERS)
 
 
-@compiled(
-    types.void(INPUTS, types.int64, INPUTS, types.int64, INPUTS, types.int64),
-    fastmath=_FUSED,
-)
+@compiled(types.void(INPUTS, types.int64, INPUTS, types.int64, INPUTS, types.int64))
 def add_product(x: Any, n: Any, flat: Any, at: Any, out: Any, width: Any) -> None:
     """Compute out[:width] += x[:n] @ flat[at:] as (n, width), four inputs at a time.
 
@@ -100,16 +98,13 @@ def add_product(x: Any, n: Any, flat: Any, at: Any, out: Any, width: Any) -> Non
         x0, x1, x2, x3 = x[j], x[j + 1], x[j + 2], x[j + 3]
         for unsigned in range(width):
             k = np.uint64(unsigned)
-            out[k] += x0 * flat[i0 + k] + x1 * flat[i1 + k] + x2 * flat[i2 + k] + x3 * flat[i3 + k]
+            out[k] += dot4(x0, flat[i0 + k], x1, flat[i1 + k], x2, flat[i2 + k], x3, flat[i3 + k])
     for j in range(whole, n):
         for left in range(width):
-            out[left] += x[j] * flat[at + j * width + left]
+            out[left] = fma(x[j], flat[at + j * width + left], out[left])
 
 
-@compiled(
-    types.void(INPUTS, types.int64, INPUTS, types.int64, INPUTS, types.int64),
-    fastmath=_FUSED,
-)
+@compiled(types.void(INPUTS, types.int64, INPUTS, types.int64, INPUTS, types.int64))
 def add_products(x: Any, n: Any, flat: Any, at: Any, out: Any, width: Any) -> None:
     """Compute `add_product` of LANES rows, x as (n, LANES) and out as (width, LANES).
 
@@ -128,14 +123,14 @@ def add_products(x: Any, n: Any, flat: Any, at: Any, out: Any, width: Any) -> No
         for unsigned in range(width):
             k = np.uint64(unsigned)
             w0, w1, w2, w3, o = flat[i0 + k], flat[i1 + k], flat[i2 + k], flat[i3 + k], k * lanes
-            r0 = x[a] * w0 + x[b] * w1 + x[c] * w2 + x[d] * w3
-            r1 = x[a + l1] * w0 + x[b + l1] * w1 + x[c + l1] * w2 + x[d + l1] * w3
-            r2 = x[a + l2] * w0 + x[b + l2] * w1 + x[c + l2] * w2 + x[d + l2] * w3
-            r3 = x[a + l3] * w0 + x[b + l3] * w1 + x[c + l3] * w2 + x[d + l3] * w3
-            r4 = x[a + l4] * w0 + x[b + l4] * w1 + x[c + l4] * w2 + x[d + l4] * w3
-            r5 = x[a + l5] * w0 + x[b + l5] * w1 + x[c + l5] * w2 + x[d + l5] * w3
-            r6 = x[a + l6] * w0 + x[b + l6] * w1 + x[c + l6] * w2 + x[d + l6] * w3
-            r7 = x[a + l7] * w0 + x[b + l7] * w1 + x[c + l7] * w2 + x[d + l7] * w3
+            r0 = dot4(x[a], w0, x[b], w1, x[c], w2, x[d], w3)
+            r1 = dot4(x[a + l1], w0, x[b + l1], w1, x[c + l1], w2, x[d + l1], w3)
+            r2 = dot4(x[a + l2], w0, x[b + l2], w1, x[c + l2], w2, x[d + l2], w3)
+            r3 = dot4(x[a + l3], w0, x[b + l3], w1, x[c + l3], w2, x[d + l3], w3)
+            r4 = dot4(x[a + l4], w0, x[b + l4], w1, x[c + l4], w2, x[d + l4], w3)
+            r5 = dot4(x[a + l5], w0, x[b + l5], w1, x[c + l5], w2, x[d + l5], w3)
+            r6 = dot4(x[a + l6], w0, x[b + l6], w1, x[c + l6], w2, x[d + l6], w3)
+            r7 = dot4(x[a + l7], w0, x[b + l7], w1, x[c + l7], w2, x[d + l7], w3)
             out[o] += r0
             out[o + l1] += r1
             out[o + l2] += r2
@@ -149,10 +144,10 @@ def add_products(x: Any, n: Any, flat: Any, at: Any, out: Any, width: Any) -> No
         for unsigned in range(width):
             k = np.uint64(unsigned)
             w0, o = flat[i0 + k], k * lanes
-            r0, r1 = out[o] + x[a] * w0, out[o + l1] + x[a + l1] * w0
-            r2, r3 = out[o + l2] + x[a + l2] * w0, out[o + l3] + x[a + l3] * w0
-            r4, r5 = out[o + l4] + x[a + l4] * w0, out[o + l5] + x[a + l5] * w0
-            r6, r7 = out[o + l6] + x[a + l6] * w0, out[o + l7] + x[a + l7] * w0
+            r0, r1 = fma(x[a], w0, out[o]), fma(x[a + l1], w0, out[o + l1])
+            r2, r3 = fma(x[a + l2], w0, out[o + l2]), fma(x[a + l3], w0, out[o + l3])
+            r4, r5 = fma(x[a + l4], w0, out[o + l4]), fma(x[a + l5], w0, out[o + l5])
+            r6, r7 = fma(x[a + l6], w0, out[o + l6]), fma(x[a + l7], w0, out[o + l7])
             out[o], out[o + l1], out[o + l2], out[o + l3] = r0, r1, r2, r3
             out[o + l4], out[o + l5], out[o + l6], out[o + l7] = r4, r5, r6, r7
 
@@ -165,30 +160,6 @@ def fill_lanes(flat: Any, at: Any, out: Any, width: Any) -> None:
         first = np.uint64(unsigned) * np.uint64(LANES)
         for lane in range(LANES):
             out[first + np.uint64(lane)] = value
-
-
-@compiled(types.float32(types.float32), fastmath=_FUSED)
-def tanh32(x: Any) -> Any:
-    """Return tanh(x) within 3e-7, as the ratio of an odd and an even polynomial.
-
-    A loop over it is vectorised; np.tanh calls the C library for every number, which takes thirty
-    times as long and was a third of an episode of the DeepJS network.
-
-    Source of the coefficients: Eigen, generic_fast_tanh_float.
-    """
-    f = np.float32
-    y = min(max(x, f(-7.90531110763549805)), f(7.90531110763549805))
-    s = y * y
-    p = s * f(-2.76076847742355e-16) + f(2.00018790482477e-13)
-    p = s * p + f(-8.60467152213735e-11)
-    p = s * p + f(5.12229709037114e-08)
-    p = s * p + f(1.48572235717979e-05)
-    p = s * p + f(6.37261928875436e-04)
-    p = y * (s * p + f(4.89352455891786e-03))
-    q = s * f(1.19825839466702e-06) + f(1.18534705686654e-04)
-    q = s * q + f(2.26843463243900e-03)
-    q = s * q + f(4.89352518554385e-03)
-    return p / q
 
 
 @compiled(types.void(ROWS, ROWS, COLUMNS, NETWORK, FLOATS), fastmath=_FUSED)

@@ -21,6 +21,7 @@ from pipeline.simulation import kernel as k
 from pipeline.simulation.arrays import EPISODE, STEPS, named
 from pipeline.simulation.functions import OBSERVE_CELL, STEP_CELL
 from pipeline.simulation.policy import GENERATOR, draw_choice
+from policies.networks.arithmetic import tanh32
 from policies.networks.features import COLUMNS, INPUTS, expand_row
 from policies.networks.forward import (
     LANES,
@@ -31,7 +32,6 @@ from policies.networks.forward import (
     add_products,
     fill_lanes,
     score_sets,
-    tanh32,
 )
 from policies.networks.rules import RULES, rule_buffers, widen
 from policies.networks.settings import Network

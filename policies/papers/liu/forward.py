@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from pipeline.simulation.arrays import named
 from pipeline.simulation.kernel import FLOATS, INTS, compiled
+from policies.networks.arithmetic import dot4, fma
 from policies.networks.features import COLUMNS, INPUTS, MAP_MEMBERS, ROWS, expand_row
 from policies.networks.forward import add_product
 
@@ -66,12 +67,12 @@ def _add_active(x: Any, n: Any, flat: Any, at: Any, out: Any, width: Any, active
         x0, x1, x2, x3 = x[j0], x[j1], x[j2], x[j3]
         for unsigned in range(w):
             k = np.uint64(unsigned)
-            out[k] += x0 * flat[i0 + k] + x1 * flat[i1 + k] + x2 * flat[i2 + k] + x3 * flat[i3 + k]
+            out[k] += dot4(x0, flat[i0 + k], x1, flat[i1 + k], x2, flat[i2 + k], x3, flat[i3 + k])
     for j in range(whole, count):
         i0, x0 = np.uint64(at + active[j] * width), x[active[j]]
         for unsigned in range(w):
             k = np.uint64(unsigned)
-            out[k] += x0 * flat[i0 + k]
+            out[k] = fma(x0, flat[i0 + k], out[k])
 
 
 @compiled(types.void(ROWS, ROWS, COLUMNS, CLUSTERS, FLOATS), fastmath=_FUSED)

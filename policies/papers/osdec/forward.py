@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from pipeline.simulation.arrays import named
 from pipeline.simulation.kernel import FLOATS, compiled
+from policies.networks.arithmetic import tanh32
 from policies.networks.features import INPUTS, MAP_MEMBERS, ROWS, expand_row
-from policies.networks.forward import add_product, normalise, tanh32
+from policies.networks.forward import add_product, normalise
 from policies.networks.settings import Weights
 from policies.papers.osdec.network import (
     HIGH,
