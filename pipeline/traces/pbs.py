@@ -78,16 +78,20 @@ def read(path: Path, settings: JobLogSettings = DEFAULTS) -> tuple[Workload, pl.
 def _records(path: Path) -> pl.LazyFrame:
     """Return the records of a log: line, text, reason, left_out, name, outcome and keys."""
     text = pl.col("text")
-    parts = text.str.splitn(";", 4)
-    kind, name = parts.struct.field("field_1"), parts.struct.field("field_2")
-    rows = scan_lines(path).select(
-        "line",
-        "text",
-        kind=kind,
-        job_id=pl.when(name != "").then(name),
-        # An account may have blanks and anything else in its quotes.
-        message=parts.struct.field("field_3").str.replace(r'(?:^|\s)account="[^"]*"', ""),
-        reason=split_fault(pl.lit(4), 4, "part"),
+    parts = text.str.splitn(";", 4).struct.rename_fields(["time", "kind", "name", "message"])
+    rows = (
+        scan_lines(path)
+        .select("line", "text", parts=parts, reason=split_fault(pl.lit(4), 4, "part"))
+        .unnest("parts")
+        .select(
+            "line",
+            "text",
+            "kind",
+            job_id=pl.when(pl.col("name") != "").then("name"),
+            # An account may have blanks and anything else in its quotes.
+            message=pl.col("message").str.replace(r'(?:^|\s)account="[^"]*"', ""),
+            reason="reason",
+        )
     )
     left_out = (
         pl.when(pl.col("kind") != "E")

@@ -341,17 +341,17 @@ def scan_fields(path: Path) -> pl.LazyFrame:
     Comments and blank lines are skipped. `line` counts from 1; `reason` says why the row cannot be
     split, null if it can.
     """
-    text = pl.col("text")
-    trimmed = text.str.strip_chars().str.replace_all(r"\s+", " ")
-    found = trimmed.str.count_matches(" ", literal=True) + 1
-    fields = trimmed.str.split_exact(" ", len(FIELDS) - 1)
+    trimmed = pl.col("text").str.strip_chars().str.replace_all(r"\s+", " ")
+    split = pl.col("trimmed").str.split_exact(" ", len(FIELDS) - 1)
+    found = pl.col("trimmed").str.count_matches(" ", literal=True) + 1
     return (
         scan_lines(path)
-        .filter(~trimmed.str.starts_with(";"))
+        .with_columns(trimmed=trimmed)
+        .filter(~pl.col("trimmed").str.starts_with(";"))
         .select(
-            "line",
-            "text",
-            *(fields.struct.field(f"field_{i}").alias(name) for i, name in enumerate(FIELDS)),
+            "line", "text", split.struct.rename_fields(FIELDS).alias("fields"),
             reason=split_fault(found, len(FIELDS), "field"),
         )
-    )
+        .unnest("fields")  # a row is split once; with an expression per field, once per field
+        .select("line", "text", *FIELDS, "reason")
+    )  # fmt: skip

@@ -82,26 +82,30 @@ def scan_rows(
     """
     width = len(columns)
     text = pl.col("text")
+    lines = scan_lines(path).filter(pl.col("line") != (header_line or 0))
     if quotes:
         sign = re.escape(separator)
         parts = (separator + text).str.extract_all(rf'{sign}(?:"(?:[^"]|"")*"|[^"{sign}]*)')
         # Quotes that are not those of a whole field leave something over: then split as without.
-        whole = parts.list.join("") == separator + text
+        whole = pl.col("parts").list.join("") == separator + text
         plain = (separator + text).str.split(separator).list.slice(1)
-        parts = pl.when(whole).then(parts.list.eval(pl.element().str.slice(1))).otherwise(plain)
-        found = parts.list.len().cast(pl.Int64)
-        fields = parts.list.to_struct(fields=[f"field_{i}" for i in range(width)])
+        inner = pl.col("parts").list.eval(pl.element().str.slice(1))
+        lines = lines.with_columns(parts=parts).with_columns(
+            parts=pl.when(whole).then(inner).otherwise(plain)
+        )
+        found = pl.col("parts").list.len().cast(pl.Int64)
+        fields = pl.col("parts").list.to_struct(fields=[f"field_{i}" for i in range(width)])
     else:
         found = text.str.count_matches(separator, literal=True) + 1
         fields = text.str.split_exact(separator, width - 1)
     return (
-        scan_lines(path)
-        .filter(pl.col("line") != (header_line or 0))
+        lines.select("line", "text", fields=fields, reason=split_fault(found, width, "column"))
+        .unnest("fields")  # a row is split once; with an expression per field, once per field
         .select(
             "line",
             "text",
-            *(_field(fields, index, name) for index, name in enumerate(columns) if name),
-            reason=split_fault(found, width, "column"),
+            *(_field(index, name) for index, name in enumerate(columns) if name),
+            "reason",
         )
     )
 
@@ -147,8 +151,8 @@ def split_fault(found: pl.Expr, expected: int, noun: str) -> pl.Expr:
     )
 
 
-def _field(fields: pl.Expr, index: int, name: str) -> pl.Expr:
-    value = fields.struct.field(f"field_{index}").str.strip_chars(' \t\r"')
+def _field(index: int, name: str) -> pl.Expr:
+    value = pl.col(f"field_{index}").str.strip_chars(' \t\r"')
     return pl.when(value != "").then(value).alias(name)
 
 
