@@ -76,7 +76,7 @@ _SIGNATURES: Final = [
 ]
 
 
-@compiled(_ROW_SIGNATURES)
+@compiled(_ROW_SIGNATURES, forceinline=True)
 def expand_row(
     row: Any, columns: Any, heavy: Any, products: Any, mean: Any, inverse: Any, base: Any, out: Any
 ) -> None:

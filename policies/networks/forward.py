@@ -100,8 +100,10 @@ def add_product(x: Any, n: Any, flat: Any, at: Any, out: Any, width: Any) -> Non
             k = np.uint64(unsigned)
             out[k] += dot4(x0, flat[i0 + k], x1, flat[i1 + k], x2, flat[i2 + k], x3, flat[i3 + k])
     for j in range(whole, n):
-        for left in range(width):
-            out[left] = fma(x[j], flat[at + j * width + left], out[left])
+        i0, x0 = np.uint64(at) + np.uint64(j) * w, x[j]
+        for unsigned in range(width):
+            k = np.uint64(unsigned)
+            out[k] = fma(x0, flat[i0 + k], out[k])
 
 
 @compiled(types.void(INPUTS, types.int64, INPUTS, types.int64, INPUTS, types.int64))

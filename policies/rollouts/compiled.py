@@ -40,6 +40,8 @@ PLACES: Final = 1 << 12  # places of the table of rows; 230 kB with seven column
 _SHIFT: Final = np.uint64(64 - 12)
 _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
 _FOLD: Final = np.uint64(29)
+_HALF: Final = np.uint64(32)
+_NEXT: Final = np.uint64(0x3C6EF372FE94F82A)  # even, so that every factor is odd
 _ROOM: Final = 64  # candidates that are looked up before new rows are scored
 _FEW: Final = 4  # fewer rows are scored one by one: empty lanes cost as much as used ones
 
@@ -63,11 +65,10 @@ class Table(NamedTuple):
     """Hash table of scored rows with S places, and the scratch arrays for scoring new rows."""
 
     keys: NDArray[np.uint64]  # (S, n) bits of the n columns that are read
+    tags: NDArray[np.uint64]  # (S,) hash of these bits; most rows that differ have another one
     held: NDArray[np.int64]  # (S,) -1 if free; in `gather`, the unique row
     scores: NDArray[np.float64]  # (S,)
-    fresh: NDArray[np.int64]  # (_ROOM,) candidates whose rows are not in the table
-    places: NDArray[np.int64]  # (_ROOM,) of these candidates
-    source: NDArray[np.int64]  # (_ROOM,) of every candidate, its number in `fresh`, or -1
+    room: NDArray[np.int64]  # (3, _ROOM) scratch, see `score_alone`
     base: NDArray[np.float64]
     x: NDArray[np.float32]
     h: NDArray[np.float32]
@@ -96,7 +97,8 @@ class LookedArrays(NamedTuple):
     decision: NDArray[np.int64]
 
 
-TABLE: Final = named(Table, _KEYS, k.INTS, k.FLOATS, *[k.INTS] * 3, k.FLOATS, INPUTS, INPUTS)
+_TAGS: Final = types.Array(types.uint64, 1, "C")
+TABLE: Final = named(Table, _KEYS, _TAGS, k.INTS, k.FLOATS, k.INTS2, k.FLOATS, INPUTS, INPUTS)
 DECIDER: Final = named(DeciderArrays, types.boolean, k.FLOATS, types.boolean, NETWORK, TABLE)
 LOOKED: Final = named(
     LookedArrays, k.ROWS, k.INTS, k.ROWS, types.Array(types.uint8, 2, "C"), *[k.INTS] * 4
@@ -107,34 +109,41 @@ def make_table(network: Network, *, used: bool) -> Table:
     """Return an empty table for the candidates of a network; with one place if it is not used."""
     places, columns = PLACES if used else 1, len(network.candidates.columns)
     widest = max(*network.settings.hidden, network.outputs, network.candidates.size)
-    fresh, of_fresh, source = np.empty((3, _ROOM), np.int64)
     x, h = np.zeros((2, widest * LANES), np.float32)
     return Table(
-        np.empty((places, columns), np.uint64), np.full(places, -1, np.int64), np.empty(places),
-        fresh, of_fresh, source, np.empty(max(columns, 1)), x, h,
+        np.empty((places, columns), np.uint64), np.zeros(places, np.uint64),
+        np.full(places, -1, np.int64), np.empty(places), np.empty((3, _ROOM), np.int64),
+        np.empty(max(columns, 1)), x, h,
     )  # fmt: skip
 
 
-@k.compiled(types.int64(_KEYS, types.int64, COLUMNS))
-def _place(cells: Any, row: Any, columns: Any) -> Any:
-    """Return the place of a row in the table."""
-    h = np.uint64(0)
+@k.compiled(types.uint64(_KEYS, types.int64, COLUMNS), forceinline=True)
+def _tag(cells: Any, row: Any, columns: Any) -> Any:
+    """Return the hash of a row: a sum of products, none of which waits for another."""
+    total, factor = np.uint64(0), _SPREAD
     for j in range(len(columns)):
-        h = (h ^ cells[row, columns[j]]) * _SPREAD
-        h ^= h >> _FOLD
-    return np.int64((h * _SPREAD) >> _SHIFT)
+        cell = cells[row, columns[j]]
+        total += (
+            cell ^ (cell >> _HALF)
+        ) * factor  # numbers of few digits differ in high bits alone
+        factor += _NEXT
+    return (total ^ (total >> _FOLD)) * _SPREAD
 
 
-@k.compiled(types.boolean(_KEYS, k.INTS, _KEYS, types.int64, types.int64, COLUMNS))
-def _there(keys: Any, held: Any, cells: Any, row: Any, place: Any, columns: Any) -> Any:
+@k.compiled(
+    types.boolean(_KEYS, _TAGS, k.INTS, _KEYS, types.int64, types.uint64, COLUMNS), forceinline=True
+)
+def _there(keys: Any, tags: Any, held: Any, cells: Any, row: Any, tag: Any, columns: Any) -> Any:
     """Return whether the table has the row; if not, write its key (the caller sets `held`)."""
-    same = held[place] >= 0
+    place = tag >> _SHIFT
+    same = held[place] >= 0 and tags[place] == tag
     if same:
         for j in range(len(columns)):
             if keys[place, j] != cells[row, columns[j]]:
                 same = False
                 break
     if not same:
+        tags[place] = tag
         for j in range(len(columns)):
             keys[place, j] = cells[row, columns[j]]
     return same
@@ -201,25 +210,28 @@ def _score_side_by_side(
 @k.compiled(
     types.void(
         k.ROWS, _KEYS, k.MASK, k.INTS, k.MASK, types.int64, k.FLOATS, k.FLOATS, k.INTS,
-        types.boolean, INPUTS, _KEYS, k.INTS, k.FLOATS, k.INTS, k.INTS, k.INTS,
+        types.boolean, INPUTS, _KEYS, _TAGS, k.INTS, k.FLOATS, k.INTS2,
         k.FLOATS, INPUTS, INPUTS, k.FLOATS,
     ))  # fmt: skip
 def score_alone(
     candidates: Any, cells: Any, allowed: Any,
     columns: Any, heavy: Any, products: Any, mean: Any, inverse: Any,
     widths: Any, tanh: Any, flat: Any,
-    keys: Any, held: Any, held_scores: Any, fresh: Any, places: Any, source: Any,
+    keys: Any, tags: Any, held: Any, held_scores: Any, room: Any,
     base: Any, x: Any, h: Any, shown: Any,
 ) -> None:  # fmt: skip
     """Fill the scores of the feasible candidates, from the table if it has the row.
 
-    `cells` are the bits of `candidates`; `allowed` and `shown` have one entry per candidate. While
-    rows are looked up, `held` of a row without a score is its number in `fresh`, plus 1.
+    `cells` are the bits of `candidates`; `allowed` and `shown` have one entry per candidate. New
+    rows are scored together: room[0] has their candidates, room[1] their places in the table, and
+    room[2] has for every candidate the number of the new row that it repeats, or -1. While rows are
+    looked up, `held` of a row without a score is its number among the new rows, plus 1.
 
-    The members of NetworkArrays and Table are 18 parameters, not two, because taking arrays out of
+    The members of NetworkArrays and Table are 16 parameters, not two, because taking arrays out of
     a named tuple counts references. Doing so once per decision here made episodes of `slots` 13 %
     slower (.37 against .33 ms), once per row in `_score` 45 %. `sample` takes them out once.
     """
+    fresh, places, source = room[0], room[1], room[2]
     for begin in range(0, len(shown), _ROOM):
         end = min(begin + _ROOM, len(shown))
         count = 0
@@ -228,8 +240,9 @@ def score_alone(
             if not allowed[i]:
                 shown[i] = 0.0
                 continue
-            place = _place(cells, i, columns)
-            if not _there(keys, held, cells, i, place, columns):
+            tag = _tag(cells, i, columns)
+            place = np.int64(tag >> _SHIFT)
+            if not _there(keys, tags, held, cells, i, tag, columns):
                 fresh[count], places[count] = i, place
                 count += 1
                 held[place] = count
@@ -284,7 +297,7 @@ def sample(
         c_columns, c_heavy, c_products, c_mean, c_inverse,
         columns, heavy, products, mean, inverse, widths, form, flat,
     ) = network  # fmt: skip
-    keys, held, held_scores, fresh, places, source, base, x, h = table
+    keys, tags, held, held_scores, room, base, x, h = table
     wide, able, values = rule_buffers(rules, candidates)
     ruled = len(rules) > 0
     rows = wide if ruled else candidates
@@ -301,8 +314,7 @@ def sample(
         if alone:
             score_alone(
                 rows, cells, allowed, columns, heavy, products, mean, inverse,
-                widths, form.tanh, flat, keys, held, held_scores, fresh, places, source,
-                base, x, h, shown,
+                widths, form.tanh, flat, keys, tags, held, held_scores, room, base, x, h, shown,
             )  # fmt: skip
         else:
             span[1] = n
@@ -350,7 +362,7 @@ def gather(
     wide, able, values = rule_buffers(rules, candidates)
     ruled = len(rules) > 0
     seen = wide if ruled else candidates
-    keys, held, cells = table.keys, table.held, seen.view(np.uint64)
+    keys, tags, held, cells = table.keys, table.tags, table.held, seen.view(np.uint64)
     capacity = len(feasible)
     t, m, u = cursor[C_DECISIONS], cursor[C_CANDIDATES], cursor[C_ROWS]
     at, code = cursor[C_NEXT], 1
@@ -383,8 +395,9 @@ def gather(
                     continue
                 if i == choice:
                     chosen[t] = m
-                place = _place(cells, i, columns) if alone else 0
-                if not alone or not _there(keys, held, cells, i, place, columns):
+                tag = _tag(cells, i, columns) if alone else np.uint64(0)
+                place = np.int64(tag >> _SHIFT)
+                if not alone or not _there(keys, tags, held, cells, i, tag, columns):
                     held[place] = u
                     for f in range(rows.shape[1]):
                         rows[u, f] = seen[i, f]

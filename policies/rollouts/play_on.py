@@ -37,11 +37,11 @@ def score_decision(rule: Any, decider: Any, n: Any, episode: Any, rows: Any, sco
         return
     network = decider.network
     if decider.alone:
-        keys, held, held_scores, fresh, places, source, base, x, h = decider.table
+        keys, tags, held, held_scores, room, base, x, h = decider.table
         score_alone(
             rows, rows.view(np.uint64), allowed, network.columns, network.heavy,
             network.products, network.mean, network.inverse, network.widths, network.form.tanh,
-            network.flat, keys, held, held_scores, fresh, places, source, base, x, h, shown,
+            network.flat, keys, tags, held, held_scores, room, base, x, h, shown,
         )  # fmt: skip
     else:
         (
