@@ -2,7 +2,7 @@
 
 A processor may round a product and a sum together (fused multiply-add) or one after the other. The
 compiler chooses for each loop if it may, so two loops over the same formula can differ in the last
-bit, on one processor but not on another. `fma` leaves no choice.
+bit. `fma` leaves no choice.
 """
 
 from typing import Any, Final
