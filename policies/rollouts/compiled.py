@@ -65,7 +65,7 @@ class Table(NamedTuple):
     """Hash table of scored rows with S places, and the scratch arrays for scoring new rows."""
 
     keys: NDArray[np.uint64]  # (S, n) bits of the n columns that are read
-    tags: NDArray[np.uint64]  # (S,) hash of these bits; most rows that differ have another one
+    tags: NDArray[np.uint64]  # (S,) hash of these bits, compared before them
     held: NDArray[np.int64]  # (S,) -1 if free; in `gather`, the unique row
     scores: NDArray[np.float64]  # (S,)
     room: NDArray[np.int64]  # (3, _ROOM) scratch, see `score_alone`
@@ -119,13 +119,14 @@ def make_table(network: Network, *, used: bool) -> Table:
 
 @k.compiled(types.uint64(_KEYS, types.int64, COLUMNS), forceinline=True)
 def _tag(cells: Any, row: Any, columns: Any) -> Any:
-    """Return the hash of a row: a sum of products, none of which waits for another."""
+    """Return the hash of a row: a sum of products, which the processor computes side by side.
+
+    Numbers of few digits differ in their high bits only, so these are mixed into the low bits.
+    """
     total, factor = np.uint64(0), _SPREAD
     for j in range(len(columns)):
         cell = cells[row, columns[j]]
-        total += (
-            cell ^ (cell >> _HALF)
-        ) * factor  # numbers of few digits differ in high bits alone
+        total += (cell ^ (cell >> _HALF)) * factor
         factor += _NEXT
     return (total ^ (total >> _FOLD)) * _SPREAD
 
