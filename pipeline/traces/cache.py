@@ -3,8 +3,9 @@
     <cache>/traces/KEY/       a workload folder, see pipeline.workloads.folder
 
 <cache> is $HINDCAST_CACHE, else $XDG_CACHE_HOME/hindcast, else ~/.cache/hindcast. If HINDCAST_CACHE
-is set and empty, nothing is cached. KEY is a SHA-256 of the contents of the raw files, the code of
-the readers and the versions of the libraries that they use, so a changed log or reader is parsed.
+is set and empty, nothing is cached. KEY is a SHA-256 of the contents of the raw files, the name of
+the one that is read first, the code of the readers and the versions of the libraries that they use,
+so a changed log or reader is parsed.
 
 An entry is written under a temporary name and renamed, so two processes cannot disturb each other.
 An entry that is damaged is made again. A cache that cannot be used changes nothing but the time.
@@ -56,7 +57,7 @@ def read_trace(format_name: str, path: Path, settings: Any = None) -> Workload:
     sources = None if folder is None else _sources(form, path)
     if folder is None or sources is None:
         return form.reading(path, settings)[0]
-    entry = folder / _key(form, sources, settings)
+    entry = folder / _key(form, path, sources, settings)
     if (cached := _load(entry, sources)) is not None:
         return cached
     workload, _quarantine = form.reading(path, settings)
@@ -90,9 +91,12 @@ def _sources(form: TraceFormat, path: Path) -> list[SourceFile] | None:
         return None  # the reader finds the same fault, and has the message
 
 
-def _key(form: TraceFormat, sources: Iterable[SourceFile], settings: Any) -> str:
+def _key(form: TraceFormat, path: Path, sources: Iterable[SourceFile], settings: Any) -> str:
     files = [(f.name, f.bytes, f.sha256) for f in sources]
-    parts: dict[str, Any] = {"format": form.name, "files": files, "code": _code()}
+    first = None if path.is_dir() else path.name  # tables of one folder are sources of each other
+    parts: dict[str, Any] = {
+        "format": form.name, "first": first, "files": files, "code": _code(),
+    }  # fmt: skip
     if settings is not None:
         parts["settings"] = repr(settings)
     return sha256_text(json.dumps({**parts, "versions": package_versions(_PACKAGES)}))

@@ -226,3 +226,14 @@ def test_a_recipe_reads_what_lies_beside_it(folder, tmp_path, monkeypatch, capsy
     assert main(["build", str(missing), "--out", str(tmp_path / "x"), "--direct"]) == 2
     told = capsys.readouterr().err
     assert f"it is not below {tmp_path}, the recipe's folder, either" in told
+
+
+def test_tables_in_one_folder_have_an_entry_each(folder, tmp_path):
+    for name, duration in (("january", 10), ("february", 999)):
+        (tmp_path / f"jobs_{name}.csv").write_text(
+            "submit_time,duration,cpu,memory,job_id,task_id,instances_num,disk\n"
+            f"0,{duration},0.5,0.01,1,1,1,0\n"
+        )
+    for name, duration in (("january", 10), ("february", 999), ("january", 10)):
+        workload = cache.read_trace("alibaba2017", tmp_path / f"jobs_{name}.csv")
+        assert workload.tasks["duration_s"].to_list() == [duration]
