@@ -34,7 +34,7 @@ from pipeline.storage import files
 from pipeline.storage.location import is_remote
 from pipeline.storage.locks import one_writer
 from pipeline.workloads.caveats import Caveat
-from pipeline.workloads.folder import save_workload
+from pipeline.workloads.folder import is_saved, save_workload
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,11 @@ def build(
     recording.begin(plan, {"digest": recipe.digest, "versions": mf.versions()})
     if not (out / mf.WORKLOAD / mf.NAME).exists():
         save_workload(plan.workload, out / mf.WORKLOAD)
+    elif not is_saved(plan.workload, out / mf.WORKLOAD):
+        raise DatasetError(
+            f"{out}: this folder holds an interrupted build, but the trace was changed since: it "
+            "gives another workload; restore the trace, or delete the folder and build again"
+        )
     recording.record_parts(plan, workers, progress, elsewhere)
     return _finish(plan)
 
@@ -178,7 +183,7 @@ def with_caveats(
 ) -> tuple[mf.Manifest, Coverage]:
     """Return the manifest with the caveats of all its data, and the coverage of the data."""
     coverage = measure(plan.out, manifest, episodes)
-    found = dataset_caveats(plan, manifest.recipes, episodes, coverage)
+    found = dataset_caveats(plan, manifest.recipes, episodes, coverage, manifest.caveats)
     return replace(manifest, caveats=found), coverage
 
 

@@ -21,9 +21,17 @@ _PROBED: Final = 12  # windows that rules play; with the rules of a recipe, less
 
 
 def dataset_caveats(
-    plan: Plan, recipes: Sequence[Recipe], episodes: pl.DataFrame, coverage: Coverage
+    plan: Plan,
+    recipes: Sequence[Recipe],
+    episodes: pl.DataFrame,
+    coverage: Coverage,
+    before: Sequence[Caveat] = (),
 ) -> tuple[Caveat, ...]:
-    """Return the caveats of a dataset made by `recipes`, the last of which is that of the plan."""
+    """Return the caveats of a dataset made by `recipes`, the last of which is that of the plan.
+
+    `before` are those that the dataset had. Ties among its rules are kept: the rules of earlier
+    recipes are not played again.
+    """
     windows = [w for recipe in recipes for w in recipe.windows("all")]
     outcomes = [o.name for o in plan.spec.outcomes]
     means = episodes.group_by("behaviour", maintain_order=True).agg(
@@ -32,9 +40,13 @@ def dataset_caveats(
     policies: list[tuple[str, Mapping[str, Any]]] = [
         (row["behaviour"], row) for row in means.to_dicts()
     ]
+    tied = [caveat for caveat in before if caveat.code == caveats.TIES]
+    for caveat in caveats.ties(_scores(plan), higher=plan.spec.outcomes[0].better == "higher"):
+        if caveat not in tied:
+            tied.append(caveat)
     return (
         *trace_caveats(plan.recipe, plan.workload, windows),
-        *caveats.ties(_scores(plan), higher=plan.spec.outcomes[0].better == "higher"),
+        *tied,
         *caveats.forced(coverage.decisions, coverage.forced),
         *caveats.unfinished(policies),
     )

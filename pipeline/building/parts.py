@@ -79,9 +79,17 @@ class Plan:
 def make_plan(
     recipe: Recipe, behaviours: Mapping[str, Behaviour], workload: Workload, out: Path
 ) -> Plan:
-    """Return the parts of a recipe's dataset; raise RecipeError for windows without workload."""
+    """Return the parts of a recipe's dataset.
+
+    Raises RecipeError if there are no windows, or if the workload does not have them.
+    """
     scenario = load_scenario(recipe.scenario)
     windows = [(s, w) for s in recipe.dataset_splits for w in recipe.windows(s)]
+    if not windows:
+        raise RecipeError(
+            f"{recipe.id}: dataset_splits is empty, so there is nothing to record; expected train "
+            "or validation, and their windows in [split]"
+        )
     last, known = max(w for _, w in windows), scenario.windows(recipe.config, workload)
     if last >= known:
         raise RecipeError(

@@ -35,7 +35,7 @@ def planned_episodes(recipes: Sequence[Recipe]) -> Iterator[Planned]:
     taken: Counter[tuple[str, int]] = Counter()
     for recipe in recipes:
         for split in recipe.dataset_splits:
-            for window in recipe.split[split]:
+            for window in recipe.windows(split):
                 for behaviour in recipe.behaviours:
                     first = taken[behaviour.name, window]
                     for repetition in range(first, first + behaviour.episodes):
@@ -46,7 +46,7 @@ def planned_episodes(recipes: Sequence[Recipe]) -> Iterator[Planned]:
 def episodes_of(recipe: Recipe) -> int:
     """Return the number of episodes that a dataset of this recipe has."""
     each = sum(behaviour.episodes for behaviour in recipe.behaviours)
-    return each * sum(recipe.split[s].stop - recipe.split[s].start for s in recipe.dataset_splits)
+    return each * sum(len(recipe.windows(split)) for split in recipe.dataset_splits)
 
 
 def check_appended(manifest: Manifest, where: str) -> None:

@@ -81,7 +81,7 @@ def recipes() -> list[dict[str, Any]]:
     found = []
     for name in known_recipes():
         recipe = load_recipe(name)
-        windows = sum(len(recipe.split[s]) for s in recipe.dataset_splits)
+        windows = sum(len(recipe.windows(s)) for s in recipe.dataset_splits)
         found.append(
             {
                 "kind": "recipe",

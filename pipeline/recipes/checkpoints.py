@@ -260,8 +260,8 @@ def check_policies(recipes: Sequence[Recipe], folder: Path, *, more: bool) -> in
     for recipe in recipes:
         for policy, place in checkpoint_places(recipe, folder).items():
             known[place.name] = policy
-            (digest,) = {b.sha256 for b in recipe.behaviours if b.policy == policy}
-            check_checkpoint(place, digest)
+            for digest in sorted({b.sha256 for b in recipe.behaviours if b.policy == policy}):
+                check_checkpoint(place, digest)
     if (folder / FOLDER).is_dir() and not more:
         for path in sorted((folder / FOLDER).rglob("*")):
             at = path.relative_to(folder / FOLDER).parts

@@ -172,7 +172,7 @@ def _check_manifest(
         )
     try:
         check_appended(manifest, str(folder / mf.NAME))
-    except DatasetError as error:
+    except InputError as error:
         raise VerificationFailed(str(error)) from error
     spec = _spec_of(recipe, folder / mf.NAME)
     added = added_outcomes(manifest.spec, spec)
@@ -219,7 +219,10 @@ def _check_episodes(dataset: Dataset) -> tuple[str, str]:
     where = dataset.folder / manifest.episodes.path
     if dict(episodes.schema) != episodes_schema(dataset.spec):
         raise VerificationFailed(f"{where}: the columns differ from those of the spec")
-    made = sum(map(episodes_of, manifest.recipes))
+    try:
+        made = sum(map(episodes_of, manifest.recipes))
+    except RecipeError as error:
+        raise VerificationFailed(f"{dataset.folder / mf.NAME}: {error}") from error
     if made != episodes.height:  # checked first: it bounds the loop below
         raise VerificationFailed(
             f"{where}: the table has {episodes.height} episodes, the recipe makes {made}"

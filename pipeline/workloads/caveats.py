@@ -39,6 +39,7 @@ UNFINISHED: Final = 0.05
 # Notes of the readers of traces that decide what a result means. Other readers, for example those
 # of plug-ins, begin such a note with CAUTION.
 CAUTION: Final = "caution: "
+TIES: Final = "ties"  # code of the caveat of `ties`
 NO_WAIT: Final = "no wait time is known"
 NO_SIZE: Final = "the header names no MaxProcs"
 NOTES: Final[Mapping[str, str]] = {"no_wait_times": NO_WAIT, "no_cluster_size": NO_SIZE}
@@ -119,7 +120,7 @@ def ties(scores: NDArray[np.float64], *, higher: bool) -> tuple[Caveat, ...]:
         "score: these windows hardly tell policies apart, usually since few jobs compete. Offer "
         "more load: more jobs in a window, a smaller cluster, or shorter time steps."
     )
-    return (Caveat("ties", text, {"tied_windows": tied, "windows": windows, "rules": rules}),)
+    return (Caveat(TIES, text, {"tied_windows": tied, "windows": windows, "rules": rules}),)
 
 
 def forced(decisions: int, forced: int) -> tuple[Caveat, ...]:

@@ -164,6 +164,16 @@ def load_workload(folder: Path) -> Workload:
     return Workload(tables[_TASKS], provenance, tables.get(_MACHINES))
 
 
+def is_saved(workload: Workload, folder: Path) -> bool:
+    """Return whether a workload folder holds this workload. Raises DatasetError as loading does."""
+    there = load_workload(folder)
+    if workload.provenance != there.provenance or not workload.tasks.equals(there.tasks):
+        return False
+    if workload.machines is None or there.machines is None:
+        return workload.machines is there.machines
+    return workload.machines.equals(there.machines)
+
+
 def _table(path: Path, entry: Mapping[str, Any]) -> pl.DataFrame:
     if not path.exists() and not path.is_symlink():
         raise DatasetError(f"{path}: this file is missing, but the manifest lists it")

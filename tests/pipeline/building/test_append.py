@@ -373,3 +373,15 @@ def test_the_command_line_appends(old, tmp_path, capsys):
     card = (out / "README.md").read_text()
     assert "episodes-00002.parquet" in card
     assert "--append" in card
+
+
+def test_ties_among_the_first_rules_are_remembered(tmp_path):
+    """On an idle cluster the rules tie; episodes of `random` alone do not change that."""
+    idle = (*TINY, "trace.settings.instances_scale=0.001", "config.machines=50")
+    rules = 'behaviours=[{policy="tetris"}, {policy="first_fit"}, {policy="longest_first"}]'
+    first, second = recipe(idle, rules), recipe(idle, 'behaviours=[{policy="random"}]')
+    before = build(first, behaviours(first), tmp_path / "out").caveats
+    assert "ties" in [caveat.code for caveat in before]
+    after = add(second, tmp_path / "out").caveats
+    assert [c for c in after if c.code == "ties"] == [c for c in before if c.code == "ties"]
+    check(tmp_path / "out")

@@ -20,6 +20,7 @@ from pipeline.building.build import build
 from pipeline.dataset.sampling import sample_decisions
 from pipeline.errors import DatasetError, RecipeError, StorageError
 from pipeline.recipes.loading import load_recipe
+from pipeline.verification.verify import verify
 from policies.registry import behaviours
 from tests.conftest import TINY
 
@@ -229,3 +230,49 @@ def test_of_two_parts_that_fail_the_first_is_named(step, tiny_recipe, tmp_path, 
     monkeypatch.setattr(parts, "wait", late)
     with pytest.raises(DatasetError, match="part 0 fails"):
         build(tiny_recipe, behaviours(tiny_recipe), tmp_path / "out")
+
+
+def test_an_interrupted_build_of_another_trace_is_not_continued(tmp_path):
+    """The digest of a recipe names the file of its trace, not what the file holds."""
+
+    def log(seconds: int) -> None:
+        jobs = "".join(f"{j} {60 * j} 0 {seconds} 2 -1 -1 2 900 -1 1 1 1 -1 1 1 -1 -1\n"
+                       for j in range(1, 60))  # fmt: skip
+        (tmp_path / "log.swf").write_text(f"; MaxProcs: 4\n{jobs}")
+
+    (tmp_path / "recipe.toml").write_text(
+        'id = "q"\nscenario = "queue"\nconfig = { jobs = 10 }\nsplit = { train = "0..1" }\n'
+        'trace = { format = "swf", path = "log.swf" }\nbehaviours = [{ policy = "random" }]\n'
+    )
+
+    def stop(_done: int, _total: int) -> None:
+        raise KeyboardInterrupt
+
+    log(300)
+    recipe, out = load_recipe(tmp_path / "recipe.toml"), tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        build(recipe, behaviours(recipe), out, progress=stop)
+    log(600)
+    with pytest.raises(DatasetError, match="the trace was changed since"):
+        build(recipe, behaviours(recipe), out)
+    log(300)
+    build(recipe, behaviours(recipe), out)
+    verify(out, behaviours(recipe), trace=tmp_path / "log.swf")
+
+
+def test_windows_that_the_settings_do_not_list_are_no_part_of_the_dataset(tmp_path):
+    recipe = load_recipe(
+        "queue-lublin1-v1",
+        ("config.jobs=10", "config.starts=[0, 40, 80, 120]", 'split.train="0..1"',
+         'split.validation="2..9"', 'split.test="20..21"', 'behaviours=[{policy="random"}]'),
+    )  # fmt: skip
+    assert build(recipe, behaviours(recipe), tmp_path / "out").episodes == 4
+    verify(tmp_path / "out", behaviours(recipe))
+
+
+def test_a_recipe_without_windows_to_record_is_refused(tmp_path):
+    recipe = load_recipe("binpack-synthetic-v1", (*TINY, "dataset_splits=[]"))
+    with pytest.raises(RecipeError, match="dataset_splits is empty"):
+        build(recipe, behaviours(recipe), tmp_path / "out")
+    with pytest.raises(RecipeError, match="expected every split once"):
+        load_recipe("binpack-synthetic-v1", (*TINY, 'dataset_splits=["train", "train"]'))
