@@ -18,8 +18,10 @@ _HEADER: Final = 1 << 10  # most headers are smaller; those with long statistics
 _LONGEST_HEADER: Final = 1 << 20
 _DEEPEST: Final = 8
 # fields of PageHeader, and of the headers inside it
-_UNCOMPRESSED, _COMPRESSED, _DATA, _DICTIONARY_HEADER, _DATA_V2 = 2, 3, 5, 7, 8
+_TYPE, _UNCOMPRESSED, _COMPRESSED, _DATA, _DICTIONARY_HEADER, _DATA_V2 = 1, 2, 3, 5, 7, 8
 _NUM_VALUES: Final = 1
+_DICTIONARY_PAGE: Final = 2
+_HEADER_OF: Final = {0: _DATA, _DICTIONARY_PAGE: _DICTIONARY_HEADER, 3: _DATA_V2}  # by page type
 
 
 class DamagedPage(Exception):
@@ -47,14 +49,14 @@ def check_chunk(handle: BinaryIO, column: Any, size: int) -> int:
     values = uncompressed = 0
     while at < stop:
         header, length = _page_header(handle, at, stop)
-        data = header.get(_DATA) or header.get(_DATA_V2)
-        dictionary = header.get(_DICTIONARY_HEADER)
-        page, packed = header.get(_UNCOMPRESSED), header.get(_COMPRESSED)
-        if not (isinstance(page, int) and isinstance(packed, int) and page >= 0 and packed >= 0):
-            raise DamagedPage(f"column {name} has a page without a size")
-        if isinstance(data, dict):
-            values += _count(data, name)
-        elif isinstance(dictionary, dict) and _count(dictionary, name) > page:
+        kind, page, packed = (header.get(n, -1) for n in (_TYPE, _UNCOMPRESSED, _COMPRESSED))
+        if not all(isinstance(number, int) and number >= 0 for number in (kind, page, packed)):
+            raise DamagedPage(f"column {name} has a page without a type or a size")
+        # A decoder reads the header that belongs to the type, so that one is counted.
+        count = _count(header.get(_HEADER_OF[kind]) if kind in _HEADER_OF else None, name)
+        if kind != _DICTIONARY_PAGE:
+            values += count
+        elif count > page:
             raise DamagedPage(f"column {name} has a dictionary of more values than bytes")
         uncompressed += page
         at += length + packed
@@ -63,8 +65,8 @@ def check_chunk(handle: BinaryIO, column: Any, size: int) -> int:
     return int(uncompressed + values * (_BYTES.get(column.physical_type, 16) + _LEVELS))
 
 
-def _count(header: dict[int, Any], name: str) -> int:
-    count = header.get(_NUM_VALUES)
+def _count(header: Any, name: str) -> int:
+    count = header.get(_NUM_VALUES) if isinstance(header, dict) else None
     if not isinstance(count, int) or count < 0:
         raise DamagedPage(f"column {name} has a page without a count")
     return count
@@ -99,6 +101,8 @@ def _struct(buffer: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
             number += head >> 4
         else:
             number, at = _integer(buffer, at)
+        if number in fields:  # decoders differ in which of them counts
+            raise DamagedPage("a page header has a field twice")
         fields[number], at = _value(buffer, at, head & 15, depth)
 
 

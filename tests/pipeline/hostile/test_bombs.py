@@ -196,3 +196,39 @@ def test_bytes_in_the_place_of_pages_are_no_more_than_damage(content, values):
     handle = io.BytesIO(b"PAR1" + content)
     with suppress(DamagedPage):
         assert check_chunk(handle, chunk, 4 + len(content)) <= (1 << 20) + 12 * values
+
+
+Fields = list[tuple[int, "int | Fields"]]
+
+
+def compact(fields: Fields) -> bytes:
+    """Return a struct in Thrift's compact protocol, with numbers written in full."""
+    content = b""
+    for number, value in fields:
+        kind, written = (5, varint(value << 1)) if isinstance(value, int) else (12, compact(value))
+        content += bytes([kind]) + varint(number << 1) + written
+    return content + b"\0"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ([(1, 3), (5, [(1, 10)]), (8, [(1, 2000)])], "differ from the footer"),
+        ([(1, 0), (5, [(1, 2000)]), (8, [(1, 10)])], "differ from the footer"),
+        ([(1, 2), (5, [(1, 10)]), (7, [(1, 2000)])], "more values than bytes"),
+        ([(1, 3), (5, [(1, 10)])], "without a count"),
+        ([(1, 1), (5, [(1, 10)])], "without a count"),
+        ([(9, 0), (5, [(1, 10)])], "without a type"),
+        ([(1, 3), (8, [(1, 2000), (1, 10)])], "a field twice"),
+    ],
+)
+def test_the_header_that_belongs_to_the_type_of_a_page_counts(fields, message):
+    """Decoders choose a header by the type of the page and ignore the others."""
+    page = compact([fields[0], (2, 100), (3, 0), *fields[1:]])
+    column = SimpleNamespace(
+        path_in_schema="a", file_path="", data_page_offset=4, has_dictionary_page=False,
+        total_compressed_size=len(page), total_uncompressed_size=100, num_values=10,
+        physical_type="DOUBLE",
+    )  # fmt: skip
+    with pytest.raises(DamagedPage, match=message):
+        check_chunk(io.BytesIO(b"PAR1" + page), column, 4 + len(page))
