@@ -21,6 +21,7 @@ from pipeline.traces.table import (
     COLUMNS,
     CORES,
     MEMORY,
+    SECONDS,
     SPANS,
     TIMES,
     as_text,
@@ -68,13 +69,7 @@ _ENDINGS: Final[Mapping[str, str]] = {
     "days": "d", "b": "B", "bytes": "B", "kb": "KB", "kib": "KB", "mb": "MB", "mib": "MB",
     "gb": "GB", "gib": "GB", "tb": "TB", "millicores": "millicores", "percent": "percent",
 }  # fmt: skip
-_SECONDS: Final[Mapping[str, float]] = {
-    "s": 1.0,
-    "min": 60.0,
-    "h": 3600.0,
-    "ms": 1e-3,
-    "d": 86400.0,
-}
+_UNITS: Final = ("s", "min", "h", "ms", "d", "us", "ns")  # of durations, the likeliest first
 _FORMS: Final = (
     "%d/%m/%Y %H:%M:%S", "%m/%d/%Y %H:%M:%S", "%d.%m.%Y %H:%M:%S", "%Y/%m/%d %H:%M:%S",
     "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d.%m.%Y %H:%M", "%Y-%m-%d %H:%M", "%a %b %d %H:%M:%S %Y",
@@ -240,13 +235,9 @@ def _times(found: Proposal, sample: pl.DataFrame, hints: Mapping[str, str]) -> N
         values, label = _values(sample, found.columns[name]), found.columns[name]
         numbers = values.cast(pl.Float64, strict=False).drop_nulls()
         if len(values) and len(numbers) >= _GOOD * len(values):
-            size = numbers.median()
-            unit = next((u for least, u in _SINCE_1970 if float(str(size)) >= least), None)
-            if unit is None:
-                unit = hints.get(name, "s")
-                if name not in hints or unit not in _SECONDS:
-                    unit = "s"
-                    found.unsure.append(f"{name}: {label!r} counts in an unknown unit, taken as s")
+            unit, doubt = _unit_of_times(float(str(numbers.median())), hints.get(name))
+            if doubt:
+                found.unsure.append(f"{name}: {label!r} {doubt}")
         elif _share(values, moment(pl.col("x"))) >= _GOOD:
             unit = "datetime"
             zoned = values.str.contains(r"(Z|[+-]\d\d:?\d\d)$").all()
@@ -267,6 +258,23 @@ def _times(found: Proposal, sample: pl.DataFrame, hints: Mapping[str, str]) -> N
         found.unsure.append("times have no offset and are read as UTC: set time_zone if not so")
 
 
+def _unit_of_times(size: float, hint: str | None) -> tuple[str, str]:
+    """Return the unit of times of this size, and what is doubtful about it, or "".
+
+    A name that ends in a unit decides, since times need not count from 1970. A unit in which the
+    times are thousands of years apart from 1970 is a mistake of the name.
+    """
+    since_1970 = next((unit for least, unit in _SINCE_1970 if size >= least), None)
+    if hint is None or hint not in SECONDS:
+        return since_1970 or "s", "" if since_1970 else "counts in an unknown unit, taken as s"
+    if since_1970 is None:
+        return hint, ""
+    own, likely = SECONDS[hint], SECONDS.get(since_1970, 1.0)
+    if own < likely:
+        return hint, ""
+    return since_1970, "" if own == likely else f"is named {hint}, but looks like {since_1970}"
+
+
 def _spans(found: Proposal, sample: pl.DataFrame, hints: Mapping[str, str]) -> None:
     for name in [name for name in SPANS if name in found.columns]:
         label = found.columns[name]
@@ -276,7 +284,7 @@ def _spans(found: Proposal, sample: pl.DataFrame, hints: Mapping[str, str]) -> N
         elif values.str.contains(":", literal=True).mean() < _GOOD:  # type: ignore[operator]
             fitting = _fitting(found, sample) if name == "duration" else None
             unit = hints.get(name) or fitting or ""
-            if unit not in _SECONDS:
+            if unit not in SECONDS:
                 unit = "s"
                 found.unsure.append(f"{name}: {label!r} has no unit, taken as s")
             found.units[name] = unit
@@ -291,7 +299,8 @@ def _fitting(found: Proposal, sample: pl.DataFrame) -> str | None:
         start=_moment_of(found, "start"),
         end=_moment_of(found, "end"),
     ).filter(pl.col("duration") > 0, pl.col("end") > pl.col("start"))
-    for unit, seconds in _SECONDS.items():
+    for unit in _UNITS:
+        seconds = SECONDS[unit]
         apart = (pl.col("duration") * seconds - (pl.col("end") - pl.col("start"))).abs()
         near = apart <= pl.max_horizontal(pl.lit(2.0), pl.lit(seconds))
         if both.height and both.select(near.mean()).item() >= _GOOD:
@@ -302,9 +311,9 @@ def _fitting(found: Proposal, sample: pl.DataFrame) -> str | None:
 def _moment_of(found: Proposal, name: str) -> pl.Expr:
     unit = found.units.get(name)
     column = pl.col(found.columns[name])
-    scale = {**_SECONDS, "us": 1e-6, "ns": 1e-9}
-    if unit in scale:
-        return column.cast(pl.Float64, strict=False) * scale[unit]
+    if unit is not None and unit in SECONDS:
+        seconds: pl.Expr = column.cast(pl.Float64, strict=False) * SECONDS[unit]
+        return seconds
     return moment(column, form=unit)
 
 

@@ -71,7 +71,7 @@ CORES: Final = ("cores", "requested_cores")
 MEMORY: Final = "memory"
 COLUMNS: Final = ("job_id", *TIMES, *SPANS, *CORES, MEMORY, "state", *NAMES)
 
-_SECONDS: Final[Mapping[str, float]] = {
+SECONDS: Final[Mapping[str, float]] = {
     "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0,
 }  # fmt: skip
 _MEMORY_UNITS: Final[Mapping[str, str]] = {
@@ -205,8 +205,8 @@ def _check_units(path: Path, mapping: TableMapping) -> None:
     if mapping.memory_of not in {"job", "core"}:
         raise TraceError(f"{path}: memory_of is {mapping.memory_of!r}, expected 'job' or 'core'")
     known: dict[str, tuple[str, ...]] = {
-        **dict.fromkeys(TIMES, (_DATETIME, *_SECONDS)),
-        **dict.fromkeys(SPANS, tuple(_SECONDS)),
+        **dict.fromkeys(TIMES, (_DATETIME, *SECONDS)),
+        **dict.fromkeys(SPANS, tuple(SECONDS)),
         **dict.fromkeys(CORES, tuple(_CORE_UNITS)),
         MEMORY: tuple(_MEMORY_UNITS),
     }
@@ -373,13 +373,13 @@ def _value(name: str, mapping: TableMapping) -> tuple[pl.Expr, str]:
     text, unit = pl.col(name), mapping.units.get(name)
     plain = text.cast(pl.Float64, strict=False)
     if name in TIMES:
-        if unit is not None and unit in _SECONDS:
-            return plain * _SECONDS[unit], f"a time in {unit}"
+        if unit is not None and unit in SECONDS:
+            return plain * SECONDS[unit], f"a time in {unit}"
         form = None if unit in {None, _DATETIME} else unit
         return moment(text, mapping.time_zone, form), "a time" + (f" as {form}" if form else "")
     if name in SPANS:
         clock = pl.when(text.str.contains(":", literal=True)).then(span(text))
-        return pl.coalesce(clock, plain * _SECONDS[unit or "s"]), "a time span"
+        return pl.coalesce(clock, plain * SECONDS[unit or "s"]), "a time span"
     if name in CORES:
         return processors(text, _CORE_UNITS[unit or "cores"]), "a number of processors"
     amount = kilobytes(text, _MEMORY_UNITS[unit or "KB"])

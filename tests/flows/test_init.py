@@ -214,3 +214,36 @@ def test_options_that_a_workload_cannot_have_are_refused(given, message, tmp_pat
     assert not (tmp_path / "r.toml").exists()
     assert main(["init", table, *given, "--out", str(tmp_path / "r.toml")]) == 2
     assert f"{given[0]} is for a workload" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("column", "times", "unit", "doubt"),
+    [
+        ("submit_ms", [1_000_000_000, 1_200_000_000], "ms", ""),  # since the log began
+        ("submit_us", [10**12, 2 * 10**12], "us", ""),
+        ("submit_ms", [1709280000123, 1709280001123], "ms", ""),
+        ("submit_s", [5, 6], "s", ""),
+        ("submit_s", [1709280000, 1709280001], None, ""),
+        ("submit_s", [1709280000123, 1709280001123], "ms", "is named s, but looks like ms"),
+        ("submit", [1709280000, 1709280001], None, ""),
+        ("submit", [5, 6], "s", "counts in an unknown unit, taken as s"),
+    ],
+)
+def test_the_unit_in_the_name_of_a_time_decides(column, times, unit, doubt, tmp_path):
+    rows = "".join(f"{time},60,1\n" for time in times)
+    (tmp_path / "t.csv").write_text(f"{column},duration,cores\n{rows}")
+    found = propose(tmp_path / "t.csv")
+    assert found.units.get("submit") == unit
+    assert [text for text in found.unsure if text.startswith("submit: ")] == (
+        [f"submit: {column!r} {doubt}"] if doubt else []
+    )
+
+
+@pytest.mark.parametrize(("unit", "per_second"), [("us", 10**6), ("ns", 10**9), ("h", 1 / 3600)])
+def test_durations_have_the_unit_of_their_name(unit, per_second, tmp_path):
+    (tmp_path / "t.csv").write_text(
+        f"submit,duration_{unit},cores\n1709280000,{7200 * per_second:.0f},1\n"
+    )
+    found = propose(tmp_path / "t.csv")
+    assert found.units["duration"] == unit
+    assert not [text for text in found.unsure if text.startswith("duration")]
