@@ -14,7 +14,7 @@ import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from io import BytesIO
@@ -227,23 +227,36 @@ def local_copy(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def local_folder(path: Path) -> Iterator[Path]:
-    """Yield the `local_copy` of a file, or of a folder with the files directly in it."""
-    if not is_remote(path) or not path.is_dir():
-        with local_copy(path) as copy:
-            yield copy
+def local_folder(
+    path: Path, read_with: Callable[[Path], Iterable[Path]] | None = None
+) -> Iterator[Path]:
+    """Yield the `local_copy` of a file, or of a folder with the files directly in it.
+
+    `read_with(path)` names the files that are read with a file. Those below its folder are copied
+    too, so that the copy has them beside it.
+    """
+    if not is_remote(path):
+        yield path
         return
     from pipeline.storage.remote import download
 
-    with _scratch() as folder:
-        copy = folder / path.name
-        copy.mkdir()
-        for file in path.iterdir():
-            if file.is_file():
-                with storage_errors(copy / file.name):
-                    download(file, copy / file.name)
-        with _named(copy, path):
-            yield copy
+    found = list(path.iterdir()) if path.is_dir() else [path, *(read_with or _alone)(path)]
+    with _scratch() as scratch:
+        root, above = (scratch / path.name, path) if path.is_dir() else (scratch, path.parent)
+        root.mkdir(exist_ok=True)
+        for file in dict.fromkeys(found):
+            below = file.is_relative_to(above) and ".." not in file.parts
+            if file == path or (below and file.is_file()):
+                copy = root / str(file.relative_to(above))
+                with storage_errors(copy):
+                    copy.parent.mkdir(parents=True, exist_ok=True)
+                    download(file, copy)
+        with _named(root, above):
+            yield scratch / path.name
+
+
+def _alone(_path: Path) -> Iterable[Path]:
+    return ()
 
 
 @contextmanager
@@ -254,7 +267,7 @@ def _named(copy: Path, path: Path) -> Iterator[None]:
     except HindcastError as error:
         if str(copy) not in str(error):
             raise
-        raise type(error)(str(error).replace(str(copy), str(path))) from error
+        raise type(error)(str(error).replace(str(copy), str(path).rstrip("/"))) from error
 
 
 def _sync_folder(folder: Path) -> None:

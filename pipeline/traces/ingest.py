@@ -61,7 +61,7 @@ def ingest(
     if is_remote(out):
         make_folder(out)
     tell(0, _STEPS, f"reading {path.name} as {format_name}")
-    with local_folder(path) as copy:
+    with local_folder(path, form.files) as copy:
         workload, quarantine = form.reading(copy, settings)
         if form.notes is not None:
             workload = _with_notes(workload, form.notes(copy))

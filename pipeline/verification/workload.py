@@ -128,7 +128,7 @@ def _read_again(recipe: Recipe, path: Path, provenance: Provenance) -> Workload 
     if recipe.trace.format not in FORMATS:  # of a plug-in that is not installed
         return None
     form = FORMATS[recipe.trace.format]
-    with local_folder(path) as copy:
+    with local_folder(path, form.files) as copy:
         if form.read is None or not all(_is_same(copy, source) for source in provenance.files):
             return None
         found = form.reading(copy, reader_settings(recipe.trace, recipe.id))[0]

@@ -25,7 +25,7 @@ from flows import cli
 from pipeline import dataset as ds
 from pipeline.building.append import append
 from pipeline.building.build import build
-from pipeline.errors import DatasetError, StorageError, VerificationFailed
+from pipeline.errors import DatasetError, StorageError, TraceError, VerificationFailed
 from pipeline.storage import files as storage
 from pipeline.storage.location import location
 from pipeline.storage.locks import writing
@@ -237,6 +237,28 @@ def test_a_raw_trace_and_a_workload_may_lie_in_a_store(server, tmp_path):
     storage.write_text(raw / "bad.swf", "; nothing\n")
     with pytest.raises(Exception, match=rf"^{raw}/bad\.swf: "):
         ingest("swf", raw / "bad.swf", raw / "bad")
+
+
+def test_files_beside_a_trace_in_a_store_are_read_as_here(server, tmp_path):
+    texts = {
+        "batch_task.csv": "10,50,1,1,4,Terminated,50,0.01\n",
+        "batch_instance.csv": "10,15,1,1,7,Terminated,1,1,1,1,1,1\n" * 2,
+        "server_event.csv": "0,7,add,,64,0.7,0.5\n",
+        "m.toml": 'file = "t.csv"\n[columns]\nsubmit="at"\nduration="run"\ncores="c"\n',
+        "t.csv": "at,run,c\n1,10,1\n5,10,2\n",
+        "up.toml": 'file = "../t.csv"\n[columns]\nsubmit="at"\nduration="run"\ncores="c"\n',
+    }
+    raw = folder_of("beside")
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+        storage.write_text(raw / name, text)
+    for kind, name in (("alibaba2017", "batch_task.csv"), ("table", "m.toml")):
+        ingest(kind, tmp_path / name, tmp_path / kind)
+        ingest(kind, raw / name, raw / kind)
+        assert remote_digest(raw / kind) == digest(tmp_path / kind)
+    message = rf"^{raw}/up\.toml: file: {raw}/\.\./t\.csv: no such file"
+    with pytest.raises(TraceError, match=message):
+        ingest("table", raw / "up.toml", tmp_path / "up")
 
 
 def test_appended_in_a_store_as_here(server, tiny_recipe, tiny_dataset, tmp_path):
