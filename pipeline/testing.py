@@ -41,7 +41,7 @@ from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
 from pipeline.simulation.batched import run_batched
 from pipeline.simulation.environment import CompiledEnvironment, Observation
-from pipeline.simulation.kernel import FRESH
+from pipeline.simulation.kernel import FRESH, INFEASIBLE
 from pipeline.simulation.policy import BatchPolicy, Behaviour, Heuristic, Policy, choose, readings
 from pipeline.simulation.rollout import Episode, run_episode
 from pipeline.simulation.scenario import Instance, Scenario
@@ -191,11 +191,20 @@ def _check_fresh(environment: CompiledEnvironment, observation: Observation) -> 
 
 
 def check_refusals(scenario: Scenario, spec: Spec, instance: Instance) -> None:
-    """Check that infeasible choices are refused and change nothing."""
+    """Check that infeasible choices are refused and change nothing.
+
+    The environment compares a choice with the mask first. The compiled `step` gets the choices
+    too, because compiled loops call it without that comparison.
+    """
     environment, observation = _begin(scenario, spec, instance)
     before = environment._ints.copy(), environment._floats.copy()
     wrong = [-1, len(observation.feasible), *np.flatnonzero(~observation.feasible)[:3]]
     for choice in wrong:
+        ints, floats = before[0].copy(), before[1].copy()
+        status = scenario.step(ints, floats, int(choice), environment._step_outputs.copy())
+        assert status == INFEASIBLE, f"step accepted choice {choice}, which is not feasible"
+        np.testing.assert_array_equal(ints, before[0])
+        np.testing.assert_array_equal(floats, before[1])
         try:
             environment.step(int(choice))
         except InfeasibleChoice:

@@ -139,17 +139,16 @@ class SchedulingVectorEnv(VectorEnv[Shown, ArrayLike, NDArray[Any]]):
             raise InfeasibleChoice(
                 f"the actions have the shape {given.shape}, expected ({self.num_envs},)"
             )
-        over = batch.terminated | batch.truncated
-        if over.any():
-            for e in np.flatnonzero(over):
-                self._begin(int(e), self._problem.draw(self._generators[e]))
         if given.min() < 0 or given.max() >= self._problem.candidates:
             raise InfeasibleChoice(
                 f"actions are {given.min()}..{given.max()}, expected 0.."
                 f"{self._problem.candidates - 1}"
             )
+        over = batch.terminated | batch.truncated
         if self._strict:
-            self._check_feasible(given)
+            self._check_feasible(given, over | batch.begins)
+        for e in np.flatnonzero(over):  # after the checks: a refused call draws no window
+            self._begin(int(e), self._problem.draw(self._generators[e]))
         shown, info = self._advance(given)
         return shown, batch.reward.copy(), batch.terminated.copy(), batch.truncated.copy(), info
 
@@ -203,8 +202,8 @@ class SchedulingVectorEnv(VectorEnv[Shown, ArrayLike, NDArray[Any]]):
         self._window[e] = window
         self._batch.begin(e, self._problem.instance(window))
 
-    def _check_feasible(self, actions: NDArray[np.int64]) -> None:
-        allowed = self._batch.allowed[self._each, actions] | self._batch.begins
+    def _check_feasible(self, actions: NDArray[np.int64], ignored: NDArray[np.bool_]) -> None:
+        allowed = self._batch.allowed[self._each, actions] | ignored
         if not allowed.all():
             e = int(np.argmin(allowed))
             raise InfeasibleChoice(

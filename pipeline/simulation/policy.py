@@ -177,8 +177,11 @@ def fill_probabilities(scores, feasible, temperature, epsilon, probabilities):  
         if feasible[i]:
             n_feasible += 1
             if temperature > 0.0:
-                probabilities[i] = np.exp((scores[i] - scores[best]) / temperature)
-                total += probabilities[i]
+                weight = 1.0  # also if both are infinite, whose difference is not a number
+                if scores[i] != scores[best]:
+                    weight = np.exp((scores[i] - scores[best]) / temperature)
+                probabilities[i] = weight
+                total += weight
     if n_feasible == 0:
         return 0
     if temperature <= 0.0:

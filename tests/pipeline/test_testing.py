@@ -14,7 +14,7 @@ from pipeline.recipes.problem import make_instance
 from pipeline.recipes.recipe import OnlineRecipe
 from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
-from pipeline.simulation.kernel import ELAPSED, REWARD
+from pipeline.simulation.kernel import ELAPSED, INFEASIBLE, REWARD, RUNNING
 from pipeline.testing import (
     check_dataset,
     check_export,
@@ -115,6 +115,21 @@ def test_a_scenario_that_does_not_pass(number, value, tiny_recipe):
         return status
 
     with pytest.raises(AssertionError):
+        check_scenario(
+            dataclasses.replace(known, step=step), tiny_recipe.config, tiny_recipe.objective,
+            lambda n: make_instance(tiny_recipe, known, workload, n), {}, episodes=1,
+        )  # fmt: skip
+
+
+def test_a_scenario_whose_compiled_step_accepts_everything_does_not_pass(tiny_recipe):
+    """Python compares choices with the mask, so only a direct call of `step` finds it."""
+    known, workload = load_scenario("binpack"), load_source(tiny_recipe)
+
+    def step(ints, floats, choice, step_outputs):
+        status = known.step(ints, floats, choice, step_outputs)
+        return RUNNING if status == INFEASIBLE else status
+
+    with pytest.raises(AssertionError, match="step accepted choice -1"):
         check_scenario(
             dataclasses.replace(known, step=step), tiny_recipe.config, tiny_recipe.objective,
             lambda n: make_instance(tiny_recipe, known, workload, n), {}, episodes=1,

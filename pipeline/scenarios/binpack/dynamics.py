@@ -153,7 +153,12 @@ def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
 
 @compiled(OUTCOME)
 def outcome(ints, floats, outcomes):  # type: ignore[no-untyped-def]
-    """Fill the outcomes in the order of the spec. Unfinished tasks count up to now."""
+    """Fill the outcomes in the order of the spec. Unfinished tasks count up to now.
+
+    A task that has not been seen has waited for 0 s, and one that has not started has run for 0 s.
+    An episode with unfinished tasks is at least as long as the lower bound, so that breaking it off
+    looks no better than finishing it.
+    """
     tasks = ints[m.TASKS]
     now = floats[k.TIME]
     completion = slowdown = started_completion = started_slowdown = 0.0
@@ -164,20 +169,22 @@ def outcome(ints, floats, outcomes):  # type: ignore[no-untyped-def]
             finish = now
             unfinished += 1
         duration = floats[ints[m.DURATION_AT] + task]
-        waited = finish - ints[ints[m.SEEN_AT] + task]
-        ran = finish - ints[ints[m.FIRST_START_AT] + task]
+        waited = max(finish - ints[ints[m.SEEN_AT] + task], 0.0)
+        first_start = ints[ints[m.FIRST_START_AT] + task]
+        ran = finish - first_start if first_start >= 0 else 0.0
         completion += waited
         slowdown += waited / duration
         started_completion += ran
         started_slowdown += ran / duration
-    outcomes[OUT.makespan_s] = now
+    length = now if unfinished == 0 else max(now, floats[m.LOWER_BOUND])
+    outcomes[OUT.makespan_s] = length
     outcomes[OUT.mean_completion_s] = completion / tasks
     outcomes[OUT.mean_slowdown] = slowdown / tasks
     outcomes[OUT.mean_completion_from_start_s] = started_completion / tasks
     outcomes[OUT.mean_slowdown_from_start] = started_slowdown / tasks
-    outcomes[OUT.cpu_utilisation] = floats[m.CORE_USE] / now
-    outcomes[OUT.memory_utilisation] = floats[m.MEMORY_USE] / now
+    outcomes[OUT.cpu_utilisation] = floats[m.CORE_USE] / length
+    outcomes[OUT.memory_utilisation] = floats[m.MEMORY_USE] / length
     outcomes[OUT.work_lower_bound_s] = floats[m.WORK_BOUND]
     outcomes[OUT.lower_bound_s] = floats[m.LOWER_BOUND]
-    outcomes[OUT.optimality_ratio] = now / floats[m.LOWER_BOUND]
+    outcomes[OUT.optimality_ratio] = length / floats[m.LOWER_BOUND]
     outcomes[OUT.unfinished] = unfinished

@@ -4,6 +4,7 @@ from typing import Final
 
 import numpy as np
 
+from pipeline.scenarios.binpack import layout as m
 from pipeline.scenarios.binpack.config import BinpackConfig
 from pipeline.simulation.spec import Feature, Outcome, Spec, columns
 
@@ -23,11 +24,19 @@ def _feature(
     return Feature(name, unit, 0.0, high, description, heavy_tailed, scale=scale)
 
 
+def _as_held(amount: float, unit: float) -> float:
+    """Return an amount as the memory holds it, in whole units."""
+    whole = float(np.rint(amount * unit) / unit)
+    return amount if whole == amount else whole
+
+
 def candidate_features(config: BinpackConfig) -> tuple[Feature, ...]:
     """Return the columns of a candidate; those of `features = "extended"` come last."""
     cores, memory = config.machine_cores, config.machine_memory
     if config.cluster == "trace":
         cores = memory = np.inf
+    elif config.compat != "cloudsimpy":
+        cores, memory = _as_held(cores, m.MILLI_CORES), _as_held(memory, m.NANO_MEMORY)
     paper = (
         _feature("free_cores", "cores", "free cores of the machine", 20.0, high=cores),
         _feature("free_memory", "fraction", "free memory of the machine", 0.3, high=memory),

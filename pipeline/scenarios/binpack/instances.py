@@ -1,7 +1,5 @@
 """Problem instances of `binpack`: the jobs of a window as the memory of an episode."""
 
-from typing import Final
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -15,9 +13,6 @@ from pipeline.scenarios.binpack.features import OBJECTIVES
 from pipeline.settings.ranges import check_ranges
 from pipeline.simulation.scenario import Demand, Instance, make_memory, require_room
 from pipeline.workloads.schema import Workload
-
-MILLI_CORES: Final = 1e3
-NANO_MEMORY: Final = 1e9
 
 
 def windows(config: BinpackConfig, workload: Workload) -> int:
@@ -120,7 +115,7 @@ def instance(
     _check_fit(tasks, window, machine_cores, machine_memory)
 
     compat = config.compat == "cloudsimpy"
-    core_unit, memory_unit = (1.0, 1.0) if compat else (MILLI_CORES, NANO_MEMORY)
+    core_unit, memory_unit = (1.0, 1.0) if compat else (m.MILLI_CORES, m.NANO_MEMORY)
     cores, free_cores = (_amounts(x, core_unit) for x in (tasks["cores"].to_numpy(), machine_cores))
     memory, free_memory = (
         _amounts(x, memory_unit) for x in (tasks["memory"].to_numpy(), machine_memory)

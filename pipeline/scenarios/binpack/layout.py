@@ -20,6 +20,9 @@ from typing import Any, Final
 
 import numpy as np
 
+MILLI_CORES: Final = 1e3
+NANO_MEMORY: Final = 1e9
+
 # header of ints; place 0 is FRESH
 MACHINES: Final = 1
 TASKS: Final = 2

@@ -104,8 +104,10 @@ def upper_bound(
     iterations: int = ITERATIONS,
 ) -> float:
     """Return the bound for these jobs and this capacity (T,), in the unit of the total reward."""
+    # Only prices up to the violation weight give a bound: above it, a violation would be cheaper.
+    price = np.full(len(capacity), min(0.5, violation_weight))
     found = _lowest(
         jobs.cores, jobs.duration, jobs.earliest, jobs.latest, capacity,
-        delay_weight, violation_weight, iterations, np.full(len(capacity), 0.5),
+        delay_weight, violation_weight, iterations, price,
     )  # fmt: skip
     return min(float(found), float(jobs.cores @ jobs.duration))  # with all prices 0, all jobs start

@@ -224,7 +224,11 @@ def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
 
 @compiled(OUTCOME)
 def outcome(ints, floats, outcomes):  # type: ignore[no-untyped-def]
-    """Fill the outcomes in the order of the spec. Runs that have not completed count nothing."""
+    """Fill the outcomes in the order of the spec. Runs that have not completed count nothing.
+
+    The lower bound holds for episodes in which every application finishes. It is 0 in a truncated
+    episode, because the runs that are missing there cost nothing.
+    """
     applications = ints[m.APPLICATIONS]
     percent = waited = 0.0
     for application in range(applications):
@@ -248,8 +252,9 @@ def outcome(ints, floats, outcomes):  # type: ignore[no-untyped-def]
     outcomes[OUT.mean_pool_wait_s] = waited / max(ints[m.DEPLOYED], 1)
     outcomes[OUT.utilisation] = ints[m.BUSY_STEPS] / (executors * max(ints[m.NOW], 1))
     outcomes[OUT.length_s] = ints[m.NOW]
-    outcomes[OUT.eval_cost_lower_bound] = floats[m.LOWER_BOUND]
-    outcomes[OUT.unfinished] = applications - ints[m.FINISHED]
+    unfinished = applications - ints[m.FINISHED]
+    outcomes[OUT.eval_cost_lower_bound] = floats[m.LOWER_BOUND] if unfinished == 0 else 0.0
+    outcomes[OUT.unfinished] = unfinished
 
 
 @compiled(OUTCOME)

@@ -1,5 +1,6 @@
 """The initial memory of a `multicluster` episode (pipeline.scenarios.multicluster.layout)."""
 
+import math
 from functools import partial
 
 import numpy as np
@@ -11,8 +12,20 @@ from pipeline.scenarios.multicluster.bounds import delay_bound, most_pooled
 from pipeline.scenarios.multicluster.config import MulticlusterConfig
 from pipeline.scenarios.multicluster.features import TERM
 from pipeline.scenarios.multicluster.futures import draw_future
-from pipeline.scenarios.multicluster.instances import Applications, rows_of
+from pipeline.scenarios.multicluster.instances import STREAMING, Applications, rows_of
 from pipeline.simulation.scenario import Instance, make_memory
+
+
+def _most_ahead(config: MulticlusterConfig) -> int:
+    """Return the most steps ahead at which an event of any application that is drawn can lie.
+
+    A task ends after at most s steps. A batch completes at least s steps after it was due, so the
+    next batch, one period later, is due within (period - 1) * s steps. One step is for rounding.
+    """
+    longest = config.execution[1]
+    if config.categories[STREAMING] == 0:
+        return longest
+    return max(longest, math.ceil(longest * (config.period[1] - 1.0)) + 1)
 
 
 def lay_out(config: MulticlusterConfig, objective: int, a: Applications) -> Instance:
@@ -26,7 +39,8 @@ def lay_out(config: MulticlusterConfig, objective: int, a: Applications) -> Inst
             "the first application arrives"
         )
     j, clusters, runs = len(a.arrival), len(config.clusters), len(a.needs)
-    slots = int(max(a.execution.max(), a.period.max())) + 1
+    # A drawn future brings other applications than these, with longer tasks and periods.
+    slots = int(max(a.execution.max(), a.period.max(), _most_ahead(config))) + 1
     pooled = most_pooled(a)
     int_blocks = (
         (m.ARRIVAL_AT, j, a.arrival),

@@ -329,9 +329,9 @@ def outcome(ints, floats, outcomes):  # type: ignore[no-untyped-def]
     for job in range(ints[m.JOBS]):
         start = ints[ints[m.START_AT] + job]
         if start != m.NEVER and start < end:
-            used += ints[ints[m.CPU_AT] + job] * (
-                min(ints[ints[m.END_AT] + job], end) - max(start, 0)
-            )
+            stop = min(ints[ints[m.END_AT] + job], end)
+            # With `kill`, a job that ran at time 0 in the log can have ended before it.
+            used += ints[ints[m.CPU_AT] + job] * max(stop - max(start, 0), 0)
     outcomes[OUT.mean_bounded_slowdown] = -floats[m.SLOWDOWN]
     outcomes[OUT.mean_wait_s] = ints[m.WAITED] / counted
     outcomes[OUT.max_wait_s] = waits[counted - 1]

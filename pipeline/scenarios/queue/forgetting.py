@@ -3,7 +3,7 @@
 A copy of an episode holds what a scheduler does not know: the jobs to come, and the run times of
 those that wait or run. Before a policy plays the copy on,
 
-    jobs to come      are removed
+    jobs to come      are removed, also from the submissions that an observation counts by the hour
     counted jobs      become all jobs that have been seen, since nobody knows which ones count
     run times         become predictions, as in `log_similar`: the last completed run of the same
                       user, processors and requested time, else the mean of the user's last two
@@ -43,11 +43,21 @@ def _set_run(ints, floats, job, seconds):  # type: ignore[no-untyped-def]
     floats[ints[m.WEIGHT_AT] + job] = 1.0 / max(seconds, m.TAU)
 
 
+@compiled(types.void(INTS))
+def _forget_submissions(ints):  # type: ignore[no-untyped-def]
+    """Remove the submissions after now from the block of the last hour."""
+    last, stop = ints[m.HOUR_LAST], ints[m.HOUR_AT] + ints[m.HOURS]
+    while last < stop and ints[last] <= ints[m.NOW]:
+        last += 1
+    ints[m.HOURS] = last - ints[m.HOUR_AT]
+
+
 @compiled(FORGET)
 def forget(ints, floats):  # type: ignore[no-untyped-def]
     """Replace what a scheduler does not know; return the time of the next event."""
     now, after = ints[m.NOW], next_event(ints)
     ints[m.JOBS] = ints[m.NEXT]
+    _forget_submissions(ints)
     ints[m.COUNTED] = ints[m.NEXT] - ints[m.FIRST_COUNTED]
     ints[m.COUNTED_STARTED] = ints[m.COUNTED] - ints[m.WAITING]
     for i in range(ints[m.WAITING]):

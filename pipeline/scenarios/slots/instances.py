@@ -133,8 +133,9 @@ def trace_jobs(config: SlotsConfig, sizes: Sizes, workload: Workload, window: in
     """Return the jobs of a window of a trace, in whole slots and time steps, rounded up.
 
     A task is a job whose instances all run together. Cores are the first resource and memory is the
-    second. A job without a demand for memory (unknown in SWF) takes no slot of it. Raises
-    InputError if the workload has no machines, or a job fits neither the cluster nor the horizon.
+    second. A job without a demand for memory (unknown in SWF) takes no slot of it. Every job takes
+    at least one time step. Raises InputError if the workload has no machines, or a job fits neither
+    the cluster nor the horizon.
     """
     first = window * config.jobs_per_window
     tasks = workload.tasks[first : first + config.jobs_per_window]
@@ -144,11 +145,17 @@ def trace_jobs(config: SlotsConfig, sizes: Sizes, workload: Workload, window: in
         )
     slots = sizes.slots_per_resource
     instances = tasks["instances"].to_numpy()
-    demand = [
-        _rounded_up(tasks[name].to_numpy() * instances * slots / _total(workload.machines, name))
-        for name in ("cores", "memory")
-    ]
-    length = _rounded_up(tasks["duration_s"].to_numpy() / config.step_s)
+    demand = []
+    for name in ("cores", "memory"):
+        asked, total = tasks[name].to_numpy() * instances, _total(workload.machines, name)
+        if total == 0 and asked.any():
+            row = int(np.argmax(asked > 0))
+            raise InputError(
+                f"window {window}: job {tasks['job_id'][row]} needs {name}, but the machines "
+                "of the workload have none"
+            )
+        demand.append(_in_slots(asked, slots, total))
+    length = _time_steps(tasks["duration_s"].to_numpy(), config)
     fits = length <= sizes.horizon
     if config.too_long == "refuse" and not fits.all():
         row = int(np.argmin(fits))
@@ -185,7 +192,7 @@ def _long_jobs(config: SlotsConfig, sizes: Sizes, workload: Workload) -> str:
     """Return how many jobs of all windows are too long, and the settings that fit them all."""
     whole = workload.tasks.height // config.jobs_per_window * config.jobs_per_window
     duration_s = workload.tasks["duration_s"].to_numpy()[:whole]
-    length = _rounded_up(duration_s / config.step_s)
+    length = _time_steps(duration_s, config)
     windows = whole // config.jobs_per_window
     step_s = math.ceil(float(duration_s.max()) / sizes.horizon)
     horizon = f"config.horizon = {length.max()} or " if length.max() <= LONGEST_HORIZON else ""
@@ -203,21 +210,25 @@ def demand(config: SlotsConfig, workload: Workload, window: int) -> Demand:
     total, slots = _total(workload.machines, "cores"), sizes.slots_per_resource
     cores = tasks["cores"].to_numpy() * tasks["instances"].to_numpy()
     seconds, submit = tasks["duration_s"].to_numpy(), tasks["submit_s"].to_numpy()
-    length = _rounded_up(seconds / config.step_s)
+    length = _time_steps(seconds, config)
     fits = length <= sizes.horizon
-    area = _rounded_up(cores * slots / total) * length * (config.step_s * total / slots)
+    area = _in_slots(cores, slots, total) * length * (config.step_s * total / slots)
     steps = float(submit.max() - submit.min()) / config.step_s
     return Demand(float((cores * seconds)[fits].sum()), float(area[fits].sum()), steps)
 
 
 def _trace_load(workload: Workload) -> float:
-    """Return the work of the whole trace per second, over the capacity of what it uses."""
+    """Return the work of the whole trace per second, over the capacity of what it uses.
+
+    A resource that the machines do not have is left out.
+    """
     assert workload.machines is not None
     tasks = workload.tasks
+    totals = {name: _total(workload.machines, name) for name in ("cores", "memory")}
     work = tasks.select(
-        (pl.col(name) * pl.col("instances") * pl.col("duration_s")).sum()
-        / _total(workload.machines, name)
-        for name in ("cores", "memory")
+        (pl.col(name) * pl.col("instances") * pl.col("duration_s")).sum() / total
+        for name, total in totals.items()
+        if total > 0
     ).row(0)
     span = float(tasks["submit_s"].to_numpy().max() - tasks["submit_s"].to_numpy().min())
     return float(sum(work) / max(sum(w > 0 for w in work), 1) / max(span, 1.0))
@@ -226,6 +237,18 @@ def _trace_load(workload: Workload) -> float:
 def _total(machines: pl.DataFrame, name: str) -> float:
     """Return the capacity of all machines."""
     return float(machines[name].to_numpy().sum())
+
+
+def _in_slots(asked: NDArray[np.float64], slots: int, total: float) -> NDArray[np.int64]:
+    """Return amounts of a resource in whole slots, rounded up; zeros without machines for it."""
+    if total == 0:
+        return np.zeros(len(asked), np.int64)
+    return _rounded_up(asked * slots / total)
+
+
+def _time_steps(seconds: NDArray[np.float64], config: SlotsConfig) -> NDArray[np.int64]:
+    """Return durations in whole time steps, rounded up: at least 1, or a job would never fit."""
+    return np.maximum(_rounded_up(seconds / config.step_s), 1)
 
 
 def _rounded_up(values: NDArray[np.float64]) -> NDArray[np.int64]:

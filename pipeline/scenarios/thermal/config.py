@@ -28,7 +28,8 @@ class ThermalConfig:
         tight_deadlines: Whether a deadline is submission + process time - 1 + a draw from `slack`.
             If False, it is drawn from 5 steps after the submission up to `steps`.
         slack: Smallest and largest slack of a tight deadline in steps, both included; at least 0.
-        k: Rate at which heat falls with the distance from the centre, per grid unit.
+        k: Rate at which heat falls with the distance from the centre, per grid unit;
+            at least 0.
         alpha: Weight of efficiency in the objectives.
         beta: Weight of heat in the objectives.
         decay: Share of the total heat that remains from one step to the next; 0 or more, below 1.
@@ -46,7 +47,7 @@ class ThermalConfig:
     process: tuple[int, ...] | None = number(None, "from 1 to 10,000", "steps")
     tight_deadlines: bool | None = None
     slack: tuple[int, ...] = number((0, 5), "from 0 to 10,000", "steps")
-    k: float | None = number(None, "any")
+    k: float | None = number(None, "at least 0")
     alpha: float = number(1.0, "any")
     beta: float = number(0.005, "any")
     decay: float = number(0.6, "from 0 to below 1")

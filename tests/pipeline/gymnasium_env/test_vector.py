@@ -128,6 +128,32 @@ def test_strict_names_the_environment():
         envs.step(actions)
 
 
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_refused_call_draws_no_window(masked):
+    """Windows are the same if a call is refused while one of two episodes is over."""
+    windows = []
+    for tries in (False, True):
+        envs = SchedulingVectorEnv(2, "slots-deeprm-v1", overrides=["config.steps=3"], strict=True)
+        _, info = envs.reset(seed=0)
+        over, tried, begun = np.zeros(2, bool), 0, []
+        for _ in range(150):
+            actions = info["action_mask"].argmax(axis=1)
+            goes_on = int(np.argmin(over))
+            if tries and over.sum() == 1:
+                refused = actions.copy()
+                refused[goes_on] = info["action_mask"][goes_on].argmin() if masked else 99
+                with pytest.raises(InfeasibleChoice):
+                    envs.step(refused)
+                tried += 1
+            _, _, terminated, truncated, info = envs.step(actions)
+            over = terminated | truncated
+            if "window" in info:
+                begun.append(np.where(info["_window"], info["window"], -1).tolist())
+        windows.append(begun)
+    assert tried > 0
+    assert windows[0] == windows[1]
+
+
 def test_infeasible_actions_truncate_an_episode_that_then_begins_again(slots):
     _, info = slots.reset(seed=0)
     wrong = info["action_mask"].argmin(axis=1)

@@ -68,6 +68,24 @@ def test_choices_come_with_their_probabilities(rows, temperature, epsilon):
     assert np.abs(counts / n - expected).max() < 2 * len(rows) / n
 
 
+@pytest.mark.parametrize(
+    ("scores", "expected"),
+    [
+        ([-np.inf, -np.inf], [0.5, 0.5]),
+        ([-np.inf], [1.0]),
+        ([np.inf, 1.0], [1.0, 0.0]),
+        ([np.inf, 0.0, np.inf], [0.5, 0.0, 0.5]),
+        ([-np.inf, 1.0], [0.0, 1.0]),
+    ],
+)
+def test_infinite_scores_have_a_softmax(scores, expected):
+    """It is the limit of that of large scores: equal rows share, and lower rows get nothing."""
+    feasible = np.ones(len(scores), bool)
+    assert probabilities(scores, feasible, 1.0, 0.0).tolist() == expected
+    row, propensity = choose(np.array(scores), feasible, np.random.default_rng(0), temperature=1.0)
+    assert propensity == expected[row] > 0
+
+
 def test_nothing_feasible_and_scores_that_are_not_numbers_are_errors():
     rng = np.random.default_rng(0)
     with pytest.raises(HindcastError, match="no candidate is feasible"):

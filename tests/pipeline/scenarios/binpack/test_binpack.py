@@ -186,6 +186,37 @@ def test_candidates_are_the_fitting_pairs_machine_major():
     assert observation.context.tolist() == [5.0, 1.5, 2.0, 6.0, 0.0, 4.0, 1.0]
 
 
+def test_outcomes_of_an_episode_that_is_broken_off_are_no_better_than_those_of_a_finished_one():
+    """Nothing has started at 0, one of three tasks has not been seen, and 6 s of work remain."""
+    config = dataclasses.replace(SMALL, jobs_per_window=3)
+    load = workload((0, 0, 2.0, 1.0, 0.1, 1), (1, 0, 1.0, 1.0, 0.1, 1), (2, 3, 3.0, 1.0, 0.1, 1))
+    environment = CompiledEnvironment(SCENARIO, config, "makespan", load, 0)
+    environment.reset(np.random.default_rng(0))
+    outcome = environment.outcome()
+    assert outcome["unfinished"] == 3
+    assert outcome["makespan_s"] == outcome["lower_bound_s"] == 6
+    assert outcome["optimality_ratio"] == outcome["cpu_utilisation"] == 1
+    assert outcome["mean_completion_s"] == outcome["mean_completion_from_start_s"] == 0
+    environment.step(0)  # runs in 0..2; the second task has waited for 2 s then
+    outcome = environment.outcome()
+    assert outcome["makespan_s"] == 6
+    assert outcome["mean_completion_s"] == (2 + 2 + 0) / 3
+    assert outcome["mean_slowdown_from_start"] == 1 / 3
+
+
+@pytest.mark.parametrize(("compat", "cores"), [("", 1.001), ("cloudsimpy", 1.0006)])
+def test_the_spec_has_the_cores_and_memory_that_a_machine_holds(compat, cores):
+    """They are rounded to milli-cores and 1e-9ths of memory, but not in compat."""
+    config = dataclasses.replace(SMALL, machine_cores=1.0006, compat=compat)
+    environment = CompiledEnvironment(
+        SCENARIO, config, "makespan", workload((0, 0, 2.0, 1.0, 0.1, 1)), 0
+    )
+    free = environment.spec.candidates[0]
+    assert free.high == cores == environment.reset(np.random.default_rng(0)).candidates[0, 0]
+    config = dataclasses.replace(SMALL, machine_cores=0.3, machine_memory=0.1)
+    assert [f.high for f in SCENARIO.spec(config, "makespan").candidates[:2]] == [0.3, 0.1]
+
+
 def test_a_wait_row_lets_time_pass():
     config = dataclasses.replace(SMALL, allow_wait=True, machine_cores=2.0, jobs_per_window=2)
     load = workload((0, 0, 2.0, 1.0, 0.1, 1), (1, 3, 1.0, 1.0, 0.1, 1))

@@ -39,6 +39,13 @@ def number(
     return table.filter(setting=setting, policy=policy, metric=metric)[column].item()
 
 
+def test_the_bound_holds_where_violations_cost_little():
+    """10 cores start while there are 10 and run on for 3 slots without any, which costs nothing."""
+    job = Jobs(*(np.array([value]) for value in (10, 4, 0, 0, 0)))
+    assert upper_bound(job, np.array([10, 0, 0, 0]), 2.0, 0.0) == 40
+    assert upper_bound(job, np.array([10, 0, 0, 0]), 2.0, 0.3) >= 40 - 0.3 * 30
+
+
 @pytest.mark.slow
 def test_every_number_of_the_prototype_is_met_within_five_percent_or_its_errors(table):
     """The prototype's 100 trajectories have an error, too: 4 of our errors at 30 cover both."""

@@ -151,6 +151,49 @@ def test_a_copy_can_be_played_to_its_end(arrivals):
             assert copy.ints[m.FINISHED] == copy.ints[m.APPLICATIONS]
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"execution": (1, 1000), "categories": (1.0, 0.0, 0.0)},
+        {"execution": (1, 30), "categories": (0.5, 0.0, 0.5), "period": (1.0, 9.0)},
+    ],
+)
+def test_the_calendar_has_room_for_longer_tasks_and_periods_of_a_future(changed):
+    """Few applications are drawn, so those of a future are often longer than all of them."""
+    config = MulticlusterConfig(
+        applications=4, clusters=(30,), tasks=(1, 9), batches=(2, 4), **changed
+    )
+    spec, longer = SCENARIO.spec(config, "misses"), 0
+    for seed in range(12):
+        instance, own = instance_of(config, seed)
+        future = instance.futures(generator(seed, "future"))
+        ahead = np.maximum(future.later.execution, future.later.period - future.later.execution)
+        assert ahead.max() < instance.ints[m.SLOTS]
+        longer += ahead.max() > max(own.execution.max(), own.period.max())
+        ints, floats = copy_of(begin_episode(spec, instance), future)
+        needs = ints[-len(future.later.needs) :].copy()
+        room = max(instance.capacity, future.capacity)
+        copy = begin_episode(spec, type(instance)(ints, floats, room))
+        outputs, status = np.zeros(16), RUNNING
+        while status == RUNNING:
+            SCENARIO.observe(*copy)
+            status = SCENARIO.step(copy.ints, copy.floats, 0, outputs)
+        assert status == TERMINATED
+
+        def of(place, ints=copy.ints):
+            return ints[ints[place] : ints[place] + config.applications]
+
+        assert (of(m.ACTUAL_AT) >= of(m.EXECUTION_AT) * of(m.RUNS_AT)).all()
+        np.testing.assert_array_equal(copy.ints[-len(needs) :], needs)
+    assert longer > 0
+
+
+def test_the_calendar_of_the_default_settings_is_that_of_the_instance():
+    """Lookahead draws its futures from the sum of the memory, so the layout must not change."""
+    instance, applications = instance_of(MulticlusterConfig(), 1)
+    assert instance.ints[m.SLOTS] == applications.period.max() + 1
+
+
 def test_the_next_arrival_is_drawn_given_the_time_since_the_last_one():
     """The mean step of the next arrival is that of intervals longer than the time that passed."""
     config = settings()

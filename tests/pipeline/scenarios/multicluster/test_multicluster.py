@@ -228,6 +228,17 @@ def test_a_limit_truncates_and_counts_what_is_unfinished():
     assert step.reward == pytest.approx(-1 - 0.1 * (2 + 4) / (2 * 3))
 
 
+@pytest.mark.parametrize(("limit", "bound"), [(6, 0.0), (20, 6.25)])
+def test_the_bound_of_a_truncated_episode_is_0(limit, bound):
+    """The second waits for 1 step, 12.5 % of its 8, which costs nothing until it ends at 9."""
+    config = MulticlusterConfig(clusters=(9,), limit=limit)
+    environment = begin(config, applications((0, 0, 4, INF, 0, [1]), (0, 0, 8, INF, 0, [1])))
+    environment.step(0)
+    environment.step(0)
+    outcome = environment.outcome()
+    assert outcome["eval_cost_lower_bound"] == outcome["eval_cost"] == bound
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("arrivals", ["bernoulli", "uniform", "beta"])
 def test_conformance(arrivals):

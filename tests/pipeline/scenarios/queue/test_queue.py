@@ -11,6 +11,7 @@ from pipeline.scenarios.queue.config import QueueConfig
 from pipeline.scenarios.queue.features import MOMENT, OUT, ROW
 from pipeline.scenarios.queue.schedule import read_schedule
 from pipeline.simulation import kernel as k
+from pipeline.simulation.arrays import begin_episode
 from pipeline.simulation.environment import CompiledEnvironment
 from pipeline.simulation.memory_rules import play_rule
 from pipeline.simulation.players import episode_runner
@@ -282,6 +283,32 @@ def test_a_warm_window_begins_with_what_runs_and_waits_in_the_log():
     assert read_schedule(cold.ints).submit.tolist() == [0, 10]
     _, whole = made(log, starts=(3,), whole=True)
     assert read_schedule(whole.ints).counted.tolist() == [False, True, True, True]
+
+
+def test_a_copy_that_has_forgotten_shows_no_later_arrivals():
+    """All jobs from the third on arrive at 50. When the first ends at 100, only the known count."""
+    seen = []
+    for later in (1, 90):
+        log = workload(*[(0, 8, 100, 100, 0, 1)] * 2, *[(50, 1, 100, 100, 0, 2)] * later)
+        spec, instance = made(log, jobs=2 + later, follow=0, warm=False)
+        memory = begin_episode(spec, instance)
+        SCENARIO.observe(*memory)
+        assert SCENARIO.forget(memory.ints, memory.floats) == 50
+        SCENARIO.step(memory.ints, memory.floats, 0, np.zeros(4))
+        SCENARIO.observe(*memory)
+        assert memory.ints[m.NOW] == 100
+        seen.append(memory.context.tolist())
+    assert seen[0] == seen[1]
+    assert seen[0][MOMENT.arrivals] == pytest.approx(np.log(1 + 2))
+
+
+def test_a_job_that_is_killed_before_the_window_uses_no_processors_in_it():
+    """In the log it runs for 20,000 s; killed after 100 s, it has ended when the window begins."""
+    log = workload((0, 8, 20_000, 100, 0, 1), (10_000, 1, 10, 10, 0, 1), (10_001, 1, 10, 10, 0, 1))
+    spec, instance = made(log, starts=(1,), jobs=2, follow=0, kill=True)
+    behaviour = Behaviour("fcfs_easy", HEURISTICS["fcfs_easy"])
+    episode = run_episode(SCENARIO, spec, instance, behaviour, np.random.default_rng())
+    assert episode.outcomes[OUT.utilisation] == 1 / 8  # one job for the second until the last start
 
 
 def test_a_log_without_starts_cannot_begin_warm():

@@ -10,6 +10,7 @@ from pipeline.errors import InputError
 from pipeline.recipes.loading import load_recipe, traces_folder
 from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
+from pipeline.scenarios.slots import layout as m
 from pipeline.scenarios.slots.config import SlotsConfig
 from pipeline.simulation.environment import CompiledEnvironment
 from pipeline.simulation.policy import Behaviour
@@ -61,6 +62,32 @@ def test_memory_that_nobody_asks_for_is_no_part_of_utilisation():
     env.reset(np.random.default_rng(0))
     env.step(0)
     assert env.step(CONFIG.queue).reward == 1
+
+
+def test_a_job_shorter_than_a_rounding_error_takes_a_time_step():
+    short = workload(*[(0, 1e-12, 2, 0)] * 3)
+    instance = SCENARIO.instance(CONFIG, "slowdown", short, 0, np.random.default_rng(0))
+    ints = instance.ints
+    assert ints[ints[m.LENGTH_AT] : ints[m.LENGTH_AT] + 3].tolist() == [1, 1, 1]
+    assert SCENARIO.demand(CONFIG, short, 0).rounded == 3 * 2 * CONFIG.step_s
+
+
+def test_machines_without_memory_run_jobs_that_ask_for_none():
+    """The one job of 30 s on 2 of 8 cores arrives within a second: a load of 7.5."""
+    machines = THREE.machines.with_columns(memory=pl.lit(0.0))
+    config = dataclasses.replace(CONFIG, jobs_per_window=1)
+    env = CompiledEnvironment(
+        SCENARIO, config, "slowdown", Workload(workload((0, 30, 2, 0)).tasks, Provenance("test"),
+                                               machines), 0,
+    )  # fmt: skip
+    observation = env.reset(np.random.default_rng(0))
+    assert observation.candidates[0, :3].tolist() == [3, 1, 0]
+    assert env.outcome()["expected_load"] == 7.5
+    with pytest.raises(InputError, match="job 1 needs memory, but the machines of the"):
+        SCENARIO.instance(
+            CONFIG, "slowdown", Workload(THREE.tasks, Provenance("test"), machines), 0,
+            np.random.default_rng(0),
+        )  # fmt: skip
 
 
 def test_a_job_longer_than_the_horizon_is_refused_or_left_out():

@@ -253,6 +253,7 @@ def test_difference_telescopes():
         ({"steps": 42}, "at least jobs . 5 = 45"),
         ({"jobs": 0}, "config.jobs is 0"),
         ({"decay": 1.0}, "config.decay is 1"),
+        ({"k": -0.1}, "config.k is -0.1, expected at least 0"),
     ],
 )
 def test_impossible_settings_are_refused(change, message):
