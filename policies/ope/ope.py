@@ -260,11 +260,18 @@ def _torch() -> dict[str, Any]:
 
 
 def _known(recipe: Recipe) -> Mapping[str, Behaviour]:
+    """Return the behaviours of a recipe whose probabilities follow from an observation."""
     known: dict[str, Behaviour] = {}
     for one in recipe.behaviours:
         with suppress(InputError):  # recorded elsewhere: this rule is not available
             known |= behaviours(replace(recipe, behaviours=(one,)))
-    return known
+    return {name: b for name, b in known.items() if _reads_observations(b.policy)}
+
+
+def _reads_observations(policy: Any) -> bool:
+    """Return whether a policy needs neither the memory of the simulator nor copies of it."""
+    planner = isinstance(policy, Planner) and not isinstance(policy, Heuristic)
+    return not (planner or isinstance(policy, MemoryRule))
 
 
 def _without_policies(

@@ -121,7 +121,7 @@ def selection_markdown(content: bytes, name: str) -> str:
         f"This page is made from {name} alone: to change the page, change the table.", "",
         _ABOUT, "",
         *_verdict(runs), "",
-        f"Mean over the scenarios: {_means(table)}.", "",
+        f"Mean over the scenarios: {_means(table) or 'unknown'}.", "",
         "| scenario | windows | " + " | ".join(names) + " |",
         "|---|" + "---:|" * (len(names) + 1),
     ]  # fmt: skip
@@ -155,6 +155,9 @@ def _verdict(runs: Sequence[pl.DataFrame]) -> list[str]:
     lines = []
     for own in runs:
         rows = own.drop_nulls("rank_correlation").sort("rank_correlation", descending=True)
+        if rows.is_empty():
+            lines.append(f"- {own['scenario'][0]}: no estimator ranks these policies")
+            continue
         good = rows.filter(pl.col("rank_correlation") >= _ENOUGH)["estimator"].to_list()
         best, value = rows["estimator"][0], rows["rank_correlation"][0]
         found = ", ".join(good) if good else f"none; the best is {best} with {value:.2f}"
@@ -164,7 +167,8 @@ def _verdict(runs: Sequence[pl.DataFrame]) -> list[str]:
 
 def _means(table: pl.DataFrame) -> str:
     """Return every estimator with its mean rank correlation, best first, as text."""
-    means = table.group_by("estimator").agg(pl.col("rank_correlation").mean())
+    known = table.drop_nulls("rank_correlation")
+    means = known.group_by("estimator").agg(pl.col("rank_correlation").mean())
     ordered = means.sort("rank_correlation", "estimator", descending=[True, False])
     return ", ".join(f"{name} {value:.2f}" for name, value in ordered.iter_rows())
 

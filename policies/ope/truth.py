@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from pipeline.dataset.manifest import versions
 from pipeline.evaluation.evaluate import EVALUATION, SCORES, Entrant, evaluate
 from pipeline.recipes.recipe import Recipe
 from pipeline.statistics.intervals import Interval, bootstrap_interval
@@ -26,12 +27,14 @@ def simulate(
     seeds: int,
     command: str = "",
 ) -> pl.DataFrame:
-    """Return scores of the policies on a split, from an earlier call if it had the same policies.
+    """Return scores of the policies on a split, from an earlier call if it played the same.
 
     Raises InputError if the workload or the split does not exist.
     """
     if (out / EVALUATION).exists() and _same(read_json(out / EVALUATION), recipe, policies, split):
-        return read_parquet(out / SCORES)
+        scores = read_parquet(out / SCORES)
+        if all(_runs(scores, p) == (seeds if p.behaviour.stochastic else 1) for p in policies):
+            return scores
     evaluate(recipe, policies, split=split, out=out, seeds=seeds, command=command)
     return read_parquet(out / SCORES)
 
@@ -39,12 +42,22 @@ def simulate(
 def _same(description: object, recipe: Recipe, policies: Sequence[Entrant], split: str) -> bool:
     if not isinstance(description, dict):
         return False
-    known = [(p.get("name"), p.get("digest")) for p in description.get("policies", [])]
+    known = [
+        (p.get("name"), p.get("digest"), p.get("epsilon", 0.0), p.get("temperature", 0.0))
+        for p in description.get("policies", [])
+    ]
+    wanted = [(p.behaviour, p.digest) for p in policies]
     return (
         description.get("digest") == recipe.digest
         and description.get("split") == split
-        and known == [(p.behaviour.name, p.digest) for p in policies]
+        and description.get("versions") == versions()
+        and known == [(b.name, digest, b.epsilon, b.temperature) for b, digest in wanted]
     )
+
+
+def _runs(scores: pl.DataFrame, policy: Entrant) -> int:
+    """Return the number of runs per window of a policy."""
+    return scores.filter(policy=policy.behaviour.name)["seed"].n_unique()
 
 
 def true_return(

@@ -136,6 +136,16 @@ def test_the_table_has_a_row_per_estimator_and_the_consensus(tmp_path):
     assert "| toy | 4 | **0.949 / 0.866** | **0.8 / 0.5** | -1 / -1 | **1 / 1** |" in page
 
 
+def test_a_table_whose_policies_nobody_ranks_has_a_page(tmp_path):
+    """Policies of the same truth have no rank correlation."""
+    folder = folder_of(tmp_path / "x")
+    rows = pl.read_parquet(folder / "estimates.parquet").with_columns(truth=pl.lit(1.0))
+    rows.write_parquet(folder / "estimates.parquet")
+    page = selection_markdown(selection_table([folder]).write_csv().encode(), "x.csv")
+    assert "- toy: no estimator ranks these policies" in page
+    assert "Mean over the scenarios: unknown." in page
+
+
 def test_the_command_writes_the_table_and_its_page(tmp_path, capsys):
     table = tmp_path / "ope.csv"
     folder = str(folder_of(tmp_path / "x"))

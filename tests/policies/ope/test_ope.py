@@ -242,6 +242,32 @@ def test_truth_is_the_simulators_for_the_same_exploring_policy(result):
     assert seeds == FAST.truth_seeds
 
 
+def test_truth_of_another_exploration_is_simulated_again(folder, tmp_path):
+    settings = replace(FAST, estimators=("is",))
+    truths, seeds = [], []
+    for epsilon, runs in ((0.1, 2), (0.1, 2), (1.0, 2), (1.0, 3)):
+        more = replace(settings, epsilon=epsilon, truth_seeds=runs)
+        found = ope.evaluate_offline(folder, ["sjf_now"], more, out=tmp_path / "out")
+        truths.append(found.rows["truth"][0])
+        seeds.append(pl.read_parquet(tmp_path / "out/truth/scores.parquet")["seed"].n_unique())
+    assert truths[0] == truths[1] > truths[2]
+    assert seeds == [2, 2, 2, 3]
+
+
+def test_a_log_of_a_rule_over_the_memory_has_no_mixture(tmp_path):
+    small = ("config.allow_wait=true", "config.jobs=12", "config.follow=0", 'split.train="0..1"', 'split.validation="2..3"',
+             'split.test="4..5"',
+             'behaviours=[{policy="conservative"}, {policy="sjf_easy", epsilon=0.1}]')  # fmt: skip
+    queue = load_recipe("queue-lublin1-v1", small)
+    build(queue, behaviours(queue), tmp_path / "log")
+    settings = replace(FAST, estimators=("is", "gp"), limit=1000)
+    found = ope.evaluate_offline(tmp_path / "log", ["sjf_easy"], settings)
+    assert found.rows["estimator"].to_list() == ["is"]
+    notes = "\n".join(found.description["notes"])
+    assert "no mixture: conservative is not a known behaviour" in notes
+    assert "gp: left out, since conservative is not a known behaviour" in notes
+
+
 def test_a_logged_rule_is_estimated_well(result):
     """The mixture includes the rule, so the estimate is within a fifth of the truth."""
     found, _out = result
