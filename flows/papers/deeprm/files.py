@@ -201,7 +201,7 @@ def size_text(measured: Measured, rate: float) -> str:
 
 
 def over_seeds(values: Array) -> Interval:
-    """Return the mean over training seeds, with an interval."""
+    """Return the mean over training seeds, with a bootstrap interval, which few seeds narrow."""
     return bootstrap_interval(values)
 
 

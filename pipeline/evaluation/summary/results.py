@@ -44,12 +44,13 @@ _READING: Final = (
     "windows that it is judged by, which favours it. The tables show the strongest baselines, "
     "`random` and the log itself (`behaviour`); the CSV file has every baseline."
 )
-_COUNTS: Final = ("seeds", "windows", "wins", "ties", "losses")
+_WINS: Final = ("wins", "ties", "losses")
+_COUNTS: Final = ("seeds", "windows", *_WINS)
 PROVENANCE_COLUMN: Final = "provenance"
 COLUMNS: Final = (
     "scenario", "recipe", "metric", "higher_is_better", "policy", "baseline", "seeds", "windows",
-    "mean", "low", "high", "paired_difference", "paired_low", "paired_high", "wins", "ties",
-    "losses", PROVENANCE_COLUMN, "command",
+    "mean", "low", "high", "paired_difference", "paired_low", "paired_high", *_WINS,
+    PROVENANCE_COLUMN, "command",
 )  # fmt: skip
 _SCHEMA: Final = pl.Schema(
     {
@@ -115,9 +116,10 @@ def _rows(summary: Summary, setting: Setting, metric: str, resamples: int) -> li
             "command": command,
             **dict(zip(_NUMBERS[:3], map(_number, means[policy.name]), strict=True)),
         }
-        for other in baselines:
-            if other.name == policy.name:
-                continue
+        others = [other for other in baselines if other.name != policy.name]
+        if not others:  # the only baseline: a row with its mean alone
+            rows.append(own | dict.fromkeys(("baseline", *_NUMBERS[3:], *_WINS)))
+        for other in others:
             found = map(_number, differences[policy.name, other.name])
             tolerance = tie_tolerance(policy.values, other.values)
             counts = win_tie_loss(policy.values, other.values, better, tolerance)
@@ -125,7 +127,7 @@ def _rows(summary: Summary, setting: Setting, metric: str, resamples: int) -> li
                 own
                 | {"baseline": other.name}
                 | dict(zip(_NUMBERS[3:], found, strict=True))
-                | dict(zip(("wins", "ties", "losses"), counts, strict=True))
+                | dict(zip(_WINS, counts, strict=True))
             )
     return rows
 
@@ -207,7 +209,7 @@ def _setting_page(part: pl.DataFrame) -> list[str]:
     about = (
         f"Scenario {plain_text(first['scenario'])}; {plain_text(first['metric'])}, {side} is better"
     )
-    baselines = list(dict.fromkeys(part["baseline"]))
+    baselines = list(dict.fromkeys(part["baseline"].drop_nulls()))
     decimals = decimals_for(part["mean"].to_list())
     once = part.unique("policy", keep="first", maintain_order=True)
     once = once.sort("mean", descending=first["higher_is_better"], maintain_order=True)
@@ -264,9 +266,9 @@ def _headline(once: pl.DataFrame, baselines: Sequence[str], decimals: int) -> st
     rows = once.to_dicts()
     learned = [row for row in rows[1:] if row["policy"] not in baselines]
     name, extreme = rows[0]["policy"], "highest" if rows[0]["higher_is_better"] else "lowest"
-    text = (
-        f"**{plain_text(name)}** has the {extreme} mean of {len(rows)} policies, {apart(rows[0])}"
-    )
+    mean = write_number(rows[0]["mean"], decimals)
+    found = f"{mean}." if rows[0]["baseline"] is None else apart(rows[0])
+    text = f"**{plain_text(name)}** has the {extreme} mean of {len(rows)} policies, {found}"
     if learned and name in baselines:
         best = plain_text(learned[0]["policy"])
         text += f" The best learned policy, {best}, has {apart(learned[0])}"

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipeline.errors import unknown_name
+from pipeline.errors import InputError, unknown_name
 from pipeline.evaluation.summary.pairing import read_settings
 from pipeline.evaluation.summary.rows import tie_tolerance
 from pipeline.statistics.intervals import Array
@@ -49,7 +49,7 @@ def spreads(folder: Path, against: Sequence[str]) -> pl.DataFrame:
     """Return COLUMNS of every policy of an evaluation folder against every policy of `against`.
 
     Rows are sorted by mean difference, largest first. Raises UnknownName for a policy that was not
-    evaluated, DatasetError for a folder that is no evaluation.
+    evaluated, DatasetError for a folder that is no evaluation, InputError without another policy.
     """
     rows = []
     for setting in read_settings([folder]):
@@ -65,4 +65,8 @@ def spreads(folder: Path, against: Sequence[str]) -> pl.DataFrame:
                     for name in against
                     if name != policy.name
                 ]
+    if not rows:
+        raise InputError(
+            f"{folder}: there is no policy beside {', '.join(against)} to compare with it"
+        )
     return pl.DataFrame(rows, infer_schema_length=None).sort("mean", descending=True)

@@ -10,7 +10,7 @@ how their spread enters the interval. A second table has them one by one.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -21,6 +21,9 @@ from pipeline.evaluation.summary.pairing import Pairing, Setting, read_settings
 from pipeline.evaluation.summary.rows import SEEDS_SCHEMA, TABLE_SCHEMA, Rows, best_first
 from pipeline.statistics.intervals import LEVEL, RESAMPLES, Array
 from pipeline.statistics.numbers import count_of
+
+FEW_SEEDS: Final = 5
+FEW_WINDOWS: Final = 20
 
 
 @dataclass(frozen=True)
@@ -182,10 +185,17 @@ def _left_out(setting: Setting, headline: Pairing, bound: Array | None) -> list[
         found.append(f"The bound {evaluation.bound} is missing on some windows and is not shown.")
     if bound is not None:
         found += _beyond(headline, bound, evaluation.bound_kind == "lower")
-    if len(headline.windows) < 20:
+    few = [p for p in headline.policies if p.trained and 1 < len(p.runs) < FEW_SEEDS]
+    if few:
+        who = ", ".join(f"{policy.name} ({len(policy.runs)})" for policy in few)
+        found.append(
+            f"There are fewer than {FEW_SEEDS} training seeds of {who}. Bootstrap intervals over "
+            "so few seeds are narrower than they should be."
+        )
+    if len(headline.windows) < FEW_WINDOWS:
         found.append(
             f"There are only {len(headline.windows)} windows. Bootstrap intervals over fewer than "
-            "about 20 windows are narrower than they should be."
+            f"about {FEW_WINDOWS} windows are narrower than they should be."
         )
     return found
 

@@ -77,6 +77,29 @@ def test_higher_is_better_turns_wins_into_losses(tmp_path):
     assert row["higher_is_better"]
 
 
+def test_the_only_baseline_has_a_row_with_its_mean_alone(tmp_path):
+    folder = write(tmp_path / "a", better="higher")
+    scores = pl.read_parquet(folder / "scores.parquet")
+    scores = scores.filter(~pl.col("policy").str.starts_with("behaviour"))
+    scores.write_parquet(folder / "scores.parquet")
+    about = json.loads((folder / "evaluation.json").read_text())
+    about["policies"] = [p for p in about["policies"] if p["kind"] != "mixture"]
+    (folder / "evaluation.json").write_text(json.dumps(about))
+    found = pairs(folder)
+    assert set(found) == {("agent", "rule"), ("rule", None)}
+    row = found["rule", None]
+    assert (row["mean"], row["paired_difference"], row["wins"]) == (3.25, None, None)
+    out = write_summary(summarise([folder], resamples=50), tmp_path / "out")
+    page = (out / "results.md").read_text()
+    assert "**rule** has the highest mean of 2 policies, 3.250. The best learned policy" in page
+    assert "| rule | 1 | 3.250 |" in page
+    assert "more baseline" not in page
+    assert (
+        read_results((out / "results.csv").read_bytes(), "results.csv")["baseline"].null_count()
+        == 1
+    )
+
+
 def test_a_metric_without_a_better_side_has_no_rows(tmp_path):
     assert pairs(write(tmp_path / "a", better="neither")) == {}
 

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from flows import cli
-from pipeline.errors import UnknownName
+from pipeline.errors import InputError, UnknownName
 from pipeline.evaluation.summary.spread import COLUMNS, spread, spreads
 
 # policy -> group, kind, makespans on five windows
@@ -66,3 +66,13 @@ def test_the_command_prints_csv_and_names_the_nearest_policy(evaluation, capsys)
     assert "did you mean 'rule'" in capsys.readouterr().err
     with pytest.raises(UnknownName):
         spreads(evaluation, ["nobody"])
+
+
+def test_one_policy_has_nothing_to_be_compared_with(evaluation):
+    scores = pl.read_parquet(evaluation / "scores.parquet").filter(policy="rule")
+    scores.write_parquet(evaluation / "scores.parquet")
+    about = json.loads((evaluation / "evaluation.json").read_text())
+    about["policies"] = [p for p in about["policies"] if p["name"] == "rule"]
+    (evaluation / "evaluation.json").write_text(json.dumps(about))
+    with pytest.raises(InputError, match="no policy beside rule"):
+        spreads(evaluation, ["rule"])
