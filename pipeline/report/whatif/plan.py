@@ -148,8 +148,8 @@ def recipes(plan: Plan, name: str, trace: Mapping[str, Any], about: str) -> dict
     }  # fmt: skip
     before = {
         "config": {
-            **shared, "jobs": plan.test_first - plan.before, "follow": plan.follow,
-            "starts": [plan.before],
+            **shared, "jobs": plan.test_first - plan.before, "starts": [plan.before],
+            "follow": 0,  # jobs that follow are those of the test part
         },
         "split": {"test": "0..0"},
     }  # fmt: skip
