@@ -96,6 +96,9 @@ class Scenario:
         forget: Compiled function that allows policies to look ahead, or None.
         imagines: Whether instances draw futures, which also allows policies to look ahead.
         demand: Function (config, workload, window) -> Demand of a window of a trace, or None.
+        stretch: Function (config, window) -> first job of a trace that a window counts, and the
+            one after its last job; windows whose stretches overlap are not independent. None if
+            windows never share jobs.
         blocks: Function (ints) -> values of some outcomes by block of a long episode, such as a
             week, of which the outcome is the mean. An evaluation of a single window has intervals
             over its blocks. Empty for an episode that is too short. None if there are no blocks.
@@ -119,6 +122,7 @@ class Scenario:
     forget: Compiled | None = None
     imagines: bool = False
     demand: Callable[[Any, Workload, int], Demand] | None = None
+    stretch: Callable[[Any, int], tuple[int, int]] | None = None
     blocks: Blocks | None = None
     bound: str | None = None
     bound_kind: str | None = None

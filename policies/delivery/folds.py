@@ -12,6 +12,9 @@ A fold is a stretch of the train windows and one of the validation windows, so t
 time stay together, and every training has validation windows to choose its best checkpoint with.
 Each fold has at most MOST_WINDOWS windows that are played, evenly spaced.
 
+Windows of a trace may share jobs. A training then leaves out the windows that share jobs with those
+of its fold as well, and of a fold only windows that share no job are played.
+
 Source of the method: Stone, "Cross-validatory choice and assessment of statistical predictions",
 Journal of the Royal Statistical Society B 36, 1974.
 """
@@ -44,7 +47,7 @@ Without = Callable[[int, Sequence[int]], Mapping[str, LearnedPolicy]]
 def folds_of(windows: Windows) -> list[list[int]]:
     """Return the windows of each fold; none if there are fewer windows than folds."""
     parts = [
-        [list(stretch) for stretch in np.array_split(np.array(split, np.int64), FOLDS)]
+        np.array_split(np.array(windows.in_order(split), np.int64), FOLDS)
         for split in (windows.train, windows.validation)
     ]
     found = [
@@ -77,8 +80,9 @@ def verdicts(windows: Windows, names: Sequence[str], without: Without) -> dict[s
     headline = windows.spec.outcomes[0]
     value = partial(headline_value, better=headline.better)
     rule = best_rule(windows, names, value)
-    shown = [fold[:: -(-len(fold) // MOST_WINDOWS)] for fold in folds]
-    agents = [without(number, fold) for number, fold in enumerate(folds)]
+    played = [windows.apart(fold) for fold in folds]
+    shown = [some[:: -(-len(some) // MOST_WINDOWS)] for some in played]
+    agents = [without(number, windows.touched(fold)) for number, fold in enumerate(folds)]
     of_rule = np.concatenate(
         [
             values_of_rule(windows, rankable(windows.scenario.name)[rule], some, value)

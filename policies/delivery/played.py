@@ -8,6 +8,9 @@
     verdict   the agent is delivered if the paired 95 % interval of the difference on all windows
               that were played is above 0
 
+Windows of a trace that share jobs are not independent: of such validation windows, as many are
+played as share no job.
+
 A small advantage shows on many windows only. An agent that is not better on the validation windows
 does not play the further ones.
 
@@ -64,6 +67,8 @@ class Windows:
         further: More such windows, for an agent that is better on those.
         seed: Seed of all random draws.
         workers: Threads that play; results do not depend on the number.
+        stretch_of: Function from a window to its first job in a trace and the one after its last;
+            None if windows never share jobs.
     """
 
     scenario: Scenario
@@ -74,6 +79,45 @@ class Windows:
     further: Sequence[int] = ()
     seed: int = 0
     workers: int = 1
+    stretch_of: Callable[[int], tuple[int, int]] | None = None
+
+    def apart(self, some: Sequence[int]) -> list[int]:
+        """Return as many of the windows as share no job: always the next one that ends first."""
+        if self.stretch_of is None:
+            return list(some)
+        found: list[int] = []
+        for window in sorted(some, key=lambda w: self._stretch(w)[::-1]):
+            if not found or self._stretch(window)[0] >= self._stretch(found[-1])[1]:
+                found.append(window)
+        return found
+
+    def in_order(self, some: Sequence[int]) -> list[int]:
+        """Return the windows in the order of the trace."""
+        return list(some) if self.stretch_of is None else sorted(some, key=self._stretch)
+
+    def touched(self, held_out: Sequence[int]) -> list[int]:
+        """Return the train and validation windows that share jobs with windows held out."""
+        if self.stretch_of is None:
+            return list(held_out)
+        stretches = [self._stretch(w) for w in held_out]
+        return [
+            window for window in (*self.train, *self.validation)
+            if any(self._share(self._stretch(window), stretch) for stretch in stretches)
+        ]  # fmt: skip
+
+    def _stretch(self, window: int) -> tuple[int, int]:
+        assert self.stretch_of is not None
+        return self.stretch_of(window)
+
+    @staticmethod
+    def _share(one: tuple[int, int], other: tuple[int, int]) -> bool:
+        return one[0] < other[1] and other[0] < one[1]
+
+
+def stretches_of(recipe: Recipe) -> Callable[[int], tuple[int, int]] | None:
+    """Return the function from a window of a recipe to its stretch of the trace, or None."""
+    stretch = load_scenario(recipe.scenario).stretch
+    return None if stretch is None else partial(stretch, recipe.config)
 
 
 def windows_of(recipe: Recipe, seed: int) -> Windows:
@@ -93,6 +137,7 @@ def windows_of(recipe: Recipe, seed: int) -> Windows:
         validation,
         further_windows(recipe, scenario.windows(recipe.config, workload), FURTHER),
         seed,
+        stretch_of=stretches_of(recipe),
     )
 
 
@@ -121,11 +166,12 @@ def judge_of(
         return values_of(windows, policy, played, value), of_rule(tuple(played))
 
     def judge(policy: LearnedPolicy | None) -> Verdict | None:
-        if not windows.validation or not names:
+        validation = windows.apart(windows.validation)
+        if not validation or not names:
             return None
         if policy is None:
-            return Verdict(RULE, best(), headline.name, len(windows.validation))
-        agent, rule = both(policy, windows.validation)
+            return Verdict(RULE, best(), headline.name, len(validation))
+        agent, rule = both(policy, validation)
         if windows.further and agent.mean() > rule.mean():
             more = both(policy, windows.further)
             agent, rule = np.concatenate([agent, more[0]]), np.concatenate([rule, more[1]])

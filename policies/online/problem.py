@@ -92,6 +92,9 @@ class Problem:
         workers: Threads that play; results do not depend on the number.
         guard: Episodes on which the selected checkpoint must keep up, if there are any.
         further: Windows for the comparison of the finished agent with a rule, beside `validation`.
+        sources: Names and SHA-256 of the files that the workload was read from; empty if it was
+            drawn.
+        stretch_of: Function from a window to its stretch of a trace, see Windows.stretch_of.
     """
 
     scenario: Scenario
@@ -103,6 +106,8 @@ class Problem:
     workers: int = 1
     guard: Guard | None = None
     further: Sequence[int] = ()
+    sources: Sequence[tuple[str, str]] = ()
+    stretch_of: Callable[[int], tuple[int, int]] | None = None
     _known: dict[int, Instance] = field(default_factory=dict)
 
     def instance_of(self, window: int) -> Instance:
@@ -115,7 +120,7 @@ class Problem:
         """Return the windows as rules and finished agents play them."""
         return Windows(
             self.scenario, self.spec, self.instance_of, self.train, self.validation, self.further,
-            self.seed, self.workers,
+            self.seed, self.workers, self.stretch_of,
         )  # fmt: skip
 
     def windows_of(self, iteration: int, sampling: Sampling) -> list[int]:

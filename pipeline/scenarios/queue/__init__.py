@@ -45,6 +45,7 @@ counts. The column `submitted`, from which some rules are computed, is an identi
 pipeline.scenarios.queue.schedule reads the starts of all jobs from the memory of an episode.
 """
 
+import sys
 from typing import Final
 
 import numpy as np
@@ -55,7 +56,7 @@ from pipeline.scenarios.queue.config import QueueConfig, check_config
 from pipeline.scenarios.queue.features import OBJECTIVES, spec
 from pipeline.scenarios.queue.forgetting import forget
 from pipeline.scenarios.queue.initial_state import lay_out
-from pipeline.scenarios.queue.instances import read_log, select_jobs
+from pipeline.scenarios.queue.instances import first_job, read_log, select_jobs
 from pipeline.scenarios.queue.observation import observe
 from pipeline.scenarios.queue.schedule import by_week
 from pipeline.simulation.scenario import Instance, Scenario
@@ -67,6 +68,12 @@ def windows(config: QueueConfig, workload: Workload) -> int:
     if config.starts:
         return len(config.starts)
     return len(read_log(workload).submit) // config.jobs
+
+
+def stretch(config: QueueConfig, window: int) -> tuple[int, int]:
+    """Return the first counted job of a window and the one after its last."""
+    first = first_job(config, window)
+    return first, sys.maxsize if config.whole else first + config.jobs
 
 
 def instance(
@@ -96,6 +103,7 @@ SCENARIO: Final = Scenario(
     observe=observe,
     step=kernel.step,
     outcome=kernel.outcome,
+    stretch=stretch,
     blocks=by_week,
     forget=forget,
     bound="bounded_slowdown_lower_bound",

@@ -41,6 +41,12 @@ def windows(config: RLSchedulerConfig, workload: Workload) -> int:
     return len(read_log(workload, config.trace_name).submit) // config.jobs
 
 
+def stretch(config: RLSchedulerConfig, window: int) -> tuple[int, int]:
+    """Return the first job of a window and the one after its last."""
+    first = config.starts[window] if config.starts else window * config.jobs
+    return first, first + config.jobs
+
+
 def instance(
     config: RLSchedulerConfig,
     objective: str,
@@ -56,7 +62,7 @@ def instance(
         raise InputError(
             f"window {window} does not exist; windows are 0..{windows(config, workload) - 1}"
         )
-    start = config.starts[window] if config.starts else window * config.jobs
+    start, _ = stretch(config, window)
     published = config.observation == "published"
     ints, floats = lay_out(log, start, config.jobs, backfill=config.backfill, published=published)
     ints[m.OBJECTIVE] = OBJECTIVES.index(objective)
@@ -73,6 +79,7 @@ SCENARIO: Final = Scenario(
     observe=observe,
     step=kernel.step,
     outcome=kernel.outcome,
+    stretch=stretch,
     source=(
         'Zhang et al., "RLScheduler: An Automated HPC Batch Job Scheduler Using Reinforcement '
         'Learning", SC 2020; its program, github.com/DIR-LAB/deep-batch-scheduler.'

@@ -1,6 +1,7 @@
 """Tests of the gate that trains again: no policy is judged on a window that it was trained on."""
 
 import shutil
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,15 +21,47 @@ from policies.offline.training import train
 NAMES = ["packer_now", "sjf_now"]
 
 
+def windows_of(train, validation, stretch_of=None):
+    return played.Windows(None, None, None, train, validation, stretch_of=stretch_of)
+
+
 def test_a_fold_is_a_stretch_of_each_split():
-    windows = SimpleNamespace(train=range(10), validation=range(20, 25))
-    found = folds.folds_of(windows)
+    found = folds.folds_of(windows_of(range(10), range(20, 25)))
     assert found == [[0, 1, 2, 20, 21], [3, 4, 5, 22], [6, 7, 23], [8, 9, 24]]
 
 
 def test_every_fold_has_a_window_or_there_are_none():
-    assert folds.folds_of(SimpleNamespace(train=range(3), validation=[])) == []
-    assert folds.folds_of(SimpleNamespace(train=range(4), validation=[])) == [[0], [1], [2], [3]]
+    assert folds.folds_of(windows_of(range(3), [])) == []
+    assert folds.folds_of(windows_of(range(4), [])) == [[0], [1], [2], [3]]
+
+
+def test_a_fold_is_a_stretch_of_the_trace_whatever_the_numbers_of_its_windows():
+    """Windows of 10 jobs begin at jobs 0, 20, 5, 25, ...: neighbours in time share five jobs."""
+    starts = [0, 20, 40, 60, 5, 25, 45, 65]
+    windows = windows_of(range(8), [], lambda w: (starts[w], starts[w] + 10))
+    found = folds.folds_of(windows)
+    assert found == [[0, 4], [1, 5], [2, 6], [3, 7]]
+    assert [windows.apart(fold) for fold in found] == [[0], [1], [2], [3]]
+
+
+def test_a_training_leaves_out_what_shares_jobs_with_its_fold(monkeypatch):
+    starts = [0, 8, 30, 50, 38, 80]
+    windows = windows_of(range(4), [4, 5], lambda w: (starts[w], starts[w] + 10))
+    assert windows.touched([0]) == [0, 1]
+    assert windows.touched([2]) == [2, 4]
+    assert windows.touched([3, 5]) == [3, 5]
+    asked = []
+    monkeypatch.setattr(folds, "FOLDS", 2)
+    monkeypatch.setattr(folds, "best_rule", lambda *_: NAMES[0])
+    monkeypatch.setattr(folds, "values_of", lambda _w, _p, some, _v: np.array(some, float))
+    monkeypatch.setattr(folds, "values_of_rule", lambda _w, _r, some, _v: np.zeros(len(some)))
+    found = folds.verdicts(
+        replace(windows, scenario=SimpleNamespace(name="slots"),
+                spec=SimpleNamespace(outcomes=[SimpleNamespace(name="x", better="higher")])),
+        NAMES, lambda _, left_out: asked.append(left_out) or {"last": None},
+    )  # fmt: skip
+    assert asked == [[0, 1, 2, 4], [2, 3, 4, 5]]
+    assert found["last"].windows == 5  # of windows 0 and 1, which share jobs, the first is played
 
 
 def test_a_dataset_without_windows_has_their_episodes_in_no_split(log):

@@ -99,6 +99,17 @@ def test_a_training_is_judged_as_asked(log, tmp_path, monkeypatch):
     assert checkpoints(content(out)) == checkpoints(contents["log"])
 
 
+@pytest.mark.slow
+def test_an_agent_that_stops_early_is_judged_again_as_if_from_the_start(log, tmp_path):
+    """Its checkpoints name the steps that were asked for, not those that it took."""
+    for out, gates in (("a", ("log", "simulator")), ("b", ("simulator",))):
+        for gate in gates:
+            train(log, "advantage_regression", steps=10, seed=0, out=tmp_path / out, gate=gate)
+    assert read_description(tmp_path / "a" / "best")["training"]["of_steps"] == 10
+    again, fresh = (checkpoints(content(tmp_path / out)) for out in "ab")
+    assert again == fresh
+
+
 def checkpoints(files):
     """Return the files of a training but for the record of when it began."""
     return {name: data for name, data in files.items() if name != PROVENANCE}

@@ -12,7 +12,7 @@ from pipeline.simulation.policy import Behaviour
 from pipeline.simulation.rollout import run_episode
 from policies.delivery import played
 from policies.delivery.played import best_rule, values_of
-from policies.delivery.verdict import rule_policy
+from policies.delivery.verdict import compare, rule_policy
 from policies.heuristics import heuristics
 from policies.networks.checkpoint import load_policy, read_description
 from policies.networks.settings import NetworkSettings
@@ -80,6 +80,24 @@ def test_an_agent_is_delivered_where_it_beats_every_rule(clusters, monkeypatch):
     verdict = judge_of(clusters)(rule_policy(clusters.spec, "urgent_first"))
     assert (verdict.delivered, verdict.rule) == ("agent", "sf_p")
     assert verdict.low > 0.0
+
+
+def test_windows_that_share_jobs_count_once(clusters):
+    """Of windows 80 to 89, each of which shares jobs with the next two, four are played."""
+    overlapping = replace(clusters, stretch_of=lambda window: (window, window + 3))
+    verdict = judge_of(overlapping)(rule_policy(clusters.spec, "sf_p"))
+    alone = replace(clusters, validation=[80, 83, 86, 89])
+    expected = judge_of(alone)(rule_policy(clusters.spec, "sf_p"))
+    assert (verdict.windows, verdict.difference) == (4, expected.difference)
+
+
+@pytest.mark.parametrize(("windows", "delivered"), [(5, "rule"), (6, "agent")])
+def test_a_few_windows_do_not_show_that_an_agent_is_better(windows, delivered):
+    """Five signs are the same by luck too often for an interval of 95 %."""
+    better = np.linspace(1.0, 2.0, windows)
+    verdict = compare(better, np.zeros(windows), "rule", "x", seed=0)
+    assert verdict.delivered == delivered
+    assert (verdict.low is None) == (delivered == "rule")
 
 
 def test_without_validation_windows_there_is_no_verdict(clusters):
