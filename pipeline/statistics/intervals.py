@@ -11,8 +11,8 @@ according to their kind:
                        of its seeds, so resampling windows counts this spread exactly once.
     training seeds     are common to all windows, so they are drawn with replacement as well,
                        crossed with the windows (Owen 2007, "The pigeonhole bootstrap"). Of few
-                       seeds that differ more than windows do, the interval is too narrow: the
-                       spread of n drawn values is that of n seeds times (n - 1) / n, and n is small.
+                       seeds that differ more than windows do, the interval is too narrow, as
+                       bootstrap intervals of small samples are.
 
 The draws depend on the number of windows and on the number of runs alone. So the same scores have
 the same interval in every table, whatever stands beside them and whichever recipe they are of.

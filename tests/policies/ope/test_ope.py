@@ -255,9 +255,11 @@ def test_truth_of_another_exploration_is_simulated_again(folder, tmp_path):
 
 
 def test_a_log_of_a_rule_over_the_memory_has_no_mixture(tmp_path):
-    small = ("config.allow_wait=true", "config.jobs=12", "config.follow=0", 'split.train="0..1"', 'split.validation="2..3"',
-             'split.test="4..5"',
-             'behaviours=[{policy="conservative"}, {policy="sjf_easy", epsilon=0.1}]')  # fmt: skip
+    small = (
+        "config.allow_wait=true", "config.jobs=12", "config.follow=0", 'split.train="0..1"',
+        'split.validation="2..3"', 'split.test="4..5"',
+        'behaviours=[{policy="conservative"}, {policy="sjf_easy", epsilon=0.1}]',
+    )  # fmt: skip
     queue = load_recipe("queue-lublin1-v1", small)
     build(queue, behaviours(queue), tmp_path / "log")
     settings = replace(FAST, estimators=("is", "gp"), limit=1000)
