@@ -40,7 +40,7 @@ from pipeline.simulation.rollout import Planner
 from pipeline.simulation.spec import Feature, Spec
 from policies.networks.features import FeatureMap, input_names
 from policies.networks.policy import LearnedPolicy
-from policies.registry import resolve
+from policies.registry import require_columns, resolve
 
 Floats = NDArray[np.float64]
 Scorer = Callable[[Floats, Floats, NDArray[np.bool_]], Floats]  # context, candidates, feasible
@@ -251,6 +251,7 @@ def load_decider(
         behaviour = Behaviour(policy.name, policy)
         config = config or _settings_of(known, behaviour.policy)
         spec = known.spec(config, known.objectives[0])
+        require_columns(behaviour.name, getattr(policy, "needs", ()), spec)
         if isinstance(policy, LearnedPolicy):
             policy.check(spec)
     else:
@@ -303,8 +304,9 @@ def _resolved(name: str, scenario: Any, config: Any) -> tuple[Behaviour, Any]:
 
 
 def _settings_of(scenario: Any, policy: Any) -> Any:
-    names = [f.name for f in getattr(policy, "features_candidates", ())]
-    return scenario.config(allow_wait="is_wait" in names)
+    """Return settings under which a policy can act, with a row that waits where it needs it."""
+    read = [f.name for f in getattr(policy, "features_candidates", ())]
+    return scenario.config(allow_wait="is_wait" in (*read, *getattr(policy, "needs", ())))
 
 
 def _require_certain(name: str, behaviour: Behaviour) -> None:

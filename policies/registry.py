@@ -77,7 +77,7 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
     if rule is not None:
         epsilon, temperature = _EXPLORING.get(name, (0.0, 0.0))
         if isinstance(rule, Heuristic):
-            _require_columns(name, rule.needs, spec)
+            require_columns(name, rule.needs, spec)
         return Behaviour(name, rule, epsilon, temperature)
     if name == ROLLOUT:
         _require_forgetting(name, scenario)
@@ -115,7 +115,7 @@ def resolve_own(name: str, spec: Spec, base: Path | None = None) -> tuple[Behavi
     of the recipe that names it. Raises InputError if it is no policy, or not one for the spec.
     """
     policy, source = own_policy(name, spec, base)
-    _require_columns(name, getattr(policy, "needs", ()), spec)
+    require_columns(name, getattr(policy, "needs", ()), spec)
     return Behaviour(source.name.rpartition(".")[2], policy), source
 
 
@@ -208,7 +208,7 @@ def _own(behaviour: BehaviourRecipe, recipe: Recipe) -> Behaviour:
         )
     spec = load_scenario(recipe.scenario).spec(recipe.config, recipe.objective)
     policy, _ = own_policy(reference, spec, sha256=behaviour.sha256)
-    _require_columns(reference, getattr(policy, "needs", ()), spec)
+    require_columns(reference, getattr(policy, "needs", ()), spec)
     return Behaviour(behaviour.name, policy, behaviour.epsilon, behaviour.temperature)
 
 
@@ -228,7 +228,7 @@ def _checkpoint(behaviour: BehaviourRecipe, recipe: Recipe) -> Behaviour:
     return Behaviour(behaviour.name, policy, behaviour.epsilon, behaviour.temperature)
 
 
-def _require_columns(name: str, needed: Sequence[str], spec: Spec) -> None:
+def require_columns(name: str, needed: Sequence[str], spec: Spec) -> None:
     """Raise InputError unless candidates have the columns that a rule needs."""
     missing = [column for column in needed if column not in {f.name for f in spec.candidates}]
     if missing:
@@ -248,7 +248,7 @@ def _behaviour(behaviour: BehaviourRecipe, recipe: Recipe) -> Behaviour:
         )
     if rule.needs:
         spec = load_scenario(recipe.scenario).spec(recipe.config, recipe.objective)
-        _require_columns(behaviour.policy, rule.needs, spec)
+        require_columns(behaviour.policy, rule.needs, spec)
     if isinstance(rule, MemoryRule) and (behaviour.epsilon or behaviour.temperature):
         raise InputError(
             f"{recipe.id}: policy {behaviour.policy!r} in [[behaviours]] cannot explore; leave out "

@@ -27,6 +27,7 @@ from pipeline.dataset import Dataset
 from pipeline.dataset.episodes import Trajectory
 from pipeline.simulation.policy import readings
 from policies.delivery.verdict import AGENT, RULE, Verdict, compare, eligible_rules, rule_policy
+from policies.networks.limits import own_spec
 from policies.networks.policy import LearnedPolicy
 from policies.training.returns import best_behaviours, of_behaviours
 
@@ -47,7 +48,8 @@ def judge(dataset: Dataset, policy: LearnedPolicy, seed: int) -> Verdict | None:
     most = max(len(best_behaviours(episodes, SHARE)), 2)
     names = best_behaviours(episodes, 1.0)[:most]
     kept = set(episodes["episode"].to_numpy()[of_behaviours(episodes, names)])
-    of_rule = rule_policy(dataset.spec, rule)
+    # with the ranges of the simulator, whatever the manifest states
+    of_rule = rule_policy(own_spec(dataset.recipe, dataset.spec, str(dataset.folder)), rule)
     likely = {AGENT: list[Floats](), RULE: list[Floats]()}
     value = dict(episodes.select("episode", "return").iter_rows())
     window, values = list[int](), list[float]()

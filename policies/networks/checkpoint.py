@@ -155,13 +155,7 @@ def _describe(trained: Trained, weights: Path, provenance: Mapping[str, Any]) ->
             "context": [_feature(f) for f in trained.spec.context],
             "candidates": [_feature(f) for f in trained.spec.candidates],
         },
-        "network": _settings(trained.network.settings),
-        **_rules(trained.network),
-        "acting": {"pixels": trained.network.pixels, "threshold": trained.network.threshold},
-        "normalisation": {
-            "candidates": _constants(trained.network.candidates),
-            "context": _constants(trained.network.context),
-        },
+        **_describe_network(trained.network),
         "weights": {"bytes": weights.stat().st_size, "sha256": sha256_file(weights)},
         "training": {
             **provenance,
@@ -172,6 +166,23 @@ def _describe(trained: Trained, weights: Path, provenance: Mapping[str, Any]) ->
             "metrics": [dataclasses.asdict(m) for m in trained.metrics if math.isfinite(m.value)],
         },
     }
+
+
+def _describe_network(network: AnyNetwork) -> dict[str, Any]:
+    return {
+        "network": _settings(network.settings),
+        **_rules(network),
+        "acting": {"pixels": network.pixels, "threshold": network.threshold},
+        "normalisation": {
+            "candidates": _constants(network.candidates),
+            "context": _constants(network.context),
+        },
+    }
+
+
+def network_digest(network: AnyNetwork) -> str:
+    """Return a digest of a network without its weights: settings, rules and normalisation."""
+    return sha256_text(json.dumps(_describe_network(network), sort_keys=True))
 
 
 def _rules(network: AnyNetwork) -> dict[str, Any]:

@@ -135,7 +135,10 @@ class LearnedPolicy:
             len(offsets) - 1, len(candidates),
         )  # fmt: skip
         # Compiled code does no bounds checks. The context's width matters only if it is read.
-        if given[1:] != expected[1:] or (self.network.settings.context and given != expected):
+        read = self.network.settings.context or (
+            not known and self.network.rules.moment is not None
+        )
+        if given[1:] != expected[1:] or (read and given != expected):
             raise HindcastError(
                 f"{self.name}: context {context.shape} and candidates {candidates.shape} with "
                 f"{len(offsets)} offsets up to {offsets[-1]} are not observations of "

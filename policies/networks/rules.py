@@ -10,7 +10,8 @@ with weight 1 on a rank and 0 elsewhere plays the rule.
 
 A rule may read all candidates of an observation, infeasible ones included. The columns are
 therefore computed before candidates are cut to a number or left out. They need no simulator: on
-logged observations they are computed while the log is read.
+logged observations they are computed while the log is read, if its values are within the ranges of
+the features (policies.networks.limits).
 """
 
 import io
@@ -36,6 +37,7 @@ from pipeline.simulation.policy import Heuristic
 from pipeline.simulation.spec import Feature
 from pipeline.storage.files import sha256_text
 from policies.heuristics import heuristics
+from policies.networks.limits import Limits, limits_of
 
 _RULE: Final = types.FunctionType(SCORE)
 RULES: Final = SCORE_CELL  # a list of rules
@@ -45,6 +47,7 @@ CHOICE: Final = 0  # the first column of a rule
 RANK: Final = 1
 _FEW: Final = 128  # up to this number of candidates, comparing all pairs is faster than sorting
 _LAYOUT: Final = {token.INDENT: "{", token.DEDENT: "}", token.NEWLINE: ";"}
+SIZED: Final = frozenset({"multicluster", "slots"})  # settings decide the size of the context
 _IGNORED: Final = {tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER}
 
 
@@ -56,11 +59,17 @@ class RuleColumns:
         names: Names of the rules, in the order of their columns.
         digests: Digest of each rule's code, see `digest_of`.
         functions: The compiled rules.
+        context: Limits of the context; None if its features are not known.
+        candidates: Limits of the candidates without the columns; None as for the context.
+        moment: Number of context features that the rules read; None if any number is right.
     """
 
     names: tuple[str, ...] = ()
     digests: tuple[str, ...] = ()
     functions: tuple[Compiled, ...] = ()
+    context: Limits | None = None
+    candidates: Limits | None = None
+    moment: int | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -75,10 +84,11 @@ class RuleColumns:
         """Number of rule columns."""
         return COLUMNS_PER_RULE * len(self.names)
 
-    @property
-    def further(self) -> FurtherColumns | None:
-        """The columns as a log is read; None without rules."""
-        return FurtherColumns(self.width, partial(rule_columns, self)) if self.names else None
+    def further(self, where: str = "log") -> FurtherColumns | None:
+        """Return the columns as a log is read; None without rules. `where` is the log in errors."""
+        if not self.names:
+            return None
+        return FurtherColumns(self.width, partial(rule_columns, self, where=where))
 
     def widened(self, candidates: Sequence[Feature]) -> tuple[Feature, ...]:
         """Return the features of the candidates with those of the rule columns at the end."""
@@ -106,11 +116,17 @@ def _features(rule: str) -> tuple[Feature, Feature]:
     return choice, rank
 
 
-def find_rules(scenario: str, names: Sequence[str], candidates: Sequence[Feature]) -> RuleColumns:
+def find_rules(
+    scenario: str,
+    names: Sequence[str],
+    candidates: Sequence[Feature],
+    context: Sequence[Feature] = (),
+) -> RuleColumns:
     """Return the columns of rules of a scenario over candidates with these features.
 
-    Raises RecipeError for a name that is not a deterministic rule over rows, for a name that
-    occurs twice, and for a rule that needs a feature which is missing.
+    The features of the `context` serve to check observations, and may be left out. Raises
+    RecipeError for a name that is not a deterministic rule over rows, for a name that occurs twice,
+    and for a rule that needs a feature which is missing.
     """
     if not names:
         return NO_RULES
@@ -135,7 +151,12 @@ def find_rules(scenario: str, names: Sequence[str], candidates: Sequence[Feature
             )
     rules = [known[name] for name in names]
     return RuleColumns(
-        tuple(names), tuple(map(digest_of, rules)), tuple(rule.score for rule in rules)
+        tuple(names),
+        tuple(map(digest_of, rules)),
+        tuple(rule.score for rule in rules),
+        limits_of(context) if context else None,
+        limits_of(candidates) if candidates else None,
+        None if not context or scenario in SIZED else len(context),
     )
 
 
@@ -297,24 +318,39 @@ def _widen_all(
         )  # fmt: skip
 
 
+def _unbounded(width: int) -> Limits:
+    """Return the limits of features of which nothing is known."""
+    return limits_of([Feature(f"column {j}", "1", -np.inf, np.inf, "") for j in range(width)])
+
+
 def rule_columns(
     rules: RuleColumns,
     context: NDArray[np.floating],
     candidates: NDArray[np.floating],
     offsets: NDArray[np.int64],
     feasible: NDArray[np.bool_],
+    where: str = "observation",
 ) -> NDArray[np.float64]:
     """Return the candidates of B observations with the columns of R rules, (V, F + 2R).
 
     context (B, C); candidates (V, F), those of observation b in rows offsets[b]:offsets[b + 1];
     feasible (V,). All candidates of an observation must be there. Raises IndexError if the arrays
-    do not fit each other.
+    do not fit each other, and DatasetError, which begins with `where`, for a value that is out of
+    the range of its feature.
     """
     if not len(context) == len(offsets) - 1 or not len(candidates) == len(feasible) == offsets[-1]:
         raise IndexError(
             f"{len(context)} contexts, {len(candidates)} candidates, {len(feasible)} masks and "
             f"{len(offsets)} offsets are not those of one set of observations"
         )
+    wanted = rules.moment, None if rules.candidates is None else len(rules.candidates.features)
+    given = context.shape[1], candidates.shape[1]
+    if any(width not in (None, own) for width, own in zip(wanted, given, strict=True)):
+        raise IndexError(f"{given} columns of context and candidates, but rules read {wanted}")
+    for values, known in ((context, rules.context), (candidates, rules.candidates)):
+        fits = known is not None and len(known.features) == values.shape[1]
+        limits = known if known is not None and fits else _unbounded(values.shape[1])
+        limits.require(values, where)
     wide = np.zeros((len(candidates), candidates.shape[1] + rules.width))
     wide[:, : candidates.shape[1]] = candidates
     _widen_all(

@@ -246,7 +246,7 @@ def make_network(
     """
     columns = range(len(context)) if settings.context else ()
     read = fit_map(context, tuple(columns), quadratic=False, rows=contexts, logs=settings.logs)
-    rules = find_rules(scenario, settings.rules, candidates)
+    rules = find_rules(scenario, settings.rules, candidates, context)
     width = len(candidates) + rules.width
     if rows is not None and rows.shape[1] < width:  # compiled code does no bounds checks
         raise DatasetError(f"candidates have {rows.shape[1]} columns, this network reads {width}")

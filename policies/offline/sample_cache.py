@@ -11,7 +11,7 @@ from pipeline import dataset as ds
 from pipeline.dataset.decisions import Decisions, decision_bytes
 from pipeline.dataset.sampling import FurtherColumns, sample_decisions
 from pipeline.simulation.seeds import generator
-from pipeline.simulation.spec import Spec
+from policies.networks.limits import own_spec
 from policies.networks.rules import find_rules
 from policies.offline import Agent
 
@@ -30,7 +30,7 @@ def sample(
     `sample_decisions` does.
     """
     images = getattr(getattr(config, "network", None), "image", 0) > 0
-    further = columns_of_rules(opened.spec, config)
+    further = columns_of_rules(opened, config)
     each = decision_bytes(
         opened.spec, agent.candidates,
         transitions=agent.transitions, images=images, probabilities=agent.probabilities,
@@ -65,12 +65,18 @@ def rules_of(config: Any) -> tuple[str, ...]:
     return getattr(getattr(config, "network", None), "rules", ())
 
 
-def columns_of_rules(spec: Spec, config: Any) -> FurtherColumns | None:
+def columns_of_rules(opened: ds.Dataset, config: Any) -> FurtherColumns | None:
     """Return the columns of the rules that an agent with this Config reads; None without rules.
 
-    Raises RecipeError as `policies.networks.rules.find_rules` does.
+    A manifest may state any spec, but rules are compiled for the features of the scenario, and
+    their ranges are those under the recipe's settings. Raises RecipeError as
+    `policies.networks.rules.find_rules` does, and DatasetError if the manifest has other features.
     """
-    return find_rules(spec.scenario, rules_of(config), spec.candidates).further
+    if not rules_of(config):
+        return None
+    where = str(opened.folder)
+    own = own_spec(opened.recipe, opened.spec, where)
+    return find_rules(own.scenario, rules_of(config), own.candidates, own.context).further(where)
 
 
 def _discounting(opened: ds.Dataset, config: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any, Final, get_args
 
 from pipeline import dataset as ds
 from pipeline.dataset.decisions import Decisions
+from pipeline.errors import unknown_name
 from pipeline.notes import tell
 from pipeline.storage.files import make_folder, remove_folder, remove_partials
 from pipeline.storage.locks import one_writer
@@ -75,6 +76,8 @@ def train(
     is called with the step and the metrics of every point of the curves. Raises UnknownName,
     RecipeError, DatasetError, StorageError and InputError.
     """
+    if gate not in get_args(Gate):
+        raise unknown_name("gate", gate, get_args(Gate))
     wanted = find_agent(agent)
     config = read_config(agent, settings)  # before any slow step or write
     opened = ds.open(dataset)
@@ -85,7 +88,7 @@ def train(
     decide = decide_by(opened, seed, gate, partial(_without, job, opened, out))
     others = [replace(job, gate=other).key(opened) for other in get_args(Gate)]
     if finished_otherwise(out, others, checkpoint_every):
-        decide_again(out, opened.spec, key, decide)
+        decide_again(out, opened.spec, key, steps, decide)
     else:
         reporting = _Reporting(progress, point, checkpoint_every, tensorboard)
         trained, trained_on = _fit(job, opened, out, key, reporting)
@@ -144,7 +147,7 @@ def _fit(
     decisions, validation = both_splits(opened, job.agent, job.config, job.seed)
     logs = None
     if job.agent.whole:
-        further = columns_of_rules(opened.spec, job.config)
+        further = columns_of_rules(opened, job.config)
         held_out = None if validation is None else log_of_dataset(opened, "validation", further)
         logs = Logs(log_of_dataset(opened, "train", further), held_out)
     trained_on = {"dataset": {**data_of(opened), "decisions": len(decisions)}, "key": key}

@@ -39,7 +39,7 @@ from pipeline.simulation.spec import Spec
 from pipeline.storage.files import make_folder, remove_partials
 from policies.networks import AnyNetwork, acting
 from policies.networks.candidate_scorer import CandidateScorer
-from policies.networks.checkpoint import Trained, load_policy, save
+from policies.networks.checkpoint import Trained, load_policy, network_digest, save
 from policies.networks.settings import Network, Weights
 from policies.online import online_agent
 from policies.training.fingerprint import finished, training_key
@@ -114,7 +114,7 @@ def imitate(imitation: Imitation, imitator: Imitator, out: Path, resume_s: float
     i, told = imitator, imitation.provenance()
     key = training_key(
         f"{i.agent} {FOLDER}", online_agent(i.agent).module, i.config, imitation.steps, i.seed,
-        told, i.device.type,
+        {**told, "network": network_digest(i.network)}, i.device.type,
     )  # fmt: skip
     if not finished(out, key, None):
         make_folder(out)
@@ -153,7 +153,7 @@ def _learner(imitation: Imitation, imitator: Imitator) -> Learner:
         found = sample_decisions(
             opened, split, generator(i.seed, f"imitate {split}"), k=k,
             per_episode=_PER_EPISODE, limit=max(1, memory // each), images=images,
-            probabilities=True, further=rules.further,
+            probabilities=True, further=rules.further(str(imitation.dataset)),
         )  # fmt: skip
         kept = of_behaviours(found.episodes, names)[found.episode] & (found.mask.sum(axis=1) > 1)
         decisions = found.take(np.flatnonzero(kept))

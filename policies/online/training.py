@@ -9,17 +9,18 @@ from typing import Any, Final, get_args
 
 import torch
 
-from pipeline.errors import DatasetError, InputError, RecipeError
+from pipeline.errors import DatasetError, InputError, RecipeError, unknown_name
 from pipeline.notes import tell
 from pipeline.recipes.problem import further_windows, make_instance
 from pipeline.recipes.recipe import Recipe
-from pipeline.recipes.workload_source import load_source
+from pipeline.recipes.workload_source import INGESTED, load_source, opens_trace, trace_path
 from pipeline.scenarios import load_scenario
 from pipeline.simulation.spec import Spec
-from pipeline.storage.files import make_folder, remove_folder, remove_partials
+from pipeline.storage.files import make_folder, remove_folder, remove_partials, sha256_file
 from pipeline.storage.locks import one_writer
 from pipeline.storage.provenance import begin_training, provenance
 from pipeline.storage.run_files import FOLDS, step_folder
+from pipeline.workloads.schema import Workload
 from policies.delivery import played
 from policies.delivery.checkpoints import (
     decide_again,
@@ -89,6 +90,8 @@ def train_online(
     every point of the curves. Raises UnknownName, RecipeError, DatasetError, StorageError,
     InputError.
     """
+    if gate not in get_args(OnlineGate):
+        raise unknown_name("gate", gate, get_args(OnlineGate))
     name, config = settings_of(recipe, agent)
     iterations = recipe.online.iterations if iterations is None else iterations
     if iterations < 1:
@@ -108,8 +111,9 @@ def train_online(
     if gate == "folds" and len(problem.train) == 1:
         raise RecipeError(f"{recipe.id}: --gate folds leaves out train windows, but there is one")
     job = _Job(
-        recipe, name, config, iterations, seed, start, first, imitation, place, gate, resume_s
-    )
+        recipe, name, config, iterations, seed, start, first, imitation, place, gate, resume_s,
+        problem.sources,
+    )  # fmt: skip
     data = job.data()
     key = job.key(data)
     if finished(out, key, checkpoint_every):
@@ -117,7 +121,7 @@ def train_online(
     decide = decide_by(problem, gate, partial(_without, job, problem, out))
     others = [replace(job, gate=other).key(data) for other in get_args(OnlineGate)]
     if finished_otherwise(out, others, checkpoint_every):
-        decide_again(out, problem.spec, key, decide)
+        decide_again(out, problem.spec, key, iterations, decide)
     else:
         reporting = _Reporting(progress, point, checkpoint_every)
         trained, described = _fit(job, problem, out, {"online": data, "key": key}, reporting)
@@ -142,6 +146,7 @@ class _Job:
     place: torch.device
     gate: OnlineGate
     resume_s: float
+    sources: Sequence[tuple[str, str]]
 
     def without(self, windows: Sequence[int]) -> "_Job":
         """Return the job that does not imitate episodes of these windows."""
@@ -153,6 +158,8 @@ class _Job:
         """Return what identifies the windows of a training, and the start of its weights."""
         start = None if self.start is None else read_description(self.start)["weights"]["sha256"]
         found = {"recipe": self.recipe.id, "digest": self.recipe.digest, "start": start}
+        if self.sources:  # the recipe's digest covers the place of a log, not what it holds
+            found["trace"] = [{"name": name, "sha256": sha} for name, sha in self.sources]
         if self.imitation is not None:
             found["imitated"] = self.imitation.provenance()
         return {**found, "left_out": list(left_out)} if left_out else found
@@ -324,4 +331,15 @@ def problem_of(recipe: Recipe, seed: int, workers: int) -> Problem:
         workers,
         guard_of(recipe, workload, seed, workers),
         further_windows(recipe, known, played.FURTHER),
+        _sources(recipe, workload),
+        played.stretches_of(recipe),
     )
+
+
+def _sources(recipe: Recipe, workload: Workload) -> list[tuple[str, str]]:
+    """Return names and SHA-256 of the files that a workload was read from; [] if it was drawn."""
+    found = [(file.name, file.sha256) for file in workload.provenance.files]
+    if recipe.trace.format == INGESTED and opens_trace(recipe):  # other settings, other tables
+        manifest = trace_path(recipe) / "manifest.json"
+        found.append((manifest.name, sha256_file(manifest)))
+    return found

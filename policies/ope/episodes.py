@@ -4,7 +4,7 @@ episode      0 0 0 1 1 ...        offsets   [0, 3, 5, ...]        into decisions
 decision     0 1 2 3 4 ...        rows      [0, 11, 22, 30, ...]  into candidates
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -16,6 +16,8 @@ from pipeline.dataset import Dataset
 from pipeline.dataset.columns import NO_CHOICE
 from pipeline.dataset.part import Block
 from pipeline.errors import DatasetError, InputError
+from pipeline.recipes.workload_source import RECORDED
+from policies.networks.limits import LogLimits, limits_of_log
 
 LARGEST: Final = 1 << 28  # numbers of candidates held at once: 1 GB as float32
 _OF_DECISIONS: Final = ("episode", "context", "choice", "propensity", "reward", "elapsed_s")
@@ -39,6 +41,8 @@ class WholeEpisodes:
         elapsed_s: (D,) float64, in seconds.
         table: The dataset's rows about these episodes, in order.
         image: (D, P) uint8, or None.
+        limits: Limits of the observations that compiled rules may read; None if they are known to
+            be of the simulator.
     """
 
     offsets: NDArray[np.int64]
@@ -53,6 +57,7 @@ class WholeEpisodes:
     elapsed_s: NDArray[np.float64]
     table: pl.DataFrame
     image: NDArray[np.uint8] | None = None
+    limits: LogLimits | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -102,7 +107,7 @@ def read_episodes(
     """Return all episodes of evenly spaced windows of a split, about `limit` decisions at most.
 
     Raises InputError if the split does not exist or its decisions need too much memory, and
-    DatasetError if the dataset cannot be read.
+    DatasetError if the dataset cannot be read or has other features than its scenario.
     """
     table = dataset.episodes(split)
     if table.is_empty():
@@ -125,7 +130,12 @@ def read_episodes(
                     f"{LARGEST * 4 >> 30} GB; give a lower --limit"
                 )
             pieces.append(piece)
-    return _join(pieces, table, dataset)
+    log = _join(pieces, table, dataset)
+    # A history has unknown values, NaN. It is of `thermal`, whose rules use no value as an index.
+    if (dataset.recipe.trace.format, dataset.recipe.scenario) == (RECORDED, "thermal"):
+        return log
+    limits = limits_of_log(dataset.recipe, dataset.spec, str(dataset.folder))
+    return replace(log, limits=limits)
 
 
 def pick(log: WholeEpisodes, decisions: NDArray[np.int64]) -> WholeEpisodes:
@@ -139,6 +149,7 @@ def pick(log: WholeEpisodes, decisions: NDArray[np.int64]) -> WholeEpisodes:
         **{name: getattr(log, name)[rows] for name in _OF_CANDIDATES},
         **{name: getattr(log, name)[decisions] for name in _OF_DECISIONS if name != "episode"},
         image=None if log.image is None else log.image[decisions],
+        limits=log.limits,
     )
 
 
@@ -165,4 +176,5 @@ def _join(
     rows = np.concatenate([[0], np.cumsum(whole.pop("sizes"))])
     whole["propensity"] = whole["propensity"].astype(np.float64)
     offsets = np.concatenate([[0], np.cumsum(steps)])
-    return WholeEpisodes(offsets=offsets, rows=rows, table=table, **whole)
+    columns: dict[str, Any] = whole
+    return WholeEpisodes(offsets=offsets, rows=rows, table=table, **columns)

@@ -76,7 +76,8 @@ def policy_probabilities(
     """Return the probability of every candidate (V,) under a policy and its exploration.
 
     `decisions` restricts the result to a range of decisions. Raises InputError for a rule that
-    draws its parameters if `parameters` are not given, since its probabilities are then not known.
+    draws its parameters if `parameters` are not given, since its probabilities are then not known,
+    and DatasetError for a value that a compiled rule cannot read.
     """
     policy = behaviour.policy
     if isinstance(policy, Heuristic) and policy.draw is not None and not len(parameters):
@@ -96,6 +97,8 @@ def policy_probabilities(
         feasible = log.feasible[first:last]
         here = out[first - base : last - base]
         if isinstance(policy, Heuristic):
+            if log.limits is not None:
+                log.limits.require(context, candidates)
             _score_rule(
                 cell(policy.score), context, candidates, feasible, rows, parameters,
                 behaviour.temperature, behaviour.epsilon, here,

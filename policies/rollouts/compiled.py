@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pipeline.simulation import kernel as k
 from pipeline.simulation.arrays import EPISODE, STEPS, named
 from pipeline.simulation.functions import OBSERVE_CELL, STEP_CELL
-from pipeline.simulation.policy import GENERATOR, draw_choice
+from pipeline.simulation.policy import GENERATOR, draw_choice, fill_probabilities
 from policies.networks.arithmetic import tanh32
 from policies.networks.features import COLUMNS, INPUTS, expand_row
 from policies.networks.forward import (
@@ -331,6 +331,8 @@ def sample(
         if status == k.INFEASIBLE:
             return k.INFEASIBLE
         choices[at] = choice
+        if epsilon > 0.0:  # a uniform draw, and temperature 0, leave them as they were
+            fill_probabilities(shown, allowed, temperature, epsilon, probabilities)
         drawn = temperature > 0.0 or epsilon > 0.0
         chosen = np.log(probabilities[choice]) if drawn else 0.0
         numbers[N_LOG_PROBABILITY, at] = chosen

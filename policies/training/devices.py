@@ -10,7 +10,7 @@ import torch
 from pipeline.errors import InputError, unknown_name
 
 DEVICES: Final = ("auto", "cpu", "cuda")
-_THREADS: Final = 1  # of torch, in every training
+_THREADS: Final = 1  # of torch and BLAS, in every training
 
 
 def find_device(name: str) -> torch.device:
@@ -39,15 +39,19 @@ def torch_setting(device: torch.device) -> dict[str, Any]:
 
 @contextmanager
 def repeatable(device: torch.device) -> Iterator[None]:
-    """Make torch repeat weights bit for bit: one thread, and deterministic kernels on a GPU.
+    """Make torch and numpy repeat weights bit for bit: one thread, and on a GPU fixed kernels.
 
-    The networks are far too small to gain from more threads. Several trainings run side by side
-    instead.
+    BLAS splits large products and decompositions by the number of threads, and so rounds
+    differently on a machine with other cores. The networks are far too small to gain from more
+    threads. Several trainings run side by side instead.
     """
+    from threadpoolctl import threadpool_limits
+
     threads = torch.get_num_threads()
     with ExitStack() as stack:
         stack.callback(torch.set_num_threads, threads)
         torch.set_num_threads(_THREADS)
+        stack.enter_context(threadpool_limits(limits=_THREADS, user_api="blas"))
         if device.type == "cuda":
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read by cuBLAS
             before = torch.are_deterministic_algorithms_enabled()

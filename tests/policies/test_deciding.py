@@ -18,6 +18,7 @@ from pipeline.scenarios.queue.config import QueueConfig
 from pipeline.simulation.batched import BatchedEpisodes, scores_of
 from pipeline.simulation.policy import best_feasible
 from policies.deciding import DECIDERS, Guard, agreement, load_decider
+from policies.heuristics import heuristics
 from policies.registry import resolve
 from tests.pipeline.scenarios.queue.test_queue import OBJECTIVE, SCENARIO, drawn
 
@@ -239,6 +240,16 @@ def test_a_row_that_waits_ends_the_moment():
     assert [one["action"] for one in answer["decisions"]] == ["reserve", "wait"]
     assert answer["decisions"][-1]["choice"] is None
     assert load_decider("sjf").decide(example())["decisions"]  # chosen for the rule that needs it
+
+
+def test_a_rule_waits_as_it_does_by_its_name():
+    """Strict rules hold jobs back, which needs the row that waits."""
+    rule = heuristics("queue")["fcfs"]
+    answer = load_decider("fcfs", rows=0).decide(example())
+    assert [one["action"] for one in answer["decisions"]] == ["reserve", "wait"]
+    assert load_decider(rule, rows=0).decide(example()) == answer
+    with pytest.raises(InputError, match=r"set config\.allow_wait = true"):
+        load_decider(rule, config=QueueConfig())
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ same. Source: Li & Hu, "DeepJS", ICBDC 2019, section 4.3.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
@@ -30,6 +30,7 @@ from pipeline.recipes.recipe import Recipe
 from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
 from policies.networks.policy import LearnedPolicy
+from policies.networks.settings import Network
 from policies.rollouts.trajectories import network_inputs, sample_trajectory
 
 Floats = NDArray[np.float64]
@@ -133,7 +134,7 @@ def scores(
                 f"{policy.name} reads {', '.join(policy.reads)}, so its scores are no function of "
                 "a candidate and the moment; give an agent that reads nothing else"
             )
-    reader = (second if second.network.settings.context else first).network
+    reader = _reader(first, second)
     rows: list[Floats] = []
     contexts: list[Floats] = []
     sizes: list[NDArray[np.int64]] = []
@@ -153,3 +154,15 @@ def scores(
         context = np.zeros((len(starts) - 1, len(spec.context)))
     x, y = (p.batch_scores(context, candidates, starts) for p in (first, second))
     return x, y, starts
+
+
+def _reader(first: LearnedPolicy, second: LearnedPolicy) -> Network:
+    """Return a network whose inputs are those of both scorers.
+
+    `network_inputs` stores rows once that are equal in the columns which its network reads, so it
+    has to read the columns of both.
+    """
+    network = (second if second.network.settings.context else first).network
+    columns = [one.network.candidates.columns for one in (first, second)]
+    both = np.union1d(*columns).astype(np.int64)
+    return replace(network, candidates=network.candidates._replace(columns=both))

@@ -163,7 +163,8 @@ def learner(
 ) -> Learner:
     """Return the learner of one run, from these weights or random ones.
 
-    A step plays `windows` episodes and trains on `batches` mini-batches.
+    A step plays `windows` episodes and trains on `batches` mini-batches. Raises RecipeError if the
+    replay can never hold a mini-batch.
     """
     rng = generator(problem.seed, "online weights")
     target = fit_target(problem, config, network)
@@ -180,6 +181,12 @@ def learner(
 
     room = _room(problem.instance(problem.train[0]))
     replay = EpisodeReplay(config.replay, room, network.widths[0], again)
+    if config.batch > replay.capacity:  # no step would train, and nothing would say so
+        raise RecipeError(
+            f"online.settings: batch is {config.batch}, but with replay = {config.replay} the "
+            f"replay holds whole episodes of {room} rows, at most {replay.capacity} rows; expected "
+            "a smaller batch or a larger replay"
+        )
     optimiser = torch.optim.SGD(
         scorer.parameters(), lr=config.learning_rate, momentum=config.momentum
     )

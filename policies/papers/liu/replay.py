@@ -47,6 +47,11 @@ class EpisodeReplay(nn.Module):
         self._values = np.zeros(slots * room, np.float32)
         self.register_load_state_dict_post_hook(_make_again)  # type: ignore[no-untyped-call]
 
+    @property
+    def capacity(self) -> int:
+        """Largest number of rows that the replay can hold."""
+        return len(self.lengths) * self._room
+
     def __len__(self) -> int:
         return int(self.lengths.sum())
 

@@ -31,7 +31,7 @@ from pipeline.simulation.kernel import FLOATS, INTS, ROWS, compiled
 from pipeline.simulation.seeds import generator
 from policies.heuristics.prices import WEIGHTS, score_by_prices
 from policies.online.evolution import Distribution, Vector, as_weights
-from policies.papers.prices.network import PricesNetwork
+from policies.papers.prices.network import PricesNetwork, require_observations
 from policies.training.learner import Criterion, Info, Learner, Task
 from policies.training.minibatches import draw_rows, spaced_rows
 
@@ -103,7 +103,10 @@ def agreement_of(
     """Return a function of rows (B,), which returns a function of weights (N,): their agreement.
 
     The agreement is the mean probability that `shown` (D, K) gives to the knapsack's sets there.
+    Raises DatasetError for a value that is out of its range.
     """
+    every = decisions.candidates.reshape(-1, decisions.candidates.shape[2])
+    require_observations(decisions.context, every, "log")
     closes = decisions.candidates[:, :, ROW.closes] == 1.0
     sizes = closes.argmax(axis=1) + 1  # the close row is the last one
 

@@ -11,22 +11,30 @@ over.
 This policy is ours; it is not from a paper.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import HindcastError
+from pipeline.errors import DatasetError, HindcastError
+from pipeline.scenarios.deferrable.config import DeferrableConfig
+from pipeline.scenarios.deferrable.features import CANDIDATES, ROW, context_features
 from pipeline.simulation.policy import Reading
 from policies.heuristics.prices import PRICE_INPUTS, WAIT_INPUTS, score_by_prices
 from policies.networks import Architecture, Features
 from policies.networks.features import unscaled_map
 from policies.networks.fixed import FixedNetwork, FixedSettings
+from policies.networks.limits import limits_of
 from policies.networks.policy import LearnedPolicy
 from policies.networks.settings import Weights
 from policies.papers.osdec.network import check_deferrable
+
+_JOBS: Final = limits_of(CANDIDATES)
+_MOMENTS: Final = limits_of([
+    replace(feature, high=np.inf) for feature in context_features(DeferrableConfig())
+])  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,24 @@ def prices_network(
     )
 
 
+def require_observations(
+    context: NDArray[np.floating], candidates: NDArray[np.floating], where: str
+) -> None:
+    """Raise DatasetError, which begins with `where`, for a value that the rule cannot read.
+
+    context (B, C) and candidates (V, F) may come from any log. Upper bounds of the context depend
+    on settings and are not checked: the rule uses no number of the context as an index.
+    """
+    _MOMENTS.require(context, where)
+    _JOBS.require(candidates, where)
+    ahead = candidates[candidates[:, ROW.is_future] == 1.0, ROW.until_earliest]
+    if (ahead < 0.0).any():
+        raise DatasetError(
+            f"{where}: until_earliest of a future job is {ahead.min():g}, expected at least 0; see "
+            "`hindcast verify`"
+        )
+
+
 class PricesPolicy(LearnedPolicy):
     """BatchPolicy of the network with its weights."""
 
@@ -98,7 +124,8 @@ class PricesPolicy(LearnedPolicy):
     ) -> NDArray[np.float64]:
         """Return values (sum of N,) of B observations, whose last row closes the slot.
 
-        Raises HindcastError if the shapes of the arrays do not match or `feasible` is missing.
+        Raises HindcastError if the shapes of the arrays do not match or `feasible` is missing, and
+        DatasetError for a value that is out of its range.
         """
         if (
             feasible is None
@@ -111,6 +138,7 @@ class PricesPolicy(LearnedPolicy):
                 f"{len(offsets)} offsets up to {offsets[-1]} are not observations of deferrable "
                 "with their feasible rows"
             )
+        require_observations(context, candidates, self.name)
         scores = np.empty(len(candidates))
         for b in range(len(context)):
             own = slice(offsets[b], offsets[b + 1])

@@ -108,8 +108,20 @@ class ServersPolicy(LearnedPolicy):
     ) -> NDArray[np.float64]:
         """Return values (sum of N,) of B observations.
 
-        Raises HindcastError if an observation does not show exactly the servers of the network.
+        Raises HindcastError if the shapes of the arrays do not match, or if an observation does not
+        show exactly the servers of the network.
         """
+        # Compiled code does no bounds checks.
+        if (
+            context.shape[1:] != (len(self.features_context),)
+            or candidates.shape[1:] != (len(self.features_candidates),)
+            or (feasible is not None and feasible.shape != (len(candidates),))
+        ):
+            raise HindcastError(
+                f"{self.name}: context {context.shape} and candidates {candidates.shape} are not "
+                f"observations of {len(self.features_context)} and "
+                f"{len(self.features_candidates)} features with their feasible rows"
+            )
         n, count = self.network.settings.servers, len(offsets) - 1
         if (np.diff(offsets) != n).any() or len(candidates) != n * count or len(context) != count:
             raise HindcastError(

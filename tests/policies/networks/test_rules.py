@@ -2,18 +2,23 @@
 
 import dataclasses
 import json
+import re
+import shutil
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from numba import njit
 
 from pipeline import dataset as ds
 from pipeline.building.build import build
 from pipeline.dataset.sampling import sample_decisions
-from pipeline.errors import DatasetError, RecipeError
-from pipeline.recipes.loading import load_recipe
+from pipeline.errors import DatasetError, HindcastError, RecipeError
+from pipeline.recipes.loading import known_recipes, load_recipe
 from pipeline.recipes.problem import make_instance
 from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
@@ -25,10 +30,14 @@ from policies.heuristics import heuristics
 from policies.networks import rules
 from policies.networks.candidate_scorer import fit_network
 from policies.networks.checkpoint import Trained, load_policy, save
+from policies.networks.limits import limits_of
 from policies.networks.policy import LearnedPolicy
 from policies.networks.rules import find_rules, rankable, rule_columns
 from policies.networks.settings import NetworkSettings, make_network
+from policies.offline import read_config
 from policies.offline.fit import train_agent
+from policies.offline.sample_cache import columns_of_rules
+from policies.offline.training import train
 from policies.registry import behaviours
 from policies.rollouts.play_on import Decider
 from policies.rollouts.trajectories import network_inputs, sample_trajectory
@@ -180,7 +189,7 @@ def test_the_choice_column_is_the_choice_in_the_log(small_log):
     opened = ds.open(small_log)
     names = logged(opened)
     assert len(names) >= 2
-    further = find_rules(opened.spec.scenario, names, opened.spec.candidates).further
+    further = find_rules(opened.spec.scenario, names, opened.spec.candidates).further()
     for size in (4, 64):
         rng = np.random.default_rng(0)
         found = sample_decisions(
@@ -204,12 +213,102 @@ def test_the_choice_column_is_the_choice_in_the_log(small_log):
         assert (found.candidates[:, :, width:][~found.mask] == 0.0).all()
 
 
+def damaged(dataset, folder, **values):
+    """Return a copy of a dataset in which columns of all jobs have other values."""
+    shutil.copytree(dataset, folder)
+    for path in folder.glob("data/*.parquet"):
+        file = pq.ParquetFile(path)
+        groups = [file.read_row_group(i) for i in range(file.num_row_groups)]
+        with pq.ParquetWriter(path, groups[0].schema) as writer:
+            for group in groups:
+                lists = group["candidates"].combine_chunks()
+                columns = {f.name: lists.values.field(f.name) for f in lists.type.value_type}
+                job = pc.greater(columns["length"], 0)
+                columns |= {
+                    name: pc.if_else(job, pa.scalar(value, pa.float32()), columns[name])
+                    for name, value in values.items()
+                }
+                rows = pa.StructArray.from_arrays(
+                    list(columns.values()), fields=list(lists.type.value_type)
+                )
+                found = pa.ListArray.from_arrays(lists.offsets, rows, type=lists.type)
+                at = group.schema.get_field_index("candidates")
+                writer.write_table(group.set_column(at, group.schema.field(at), found))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"offset": 1e9}, "offset is 1e+09, expected 0 to 20"),
+        ({"length": -3}, "length is -3, expected 0 to 20"),
+        ({"tie": np.nan}, "tie is nan, expected 0 to 20"),
+        ({"waited": np.inf}, "waited is inf, expected 0 to 1e+15"),
+    ],
+)
+def test_a_log_that_would_lead_a_rule_out_of_bounds_is_refused(small_log, tmp_path, values, said):
+    """Compiled rules use some values as indices and lengths."""
+    folder = damaged(small_log, tmp_path / "log", **values)
+    with pytest.raises(DatasetError, match=re.escape(f"{folder}: {said}")):
+        train(folder, "behaviour_cloning", steps=1, seed=0, out=tmp_path / "out", gate="log",
+              settings={"network.rules": ["backfill"]})  # fmt: skip
+
+
+def test_ranges_are_those_of_the_scenario_whatever_a_manifest_states(small_log):
+    opened = ds.open(small_log)
+    config = read_config("behaviour_cloning", {"network.rules": ["backfill"]})
+    wide = [dataclasses.replace(f, high=np.inf) for f in opened.spec.candidates]
+    for candidates, refused in ((wide, "1e+09"), (wide[:-1], "states other features")):
+        spec = dataclasses.replace(opened.spec, candidates=tuple(candidates))
+        manifest = dataclasses.replace(opened.manifest, spec=spec)
+        changed = dataclasses.replace(opened, manifest=manifest)
+        with pytest.raises(DatasetError, match=re.escape(refused)):
+            columns_of_rules(changed, config).widen(
+                np.zeros((1, len(spec.context))), np.full((1, len(candidates)), 1e9),
+                np.array([0, 1]), np.ones(1, np.bool_),
+            )  # fmt: skip
+
+
+def test_rules_are_given_the_context_that_they_read():
+    """A network may leave the context out, but the rules whose columns it reads do not."""
+    _scenario, spec, _instance = problem("queue")
+    policy = follower(spec, ["fcfs_easy"], "fcfs_easy")
+    rows, offsets = np.zeros((4, len(spec.candidates))), np.array([0, 4])
+    with pytest.raises(HindcastError, match=r"context \(1, 1\)"):
+        policy.batch_scores(np.zeros((1, 1)), rows, offsets)
+    assert len(policy.batch_scores(np.zeros((1, len(spec.context))), rows, offsets)) == 4
+    known = np.zeros((4, len(spec.candidates) + 2))  # the rules have read the context before
+    assert len(policy.batch_scores(np.zeros((1, 0)), known, offsets)) == 4
+
+
+def test_contexts_have_one_size_but_where_settings_decide_it():
+    sizes: dict[str, set[int]] = {}
+    for name in known_recipes():
+        recipe = load_recipe(name)
+        spec = load_scenario(recipe.scenario).spec(recipe.config, recipe.objective)
+        sizes.setdefault(recipe.scenario, set()).add(len(spec.context))
+    assert {name for name, found in sizes.items() if len(found) > 1} <= rules.SIZED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_honest_observations_are_within_the_limits(name):
+    """This is tested as logs store them, in float32."""
+    scenario, spec, instance = problem(name)
+    policy = follower(spec, list(rules_over(spec))[:1], next(iter(rules_over(spec))))
+    played = sample_trajectory(scenario, spec, instance, policy, np.random.default_rng(0))
+    for part in network_inputs(scenario, spec, played, policy.network):
+        rows = part.rows[:, : len(spec.candidates)]
+        limits_of(spec.candidates).require(rows, "candidates")
+        limits_of(spec.candidates).require(rows.astype(np.float32), "candidates")
+
+
 @pytest.mark.parametrize("agent", ["trajectory_preference", "behaviour_cloning", "dqn", "iql"])
 def test_agents_learn_from_columns_of_rules(small_log, tmp_path, agent):
     """A checkpoint acts on raw observations as it does on the columns that it learned from."""
     opened = ds.open(small_log)
     names = logged(opened)
-    further = find_rules(opened.spec.scenario, names, opened.spec.candidates).further
+    further = find_rules(opened.spec.scenario, names, opened.spec.candidates).further()
     decisions = sample_decisions(
         opened, "train", np.random.default_rng(0), k=64, transitions=True, further=further
     )

@@ -76,6 +76,16 @@ def test_the_lineage_names_the_dataset(imitated, logged):
     assert load_policy(imitated / "imitation").network.settings.hidden == (8,)
 
 
+def test_weights_of_a_network_with_other_constants_are_not_taken(rules, logged, tmp_path):
+    """Inputs are standardised on the windows of the recipe, not on the dataset."""
+    other = load_recipe("slots-deeprm-heuristic-v1", ["config.steps=20", 'split.train="40..45"'])
+    for recipe, name in ((rules, "a"), (other, "a"), (other, "b")):
+        train_online(small(recipe), out=tmp_path / name, iterations=1,
+                     imitation=Imitation(logged, 5))  # fmt: skip
+    again, fresh = (content(tmp_path / name / "imitation") for name in "ab")
+    assert again == fresh
+
+
 class Interrupted(Exception):
     """Exception that stands for a kill."""
 

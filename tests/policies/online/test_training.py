@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -9,12 +10,15 @@ import pytest
 from pipeline.errors import DatasetError, InputError, RecipeError, UnknownName
 from pipeline.recipes.loading import known_recipes, load_recipe
 from pipeline.recipes.recipe import OnlineRecipe
+from pipeline.recipes.workload_source import load_source
+from pipeline.workloads.folder import save_workload
 from policies.networks.checkpoint import load_policy, read_description
 from policies.offline.training import train
 from policies.online import ONLINE_AGENTS, read_online_config
 from policies.online.problem import Sampling
-from policies.online.training import settings_of, train_online
+from policies.online.training import problem_of, settings_of, train_online
 from tests.folders import content
+from tests.policies.test_queue import write_log
 
 SMALL = {"trajectories": 4, "windows": 2, "stay": 2}
 ANYWHERE = [name for name, agent in ONLINE_AGENTS.items() if not agent.scenarios]
@@ -69,6 +73,49 @@ def test_a_finished_training_is_left_as_it_is(trained):
     seen = []
     train_online(recipe, out=folder, progress=lambda done, _all: seen.append(done))
     assert not seen
+
+
+@pytest.fixture(scope="module")
+def of_a_log(tmp_path_factory):
+    """Return a recipe of a log, with windows of eight jobs."""
+    log = write_log(tmp_path_factory.mktemp("log") / "log.swf.gz")
+    splits = ('split.train="0..1"', 'split.validation="2..2"', 'split.test="3..3"')
+    return load_recipe(
+        "queue-swf", [f"trace.path={log}", "config.jobs=8", "config.follow=8", *splits]
+    )
+
+
+def test_a_changed_log_is_trained_on_again(of_a_log, tmp_path):
+    """The recipe names only the place of the log."""
+    recipe, seen = small(of_a_log, network={"hidden": [4], "quadratic": False}), []
+
+    def run(out):
+        train_online(recipe, out=out, iterations=1, progress=lambda done, _all: seen.append(done))
+        return content(out)["weights.safetensors"]
+
+    before = run(tmp_path / "a")
+    assert run(tmp_path / "a") == before
+    assert seen == [1]
+    write_log(Path(recipe.trace.path), seed=1)
+    after = run(tmp_path / "a")
+    assert seen == [1, 1]
+    assert after == run(tmp_path / "b") != before
+
+
+def test_a_workload_that_was_ingested_otherwise_is_trained_on_again(of_a_log, tmp_path):
+    """The same log gives other tables if it is read with other settings."""
+    workload, folder = load_source(of_a_log), tmp_path / "workload"
+    trace = dataclasses.replace(of_a_log.trace, format="workload", path=str(folder))
+    recipe, seen = small(dataclasses.replace(of_a_log, trace=trace)), []
+    for tasks in (workload.tasks, workload.tasks.head(60)):
+        save_workload(dataclasses.replace(workload, tasks=tasks), folder)
+        train_online(recipe, out=tmp_path / "a", iterations=1,
+                     progress=lambda done, _all: seen.append(done))  # fmt: skip
+    assert seen == [1, 1]
+
+
+def test_workloads_that_are_drawn_leave_the_key_as_it_was(tiny_recipe):
+    assert problem_of(tiny_recipe, 0, 1).sources == []
 
 
 @pytest.mark.slow

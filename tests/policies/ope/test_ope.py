@@ -25,6 +25,7 @@ from policies.ope.probabilities import (
     policy_probabilities,
 )
 from policies.registry import behaviours
+from tests.policies.networks.test_rules import damaged
 
 SMALL = (
     "config.steps=8",
@@ -99,6 +100,14 @@ def test_large_windows_at_the_ends_do_not_crowd_out_the_others():
     steps = [90, 10, 10, 10, 10, 10, 90]
     table = pl.DataFrame({"window": range(7), "steps": steps})
     assert whole_windows(table, 40) == [1, 3, 5]
+
+
+def test_a_log_that_would_lead_a_rule_out_of_bounds_is_refused(recipe, folder, tmp_path):
+    """Compiled rules use some values as indices and lengths."""
+    opened = datasets.open(damaged(folder, tmp_path / "log", offset=1e9))
+    rule = behaviours(recipe)["sjf_now+eps0.2"]
+    with pytest.raises(DatasetError, match=r"log: offset is 1e\+09, expected 0 to 20"):
+        policy_probabilities(rule, read_episodes(opened, "validation", limit=100))
 
 
 def test_unknown_split_is_named(opened):

@@ -8,7 +8,7 @@ import torch
 
 from pipeline.errors import HindcastError
 from pipeline.recipes.loading import load_recipe
-from pipeline.simulation.batched import run_batched
+from pipeline.simulation.batched import BatchedEpisodes, run_batched
 from pipeline.simulation.policy import Behaviour
 from policies.networks.candidate_scorer import CandidateScorer
 from policies.networks.settings import NetworkSettings
@@ -25,14 +25,24 @@ NETWORKS = {
 IMAGE = NetworkSettings(hidden=(8,), image=5, quadratic=False)
 
 
-def drawn(problem, policy, windows=2, workers=1, temperature=1.0):
+def drawn(problem, policy, windows=2, workers=1, temperature=1.0, epsilon=0.0):
     """Return two trajectories of each of the first windows."""
     instances = [problem.instance(w) for w in problem.train[:windows] for _ in range(2)]
     rngs = [np.random.default_rng([7, i]) for i in range(len(instances))]
     return sample_trajectories(
         problem.scenario, problem.spec, instances, policy, rngs,
-        temperature=temperature, workers=workers,
+        temperature=temperature, epsilon=epsilon, workers=workers,
     )  # fmt: skip
+
+
+def candidates_of(problem, trajectory):
+    """Return the number of candidates at each decision."""
+    batch = BatchedEpisodes(problem.scenario, problem.spec, [trajectory.instance])
+    found = []
+    for choice in trajectory.choices:
+        found.append(len(batch.observe().candidates))
+        batch.step(np.array([choice]))
+    return found
 
 
 def recomputed(problem, policy, trajectory, piece=1 << 20):
@@ -60,6 +70,24 @@ def test_torch_finds_the_probabilities_that_choices_were_drawn_with(
     policy = policy_of(problem, NETWORKS[kind])
     for one in drawn(problem, policy):
         assert np.allclose(recomputed(problem, policy, one), one.log_probability, atol=2e-4)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_probabilities_of_choices_include_the_uniform_draws(
+    temperature, tiny_recipe, play_problem, policy_of
+):
+    problem = play_problem(tiny_recipe)
+    policy = policy_of(problem, NETWORKS["pairs"])
+    for one in drawn(problem, policy, temperature=temperature, epsilon=0.5):
+        runner = policy.episode_runner(
+            problem.scenario, problem.spec, one.instance, temperature, 0.5
+        )
+        every = runner.follow(one.choices)
+        parts = network_inputs(problem.scenario, problem.spec, one, policy.network)
+        able = np.concatenate([np.diff(part.starts) for part in parts])
+        assert one.log_probability.min() >= np.log(0.5 / able.max()) - 1e-9
+        sizes = np.cumsum([0, *candidates_of(problem, one)[:-1]])
+        assert np.allclose(np.exp(one.log_probability), every[sizes + one.choices])
 
 
 def test_an_image_is_read_and_infeasible_candidates_are_left_out(play_problem, policy_of):

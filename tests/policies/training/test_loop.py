@@ -5,11 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from pipeline.errors import DatasetError, InputError, UnknownName
 from policies.offline import agent, anywhere, read_config
 from policies.offline.fit import train_agent, train_decisions
-from policies.training.devices import DEVICES, find_device
+from policies.training.devices import DEVICES, find_device, repeatable
 
 STEPS = 12
 OFTEN = {"target_update_interval": 3}  # so that targets differ from the learning network
@@ -179,3 +180,16 @@ def test_a_device_is_found_or_named():
     if not torch.cuda.is_available():
         with pytest.raises(InputError, match="no CUDA device"):
             find_device("cuda")
+
+
+def test_a_training_uses_one_thread_of_blas_and_gives_the_others_back():
+    """Large products and decompositions round differently on other numbers of threads."""
+
+    def threads():
+        found = threadpool_info()
+        return {one["num_threads"] for one in found if one["user_api"] == "blas"}
+
+    with threadpool_limits(limits=2, user_api="blas"):
+        with repeatable(torch.device("cpu")):
+            assert threads() == {1}
+        assert threads() == {2}

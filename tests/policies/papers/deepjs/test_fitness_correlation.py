@@ -8,11 +8,15 @@ import pytest
 
 from flows import cli
 from pipeline.errors import DatasetError, InputError
+from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.recipe import OnlineRecipe
 from policies.networks.checkpoint import load_policy
 from policies.networks.policy import LearnedPolicy
+from policies.networks.settings import NetworkSettings, make_network
 from policies.online.training import train_online
-from policies.papers.deepjs.fitness_correlation import alike, compare, pearson
+from policies.papers.deepjs.fitness_correlation import alike, compare, pearson, scores
+from policies.rollouts.trajectories import network_inputs, sample_trajectory
+from tests.policies.play import some_weights
 
 SAMPLING = {"trajectories": 2, "windows": 1, "stay": 1}
 
@@ -109,3 +113,27 @@ def test_scores_that_need_an_image_or_others_are_refused(agents, tiny_recipe):
     other = dataclasses.replace(tiny_recipe, config=extended)
     with pytest.raises(DatasetError, match="was trained on"):
         compare(policy, policy, other, [8])
+
+
+@pytest.mark.parametrize("columns", [("length",), ()], ids=["fewer columns", "the same columns"])
+def test_each_agent_scores_the_rows_as_they_are(columns, play_problem):
+    """Rows that are equal to the first agent may differ to the second."""
+    recipe = load_recipe("slots-deeprm-online", ["config.steps=12"])
+    problem = play_problem(recipe)
+    spec = problem.spec
+
+    def agent(**settings):
+        network = make_network(
+            spec.context, spec.candidates, NetworkSettings(quadratic=False, **settings)
+        )
+        return LearnedPolicy("x", network, some_weights(network), spec.context, spec.candidates)
+
+    first, second = agent(columns=columns), agent()
+    _, found, starts = scores(first, second, recipe, [0], decisions=10**9)
+    played = sample_trajectory(
+        problem.scenario, spec, problem.instance(0), first, np.random.default_rng(0), 0.0
+    )
+    parts = network_inputs(problem.scenario, spec, played, second.network)
+    rows = np.concatenate([part.rows[part.index] for part in parts])
+    context = np.zeros((len(starts) - 1, len(spec.context)))
+    assert np.array_equal(found, second.batch_scores(context, rows, starts))

@@ -248,12 +248,17 @@ def test_it_learns_to_tell_clusters_apart(tmp_path):
         ({"random_share": 1.5}, RecipeError, "random_share is 1.5, expected from 0 to 1"),
         ({"batch": 0}, RecipeError, "batch is 0, expected from 1"),
         (
+            {"batch": 60, "replay": 60},  # two episodes of 25 rows
+            RecipeError,
+            "batch is 60, but with replay = 60 the replay holds .* at most 50 rows",
+        ),
+        (
             {"network": {"clusters": 4}},
             RecipeError,
             "network.clusters is 4, but the scenario has 5",
         ),
     ],
-    ids=["guide", "momentum", "share", "batch", "clusters"],
+    ids=["guide", "momentum", "share", "batch", "replay", "clusters"],
 )
 def test_settings_that_cannot_be_are_named(settings, error, match, tmp_path):
     with pytest.raises(error, match=match):

@@ -1,6 +1,7 @@
 """Tests of imitation by learned prices: its count of agreement, a learned rule, later play."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -8,8 +9,10 @@ import pytest
 from pipeline import dataset as ds
 from pipeline.building.build import build
 from pipeline.dataset.sampling import sample_decisions
+from pipeline.errors import DatasetError
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.recipe import OnlineRecipe
+from pipeline.scenarios.deferrable.features import ROW
 from policies.networks.checkpoint import Trained, load_policy, read_description
 from policies.online.evolution import as_weights
 from policies.online.imitation import Imitation, distributions
@@ -109,6 +112,29 @@ def test_the_choices_of_other_weights_are_found(knapsack, imitated):
     before, after = at(np.zeros(12)), at(network.parameters(learner.weights())[1:])
     assert before < 0.75
     assert after > 0.95
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("cores", -5.0, "cores is -5, expected 0 to"),
+        ("duration", np.nan, "duration is nan, expected 0 to"),
+        ("until_earliest", -1e6, "until_earliest of a future job is -1e+06, expected at least 0"),
+    ],
+)
+def test_a_log_that_would_lead_the_knapsack_out_of_bounds_is_refused(
+    knapsack, imitated, name, value, said
+):
+    policy, decisions = load_policy(imitated), whole_decisions(knapsack, "validation").take([0])
+    changed = decisions.candidates.copy()
+    changed[0, 0, [ROW.is_future, ROW[ROW._fields.index(name)]]] = 1.0, value
+    with pytest.raises(DatasetError, match=re.escape(said)):
+        agreement_of(dataclasses.replace(decisions, candidates=changed), None, policy.network)
+    rows, offsets = changed[0].astype(float), np.array([0, changed.shape[1]])
+    with pytest.raises(DatasetError, match=re.escape(f"price_evolution: {said}")):
+        policy.batch_scores(
+            decisions.context.astype(float), rows, offsets, feasible=decisions.mask[0]
+        )
 
 
 class Interrupted(Exception):

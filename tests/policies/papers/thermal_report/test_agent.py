@@ -211,3 +211,11 @@ def test_other_scenarios_and_other_servers_are_refused_by_name():
     policy = _train(decisions, steps=1).policy()
     with pytest.raises(HindcastError, match="all 6 servers"):
         policy.batch_scores(np.ones((1, 8)), np.ones((4, len(SPEC.candidates))), np.array([0, 4]))
+    rows, offsets = np.ones((6, len(SPEC.candidates))), np.array([0, 6])
+    for context, servers, feasible in (
+        (np.ones((1, 1)), rows, None),
+        (np.ones((1, 8)), rows[:, :5], None),
+        (np.ones((1, 8)), rows, np.ones(5, np.bool_)),
+    ):
+        with pytest.raises(HindcastError, match="are not observations of 8 and"):
+            policy.batch_scores(context, servers, offsets, feasible=feasible)
