@@ -43,7 +43,7 @@ if TYPE_CHECKING:  # for editors and mypy; at run time __getattr__ imports these
     from pipeline import errors, testing
     from pipeline.dataset import Dataset
     from pipeline.dataset.decisions import Decisions
-    from pipeline.evaluation.evaluate import EvaluateResult
+    from pipeline.evaluation.evaluate import Entrant, EvaluateResult
     from pipeline.exports import Export, ExportResult
     from pipeline.gymnasium_env.single import SchedulingEnv
     from pipeline.recipes.recipe import Recipe
@@ -308,8 +308,8 @@ def evaluate(
         recipe: The recipe, see `load_recipe`.
         policies: Names of rules, folders of checkpoints, "behaviour" for the recipe's own
             behaviours, "path/to/file.py:NAME" or "module:NAME" for a function of your own, or
-            objects with `name` and `scores` (see `Policy`). If empty, the policies
-            that the recipe names are scored.
+            objects with `name` and `scores` (see `Policy`), such as `load_policy` returns. If
+            empty, the policies that the recipe names are scored.
         out: Folder for scores.parquet and evaluation.json, from which `hindcast report` makes a
             page.
         split: "train", "validation", "test" or "all".
@@ -324,10 +324,8 @@ def evaluate(
         InputError: A policy, the split or the recipe does not exist, or a policy does not fit the
             recipe.
     """
-    from pipeline.evaluation.evaluate import Entrant
     from pipeline.evaluation.evaluate import evaluate as score
     from pipeline.recipes.loading import as_recipe
-    from pipeline.simulation.policy import Behaviour
     from pipeline.storage.location import location
     from policies.entrants import entrants, own_policies
 
@@ -336,7 +334,8 @@ def evaluate(
         if isinstance(policy, str) or not hasattr(policy, "scores"):
             found += entrants(loaded, [str(policy)])
         else:
-            found.append(Entrant(Behaviour(policy.name, policy), "heuristic", policy.name))
+            found.append(_entrant(policy))
+    found = _told_apart(found)
     return score(loaded, found, split=split, out=location(out), workers=workers)
 
 
@@ -529,6 +528,38 @@ def register_export(form: "Export") -> None:
     from pipeline.exports import EXPORTS
 
     EXPORTS.register(form.name, form)
+
+
+def _entrant(policy: "Policy") -> "Entrant":
+    """Return the entrant of a policy that was given itself, without what only its folder knows."""
+    from pipeline.evaluation.evaluate import Entrant
+    from pipeline.simulation.policy import Behaviour
+    from policies.networks.policy import LearnedPolicy
+
+    behaviour = Behaviour(policy.name, policy)
+    if not isinstance(policy, LearnedPolicy):
+        return Entrant(behaviour, "heuristic", policy.name)
+    import hashlib
+
+    import safetensors.numpy
+
+    # The bytes of weights.safetensors, so that the digest is that of the folder.
+    weights = safetensors.numpy.save(policy.weights)
+    return Entrant(behaviour, "learned", policy.name, digest=hashlib.sha256(weights).hexdigest())
+
+
+def _told_apart(entrants: "Sequence[Entrant]") -> "list[Entrant]":
+    """Return the entrants; an agent that is there as a folder too is no second training of it."""
+    from dataclasses import replace
+
+    folders, found = {e.digest for e in entrants if e.checkpoint}, []
+    for each in entrants:
+        if each.kind == "learned" and each.checkpoint is None and each.digest in folders:
+            name = f"{each.behaviour.name}-{str(each.digest)[:8]}"
+            found.append(replace(each, behaviour=replace(each.behaviour, name=name), group=name))
+        else:
+            found.append(each)
+    return found
 
 
 def _folder(dataset: "Dataset | Place") -> Path:

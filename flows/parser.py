@@ -201,8 +201,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     if name not in commands.SUMMARIES:
         raise unknown_name("command", name, commands.SUMMARIES)
     arguments.command = name
-    parser = command_parser(name)
-    _, unknown = parser.parse_known_args(argv[at + 1 :], arguments)
+    parser, words = command_parser(name), argv[at + 1 :]
+    # Intermixed: arguments may follow options. That way of parsing loses the word --.
+    split = parser.parse_known_args if "--" in words else parser.parse_known_intermixed_args
+    _, unknown = split(words, arguments)
     if unknown:
         options = [o for action in parser._actions for o in action.option_strings]  # noqa: SLF001
         hint = f"; {did_you_mean(unknown[0], options)}" if unknown[0].startswith("-") else ""

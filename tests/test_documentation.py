@@ -11,11 +11,16 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from pipeline.gymnasium_env.registration import ENVIRONMENTS
+from pipeline.recipes.loading import known_recipes, load_recipe
+from pipeline.recipes.recipe import LEVELS
+from policies.online import ONLINE_AGENTS
 from tests.conftest import TINY
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -261,3 +266,34 @@ def test_no_page_is_too_large():
     found = {p: p.stat().st_size for p in pages() if not p.with_suffix(".csv").exists()}
     large = {p.name: size for p, size in found.items() if size > LARGEST_PAGE}
     assert not large
+
+
+def rows_of(page: str) -> Iterator[list[str]]:
+    """The cells of every row of the tables of a page."""
+    for line in (DOCS / page).read_text(encoding="utf-8").splitlines():
+        if line.startswith("| "):
+            yield [cell.strip() for cell in line.strip("| ").split(" | ")]
+
+
+def test_the_tutorial_names_the_recipes_of_every_online_agent():
+    recipes = {r.id: r.online.agent for r in map(load_recipe, known_recipes()) if r.online.agent}
+    named = {row[0]: row[-1] for row in rows_of("tutorials/agents-that-play.md") if len(row) == 3}
+    for agent in ONLINE_AGENTS:
+        patterns = re.findall(r"`([^`]+)`", named[f"`{agent}`"])
+        found = {name for name in recipes if any(fnmatch(name, each) for each in patterns)}
+        assert found == {name for name, of in recipes.items() if of == agent}, agent
+
+
+def test_lists_of_pages_are_complete():
+    """Ids of Gymnasium with their recipes, levels of datasets, and deployments."""
+    rows = [row for row in rows_of("how-to/gymnasium.md") if len(row) == 2]
+    ids = {row[0]: row[1] for row in rows if row[0].startswith("`hindcast/")}
+    assert {f"`{name}`" for name in ENVIRONMENTS} == ids.keys()
+    for name, arguments in ENVIRONMENTS.items():
+        assert arguments.get("recipe", "none") in ids[f"`{name}`"]
+    levels = {row[0].strip("`") for row in rows_of("concepts/datasets.md")}
+    assert set(LEVELS) <= levels
+    page = " ".join((DOCS / "how-to" / "prefect.md").read_text(encoding="utf-8").split())
+    deployed = re.search(r"has the deployments (.*?)\. None", page)[1]
+    text = (ROOT / "prefect.yaml").read_text(encoding="utf-8")
+    assert re.findall(r"`(\w+)`", deployed) == re.findall(r"^  - name: (\w+)", text, re.MULTILINE)

@@ -1,6 +1,7 @@
 """`import hindcast`: its names, what they cost, and a whole pass through them."""
 
 import inspect
+import json
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import hindcast
+from flows import cli
 from pipeline.dataset import Dataset
 from tests.conftest import TINY
 
@@ -129,6 +131,33 @@ def test_a_whole_pass(tmp_path):
     assert info["window"] in recipe.windows("validation")
     with pytest.raises(hindcast.errors.InputError, match="is loaded already"):
         hindcast.make_env(recipe, overrides=["seed=2"])
+
+
+@pytest.mark.slow
+def test_an_agent_that_was_loaded_is_scored_as_an_agent(tmp_path):
+    """It is no rule in a report, and beside its own folder no further training seed."""
+    recipe = hindcast.load_recipe("multicluster-foresight-online", ['split.test="30..31"'])
+    folder = ROOT / "datasets" / "multicluster-foresight-online" / "agents" / "evolution-seed0"
+    agent = hindcast.load_policy(folder)
+
+    def entries(out: str, *policies) -> list[dict]:
+        hindcast.evaluate(recipe, policies, out=tmp_path / out)
+        return json.loads((tmp_path / out / "evaluation.json").read_text())["policies"]
+
+    (alone,) = entries("alone", agent)
+    assert (alone["name"], alone["kind"], alone["group"]) == ("evolution", "learned", "evolution")
+    beside, of_folder = entries("both", agent, folder)
+    assert alone["digest"] == beside["digest"] == of_folder["digest"]
+    assert beside["kind"] == of_folder["kind"] == "learned"
+    assert beside["name"] == beside["group"] == f"evolution-{alone['digest'][:8]}"
+    report = ["report", str(tmp_path / "both"), "--out", str(tmp_path / "page"), "--direct"]
+    assert cli.main(report) == 0
+
+
+@pytest.mark.slow
+def test_an_unknown_gate_is_refused(tmp_path):
+    with pytest.raises(hindcast.errors.UnknownName, match="unknown gate 'flods'; did you mean 'fo"):
+        hindcast.train(tmp_path, "cql", out=tmp_path / "x", gate="flods")
 
 
 def test_what_is_registered_is_what_the_registries_know():

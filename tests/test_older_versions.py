@@ -17,7 +17,12 @@ import pytest
 
 import pipeline.dataset
 from flows.cli import main
+from pipeline.building.build import build
 from pipeline.dataset.manifest import versions
+from pipeline.errors import RecipeError
+from pipeline.recipes import loading
+from policies.registry import behaviours
+from tests.conftest import TINY
 
 pytestmark = pytest.mark.slow
 
@@ -218,3 +223,17 @@ def test_curves_of_trainings_open():
         curves = pl.read_parquet(FIXTURES / "trainings" / name / "metrics.parquet")
         assert curves.height == rows
         assert {"step", "metric", "value"} <= set(curves.columns)
+
+
+def test_a_dataset_that_names_a_trace_that_it_never_read_still_opens(monkeypatch, tmp_path):
+    """Before 0.2.0, --trace was accepted with a recipe that draws its jobs."""
+    with monkeypatch.context() as before:
+        before.setattr(loading, "_check_path", lambda _recipe, _where: None)
+        given = (*TINY, 'split.train="0..1"', 'split.validation="2..2"', 'trace.path="a.swf"')
+        recipe = loading.load_recipe("binpack-synthetic-v1", given)
+        build(recipe, behaviours(recipe), tmp_path / "d")
+    assert pipeline.dataset.open(tmp_path / "d").recipe.trace.path == "a.swf"
+    assert loading.load_recipe(tmp_path / "d").digest == recipe.digest
+    assert main(["verify", str(tmp_path / "d")]) == 0
+    with pytest.raises(RecipeError, match="which reads no file"):
+        loading.load_recipe(tmp_path / "d", ['trace.path="b.swf"'])

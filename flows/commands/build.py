@@ -38,9 +38,11 @@ def check(request: Request) -> None:
     """Raise InputError if the recipe is not valid, or does not fit the dataset with --append."""
     runners.check(request)
     from pipeline.recipes.loading import load_recipe
+    from pipeline.recipes.workload_source import check_trace
     from policies.registry import behaviours
 
     loaded = load_recipe(request.recipe, request.settings())
+    check_trace(loaded, request.trace)
     behaviours(loaded)
     if request.append or request.append_to:
         from pipeline.dataset.append_history import check_fits

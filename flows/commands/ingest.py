@@ -1,12 +1,14 @@
 """`hindcast ingest`: convert a raw trace to a workload, or recorded decisions to a dataset."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from flows import parser as p
 from flows.commands import Command, Shown, build, caveats_of
 from flows.progress import progress
+from pipeline.errors import InputError
 from pipeline.storage.location import location
 
 
@@ -40,7 +42,6 @@ def check(request: Request) -> None:
 
 def _settings(request: Request) -> Any:
     """Return the settings of the format's reader; None if none are given."""
-    from pipeline.errors import InputError
     from pipeline.recipes.loading import apply_override
     from pipeline.recipes.settings import read_settings
     from pipeline.traces import FORMATS
@@ -49,11 +50,28 @@ def _settings(request: Request) -> Any:
         return None
     kind = FORMATS[request.trace_format].settings
     if kind is None:
-        raise InputError(f"--set: the format {request.trace_format} has no settings")
+        raise no_settings(request.trace_format, request.settings, request.path)
     given: dict[str, Any] = {}
     for each in request.settings:
         apply_override(given, each)
     return read_settings(kind, given, "--set")
+
+
+def no_settings(form: str, settings: Sequence[str], path: str) -> InputError:
+    """Return the error for settings of a format whose reader has none."""
+    from pipeline.recipes.loading import apply_override
+
+    told = f"--set: the format {form} has no settings"
+    if form != "table":
+        return InputError(told)
+    written = []
+    for each in settings:
+        key, _, text = each.partition("=")
+        value: dict[str, Any] = {}
+        apply_override(value, f"value={text}")
+        as_toml = json.dumps(value["value"], ensure_ascii=False, default=str)
+        written.append(f"{key.strip()} = {as_toml}")
+    return InputError(f"{told}; write {', '.join(written)} into {path}")
 
 
 def run(request: Request) -> dict[str, Any]:

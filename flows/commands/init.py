@@ -3,11 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from flows import parser as p
 from flows.commands import Command, Shown
 from pipeline.storage.location import location
+
+if TYPE_CHECKING:
+    from pipeline.traces.proposal import Proposal
+
+_TABLE: Final = "a table of jobs with a header (CSV) or a Parquet file"
+_NEEDED: Final = frozenset({"submit", "start", "end", "duration", "cores", "requested_cores"})
 
 
 @dataclass(frozen=True)
@@ -96,10 +102,10 @@ def run(request: Request) -> dict[str, Any]:
     if _is_folder(request):
         return _recipe(request)
     from pipeline.storage.files import write_text
-    from pipeline.traces.proposal import propose, toml_of
+    from pipeline.traces.proposal import toml_of
 
     source, out = location(request.source), _out(request)
-    found = propose(source)
+    found = _mapping(source)
     beside = source.resolve().parent == out.resolve().parent
     write_text(out, toml_of(found, source.name if beside else str(source.resolve())))
     return {
@@ -110,6 +116,36 @@ def run(request: Request) -> dict[str, Any]:
         "not_read": found.unused,
         "unsure": found.unsure,
     }
+
+
+def _mapping(source: Path) -> "Proposal":
+    """Return the proposal for a table; raise TraceError if nothing in it is a column of jobs."""
+    from pipeline.errors import TraceError
+    from pipeline.traces.proposal import propose
+
+    json = TraceError(f"{source}: this is JSON, expected {_TABLE}")
+    try:
+        found = propose(source)
+    except TraceError as error:
+        if _is_json(source):
+            raise json from error
+        raise
+    if _NEEDED & found.columns.keys():
+        return found
+    if _is_json(source):
+        raise json
+    labels = [*found.columns.values(), *found.unused]
+    some = ", ".join(labels[:12]) + (", ..." if len(labels) > 12 else "")
+    raise TraceError(
+        f"{source}: no column was found for submit, duration (or start and end) or cores, which "
+        f"are needed; the columns are {some}"
+    )
+
+
+def _is_json(source: Path) -> bool:
+    """Return whether a file begins as JSON does; asked only if it is no table of jobs."""
+    with source.open("rb") as file:
+        return file.read(1 << 12).lstrip()[:1] in {b"{", b"["}
 
 
 def _recipe(request: Request) -> dict[str, Any]:

@@ -6,11 +6,12 @@ from itertools import groupby
 from typing import Any, Final, Literal
 
 from flows import parser as p
-from flows.commands import Command, Shown, refuse_nothing
+from flows.commands import Command, Shown
 from flows.progress import progress
+from pipeline.errors import InputError
 from pipeline.storage.location import location
 
-check: Final = refuse_nothing
+_TRUTH_SEEDS: Final = 5
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,17 @@ class Request:
     seed: p.Seed = p.option("seed of all random draws", default=0)
     truth: bool = p.option(
         "simulate the policies for comparison; --no-truth leaves that out", default=True,
-        flag="--no-truth")  # fmt: skip
+        flag="--no-truth", help="do not simulate the policies for comparison")  # fmt: skip
     truth_seeds: p.Count = p.option(
         "episodes per window and policy of that simulation; more make the truth more exact",
-        default=5)  # fmt: skip
+        default=_TRUTH_SEEDS)  # fmt: skip
     command: str = p.hidden("command line that is kept in ope.json", "")
+
+
+def check(request: Request) -> None:
+    """Raise InputError if seeds are given for a simulation that is left out."""
+    if not request.truth and request.truth_seeds != _TRUTH_SEEDS:
+        raise InputError("ope: --truth-seeds is for the simulation, which --no-truth leaves out")
 
 
 def run(request: Request) -> dict[str, Any]:

@@ -59,10 +59,12 @@ def check(request: Request) -> None:
     runners.check(request)
     from pipeline.evaluation.evaluate import COMMON
     from pipeline.recipes.loading import load_recipe
+    from pipeline.recipes.workload_source import check_trace
     from pipeline.scenarios import load_scenario
     from policies.entrants import own_policies
 
     loaded = load_recipe(request.recipe, request.settings())
+    check_trace(loaded, request.trace)
     build.check(build.Request(request.recipe, request.out, request.settings()))
     if loaded.train.agents and not loaded.behaviours:
         raise RecipeError(

@@ -15,7 +15,7 @@ class Request:
     """Without options, every known trace format is listed."""
 
     clear_cache: bool = p.option(
-        "delete the cache of parsed traces instead, see HINDCAST_CACHE below", default=False
+        "delete the cache of parsed traces instead, see HINDCAST_CACHE above", default=False
     )
 
 

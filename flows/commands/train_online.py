@@ -66,6 +66,8 @@ def _read(arguments: argparse.Namespace) -> Request:
 
 def check(request: Request) -> None:
     """Raise InputError if the recipe, settings, agent, device or a given folder is not valid."""
+    if request.imitate_steps is not None and request.imitate is None:
+        raise InputError("train-online: --imitate-steps is for --imitate")
     from pipeline.dataset.manifest import read_manifest
     from pipeline.recipes.loading import load_recipe
     from policies.networks.checkpoint import read_description

@@ -30,8 +30,10 @@ class Request:
 
 
 def check(request: Request) -> None:
-    """Raise InputError if the runner cannot be used."""
+    """Raise InputError if the runner cannot be used, or a trace is given that would not be read."""
     runners.check(request)
+    if request.quick and request.trace is not None:
+        raise InputError("verify: --quick does not read the trace; leave out --trace or --quick")
 
 
 def run(request: Request) -> dict[str, Any]:

@@ -17,9 +17,9 @@ from flows.commands import run as whole_run
 from flows.parser import DATE
 from flows.progress import note
 from flows.runs.stages import run_stages
-from pipeline.errors import InputError, RecipeError
+from pipeline.errors import InputError
 from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.workload_source import opens_trace, trace_path
+from pipeline.recipes.workload_source import check_trace, opens_trace, trace_path
 from pipeline.storage.files import sha256_file, sha256_text
 from pipeline.storage.location import location
 
@@ -58,11 +58,7 @@ def night_of(request: Any) -> Night:
         request.policies,
     )  # fmt: skip
     recipe = load_recipe(request.recipe, stages.settings())
-    if trace is not None and not opens_trace(recipe):
-        raise RecipeError(
-            f"{recipe.id}: trace.format is {recipe.trace.format!r}, which reads no file, but "
-            f"--trace is {trace}; leave it out, or name a recipe of a trace"
-        )
+    check_trace(recipe, trace)
     parts = {"recipe": recipe.digest}
     if opens_trace(recipe):
         parts["trace"] = _content(trace_path(recipe))

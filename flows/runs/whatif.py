@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from flows.commands import Call, directly, evaluate, train_online
+from flows.commands.ingest import no_settings
 from flows.progress import note, progress
 from flows.runs.ledger import Ledger
 from pipeline.errors import InputError, TraceError, unknown_name
@@ -58,7 +59,7 @@ def source_of(request: Any) -> TraceSource:
         apply_override(given, each)
     kind = None if name == INGESTED else FORMATS[name].settings
     if given and kind is None:
-        raise InputError(f"--set: the format {name} has no settings")
+        raise no_settings(name, request.settings, request.log)
     if kind is not None and given:
         read_settings(kind, given, "--set")
     return TraceSource(name, str(path.resolve()), given)

@@ -21,6 +21,7 @@ from pipeline.settings.ranges import shown
 from pipeline.storage.location import location
 
 _MOST_EPISODES: Final = 1_000_000  # of a dataset, or of a policy in an evaluation
+_WITHOUT_FILE: Final = ("synthetic", "generated")  # formats of [trace] that read no trace.path
 
 
 def recipe_folder() -> Path:
@@ -81,6 +82,7 @@ def _found(table: dict[str, Any], base: Path, where: str, overrides: Sequence[st
     named, code = pin_code(table, base, where)
     found, places = pin_checkpoints(named, base, where)
     recipe = parse_recipe(found, where)
+    _check_path(recipe, where)
     if overrides:
         recipe = _with_mark(recipe, lambda: _parsed(before, base, where), overrides)
     return dataclasses.replace(recipe, places=places, code=code, base=base)
@@ -141,7 +143,19 @@ def _of_dataset(manifest: Mapping[str, Any], folder: Path, overrides: Sequence[s
             f"{where}: an override changes [trace], but trace.path is the manifest's, which is not "
             "opened; give trace.path too"
         )
+    if given & {"trace", "trace.path"}:  # what older datasets recorded themselves stays readable
+        _check_path(recipe, where)
     return dataclasses.replace(recipe, places=places, code=code, origin=origin)
+
+
+def _check_path(recipe: Recipe, where: str) -> None:
+    """Raise RecipeError for a trace.path that would be recorded, but not read."""
+    trace = recipe.trace
+    if trace.path and trace.format in _WITHOUT_FILE:
+        raise RecipeError(
+            f"{where}: trace.format is {trace.format!r}, which reads no file, but trace.path "
+            f"(--trace) is {trace.path!r}; leave it out, or name a recipe of a trace"
+        )
 
 
 def apply_override(table: dict[str, Any], override: str) -> None:
@@ -194,6 +208,10 @@ def parse_recipe(table: Mapping[str, Any], where: str) -> Recipe:
         raise RecipeError(
             f"{where}: dataset_splits names {sorted(unknown)}, expected names of [split]: "
             f"{', '.join(recipe.split)}"
+        )
+    if len(set(recipe.dataset_splits)) < len(recipe.dataset_splits):
+        raise RecipeError(
+            f"{where}: dataset_splits is {list(recipe.dataset_splits)}, expected every split once"
         )
     for behaviour in recipe.behaviours:
         check_behaviour(behaviour.policy, behaviour.sha256, where)

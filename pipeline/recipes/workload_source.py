@@ -26,6 +26,7 @@ SYNTHETIC: Final = "synthetic"
 INGESTED: Final = "workload"  # path is a folder written by `hindcast ingest`
 GENERATED: Final = "generated"  # the scenario draws every instance itself
 RECORDED: Final = "history"  # decisions recorded elsewhere: the jobs are not known in advance
+_WITHOUT_FILE: Final = (SYNTHETIC, GENERATED, RECORDED)
 
 
 def load_source(recipe: Recipe) -> Workload:
@@ -59,7 +60,7 @@ def load_source(recipe: Recipe) -> Workload:
         )
     from pipeline.traces.cache import read_trace
 
-    with local_folder(trace_path(recipe)) as copy:
+    with local_folder(trace_path(recipe), FORMATS[trace.format].files) as copy:
         return read_trace(trace.format, copy, reader_settings(trace, recipe.id))
 
 
@@ -81,9 +82,18 @@ def reader_settings(trace: TraceSource, where: str) -> Any:
 def opens_trace(recipe: Recipe) -> bool:
     """Return whether the workload of a recipe is read from its trace.path."""
     trace, origin = recipe.trace, recipe.origin
-    if trace.format in {SYNTHETIC, GENERATED, RECORDED}:
+    if trace.format in _WITHOUT_FILE:
         return False
     return origin is None or origin.trace != trace
+
+
+def check_trace(recipe: Recipe, given: str | None) -> None:
+    """Raise RecipeError if --trace was given to a recipe that reads no trace."""
+    if given is not None and recipe.trace.format in _WITHOUT_FILE:
+        raise RecipeError(
+            f"{recipe.id}: trace.format is {recipe.trace.format!r}, which reads no file, but "
+            f"--trace is {given}; leave it out, or name a recipe of a trace"
+        )
 
 
 def trace_path(recipe: Recipe) -> Path:

@@ -104,6 +104,11 @@ def test_version(capsys):
         (["show", "."], "holds no dataset, workload, evaluation, checkpoint or run"),
         (["diff", "no/such", "no/other"], "no/such: no such folder"),
         (["report", "no/such", "--out", "june.html"], "try --out june/report.html"),
+        (["build", RECIPE, "--trace", "a.swf", "--out", "x"], "which reads no file, but"),
+        (["run", RECIPE, "--trace", "a.swf", "--out", "x"], "which reads no file, but"),
+        (["evaluate", RECIPE, "--set", "trace.path=a.swf", "--out", "x"], "which reads no file"),
+        (["ope", "d", "--no-truth", "--truth-seeds", "7"], "--truth-seeds is for the simulation"),
+        (["verify", "d", "--quick", "--trace", "a.swf"], "--quick does not read the trace"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(argv, said, capsys, monkeypatch, tmp_path):

@@ -88,6 +88,26 @@ def test_the_words_of_a_command_line_become_values_of_the_types_of_the_fields():
     assert (request.seed, request.workers, request.device) == (0, 1, "cpu")
 
 
+@pytest.mark.parametrize("name", commands.SUMMARIES)
+def test_arguments_may_stand_before_between_and_behind_options(name):
+    arguments, options = [], []
+    for action in parser.command_parser(name)._actions:
+        if not action.option_strings:
+            arguments += ["a", "b"] if action.nargs in {"*", "+"} else ["c"]
+        elif action.required:
+            options += [action.option_strings[-1], *(action.choices or ["x"])[:1]]
+    options.append("--json")
+    lines = [[*arguments[:at], *options, *arguments[at:]] for at in range(len(arguments) + 1)]
+    lines.append([*options, *(word for each in arguments for word in (each, "--direct"))])
+    read = [vars(parser.parse([name, *line, "--direct"])) for line in lines]
+    found = [{k: v for k, v in each.items() if k not in {"line", "read"}} for each in read]
+    assert all(each == found[0] for each in found)
+
+
+def test_a_word_that_begins_with_a_dash_is_an_argument_behind_two_dashes():
+    assert parser.parse(["show", "--json", "--", "-x"]).folder == "-x"
+
+
 def test_the_command_line_is_the_only_entry_point():
     """Everything that can be run is a command with --help, --json and exit codes."""
     root = Path(commands.__file__).parents[2]

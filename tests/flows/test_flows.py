@@ -22,7 +22,7 @@ NAMES = (
 )  # fmt: skip
 DEPLOYED = (
     "ingest", "build", "verify", "train", "train_online", "evaluate", "ope", "report", "study",
-    "run", "nightly",
+    "run", "nightly", "reproduce",
 )  # fmt: skip
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:prefect")

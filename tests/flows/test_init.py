@@ -68,6 +68,9 @@ def test_a_file_is_never_overwritten(tmp_path, capsys):
         ("; MaxProcs: 5\n", "hindcast ingest swf"),
         ("04/01/2024 00:00:12;E;1.s;user=a\n", "hindcast ingest pbs"),
         ("a line of prose\n", "line 1 has one name"),
+        ('{"now": 5, "processors": 8}\n', "this is JSON, expected a table of jobs"),
+        ('[{"id": "A"}]\n', "this is JSON, expected a table of jobs"),
+        ("a,b\n1,2\n", "cores, which are needed; the columns are a, b"),
         ("", "this file is empty"),
     ],
 )
@@ -77,6 +80,15 @@ def test_what_is_no_table_is_refused_with_the_command_for_it(content, message, t
     assert main(["init", str(path)]) == 2
     assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_settings_of_a_table_are_keys_of_its_mapping(tmp_path, capsys):
+    path = tmp_path / "jobs.toml"
+    path.touch()
+    given = ("--set", "processors=10", "--set", "time_zone=Europe/Berlin")
+    assert main(["ingest", "table", str(path), "--out", str(tmp_path / "w"), *given]) == 2
+    keys = 'write processors = 10, time_zone = "Europe/Berlin" into'
+    assert f"the format table has no settings; {keys} {path}" in capsys.readouterr().err
 
 
 def test_a_missing_table_and_a_folder_of_hindcast_are_refused(tmp_path, capsys):

@@ -8,7 +8,9 @@ import pytest
 from flows import cli
 from flows.commands import nightly
 from flows.runs import nightly as nights
-from pipeline.errors import InputError
+from pipeline.errors import InputError, RecipeError
+from pipeline.history.importing import history_recipe
+from pipeline.recipes.workload_source import check_trace
 from tests.conftest import TINY
 
 RECIPE = "slots-swf-kth-v1"
@@ -110,6 +112,11 @@ def test_what_cannot_be_used_is_one_line(argv, said, capsys, monkeypatch, tmp_pa
     assert cli.main(["nightly", *argv, "--out", "out"]) == 2
     assert said in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_recorded_decisions_have_no_trace_to_replace():
+    with pytest.raises(RecipeError, match="'history', which reads no file, but --trace is"):
+        check_trace(history_recipe("recorded", "h.json", 1), "a.swf")
 
 
 def test_a_trace_keeps_its_date_until_the_night_is_known():

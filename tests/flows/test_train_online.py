@@ -5,6 +5,9 @@ import json
 import pytest
 
 from flows.cli import main
+from pipeline.errors import UnknownName
+from pipeline.recipes.loading import load_recipe
+from policies.online.training import train_online
 from tests.conftest import TINY
 
 pytestmark = pytest.mark.slow
@@ -55,8 +58,9 @@ def test_a_recipe_becomes_a_checkpoint_that_is_evaluated(tmp_path, capsys):
         (["--set", "online.iteration=5"], "did you mean 'iterations'?"),
         (["--from", "no/such"], "not a checkpoint"),
         (["--iterations", "0"], "at least 1"),
+        (["--imitate-steps", "5"], "--imitate-steps is for --imitate"),
     ],
-    ids=["agent", "setting of another agent", "key", "start", "iterations"],
+    ids=["agent", "setting of another agent", "key", "start", "iterations", "imitation"],
 )  # fmt: skip
 def test_what_is_wrong_is_said_before_anything_is_written(more, said, tmp_path, capsys):
     out = tmp_path / "x"
@@ -64,6 +68,11 @@ def test_what_is_wrong_is_said_before_anything_is_written(more, said, tmp_path, 
     assert code == 2
     assert said in said_so
     assert not out.exists()
+
+
+def test_an_unknown_gate_is_refused(tmp_path):
+    with pytest.raises(UnknownName, match="unknown gate 'log'"):
+        train_online(load_recipe("binpack-synthetic-v1", OVERRIDES), out=tmp_path / "x", gate="log")
 
 
 JOBS = (
