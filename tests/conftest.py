@@ -36,8 +36,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
-def traces() -> Path:
+def require_traces() -> Path:
     """Return the folder of real traces. Skip the test where it is absent, but fail in CI."""
     folder = traces_folder()
     if not folder.is_dir():
@@ -46,6 +45,12 @@ def traces() -> Path:
             pytest.fail(reason)
         pytest.skip(reason)
     return folder
+
+
+@pytest.fixture(scope="session")
+def traces() -> Path:
+    """Return the folder of real traces, see `require_traces`."""
+    return require_traces()
 
 
 @pytest.fixture(scope="session")

@@ -232,40 +232,40 @@ def test_of_two_parts_that_fail_the_first_is_named(step, tiny_recipe, tmp_path, 
         build(tiny_recipe, behaviours(tiny_recipe), tmp_path / "out")
 
 
+def write_log(folder: Path, seconds: int = 300) -> Path:
+    """Write a log of 159 jobs of this run time; return a recipe of it."""
+    jobs = "".join(
+        f"{j} {60 * j} 0 {seconds} 2 -1 -1 2 900 -1 1 1 1 -1 1 1 -1 -1\n" for j in range(1, 160)
+    )
+    (folder / "log.swf").write_text(f"; MaxProcs: 4\n{jobs}")
+    (folder / "recipe.toml").write_text(
+        'id = "q"\nscenario = "queue"\nconfig = { jobs = 10, allow_wait = true }\n'
+        'split = { train = "0..1" }\ntrace = { format = "swf", path = "log.swf" }\n'
+        'behaviours = [{ policy = "random" }]\n'
+    )
+    return folder / "recipe.toml"
+
+
 def test_an_interrupted_build_of_another_trace_is_not_continued(tmp_path):
     """The digest of a recipe names the file of its trace, not what the file holds."""
-
-    def log(seconds: int) -> None:
-        jobs = "".join(f"{j} {60 * j} 0 {seconds} 2 -1 -1 2 900 -1 1 1 1 -1 1 1 -1 -1\n"
-                       for j in range(1, 60))  # fmt: skip
-        (tmp_path / "log.swf").write_text(f"; MaxProcs: 4\n{jobs}")
-
-    (tmp_path / "recipe.toml").write_text(
-        'id = "q"\nscenario = "queue"\nconfig = { jobs = 10 }\nsplit = { train = "0..1" }\n'
-        'trace = { format = "swf", path = "log.swf" }\nbehaviours = [{ policy = "random" }]\n'
-    )
 
     def stop(_done: int, _total: int) -> None:
         raise KeyboardInterrupt
 
-    log(300)
-    recipe, out = load_recipe(tmp_path / "recipe.toml"), tmp_path / "out"
+    recipe, out = load_recipe(write_log(tmp_path)), tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
         build(recipe, behaviours(recipe), out, progress=stop)
-    log(600)
+    write_log(tmp_path, seconds=600)
     with pytest.raises(DatasetError, match="the trace was changed since"):
         build(recipe, behaviours(recipe), out)
-    log(300)
+    write_log(tmp_path)
     build(recipe, behaviours(recipe), out)
     verify(out, behaviours(recipe), trace=tmp_path / "log.swf")
 
 
 def test_windows_that_the_settings_do_not_list_are_no_part_of_the_dataset(tmp_path):
-    recipe = load_recipe(
-        "queue-lublin1-v1",
-        ("config.jobs=10", "config.starts=[0, 40, 80, 120]", 'split.train="0..1"',
-         'split.validation="2..9"', 'split.test="20..21"', 'behaviours=[{policy="random"}]'),
-    )  # fmt: skip
+    starts = ("config.starts=[0, 40, 80, 120]", 'split.validation="2..9"')
+    recipe = load_recipe(write_log(tmp_path), starts)
     assert build(recipe, behaviours(recipe), tmp_path / "out").episodes == 4
     verify(tmp_path / "out", behaviours(recipe))
 

@@ -41,6 +41,7 @@ from policies.offline.training import train
 from policies.registry import behaviours
 from policies.rollouts.play_on import Decider
 from policies.rollouts.trajectories import network_inputs, sample_trajectory
+from tests.conftest import require_traces
 
 PROBLEMS = {
     "binpack": ("binpack-synthetic-v1", ("config.machines=3",)),
@@ -56,6 +57,8 @@ WIDTH = 3
 def problem(name):
     """Return scenario, spec and an instance of a small problem."""
     recipe = load_recipe(*PROBLEMS[name])
+    if recipe.trace.path:
+        require_traces()
     scenario = load_scenario(name)
     spec = scenario.spec(recipe.config, recipe.objective)
     return scenario, spec, make_instance(recipe, scenario, load_source(recipe), 0)

@@ -25,6 +25,7 @@ from policies.ope.probabilities import (
     policy_probabilities,
 )
 from policies.registry import behaviours
+from tests.pipeline.building.test_build import write_log
 from tests.policies.networks.test_rules import damaged
 
 SMALL = (
@@ -264,12 +265,8 @@ def test_truth_of_another_exploration_is_simulated_again(folder, tmp_path):
 
 
 def test_a_log_of_a_rule_over_the_memory_has_no_mixture(tmp_path):
-    small = (
-        "config.allow_wait=true", "config.jobs=12", "config.follow=0", 'split.train="0..1"',
-        'split.validation="2..3"', 'split.test="4..5"',
-        'behaviours=[{policy="conservative"}, {policy="sjf_easy", epsilon=0.1}]',
-    )  # fmt: skip
-    queue = load_recipe("queue-lublin1-v1", small)
+    rules = 'behaviours=[{policy="conservative"}, {policy="sjf_easy", epsilon=0.1}]'
+    queue = load_recipe(write_log(tmp_path), ('split.validation="2..3"', rules))
     build(queue, behaviours(queue), tmp_path / "log")
     settings = replace(FAST, estimators=("is", "gp"), limit=1000)
     found = ope.evaluate_offline(tmp_path / "log", ["sjf_easy"], settings)
