@@ -43,7 +43,7 @@ if TYPE_CHECKING:  # for editors and mypy; at run time __getattr__ imports these
     from pipeline import errors, testing
     from pipeline.dataset import Dataset
     from pipeline.dataset.decisions import Decisions
-    from pipeline.evaluation.evaluate import Entrant, EvaluateResult
+    from pipeline.evaluation.evaluate import EvaluateResult
     from pipeline.exports import Export, ExportResult
     from pipeline.gymnasium_env.single import SchedulingEnv
     from pipeline.recipes.recipe import Recipe
@@ -327,16 +327,15 @@ def evaluate(
     from pipeline.evaluation.evaluate import evaluate as score
     from pipeline.recipes.loading import as_recipe
     from pipeline.storage.location import location
-    from policies.entrants import entrants, own_policies
+    from policies.entrants import entrant_of, entrants, own_policies, told_apart
 
     loaded, found = as_recipe(recipe, overrides), []
     for policy in policies or own_policies(loaded):
         if isinstance(policy, str) or not hasattr(policy, "scores"):
             found += entrants(loaded, [str(policy)])
         else:
-            found.append(_entrant(policy))
-    found = _told_apart(found)
-    return score(loaded, found, split=split, out=location(out), workers=workers)
+            found.append(entrant_of(policy))
+    return score(loaded, told_apart(found), split=split, out=location(out), workers=workers)
 
 
 def export(
@@ -528,38 +527,6 @@ def register_export(form: "Export") -> None:
     from pipeline.exports import EXPORTS
 
     EXPORTS.register(form.name, form)
-
-
-def _entrant(policy: "Policy") -> "Entrant":
-    """Return the entrant of a policy that was given itself, without what only its folder knows."""
-    from pipeline.evaluation.evaluate import Entrant
-    from pipeline.simulation.policy import Behaviour
-    from policies.networks.policy import LearnedPolicy
-
-    behaviour = Behaviour(policy.name, policy)
-    if not isinstance(policy, LearnedPolicy):
-        return Entrant(behaviour, "heuristic", policy.name)
-    import hashlib
-
-    import safetensors.numpy
-
-    # The bytes of weights.safetensors, so that the digest is that of the folder.
-    weights = safetensors.numpy.save(policy.weights)
-    return Entrant(behaviour, "learned", policy.name, digest=hashlib.sha256(weights).hexdigest())
-
-
-def _told_apart(entrants: "Sequence[Entrant]") -> "list[Entrant]":
-    """Return the entrants; an agent that is there as a folder too is no second training of it."""
-    from dataclasses import replace
-
-    folders, found = {e.digest for e in entrants if e.checkpoint}, []
-    for each in entrants:
-        if each.kind == "learned" and each.checkpoint is None and each.digest in folders:
-            name = f"{each.behaviour.name}-{str(each.digest)[:8]}"
-            found.append(replace(each, behaviour=replace(each.behaviour, name=name), group=name))
-        else:
-            found.append(each)
-    return found
 
 
 def _folder(dataset: "Dataset | Place") -> Path:

@@ -1,5 +1,6 @@
 """Entrants of an evaluation, from policy names and checkpoint folders."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,11 +12,13 @@ from pipeline.plugins import is_reference, source_of
 from pipeline.recipes.recipe import Recipe
 from pipeline.scenarios import load_scenario
 from pipeline.simulation.memory_rules import MemoryRule
+from pipeline.simulation.policy import Behaviour, Policy
 from pipeline.simulation.spec import Spec
 from pipeline.storage.location import is_remote, location
 from pipeline.storage.provenance import sessions_of_training
 from policies.heuristics import find_rule
-from policies.networks.checkpoint import read_description
+from policies.networks.checkpoint import read_description, weights_content
+from policies.networks.policy import LearnedPolicy
 from policies.registry import ROLLOUT, behaviours, resolve, resolve_own, split_checkpoint_name
 
 BEHAVIOUR: Final = "behaviour"  # the log: every recorded behaviour with its exploration
@@ -50,6 +53,29 @@ def entrants(recipe: Recipe, names: Sequence[str]) -> list[Entrant]:
         count = Counter(c.behaviour.name for c in found)
         found = [distinct(c) if count[c.behaviour.name] > 1 else c for c in found]
     return found
+
+
+def entrant_of(policy: Policy) -> Entrant:
+    """Return the entrant of a policy object, without what only a folder of a checkpoint knows."""
+    behaviour = Behaviour(policy.name, policy)
+    if not isinstance(policy, LearnedPolicy):
+        return Entrant(behaviour, "heuristic", policy.name)
+    digest = hashlib.sha256(weights_content(policy.weights)).hexdigest()
+    return Entrant(behaviour, "learned", policy.name, digest=digest)
+
+
+def told_apart(found: Sequence[Entrant]) -> list[Entrant]:
+    """Return the entrants, agents with another name if their checkpoint is an entrant as well.
+
+    Otherwise, the agent would count as another training of the checkpoint's agent.
+    """
+    folders = {each.digest for each in found if each.checkpoint}
+    return [
+        replace(_distinct(each), group=_distinct(each).behaviour.name)
+        if each.kind == "learned" and each.checkpoint is None and each.digest in folders
+        else each
+        for each in found
+    ]
 
 
 def with_whole_paths(recipe: Recipe, names: Sequence[str]) -> list[str]:

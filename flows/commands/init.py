@@ -12,7 +12,6 @@ from pipeline.storage.location import location
 if TYPE_CHECKING:
     from pipeline.traces.proposal import Proposal
 
-_TABLE: Final = "a table of jobs with a header (CSV) or a Parquet file"
 _NEEDED: Final = frozenset({"submit", "start", "end", "duration", "cores", "requested_cores"})
 
 
@@ -122,8 +121,9 @@ def _mapping(source: Path) -> "Proposal":
     """Return the proposal for a table; raise TraceError if nothing in it is a column of jobs."""
     from pipeline.errors import TraceError
     from pipeline.traces.proposal import propose
+    from pipeline.traces.table import TABLE
 
-    json = TraceError(f"{source}: this is JSON, expected {_TABLE}")
+    json = TraceError(f"{source}: this is JSON, expected {TABLE}")
     try:
         found = propose(source)
     except TraceError as error:

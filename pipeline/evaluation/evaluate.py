@@ -485,7 +485,7 @@ def _description(behaviour: Behaviour) -> str:
     return str(getattr(behaviour.policy, "description", ""))
 
 
-def exploration_of(behaviour: Behaviour) -> dict[str, float]:
+def _exploration_of(behaviour: Behaviour) -> dict[str, float]:
     """Return the epsilon and the temperature of a behaviour by name, if they are not 0."""
     found = {"epsilon": behaviour.epsilon, "temperature": behaviour.temperature}
     return {name: value for name, value in found.items() if value}
@@ -528,7 +528,7 @@ def _describe(
                 "group": p.group,
                 "checkpoint": p.checkpoint,
                 "digest": p.digest,
-                **exploration_of(p.behaviour),
+                **_exploration_of(p.behaviour),
                 **({"trained": list(map(key_of, p.trained))} if p.kind == "learned" else {}),
                 **({} if p.episodes is None else {"episodes": p.episodes}),
                 **({} if p.code is None else {"code": p.code}),

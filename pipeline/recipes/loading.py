@@ -12,7 +12,7 @@ from typing import Any, Final
 from pipeline.errors import DatasetError, InputError, RecipeError, did_you_mean
 from pipeline.recipes.checkpoints import built_from, check_behaviour, inside_places, pin_checkpoints
 from pipeline.recipes.own_code import pin_code
-from pipeline.recipes.recipe import OF_THIS_MACHINE, Origin, Recipe
+from pipeline.recipes.recipe import OF_THIS_MACHINE, Origin, Recipe, refuse_file
 from pipeline.recipes.settings import read_settings
 from pipeline.recipes.splits import read_split
 from pipeline.recipes.toml_text import check_table, parse_toml, read_toml
@@ -21,7 +21,6 @@ from pipeline.settings.ranges import shown
 from pipeline.storage.location import location
 
 _MOST_EPISODES: Final = 1_000_000  # of a dataset, or of a policy in an evaluation
-_WITHOUT_FILE: Final = ("synthetic", "generated")  # formats of [trace] that read no trace.path
 
 
 def recipe_folder() -> Path:
@@ -151,11 +150,8 @@ def _of_dataset(manifest: Mapping[str, Any], folder: Path, overrides: Sequence[s
 def _check_path(recipe: Recipe, where: str) -> None:
     """Raise RecipeError for a trace.path that would be recorded, but not read."""
     trace = recipe.trace
-    if trace.path and trace.format in _WITHOUT_FILE:
-        raise RecipeError(
-            f"{where}: trace.format is {trace.format!r}, which reads no file, but trace.path "
-            f"(--trace) is {trace.path!r}; leave it out, or name a recipe of a trace"
-        )
+    if trace.path and trace.format != "history":  # there it is the file that was imported
+        refuse_file(trace, f"trace.path (--trace) is {trace.path!r}", where)
 
 
 def apply_override(table: dict[str, Any], override: str) -> None:

@@ -43,6 +43,7 @@ from pipeline.storage.files import sha256_text
 Level: TypeAlias = Literal["", "random", "heuristic", "mixed", "medium", "replay", "recorded"]
 
 # Behaviours of a dataset by level; a recipe without a level describes them in its description.
+NO_FILE: Final = ("synthetic", "generated", "history")  # formats of [trace] that read no file
 LEVELS: Final[Mapping[str, str]] = {
     "random": "uniform choices among the feasible candidates",
     "heuristic": "the strongest rules of the scenario, with some uniform choices",
@@ -69,6 +70,15 @@ class TraceSource:
     format: str
     path: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def refuse_file(trace: TraceSource, given: str, where: str) -> None:
+    """Raise RecipeError if the source reads no file. `given` says which file was named, and how."""
+    if trace.format in NO_FILE:
+        raise RecipeError(
+            f"{where}: trace.format is {trace.format!r}, which reads no file, but {given}; leave "
+            "it out, or name a recipe of a trace"
+        )
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pipeline.errors import (
     nearest,
 )
 from pipeline.recipes.loading import traces_folder
-from pipeline.recipes.recipe import Origin, Recipe, TraceSource
+from pipeline.recipes.recipe import NO_FILE, Origin, Recipe, TraceSource, refuse_file
 from pipeline.recipes.settings import read_settings
 from pipeline.simulation.seeds import generator
 from pipeline.storage.files import local_folder, sha256_file
@@ -26,7 +26,6 @@ SYNTHETIC: Final = "synthetic"
 INGESTED: Final = "workload"  # path is a folder written by `hindcast ingest`
 GENERATED: Final = "generated"  # the scenario draws every instance itself
 RECORDED: Final = "history"  # decisions recorded elsewhere: the jobs are not known in advance
-_WITHOUT_FILE: Final = (SYNTHETIC, GENERATED, RECORDED)
 
 
 def load_source(recipe: Recipe) -> Workload:
@@ -82,18 +81,15 @@ def reader_settings(trace: TraceSource, where: str) -> Any:
 def opens_trace(recipe: Recipe) -> bool:
     """Return whether the workload of a recipe is read from its trace.path."""
     trace, origin = recipe.trace, recipe.origin
-    if trace.format in _WITHOUT_FILE:
+    if trace.format in NO_FILE:
         return False
     return origin is None or origin.trace != trace
 
 
 def check_trace(recipe: Recipe, given: str | None) -> None:
     """Raise RecipeError if --trace was given to a recipe that reads no trace."""
-    if given is not None and recipe.trace.format in _WITHOUT_FILE:
-        raise RecipeError(
-            f"{recipe.id}: trace.format is {recipe.trace.format!r}, which reads no file, but "
-            f"--trace is {given}; leave it out, or name a recipe of a trace"
-        )
+    if given is not None:
+        refuse_file(recipe.trace, f"--trace is {given}", recipe.id)
 
 
 def trace_path(recipe: Recipe) -> Path:

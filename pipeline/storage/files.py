@@ -207,23 +207,18 @@ def _scratch() -> Iterator[Path]:
 
 
 @contextmanager
-def local_copy(path: Path) -> Iterator[Path]:
+def local_copy(path: Path, beside: Iterable[Path] = ()) -> Iterator[Path]:
     """Yield a local file with the content of `path`, which exists while the context is open.
 
+    Files of `beside` that are below the folder of `path` are copied too, and lie beside the copy.
     A local path is yielded itself. Errors raised inside the context about the copy name `path`.
     Raises FileNotFoundError if there is no such object, StorageError if the store refuses.
     """
     if not is_remote(path):
         yield path
         return
-    from pipeline.storage.remote import download
-
-    with _scratch() as folder:
-        copy = folder / path.name
-        with storage_errors(copy):
-            download(path, copy)
-        with _named(copy, path):
-            yield copy
+    with _scratch() as folder, _downloaded(path.parent, (path, *beside), folder):
+        yield folder / path.name
 
 
 @contextmanager
@@ -232,31 +227,33 @@ def local_folder(
 ) -> Iterator[Path]:
     """Yield the `local_copy` of a file, or of a folder with the files directly in it.
 
-    `read_with(path)` names the files that are read with a file. Those below its folder are copied
-    too, so that the copy has them beside it.
+    `read_with(path)` names the files that are read with a file, which are copied too.
     """
-    if not is_remote(path):
-        yield path
+    if not is_remote(path) or not path.is_dir():
+        named = read_with(path) if read_with is not None and is_remote(path) else ()
+        with local_copy(path, [file for file in named if file.is_file()]) as copy:
+            yield copy
         return
+    with _scratch() as folder:
+        copy = folder / path.name
+        with _downloaded(path, [file for file in path.iterdir() if file.is_file()], copy):
+            yield copy
+
+
+@contextmanager
+def _downloaded(above: Path, files: Iterable[Path], out: Path) -> Iterator[None]:
+    """Download the files that are below a folder of a store to `out`; errors name the store."""
     from pipeline.storage.remote import download
 
-    found = list(path.iterdir()) if path.is_dir() else [path, *(read_with or _alone)(path)]
-    with _scratch() as scratch:
-        root, above = (scratch / path.name, path) if path.is_dir() else (scratch, path.parent)
-        root.mkdir(exist_ok=True)
-        for file in dict.fromkeys(found):
-            below = file.is_relative_to(above) and ".." not in file.parts
-            if file == path or (below and file.is_file()):
-                copy = root / str(file.relative_to(above))
-                with storage_errors(copy):
-                    copy.parent.mkdir(parents=True, exist_ok=True)
-                    download(file, copy)
-        with _named(root, above):
-            yield scratch / path.name
-
-
-def _alone(_path: Path) -> Iterable[Path]:
-    return ()
+    out.mkdir(exist_ok=True)
+    for file in dict.fromkeys(files):
+        if file.is_relative_to(above) and ".." not in file.parts:
+            copy = out / str(file.relative_to(above))
+            with storage_errors(copy):
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                download(file, copy)
+    with _named(out, above):
+        yield
 
 
 @contextmanager

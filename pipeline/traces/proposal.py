@@ -23,6 +23,7 @@ from pipeline.traces.table import (
     MEMORY,
     SECONDS,
     SPANS,
+    TABLE,
     TIMES,
     as_text,
     header_of,
@@ -31,7 +32,6 @@ from pipeline.traces.table import (
 )
 from pipeline.traces.text_rows import collect, scan_rows
 
-_TABLE: Final = "a table of jobs with a header (CSV) or a Parquet file"
 _ROWS: Final = 2000  # looked at, except for states
 _MOST_STATES: Final = 40
 _SEPARATORS: Final = (",", ";", "\t", "|")
@@ -115,7 +115,7 @@ class Proposal:
 def propose(table: Path) -> Proposal:
     """Return a proposal for a table. Raises TraceError if the file is no table, or a known log."""
     if table.is_dir():
-        raise TraceError(f"{table}: this is a folder, expected {_TABLE}")
+        raise TraceError(f"{table}: this is a folder, expected {TABLE}")
     found = Proposal()
     if table.is_file() and is_parquet(table):
         labels, rows = list(parquet_schema(table)), _parquet(table)
@@ -124,7 +124,7 @@ def propose(table: Path) -> Proposal:
         found.separator = _separator(table)
         line, labels = header_of(table, found.separator)
         if len(labels) < 2:
-            raise TraceError(f"{table}: line {line} has one name, expected {_TABLE}")
+            raise TraceError(f"{table}: line {line} has one name, expected {TABLE}")
         places = [f"column {place}" for place in range(len(labels))]
         rows = scan_rows(table, places, line, found.separator, quotes=True)
         rows = rows.filter(pl.col("reason").is_null())
@@ -148,7 +148,7 @@ def propose(table: Path) -> Proposal:
 
 def _refuse_known(table: Path) -> None:
     """Raise TraceError if a file is a log that another reader reads without a mapping."""
-    lines = [line for line in head_lines(table, _TABLE) if line.strip()]
+    lines = [line for line in head_lines(table, TABLE) if line.strip()]
     first = lines[0]
     known = (
         ("slurm", "the output of sacct", is_log(lines)),
@@ -173,7 +173,7 @@ def _parquet(table: Path) -> pl.LazyFrame:
 
 def _separator(table: Path) -> str:
     """Return the separator that occurs as often in every one of the first lines, and most often."""
-    lines = [line for line in head_lines(table, _TABLE) if line.strip()][:20]
+    lines = [line for line in head_lines(table, TABLE) if line.strip()][:20]
     counts = {sign: [line.count(sign) for line in lines] for sign in _SEPARATORS}
     even = {sign: n for sign, n in counts.items() if len(set(n)) == 1 and n[0]}
     return max(even or counts, key=lambda sign: counts[sign][0])
@@ -261,8 +261,8 @@ def _times(found: Proposal, sample: pl.DataFrame, hints: Mapping[str, str]) -> N
 def _unit_of_times(size: float, hint: str | None) -> tuple[str, str]:
     """Return the unit of times of this size, and what is doubtful about it, or "".
 
-    A name that ends in a unit decides, since times need not count from 1970. A unit in which the
-    times are thousands of years apart from 1970 is a mistake of the name.
+    A name that ends in a unit decides, since times need not count from 1970. If that unit puts the
+    times thousands of years after 1970, the name is wrong, and the size decides.
     """
     since_1970 = next((unit for least, unit in _SINCE_1970 if size >= least), None)
     if hint is None or hint not in SECONDS:

@@ -60,7 +60,7 @@ from pipeline.workloads.schema import Workload
 
 FORMAT: Final = "table"
 _EXPECTED: Final = "a mapping (TOML), which `hindcast init TABLE --out MAPPING.toml` writes"
-_TABLE: Final = "a table of jobs with a header (CSV) or a Parquet file"
+TABLE: Final = "a table of jobs with a header (CSV) or a Parquet file"
 _WHAT: Final = "a job of this mapping"
 _MOST_BYTES: Final = 1 << 20
 _PARQUET: Final = b"PAR1"
@@ -247,7 +247,7 @@ def is_parquet(table: Path) -> bool:
 def _scan(table: Path, mapping: TableMapping, path: Path) -> pl.LazyFrame:
     """Return the rows of the table: line, text, reason, and the mapped columns as strings."""
     if not table.is_file():
-        raise TraceError(f"{path}: file: {table}: no such file, expected {_TABLE}")
+        raise TraceError(f"{path}: file: {table}: no such file, expected {TABLE}")
     if is_parquet(table):
         return _scan_parquet(table, mapping, path)
     line, labels = header_of(table, mapping.separator)
@@ -269,7 +269,7 @@ def _scan(table: Path, mapping: TableMapping, path: Path) -> pl.LazyFrame:
 
 def header_of(table: Path, separator: str) -> tuple[int, list[str]]:
     """Return the line of a CSV file's header and its names."""
-    lines = head_lines(table, _TABLE)
+    lines = head_lines(table, TABLE)
     line = next(n for n, text in enumerate(lines) if text.strip())
     return line + 1, [part.strip(' \t\r"') for part in lines[line].split(separator)]
 

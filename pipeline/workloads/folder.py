@@ -165,7 +165,7 @@ def load_workload(folder: Path) -> Workload:
 
 
 def is_saved(workload: Workload, folder: Path) -> bool:
-    """Return whether a workload folder holds this workload. Raises DatasetError as loading does."""
+    """Return whether a folder holds this workload; raise DatasetError as `load_workload` does."""
     there = load_workload(folder)
     if workload.provenance != there.provenance or not workload.tasks.equals(there.tasks):
         return False

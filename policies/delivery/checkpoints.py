@@ -62,9 +62,9 @@ def finished_otherwise(out: Path, keys: Iterable[str], checkpoint_every: int | N
 def decide_again(out: Path, spec: Spec, key: str, steps: int, decide: Decide) -> None:
     """Decide by another gate what a finished training delivers; its weights and curves stay.
 
-    `key` is the training's key with that gate, and `steps` its length as asked for: an agent may
-    have taken fewer. The checkpoints have the bytes of a training with this gate from the start. If
-    this is interrupted, the same call finishes it.
+    `key` is the training's key with that gate, `steps` the number of steps that was asked for; an
+    agent may have taken fewer. The checkpoints have the bytes of a training with this gate from the
+    start. If the call is interrupted, the same call finishes it.
     """
     trained, trained_on = _read(out, spec)
     tell(f"{out}: the training is finished; another gate judges its checkpoints")
@@ -91,7 +91,7 @@ def _write(out: Path, trained_on: dict[str, Any], trained: Trained, decide: Deci
 
 
 def _read(out: Path, spec: Spec) -> tuple[Trained, dict[str, Any]]:
-    """Return a finished training and its description, without the `of_steps` that was asked for."""
+    """Return a finished training and its description, as `_write` takes it but for `of_steps`."""
     policy, training = load_policy(out), read_description(out)["training"]
     told = {key: value for key, value in training.items() if key not in _OWN}
     best = None

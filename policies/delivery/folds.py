@@ -12,8 +12,8 @@ A fold is a stretch of the train windows and one of the validation windows, so t
 time stay together, and every training has validation windows to choose its best checkpoint with.
 Each fold has at most MOST_WINDOWS windows that are played, evenly spaced.
 
-Windows of a trace may share jobs. A training then leaves out the windows that share jobs with those
-of its fold as well, and of a fold only windows that share no job are played.
+Windows of a trace may share jobs. A training leaves out its fold and all windows that share a job
+with a window of the fold. The windows of a fold that are played share no job.
 
 Source of the method: Stone, "Cross-validatory choice and assessment of statistical predictions",
 Journal of the Royal Statistical Society B 36, 1974.
@@ -71,8 +71,8 @@ def decide(
 def verdicts(windows: Windows, names: Sequence[str], without: Without) -> dict[str, Verdict]:
     """Return the comparison with the best of the rules `names`, by kind of checkpoint.
 
-    A kind that one of the trainings does not have is left out. There are none without rules, or
-    with fewer windows than folds.
+    A kind that one of the trainings does not have is left out. There are none without rules, with
+    fewer windows than folds, or if a training would have no train window left.
     """
     folds = folds_of(windows)
     if not names or not folds:
@@ -80,9 +80,12 @@ def verdicts(windows: Windows, names: Sequence[str], without: Without) -> dict[s
     headline = windows.spec.outcomes[0]
     value = partial(headline_value, better=headline.better)
     rule = best_rule(windows, names, value)
-    played = [windows.apart(fold) for fold in folds]
-    shown = [some[:: -(-len(some) // MOST_WINDOWS)] for some in played]
-    agents = [without(number, windows.touched(fold)) for number, fold in enumerate(folds)]
+    left_out = [windows.touched(fold) for fold in folds]
+    if any(set(windows.train) <= set(touched) for touched in left_out):
+        return {}
+    apart = [windows.apart(fold) for fold in folds]
+    shown = [some[:: -(-len(some) // MOST_WINDOWS)] for some in apart]
+    agents = [without(number, touched) for number, touched in enumerate(left_out)]
     of_rule = np.concatenate(
         [
             values_of_rule(windows, rankable(windows.scenario.name)[rule], some, value)

@@ -8,8 +8,8 @@
     verdict   the agent is delivered if the paired 95 % interval of the difference on all windows
               that were played is above 0
 
-Windows of a trace that share jobs are not independent: of such validation windows, as many are
-played as share no job.
+Windows of a trace that share jobs are not independent. The validation windows that are played share
+no job, and are as many as possible.
 
 A small advantage shows on many windows only. An agent that is not better on the validation windows
 does not play the further ones.
@@ -82,7 +82,10 @@ class Windows:
     stretch_of: Callable[[int], tuple[int, int]] | None = None
 
     def apart(self, some: Sequence[int]) -> list[int]:
-        """Return as many of the windows as share no job: always the next one that ends first."""
+        """Return as many of the windows as possible that share no job, in order of the trace.
+
+        Of the windows that are left, the one that ends first is taken next.
+        """
         if self.stretch_of is None:
             return list(some)
         found: list[int] = []
@@ -96,7 +99,7 @@ class Windows:
         return list(some) if self.stretch_of is None else sorted(some, key=self._stretch)
 
     def touched(self, held_out: Sequence[int]) -> list[int]:
-        """Return the train and validation windows that share jobs with windows held out."""
+        """Return the train and validation windows that share a job with one of `held_out`."""
         if self.stretch_of is None:
             return list(held_out)
         stretches = [self._stretch(w) for w in held_out]

@@ -115,6 +115,14 @@ class Selected:
     weights: Weights
 
 
+def weights_content(weights: Weights) -> bytes:
+    """Return the bytes of weights.safetensors."""
+    # Not save_file: it uses a temporary file, which a kill would leave behind.
+    return safetensors.numpy.save(
+        {name: np.ascontiguousarray(value, np.float32) for name, value in weights.items()}
+    )
+
+
 def save(trained: Trained, folder: Path, provenance: Mapping[str, Any] | None = None) -> Path:
     """Write a checkpoint and return its folder.
 
@@ -128,9 +136,7 @@ def save(trained: Trained, folder: Path, provenance: Mapping[str, Any] | None = 
                 "diverged, try a lower learning rate"
             )
     make_folder(folder)
-    weights = {k: np.ascontiguousarray(v, np.float32) for k, v in trained.weights.items()}
-    # Not save_file: it uses a temporary file, which a kill would leave behind.
-    content = safetensors.numpy.save(weights)
+    content = weights_content(trained.weights)
     if not _holds(folder / WEIGHTS, content):
         # A checkpoint that is being replaced must not pair its old description with new weights.
         (folder / DESCRIPTION).unlink(missing_ok=True)

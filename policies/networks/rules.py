@@ -60,7 +60,8 @@ class RuleColumns:
         digests: Digest of each rule's code, see `digest_of`.
         functions: The compiled rules.
         context: Limits of the context; None if its features are not known.
-        candidates: Limits of the candidates without the columns; None as for the context.
+        candidates: Limits of the candidates without rule columns; None if their features are not
+            known.
         moment: Number of context features that the rules read; None if any number is right.
     """
 
@@ -318,6 +319,7 @@ def _widen_all(
         )  # fmt: skip
 
 
+@cache
 def _unbounded(width: int) -> Limits:
     """Return the limits of features of which nothing is known."""
     return limits_of([Feature(f"column {j}", "1", -np.inf, np.inf, "") for j in range(width)])

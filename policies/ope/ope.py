@@ -270,8 +270,11 @@ def _known(recipe: Recipe) -> Mapping[str, Behaviour]:
 
 def _reads_observations(policy: Any) -> bool:
     """Return whether a policy needs neither the memory of the simulator nor copies of it."""
-    planner = isinstance(policy, Planner) and not isinstance(policy, Heuristic)
-    return not (planner or isinstance(policy, MemoryRule))
+    return not (_looks_ahead(policy) or isinstance(policy, MemoryRule))
+
+
+def _looks_ahead(policy: Any) -> bool:
+    return isinstance(policy, Planner) and not isinstance(policy, Heuristic)
 
 
 def _without_policies(
@@ -316,7 +319,7 @@ def _refuse_unknown(wanted: Sequence[Entrant]) -> None:
                 f"{candidate.behaviour.name} chooses from the memory of the simulator, which a log "
                 "does not have; leave it out"
             )
-        if isinstance(policy, Planner) and not isinstance(policy, Heuristic):
+        if _looks_ahead(policy):
             raise InputError(
                 f"{candidate.behaviour.name} looks ahead in the simulator, which a log cannot "
                 "provide; leave it out"

@@ -331,7 +331,7 @@ def sample(
         if status == k.INFEASIBLE:
             return k.INFEASIBLE
         choices[at] = choice
-        if epsilon > 0.0:  # a uniform draw, and temperature 0, leave them as they were
+        if epsilon > 0.0:  # draw_choice leaves epsilon out, and fills none for a uniform draw
             fill_probabilities(shown, allowed, temperature, epsilon, probabilities)
         drawn = temperature > 0.0 or epsilon > 0.0
         chosen = np.log(probabilities[choice]) if drawn else 0.0

@@ -201,7 +201,7 @@ def size_text(measured: Measured, rate: float) -> str:
 
 
 def over_seeds(values: Array) -> Interval:
-    """Return the mean over training seeds, with a bootstrap interval, which few seeds narrow."""
+    """Return the mean over training seeds with a bootstrap interval; it is narrow for few seeds."""
     return bootstrap_interval(values)
 
 

@@ -17,7 +17,7 @@ from pipeline.simulation.scenario import Instance, make_memory
 
 
 def _most_ahead(config: MulticlusterConfig) -> int:
-    """Return the most steps ahead at which an event of any application that is drawn can lie.
+    """Return the largest number of steps from now to an event of an application that is drawn.
 
     A task ends after at most s steps. A batch completes at least s steps after it was due, so the
     next batch, one period later, is due within (period - 1) * s steps. One step is for rounding.

@@ -12,7 +12,7 @@ This policy is ours; it is not from a paper.
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Final, Literal
 
 import numpy as np
@@ -26,15 +26,10 @@ from policies.heuristics.prices import PRICE_INPUTS, WAIT_INPUTS, score_by_price
 from policies.networks import Architecture, Features
 from policies.networks.features import unscaled_map
 from policies.networks.fixed import FixedNetwork, FixedSettings
-from policies.networks.limits import limits_of
+from policies.networks.limits import Limits, limits_of
 from policies.networks.policy import LearnedPolicy
 from policies.networks.settings import Weights
 from policies.papers.osdec.network import check_deferrable
-
-_JOBS: Final = limits_of(CANDIDATES)
-_MOMENTS: Final = limits_of([
-    replace(feature, high=np.inf) for feature in context_features(DeferrableConfig())
-])  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -84,6 +79,13 @@ def prices_network(
     )
 
 
+@cache
+def _limits() -> tuple[Limits, Limits]:
+    """Return the limits of the context and of the candidates."""
+    unbounded = [replace(each, high=np.inf) for each in context_features(DeferrableConfig())]
+    return limits_of(unbounded), limits_of(CANDIDATES)
+
+
 def require_observations(
     context: NDArray[np.floating], candidates: NDArray[np.floating], where: str
 ) -> None:
@@ -92,8 +94,9 @@ def require_observations(
     context (B, C) and candidates (V, F) may come from any log. Upper bounds of the context depend
     on settings and are not checked: the rule uses no number of the context as an index.
     """
-    _MOMENTS.require(context, where)
-    _JOBS.require(candidates, where)
+    moments, jobs = _limits()
+    moments.require(context, where)
+    jobs.require(candidates, where)
     ahead = candidates[candidates[:, ROW.is_future] == 1.0, ROW.until_earliest]
     if (ahead < 0.0).any():
         raise DatasetError(

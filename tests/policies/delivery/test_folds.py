@@ -44,6 +44,14 @@ def test_a_fold_is_a_stretch_of_the_trace_whatever_the_numbers_of_its_windows():
     assert [windows.apart(fold) for fold in found] == [[0], [1], [2], [3]]
 
 
+def test_windows_that_all_share_a_job_have_no_folds(monkeypatch):
+    """Every training would be left without a train window."""
+    windows = windows_of(range(8), range(8, 12), lambda _window: (0, 100))
+    spec = SimpleNamespace(outcomes=[SimpleNamespace(name="x", better="higher")])
+    monkeypatch.setattr(folds, "best_rule", lambda *_: NAMES[0])
+    assert folds.verdicts(replace(windows, spec=spec), NAMES, None) == {}
+
+
 def test_a_training_leaves_out_what_shares_jobs_with_its_fold(monkeypatch):
     starts = [0, 8, 30, 48, 38, 80]  # window 3 begins where window 4 ends
     windows = windows_of(range(4), [4, 5], lambda w: (starts[w], starts[w] + 10))
