@@ -19,7 +19,14 @@ from pipeline.storage.provenance import sessions_of_training
 from policies.heuristics import find_rule
 from policies.networks.checkpoint import read_description, weights_content
 from policies.networks.policy import LearnedPolicy
-from policies.registry import ROLLOUT, behaviours, resolve, resolve_own, split_checkpoint_name
+from policies.registry import (
+    ROLLOUT,
+    behaviours,
+    resolve,
+    resolve_own,
+    rule_that_looks_ahead,
+    split_checkpoint_name,
+)
 
 BEHAVIOUR: Final = "behaviour"  # the log: every recorded behaviour with its exploration
 
@@ -85,7 +92,16 @@ def with_whole_paths(recipe: Recipe, names: Sequence[str]) -> list[str]:
 
 def _in_package(name: str, recipe: Recipe) -> bool:
     """Return whether a name needs nothing from outside the package and the recipe."""
-    return name in {ROLLOUT, BEHAVIOUR} or find_rule(recipe.scenario, name) is not None
+    return name == BEHAVIOUR or _without_checkpoint(name, recipe.scenario)
+
+
+def _without_checkpoint(name: str, scenario: str) -> bool:
+    """Return whether a name is a rule, or rules that look ahead."""
+    return (
+        name == ROLLOUT
+        or find_rule(scenario, name) is not None
+        or rule_that_looks_ahead(name, scenario) is not None
+    )
 
 
 def _whole(name: str, recipe: Recipe) -> str:
@@ -137,7 +153,7 @@ def _entrant(name: str, recipe: Recipe, spec: Spec) -> Entrant:
     behaviour = resolve(name, scenario, spec)
     if isinstance(behaviour.policy, MemoryRule):
         return Entrant(behaviour, behaviour.policy.kind, behaviour.name)
-    if name == ROLLOUT or find_rule(scenario, name) is not None:
+    if _without_checkpoint(name, scenario):
         kind = "random" if behaviour.stochastic else "heuristic"
         return Entrant(behaviour, kind, behaviour.name)
     path, asked = split_checkpoint_name(name)

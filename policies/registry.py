@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # importing them compiles kernels
     from policies.rollouts.imagined import ImaginedRollouts
     from policies.rollouts.lookahead import RolloutPolicy
 
-ROLLOUT: Final = "rollout"  # also FOLDER@rollout, see policies.rollouts
+ROLLOUT: Final = "rollout"  # also FOLDER@rollout and RULE@rollout, see policies.rollouts
 
 # Default (epsilon, temperature) of rules that explore.
 _EXPLORING: Final[Mapping[str, tuple[float, float]]] = {
@@ -58,15 +58,21 @@ def split_checkpoint_name(name: str) -> tuple[str, float | str]:
     return folder, temperature
 
 
+def rule_that_looks_ahead(name: str, scenario: str) -> str | None:
+    """Return the rule of a name RULE@rollout; None for any other name."""
+    rule, _, asked = name.rpartition("@")
+    return rule if asked == ROLLOUT and find_rule(scenario, rule) is not None else None
+
+
 def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
     """Return the behaviour of a name: a rule, a checkpoint folder, rollouts of either, or own code.
 
     FOLDER@RULE is a network that leaves a part of its choice to a rule: a candidate is a pair, and
     the rule chooses the first member (policies.papers.liu.network). FOLDER@rollout looks ahead with
-    the network and variants of it, `rollout` with the deterministic rules
-    (policies.rollouts.lookahead); where the scenario draws futures, FOLDER@rollout tries all
-    candidates in these (policies.rollouts.imagined). MODULE:NAME and FILE.py:NAME are policies of
-    the user's own (policies.own_policy).
+    the network, variants of it and the deterministic rules, `rollout` with the rules alone
+    (policies.rollouts.lookahead); where the scenario draws futures, FOLDER@rollout and RULE@rollout
+    try all candidates in these (policies.rollouts.imagined). MODULE:NAME and FILE.py:NAME are
+    policies of the user's own (policies.own_policy).
 
     Raises UnknownName with the nearest name; DatasetError if the folder is not a checkpoint or was
     trained on other features than the spec's; InputError if the rule cannot lead the network, or if
@@ -85,6 +91,9 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
 
         still = [known[rule] for rule in _still(known)]
         return Behaviour(name, rollouts_of_rules(name, still, spec))
+    leading = rule_that_looks_ahead(name, scenario)
+    if leading is not None:
+        return Behaviour(name, _rule_looking_ahead(name, scenario, leading, spec))
     path, asked = split_checkpoint_name(name)
     folder = location(path)
     if folder.exists():
@@ -93,7 +102,7 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
         policy = load_policy(folder)
         policy.check(spec)
         if asked == ROLLOUT:
-            return Behaviour(policy.name, _looking_ahead(name, scenario, policy))
+            return Behaviour(policy.name, _looking_ahead(name, scenario, policy, spec))
         if isinstance(asked, str):
             return Behaviour(policy.name, _led(name, policy, asked, known))
         return Behaviour(policy.name, policy, temperature=asked)
@@ -145,7 +154,7 @@ def _still(known: Mapping[str, Heuristic]) -> list[str]:
 
 
 def _looking_ahead(
-    name: str, scenario: str, policy: "LearnedPolicy"
+    name: str, scenario: str, policy: "LearnedPolicy", spec: Spec
 ) -> "RolloutPolicy | ImaginedRollouts":
     """Return the lookahead with a network that the scenario supports; raise InputError if none."""
     from policies.rollouts.imagined import imagined_rollouts_of
@@ -154,7 +163,26 @@ def _looking_ahead(
     if load_scenario(scenario).imagines:
         return imagined_rollouts_of(policy)
     _require_forgetting(name, scenario, or_futures=True)
-    return rollouts_of(policy)
+    known = heuristics(scenario)
+    return rollouts_of(policy, [known[rule] for rule in _still(known)], spec)
+
+
+def _rule_looking_ahead(name: str, scenario: str, rule: str, spec: Spec) -> "ImaginedRollouts":
+    """Return the lookahead with a rule; raise InputError if the scenario draws no futures."""
+    from policies.rollouts.imagined import imagined_rollouts_of_rule
+
+    loaded, known = load_scenario(scenario), heuristics(scenario)
+    if not loaded.imagines:
+        able = [one for one in SCENARIOS if load_scenario(one).imagines]
+        instead = f"; {ROLLOUT!r} looks ahead with all rules" if loaded.forget is not None else ""
+        raise InputError(
+            f"{name}: scenario {scenario} draws no futures for a rule, expected one of "
+            f"{', '.join(able)}{instead}"
+        )
+    if rule not in _still(known):
+        raise InputError(f"{name}: {rule!r} draws its choices; {did_you_mean(rule, _still(known))}")
+    require_columns(rule, known[rule].needs, spec)
+    return imagined_rollouts_of_rule(name, known[rule], spec)
 
 
 def _require_forgetting(name: str, scenario: str, *, or_futures: bool = False) -> None:

@@ -120,9 +120,13 @@ def _policies(scenario: str) -> list[dict[str, Any]]:
         {"name": name, "description": getattr(rule, "description", "")}
         for name, rule in rules.items()
     ]
-    if load_scenario(scenario).forget is not None:
+    loaded = load_scenario(scenario)
+    if loaded.forget is not None:
         text = "looks ahead with the rules above that draw nothing"
         found.append({"name": ROLLOUT, "description": text})
+    if loaded.imagines:
+        text = "looks ahead in drawn futures with a rule above that draws nothing"
+        found.append({"name": f"RULE@{ROLLOUT}", "description": text})
     return found
 
 

@@ -29,13 +29,18 @@ class Future(Protocol):
         """Integers that a copy of an episode needs behind those of the instance."""
 
     @property
+    def float_room(self) -> int:
+        """Floats that a copy of an episode needs behind those of the instance."""
+
+    @property
     def capacity(self) -> int:
         """Largest number of candidates that an observation of a copy can have."""
 
     def replace(self, ints: NDArray[np.int64], floats: NDArray[np.float64]) -> None:
         """Replace in a copy what its episode has not shown yet, the same way for equal moments.
 
-        `ints` has at least `room` places behind those of the instance.
+        `ints` and `floats` have at least `room` and `float_room` places behind those of the
+        instance.
         """
 
 

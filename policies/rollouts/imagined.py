@@ -24,12 +24,12 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from pipeline.errors import HindcastError
+from pipeline.errors import HindcastError, InputError
 from pipeline.simulation import kernel as k
 from pipeline.simulation.arrays import EPISODE, STEPS, begin_episode, make_step_arrays
 from pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL, cell
 from pipeline.simulation.kernel import FRESH, INFEASIBLE, RUNNING, TRUNCATED
-from pipeline.simulation.policy import GENERATOR, best_feasible
+from pipeline.simulation.policy import GENERATOR, Heuristic, best_feasible
 from pipeline.simulation.rollout import Episode, finished_episode
 from pipeline.simulation.scenario import Future, Instance, Scenario
 from pipeline.simulation.seeds import generator
@@ -38,7 +38,12 @@ from policies.networks.policy import LearnedPolicy
 from policies.networks.rules import RULES, rule_buffers, widen
 from policies.rollouts.branches import try_candidate
 from policies.rollouts.compiled import DECIDER
-from policies.rollouts.play_on import Decider, require_scorer, score_decision
+from policies.rollouts.play_on import (
+    Decider,
+    decider_of_rule,
+    require_scorer,
+    score_decision,
+)
 
 FUTURES: Final = 8
 SCREENED: Final = 2
@@ -78,9 +83,15 @@ class ImaginedRollouts:
     base: Decider
 
     def episode(self, scenario: Scenario, spec: Spec, instance: Instance) -> Episode:
-        """Play one episode; raise HindcastError without futures or for a forbidden choice."""
+        """Play one episode.
+
+        Raises InputError for an instance without futures, HindcastError for a forbidden choice.
+        """
         if instance.futures is None:
-            raise HindcastError(f"{self.name}: scenario {scenario.name} cannot draw futures")
+            raise InputError(
+                f"{self.name}: lookahead draws the jobs to come from the settings of a recipe, but "
+                f"these windows of {scenario.name} are not drawn from its settings"
+            )
         seed = int(np.abs(instance.ints).sum() % (1 << 31))
         rng = generator(seed, "imagined futures")
         futures = [instance.futures(rng) for _ in range(FUTURES)]
@@ -94,6 +105,11 @@ def imagined_rollouts_of(policy: LearnedPolicy) -> ImaginedRollouts:
     """
     require_scorer(policy)
     return ImaginedRollouts(policy.name, Decider(policy))
+
+
+def imagined_rollouts_of_rule(name: str, rule: Heuristic, spec: Spec) -> ImaginedRollouts:
+    """Return lookahead in drawn futures with a deterministic rule as the base policy."""
+    return ImaginedRollouts(name, decider_of_rule(rule, spec))
 
 
 class _Play:
@@ -112,8 +128,10 @@ class _Play:
         self.decider = policy.base.arrays(spec, self.rng)
         self.trying = policy.base.arrays(spec, self.rng)
         room = max(one.room for one in futures)
+        float_room = max(one.float_room for one in futures)
         larger = Instance(
-            np.concatenate([instance.ints, np.zeros(room, np.int64)]), instance.floats,
+            np.concatenate([instance.ints, np.zeros(room, np.int64)]),
+            np.concatenate([instance.floats, np.zeros(float_room)]),
             max(instance.capacity, *(one.capacity for one in futures)),
         )  # fmt: skip
         self.memory, self.arrays = begin_episode(spec, instance), make_step_arrays(spec, instance)
@@ -174,7 +192,7 @@ class _Play:
         """Make the imagined copy one of the present moment with a drawn future."""
         memory, imagined = self.memory, self.imagined
         imagined.ints[: len(memory.ints)] = memory.ints
-        imagined.floats[:] = memory.floats
+        imagined.floats[: len(memory.floats)] = memory.floats
         imagined.ints[FRESH] = 0  # the buffers hold another episode
         future.replace(imagined.ints, imagined.floats)
 

@@ -1,6 +1,6 @@
 """Rollouts at decision time: of several policies, the one with the best simulated return acts.
 
-    members     a policy and variants of it, or all deterministic rules of a scenario
+    members     all deterministic rules of a scenario, after a policy and variants of it, if given
     simulate    the scenario removes future arrivals from a copy of the episode; every member
                 plays such a copy to its end
     act         the member with the highest sum of rewards, the first of equals, acts until the next
@@ -31,8 +31,7 @@ from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.seeds import generator
 from pipeline.simulation.spec import Spec
 from policies.networks.policy import LearnedPolicy
-from policies.networks.settings import NetworkSettings, make_network
-from policies.rollouts.play_on import Decider, play_on, require_scorer
+from policies.rollouts.play_on import Decider, decider_of_rule, play_on, require_scorer
 
 VARIANTS: Final = 8
 SPREAD: Final = 0.3  # distance of a variant from the policy, per norm of each weight tensor
@@ -51,24 +50,26 @@ class RolloutPolicy:
         return _Play(scenario, spec, instance, self).play()
 
 
-def rollouts_of(policy: LearnedPolicy) -> RolloutPolicy:
-    """Return rollouts of a candidate scorer and VARIANTS variants, the same in every call.
+def rollouts_of(policy: LearnedPolicy, rules: Iterable[Heuristic], spec: Spec) -> RolloutPolicy:
+    """Return rollouts of a candidate scorer, VARIANTS variants of it, and deterministic rules.
 
-    Raises InputError for a network of another architecture.
+    The variants are the same in every call. Raises InputError for a network of another
+    architecture.
     """
     require_scorer(policy)
     rng = generator(0, "rollout variants")
     varied = [_variant(policy, rng) for _ in range(VARIANTS)]
-    return RolloutPolicy(policy.name, tuple(Decider(one) for one in (policy, *varied)))
+    learned = [Decider(one) for one in (policy, *varied)]
+    return RolloutPolicy(policy.name, (*learned, *_deciders(rules, spec)))
 
 
 def rollouts_of_rules(name: str, rules: Iterable[Heuristic], spec: Spec) -> RolloutPolicy:
     """Return rollouts of deterministic rules."""
-    settings = NetworkSettings(quadratic=False, logs=False)
-    network = make_network(spec.context, spec.candidates, settings)
-    weights = {key: np.zeros(shape, np.float32) for key, shape in network.shapes.items()}
-    unasked = LearnedPolicy(name, network, weights, spec.context, spec.candidates)
-    return RolloutPolicy(name, tuple(Decider(unasked, rule) for rule in rules))
+    return RolloutPolicy(name, _deciders(rules, spec))
+
+
+def _deciders(rules: Iterable[Heuristic], spec: Spec) -> tuple[Decider, ...]:
+    return tuple(decider_of_rule(rule, spec) for rule in rules)
 
 
 def _variant(policy: LearnedPolicy, rng: np.random.Generator) -> LearnedPolicy:

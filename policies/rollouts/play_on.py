@@ -20,6 +20,7 @@ from pipeline.simulation.spec import Spec
 from policies.networks.forward import score_sets
 from policies.networks.policy import LearnedPolicy
 from policies.networks.rules import RULES, rule_buffers, widen
+from policies.networks.settings import NetworkSettings, make_network
 from policies.rollouts.compiled import DECIDER, DeciderArrays, make_table, score_alone
 from policies.rollouts.trajectories import looks_alone
 
@@ -104,6 +105,15 @@ def require_scorer(policy: LearnedPolicy) -> None:
     if type(policy) is not LearnedPolicy:
         kind = policy.network.settings.kind
         raise InputError(f"{policy.name}: rollouts need a candidate scorer, not kind {kind!r}")
+
+
+def decider_of_rule(rule: Heuristic, spec: Spec) -> "Decider":
+    """Return a rule that plays and continues episodes, with a network that is never asked."""
+    settings = NetworkSettings(quadratic=False, logs=False)
+    network = make_network(spec.context, spec.candidates, settings)
+    weights = {name: np.zeros(shape, np.float32) for name, shape in network.shapes.items()}
+    unasked = LearnedPolicy(rule.name, network, weights, spec.context, spec.candidates)
+    return Decider(unasked, rule)
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def _looking_ahead(problem: "Problem", policy: LearnedPolicy) -> list[Row]:
     from policies.online.problem import Sampling
     from policies.rollouts.lookahead import rollouts_of
 
-    planner = rollouts_of(policy)
+    planner = rollouts_of(policy, (), problem.spec)
     instances = [problem.instance_of(w) for w in problem.windows_of(1, Sampling(1, WINDOWS, 1))]
     planner.episode(problem.scenario, problem.spec, instances[0])  # this call compiles
     spent = time.process_time()

@@ -39,6 +39,7 @@ class DrawnFuture:
     Attributes:
         room: Integers that a copy needs behind those of the instance: for the larger pool, whose
             block is the last one, and for the needs of the later applications.
+        float_room: Floats that a copy needs behind those of the instance: none.
         capacity: Largest number of candidates in a copy.
         later: J applications, of which the last ones replace those that have not arrived.
         rows: Features of the later applications, (J, SHOWN).
@@ -62,6 +63,7 @@ class DrawnFuture:
     application: NDArray[np.int64]
     number: NDArray[np.int64]
     streams: NDArray[np.bool_]
+    float_room: int = 0
 
     def replace(self, ints: NDArray[np.int64], floats: NDArray[np.float64]) -> None:
         """Replace in a copy what its episode has not shown yet. Its ints have `room` more places.

@@ -52,6 +52,7 @@ reward and the end. The end is tested between removals and arrivals. Its 100 seq
 RandomState(42). The slowdown covers jobs that have been placed.
 """
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -61,6 +62,7 @@ from pipeline.scenarios.slots import dynamics as kernel
 from pipeline.scenarios.slots import layout as m
 from pipeline.scenarios.slots.config import Sizes, SlotsConfig, sizes_of
 from pipeline.scenarios.slots.features import OBJECTIVES, spec
+from pipeline.scenarios.slots.futures import DrawnFuture
 from pipeline.scenarios.slots.instances import (
     COMPAT_EXAMPLES,
     Jobs,
@@ -118,7 +120,15 @@ def instance(
     require_room(10.0 * config.steps + config.backlog + 3.0 * (config.queue + sizes.horizon))
     if config.compat:
         require_room(1e5 * config.steps)  # because compat draws all its examples at once
-    return lay_out(config, sizes, objective, _jobs(config, sizes, workload, window, rng))
+    made = lay_out(config, sizes, objective, _jobs(config, sizes, workload, window, rng))
+    if not workload.tasks.is_empty() or config.compat:
+        return made  # there is no distribution to draw from
+    known = int(made.ints[m.JOBS])
+
+    def futures(rng: np.random.Generator) -> DrawnFuture:
+        return DrawnFuture(draw_jobs(config, sizes, rng), known, made.capacity)
+
+    return replace(made, futures=futures)
 
 
 def lay_out(config: SlotsConfig, sizes: Sizes, objective: str, jobs: Jobs) -> Instance:
@@ -176,6 +186,7 @@ SCENARIO: Final = Scenario(
     observe=observe,
     step=kernel.step,
     outcome=kernel.outcome,
+    imagines=True,
     demand=demand,
     source=(
         'Mao, Alizadeh, Menache & Kandula, "Resource Management with Deep Reinforcement Learning", '

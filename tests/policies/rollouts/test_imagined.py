@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipeline.errors import HindcastError, InputError
+from pipeline.errors import InputError
 from pipeline.evaluation.evaluate import evaluate
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.problem import make_instance
@@ -21,6 +21,7 @@ from policies.networks.checkpoint import Trained, save
 from policies.rollouts import imagined
 from policies.rollouts.imagined import ImaginedRollouts, imagined_rollouts_of
 from policies.rollouts.play_on import Decider
+from policies.rollouts.trajectories import sample_trajectory
 
 SMALL = ("config.applications=40", "config.clusters=[300,500]", 'split.test="30..33"')
 
@@ -106,11 +107,52 @@ def test_a_checkpoint_looks_ahead_by_its_name(tmp_path):
 def test_what_cannot_draw_futures(clusters, tmp_path):
     scenario, spec, instances = clusters
     blind = dataclasses.replace(instances[0], futures=None)
-    with pytest.raises(HindcastError, match="multicluster cannot draw futures"):
+    with pytest.raises(InputError, match="windows of multicluster are not drawn"):
         imagined_rollouts_of(rule_policy(spec, "sf_p")).episode(scenario, spec, blind)
-    slots = load_recipe("slots-deeprm-v1")
-    of_slots = load_scenario("slots").spec(slots.config, slots.objective)
-    network, weights = rule_weights(of_slots, "hold_5")
-    save(Trained("clone", of_slots, network, weights, {}, 1, 0), tmp_path / "agent", {})
-    with pytest.raises(InputError, match=r"does not support lookahead.*multicluster"):
-        entrants(slots, [f"{tmp_path / 'agent'}@rollout"])
+    thermal = load_recipe("thermal-default-v1")
+    of_thermal = load_scenario("thermal").spec(thermal.config, thermal.objective)
+    network, weights = rule_weights(of_thermal, "window_short")
+    save(Trained("clone", of_thermal, network, weights, {}, 1, 0), tmp_path / "agent", {})
+    with pytest.raises(InputError, match=r"does not support lookahead.*multicluster, queue, slots"):
+        entrants(thermal, [f"{tmp_path / 'agent'}@rollout"])
+
+
+def test_a_rule_looks_ahead_by_its_name(clusters):
+    recipe = load_recipe("multicluster-uniform-v1", SMALL)
+    (found,) = entrants(recipe, ["urgent_first@rollout"])
+    assert (found.behaviour.name, found.kind) == ("urgent_first@rollout", "heuristic")
+    scenario, spec, instances = clusters
+    network = imagined_rollouts_of(rule_policy(spec, "urgent_first"))
+    by_rule = [found.behaviour.policy.episode(scenario, spec, one).total for one in instances]
+    np.testing.assert_array_equal(by_rule, totals(clusters, network))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "name", "message"),
+    [
+        ("multicluster-uniform-v1", "random@rollout", "'random' draws its choices"),
+        ("binpack-synthetic-v1", "tetris@rollout",
+         "binpack draws no futures for a rule.*slots.*'rollout' looks ahead with all rules"),
+        ("thermal-default-v1", "window_short@rollout", "thermal draws no futures.*slots$"),
+    ],
+)  # fmt: skip
+def test_rules_that_cannot_look_ahead(recipe, name, message):
+    with pytest.raises(InputError, match=message):
+        entrants(load_recipe(recipe), [name])
+
+
+@pytest.mark.slow
+def test_lookahead_on_slots_is_better_than_its_rule():
+    """Starting the shortest job at once blocks the cluster; lookahead holds long jobs back."""
+    recipe = load_recipe("slots-deeprm-rate10-v1")
+    scenario, workload = load_scenario(recipe.scenario), load_source(recipe)
+    spec = scenario.spec(recipe.config, recipe.objective)
+    of_slots = (
+        scenario, spec, [make_instance(recipe, scenario, workload, w) for w in range(60, 64)]
+    )  # fmt: skip
+    base = rule_policy(spec, "sjf_now")
+    alone = [
+        sample_trajectory(scenario, spec, one, base, np.random.default_rng(0), 0.0).episode.total
+        for one in of_slots[2]
+    ]
+    assert (totals(of_slots, imagined_rollouts_of(base)) > alone).all()

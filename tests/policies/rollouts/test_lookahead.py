@@ -147,7 +147,7 @@ def test_what_is_to_come_changes_nothing_before_it_comes(scorer):
         return SCENARIO.forget(ints.copy(), floats)
 
     seeing = dataclasses.replace(SCENARIO, forget=peek)
-    for policy in (rules(), rollouts_of(scorer)):
+    for policy in (rules(), rollouts_of(scorer, RULES, SPEC)):
         differ = 0
         for seed in range(8):
             one, other = (first_starts(policy, SCENARIO, seed, last) for last in (1.0, 40.0))
@@ -171,8 +171,8 @@ def test_forgetting_leaves_what_has_been_seen():
 
 
 def test_variants_lie_around_the_policy_and_are_always_the_same(scorer):
-    first, *varied = (m.policy for m in rollouts_of(scorer).members)
-    again = [m.policy for m in rollouts_of(scorer).members][1:]
+    first, *varied = (m.policy for m in rollouts_of(scorer, (), SPEC).members)
+    again = [m.policy for m in rollouts_of(scorer, (), SPEC).members][1:]
     assert first is scorer
     assert len(varied) == VARIANTS
     for one, same in zip(varied, again, strict=True):
@@ -181,6 +181,18 @@ def test_variants_lie_around_the_policy_and_are_always_the_same(scorer):
             away = np.linalg.norm(one.weights[key] - weight)
             assert away == pytest.approx(SPREAD * np.linalg.norm(weight), rel=1e-5)
     assert len({one.weights["layer0.weight"].tobytes() for one in varied}) == VARIANTS
+
+
+def test_a_rule_acts_where_it_is_better_than_the_policy_and_its_variants(scorer):
+    """All jobs are there, so the makespan is the smallest of all members."""
+    policy, by_rule = rollouts_of(scorer, RULES, SPEC), 0
+    assert [m.rule for m in policy.members] == [None] * (1 + VARIANTS) + RULES
+    for seed in range(8):
+        instance = crowd(seed, gap_s=0)
+        alone = members_makespans(policy, instance)
+        assert planned(policy, instance)[1] == min(alone)
+        by_rule += int(np.argmin(alone)) > VARIANTS
+    assert by_rule > 0
 
 
 def test_it_is_evaluated_by_its_name(tiny_recipe, tmp_path):
@@ -259,4 +271,4 @@ def test_only_candidate_scorers_play_in_rollouts():
     network = slot_scores_network(SlotScoresSettings(), spec.context, spec.candidates)
     policy = SlotScoresPolicy("s", network, some_weights(network), spec.context, spec.candidates)
     with pytest.raises(InputError, match="not kind 'slot_scores'"):
-        rollouts_of(policy)
+        rollouts_of(policy, RULES, SPEC)
