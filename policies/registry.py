@@ -30,6 +30,9 @@ if TYPE_CHECKING:  # importing them compiles kernels
 
 ROLLOUT: Final = "rollout"  # also FOLDER@rollout and RULE@rollout, see policies.rollouts
 
+# Rules beside a network that looks ahead. `queue` has 64, which would take most of the time.
+_MOST_RULES: Final = 16
+
 # Default (epsilon, temperature) of rules that explore.
 _EXPLORING: Final[Mapping[str, tuple[float, float]]] = {
     "random": (1.0, 0.0),
@@ -69,10 +72,10 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
 
     FOLDER@RULE is a network that leaves a part of its choice to a rule: a candidate is a pair, and
     the rule chooses the first member (policies.papers.liu.network). FOLDER@rollout looks ahead with
-    the network, variants of it and the deterministic rules, `rollout` with the rules alone
-    (policies.rollouts.lookahead); where the scenario draws futures, FOLDER@rollout and RULE@rollout
-    try all candidates in these (policies.rollouts.imagined). MODULE:NAME and FILE.py:NAME are
-    policies of the user's own (policies.own_policy).
+    the network, variants of it and, unless they are many, the deterministic rules; `rollout` with
+    the rules alone (policies.rollouts.lookahead); where the scenario draws futures, FOLDER@rollout
+    and RULE@rollout try all candidates in these (policies.rollouts.imagined). MODULE:NAME and
+    FILE.py:NAME are policies of the user's own (policies.own_policy).
 
     Raises UnknownName with the nearest name; DatasetError if the folder is not a checkpoint or was
     trained on other features than the spec's; InputError if the rule cannot lead the network, or if
@@ -86,6 +89,11 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
             require_columns(name, rule.needs, spec)
         return Behaviour(name, rule, epsilon, temperature)
     if name == ROLLOUT:
+        if load_scenario(scenario).imagines:
+            raise InputError(
+                f"{name}: scenario {scenario} looks ahead in drawn futures with one rule; expected "
+                f"RULE@{ROLLOUT}, such as {_still(known)[-1]}@{ROLLOUT}"
+            )
         _require_forgetting(name, scenario)
         from policies.rollouts.lookahead import rollouts_of_rules
 
@@ -164,7 +172,8 @@ def _looking_ahead(
         return imagined_rollouts_of(policy)
     _require_forgetting(name, scenario, or_futures=True)
     known = heuristics(scenario)
-    return rollouts_of(policy, [known[rule] for rule in _still(known)], spec)
+    rules = _still(known)
+    return rollouts_of(policy, [known[r] for r in rules] if len(rules) <= _MOST_RULES else (), spec)
 
 
 def _rule_looking_ahead(name: str, scenario: str, rule: str, spec: Spec) -> "ImaginedRollouts":

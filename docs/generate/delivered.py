@@ -70,6 +70,8 @@ DELIVERIES: Final = (
              "trajectory_preference-delivered", what="the rule"),
     Delivery("`slots`, rate .7", "play", "slowdown", 3, "slots-online-delivered",
              "slots-online-fresh", "counterfactual-delivered", "slots-online"),
+    Delivery("`slots`, rate 1.0", "play", "slowdown", 3, "slots-online-rate10-delivered",
+             "slots-online-rate10-fresh", "counterfactual-delivered", "slots-online-rate10"),
     Delivery("`thermal`", "play", "level per step", 3, "thermal-online", "thermal-fresh-online",
              "ppo-delivered", "thermal-online"),
     Delivery("`multicluster`", "play", "cost", 3, "multicluster-foresight-online",
@@ -81,11 +83,12 @@ DELIVERIES: Final = (
              "evolution-delivered", what="agent or rule, by seed,"),
     Delivery("`queue`, SDSC Blue", "play", "bounded slowdown", 1, "queue-sdsc-blue-rules-online",
              "", "evolution-delivered", what="agent or rule, by seed,"),
+    *(Delivery(f"`queue`, {log}", "play", "bounded slowdown", 1, f"queue-{name}-delivered-online",
+               "", "evolution-delivered", what="the rule")
+      for log, name in (("KTH SP2", "kth"), ("SDSC SP2", "sdsc-sp2"), ("HPC2N", "hpc2n"))),
 )  # fmt: skip
 SELECTED: Final = (  # trained before deliveries were written
     Delivery("`binpack`", "play", "makespan, s", 1, "binpack-online", "", "evolution-best"),
-    Delivery("`slots`, rate 1.0", "play", "slowdown", 3, "slots-online-rate10", "",
-             "counterfactual-best"),
     Delivery("`slots`, stream", "play", "slowdown", 3, "slots-stream-online", "",
              "counterfactual-best"),
     Delivery("`multicluster`, looking ahead", "play", "cost", 3, "multicluster-rollout-online", "",

@@ -21,9 +21,10 @@ from pipeline.simulation.policy import Behaviour, Heuristic
 from pipeline.simulation.rollout import Planner, run_episode
 from policies.entrants import entrants
 from policies.heuristics.binpack import HEURISTICS
+from policies.networks.checkpoint import Trained, save
 from policies.networks.features import unscaled_map
 from policies.networks.policy import LearnedPolicy
-from policies.networks.settings import Network, NetworkSettings
+from policies.networks.settings import Network, NetworkSettings, make_network
 from policies.online.training import train_online
 from policies.ope.ope import evaluate_offline
 from policies.papers.osdec.network import SlotScoresSettings, slot_scores_network
@@ -250,10 +251,25 @@ def test_waiting_for_what_is_to_come_ends():
         assert both.episode(SCENARIO, spec, instance).total > alone.total
 
 
+@pytest.mark.parametrize(("name", "rules"), [("binpack-synthetic-v1", 9), ("queue-lublin1-v1", 0)])
+def test_few_rules_look_ahead_beside_a_network(name, rules, tmp_path):
+    recipe = load_recipe(name)
+    spec = load_scenario(recipe.scenario).spec(recipe.config, recipe.objective)
+    network = make_network(spec.context, spec.candidates, NetworkSettings(quadratic=False))
+    made = Trained("clone", spec, network, some_weights(network), {}, 1, 0)
+    save(made, tmp_path / "agent", {})
+    (found,) = entrants(recipe, [f"{tmp_path / 'agent'}@rollout"])
+    members = found.behaviour.policy.members
+    assert [m.rule is None for m in members] == [True] * (1 + VARIANTS) + [False] * rules
+
+
 def test_what_cannot_look_ahead(scorer, tiny_recipe, tiny_dataset, tmp_path):
     slots = load_recipe("slots-deeprm-v1")
-    with pytest.raises(InputError, match=r"slots does not support lookahead.*one of binpack"):
+    with pytest.raises(InputError, match=r"slots looks ahead in drawn futures.*backfill@rollout$"):
         entrants(slots, ["rollout"])
+    thermal = load_recipe("thermal-default-v1")
+    with pytest.raises(InputError, match=r"thermal does not support lookahead.*one of binpack"):
+        entrants(thermal, ["rollout"])
     with pytest.raises(UnknownName, match=r"unknown policy 'rollouts'.*did you mean 'rollout'"):
         entrants(tiny_recipe, ["rollouts"])
     with pytest.raises(UnknownName, match="unknown policy 'rollouts' of scenario slots; known"):
