@@ -34,7 +34,7 @@ class Delivery:
         recipe: Recipe of the rows on test windows.
         fresh: Recipe of the rows on windows that were looked at once; "" if a trace has no more.
         policy: The delivered policy.
-        released: Recipe whose folder in datasets/ has the delivered checkpoints; "" for none.
+        released: Recipe whose folder in datasets/ has the checkpoints; "" for none.
         what: Which of the two the seeds delivered, unless all delivered the rule.
     """
 
@@ -79,6 +79,8 @@ DELIVERIES: Final = (
              "multicluster-foresight-online"),
     Delivery("`deferrable`", "play", "revenue", 1, "deferrable-online",
              "deferrable-fresh-online", "price_evolution-delivered", "deferrable-online"),
+    Delivery("`binpack`", "play", "makespan, s", 1, "binpack-online-delivered", "",
+             "evolution-delivered", "binpack-online"),
     Delivery("`queue`, CTC SP2", "play", "bounded slowdown", 1, "queue-ctc-rules-online", "",
              "evolution-delivered", what="agent or rule, by seed,"),
     Delivery("`queue`, SDSC Blue", "play", "bounded slowdown", 1, "queue-sdsc-blue-rules-online",
@@ -88,7 +90,8 @@ DELIVERIES: Final = (
       for log, name in (("KTH SP2", "kth"), ("SDSC SP2", "sdsc-sp2"), ("HPC2N", "hpc2n"))),
 )  # fmt: skip
 SELECTED: Final = (  # trained before deliveries were written
-    Delivery("`binpack`", "play", "makespan, s", 1, "binpack-online", "", "evolution-best"),
+    Delivery("`binpack`, looking ahead", "play", "makespan, s", 1, "binpack-rollout-online", "",
+             "evolution-best@rollout"),
     Delivery("`slots`, stream", "play", "slowdown", 3, "slots-stream-online", "",
              "counterfactual-best"),
     Delivery("`multicluster`, looking ahead", "play", "cost", 3, "multicluster-rollout-online", "",
