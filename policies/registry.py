@@ -30,7 +30,8 @@ if TYPE_CHECKING:  # importing them compiles kernels
 
 ROLLOUT: Final = "rollout"  # also FOLDER@rollout and RULE@rollout, see policies.rollouts
 
-# Rules beside a network that looks ahead. `queue` has 64, which would take most of the time.
+# If a scenario has more deterministic rules, FOLDER@rollout has none of them among its members:
+# the 64 of `queue` would take most of the time.
 _MOST_RULES: Final = 16
 
 # Default (epsilon, temperature) of rules that explore.

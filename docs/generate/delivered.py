@@ -34,7 +34,7 @@ class Delivery:
         recipe: Recipe of the rows on test windows.
         fresh: Recipe of the rows on windows that were looked at once; "" if a trace has no more.
         policy: The delivered policy.
-        released: Recipe whose folder in datasets/ has the checkpoints; "" for none.
+        released: Recipe whose folder in datasets/ has the delivered checkpoints; "" for none.
         what: Which of the two the seeds delivered, unless all delivered the rule.
     """
 

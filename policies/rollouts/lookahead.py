@@ -1,6 +1,6 @@
 """Rollouts at decision time: of several policies, the one with the best simulated return acts.
 
-    members     all deterministic rules of a scenario, after a policy and variants of it, if given
+    members     a policy and variants of it, deterministic rules, or both
     simulate    the scenario removes future arrivals from a copy of the episode; every member
                 plays such a copy to its end
     act         the member with the highest sum of rewards, the first of equals, acts until the next

@@ -108,7 +108,7 @@ def require_scorer(policy: LearnedPolicy) -> None:
 
 
 def decider_of_rule(rule: Heuristic, spec: Spec) -> "Decider":
-    """Return a rule that plays and continues episodes, with a network that is never asked."""
+    """Return the decider of a rule. It has a network, which scores nothing."""
     settings = NetworkSettings(quadratic=False, logs=False)
     network = make_network(spec.context, spec.candidates, settings)
     weights = {name: np.zeros(shape, np.float32) for name, shape in network.shapes.items()}

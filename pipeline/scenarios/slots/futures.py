@@ -43,7 +43,11 @@ class DrawnFuture:
         return self.known + len(self.jobs.arrive)
 
     def replace(self, ints: NDArray[np.int64], floats: NDArray[np.float64]) -> None:
-        """Replace the jobs that have not arrived in a copy of an episode."""
+        """Replace the jobs that have not arrived in a copy of an episode.
+
+        The jobs of a copy may be more than those of the instance, so that the blocks with one entry
+        per job move behind the other memory.
+        """
         arrived, jobs = int(ints[m.NEXT]), self.jobs
         first = int(np.searchsorted(jobs.arrive, ints[m.NOW], side="right"))
         number = arrived + len(jobs.arrive) - first
