@@ -129,7 +129,10 @@ def test_a_dataset_verifies(name, capsys):
 
 @pytest.mark.parametrize("asked", EXPECTED["acting"], ids=lambda a: a["name"])
 def test_a_checkpoint_acts_as_it_did_in_0_1_0(asked, tmp_path):
-    assert evaluate(asked, tmp_path / "e") == asked["outcomes"]
+    """`FOLDER@rollout` is left out: since 0.2.0 it has the rules among its members on binpack."""
+    policies = [p for p in asked["policies"] if not p.endswith("@rollout")]
+    expected = {p: o for p, o in asked["outcomes"].items() if "@rollout" not in p}
+    assert evaluate({**asked, "policies": policies}, tmp_path / "e") == expected
 
 
 def test_every_checkpoint_is_asked_to_act():
