@@ -98,8 +98,7 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
         _require_forgetting(name, scenario)
         from policies.rollouts.lookahead import rollouts_of_rules
 
-        still = [known[rule] for rule in _still(known)]
-        return Behaviour(name, rollouts_of_rules(name, still, spec))
+        return Behaviour(name, rollouts_of_rules(name, _looking_ahead_with(known, spec), spec))
     leading = rule_that_looks_ahead(name, scenario)
     if leading is not None:
         return Behaviour(name, _rule_looking_ahead(name, scenario, leading, spec))
@@ -162,6 +161,12 @@ def _still(known: Mapping[str, Heuristic]) -> list[str]:
     return [name for name, rule in known.items() if name not in _EXPLORING and rule.draw is None]
 
 
+def _looking_ahead_with(known: Mapping[str, Heuristic], spec: Spec) -> list[Heuristic]:
+    """Return the deterministic rules whose columns the candidates have."""
+    columns = {feature.name for feature in spec.candidates}
+    return [known[rule] for rule in _still(known) if columns.issuperset(known[rule].needs)]
+
+
 def _looking_ahead(
     name: str, scenario: str, policy: "LearnedPolicy", spec: Spec
 ) -> "RolloutPolicy | ImaginedRollouts":
@@ -172,9 +177,8 @@ def _looking_ahead(
     if load_scenario(scenario).imagines:
         return imagined_rollouts_of(policy)
     _require_forgetting(name, scenario, or_futures=True)
-    known = heuristics(scenario)
-    rules = _still(known)
-    return rollouts_of(policy, [known[r] for r in rules] if len(rules) <= _MOST_RULES else (), spec)
+    rules = _looking_ahead_with(heuristics(scenario), spec)
+    return rollouts_of(policy, rules if len(rules) <= _MOST_RULES else (), spec)
 
 
 def _rule_looking_ahead(name: str, scenario: str, rule: str, spec: Spec) -> "ImaginedRollouts":

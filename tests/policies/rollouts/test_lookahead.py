@@ -263,6 +263,13 @@ def test_few_rules_look_ahead_beside_a_network(name, rules, tmp_path):
     assert [m.rule is None for m in members] == [True] * (1 + VARIANTS) + [False] * rules
 
 
+@pytest.mark.parametrize(("allowed", "rules"), [("true", 64), ("false", 43)])
+def test_rules_whose_columns_are_missing_do_not_look_ahead(allowed, rules):
+    recipe = load_recipe("queue-lublin1-v1", [f"config.allow_wait={allowed}"])
+    (found,) = entrants(recipe, ["rollout"])
+    assert len(found.behaviour.policy.members) == rules
+
+
 def test_what_cannot_look_ahead(scorer, tiny_recipe, tiny_dataset, tmp_path):
     slots = load_recipe("slots-deeprm-v1")
     with pytest.raises(InputError, match=r"slots looks ahead in drawn futures.*backfill@rollout$"):
