@@ -97,6 +97,22 @@ def expand_row(
             at += 1
 
 
+@compiled(
+    types.void(ROWS, types.int64, FLOATS, FLOATS, types.int64, INPUTS, types.int64),
+    forceinline=True,
+)
+def expand_rules(
+    rows: Any, row: Any, mean: Any, inverse: Any, ruled: Any, out: Any, step: Any
+) -> None:
+    """Fill out[::step] from the last `ruled` columns of a row of (M, F), which rules have filled.
+
+    Their mean and inverse are the last ones, see `rules_last`.
+    """
+    first, at = rows.shape[1] - ruled, len(mean) - ruled
+    for j in range(ruled):
+        out[j * step] = (rows[row, first + j] - mean[at + j]) * inverse[at + j]
+
+
 @compiled(_SIGNATURES)
 def _expand(rows: Any, feature_map: Any, out: Any) -> None:
     """Fill out (M, E) from rows (M, F)."""
@@ -120,6 +136,21 @@ def expanded_size(
     heavy = sum(logs and features[c].heavy_tailed for c in columns)
     products = (len(columns) - apart) * quadratic
     return len(columns) + heavy + products * (products + 1) // 2
+
+
+def rules_last(feature_map: FeatureMap, ruled: int) -> tuple[FeatureMap, NDArray[np.int64]]:
+    """Return the map whose last `ruled` inputs are the rule columns, and the order of its inputs.
+
+    The order (E,) has the place of each input in the given map. The columns of the new map are
+    those of the given one without the last `ruled`.
+    """
+    own, every = len(feature_map.columns) - ruled, np.arange(feature_map.size)
+    order = np.concatenate([every[:own], every[own + ruled :], every[own : own + ruled]])
+    moved = feature_map._replace(
+        columns=feature_map.columns[:own], heavy=feature_map.heavy[:own],
+        mean=feature_map.mean[order], inverse=feature_map.inverse[order],
+    )  # fmt: skip
+    return moved, order
 
 
 def input_names(features: Sequence[Feature], feature_map: FeatureMap) -> list[str]:

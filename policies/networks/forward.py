@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 from pipeline.simulation.arrays import named
 from pipeline.simulation.kernel import FLOATS, INTS, compiled
 from policies.networks.arithmetic import dot4, fma, tanh32
-from policies.networks.features import COLUMNS, INPUTS, MAP_MEMBERS, ROWS, expand_row
+from policies.networks.features import (
+    COLUMNS,
+    INPUTS,
+    MAP_MEMBERS,
+    ROWS,
+    expand_row,
+    expand_rules,
+)
 
 MLP: Final = 0
 DEEPSETS: Final = 1
@@ -43,6 +50,7 @@ class Form(NamedTuple):
         heads: Number of attention heads.
         norm: Whether attention reads normalised encodings.
         seen: Width of the image layer, 0 without an image.
+        ruled: Number of rule columns, which are the last inputs of a candidate.
         threshold: Above 0, the network has two outputs per candidate, see `score_sets`.
     """
 
@@ -51,14 +59,17 @@ class Form(NamedTuple):
     heads: int
     norm: bool
     seen: int
+    ruled: int
     threshold: float
 
 
 class NetworkArrays(NamedTuple):
     """A candidate scorer with its weights, in the order of the parameters of `score_sets`.
 
-    The first ten members are the FeatureMaps of the context (c_) and of the candidates. `widths`
-    are the widths of the layers from layer 0 on, `flat` the weights in the order of reading.
+    The first ten members are the FeatureMaps of the context (c_) and of the candidates, with the
+    rule columns last (`policies.networks.features.rules_last`): their part of layer 0 is added to
+    the part of all other inputs, which can be kept while only ranks change. `widths` are the widths
+    of the layers from layer 0 on, `flat` the weights in the order of reading.
     """
 
     c_columns: NDArray[np.int64]
@@ -77,8 +88,9 @@ class NetworkArrays(NamedTuple):
 
 
 _FORM: Final = named(
-    Form, types.boolean, types.int64, types.int64, types.boolean, types.int64, types.float64
-)
+    Form, types.boolean, types.int64, types.int64, types.boolean, types.int64, types.int64,
+    types.float64,
+)  # fmt: skip
 _MEMBERS: Final = (*MAP_MEMBERS, *MAP_MEMBERS, INTS, _FORM, INPUTS)
 NETWORK: Final = named(NetworkArrays, *_MEMBERS)
 
@@ -171,8 +183,9 @@ def score_rows(context: Any, candidates: Any, offsets: Any, network: Any, scores
         c_columns, c_heavy, c_products, c_mean, c_inverse,
         columns, heavy, products, mean, inverse, widths, form, flat,
     ) = network  # fmt: skip
-    tanh = form.tanh
+    tanh, ruled = form.tanh, form.ruled
     n, g = len(mean), len(c_mean)
+    own = n - ruled
     widest = max(widths.max(), n, g)
     x, h = np.empty(widest, np.float32), np.empty(widest, np.float32)
     start = np.empty(widths[0], np.float32)  # of layer 0: bias and the context's part
@@ -185,7 +198,10 @@ def score_rows(context: Any, candidates: Any, offsets: Any, network: Any, scores
         for i in range(offsets[b], offsets[b + 1]):
             expand_row(candidates[i], columns, heavy, products, mean, inverse, base, x)
             h[: widths[0]] = start
-            add_product(x, n, flat, widths[0], h, widths[0])
+            add_product(x, own, flat, widths[0], h, widths[0])
+            if ruled > 0:
+                expand_rules(candidates, i, mean, inverse, ruled, x, 1)
+                add_product(x, ruled, flat, widths[0] * (1 + own), h, widths[0])
             at = widths[0] * (1 + n + g)
             for layer in range(1, len(widths)):
                 before, width = widths[layer - 1], widths[layer]
@@ -318,8 +334,9 @@ def score_sets(
     counts references. Done once per decision here, it made episodes of `slots` 8 % slower (hidden
     16-16 with context: .49 against .46 ms). Loops take them out once.
     """
-    tanh, kind, heads, norm, seen, threshold = form
+    tanh, kind, heads, norm, seen, ruled, threshold = form
     n, g = 0 if kind == PLACES else len(mean), len(c_mean)
+    own = n - ruled
     rows = 1
     for b in range(len(offsets) - 1):
         rows = max(rows, offsets[b + 1] - offsets[b])
@@ -365,7 +382,10 @@ def score_sets(
                 scores[i] = start[place] if 0 <= place < first else FILL
                 continue
             encoded[count] = start
-            add_product(x, n, flat, layer0 + first, encoded[count], first)
+            add_product(x, own, flat, layer0 + first, encoded[count], first)
+            if ruled > 0:
+                expand_rules(candidates, i, mean, inverse, ruled, x, 1)
+                add_product(x, ruled, flat, layer0 + first * (1 + own), encoded[count], first)
             if len(widths) > 1:
                 activate(encoded[count], first, tanh)
             position[count] = i

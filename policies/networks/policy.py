@@ -12,6 +12,7 @@ from pipeline.simulation.players import EpisodeRunner
 from pipeline.simulation.policy import Reading
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.spec import Feature, Spec
+from policies.networks.features import rules_last
 from policies.networks.forward import PLACES, Form, NetworkArrays, score_rows, score_sets
 from policies.networks.rules import find_rules, rule_columns
 from policies.networks.settings import KINDS, Network, NetworkSettings, Weights, read_columns
@@ -56,21 +57,23 @@ class LearnedPolicy:
         """The network and its weights, in the form that compiled code takes."""
         network, settings = self.network, self.network.settings
         layers = dict.fromkeys(key.split(".")[0] for key in network.shapes)
-        flat = [
-            self.weights[f"{i}.{part}"].T.ravel() for i in layers for part in ("bias", "weight")
-        ]
+        candidates, order = rules_last(network.candidates, network.rules.width)
+        weights = dict(self.weights)
+        if network.rules.width:
+            first, moved = weights["layer0.weight"], [*order, *range(len(order), network.inputs)]
+            weights["layer0.weight"] = first[:, moved]
+        flat = [weights[f"{i}.{part}"].T.ravel() for i in layers for part in ("bias", "weight")]
         form = Form(
             tanh=settings.activation == "tanh",
             kind=PLACES if settings.places else KINDS[settings.kind],
             heads=settings.heads,
             norm=settings.norm,
             seen=settings.image,
+            ruled=network.rules.width,
             threshold=float(network.threshold),
         )
         widths = np.array([*settings.hidden, settings.places or network.outputs])
-        return NetworkArrays(
-            *network.context, *network.candidates, widths, form, np.concatenate(flat)
-        )
+        return NetworkArrays(*network.context, *candidates, widths, form, np.concatenate(flat))
 
     def check(self, spec: Spec) -> None:
         """Raise DatasetError for a spec with other features, RecipeError for places or rules."""

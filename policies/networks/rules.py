@@ -46,6 +46,7 @@ COLUMNS_PER_RULE: Final = 2
 CHOICE: Final = 0  # the first column of a rule
 RANK: Final = 1
 _FEW: Final = 128  # up to this number of candidates, comparing all pairs is faster than sorting
+_ONE: Final = np.uint64(1)
 _LAYOUT: Final = {token.INDENT: "{", token.DEDENT: "}", token.NEWLINE: ";"}
 SIZED: Final = frozenset({"multicluster", "slots"})  # settings decide the size of the context
 _IGNORED: Final = {tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER}
@@ -253,7 +254,7 @@ def rule_buffers(rules: Any, candidates: Any) -> Any:
     return wide, np.empty(length, np.int64), np.empty(length)
 
 
-@compiled(types.int64(FLOATS, types.int64, types.float64))
+@compiled(types.int64(FLOATS, types.uint64, types.float64), forceinline=True)
 def _count_below(values: Any, many: Any, limit: Any) -> Any:
     """Return how many of the first values are below a limit.
 
@@ -276,33 +277,38 @@ def widen(
     context (C,) and feasible (N,) belong to the same observation. Rows of infeasible candidates are
     left as they are. `scores` (N,), `able` and `values` are scratch, see `rule_buffers`.
     """
-    n, width = len(feasible), candidates.shape[1]
-    many, none = 0, values[:0]
-    for i in range(n):
+    n, width = np.uint64(len(feasible)), np.uint64(candidates.shape[1])
+    many, none = np.uint64(0), values[:0]
+    for unsigned in range(n):
+        i = np.uint64(unsigned)
         if feasible[i]:
-            able[many] = i
-            many += 1
+            able[many] = unsigned
+            many += _ONE
             for f in range(width):
-                wide[i, f] = candidates[i, f]
-    others = np.float64(max(many - 1, 1))
+                wide[i, np.uint64(f)] = candidates[i, np.uint64(f)]
+    others = np.float64(max(many, _ONE + _ONE) - _ONE)
+    alone = np.float64(many == _ONE)
     for r in range(len(rules)):
-        rule, at = rules[r], width + COLUMNS_PER_RULE * r
+        rule, at = rules[r], width + np.uint64(COLUMNS_PER_RULE * r)
         rule(context, candidates, feasible, none, scores)
-        for i in range(many):
-            values[i] = scores[able[i]]
+        for unsigned in range(many):
+            i = np.uint64(unsigned)
+            values[i] = scores[np.uint64(able[i])]
         ordered = np.sort(values[:many]) if many > _FEW else values
-        best = 0
-        for i in range(many):
+        best = np.uint64(0)
+        for unsigned in range(many):
+            i = np.uint64(unsigned)
             if many > _FEW:
                 below = np.searchsorted(ordered, values[i])
             else:
                 below = _count_below(values, many, values[i])
-            wide[able[i], at + RANK] = (below + (many == 1)) / others
-            wide[able[i], at + CHOICE] = 0.0
+            row = np.uint64(able[i])
+            wide[row, at + np.uint64(RANK)] = (below + alone) / others
+            wide[row, at + np.uint64(CHOICE)] = 0.0
             if values[i] > values[best]:
                 best = i
         if many > 0:
-            wide[able[best], at + CHOICE] = 1.0
+            wide[np.uint64(able[best]), at + np.uint64(CHOICE)] = 1.0
 
 
 @compiled(types.void(RULES, ROWS, ROWS, INTS, MASK, ROWS))

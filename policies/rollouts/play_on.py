@@ -21,7 +21,8 @@ from policies.networks.forward import score_sets
 from policies.networks.policy import LearnedPolicy
 from policies.networks.rules import RULES, rule_buffers, widen
 from policies.networks.settings import NetworkSettings, make_network
-from policies.rollouts.compiled import DECIDER, DeciderArrays, make_table, score_alone
+from policies.rollouts.compiled import DECIDER, DeciderArrays
+from policies.rollouts.row_table import make_table, score_alone, score_ruled
 from policies.rollouts.trajectories import looks_alone
 
 
@@ -37,8 +38,16 @@ def score_decision(rule: Any, decider: Any, n: Any, episode: Any, rows: Any, sco
         rule[0](episode.context, episode.candidates, feasible, decider.parameters, shown)
         return
     network = decider.network
-    if decider.alone:
-        keys, tags, held, held_scores, room, base, x, h = decider.table
+    if decider.alone and network.form.ruled > 0:
+        keys, tags, held, _held_scores, parts, room, near, base, x, h = decider.table
+        score_ruled(
+            rows, rows.view(np.uint64), allowed, network.columns, network.heavy,
+            network.products, network.mean, network.inverse, network.widths, network.form.tanh,
+            network.form.ruled, network.flat, keys, tags, held, parts, room, near, base, x, h,
+            shown,
+        )  # fmt: skip
+    elif decider.alone:
+        keys, tags, held, held_scores, _parts, room, _near, base, x, h = decider.table
         score_alone(
             rows, rows.view(np.uint64), allowed, network.columns, network.heavy,
             network.products, network.mean, network.inverse, network.widths, network.form.tanh,

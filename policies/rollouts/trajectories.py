@@ -23,6 +23,7 @@ from pipeline.simulation.spec import Spec
 from policies.networks.policy import LearnedPolicy
 from policies.networks.settings import Network
 from policies.rollouts import compiled as play
+from policies.rollouts.row_table import make_table
 
 _FIRST_ROOM: Final = 2048  # decisions; doubled for longer episodes
 PIECE: Final = 1 << 20  # largest number of candidates of a piece of NetworkInputs
@@ -124,7 +125,7 @@ def sample_trajectory(
     """
     memory, arrays = begin_episode(spec, instance), make_step_arrays(spec, instance)
     alone = looks_alone(policy.network)
-    table = play.make_table(policy.network, used=alone)
+    table = make_table(policy.network, used=alone)
     decider = play.DeciderArrays(
         guided=False, parameters=NO_PARAMETERS, alone=alone, network=policy.arrays, table=table,
     )  # fmt: skip
@@ -195,7 +196,7 @@ def network_inputs(
     memory = begin_episode(spec, trajectory.instance)
     steps = make_step_arrays(spec, trajectory.instance)
     alone, capacity, rules = looks_alone(network), trajectory.instance.capacity, network.rules
-    table = play.make_table(network, used=alone)
+    table = make_table(network, used=alone)
     decisions = min(len(trajectory.choices), max(piece // 4, 1))
     most = max(capacity, min(piece, decisions * capacity))
     cursor = np.zeros(4, np.int64)

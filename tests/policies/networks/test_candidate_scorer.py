@@ -1,5 +1,7 @@
 """Tests that a score depends only on its row, its context and the feasible rows beside it."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -12,6 +14,7 @@ from pipeline.simulation.spec import Feature
 from policies.networks.candidate_scorer import FILL, CandidateScorer, expand_moment
 from policies.networks.features import expanded_size, fit_map, unscaled_map
 from policies.networks.policy import LearnedPolicy
+from policies.networks.rules import find_rules
 from policies.networks.settings import Network, NetworkSettings, candidate_map, read_columns
 
 CONTEXT = (
@@ -195,6 +198,33 @@ def test_acting_agrees_with_training_to_a_hundred_thousandth(shape):
     )
     trained = _ragged(network, scorer, moments, rows, counts)
     np.testing.assert_allclose(compiled, trained, atol=1e-5 * max(1.0, np.abs(trained).max()))
+
+
+@pytest.mark.parametrize("shape", SHAPES[:9], ids=IDS[:9])
+def test_acting_agrees_with_training_if_the_network_reads_rule_columns(shape):
+    """Compiled code adds rule columns after the logs and products of the other columns."""
+    names = ("hold_5", "sjf_now")
+    shape = dataclasses.replace(shape, rules=names)
+    rng, further = np.random.default_rng(5), 2 * len(names)
+    fitted = np.concatenate([_rows(rng, 200), rng.random((200, further))], axis=1)
+    rules = find_rules("slots", names, CANDIDATES)
+    moment = fit_map(CONTEXT, (0, 1) if shape.context else (), quadratic=False, rows=None)
+    network = Network(
+        shape, candidate_map(CANDIDATES, shape, fitted, rules), moment,
+        pixels=PIXELS if shape.image else 0, rules=rules,
+    )  # fmt: skip
+    scorer = CandidateScorer(network, rng)
+    with torch.no_grad():
+        for weight in scorer.parameters():
+            weight.add_(torch.from_numpy(rng.normal(size=weight.shape).astype(np.float32)))
+    counts = [3, 1, 7]
+    rows = np.concatenate([_rows(rng, 11), rng.random((11, further))], axis=1)
+    moments = _moments(rng, len(counts))
+    expected = _ragged(network, scorer, moments, rows, counts)
+    acting = _policy(network, scorer).batch_scores(
+        moments[0], rows, np.cumsum([0, *counts]), image=moments[1] if shape.image else None
+    )
+    np.testing.assert_allclose(acting, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [s for s in SHAPES if s.kind != "mlp"])

@@ -1,12 +1,14 @@
 """Tests of scores from the table of rows: the same bits, whatever is scored beside a row."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from pipeline.simulation.spec import Feature
 from policies.networks.policy import LearnedPolicy
 from policies.networks.settings import NetworkSettings, make_network
-from policies.rollouts.compiled import make_table, score_alone
+from policies.rollouts.row_table import Table, make_table, score_alone, score_ruled
 
 COLUMNS = tuple(Feature(name, "1", -np.inf, np.inf, "") for name in "abcdef")
 SHAPES = {
@@ -16,26 +18,41 @@ SHAPES = {
     "one column": NetworkSettings(hidden=(5,), quadratic=False, columns=("c",)),
 }
 RNG = 20261124
+RULES = {"no rules": (), "one rule": ("sjf_now",), "three rules": ("sjf_now", "hold_5", "hold_8")}
 
 
-@pytest.fixture(params=SHAPES)
+@pytest.fixture(params=[(shape, rules) for shape in SHAPES for rules in RULES], ids="-".join)
 def policy(request):
-    """Return a network of six columns with random weights."""
-    network = make_network((), COLUMNS, SHAPES[request.param])
+    """Return a network of six columns, and those of rules, with random weights."""
+    shape, rules = request.param
+    settings = dataclasses.replace(SHAPES[shape], rules=RULES[rules])
     rng = np.random.default_rng(RNG)
+    width = 6 + 2 * len(settings.rules)
+    network = make_network((), COLUMNS, settings, rng.normal(size=(50, width)), scenario="slots")
     weights = {k: rng.normal(size=s).astype(np.float32) for k, s in network.shapes.items()}
     return LearnedPolicy("random", network, weights, (), COLUMNS)
 
 
-def asked(policy, table, rows, allowed):
+def asked(policy, table: Table, rows, allowed):
     """Return the scores of one decision."""
-    network, shown = policy.arrays, np.full(len(rows), np.nan)
-    score_alone(
+    network, shown, ruled = policy.arrays, np.full(len(rows), np.nan), policy.arrays.form.ruled
+    seen = (
         rows, rows.view(np.uint64), allowed, network.columns, network.heavy, network.products,
-        network.mean, network.inverse, network.widths, network.form.tanh, network.flat, *table,
-        shown,
+        network.mean, network.inverse, network.widths, network.form.tanh,
     )  # fmt: skip
+    places, scratch = (table.keys, table.tags, table.held), (table.base, table.x, table.h, shown)
+    if ruled:
+        score_ruled(
+            *seen, ruled, network.flat, *places, table.parts, table.room, table.near, *scratch
+        )
+    else:
+        score_alone(*seen, network.flat, *places, table.scores, table.room, *scratch)
     return shown
+
+
+def with_ranks(policy, rows, rng):
+    """Return the rows with new values in the columns of the rules."""
+    return np.concatenate([rows, rng.random((len(rows), policy.arrays.form.ruled))], axis=1)
 
 
 def alone(policy, rows):
@@ -46,16 +63,16 @@ def alone(policy, rows):
 
 def assert_same(policy, table, rows, allowed=None):
     allowed = np.ones(len(rows), np.bool_) if allowed is None else allowed
-    expected = np.where(allowed, alone(policy, rows), 0.0)
-    assert np.array_equal(asked(policy, table, rows, allowed), expected)
+    expected = np.where(allowed, alone(policy, rows), np.nan)
+    assert np.array_equal(asked(policy, table, rows, allowed), expected, equal_nan=True)
 
 
 @pytest.mark.parametrize("count", [1, 3, 4, 7, 8, 9, 17, 64, 65, 200])
 def test_new_rows_are_scored_as_alone(policy, count):
-    table = make_table(policy.network, used=True)
-    rows = np.random.default_rng(count).normal(size=(count, 6))
-    assert_same(policy, table, rows)
-    assert_same(policy, table, rows)  # all of them are in the table now
+    rng, table = np.random.default_rng(count), make_table(policy.network, used=True)
+    rows = rng.normal(size=(count, 6))
+    assert_same(policy, table, with_ranks(policy, rows, rng))
+    assert_same(policy, table, with_ranks(policy, rows, rng))  # all are in the table now
 
 
 def test_rows_that_repeat_within_a_decision_and_between_decisions(policy):
@@ -64,7 +81,7 @@ def test_rows_that_repeat_within_a_decision_and_between_decisions(policy):
     for _ in range(30):
         known[rng.integers(0, 40, 8)] = rng.normal(size=(8, 6))
         rows = known[rng.integers(0, 40, 90)]
-        assert_same(policy, table, rows, rng.random(90) < 0.8)
+        assert_same(policy, table, with_ranks(policy, rows, rng), rng.random(90) < 0.8)
 
 
 def test_rows_that_replace_each_other_in_the_table(policy):
@@ -73,9 +90,10 @@ def test_rows_that_replace_each_other_in_the_table(policy):
     known = rng.normal(size=(6000, 6))
     for _ in range(60):
         some = rng.integers(0, len(known), 150)
-        assert_same(policy, table, known[np.concatenate([some, some[::-1]])])
+        rows = known[np.concatenate([some, some[::-1]])]
+        assert_same(policy, table, with_ranks(policy, rows, rng))
 
 
 def test_no_row_may_be_chosen(policy):
-    table, rows = make_table(policy.network, used=True), np.ones((5, 6))
-    assert_same(policy, table, rows, np.zeros(5, np.bool_))
+    rng, table = np.random.default_rng(RNG), make_table(policy.network, used=True)
+    assert_same(policy, table, with_ranks(policy, np.ones((5, 6)), rng), np.zeros(5, np.bool_))

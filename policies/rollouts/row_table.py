@@ -1,0 +1,396 @@
+"""Scores of rows that each stand alone, kept in a hash table.
+
+A network that scores every candidate on its own scores equal rows once. Most rows stay the same
+from one decision to the next (of 27 pairs per decision of the packing workload, 10 are new). The
+table has a fixed size; a new row replaces another row in its place. New rows of a decision are
+scored side by side, LANES at a time.
+
+Ranks of rules change with the other candidates. Of a network that reads rule columns, the table has
+the part of layer 0 that does not depend on these; the rest is computed at every decision.
+"""
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from pipeline.simulation import kernel as k
+from pipeline.simulation.arrays import named
+from policies.networks.arithmetic import dot4, fma, tanh32
+from policies.networks.features import COLUMNS, INPUTS, expand_row, expand_rules
+from policies.networks.forward import LANES, activate, add_product, add_products, fill_lanes
+from policies.networks.settings import Network
+
+PLACES: Final = 1 << 12  # places of the table of rows; 230 kB with seven columns
+SHIFT: Final = np.uint64(64 - 12)
+_SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
+_FOLD: Final = np.uint64(29)
+_HALF: Final = np.uint64(32)
+_NEXT: Final = np.uint64(0x3C6EF372FE94F82A)  # even, so that every factor is odd
+_1, _2, _3 = np.uint64(1), np.uint64(2), np.uint64(3)
+_ROOM: Final = 64  # candidates that are looked up before new rows are scored
+_FEW: Final = 4  # fewer rows are scored one by one: empty lanes cost as much as used ones
+
+KEYS: Final = types.Array(types.uint64, 2, "C")
+_TAGS: Final = types.Array(types.uint64, 1, "C")
+_PARTS: Final = types.Array(types.float32, 2, "C")
+
+
+class Table(NamedTuple):
+    """Hash table of scored rows with S places, and the scratch arrays for scoring new rows."""
+
+    keys: NDArray[np.uint64]  # (S, n) bits of the n columns that are read
+    tags: NDArray[np.uint64]  # (S,) hash of these bits, compared before them
+    held: NDArray[np.int64]  # (S,) -1 if free; in `gather`, the unique row
+    scores: NDArray[np.float64]  # (S,)
+    parts: NDArray[np.float32]  # (S, W) of W units of layer 0, without rule columns
+    room: NDArray[np.int64]  # (3, _ROOM) scratch, see `score_alone`
+    near: NDArray[np.float32]  # (_ROOM, W) scratch, see `score_ruled`
+    base: NDArray[np.float64]
+    x: NDArray[np.float32]
+    h: NDArray[np.float32]
+
+
+TABLE: Final = named(
+    Table, KEYS, _TAGS, k.INTS, k.FLOATS, _PARTS, k.INTS2, _PARTS, k.FLOATS, INPUTS, INPUTS
+)
+
+
+def make_table(network: Network, *, used: bool) -> Table:
+    """Return an empty table for the candidates of a network; with one place if it is not used."""
+    places, columns = PLACES if used else 1, len(network.candidates.columns)
+    units = [*network.settings.hidden, network.outputs]
+    x, h = np.zeros((2, max(*units, network.candidates.size) * LANES), np.float32)
+    kept = places if network.rules.width else 1
+    return Table(
+        np.empty((places, columns), np.uint64), np.zeros(places, np.uint64),
+        np.full(places, -1, np.int64), np.empty(places), np.empty((kept, units[0]), np.float32),
+        np.empty((3, _ROOM), np.int64), np.empty((_ROOM, units[0]), np.float32),
+        np.empty(max(columns, 1)), x, h,
+    )  # fmt: skip
+
+
+@k.compiled(types.uint64(KEYS, types.int64, COLUMNS), forceinline=True)
+def tag_of(cells: Any, row: Any, columns: Any) -> Any:
+    """Return the hash of a row: a sum of products, which the processor computes side by side.
+
+    Numbers of few digits differ in their high bits only, so these are mixed into the low bits.
+    """
+    total, factor = np.uint64(0), _SPREAD
+    for j in range(len(columns)):
+        cell = cells[row, columns[j]]
+        total += (cell ^ (cell >> _HALF)) * factor
+        factor += _NEXT
+    return (total ^ (total >> _FOLD)) * _SPREAD
+
+
+@k.compiled(
+    types.boolean(KEYS, _TAGS, k.INTS, KEYS, types.int64, types.uint64, COLUMNS), forceinline=True
+)
+def is_there(keys: Any, tags: Any, held: Any, cells: Any, row: Any, tag: Any, columns: Any) -> Any:
+    """Return whether the table has the row; if not, write its key (the caller sets `held`)."""
+    place = tag >> SHIFT
+    same = held[place] >= 0 and tags[place] == tag
+    if same:
+        for j in range(len(columns)):
+            if keys[place, j] != cells[row, columns[j]]:
+                same = False
+                break
+    if not same:
+        tags[place] = tag
+        for j in range(len(columns)):
+            keys[place, j] = cells[row, columns[j]]
+    return same
+
+
+@k.compiled(
+    types.float64(k.INTS, types.boolean, INPUTS, types.int64, INPUTS, INPUTS), forceinline=True
+)
+def _finish(widths: Any, tanh: Any, flat: Any, at: Any, x: Any, h: Any) -> Any:
+    """Return the output of the layers after layer 0, whose sums are h; their weights begin at `at`.
+
+    x is scratch.
+    """
+    for layer in range(1, len(widths)):
+        before, width = widths[layer - 1], widths[layer]
+        for j in range(before):
+            x[j] = tanh32(h[j]) if tanh else max(h[j], np.float32(0.0))
+        h[:width] = flat[at : at + width]
+        add_product(x, before, flat, at + width, h, width)
+        at += width * (1 + before)
+    return h[0]
+
+
+@k.compiled(
+    types.void(
+        k.INTS, types.boolean, INPUTS, types.int64, INPUTS, INPUTS,
+        k.INTS, types.int64, types.int64, k.FLOATS,
+    ),
+    forceinline=True,
+)  # fmt: skip
+def _finish_side_by_side(
+    widths: Any, tanh: Any, flat: Any, at: Any, x: Any, h: Any,
+    rows: Any, first: Any, count: Any, shown: Any,
+) -> None:  # fmt: skip
+    """Fill shown[i] for i in rows[first : first + count], at most LANES rows, as `_finish` does."""
+    for layer in range(1, len(widths)):
+        before, width = widths[layer - 1], widths[layer]
+        activate(h, before * LANES, tanh)
+        fill_lanes(flat, at, x, width)
+        add_products(h, before, flat, at + width, x, width)
+        x, h = h, x
+        at += width * (1 + before)
+    for lane in range(count):
+        shown[rows[first + lane]] = h[lane]
+
+
+@k.compiled(
+    types.void(
+        k.ROWS, types.int64, types.int64, k.INTS, k.MASK, types.int64, k.FLOATS, k.FLOATS,
+        types.int64, INPUTS, k.FLOATS, INPUTS, INPUTS,
+    ),
+    forceinline=True,
+)  # fmt: skip
+def _begin(
+    candidates: Any, row: Any, own: Any,
+    columns: Any, heavy: Any, products: Any, mean: Any, inverse: Any,
+    width: Any, flat: Any, base: Any, x: Any, h: Any,
+) -> None:  # fmt: skip
+    """Fill h[:width] with layer 0 of the first `own` inputs of a row."""
+    expand_row(candidates[row], columns, heavy, products, mean, inverse, base, x)
+    h[:width] = flat[:width]
+    add_product(x, own, flat, width, h, width)
+
+
+@k.compiled(
+    types.void(
+        k.ROWS, k.INTS, types.int64, types.int64, types.int64, k.INTS, k.MASK, types.int64,
+        k.FLOATS, k.FLOATS, types.int64, INPUTS, k.FLOATS, INPUTS, INPUTS,
+    ),
+    forceinline=True,
+)  # fmt: skip
+def _begin_side_by_side(
+    candidates: Any, rows: Any, first: Any, count: Any, own: Any,
+    columns: Any, heavy: Any, products: Any, mean: Any, inverse: Any,
+    width: Any, flat: Any, base: Any, x: Any, h: Any,
+) -> None:  # fmt: skip
+    """Fill h (width, LANES) for rows[first : first + count], at most LANES rows, as `_begin`."""
+    for lane in range(count):
+        expand_row(candidates[rows[first + lane]], columns, heavy, products, mean, inverse, base, h)
+        for j in range(own):
+            x[j * LANES + lane] = h[j]
+    fill_lanes(flat, 0, h, width)
+    add_products(x, own, flat, width, h, width)
+
+
+@k.compiled(
+    types.void(
+        k.ROWS, KEYS, k.MASK, k.INTS, k.MASK, types.int64, k.FLOATS, k.FLOATS, k.INTS,
+        types.boolean, INPUTS, KEYS, _TAGS, k.INTS, k.FLOATS, k.INTS2,
+        k.FLOATS, INPUTS, INPUTS, k.FLOATS,
+    ))  # fmt: skip
+def score_alone(
+    candidates: Any, cells: Any, allowed: Any,
+    columns: Any, heavy: Any, products: Any, mean: Any, inverse: Any,
+    widths: Any, tanh: Any, flat: Any,
+    keys: Any, tags: Any, held: Any, held_scores: Any, room: Any,
+    base: Any, x: Any, h: Any, shown: Any,
+) -> None:  # fmt: skip
+    """Fill the scores of the feasible candidates, from the table if it has the row.
+
+    The others are left as they are.
+
+    `cells` are the bits of `candidates`; `allowed` and `shown` have one entry per candidate. New
+    rows are scored together: room[0] has their candidates, room[1] their places in the table, and
+    room[2] has for every candidate the number of the new row that it repeats, or -1. While rows are
+    looked up, `held` of a row without a score is its number among the new rows, plus 1.
+
+    The members of NetworkArrays and Table are 16 parameters, not two, because taking arrays out of
+    a named tuple counts references. Doing so once per decision here made episodes of `slots` 13 %
+    slower (.37 against .33 ms), once per row 45 %. `sample` takes them out once.
+    """
+    fresh, places, source = room[0], room[1], room[2]
+    n, width = len(mean), widths[0]
+    after = width * (1 + n)
+    for begin in range(0, len(shown), _ROOM):
+        end = min(begin + _ROOM, len(shown))
+        count = 0
+        for i in range(begin, end):
+            if not allowed[i]:
+                continue
+            source[i - begin] = -1
+            tag = tag_of(cells, i, columns)
+            place = np.int64(tag >> SHIFT)
+            if not is_there(keys, tags, held, cells, i, tag, columns):
+                fresh[count], places[count] = i, place
+                count += 1
+                held[place] = count
+            elif held[place] == 0:
+                shown[i] = held_scores[place]
+            else:
+                source[i - begin] = held[place] - 1
+        if count == 0:
+            continue
+        for first in range(0, count, LANES):
+            some = min(count - first, LANES)
+            if some < _FEW:
+                for number in range(first, first + some):
+                    _begin(
+                        candidates, fresh[number], n, columns, heavy, products, mean, inverse,
+                        width, flat, base, x, h,
+                    )  # fmt: skip
+                    shown[fresh[number]] = _finish(widths, tanh, flat, after, x, h)
+            else:
+                _begin_side_by_side(
+                    candidates, fresh, first, some, n, columns, heavy, products, mean, inverse,
+                    width, flat, base, x, h,
+                )  # fmt: skip
+                _finish_side_by_side(widths, tanh, flat, after, x, h, fresh, first, some, shown)
+        for number in range(count):  # in order: a row may have replaced an earlier one
+            held[places[number]] = 0
+            held_scores[places[number]] = shown[fresh[number]]
+        for i in range(begin, end):
+            if allowed[i] and source[i - begin] >= 0:
+                shown[i] = shown[fresh[source[i - begin]]]
+
+
+@k.compiled(
+    types.float32(k.ROWS, types.uint64, types.uint64, k.FLOATS, k.FLOATS, types.uint64),
+    forceinline=True,
+)
+def _standard(candidates: Any, row: Any, column: Any, mean: Any, inverse: Any, at: Any) -> Any:
+    """Return a standardised number of a row, rounded as an input is."""
+    return np.float32((candidates[row, column] - mean[at]) * inverse[at])
+
+
+@k.compiled(
+    types.float32(
+        k.ROWS, types.int64, k.FLOATS, k.FLOATS, types.int64, INPUTS, types.int64, types.float32
+    ),
+    forceinline=True,
+)
+def _add_rules(
+    candidates: Any, row: Any, mean: Any, inverse: Any, ruled: Any, flat: Any, at: Any, total: Any
+) -> Any:
+    """Return `total` plus the product of a row's rule columns and flat[at : at + ruled].
+
+    The bits are those of `expand_rules` and `add_product`.
+    """
+    first, own = np.uint64(candidates.shape[1] - ruled), np.uint64(len(mean) - ruled)
+    place, weight = np.uint64(row), np.uint64(at)
+    whole = ruled - ruled % 4
+    for unsigned in range(0, whole, 4):
+        j = np.uint64(unsigned)
+        total += dot4(
+            _standard(candidates, place, first + j, mean, inverse, own + j), flat[weight + j],
+            _standard(candidates, place, first + j + _1, mean, inverse, own + j + _1),
+            flat[weight + j + _1],
+            _standard(candidates, place, first + j + _2, mean, inverse, own + j + _2),
+            flat[weight + j + _2],
+            _standard(candidates, place, first + j + _3, mean, inverse, own + j + _3),
+            flat[weight + j + _3],
+        )  # fmt: skip
+    for unsigned in range(whole, ruled):
+        j = np.uint64(unsigned)
+        value = _standard(candidates, place, first + j, mean, inverse, own + j)
+        total = fma(value, flat[weight + j], total)
+    return total
+
+
+@k.compiled(
+    types.void(
+        k.ROWS, KEYS, k.MASK, k.INTS, k.MASK, types.int64, k.FLOATS, k.FLOATS, k.INTS,
+        types.boolean, types.int64, INPUTS, KEYS, _TAGS, k.INTS, _PARTS, k.INTS2, _PARTS,
+        k.FLOATS, INPUTS, INPUTS, k.FLOATS,
+    ))  # fmt: skip
+def score_ruled(
+    candidates: Any, cells: Any, allowed: Any,
+    columns: Any, heavy: Any, products: Any, mean: Any, inverse: Any,
+    widths: Any, tanh: Any, ruled: Any, flat: Any,
+    keys: Any, tags: Any, held: Any, parts: Any, room: Any, near: Any,
+    base: Any, x: Any, h: Any, shown: Any,
+) -> None:  # fmt: skip
+    """Fill the scores of the feasible candidates of a network with `ruled` rule columns.
+
+    The table has layer 0 of each row without its rule columns. `near` has the same for the
+    candidates that are looked up together. The other arrays are those of `score_alone`.
+    """
+    fresh, places, source = room[0], room[1], room[2]
+    own, width = len(mean) - ruled, widths[0]
+    further = width * (1 + own)  # where the weights of the rule columns begin
+    after, linear = further + width * ruled, len(widths) == 1
+    for begin in range(0, len(shown), _ROOM):
+        end = min(begin + _ROOM, len(shown))
+        count = 0
+        for i in range(begin, end):
+            if not allowed[i]:
+                continue
+            source[i - begin] = -1
+            tag = tag_of(cells, i, columns)
+            place = np.int64(tag >> SHIFT)
+            if not is_there(keys, tags, held, cells, i, tag, columns):
+                fresh[count], places[count] = i, place
+                count += 1
+                held[place] = count
+            elif held[place] != 0:
+                source[i - begin] = fresh[held[place] - 1]
+            elif linear:
+                shown[i] = _add_rules(
+                    candidates, i, mean, inverse, ruled, flat, further, parts[np.uint64(place), 0]
+                )
+            else:
+                for j in range(width):
+                    near[i - begin, j] = parts[place, j]
+        for first in range(0, count, LANES):
+            some = min(count - first, LANES)
+            if some < _FEW:
+                for number in range(first, first + some):
+                    _begin(
+                        candidates, fresh[number], own, columns, heavy, products, mean, inverse,
+                        width, flat, base, x, h,
+                    )  # fmt: skip
+                    for j in range(width):
+                        near[fresh[number] - begin, j] = h[j]
+            else:
+                _begin_side_by_side(
+                    candidates, fresh, first, some, own, columns, heavy, products, mean, inverse,
+                    width, flat, base, x, h,
+                )  # fmt: skip
+                for lane in range(some):
+                    for j in range(width):
+                        near[fresh[first + lane] - begin, j] = h[j * LANES + lane]
+        for number in range(count):  # in order: a row may have replaced an earlier one
+            held[places[number]] = 0
+            for j in range(width):
+                parts[places[number], j] = near[fresh[number] - begin, j]
+        if linear and count == 0:
+            continue
+        if linear:
+            for number in range(count):
+                source[fresh[number] - begin] = fresh[number]
+            for i in range(begin, end):
+                if allowed[i] and source[i - begin] >= 0:
+                    shown[i] = _add_rules(
+                        candidates, i, mean, inverse, ruled, flat, further,
+                        near[source[i - begin] - begin, 0],
+                    )  # fmt: skip
+            continue
+        count = 0
+        for i in range(begin, end):
+            if not allowed[i]:
+                continue
+            if source[i - begin] >= 0:
+                for j in range(width):
+                    near[i - begin, j] = near[source[i - begin] - begin, j]
+            fresh[count] = i
+            count += 1
+        for first in range(0, count, LANES):
+            some = min(count - first, LANES)
+            for lane in range(some):
+                i = fresh[first + lane]
+                expand_rules(candidates, i, mean, inverse, ruled, x[lane:], LANES)
+                for j in range(width):
+                    h[j * LANES + lane] = near[i - begin, j]
+            add_products(x, ruled, flat, further, h, width)
+            _finish_side_by_side(widths, tanh, flat, after, x, h, fresh, first, some, shown)
