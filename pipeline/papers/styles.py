@@ -26,6 +26,7 @@ _KNOWN: Final[Mapping[str, int]] = {
     "first_fit": _FIRST, "tetris_reference": _SECOND, "longest_first": 5, "tetris": 4,
     "longest_spread": _STRONGEST, "knapsack": _STRONGEST, "most_free_now": _STRONGEST,
     "hold_8": _STRONGEST, "window_short": _STRONGEST, "urgent_first": 5, "hold_5": 5,
+    "urgent_shortest": 4,
     "fifo": _FIRST, "sjf": _SECOND, "sf_e": _FIRST, "lf_e": _SECOND, "lf_p": 6,
     "sjf_now": _FIRST,
     "packer_now": _SECOND, "no_short_visible": 4, "natural_gradient": 6,

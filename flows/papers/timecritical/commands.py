@@ -22,7 +22,7 @@ from flows.papers import OUT, Setting, Stage
 RECIPE: Final = "multicluster-liu-online"
 AGENT: Final = "monte_carlo_value"
 PUBLISHED_RULES: Final = ("random", "sf_p", "lf_p", "sf_e", "lf_e")
-OWN_RULES: Final = ("most_free_now", "urgent_first")
+OWN_RULES: Final = ("most_free_now", "urgent_first", "urgent_shortest")
 RULES: Final = (*PUBLISHED_RULES, *OWN_RULES)
 BASELINE: Final = "sf_e"
 LEADER: Final = "urgent_first"  # the rule that chooses the application in `AGENT-best@urgent_first`

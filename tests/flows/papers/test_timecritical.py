@@ -27,6 +27,7 @@ WINDOWS = 6
 LEVELS = {
     "random": (900, 16.0), "sf_p": (500, 13.0), "lf_p": (520, 14.0), "sf_e": (200, 8.0),
     "lf_e": (210, 8.5), "most_free_now": (30, 3.0), "urgent_first": (10, 2.0),
+    "urgent_shortest": (9, 1.9),
 }  # fmt: skip
 AGENTS = {
     "monte_carlo_value": (80, 2.5), "monte_carlo_value-best": (75, 2.4),
@@ -247,7 +248,7 @@ def test_a_reduction_is_the_ratio_of_the_means(place):
 
 def test_agents_stand_beside_the_paper_s(results):
     rows = results.tables.filter(table="beside", column="cost")["row"].to_list()
-    assert {"random", "urgent_first", "advantage_cloning", "evolution", "bound",
+    assert {"random", "urgent_first", "urgent_shortest", "advantage_cloning", "evolution", "bound",
             "monte_carlo_value"} <= set(rows)  # fmt: skip
     gap = cell(results, "beside", "bound", "cost - monte_carlo_value")
     agent = cell(results, "beside", "monte_carlo_value", "cost")
