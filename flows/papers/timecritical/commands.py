@@ -5,7 +5,7 @@
     OUT/agents/plain-seedN          the same without guided exploration, Bernoulli arrivals
     OUT/evaluations/WORKLOAD        rules and agents on the test windows, `plain` among them
     OUT/scores/WORKLOAD.csv         Score-A to Score-D against SF-E, and every training seed
-    OUT/dataset, OUT/cloning-seedN  our best offline agent
+    OUT/dataset, OUT/response       our best offline agent, from a log around a rule
     OUT/evolution-seedN             our best online agent
 
 A pattern is a distribution of arrivals; a workload is a pattern, or one of the two variants of
@@ -20,31 +20,33 @@ from typing import Final
 from flows.papers import OUT, Setting, Stage
 
 RECIPE: Final = "multicluster-liu-online"
+OWN_RECIPE: Final = "multicluster-foresight-online"  # with the same test windows
 AGENT: Final = "monte_carlo_value"
 PUBLISHED_RULES: Final = ("random", "sf_p", "lf_p", "sf_e", "lf_e")
-OWN_RULES: Final = ("most_free_now", "urgent_first", "urgent_shortest")
+STRONGEST: Final = "urgent_shortest"
+OWN_RULES: Final = ("most_free_now", "urgent_first", STRONGEST)
 RULES: Final = (*PUBLISHED_RULES, *OWN_RULES)
 BASELINE: Final = "sf_e"
 LEADER: Final = "urgent_first"  # the rule that chooses the application in `AGENT-best@urgent_first`
 PLAIN: Final = "plain"
 PLAIN_PATTERN: Final = "bernoulli"  # Figure 4d
 BESIDE: Final = "beside"
-OFFLINE: Final = "advantage_cloning"
-ONLINE: Final = "evolution"
+OURS: Final = "ours"
+OFFLINE: Final = "response_surface-delivered"
+ONLINE: Final = "evolution-delivered"
 
 _QUICK_EPISODES: Final = 100
 _QUICK_EXPLORING: Final = 80  # of them, at the full protocol's 1900 of 2000
 _QUICK_BATCHES: Final = 3  # mini-batches per episode, so that few episodes teach something
 _QUICK_TEST: Final = 'split.test="30..41"'
 _QUICK_VALIDATION: Final = 'split.validation="80..81"'
-_CLONING_STEPS: Final = {False: 3000, True: 300}
-_EVOLUTION_ITERATIONS: Final = {False: 100, True: 20}
+_EVOLUTION_ITERATIONS: Final = {False: 80, True: 20}
 # Minutes on two cores, by whether the run is quick
 _TRAINING_MINUTES: Final = {False: 9.0, True: 0.8}
 _EVALUATION_MINUTES: Final = {False: 1.0, True: 0.1}
-_DATASET_MINUTES: Final = {False: 0.2, True: 0.1}
-_CLONING_MINUTES: Final = {False: 2.0, True: 0.2}
-_EVOLUTION_MINUTES: Final = {False: 0.8, True: 0.2}
+_DATASET_MINUTES: Final = {False: 0.4, True: 0.1}
+_RESPONSE_MINUTES: Final = {False: 0.5, True: 0.3}
+_EVOLUTION_MINUTES: Final = {False: 0.8, True: 0.3}
 _TABLE_MINUTES: Final = 0.1
 
 
@@ -131,35 +133,39 @@ def _stages(setting: Setting) -> Iterator[Stage]:
 
 
 def _beside(setting: Setting) -> Iterator[Stage]:
-    """Train our best agents, and play the windows of uniform arrivals with them."""
+    """Train our best agents, and play the windows of uniform arrivals with them.
+
+    They read the columns of `config.foresight`, which the paper's agent does not have, so they and
+    the paper's agent are evaluated one after the other, on the same windows.
+    """
     quick = setting.quick
-    cut = ('split.train="0..2"', 'split.validation="24..25"') if quick else ()
+    cut = ('split.train="0..5"', 'split.validation="24..25"') if quick else ()
     yield Stage(
         "dataset",
-        ("build", "multicluster-uniform-v1", *_set(cut), "--out", f"{OUT}/dataset", "--direct"),
+        ("build", "multicluster-around-v1", *_set(cut), "--out", f"{OUT}/dataset", "--direct"),
         "dataset/manifest.json", _DATASET_MINUTES[quick],
     )  # fmt: skip
-    cloning, evolution = ([f"{kind}-seed{n}" for n in setting.seeds]
-                          for kind in ("cloning", "evolution"))  # fmt: skip
-    best = ("share=0.25", "improvement=0.1", "network.kind=mlp")
-    for folder, seed in zip(cloning, setting.seeds, strict=True):
-        yield Stage(
-            folder,
-            ("train", f"{OUT}/dataset", "--agent", OFFLINE, "--steps", str(_CLONING_STEPS[quick]),
-             "--seed", str(seed), *_set(best), "--out", f"{OUT}/{folder}", "--direct"),
-            f"{folder}/checkpoint.json", _CLONING_MINUTES[quick],
-        )  # fmt: skip
+    yield Stage(
+        "response",
+        ("train", f"{OUT}/dataset", "--agent", "response_surface", "--steps", "1",
+         *_set(('network.rules=["urgent_first"]',)), "--out", f"{OUT}/response", "--direct"),
+        "response/checkpoint.json", _RESPONSE_MINUTES[quick],
+    )  # fmt: skip
+    evolution = [f"evolution-seed{n}" for n in setting.seeds]
+    played = (_QUICK_VALIDATION,) if quick else ()
     for folder, seed in zip(evolution, setting.seeds, strict=True):
         yield Stage(
             folder,
-            ("train-online", "multicluster-evolution-online", "--iterations",
-             str(_EVOLUTION_ITERATIONS[quick]), "--seed", str(seed), "--out", f"{OUT}/{folder}",
-             "--direct"),
+            ("train-online", OWN_RECIPE, "--iterations", str(_EVOLUTION_ITERATIONS[quick]),
+             "--seed", str(seed), *_set(played), "--out", f"{OUT}/{folder}", "--direct"),
             f"{folder}/checkpoint.json", _EVOLUTION_MINUTES[quick],
         )  # fmt: skip
-    paper = agents("uniform", setting.seeds)
-    entrants = [f"{OUT}/{folder}" for folder in (*cloning, *evolution, *paper)]
-    yield _evaluation(BESIDE, "uniform", f"evaluations/{BESIDE}", (*RULES, *entrants), setting)
+    paper = [f"{OUT}/{folder}" for folder in agents("uniform", setting.seeds)]
+    yield _evaluation(BESIDE, "uniform", f"evaluations/{BESIDE}", (*RULES, *paper), setting)
+    ours = [f"{OUT}/{folder}/delivered" for folder in ("response", *evolution)]
+    yield _evaluation(
+        OURS, "uniform", f"evaluations/{OURS}", (*RULES, *ours), setting, recipe=OWN_RECIPE
+    )
 
 
 def _training(
@@ -184,11 +190,11 @@ def _training(
 
 def _evaluation(
     stage: str, name: str, folder: str, policies: tuple[str, ...], setting: Setting,
-    more: tuple[str, ...] = (),
+    more: tuple[str, ...] = (), recipe: str = RECIPE,
 ) -> Stage:  # fmt: skip
     return Stage(
         stage,
-        ("evaluate", RECIPE, *_set(overrides(name, setting.quick)), *more, "--policy", *policies,
+        ("evaluate", recipe, *_set(overrides(name, setting.quick)), *more, "--policy", *policies,
          "--out", f"{OUT}/{folder}", "--direct"),
         f"{folder}/evaluation.json", _EVALUATION_MINUTES[setting.quick],
     )  # fmt: skip

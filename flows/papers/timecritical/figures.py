@@ -20,6 +20,7 @@ from flows.papers.timecritical.commands import (
     PLAIN_PATTERN,
     RECIPE,
     RULES,
+    STRONGEST,
     agents,
     overrides,
 )
@@ -43,7 +44,7 @@ _LONGEST: Final = 60  # steps between arrival events that Figure 3 shows
 _BIN: Final = 20  # steps of a bar of Figure 3
 _SHOWN: Final = 600  # steps of an episode that Figure 3 shows
 _CURVE: Final = f"validation_{COST}"
-_EPISODES: Final = (AGENT, BASELINE, "most_free_now", "urgent_shortest")  # series of Figure 5
+_EPISODES: Final = (AGENT, BASELINE, "most_free_now", STRONGEST)  # series of Figure 5
 _COMPARED: Final = {
     "eval": ("Eval", "Eval (1, higher is better)", "adg"),
     TMDL: ("TMDL", "missed deadlines (runs)", "beh"),

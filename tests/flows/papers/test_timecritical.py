@@ -33,7 +33,7 @@ AGENTS = {
     "monte_carlo_value": (80, 2.5), "monte_carlo_value-best": (75, 2.4),
     "monte_carlo_value-best@urgent_first": (20, 2.2),
 }  # fmt: skip
-OURS = {"advantage_cloning": (15, 2.3), "evolution": (14, 2.4)}
+OURS = {"response_surface-delivered": (15, 1.8), "evolution-delivered": (14, 1.7)}
 PLAIN = {"monte_carlo_value": (400, 9.0)}
 
 
@@ -73,7 +73,8 @@ def place(tmp_path_factory):
         comparisons(folder, ["sf_e"]).write_csv(place / "scores" / f"{name}.csv")
     evaluation(place / "evaluations" / "plain", {"sf_e": LEVELS["sf_e"]}, PLAIN)
     agent = {"monte_carlo_value": AGENTS["monte_carlo_value"]}
-    evaluation(place / "evaluations" / "beside", LEVELS, OURS | agent)
+    evaluation(place / "evaluations" / "beside", LEVELS, agent)
+    evaluation(place / "evaluations" / "ours", LEVELS, OURS)
     for name in protocol.PATTERNS:
         evaluation(place / "validation" / name, LEVELS, {})
     curve = [(2, "validation_eval_cost", 300.0), (4, "validation_eval_cost", 6.0), (4, "loss", 1.0)]
@@ -118,16 +119,16 @@ def test_every_stage_is_a_command_that_writes_below_the_folder(setting):
         inputs = {word for word in stage.words if word.startswith(OUT)}
         inputs.discard(stage.words[stage.words.index("--out") + 1])
         for word in inputs:
-            folder = re.sub(r"(/best)?(@\w+)?$", "", word).removeprefix(f"{OUT}/")
+            folder = re.sub(r"(/best|/delivered)?(@\w+)?$", "", word).removeprefix(f"{OUT}/")
             assert any(output.startswith(f"{folder}/") for output in made), word
         made.add(stage.output)
     assert len(made) == len(stages)
 
 
 def test_seeds_make_trainings_and_entrants():
-    """Every seed has three agents of the paper, a plain one, and two of ours."""
+    """Every seed has three agents of the paper, a plain one, and one of ours that plays."""
     names = [stage.name for stage in paper.stages(FULL)]
-    assert sum("seed" in name for name in names) == 5 * 6
+    assert sum("seed" in name for name in names) == 5 * 5
     beta = next(stage for stage in paper.stages(FULL) if stage.name == "beta")
     folders = [word for word in beta.words if word.startswith(f"{OUT}/agents/")]
     assert len(folders) == 3 * 5
@@ -248,7 +249,8 @@ def test_a_reduction_is_the_ratio_of_the_means(place):
 
 def test_agents_stand_beside_the_paper_s(results):
     rows = results.tables.filter(table="beside", column="cost")["row"].to_list()
-    assert {"random", "urgent_first", "urgent_shortest", "advantage_cloning", "evolution", "bound",
+    assert {"random", "urgent_first", "urgent_shortest", "response_surface-delivered",
+            "evolution-delivered", "bound",
             "monte_carlo_value"} <= set(rows)  # fmt: skip
     gap = cell(results, "beside", "bound", "cost - monte_carlo_value")
     agent = cell(results, "beside", "monte_carlo_value", "cost")
