@@ -49,8 +49,8 @@ SOURCE: Final = (
     'of Deferrable Workloads in Cloud Computing"'
 )
 AGENT: Final = "score_ppo-best"
-OFFLINE: Final = "advantage_cloning"
-ONLINE: Final = "price_evolution-best"
+OFFLINE: Final = "price_surface-delivered"
+ONLINE: Final = "price_evolution-delivered"
 REWARD: Final = "total_reward"
 UTILISATION: Final = "utilisation"
 UNIT: Final = "core slots"

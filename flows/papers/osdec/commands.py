@@ -4,7 +4,7 @@ CASE/rules                  rules on the test windows of a case
 CASE/VARIANT-seedS          a variant, trained in that case
 CASE/VARIANT-scores         its best checkpoints on the test windows
 CASE/bound                  the bound of the utilisation in a case
-base/dataset, OFFLINE-seedS our offline agent, from the log of deferrable-base-v1
+base/dataset, base/prices    our offline agent, from the log of deferrable-prices-v1
 base/ONLINE-seedS           our online agent
 base/ours                   both on the test windows
 """
@@ -33,16 +33,11 @@ RULES: Final = ("random", "fifo", "sjf", "tetris", "fifo_skip", "knapsack", "kna
 # By whether the run is quick. The other cases share what is left of six hours.
 ITERATIONS: Final = {True: 5, False: 200}
 ITERATIONS_OF_OTHERS: Final = {True: 1, False: 40}
-STEPS: Final = {True: 150, False: 4000}  # of our offline agent
 GENERATIONS: Final = {True: 2, False: 60}  # of our online agent
 WINDOWS: Final = 100  # test windows of the recipe
 QUICK_WINDOWS: Final = 10
 QUICK_WINDOWS_OF_OTHERS: Final = 5
 FIRST_WINDOW: Final = 100
-# Settings of our offline agent in deferrable-base-v1.
-OFFLINE_SETTINGS: Final = (
-    "share=0.4", "improvement=0.0", 'network.kind="mlp"', "network.context=true",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -143,24 +138,24 @@ def _variant(case: str, variant: Variant, setting: Setting) -> list[Stage]:
 
 def _ours(setting: Setting) -> list[Stage]:
     """Return the commands that train our agents, and play the test windows of the base case."""
-    steps, generations = STEPS[setting.quick], GENERATIONS[setting.quick]
-    own = [word for each in OFFLINE_SETTINGS for word in ("--set", each)]
-    few = ("--set", 'split.train="0..9"') if setting.quick else ()
+    generations = GENERATIONS[setting.quick]
+    # The agent needs twice as many episodes of drawn prices as its surface has coefficients.
+    few = ("--set", 'split.train="0..11"') if setting.quick else ()
     small = ("--set", "online.settings.sampling.windows=5") if setting.quick else ()
-    made = [Stage(
-        "record a log",
-        ("build", "deferrable-base-v1", *few, "--out", f"{{out}}/{BASE}/dataset",
-         "--direct"),
-        f"{BASE}/dataset/manifest.json", 0.2 if setting.quick else 1.0,
-    )]  # fmt: skip
+    made = [
+        Stage(
+            "record a log",
+            ("build", "deferrable-prices-v1", *few, "--out", f"{{out}}/{BASE}/dataset", "--direct"),
+            f"{BASE}/dataset/manifest.json", 0.5 if setting.quick else 3.0,
+        ),
+        Stage(
+            "train price_surface",
+            ("train", f"{{out}}/{BASE}/dataset", "--agent", "price_surface", "--steps", "1",
+             "--out", f"{{out}}/{BASE}/prices", "--direct"),
+            f"{BASE}/prices/checkpoint.json", 0.5 if setting.quick else 2.0,
+        ),
+    ]  # fmt: skip
     for seed in setting.seeds:
-        name = f"{BASE}/advantage_cloning-seed{seed}"
-        made.append(Stage(
-            f"train advantage_cloning-seed{seed}",
-            ("train", f"{{out}}/{BASE}/dataset", "--agent", "advantage_cloning", "--steps",
-             str(steps), *own, "--seed", str(seed), "--out", f"{{out}}/{name}", "--direct"),
-            f"{name}/checkpoint.json", 0.3 if setting.quick else 3.0,
-        ))  # fmt: skip
         name = f"{BASE}/price_evolution-seed{seed}"
         made.append(Stage(
             f"train price_evolution-seed{seed}",
@@ -169,7 +164,7 @@ def _ours(setting: Setting) -> list[Stage]:
             f"{name}/best/checkpoint.json", 0.2 if setting.quick else 2.0,
         ))  # fmt: skip
     trained = [
-        *(f"{{out}}/{BASE}/advantage_cloning-seed{seed}" for seed in setting.seeds),
-        *(f"{{out}}/{BASE}/price_evolution-seed{seed}/best" for seed in setting.seeds),
+        f"{{out}}/{BASE}/prices/delivered",
+        *(f"{{out}}/{BASE}/price_evolution-seed{seed}/delivered" for seed in setting.seeds),
     ]
     return [*made, _evaluate(BASE, "ours", trained, 0.1 if setting.quick else 0.5, setting)]

@@ -6,7 +6,6 @@ import json
 import polars as pl
 import pytest
 
-from flows.commands.train import settings_of
 from flows.papers import Setting
 from flows.papers import osdec as paper
 from flows.papers.osdec import commands as protocol
@@ -115,10 +114,12 @@ def test_a_quick_run_has_fewer_windows_and_iterations():
             assert few < many, name
 
 
-def test_the_offline_agent_has_the_settings_of_its_recipe():
-    recipe = load_recipe("deferrable-base-v1")
-    assert recipe.train.steps_of(paper.OFFLINE) == protocol.STEPS[False]
-    assert recipe.train.settings_of(paper.OFFLINE) == settings_of(protocol.OFFLINE_SETTINGS)
+def test_the_offline_agent_is_trained_as_its_recipe_says():
+    words = next(s.words for s in paper.stages(FULL) if s.name == "train price_surface")
+    train = load_recipe("deferrable-prices-v1").train
+    assert train.steps_of("price_surface") == int(words[words.index("--steps") + 1])
+    assert not train.settings_of("price_surface")
+    assert "--set" not in words
 
 
 def test_a_variant_differs_from_osdec_by_its_settings():

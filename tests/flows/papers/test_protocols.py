@@ -1,5 +1,7 @@
 """Tests of the protocols of all papers: their stages are commands that a reader could type."""
 
+import re
+
 import pytest
 
 from flows.papers import OUT, PAPERS, Setting, find
@@ -8,6 +10,7 @@ from flows.runs.reproduce import reads
 from pipeline.errors import InputError
 
 FULL, QUICK = Setting((0, 1, 2, 3, 4)), Setting((0, 1), quick=True)
+CHECKPOINT = re.compile("/(best|delivered)$")
 HOURS = {"osdec": 6, "timecritical": 6}  # of a full run on two cores; 3 for the others
 
 
@@ -31,7 +34,7 @@ def test_a_stage_reads_what_an_earlier_one_has_written(name):
         for stage in find(name).stages(setting):
             for before, word in zip(stage.words, stage.words[1:], strict=False):
                 if word.startswith(f"{OUT}/") and before != "--out":
-                    folder = word.removeprefix(f"{OUT}/").partition("@")[0].removesuffix("/best")
+                    folder = CHECKPOINT.sub("", word.removeprefix(f"{OUT}/").partition("@")[0])
                     assert any(output.startswith(folder) for output in written), word
             written.append(stage.output)
 
@@ -45,7 +48,7 @@ def test_the_stages_that_a_stage_waits_for_are_those_whose_output_it_names(name)
         named = [word for word in stage.words if word.startswith(f"{OUT}/")]
         named.remove(stage.words[stage.words.index("--out") + 1])
         for word in named:
-            folder = word.partition("@")[0].removesuffix("/best")
+            folder = CHECKPOINT.sub("", word.partition("@")[0])
             assert any(outputs[other].startswith(folder) for other in found[stage.name]), word
         assert bool(named) == bool(found[stage.name])
         assert "--workers" not in stage.words
