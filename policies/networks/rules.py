@@ -275,7 +275,8 @@ def widen(
     """Fill wide[:N]: the feasible candidates of (N, F), and the columns of R rules.
 
     context (C,) and feasible (N,) belong to the same observation. Rows of infeasible candidates are
-    left as they are. `scores` (N,), `able` and `values` are scratch, see `rule_buffers`.
+    left as they are. `scores` (N,), `able` and `values` are scratch, see `rule_buffers`. Indices
+    are unsigned, as in `_count_below`.
     """
     n, width = np.uint64(len(feasible)), np.uint64(candidates.shape[1])
     many, none = np.uint64(0), values[:0]

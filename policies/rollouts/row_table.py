@@ -108,9 +108,9 @@ def is_there(keys: Any, tags: Any, held: Any, cells: Any, row: Any, tag: Any, co
     types.float64(k.INTS, types.boolean, INPUTS, types.int64, INPUTS, INPUTS), forceinline=True
 )
 def _finish(widths: Any, tanh: Any, flat: Any, at: Any, x: Any, h: Any) -> Any:
-    """Return the output of the layers after layer 0, whose sums are h; their weights begin at `at`.
+    """Return the output of a network for one row.
 
-    x is scratch.
+    h has the sums of layer 0, `at` is the place of the weights of layer 1, and x is scratch.
     """
     for layer in range(1, len(widths)):
         before, width = widths[layer - 1], widths[layer]
@@ -199,7 +199,7 @@ def score_alone(
 ) -> None:  # fmt: skip
     """Fill the scores of the feasible candidates, from the table if it has the row.
 
-    The others are left as they are.
+    The scores of infeasible candidates are left as they are.
 
     `cells` are the bits of `candidates`; `allowed` and `shown` have one entry per candidate. New
     rows are scored together: room[0] has their candidates, room[1] their places in the table, and
@@ -260,7 +260,7 @@ def score_alone(
     forceinline=True,
 )
 def _standard(candidates: Any, row: Any, column: Any, mean: Any, inverse: Any, at: Any) -> Any:
-    """Return a standardised number of a row, rounded as an input is."""
+    """Return a standardised number of a row, rounded to float32 as inputs are."""
     return np.float32((candidates[row, column] - mean[at]) * inverse[at])
 
 
@@ -313,7 +313,7 @@ def score_ruled(
 ) -> None:  # fmt: skip
     """Fill the scores of the feasible candidates of a network with `ruled` rule columns.
 
-    The table has layer 0 of each row without its rule columns. `near` has the same for the
+    The table has layer 0 of each row without the rule columns. `near` has this part for the
     candidates that are looked up together. The other arrays are those of `score_alone`.
     """
     fresh, places, source = room[0], room[1], room[2]

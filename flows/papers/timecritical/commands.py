@@ -135,8 +135,8 @@ def _stages(setting: Setting) -> Iterator[Stage]:
 def _beside(setting: Setting) -> Iterator[Stage]:
     """Train our best agents, and play the windows of uniform arrivals with them.
 
-    They read the columns of `config.foresight`, which the paper's agent does not have, so they and
-    the paper's agent are evaluated one after the other, on the same windows.
+    Our agents read the columns of `config.foresight`, which the paper's agent does not have. The
+    two kinds of agents are therefore evaluated by two commands, on the same windows.
     """
     quick = setting.quick
     cut = ('split.train="0..5"', 'split.validation="24..25"') if quick else ()
