@@ -53,10 +53,11 @@ class Ledger:
             raise DatasetError(f"{self._path}: is not the ledger of a run; choose another --out")
         if value.get("digest") != self._header["digest"]:
             noun = "recipe" if self._header["kind"] == "run" else self._header["kind"]
+            ours = self._header["recipe"]
             raise DatasetError(
                 f"{self._folder}: holds a {value.get('kind', 'run')} of {value.get('recipe')} with "
-                f"digest {str(value.get('digest'))[:12]}, but this {noun} has "
-                f"{self._header['digest'][:12]}; choose another --out"
+                f"digest {str(value.get('digest'))[:12]}, but this {noun}, {ours}, "
+                f"has {self._header['digest'][:12]}; choose another --out"
             )
         return stages
 
@@ -87,7 +88,7 @@ class Ledger:
             "result": result,
         }
         make_folder(self._folder)
-        write_json(self._path, {**self._header, "stages": self._stages})
+        self._write()
 
     def result_of(self, name: str) -> dict[str, Any]:
         """Return the result of a finished stage."""
@@ -104,6 +105,19 @@ class Ledger:
             and _is_result(self._form_of(name), entry.get("result"))
             and entry.get("sha256") == sha256_file(output)
         )
+
+    def differs(self, name: str, inputs: Mapping[str, Any]) -> bool:
+        """Return whether an earlier run has finished this stage with other inputs."""
+        entry = self._stages.get(name)
+        return isinstance(entry, dict) and entry.get("inputs") != inputs
+
+    def forget(self, name: str) -> None:
+        """Remove the entry of a stage."""
+        del self._stages[name]
+        self._write()
+
+    def _write(self) -> None:
+        write_json(self._path, {**self._header, "stages": self._stages})
 
     def _form_of(self, stage: str) -> _Form:
         own = _RESULTS_OF_KIND.get(self._header["kind"])

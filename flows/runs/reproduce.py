@@ -7,11 +7,11 @@
                                   what the page is made from (pipeline.papers.results)
     OUT/index.html                what the evidence says, over the papers that are in OUT
 
-A stage is started when those that it reads are finished, and run again if what they wrote has
-changed. Stages run side by side, one per worker; results do not depend on their number.
+A stage is started when those that it reads are finished. It is run again if its command or what it
+reads has changed, so a folder can be continued with more seeds or by a later version. Stages run
+side by side, one per worker; results do not depend on their number.
 """
 
-import json
 import shlex
 import time
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from pipeline.errors import HindcastError
 from pipeline.papers.evidence import evidence_html
 from pipeline.papers.folder import ABOUT, read_results, write_results
 from pipeline.papers.page import paper_html, paper_markdown
-from pipeline.storage.files import sha256_file, sha256_text, write_text
+from pipeline.storage.files import remove_folder, sha256_file, sha256_text, write_text
 from pipeline.storage.location import location
 from pipeline.storage.locks import writing
 from pipeline.storage.provenance import provenance
@@ -45,8 +45,9 @@ def reproduce(
     """Run the protocols of papers, write their pages, and return the pages' paths.
 
     With one worker, or with a runner, stages run one after another through `call`; with more
-    workers, in as many processes. Raises DatasetError if the folder of a paper holds a reproduction
-    of another setting.
+    workers, in as many processes. Stages that an earlier reproduction in the folder has finished
+    are skipped, whatever its number of seeds. Raises DatasetError if a quick reproduction is
+    continued as a full one, or a full one as a quick one.
     """
     pages = []
     for name in names:
@@ -61,7 +62,8 @@ def reproduce(
 def _reproduce(name: str, setting: Setting, place: Path, call: Call, workers: int) -> Path:
     module = papers.find(name)
     stages: tuple[Stage, ...] = module.stages(setting)
-    ledger = Ledger(place, name, digest_of(stages), "reproduction")
+    what = f"{name} --quick" if setting.quick else name
+    ledger = Ledger(place, what, sha256_text(what), "reproduction")
     together = 1 if runners.running() else workers
     with places(together, call) as side_by_side:
         _Run(name, stages, place, ledger, side_by_side, together).all()
@@ -166,6 +168,11 @@ class _Run:
             f"{minutes(self._pace.of(left) / self.workers)} left in all, {self._pace.basis()}"
         )
         request = parsed(tuple(word.replace(OUT, str(self.place)) for word in stage.words))
+        if self.ledger.differs(stage.name, self._inputs(stage)):
+            # Not every command writes over what another command line has written. Without its
+            # entry, the stage is continued after an interruption, not begun again.
+            remove_folder(location(request.out))
+            self.ledger.forget(stage.name)
         if hasattr(request, "workers"):
             request = replace(request, workers=self.workers if alone else 1)
         module_of(request).check(request)
@@ -212,12 +219,6 @@ def reads(stages: Sequence[Stage]) -> dict[str, frozenset[str]]:
 def _overlap(out: str, word: str) -> bool:
     """Return whether one of two paths is the other or is in it."""
     return f"{word}/".startswith(f"{out}/") or f"{out}/".startswith(f"{word}/")
-
-
-def digest_of(stages: Sequence[Stage]) -> str:
-    """Return the digest of a protocol: its stages, their commands and outputs."""
-    told = [[stage.name, list(stage.words), stage.output] for stage in stages]
-    return sha256_text(json.dumps(told))
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 import json
 import types
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -100,7 +101,6 @@ def test_a_paper_from_its_commands_to_its_page(paper, tmp_path, capsys):
 
     before = (out / "made" / "late" / "evaluation.json").stat().st_mtime_ns
     assert main(argv) == 0
-    assert "late: finished before, skipped" in capsys.readouterr().err
     assert (out / "made" / "late" / "evaluation.json").stat().st_mtime_ns == before
     assert content(out / "made") == first
 
@@ -137,8 +137,50 @@ def test_another_setting_needs_another_folder(paper, tmp_path, capsys):
     runs.reproduce(["made"], Setting((0,), quick=True), str(out))
     before = content(out / "made")
     assert main(["reproduce", "made", "--out", str(out), "--direct"]) == 2
-    assert "holds a reproduction of made" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "holds a reproduction of made --quick with digest" in said
+    assert "but this reproduction, made, has" in said
     assert content(out / "made") == before
+
+
+def test_more_seeds_keep_what_they_can_and_replace_the_rest(paper, tmp_path):
+    """A dataset cannot be built over another one: its folder has to be removed first."""
+
+    def with_log(setting):
+        log = ("build", "slots-deeprm-v1", "--set", f'split.train="0..{len(setting.seeds)}"',
+               "--set", 'dataset_splits=["train"]', "--out", "{out}/log", "--direct")  # fmt: skip
+        return (*stages(setting), Stage("log", log, "log/manifest.json", 0.1))
+
+    paper.stages = with_log
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    runs.reproduce(["made"], Setting((0, 1), quick=True), str(whole))
+    runs.reproduce(["made"], Setting((0,), quick=True), str(out))
+    before = (out / "made" / "late" / "evaluation.json").stat().st_mtime_ns
+    runs.reproduce(["made"], Setting((0, 1), quick=True), str(out))
+    assert (out / "made" / "late" / "evaluation.json").stat().st_mtime_ns == before
+    logs = [json.loads((at / "made" / "log" / "manifest.json").read_text()) for at in (whole, out)]
+    assert logs[0]["digest"] == logs[1]["digest"]
+
+
+def test_an_interrupted_stage_with_another_command_is_continued(paper, tmp_path):
+    out = tmp_path / "out"
+    runs.reproduce(["made"], Setting((0,), quick=True), str(out))
+    paper.stages = lambda setting: tuple(
+        replace(stage, words=(*stage.words, "--set", "evaluate.seeds=2"))
+        for stage in stages(setting)
+    )
+    there = []
+
+    def interrupted(request):
+        there.append(Path(request.out, "half").exists())
+        Path(request.out).mkdir(exist_ok=True)
+        Path(request.out, "half").touch()
+        raise KeyboardInterrupt
+
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            runs.reproduce(["made"], Setting((0,), quick=True), str(out), interrupted)
+    assert there == [False, True]
 
 
 @pytest.mark.parametrize(

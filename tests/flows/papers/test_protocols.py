@@ -27,6 +27,17 @@ def test_every_stage_is_a_command_line_that_writes_its_output(name, setting):
         assert stage.minutes > 0.0
 
 
+@pytest.mark.parametrize("setting", [FULL, QUICK])
+@pytest.mark.parametrize("name", PAPERS)
+def test_no_stage_writes_into_the_folder_of_another(name, setting):
+    """The folder of a stage is removed if its command has changed."""
+    written = [
+        f"{stage.words[stage.words.index('--out') + 1]}/" for stage in find(name).stages(setting)
+    ]
+    inside = [(a, b) for a in written for b in written if a is not b and a.startswith(b)]
+    assert not inside
+
+
 @pytest.mark.parametrize("name", PAPERS)
 def test_a_stage_reads_what_an_earlier_one_has_written(name):
     for setting in (FULL, QUICK):
