@@ -267,16 +267,17 @@ def _count_below(values: Any, many: Any, limit: Any) -> Any:
     return below
 
 
-@compiled(types.void(RULES, FLOATS, ROWS, MASK, FLOATS, ROWS, INTS, FLOATS))
+@compiled(types.int64(RULES, FLOATS, ROWS, MASK, FLOATS, ROWS, INTS, FLOATS))
 def widen(
     rules: Any, context: Any, candidates: Any, feasible: Any, scores: Any,
     wide: Any, able: Any, values: Any,
-) -> None:  # fmt: skip
+) -> int:  # fmt: skip
     """Fill wide[:N]: the feasible candidates of (N, F), and the columns of R rules.
 
     context (C,) and feasible (N,) belong to the same observation. Rows of infeasible candidates are
-    left as they are. `scores` (N,), `able` and `values` are scratch, see `rule_buffers`. Indices
-    are unsigned, as in `_count_below`.
+    left as they are. Returns the number M of feasible candidates, whose places are in able[:M].
+    `scores` (N,) and `values` are scratch, see `rule_buffers`. Indices are unsigned, as in
+    `_count_below`.
     """
     n, width = np.uint64(len(feasible)), np.uint64(candidates.shape[1])
     many, none = np.uint64(0), values[:0]
@@ -310,6 +311,7 @@ def widen(
                 best = i
         if many > 0:
             wide[np.uint64(able[best]), at + np.uint64(CHOICE)] = 1.0
+    return np.int64(many)  # type: ignore[return-value]
 
 
 @compiled(types.void(RULES, ROWS, ROWS, INTS, MASK, ROWS))

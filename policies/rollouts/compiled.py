@@ -108,11 +108,12 @@ def sample(
         numbers[N_TIME, at] = floats[k.TIME]
         n = observe(ints, floats, context, image, candidates, feasible)
         shown, allowed = scores[:n], feasible[:n]
+        many = 0
         if ruled:
-            widen(rules, context, candidates[:n], allowed, shown, wide, able, values)
+            many = widen(rules, context, candidates[:n], allowed, shown, wide, able, values)
         if alone and ruled:
             score_ruled(
-                rows, cells, allowed, columns, heavy, products, mean, inverse, widths,
+                rows, cells, able[:many], columns, heavy, products, mean, inverse, widths,
                 form.tanh, form.ruled, flat, keys, tags, held, parts, room, near, base, x, h, shown,
             )  # fmt: skip
         elif alone:

@@ -159,14 +159,15 @@ class _Play:
     def _scored(self, n: int) -> NDArray[np.float64]:
         """Return the base policy's scores of the n candidates of the last observation."""
         memory, scores, (rule, decider, rules) = self.memory, self.arrays.scores, self.decider
-        rows = memory.candidates
+        wide, able, values = rule_buffers(rules, memory.candidates)
+        rows, many = memory.candidates, 0
         if len(rules) > 0 and not decider.guided:
-            rows, able, values = rule_buffers(rules, rows)
-            widen(
+            rows = wide
+            many = widen(
                 rules, memory.context, memory.candidates[:n], memory.feasible[:n], scores[:n],
-                rows, able, values,
+                wide, able, values,
             )  # fmt: skip
-        score_decision(rule, decider, n, memory, rows, scores)
+        score_decision(rule, decider, n, memory, rows, able[:many], scores)
         return scores[:n]
 
     def _choice(self, scores: NDArray[np.float64], feasible: NDArray[np.bool_]) -> int:

@@ -26,11 +26,14 @@ from policies.rollouts.row_table import make_table, score_alone, score_ruled
 from policies.rollouts.trajectories import looks_alone
 
 
-@k.compiled(types.void(SCORE_CELL, DECIDER, types.int64, EPISODE, k.ROWS, k.FLOATS))
-def score_decision(rule: Any, decider: Any, n: Any, episode: Any, rows: Any, scores: Any) -> None:
+@k.compiled(types.void(SCORE_CELL, DECIDER, types.int64, EPISODE, k.ROWS, k.INTS, k.FLOATS))
+def score_decision(
+    rule: Any, decider: Any, n: Any, episode: Any, rows: Any, able: Any, scores: Any
+) -> None:
     """Fill scores[:n] for the last observation of an episode, which has n candidates.
 
-    `rows` are the candidates with the columns of the rules that the network reads.
+    `rows` are the candidates with the columns of the rules that the network reads, and `able` the
+    feasible ones; `able` is not read if there are no such columns.
     """
     feasible = episode.feasible
     shown, allowed = scores[:n], feasible[:n]
@@ -41,7 +44,7 @@ def score_decision(rule: Any, decider: Any, n: Any, episode: Any, rows: Any, sco
     if decider.alone and network.form.ruled > 0:
         keys, tags, held, _held_scores, parts, room, near, base, x, h = decider.table
         score_ruled(
-            rows, rows.view(np.uint64), allowed, network.columns, network.heavy,
+            rows, rows.view(np.uint64), able, network.columns, network.heavy,
             network.products, network.mean, network.inverse, network.widths, network.form.tanh,
             network.form.ruled, network.flat, keys, tags, held, parts, room, near, base, x, h,
             shown,
@@ -92,9 +95,12 @@ def play_on(
     rows = wide if ruled else candidates
     while status == k.RUNNING and floats[k.TIME] < until and (kept == 0 or at < kept):
         n = observe(ints, floats, context, image, candidates, feasible)
+        many = 0
         if ruled:
-            widen(rules, context, candidates[:n], feasible[:n], scores[:n], wide, able, values)
-        score_decision(rule, decider, n, episode, rows, scores)
+            many = widen(
+                rules, context, candidates[:n], feasible[:n], scores[:n], wide, able, values
+            )
+        score_decision(rule, decider, n, episode, rows, able[:many], scores)
         choice = draw_choice(scores[:n], feasible[:n], 0.0, epsilon, rng, probabilities)
         if choice < 0:
             return k.INFEASIBLE

@@ -45,7 +45,7 @@ class Table(NamedTuple):
     held: NDArray[np.int64]  # (S,) -1 if free; in `gather`, the unique row
     scores: NDArray[np.float64]  # (S,)
     parts: NDArray[np.float32]  # (S, W) of W units of layer 0, without rule columns
-    room: NDArray[np.int64]  # (3, _ROOM) scratch, see `score_alone`
+    room: NDArray[np.int64]  # (4, _ROOM) scratch, see `score_alone` and `score_ruled`
     near: NDArray[np.float32]  # (_ROOM, W) scratch, see `score_ruled`
     base: NDArray[np.float64]
     x: NDArray[np.float32]
@@ -66,7 +66,7 @@ def make_table(network: Network, *, used: bool) -> Table:
     return Table(
         np.empty((places, columns), np.uint64), np.zeros(places, np.uint64),
         np.full(places, -1, np.int64), np.empty(places), np.empty((kept, units[0]), np.float32),
-        np.empty((3, _ROOM), np.int64), np.empty((_ROOM, units[0]), np.float32),
+        np.empty((4, _ROOM), np.int64), np.empty((_ROOM, units[0]), np.float32),
         np.empty(max(columns, 1)), x, h,
     )  # fmt: skip
 
@@ -300,48 +300,49 @@ def _add_rules(
 
 @k.compiled(
     types.void(
-        k.ROWS, KEYS, k.MASK, k.INTS, k.MASK, types.int64, k.FLOATS, k.FLOATS, k.INTS,
+        k.ROWS, KEYS, k.INTS, k.INTS, k.MASK, types.int64, k.FLOATS, k.FLOATS, k.INTS,
         types.boolean, types.int64, INPUTS, KEYS, _TAGS, k.INTS, _PARTS, k.INTS2, _PARTS,
         k.FLOATS, INPUTS, INPUTS, k.FLOATS,
     ))  # fmt: skip
 def score_ruled(
-    candidates: Any, cells: Any, allowed: Any,
+    candidates: Any, cells: Any, able: Any,
     columns: Any, heavy: Any, products: Any, mean: Any, inverse: Any,
     widths: Any, tanh: Any, ruled: Any, flat: Any,
     keys: Any, tags: Any, held: Any, parts: Any, room: Any, near: Any,
     base: Any, x: Any, h: Any, shown: Any,
 ) -> None:  # fmt: skip
-    """Fill the scores of the feasible candidates of a network with `ruled` rule columns.
+    """Fill the scores of the candidates `able` of a network with `ruled` rule columns.
 
-    The table has layer 0 of each row without the rule columns. `near` has this part for the
-    candidates that are looked up together. The other arrays are those of `score_alone`.
+    `able` has the feasible candidates, see `policies.networks.rules.widen`. The table has layer 0
+    of each row without the rule columns. `near` has this part for the candidates that are looked up
+    together. room[2] has for every candidate the entry of `near` that it repeats, or -1, and
+    room[3] for every new row its entry. The other arrays are those of `score_alone`.
     """
-    fresh, places, source = room[0], room[1], room[2]
+    fresh, places, source, entries = room[0], room[1], room[2], room[3]
     own, width = len(mean) - ruled, widths[0]
     further = width * (1 + own)  # where the weights of the rule columns begin
     after, linear = further + width * ruled, len(widths) == 1
-    for begin in range(0, len(shown), _ROOM):
-        end = min(begin + _ROOM, len(shown))
+    for begin in range(0, len(able), _ROOM):
+        rows = able[begin : begin + _ROOM]
         count = 0
-        for i in range(begin, end):
-            if not allowed[i]:
-                continue
-            source[i - begin] = -1
+        for entry in range(len(rows)):
+            i = rows[entry]
+            source[entry] = -1
             tag = tag_of(cells, i, columns)
             place = np.int64(tag >> SHIFT)
             if not is_there(keys, tags, held, cells, i, tag, columns):
-                fresh[count], places[count] = i, place
+                fresh[count], places[count], entries[count] = i, place, entry
                 count += 1
                 held[place] = count
             elif held[place] != 0:
-                source[i - begin] = fresh[held[place] - 1]
+                source[entry] = entries[held[place] - 1]
             elif linear:
                 shown[i] = _add_rules(
                     candidates, i, mean, inverse, ruled, flat, further, parts[np.uint64(place), 0]
                 )
             else:
                 for j in range(width):
-                    near[i - begin, j] = parts[place, j]
+                    near[entry, j] = parts[place, j]
         for first in range(0, count, LANES):
             some = min(count - first, LANES)
             if some < _FEW:
@@ -351,7 +352,7 @@ def score_ruled(
                         width, flat, base, x, h,
                     )  # fmt: skip
                     for j in range(width):
-                        near[fresh[number] - begin, j] = h[j]
+                        near[entries[number], j] = h[j]
             else:
                 _begin_side_by_side(
                     candidates, fresh, first, some, own, columns, heavy, products, mean, inverse,
@@ -359,38 +360,33 @@ def score_ruled(
                 )  # fmt: skip
                 for lane in range(some):
                     for j in range(width):
-                        near[fresh[first + lane] - begin, j] = h[j * LANES + lane]
+                        near[entries[first + lane], j] = h[j * LANES + lane]
         for number in range(count):  # in order: a row may have replaced an earlier one
             held[places[number]] = 0
             for j in range(width):
-                parts[places[number], j] = near[fresh[number] - begin, j]
+                parts[places[number], j] = near[entries[number], j]
         if linear and count == 0:
             continue
         if linear:
             for number in range(count):
-                source[fresh[number] - begin] = fresh[number]
-            for i in range(begin, end):
-                if allowed[i] and source[i - begin] >= 0:
-                    shown[i] = _add_rules(
-                        candidates, i, mean, inverse, ruled, flat, further,
-                        near[source[i - begin] - begin, 0],
+                source[entries[number]] = entries[number]
+            for entry in range(len(rows)):
+                if source[entry] >= 0:
+                    shown[rows[entry]] = _add_rules(
+                        candidates, rows[entry], mean, inverse, ruled, flat, further,
+                        near[source[entry], 0],
                     )  # fmt: skip
             continue
-        count = 0
-        for i in range(begin, end):
-            if not allowed[i]:
-                continue
-            if source[i - begin] >= 0:
+        for entry in range(len(rows)):
+            if source[entry] >= 0:
                 for j in range(width):
-                    near[i - begin, j] = near[source[i - begin] - begin, j]
-            fresh[count] = i
-            count += 1
-        for first in range(0, count, LANES):
-            some = min(count - first, LANES)
+                    near[entry, j] = near[source[entry], j]
+        for first in range(0, len(rows), LANES):
+            some = min(len(rows) - first, LANES)
             for lane in range(some):
-                i = fresh[first + lane]
+                i = rows[first + lane]
                 expand_rules(candidates, i, mean, inverse, ruled, x[lane:], LANES)
                 for j in range(width):
-                    h[j * LANES + lane] = near[i - begin, j]
+                    h[j * LANES + lane] = near[first + lane, j]
             add_products(x, ruled, flat, further, h, width)
-            _finish_side_by_side(widths, tanh, flat, after, x, h, fresh, first, some, shown)
+            _finish_side_by_side(widths, tanh, flat, after, x, h, rows, first, some, shown)

@@ -36,8 +36,9 @@ def policy(request):
 def asked(policy, table: Table, rows, allowed):
     """Return the scores of one decision."""
     network, shown, ruled = policy.arrays, np.full(len(rows), np.nan), policy.arrays.form.ruled
+    which = np.flatnonzero(allowed) if ruled else allowed
     seen = (
-        rows, rows.view(np.uint64), allowed, network.columns, network.heavy, network.products,
+        rows, rows.view(np.uint64), which, network.columns, network.heavy, network.products,
         network.mean, network.inverse, network.widths, network.form.tanh,
     )  # fmt: skip
     places, scratch = (table.keys, table.tags, table.held), (table.base, table.x, table.h, shown)
