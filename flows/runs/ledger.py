@@ -112,7 +112,7 @@ class Ledger:
         return isinstance(entry, dict) and entry.get("inputs") != inputs
 
     def forget(self, name: str) -> None:
-        """Remove the entry of a stage."""
+        """Remove the entry of a stage, which is then not finished."""
         del self._stages[name]
         self._write()
 

@@ -7,9 +7,9 @@
                                   what the page is made from (pipeline.papers.results)
     OUT/index.html                what the evidence says, over the papers that are in OUT
 
-A stage is started when those that it reads are finished. It is run again if its command or what it
-reads has changed, so a folder can be continued with more seeds or by a later version. Stages run
-side by side, one per worker; results do not depend on their number.
+A stage is started when those that it reads are finished. A stage is run again if its command or the
+output that it reads has changed, so a folder can be continued with more seeds or with a changed
+protocol. Stages run side by side, one per worker; results do not depend on their number.
 """
 
 import shlex
@@ -46,8 +46,8 @@ def reproduce(
 
     With one worker, or with a runner, stages run one after another through `call`; with more
     workers, in as many processes. Stages that an earlier reproduction in the folder has finished
-    are skipped, whatever its number of seeds. Raises DatasetError if a quick reproduction is
-    continued as a full one, or a full one as a quick one.
+    are skipped, also if that reproduction had another number of seeds. Raises DatasetError if a
+    quick reproduction is continued as a full one, or a full one as a quick one.
     """
     pages = []
     for name in names:
@@ -169,8 +169,8 @@ class _Run:
         )
         request = parsed(tuple(word.replace(OUT, str(self.place)) for word in stage.words))
         if self.ledger.differs(stage.name, self._inputs(stage)):
-            # Not every command writes over what another command line has written. Without its
-            # entry, the stage is continued after an interruption, not begun again.
+            # Some commands refuse a folder with the output of another command line. The entry is
+            # removed too; with it, a restart after an interruption would remove the folder again.
             remove_folder(location(request.out))
             self.ledger.forget(stage.name)
         if hasattr(request, "workers"):

@@ -275,7 +275,7 @@ def widen(
     """Fill wide[:N]: the feasible candidates of (N, F), and the columns of R rules.
 
     context (C,) and feasible (N,) belong to the same observation. Rows of infeasible candidates are
-    left as they are. Returns the number M of feasible candidates, whose places are in able[:M].
+    left as they are. Returns the number M of feasible candidates; able[:M] has their rows.
     `scores` (N,) and `values` are scratch, see `rule_buffers`. Indices are unsigned, as in
     `_count_below`.
     """

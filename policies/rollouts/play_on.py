@@ -32,8 +32,8 @@ def score_decision(
 ) -> None:
     """Fill scores[:n] for the last observation of an episode, which has n candidates.
 
-    `rows` are the candidates with the columns of the rules that the network reads, and `able` the
-    feasible ones; `able` is not read if there are no such columns.
+    `rows` are the candidates with the columns of the rules that the network reads. `able` has the
+    rows of the feasible candidates; only a network with such columns needs `able`.
     """
     feasible = episode.feasible
     shown, allowed = scores[:n], feasible[:n]

@@ -313,10 +313,11 @@ def score_ruled(
 ) -> None:  # fmt: skip
     """Fill the scores of the candidates `able` of a network with `ruled` rule columns.
 
-    `able` has the feasible candidates, see `policies.networks.rules.widen`. The table has layer 0
-    of each row without the rule columns. `near` has this part for the candidates that are looked up
-    together. room[2] has for every candidate the entry of `near` that it repeats, or -1, and
-    room[3] for every new row its entry. The other arrays are those of `score_alone`.
+    `able` has the rows of the feasible candidates, see `policies.networks.rules.widen`. The table
+    has layer 0 of each row without the rule columns. `near` has this part for the candidates that
+    are looked up together. room[2] has for every candidate the entry of `near` that is computed for
+    its row, or -1 if the table had the row; room[3] has the entry of every new row. The other
+    arrays are those of `score_alone`.
     """
     fresh, places, source, entries = room[0], room[1], room[2], room[3]
     own, width = len(mean) - ruled, widths[0]
@@ -332,6 +333,7 @@ def score_ruled(
             place = np.int64(tag >> SHIFT)
             if not is_there(keys, tags, held, cells, i, tag, columns):
                 fresh[count], places[count], entries[count] = i, place, entry
+                source[entry] = entry
                 count += 1
                 held[place] = count
             elif held[place] != 0:
@@ -368,8 +370,6 @@ def score_ruled(
         if linear and count == 0:
             continue
         if linear:
-            for number in range(count):
-                source[entries[number]] = entries[number]
             for entry in range(len(rows)):
                 if source[entry] >= 0:
                     shown[rows[entry]] = _add_rules(

@@ -101,6 +101,7 @@ def test_a_paper_from_its_commands_to_its_page(paper, tmp_path, capsys):
 
     before = (out / "made" / "late" / "evaluation.json").stat().st_mtime_ns
     assert main(argv) == 0
+    assert "late: finished before, skipped" in capsys.readouterr().err
     assert (out / "made" / "late" / "evaluation.json").stat().st_mtime_ns == before
     assert content(out / "made") == first
 
@@ -144,7 +145,7 @@ def test_another_setting_needs_another_folder(paper, tmp_path, capsys):
 
 
 def test_more_seeds_keep_what_they_can_and_replace_the_rest(paper, tmp_path):
-    """A dataset cannot be built over another one: its folder has to be removed first."""
+    """A dataset is not built over another one: the folder of the old one has to be removed."""
 
     def with_log(setting):
         log = ("build", "slots-deeprm-v1", "--set", f'split.train="0..{len(setting.seeds)}"',

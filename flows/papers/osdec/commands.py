@@ -4,7 +4,7 @@ CASE/rules                  rules on the test windows of a case
 CASE/VARIANT-seedS          a variant, trained in that case
 CASE/VARIANT-scores         its best checkpoints on the test windows
 CASE/bound                  the bound of the utilisation in a case
-base/dataset, base/prices    our offline agent, from the log of deferrable-prices-v1
+base/dataset, base/prices   our offline agent, from the log of deferrable-prices-v1
 base/ONLINE-seedS           our online agent
 base/ours                   both on the test windows
 """
