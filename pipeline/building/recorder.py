@@ -18,6 +18,7 @@ from pipeline.simulation.policy import Behaviour, Heuristic
 from pipeline.simulation.rollout import Episode, finished_episode
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.spec import Spec
+from pipeline.simulation.uncounted import uncounted
 
 _FLOAT32: Final = types.Array(types.float32, 1, "C")
 _FLOAT32_COLUMNS: Final = types.Array(types.float32, 2, "C")
@@ -116,8 +117,9 @@ def _record(  # type: ignore[no-untyped-def]
     of all candidates, nothing is scored or drawn.
     """
     observe, step, score = observe[0], step[0], score[0]
-    ints, floats, context, image, candidates, feasible = memory
-    scores, probabilities, step_outputs, totals = arrays
+    ints, floats, context, image, candidates, feasible = uncounted(memory)
+    scores, probabilities, step_outputs, totals = uncounted(arrays)
+    log = uncounted(log)
     numbers, labels, propensity, cursor = log.numbers, log.labels, log.propensity, log.cursor
     log_context, log_image, log_candidates = log.context, log.image, log.candidates
     log_feasible, log_probabilities = log.feasible, log.probabilities

@@ -26,6 +26,7 @@ from pipeline.simulation.players import EpisodeTrace, Probabilities, values_at_e
 from pipeline.simulation.rollout import Episode, finished_episode
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.spec import Spec
+from pipeline.simulation.uncounted import uncounted
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def _follow(observe, step, choose, episode, step_outputs, given, choices, rows):
     Returns the number of decisions that were made, fewer than asked if a choice is infeasible.
     """
     observe, step, choose = observe[0], step[0], choose[0]
-    ints, floats, context, image, candidates, feasible = episode
+    ints, floats, context, image, candidates, feasible = uncounted(episode)
     for at in range(len(choices)):
         rows[at] = observe(ints, floats, context, image, candidates, feasible)
         choices[at] = choose(ints, floats)

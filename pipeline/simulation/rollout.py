@@ -22,6 +22,7 @@ from pipeline.simulation.kernel import FLOATS, Compiled, compiled
 from pipeline.simulation.policy import GENERATOR, Behaviour, Heuristic, draw_choice, faults_of
 from pipeline.simulation.scenario import Blocks, Instance, Scenario
 from pipeline.simulation.spec import Spec
+from pipeline.simulation.uncounted import uncounted
 
 
 @dataclass(frozen=True)
@@ -100,8 +101,8 @@ def _run(observe, step, score, episode, arrays, parameters, temperature, epsilon
     Returns 2 * steps + truncated, or INFEASIBLE.
     """
     observe, step, score = observe[0], step[0], score[0]
-    ints, floats, context, image, candidates, feasible = episode
-    scores, probabilities, step_outputs, totals = arrays
+    ints, floats, context, image, candidates, feasible = uncounted(episode)
+    scores, probabilities, step_outputs, totals = uncounted(arrays)
     steps = 0
     while True:
         n = observe(ints, floats, context, image, candidates, feasible)

@@ -11,6 +11,7 @@ from pipeline.simulation.arrays import EPISODE, STEPS, named
 from pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL
 from pipeline.simulation.kernel import INFEASIBLE, RUNNING, TERMINATED, TRUNCATED, compiled
 from pipeline.simulation.policy import GENERATOR, draw_choice, fill_probabilities
+from pipeline.simulation.uncounted import uncounted
 
 FINE: Final = 0
 FAULTS: Final = (
@@ -89,8 +90,9 @@ def replay(  # type: ignore[no-untyped-def]
     choice is made, and the replay continues.
     """
     observe, step, score = observe[0], step[0], score[0]
-    ints, floats, context, image, candidates, feasible = episode
-    scores, probabilities, step_outputs, _totals = arrays
+    ints, floats, context, image, candidates, feasible = uncounted(episode)
+    scores, probabilities, step_outputs, _totals = uncounted(arrays)
+    log = uncounted(log)
     offsets, choice, propensity = log.offsets, log.choice, log.propensity
     log_candidates, log_probabilities = log.candidates, log.probabilities
     status = int(state[STATUS])

@@ -18,6 +18,7 @@ from pipeline.simulation.players import EpisodeTrace, Probabilities, values_at_e
 from pipeline.simulation.policy import GENERATOR, draw_choice, fill_probabilities
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.spec import Spec
+from pipeline.simulation.uncounted import uncounted
 from policies.networks.forward import NETWORK, NetworkArrays, score_sets
 from policies.networks.rules import RULES, RuleColumns, rule_buffers, widen
 
@@ -46,10 +47,10 @@ def _decide(
     (
         c_columns, c_heavy, c_products, c_mean, c_inverse,
         columns, heavy, products, mean, inverse, widths, form, flat,
-    ) = network  # fmt: skip
+    ) = uncounted(network)  # fmt: skip
     observe, step = observe[0], step[0]
-    ints, floats, context, image, candidates, feasible = episode
-    scores, probabilities, step_outputs, _totals = arrays
+    ints, floats, context, image, candidates, feasible = uncounted(episode)
+    scores, probabilities, step_outputs, _totals = uncounted(arrays)
     moment, picture = context.reshape((1, len(context))), image.reshape((1, len(image)))
     span = np.zeros(2, np.int64)
     wide, able, values = rule_buffers(rules, candidates)

@@ -16,6 +16,7 @@ from pipeline.simulation import kernel as k
 from pipeline.simulation.arrays import EPISODE, STEPS, named
 from pipeline.simulation.functions import OBSERVE_CELL, STEP_CELL
 from pipeline.simulation.policy import GENERATOR, draw_choice, fill_probabilities
+from pipeline.simulation.uncounted import uncounted
 from policies.networks.features import COLUMNS
 from policies.networks.forward import NETWORK, NetworkArrays, score_sets
 from policies.networks.rules import RULES, rule_buffers, widen
@@ -23,7 +24,8 @@ from policies.rollouts.row_table import (
     SHIFT,
     TABLE,
     Table,
-    is_there,
+    is_held,
+    put,
     score_alone,
     score_ruled,
     tag_of,
@@ -89,9 +91,9 @@ def sample(
     full; or INFEASIBLE for a forbidden choice.
     """
     observe, step = observe[0], step[0]
-    ints, floats, context, image, candidates, feasible = episode
-    scores, probabilities, step_outputs, totals = arrays
-    _guided, _parameters, alone, network, table = decider
+    ints, floats, context, image, candidates, feasible = uncounted(episode)
+    scores, probabilities, step_outputs, totals = uncounted(arrays)
+    _guided, _parameters, alone, network, table = uncounted(decider)
     (
         c_columns, c_heavy, c_products, c_mean, c_inverse,
         columns, heavy, products, mean, inverse, widths, form, flat,
@@ -164,11 +166,12 @@ def gather(
     `policies.rollouts.trajectories.NetworkInputs`.
     """
     observe, step = observe[0], step[0]
-    ints, floats, context, image, candidates, feasible = episode
-    rows, row_of, contexts, images, index, starts, chosen, which = looked
+    ints, floats, context, image, candidates, feasible = uncounted(episode)
+    rows, row_of, contexts, images, index, starts, chosen, which = uncounted(looked)
     wide, able, values = rule_buffers(rules, candidates)
     ruled = len(rules) > 0
     seen = wide if ruled else candidates
+    table = uncounted(table)
     keys, tags, held, cells = table.keys, table.tags, table.held, seen.view(np.uint64)
     capacity = len(feasible)
     t, m, u = cursor[C_DECISIONS], cursor[C_CANDIDATES], cursor[C_ROWS]
@@ -204,7 +207,9 @@ def gather(
                     chosen[t] = m
                 tag = tag_of(cells, i, columns) if alone else np.uint64(0)
                 place = np.int64(tag >> SHIFT)
-                if not alone or not is_there(keys, tags, held, cells, i, tag, columns):
+                if not alone or not is_held(keys, tags, held, cells, i, tag, columns):
+                    if alone:
+                        put(keys, tags, cells, i, tag, columns)
                     held[place] = u
                     for f in range(rows.shape[1]):
                         rows[u, f] = seen[i, f]

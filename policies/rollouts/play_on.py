@@ -17,6 +17,7 @@ from pipeline.simulation.arrays import EPISODE, STEPS
 from pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL, cell
 from pipeline.simulation.policy import GENERATOR, NO_PARAMETERS, Heuristic, draw_choice, no_score
 from pipeline.simulation.spec import Spec
+from pipeline.simulation.uncounted import uncounted
 from policies.networks.forward import score_sets
 from policies.networks.policy import LearnedPolicy
 from policies.networks.rules import RULES, rule_buffers, widen
@@ -87,8 +88,9 @@ def play_on(
     INFEASIBLE for a forbidden choice.
     """
     observe, step = observe[0], step[0]
+    episode, decider = uncounted(episode), uncounted(decider)
     ints, floats, context, image, candidates, feasible = episode
-    scores, probabilities, step_outputs, totals = arrays
+    scores, probabilities, step_outputs, totals = uncounted(arrays)
     at, status, kept = first, k.RUNNING, len(choices)
     wide, able, values = rule_buffers(rules, candidates)
     ruled = len(rules) > 0 and not decider.guided

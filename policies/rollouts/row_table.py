@@ -88,20 +88,27 @@ def tag_of(cells: Any, row: Any, columns: Any) -> Any:
 @k.compiled(
     types.boolean(KEYS, _TAGS, k.INTS, KEYS, types.int64, types.uint64, COLUMNS), forceinline=True
 )
-def is_there(keys: Any, tags: Any, held: Any, cells: Any, row: Any, tag: Any, columns: Any) -> Any:
-    """Return whether the table has the row; if not, write its key (the caller sets `held`)."""
+def is_held(keys: Any, tags: Any, held: Any, cells: Any, row: Any, tag: Any, columns: Any) -> Any:
+    """Return whether the table has the row, whose hash is `tag`.
+
+    This function and `put` have no early exits: numba would count references to the arrays for
+    every row, which took a fifth of an episode of the DeepJS network.
+    """
     place = tag >> SHIFT
-    same = held[place] >= 0 and tags[place] == tag
-    if same:
-        for j in range(len(columns)):
-            if keys[place, j] != cells[row, columns[j]]:
-                same = False
-                break
-    if not same:
-        tags[place] = tag
-        for j in range(len(columns)):
-            keys[place, j] = cells[row, columns[j]]
-    return same
+    different = np.uint64(held[place] < 0) | (tags[place] ^ tag)
+    compared = len(columns) if different == np.uint64(0) else 0
+    for j in range(compared):
+        different |= keys[place, j] ^ cells[row, columns[j]]
+    return different == np.uint64(0)
+
+
+@k.compiled(types.void(KEYS, _TAGS, KEYS, types.int64, types.uint64, COLUMNS), forceinline=True)
+def put(keys: Any, tags: Any, cells: Any, row: Any, tag: Any, columns: Any) -> None:
+    """Write the key of a row to the table; the caller sets `held`."""
+    place = tag >> SHIFT
+    tags[place] = tag
+    for j in range(len(columns)):
+        keys[place, j] = cells[row, columns[j]]
 
 
 @k.compiled(
@@ -222,7 +229,8 @@ def score_alone(
             source[i - begin] = -1
             tag = tag_of(cells, i, columns)
             place = np.int64(tag >> SHIFT)
-            if not is_there(keys, tags, held, cells, i, tag, columns):
+            if not is_held(keys, tags, held, cells, i, tag, columns):
+                put(keys, tags, cells, i, tag, columns)
                 fresh[count], places[count] = i, place
                 count += 1
                 held[place] = count
@@ -331,7 +339,8 @@ def score_ruled(
             source[entry] = -1
             tag = tag_of(cells, i, columns)
             place = np.int64(tag >> SHIFT)
-            if not is_there(keys, tags, held, cells, i, tag, columns):
+            if not is_held(keys, tags, held, cells, i, tag, columns):
+                put(keys, tags, cells, i, tag, columns)
                 fresh[count], places[count], entries[count] = i, place, entry
                 source[entry] = entry
                 count += 1

@@ -25,6 +25,7 @@ from pipeline.simulation.policy import GENERATOR, Heuristic, best_feasible
 from pipeline.simulation.rollout import Episode, finished_episode, values_of
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.spec import Spec
+from pipeline.simulation.uncounted import uncounted
 from policies.networks.features import expand_row
 from policies.papers.liu.forward import CLUSTERS, score_pairs
 from policies.papers.liu.network import ClustersPolicy
@@ -90,12 +91,12 @@ def _play(
     decisions than rows for them.
     """
     observe, step, guide = observe[0], step[0], guide[0]
-    ints, floats, context, image, candidates, feasible = episode
-    scores, _probabilities, step_outputs, totals = arrays
+    ints, floats, context, image, candidates, feasible = uncounted(episode)
+    scores, _probabilities, step_outputs, totals = uncounted(arrays)
     (
         c_columns, c_heavy, c_products, c_mean, c_inverse,
         columns, heavy, products, mean, inverse, place, _widths, _flat,
-    ) = network  # fmt: skip
+    ) = uncounted(network)  # fmt: skip
     n, g = len(mean), len(c_mean)
     moment = context.reshape((1, len(context)))
     span = np.zeros(2, np.int64)
