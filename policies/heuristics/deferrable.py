@@ -11,12 +11,11 @@ which with one resource is "the largest request first".
 from collections.abc import Mapping
 from typing import Final
 
-import numpy as np
 from numba import types
 
 from pipeline.scenarios.deferrable.features import MOMENT, ROW
 from pipeline.scenarios.deferrable.slotwise_action import stop_at_misfit
-from pipeline.simulation.kernel import FLOATS, SCORE, compiled
+from pipeline.simulation.kernel import FLOATS, ROWS, SCORE, compiled
 from pipeline.simulation.policy import Heuristic
 from policies.heuristics.knapsack import choose_set
 from policies.heuristics.prices import RANDOM_PRICES
@@ -25,12 +24,11 @@ LATER_SLOT: Final = 0.3  # worth of a slot after the first in knapsack_patient; 
 WAITING: Final = 0.5  # share of a job's later pay that it subtracts if the job can wait
 
 
-@compiled(types.float64(FLOATS, FLOATS))
-def _gain(context, row):  # type: ignore[no-untyped-def]
-    """Return the reward for starting a job now: c d - w1 (t - e)."""
-    return row[ROW.cores] * row[ROW.duration] + context[MOMENT.delay_weight] * min(
-        row[ROW.until_earliest], 0.0
-    )
+@compiled(types.float64(FLOATS, ROWS, types.int64), forceinline=True)
+def _gain(context, candidates, i):  # type: ignore[no-untyped-def]
+    """Return the reward for starting the job of row i now: c d - w1 (t - e)."""
+    pay = candidates[i, ROW.cores] * candidates[i, ROW.duration]
+    return pay + context[MOMENT.delay_weight] * min(candidates[i, ROW.until_earliest], 0.0)
 
 
 @compiled(SCORE)
@@ -65,15 +63,15 @@ def _fifo_skip(context, candidates, feasible, parameters, scores):  # type: igno
 def _largest_skip(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     for i in range(len(scores)):
         startable = candidates[i, ROW.is_startable] == 1.0
-        scores[i] = _gain(context, candidates[i]) if startable else 0.0
+        scores[i] = _gain(context, candidates, i) if startable else 0.0
 
 
 @compiled(SCORE)
 def _knapsack(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    gains = np.empty(len(scores))
     for i in range(len(scores)):
-        gains[i] = _gain(context, candidates[i])
-    choose_set(max(0, int(context[MOMENT.free_cores])), candidates, feasible, gains, scores)
+        if feasible[i]:
+            scores[i] = _gain(context, candidates, i)
+    choose_set(max(0, int(context[MOMENT.free_cores])), candidates, feasible, scores)
 
 
 @compiled(SCORE)
@@ -84,14 +82,15 @@ def _knapsack_patient(context, candidates, feasible, parameters, scores):  # typ
     job, so it counts LATER_SLOT. If a job could also start in the next slot, WAITING times its
     reward for starting then is subtracted.
     """
-    gains = np.empty(len(scores))
     for i in range(len(scores)):
-        row = candidates[i]
-        gain = _gain(context, row) - (1.0 - LATER_SLOT) * row[ROW.cores] * (row[ROW.duration] - 1.0)
-        if row[ROW.until_latest] > 0.0:
+        if not feasible[i]:
+            continue
+        cores, later = candidates[i, ROW.cores], candidates[i, ROW.duration] - 1.0
+        gain = _gain(context, candidates, i) - (1.0 - LATER_SLOT) * cores * later
+        if candidates[i, ROW.until_latest] > 0.0:
             gain -= WAITING * max(0.0, gain - context[MOMENT.delay_weight])
-        gains[i] = gain
-    choose_set(max(0, int(context[MOMENT.free_cores])), candidates, feasible, gains, scores)
+        scores[i] = gain
+    choose_set(max(0, int(context[MOMENT.free_cores])), candidates, feasible, scores)
 
 
 _RULES: Final = (

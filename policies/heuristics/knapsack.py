@@ -7,32 +7,36 @@ from pipeline.scenarios.deferrable.features import ROW
 from pipeline.simulation.kernel import FLOATS, MASK, ROWS, compiled
 
 
-@compiled(types.void(types.int64, ROWS, MASK, FLOATS, FLOATS))
-def choose_set(free, candidates, feasible, gains, scores):  # type: ignore[no-untyped-def]
-    """Solve the 0/1 knapsack exactly; score its rows by gain, the close row 0 and the others -1.
+@compiled(types.void(types.int64, ROWS, MASK, FLOATS), forceinline=True)
+def choose_set(free, candidates, feasible, scores):  # type: ignore[no-untyped-def]
+    """Solve the 0/1 knapsack exactly; score its rows by value, the close row 0 and the others -1.
 
-    gains (N,) are the values of the rows; only feasible rows with a gain above 0 can be chosen.
+    On entry, scores (N,) hold the values of the feasible rows. Only those above 0 can be chosen.
     """
     n = len(scores)
     items = np.empty(n, np.int64)
-    k = 0
+    k, wanted = 0, 0
     for i in range(n - 1):
-        scores[i] = -1.0
-        if feasible[i] and gains[i] > 0.0:
+        if feasible[i] and scores[i] > 0.0:
             items[k] = i
             k += 1
+            wanted += int(np.ceil(candidates[i, ROW.cores]))
+        else:
+            scores[i] = -1.0
     scores[n - 1] = 0.0
-    best = np.zeros(free + 1)  # highest sum of gains of the items so far, by cores used
-    taken = np.zeros((k, free + 1), np.bool_)
+    if wanted <= free:
+        return
+    best = np.zeros((k + 1, free + 1))  # highest sum of values of the first items in so many cores
     for j in range(k):
-        cores = int(np.ceil(candidates[items[j], ROW.cores]))
-        for room in range(free, cores - 1, -1):
-            value = best[room - cores] + gains[items[j]]
-            if value > best[room]:
-                best[room] = value
-                taken[j, room] = True
+        cores, worth = int(np.ceil(candidates[items[j], ROW.cores])), scores[items[j]]
+        wanted -= cores
+        least = max(0, free - wanted)  # the later items cannot leave fewer cores than this
+        best[j + 1, least:cores] = best[j, least:cores]
+        for room in range(max(least, cores), free + 1):
+            best[j + 1, room] = max(best[j, room], best[j, room - cores] + worth)
     room = free
     for j in range(k - 1, -1, -1):
-        if taken[j, room]:
-            scores[items[j]] = gains[items[j]]
+        if best[j + 1, room] > best[j, room]:
             room -= int(np.ceil(candidates[items[j], ROW.cores]))
+        else:
+            scores[items[j]] = -1.0

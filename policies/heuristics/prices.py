@@ -85,7 +85,6 @@ def fill_prices(context, candidates, parameters, demand, price):  # type: ignore
 @compiled(SCORE)
 def score_by_prices(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     """Fill the scores of the exact knapsack: the values of its jobs, close row 0, all others -1."""
-    n = len(scores)
     demand, price = np.empty(AHEAD + 1), np.empty(AHEAD + 1)
     waiting = fill_prices(context, candidates, parameters, demand, price)
     level, p = parameters[_LEVEL], parameters[_WAIT:]
@@ -93,14 +92,13 @@ def score_by_prices(context, candidates, feasible, parameters, scores):  # type:
     until = np.zeros(AHEAD + 2)  # sum of prices before so many slots ahead
     for ahead in range(1, AHEAD + 1):
         until[ahead + 1] = until[ahead] + price[ahead]
-    gains = np.zeros(n)
-    for i in range(n - 1):
+    for i in range(len(scores) - 1):
         if not feasible[i]:
             continue
         row = candidates[i]
         cores, length = row[ROW.cores], min(int(row[ROW.duration]), AHEAD)
         pays = cores * row[ROW.duration] + weight * min(row[ROW.until_earliest], 0.0)
-        gains[i] = pays - cores * until[length]
+        worth = pays - cores * until[length]
         if row[ROW.until_latest] > 0.0 and context[MOMENT.slots_left] > 1.0:
             later = pays - weight - cores * until[length + 1]
             share = _sigmoid(
@@ -111,8 +109,9 @@ def score_by_prices(context, candidates, feasible, parameters, scores):  # type:
                 + p[4] * waiting / level
                 + p[5] * row[ROW.until_earliest] / 5.0
             )
-            gains[i] -= share * max(later, 0.0)
-    choose_set(max(0, int(free)), candidates, feasible, gains, scores)
+            worth -= share * max(later, 0.0)
+        scores[i] = worth
+    choose_set(max(0, int(free)), candidates, feasible, scores)
 
 
 def draw_prices(spec: Spec, rng: np.random.Generator) -> NDArray[np.float64]:

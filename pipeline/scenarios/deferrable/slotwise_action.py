@@ -18,7 +18,7 @@ from pipeline.scenarios.deferrable.features import ROW
 from pipeline.simulation.kernel import FLOATS, MASK, ROWS, compiled
 
 
-@compiled(types.void(ROWS, MASK, FLOATS))
+@compiled(types.void(ROWS, MASK, FLOATS), forceinline=True)
 def stop_at_misfit(candidates, feasible, scores):  # type: ignore[no-untyped-def]
     """Set the close row's score so that the slot ends at the first job that does not fit.
 
@@ -32,8 +32,8 @@ def stop_at_misfit(candidates, feasible, scores):  # type: ignore[no-untyped-def
             lowest = scores[i] if best < 0 else min(lowest, scores[i])
             if best < 0 or scores[i] > scores[best]:
                 best = i
+    below = lowest - 1.0
     for i in range(len(scores)):
-        if candidates[i, ROW.is_startable] == 0.0:
-            scores[i] = lowest - 1.0
+        scores[i] = below if candidates[i, ROW.is_startable] == 0.0 else scores[i]
     if best >= 0 and not feasible[best]:
         scores[len(scores) - 1] = scores[best] + 1.0
