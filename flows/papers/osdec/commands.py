@@ -47,7 +47,7 @@ class Variant:
     Attributes:
         folder: Beginning of the names of its folders.
         sets: Overrides below online.settings.
-        iteration_s: Seconds of an iteration.
+        iteration_s: Seconds of an iteration of a stage that runs alone.
         window_s: Seconds of a test window.
     """
 
@@ -61,7 +61,7 @@ _NONE: Final = 'network.auxiliary="none"'
 VARIANTS: Final[Mapping[str, Variant]] = {  # in the order that the paper claims, worst first
     "REINFORCE": Variant("reinforce", (_NONE, 'algorithm="reinforce"'), 1.1, 0.36),
     "PPO": Variant("mlp", (_NONE, 'network.encoder="mlp"'), 0.7, 0.15),
-    "PointerNet": Variant("pointer", (_NONE, 'network.encoder="pointer"'), 2.1, 0.7),
+    "PointerNet": Variant("pointer", (_NONE, 'network.encoder="pointer"'), 2.1, 0.25),
     "PPO+Att": Variant("attention", (_NONE,), 2.2, 0.36),
     "PPO+Att+AuxH": Variant("high", ('network.auxiliary="high"',), 2.3, 0.36),
     "PPO+Att+AuxL": Variant("low", ('network.auxiliary="low"',), 2.3, 0.36),
