@@ -91,8 +91,8 @@ def tag_of(cells: Any, row: Any, columns: Any) -> Any:
 def is_held(keys: Any, tags: Any, held: Any, cells: Any, row: Any, tag: Any, columns: Any) -> Any:
     """Return whether the table has the row, whose hash is `tag`.
 
-    This function and `put` have no early exits: numba would count references to the arrays for
-    every row, which took a fifth of an episode of the DeepJS network.
+    Neither this function nor `put` has an early exit, with which numba would count references to
+    the arrays for every row.
     """
     place = tag >> SHIFT
     different = np.uint64(held[place] < 0) | (tags[place] ^ tag)
