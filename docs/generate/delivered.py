@@ -56,6 +56,8 @@ DELIVERIES: Final = (
     Delivery("`slots`, rate 1.0", "log", "slowdown", 3, "slots-deeprm-rate10-rules-v1",
              "slots-deeprm-rate10-rules-fresh-v1", "preference_ensemble-delivered",
              "slots-deeprm-rate10-v1"),
+    Delivery("`slots`, stream", "log", "slowdown", 3, "slots-stream-delivered-v1",
+             "slots-stream-delivered-fresh-v1", "preference_ensemble-delivered", what="the rule"),
     Delivery("`thermal`", "log", "level per step", 3, "thermal-default-delivered-v1",
              "thermal-default-delivered-fresh-v1", "advantage_regression-delivered",
              "thermal-default-v1"),
@@ -68,6 +70,9 @@ DELIVERIES: Final = (
              "trajectory_preference-delivered"),
     Delivery("`queue`, HPC2N", "log", "bounded slowdown", 1, "queue-hpc2n-delivered-v1", "",
              "trajectory_preference-delivered", what="the rule"),
+    *(Delivery(f"`queue`, {log}", "log", "bounded slowdown", 1, f"queue-{name}-delivered-v1", "",
+               "trajectory_preference-delivered", what="the rule")
+      for log, name in (("KTH SP2", "kth"),)),
     Delivery("`slots`, rate .7", "play", "slowdown", 3, "slots-online-delivered",
              "slots-online-fresh", "counterfactual-delivered", "slots-online"),
     Delivery("`slots`, rate 1.0", "play", "slowdown", 3, "slots-online-rate10-delivered",
