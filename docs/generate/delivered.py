@@ -68,11 +68,9 @@ DELIVERIES: Final = (
              "deferrable-prices-fresh-v1", "price_surface-delivered", "deferrable-prices-v1"),
     Delivery("`binpack`", "log", "makespan, s", 1, "binpack-alibaba2017-delivered-v1", "",
              "trajectory_preference-delivered"),
-    Delivery("`queue`, HPC2N", "log", "bounded slowdown", 1, "queue-hpc2n-delivered-v1", "",
-             "trajectory_preference-delivered", what="the rule"),
     *(Delivery(f"`queue`, {log}", "log", "bounded slowdown", 1, f"queue-{name}-delivered-v1", "",
                "trajectory_preference-delivered", what="the rule")
-      for log, name in (("KTH SP2", "kth"), ("SDSC SP2", "sdsc-sp2"))),
+      for log, name in (("KTH SP2", "kth"), ("SDSC SP2", "sdsc-sp2"), ("HPC2N", "hpc2n"))),
     Delivery("`slots`, rate .7", "play", "slowdown", 3, "slots-online-delivered",
              "slots-online-fresh", "counterfactual-delivered", "slots-online"),
     Delivery("`slots`, rate 1.0", "play", "slowdown", 3, "slots-online-rate10-delivered",

@@ -30,7 +30,7 @@ def choose_set(free, candidates, feasible, scores):  # type: ignore[no-untyped-d
     for j in range(k):
         cores, worth = int(np.ceil(candidates[items[j], ROW.cores])), scores[items[j]]
         wanted -= cores
-        least = max(0, free - wanted)  # the later items cannot leave fewer cores than this
+        least = max(0, free - wanted)  # the later items take at most `wanted` cores
         best[j + 1, least:cores] = best[j, least:cores]
         for room in range(max(least, cores), free + 1):
             best[j + 1, room] = max(best[j, room], best[j, room - cores] + worth)

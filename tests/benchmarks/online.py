@@ -103,8 +103,8 @@ def _beside_simpy(
 ) -> list[Row]:
     """Return rollouts with the network, and simulations in SimPy without one.
 
-    They take turns, and every number is a median: on a machine with neighbours, either can take
-    half as long again from one second to the next.
+    Rollouts and simulations take turns, and every number is a median. On a machine that others use
+    too, either rate can change by a half from one second to the next.
     """
     rules: dict[str, Rule] = {
         "first fit": first_fit, "features, uniform draws": drawn_pairs(np.random.default_rng(0)),

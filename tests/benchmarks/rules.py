@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks rules
 
-All weights are 0, so that both scorers make the same choices on the same windows. The columns are
-those of the rule that takes most time, of those that a recipe records, and those of all of them.
+All weights are 0, so that both scorers make the same choices on the same windows. A recipe has two
+rows: the columns of the slowest rule that it records, and the columns of all rules that it records.
 """
 
 import time
@@ -55,10 +55,10 @@ def _of_recipe(name: str) -> list[Row]:
             without = _seconds(scenario, spec, instances, plain)
             ratios[what].append(_seconds(scenario, spec, instances, policy) / without)
     cost = {what: float(np.median(found)) for what, found in ratios.items()}
-    dearest = max(logged, key=cost.__getitem__)
+    slowest = max(logged, key=cost.__getitem__)
     return [
         (f"{name}, columns of {what} / none", cost[what], "x", "at most 1.5")
-        for what in (dearest, everything)
+        for what in (slowest, everything)
     ]
 
 
