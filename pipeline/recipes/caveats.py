@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 
 from pipeline.recipes.recipe import Recipe
+from pipeline.recipes.splits import evenly_spaced
 from pipeline.recipes.workload_source import RECORDED, SYNTHETIC
 from pipeline.scenarios import load_scenario
 from pipeline.workloads import caveats
@@ -18,10 +19,7 @@ _DRAWN: Final = (SYNTHETIC, RECORDED)  # formats of workloads with tasks that ar
 
 def sample(windows: Iterable[int], most: int = _MOST_WINDOWS) -> list[int]:
     """Return at most so many of the windows, evenly spaced."""
-    listed = sorted(set(windows))
-    if len(listed) <= most:
-        return listed
-    return [listed[i] for i in np.linspace(0, len(listed) - 1, most).astype(int)]
+    return evenly_spaced(sorted(set(windows)), most)
 
 
 def trace_caveats(

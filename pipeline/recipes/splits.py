@@ -2,8 +2,10 @@
 
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
+
+import numpy as np
 
 from pipeline.errors import RecipeError, did_you_mean
 from pipeline.settings.ranges import shown
@@ -37,3 +39,10 @@ def read_split(value: Any, where: str) -> dict[str, range]:
                 f"{where}: split.{one} and split.{other} share windows, expected each in one split"
             )
     return split
+
+
+def evenly_spaced(windows: Sequence[int], most: int) -> list[int]:
+    """Return at most so many of the windows, in their order, with the first and the last."""
+    if len(windows) <= most:
+        return list(windows)
+    return [windows[i] for i in np.linspace(0, len(windows) - 1, most).astype(np.int64)]

@@ -10,7 +10,7 @@ trainings. The agent that is delivered is the one that was trained on all of the
 
 A fold is a stretch of the train windows and one of the validation windows, so that neighbours in
 time stay together, and every training has validation windows to choose its best checkpoint with.
-Each fold has at most MOST_WINDOWS windows that are played, evenly spaced.
+Each fold has at most MOST_PLAYED windows that are played, evenly spaced.
 
 Windows of a trace may share jobs. A training leaves out its fold and all windows that share a job
 with a window of the fold. The windows of a fold that are played share no job.
@@ -25,8 +25,8 @@ from typing import Final
 
 import numpy as np
 
+from pipeline.recipes.splits import evenly_spaced
 from policies.delivery.played import (
-    MOST_WINDOWS,
     Windows,
     best_rule,
     headline_value,
@@ -39,6 +39,7 @@ from policies.networks.policy import LearnedPolicy
 from policies.networks.rules import rankable
 
 FOLDS: Final = 4
+MOST_PLAYED: Final = 100  # windows of a fold
 # Function of a fold's number and its windows that returns the policies of a training without these
 # windows, by kind of checkpoint.
 Without = Callable[[int, Sequence[int]], Mapping[str, LearnedPolicy]]
@@ -84,7 +85,7 @@ def verdicts(windows: Windows, names: Sequence[str], without: Without) -> dict[s
     if any(set(windows.train) <= set(touched) for touched in left_out):
         return {}
     apart = [windows.apart(fold) for fold in folds]
-    shown = [some[:: -(-len(some) // MOST_WINDOWS)] for some in apart]
+    shown = [evenly_spaced(some, MOST_PLAYED) for some in apart]
     agents = [without(number, touched) for number, touched in enumerate(left_out)]
     of_rule = np.concatenate(
         [

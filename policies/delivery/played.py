@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from pipeline.evaluation.evaluate import BATCH
 from pipeline.recipes.problem import further_windows, make_instance
 from pipeline.recipes.recipe import Recipe
+from pipeline.recipes.splits import evenly_spaced
 from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
 from pipeline.simulation.batched import run_batched
@@ -49,7 +50,7 @@ from policies.networks.policy import LearnedPolicy
 from policies.networks.rules import rankable
 from policies.rollouts.trajectories import sample_trajectories
 
-MOST_WINDOWS: Final = 100  # train windows on which rules are compared
+MOST_WINDOWS: Final = 400  # train windows on which rules are compared
 FURTHER: Final = 400
 Value = Callable[[Episode], float]  # of an episode, higher is better
 
@@ -196,10 +197,10 @@ def headline_value(episode: Episode, better: str) -> float:
 def best_rule(windows: Windows, names: Sequence[str], value: Value = by_return) -> str:
     """Return the rule with the highest mean value on train and validation windows.
 
-    Of many train windows, evenly spaced ones are played.
+    Of more than MOST_WINDOWS train windows, evenly spaced ones are played.
     """
     known = rankable(windows.scenario.name)
-    played = [*windows.train[:: -(-len(windows.train) // MOST_WINDOWS)], *windows.validation]
+    played = [*evenly_spaced(windows.train, MOST_WINDOWS), *windows.validation]
     means = {name: values_of_rule(windows, known[name], played, value).mean() for name in names}
     return max(names, key=lambda name: float(means[name]))
 
