@@ -17,7 +17,7 @@ from pipeline.scenarios.deferrable.features import MOMENT, ROW
 from pipeline.scenarios.deferrable.slotwise_action import stop_at_misfit
 from pipeline.simulation.kernel import FLOATS, ROWS, SCORE, compiled
 from pipeline.simulation.policy import Heuristic
-from policies.heuristics.knapsack import choose_set
+from policies.heuristics.knapsack import choose_set, feasible_jobs
 from policies.heuristics.prices import RANDOM_PRICES
 
 LATER_SLOT: Final = 0.3  # worth of a slot after the first in knapsack_patient; the first is worth 1
@@ -68,10 +68,10 @@ def _largest_skip(context, candidates, feasible, parameters, scores):  # type: i
 
 @compiled(SCORE)
 def _knapsack(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    for i in range(len(scores)):
-        if feasible[i]:
-            scores[i] = _gain(context, candidates, i)
-    choose_set(max(0, int(context[MOMENT.free_cores])), candidates, feasible, scores)
+    jobs = feasible_jobs(feasible, scores)
+    for i in jobs:
+        scores[i] = _gain(context, candidates, i)
+    choose_set(max(0, int(context[MOMENT.free_cores])), candidates, jobs, scores)
 
 
 @compiled(SCORE)
@@ -82,15 +82,14 @@ def _knapsack_patient(context, candidates, feasible, parameters, scores):  # typ
     job, so it counts LATER_SLOT. If a job could also start in the next slot, WAITING times its
     reward for starting then is subtracted.
     """
-    for i in range(len(scores)):
-        if not feasible[i]:
-            continue
+    jobs = feasible_jobs(feasible, scores)
+    for i in jobs:
         cores, later = candidates[i, ROW.cores], candidates[i, ROW.duration] - 1.0
         gain = _gain(context, candidates, i) - (1.0 - LATER_SLOT) * cores * later
         if candidates[i, ROW.until_latest] > 0.0:
             gain -= WAITING * max(0.0, gain - context[MOMENT.delay_weight])
         scores[i] = gain
-    choose_set(max(0, int(context[MOMENT.free_cores])), candidates, feasible, scores)
+    choose_set(max(0, int(context[MOMENT.free_cores])), candidates, jobs, scores)
 
 
 _RULES: Final = (

@@ -1,42 +1,72 @@
 """Exact 0/1 knapsack of `deferrable`: the jobs to start in a slot, given the value of each."""
 
+from typing import Any, Final
+
 import numpy as np
 from numba import types
 
 from pipeline.scenarios.deferrable.features import ROW
-from pipeline.simulation.kernel import FLOATS, MASK, ROWS, compiled
+from pipeline.simulation.kernel import FLOATS, INTS, MASK, ROWS, compiled
+from pipeline.simulation.masks import feasible_rows
+
+_ONE: Final = np.uint64(1)
+_CORES: Final = np.uint64(ROW.cores)
 
 
-@compiled(types.void(types.int64, ROWS, MASK, FLOATS), forceinline=True)
-def choose_set(free, candidates, feasible, scores):  # type: ignore[no-untyped-def]
-    """Solve the 0/1 knapsack exactly; score its rows by value, the close row 0 and the others -1.
+@compiled(INTS(MASK, FLOATS), forceinline=True)
+def feasible_jobs(feasible: Any, scores: Any) -> Any:
+    """Return the rows of the feasible jobs, (M,); score the close row 0 and all others -1."""
+    jobs = np.uint64(len(scores)) - _ONE  # feasible may be longer
+    rows = np.empty(jobs, np.int64)
+    many = feasible_rows(feasible, jobs, rows)
+    scores[:] = -1.0
+    scores[jobs] = 0.0
+    return rows[:many]
 
-    On entry, scores (N,) hold the values of the feasible rows. Only those above 0 can be chosen.
+
+@compiled(types.void(types.int64, ROWS, INTS, FLOATS), forceinline=True)
+def choose_set(free: Any, candidates: Any, rows: Any, scores: Any) -> None:
+    """Solve the 0/1 knapsack exactly; score the rows of jobs that are not in the set -1.
+
+    On entry, `rows` (M,) are those of the feasible jobs, and scores (N,) hold their values. Only
+    jobs with a value above 0 can be chosen. `rows` is scratch afterwards. Indices are unsigned, as
+    in `feasible_rows`.
     """
-    n = len(scores)
-    items = np.empty(n, np.int64)
-    k, wanted = 0, 0
-    for i in range(n - 1):
-        if feasible[i] and scores[i] > 0.0:
-            items[k] = i
-            k += 1
-            wanted += int(np.ceil(candidates[i, ROW.cores]))
+    k, wanted = np.uint64(0), 0
+    for q in range(np.uint64(len(rows))):
+        i = np.uint64(rows[np.uint64(q)])
+        if scores[i] > 0.0:
+            rows[k] = np.int64(i)
+            k += _ONE
+            wanted += int(np.ceil(candidates[i, _CORES]))
         else:
             scores[i] = -1.0
-    scores[n - 1] = 0.0
     if wanted <= free:
         return
-    best = np.zeros((k + 1, free + 1))  # highest sum of values of the first items in so many cores
+    width = np.uint64(free + 1)
+    # best[j * width + room]: highest sum of values of the first j jobs in so many cores
+    best = np.empty((k + _ONE) * width)
+    for unsigned in range(width):
+        best[np.uint64(unsigned)] = 0.0
+    row = np.uint64(0)
     for j in range(k):
-        cores, worth = int(np.ceil(candidates[items[j], ROW.cores])), scores[items[j]]
+        i = np.uint64(rows[np.uint64(j)])
+        cores, worth = int(np.ceil(candidates[i, _CORES])), scores[i]
         wanted -= cores
-        least = max(0, free - wanted)  # the later items take at most `wanted` cores
-        best[j + 1, least:cores] = best[j, least:cores]
-        for room in range(max(least, cores), free + 1):
-            best[j + 1, room] = max(best[j, room], best[j, room - cores] + worth)
-    room = free
-    for j in range(k - 1, -1, -1):
-        if best[j + 1, room] > best[j, room]:
-            room -= int(np.ceil(candidates[items[j], ROW.cores]))
+        least = max(0, free - wanted)  # the later jobs take at most `wanted` cores
+        for unsigned in range(np.uint64(least), np.uint64(min(max(cores, least), free + 1))):
+            room = np.uint64(unsigned)
+            best[row + width + room] = best[row + room]
+        own = np.uint64(cores)
+        for unsigned in range(np.uint64(max(cores, least)), width):
+            room = np.uint64(unsigned)
+            best[row + width + room] = max(best[row + room], best[row + room - own] + worth)
+        row += width
+    room = width - _ONE
+    for j in range(k):
+        i = np.uint64(rows[k - _ONE - np.uint64(j)])
+        if best[row + room] > best[row - width + room]:
+            room -= np.uint64(int(np.ceil(candidates[i, _CORES])))
         else:
-            scores[items[j]] = -1.0
+            scores[i] = -1.0
+        row -= width

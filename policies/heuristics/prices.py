@@ -27,7 +27,7 @@ from pipeline.scenarios.deferrable.layout import LAGS, LOOKAHEAD
 from pipeline.simulation.kernel import FLOATS, ROWS, SCORE, compiled
 from pipeline.simulation.policy import Heuristic
 from pipeline.simulation.spec import Spec
-from policies.heuristics.knapsack import choose_set
+from policies.heuristics.knapsack import choose_set, feasible_jobs
 
 AHEAD: Final = 8  # slots whose prices are learned
 DEAREST: Final = 1.2  # maximal price of a core-slot: a little more than a job pays for it
@@ -92,9 +92,8 @@ def score_by_prices(context, candidates, feasible, parameters, scores):  # type:
     until = np.zeros(AHEAD + 2)  # sum of prices before so many slots ahead
     for ahead in range(1, AHEAD + 1):
         until[ahead + 1] = until[ahead] + price[ahead]
-    for i in range(len(scores) - 1):
-        if not feasible[i]:
-            continue
+    jobs = feasible_jobs(feasible, scores)
+    for i in jobs:
         row = candidates[i]
         cores, length = row[ROW.cores], min(int(row[ROW.duration]), AHEAD)
         pays = cores * row[ROW.duration] + weight * min(row[ROW.until_earliest], 0.0)
@@ -111,7 +110,7 @@ def score_by_prices(context, candidates, feasible, parameters, scores):  # type:
             )
             worth -= share * max(later, 0.0)
         scores[i] = worth
-    choose_set(max(0, int(free)), candidates, feasible, scores)
+    choose_set(max(0, int(free)), candidates, jobs, scores)
 
 
 def draw_prices(spec: Spec, rng: np.random.Generator) -> NDArray[np.float64]:

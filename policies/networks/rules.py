@@ -33,6 +33,7 @@ from pipeline.dataset.sampling import FurtherColumns
 from pipeline.errors import DatasetError, RecipeError, UnknownName, did_you_mean
 from pipeline.simulation.functions import SCORE_CELL
 from pipeline.simulation.kernel import FLOATS, INTS, MASK, ROWS, SCORE, Compiled, compiled
+from pipeline.simulation.masks import feasible_rows
 from pipeline.simulation.policy import Heuristic
 from pipeline.simulation.spec import Feature
 from pipeline.storage.files import sha256_text
@@ -280,14 +281,11 @@ def widen(
     `_count_below`.
     """
     n, width = np.uint64(len(feasible)), np.uint64(candidates.shape[1])
-    many, none = np.uint64(0), values[:0]
-    for unsigned in range(n):
-        i = np.uint64(unsigned)
-        if feasible[i]:
-            able[many] = unsigned
-            many += _ONE
-            for f in range(width):
-                wide[i, np.uint64(f)] = candidates[i, np.uint64(f)]
+    many, none = feasible_rows(feasible, n, able), values[:0]
+    for unsigned in range(many):
+        i = np.uint64(able[np.uint64(unsigned)])
+        for f in range(width):
+            wide[i, np.uint64(f)] = candidates[i, np.uint64(f)]
     others = np.float64(max(many, _ONE + _ONE) - _ONE)
     alone = np.float64(many == _ONE)
     for r in range(len(rules)):

@@ -1,5 +1,7 @@
 """Tests of evenly spaced windows."""
 
+import itertools
+
 import pytest
 
 from pipeline.recipes.splits import evenly_spaced
@@ -9,7 +11,7 @@ from pipeline.recipes.splits import evenly_spaced
 def test_as_many_windows_as_allowed_are_chosen_with_even_gaps(count, most):
     windows = list(range(1000, 1000 + count))
     chosen = evenly_spaced(windows, most)
-    gaps = {b - a for a, b in zip(chosen, chosen[1:], strict=False)}
+    gaps = {b - a for a, b in itertools.pairwise(chosen)}
     assert len(chosen) == most
     assert (chosen[0], chosen[-1]) == (windows[0], windows[-1])
     assert max(gaps) - min(gaps) <= 1

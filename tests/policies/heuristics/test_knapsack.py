@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pipeline.scenarios.deferrable.features import ROW
-from policies.heuristics.knapsack import choose_set
+from policies.heuristics.knapsack import choose_set, feasible_jobs
 
 JOBS = 7
 
@@ -34,8 +34,11 @@ def best_value(free, candidates, feasible, values):
 @pytest.mark.parametrize("seed", range(200))
 def test_the_chosen_set_fits_and_no_other_is_worth_more(seed):
     free, candidates, feasible, values = drawn(seed)
-    scores = values.copy()
-    choose_set(free, candidates, feasible, scores)
+    scores = np.full(JOBS + 1, np.nan)
+    longer = np.append(feasible, [True, False])  # buffers may be longer than an observation
+    jobs = feasible_jobs(longer, scores)
+    scores[jobs] = values[jobs]
+    choose_set(free, candidates, jobs, scores)
     chosen = np.flatnonzero(scores > 0.0)
     assert feasible[chosen].all()
     assert np.ceil(candidates[chosen, ROW.cores]).sum() <= free
