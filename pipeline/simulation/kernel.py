@@ -40,13 +40,13 @@ functions, because only then does numba's on-disk cache serve a loop that takes 
 arguments.
 """
 
-import re
 from collections.abc import Callable
 from typing import Any, Final
 
 from numba import njit, types
 
 from pipeline.notes import tell
+from pipeline.simulation.compiled_files import digest_of, name_of, remove_others
 
 FRESH: Final = 0  # ints[FRESH]: 1 if the buffers hold the last observation of this episode
 TIME: Final = 0  # floats[TIME]: seconds since the start of the episode
@@ -80,12 +80,6 @@ Compiled = Any  # a numba dispatcher
 _SAID: Final[list[str]] = []  # in this process
 
 
-def _in_a_name(cell: Any) -> str:
-    """Return the value of a closure's variable as part of the name of a file."""
-    value = cell.cell_contents
-    return "_" + re.sub(r"[^\w.+-]", "", str(getattr(value, "__name__", value)))[:60]
-
-
 def _say_why_it_takes_long() -> None:
     line = "compiling the simulators for this machine; later commands find them compiled"
     if not _SAID and tell(line):
@@ -102,22 +96,23 @@ def compiled(signature: Any, **options: Any) -> Callable[[Any], Compiled]:
     function used a named tuple that has been renamed or removed since; the function is then
     compiled again.
 
-    numba numbers the files of all closures of one function by an index, without a lock. If two
-    processes compile different closures at the same time, each may later load the other's code. So
-    the values in a closure are made part of its name, and every closure has its own index.
+    A function is also compiled again if a function that it calls or a constant that it names has
+    changed in another file (pipeline.simulation.compiled_files).
     """
     kept = {"cache": True, "nogil": True, "error_model": "numpy", **options}
 
     def decorate(function: Any) -> Compiled:
-        if function.__closure__:
-            function.__qualname__ += "".join(map(_in_a_name, function.__closure__))
+        name, digest = name_of(function), digest_of(function)
+        function.__qualname__ = f"{name}-{digest}"  # numba names the files by it
         try:
             made = njit(signature, **kept)(function)
         except (AttributeError, ImportError):
             njit(**kept)(function)._cache.flush()  # noqa: SLF001 - numba has no public way
             made = njit(signature, **kept)(function)
+        function.__qualname__ = name
         if made.stats.cache_misses:
             _say_why_it_takes_long()
+            remove_others(made.stats.cache_path, function, name, digest)
         return made
 
     return decorate

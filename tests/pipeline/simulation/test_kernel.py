@@ -106,3 +106,50 @@ def test_each_closure_has_a_cache_of_its_own(tmp_path):
     assert [rules.adding(value)(1) for value in (1, 2)] == [2, 3]
     indices = sorted(file.name.split("-")[0] for file in tmp_path.rglob("*.nbi"))
     assert indices == ["rules.adding.locals.add_1", "rules.adding.locals.add_2"]
+
+
+INNER = """
+from numba import types
+
+from pipeline.simulation.kernel import compiled
+
+RATE = {rate}
+
+
+@compiled(types.float64(types.float64), forceinline=True)
+def grown(x):
+    return x + {step}
+"""
+
+OUTER = """
+from numba import types
+
+import inner
+from inner import RATE, grown
+from pipeline.simulation.kernel import compiled
+
+
+@compiled(types.float64(types.float64))
+def value(x):
+    return RATE * grown(x) + inner.RATE
+
+
+print(value(0.0), sum(value.stats.cache_hits.values()))
+"""
+
+
+@pytest.mark.slow
+def test_a_function_is_compiled_again_if_what_it_uses_has_changed_in_another_file(tmp_path):
+    (tmp_path / "outer.py").write_text(OUTER)
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    found = []
+    for rate, step in ((2.0, 1.0), (2.0, 1.0), (2.0, 3.0), (5.0, 3.0), (5.0, 3.0)):
+        (tmp_path / "inner.py").write_text(INNER.format(rate=rate, step=step))
+        found.append(
+            subprocess.run(
+                [sys.executable, "-c", "import outer"], env={**os.environ, "PYTHONPATH": path},
+                capture_output=True, text=True, check=True,
+            ).stdout.split()
+        )  # fmt: skip
+    assert found == [["4.0", "0"], ["4.0", "1"], ["8.0", "0"], ["20.0", "0"], ["20.0", "1"]]
+    assert len(list((tmp_path / "__pycache__").glob("outer.value-*.nbi"))) == 1

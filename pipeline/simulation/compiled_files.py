@@ -1,0 +1,103 @@
+"""Names of the files in which numba keeps compiled functions.
+
+numba compiles a function again if the file of its source has changed. A function also has the code
+of the functions that it calls and the values of the constants that it names, which may come from
+other files. If only those have changed, numba loads what it compiled before, and the function
+still does what it did then. So a digest of all of them is made part of the name::
+
+    deferrable._knapsack-5d0c5cbf1ad1e3f2-71.py311.nbi
+
+The values in a closure are part of the name too. numba numbers the files of all closures of one
+function by an index, without a lock. If two processes compile different closures at the same time,
+each may later load the other's code.
+"""
+
+import glob
+import re
+from collections.abc import Iterator
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, Final
+
+import numpy as np
+
+_LIBRARIES: Final = frozenset({"math", "numba", "numpy"})  # numba knows their versions or code
+_CONSTANT: Final = (bool, int, float, str, np.generic)
+
+
+def name_of(function: FunctionType) -> str:
+    """Return the qualified name of a function with the values of its closure."""
+    return function.__qualname__ + "".join(map(_in_a_name, function.__closure__ or ()))
+
+
+def digest_of(function: FunctionType) -> str:
+    """Return a digest of all code and constants that a function is compiled from."""
+    found, texts = [function], []
+    for one in found:
+        text, called = _own_code(one)
+        texts.append(text)
+        found += [inner for inner in called if inner not in found]
+    return sha256("\n".join(texts).encode()).hexdigest()[:16]
+
+
+def remove_others(folder: str, function: FunctionType, name: str, digest: str) -> None:
+    """Remove the files of a function of this name that have another digest, or none."""
+    stem = f"{Path(function.__code__.co_filename).stem}.{name}".replace("<", "").replace(">", "")
+    for file in Path(folder).glob(f"{glob.escape(stem)}-*.nb?"):
+        if not file.name.startswith(f"{stem}-{digest}-"):
+            file.unlink(missing_ok=True)
+
+
+def _in_a_name(cell: Any) -> str:
+    """Return the value of a closure's variable as part of the name of a file."""
+    value = cell.cell_contents
+    return "_" + re.sub(r"[^\w.+-]", "", str(getattr(value, "__name__", value)))[:60]
+
+
+@cache
+def _own_code(function: FunctionType) -> tuple[str, tuple[FunctionType, ...]]:
+    """Return a function's code and constants as text, and the functions that it calls."""
+    codes = [function.__code__]
+    for code in codes:
+        codes += [const for const in code.co_consts if isinstance(const, CodeType)]
+    parts, called = [], []
+    for code in codes:
+        constants = [const for const in code.co_consts if not isinstance(const, CodeType)]
+        parts.append(f"{code.co_code.hex()} {code.co_names} {constants}")
+    for name, value in _named(function, codes).items():
+        inner = getattr(value, "py_func", getattr(value, "_defn", value))  # compiled, or intrinsic
+        if isinstance(inner, FunctionType):
+            if inner.__module__.partition(".")[0] not in _LIBRARIES:
+                called.append(inner)
+        elif isinstance(value, _CONSTANT):
+            parts.append(f"{name} {value!r}")
+        elif isinstance(value, np.ndarray):
+            parts.append(f"{name} {value.dtype} {value.shape} {value.tobytes().hex()}")
+    return "\n".join(parts), tuple(called)
+
+
+def _named(function: FunctionType, codes: list[CodeType]) -> dict[str, Any]:
+    """Return what the code of a function names: globals, members of modules, a closure's values."""
+    found: dict[str, Any] = {}
+    for code in codes:
+        for name in code.co_names:
+            value = function.__globals__.get(name)
+            if not isinstance(value, ModuleType):
+                found[name] = value
+            elif value.__name__.partition(".")[0] not in _LIBRARIES:
+                found |= {f"{name}.{n}": getattr(value, n, None) for n in code.co_names}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        found[name] = cell.cell_contents
+    return dict(leaf for name, value in found.items() for leaf in _leaves(name, value))
+
+
+def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the name and the value, or those of all members of a tuple."""
+    if not isinstance(value, tuple):
+        yield name, value
+        return
+    yield name, str(getattr(value, "_fields", len(value)))
+    for place, member in enumerate(value):
+        yield from _leaves(f"{name}[{place}]", member)

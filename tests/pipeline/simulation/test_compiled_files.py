@@ -1,0 +1,84 @@
+"""Digests of compiled functions: they change with everything that a function is compiled from."""
+
+import pytest
+
+from pipeline.simulation.compiled_files import digest_of
+
+SOURCE = """
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+RATE = 1.5
+PLACES = (0, (1, 2))
+TABLE = np.array([1.0, 2.0])
+
+
+class Columns(NamedTuple):
+    cores: int
+    share: int
+
+
+ROW = Columns(3, 4)
+
+
+def inner(x):
+    return x + 1.0
+
+
+def countdown(n):
+    return 0 if n == 0 else countdown(n - 1)
+
+
+def outer(x):
+    many = [RATE * y for y in (1.0, 2.0)]
+    return inner(x) + PLACES[1][0] + TABLE[0] + ROW.cores + countdown(3) + np.sort(many)[0]
+
+
+def closed(value):
+    def add(x):
+        return x + value + math.pi
+    return add
+
+
+{extra}
+"""
+
+
+def names_of(source, extra=""):
+    """Return what a module with this source defines."""
+    found = {"__name__": "told"}
+    exec(source.replace("{extra}", extra), found)
+    return found
+
+
+def test_two_modules_with_the_same_code_have_the_same_digest():
+    one, other = names_of(SOURCE), names_of(SOURCE, "UNUSED = 5")
+    assert digest_of(one["outer"]) == digest_of(other["outer"])
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("RATE = 1.5", "RATE = 2.5"),
+        ("(0, (1, 2))", "(0, (1, 3))"),
+        ("[1.0, 2.0]", "[1.0, 2.5]"),
+        ("np.array([1.0, 2.0])", "np.array([1.0, 2.0], np.float32)"),
+        ("Columns(3, 4)", "Columns(3, 5)"),
+        ("    cores: int\n    share: int", "    share: int\n    cores: int"),
+        ("x + 1.0", "x + 2.0"),
+        ("x + 1.0", "x - 1.0"),
+        ("countdown(n - 1)", "countdown(n - 2)"),
+    ],
+)
+def test_the_digest_changes_with_what_the_function_uses(before, after):
+    assert before in SOURCE
+    one, other = names_of(SOURCE), names_of(SOURCE.replace(before, after))
+    assert digest_of(one["outer"]) != digest_of(other["outer"])
+
+
+def test_the_digest_changes_with_the_values_of_a_closure():
+    closed = names_of(SOURCE)["closed"]
+    assert digest_of(closed(1)) == digest_of(closed(1))
+    assert digest_of(closed(1)) != digest_of(closed(2))
