@@ -112,7 +112,8 @@ def compiled(signature: Any, **options: Any) -> Callable[[Any], Compiled]:
         function.__qualname__ = name
         if made.stats.cache_misses:
             _say_why_it_takes_long()
-            remove_others(made.stats.cache_path, function, name, digest)
+            if kept["cache"]:
+                remove_others(made.stats.cache_path, function, name, digest)
         return made
 
     return decorate
