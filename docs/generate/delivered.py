@@ -71,7 +71,8 @@ DELIVERIES: Final = (
     *(Delivery(f"`queue`, {log}", "log", "bounded slowdown", 1, f"queue-{name}-delivered-v1", "",
                "trajectory_preference-delivered", what="the rule")
       for log, name in (
-          ("CTC SP2", "ctc"), ("KTH SP2", "kth"), ("SDSC SP2", "sdsc-sp2"), ("HPC2N", "hpc2n"),
+          ("CTC SP2", "ctc"), ("SDSC Blue", "sdsc-blue"), ("KTH SP2", "kth"),
+          ("SDSC SP2", "sdsc-sp2"), ("HPC2N", "hpc2n"),
       )),
     Delivery("`slots`, rate .7", "play", "slowdown", 3, "slots-online-delivered",
              "slots-online-fresh", "counterfactual-delivered", "slots-online"),
