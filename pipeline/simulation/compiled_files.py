@@ -1,9 +1,9 @@
 """Names of the files in which numba keeps compiled functions.
 
-numba compiles a function again if the file of its source has changed. A function also has the code
-of the functions that it calls and the values of the constants that it names, which may come from
-other files. If only those have changed, numba loads what it compiled before, and the function
-still does what it did then. So a digest of all of them is made part of the name::
+numba compiles a function again if the file of its source has changed. The compiled code also
+contains functions that it calls and constants that it names, which may come from other files. If
+only those files have changed, numba loads the old compiled code. The names of the files therefore
+contain a digest of everything that a function is compiled from::
 
     deferrable._knapsack-5d0c5cbf1ad1e3f2-71.py311.nbi
 
@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import numpy as np
 
-_LIBRARIES: Final = frozenset({"math", "numba", "numpy"})  # numba knows their versions or code
+_LIBRARIES: Final = frozenset({"math", "numba", "numpy"})  # numba has its own code for them
 _CONSTANT: Final = (bool, int, float, str, np.generic)
 
 
@@ -68,6 +68,7 @@ def _own_code(function: FunctionType) -> tuple[str, tuple[FunctionType, ...]]:
         parts.append(f"{code.co_code.hex()} {code.co_names} {constants}")
     for name, value in _named(function, codes).items():
         inner = getattr(value, "py_func", getattr(value, "_defn", value))  # compiled, or intrinsic
+        parts.append(f"{name} {getattr(value, 'nopython_signatures', '')}")
         if isinstance(inner, FunctionType):
             if inner.__module__.partition(".")[0] not in _LIBRARIES:
                 called.append(inner)

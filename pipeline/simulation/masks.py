@@ -1,4 +1,4 @@
-"""Compiled reading of masks, most of whose rows are often infeasible."""
+"""Compiled search for the feasible rows of a mask."""
 
 from typing import Any, Final
 

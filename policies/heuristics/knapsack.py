@@ -16,7 +16,7 @@ _CORES: Final = np.uint64(ROW.cores)
 @compiled(INTS(MASK, FLOATS), forceinline=True)
 def feasible_jobs(feasible: Any, scores: Any) -> Any:
     """Return the rows of the feasible jobs, (M,); score the close row 0 and all others -1."""
-    jobs = np.uint64(len(scores)) - _ONE  # feasible may be longer
+    jobs = np.uint64(len(scores)) - _ONE  # the mask may be longer
     rows = np.empty(jobs, np.int64)
     many = feasible_rows(feasible, jobs, rows)
     scores[:] = -1.0

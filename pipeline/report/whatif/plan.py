@@ -20,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 
 from pipeline.errors import InputError
+from pipeline.recipes.splits import evenly_spaced
 from pipeline.recipes.toml import table_toml
 from pipeline.scenarios.queue.instances import read_log
 from pipeline.workloads.schema import Workload
@@ -94,9 +95,6 @@ def plan(workload: Workload) -> Plan:
     follow = min(_FOLLOW, 4 * jobs)
     train_jobs = min(_TRAIN_JOBS, int(_TRAIN_SHARE * size))
     last = size - jobs - follow
-    tests = np.arange(test, last + 1, jobs)
-    if len(tests) > _MOST_TEST_WINDOWS:
-        tests = tests[np.linspace(0, len(tests) - 1, _MOST_TEST_WINDOWS).astype(int)]
     return Plan(
         log_jobs=size,
         jobs=jobs,
@@ -104,7 +102,7 @@ def plan(workload: Workload) -> Plan:
         train_jobs=train_jobs,
         train=_spread(0, validation - train_jobs * 5 // 4, _TRAIN_WINDOWS),
         validation=_spread(validation, test - train_jobs * 5 // 4, _VALIDATION_WINDOWS),
-        test=tuple(map(int, tests)),
+        test=tuple(evenly_spaced(range(test, last + 1, jobs), _MOST_TEST_WINDOWS)),
         before=before,
         validation_first=validation,
         test_first=test,

@@ -48,7 +48,7 @@ def closed(value):
 
 def names_of(source, extra=""):
     """Return what a module with this source defines."""
-    found = {"__name__": "told"}
+    found = {"__name__": "module"}
     exec(source.replace("{extra}", extra), found)
     return found
 

@@ -116,7 +116,7 @@ from pipeline.simulation.kernel import compiled
 RATE = {rate}
 
 
-@compiled(types.float64(types.float64), forceinline=True)
+@compiled(types.{kind}(types.float64), forceinline=True)
 def grown(x):
     return x + {step}
 """
@@ -143,13 +143,18 @@ def test_a_function_is_compiled_again_if_what_it_uses_has_changed_in_another_fil
     (tmp_path / "outer.py").write_text(OUTER)
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
     found = []
-    for rate, step in ((2.0, 1.0), (2.0, 1.0), (2.0, 3.0), (5.0, 3.0), (5.0, 3.0)):
-        (tmp_path / "inner.py").write_text(INNER.format(rate=rate, step=step))
+    for rate, step, kind in (
+        (2.0, 1.0, "float64"), (2.0, 1.0, "float64"), (2.0, 3.5, "float64"), (5.0, 3.5, "float64"),
+        (5.0, 3.5, "int64"), (5.0, 3.5, "int64"),
+    ):  # fmt: skip
+        (tmp_path / "inner.py").write_text(INNER.format(rate=rate, step=step, kind=kind))
         found.append(
             subprocess.run(
                 [sys.executable, "-c", "import outer"], env={**os.environ, "PYTHONPATH": path},
                 capture_output=True, text=True, check=True,
             ).stdout.split()
         )  # fmt: skip
-    assert found == [["4.0", "0"], ["4.0", "1"], ["8.0", "0"], ["20.0", "0"], ["20.0", "1"]]
+    assert found == [
+        ["4.0", "0"], ["4.0", "1"], ["9.0", "0"], ["22.5", "0"], ["20.0", "0"], ["20.0", "1"],
+    ]  # fmt: skip
     assert len(list((tmp_path / "__pycache__").glob("outer.value-*.nbi"))) == 1
