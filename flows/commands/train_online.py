@@ -25,16 +25,18 @@ class Request:
         "agent to train, one of `hindcast list --agents`, or your own: path/to/file.py:NAME or "
         "module:NAME (default: the recipe's)",
         default=None, metavar="NAME")  # fmt: skip
-    iterations: p.Count | None = p.option(
-        "batches of trajectories (default: the recipe's)", default=None
+    iterations: p.Iterations | None = p.option(
+        "batches of trajectories (default: the recipe's); 0 delivers what --from starts with",
+        default=None,
     )
     seed: p.Seed = p.option("seed of all random draws", default=0)
     seeds: tuple[p.Seed, ...] = p.option(
         "seeds to train with, one training each, in the folder's runs/", default=()
     )
-    start: p.Folder | None = p.option(
-        "folder of a checkpoint to start from, for instance of behaviour_cloning or this agent",
-        default=None, flag="--from", metavar="CHECKPOINT")  # fmt: skip
+    start: tuple[p.Folder, ...] = p.option(
+        "folder of a checkpoint to start from, for instance of behaviour_cloning or this agent; of "
+        "several, the mean of their scores",
+        default=(), flag="--from", metavar="CHECKPOINT")  # fmt: skip
     imitate: p.Folder | None = p.option(
         "folder of a dataset whose best behaviours the agent imitates before it plays",
         default=None, metavar="DATASET")  # fmt: skip
@@ -79,10 +81,12 @@ def check(request: Request) -> None:
     agent = request.agent and online_agent_name(request.agent)
     settings_of(load_recipe(request.recipe, request.overrides), agent)
     find_device(request.device)
-    if request.start is not None and request.imitate is not None:
+    if request.iterations == 0 and not request.start:
+        raise InputError("train-online: --iterations 0 is for --from")
+    if request.start and request.imitate is not None:
         raise InputError("train-online: give --from or --imitate")
-    if request.start is not None:
-        read_description(location(request.start))
+    for folder in request.start:
+        read_description(location(folder))
     if request.imitate is not None:
         read_manifest(location(request.imitate))
 
@@ -108,11 +112,11 @@ def run(request: Request) -> dict[str, Any]:
         trained, point = with_metrics(tell)
         folder = training.train_online(
             loaded, out=location(request.out), agent=name or None, iterations=request.iterations,
-            seed=request.seed, start=None if request.start is None else location(request.start),
+            seed=request.seed, start=[location(folder) for folder in request.start],
             imitation=imitation, device=request.device, gate=request.gate, workers=request.workers,
             checkpoint_every=request.checkpoint_every, progress=trained, point=point,
         )  # fmt: skip
-    steps = request.iterations or loaded.online.iterations
+    steps = loaded.online.iterations if request.iterations is None else request.iterations
     return train.result_of(folder, name, steps, request.seed)
 
 

@@ -31,6 +31,7 @@ from policies.delivery.checkpoints import (
 from policies.delivery.folds import FOLDS as COUNT
 from policies.networks import AnyNetwork
 from policies.networks.checkpoint import Metric, Trained, load_policy, read_description, save
+from policies.networks.ensemble import mean_of_scores
 from policies.networks.policy import LearnedPolicy
 from policies.networks.settings import NetworkSettings, Weights
 from policies.online import online_agent, read_online_config
@@ -57,7 +58,7 @@ def train_online(
     agent: str | None = None,
     iterations: int | None = None,
     seed: int = 0,
-    start: Path | None = None,
+    start: Sequence[Path] = (),
     imitation: Imitation | None = None,
     device: str = "auto",
     gate: OnlineGate = "simulator",
@@ -80,39 +81,43 @@ def train_online(
 
     Agent and iterations are by default those of the recipe's [online]. `start` is the checkpoint of
     a network to continue from, of an offline agent or of this agent: its architecture and its
-    normalisation replace those of the settings. Only the weights are taken over; exploration and
-    step sizes start from the beginning. `imitation` trains the agent's network on a dataset before
-    it plays. `gate` compares the checkpoints with the best rule of the scenario on the validation
-    windows, or with trainings without parts of the train windows, which lie in out/folds until they
-    have played (policies.delivery). A training that is finished with another gate is judged, not
-    repeated. The same recipe, seed, start and dataset give the same bytes for any number of
-    `workers` and any number of interruptions. `point` is called with the step and the metrics of
-    every point of the curves. Raises UnknownName, RecipeError, DatasetError, StorageError,
-    InputError.
+    normalisation replace those of the settings. With several checkpoints, the network is their
+    ensemble, whose scores are the means of theirs (policies.networks.ensemble). Only the weights
+    are taken over; exploration and step sizes start from the beginning. With 0 iterations, the
+    start is judged and delivered as it is. `imitation` trains the
+    agent's network on a dataset before it plays. `gate` compares the checkpoints with the best rule
+    of the scenario on the validation windows, or with trainings without parts of the train windows,
+    which lie in out/folds until they have played (policies.delivery). A training that is finished
+    with another gate is judged, not repeated. The same recipe, seed, start and dataset give the
+    same bytes for any number of `workers` and any number of interruptions. `point` is called with
+    the step and the metrics of every point of the curves. Raises UnknownName, RecipeError,
+    DatasetError, StorageError, InputError.
     """
     if gate not in get_args(OnlineGate):
         raise unknown_name("gate", gate, get_args(OnlineGate))
     name, config = settings_of(recipe, agent)
     iterations = recipe.online.iterations if iterations is None else iterations
-    if iterations < 1:
-        raise InputError(f"iterations is {iterations}, expected at least 1")
-    if start is not None and imitation is not None:
+    if iterations < (0 if start else 1):
+        raise InputError(
+            f"iterations is {iterations}, expected at least 1, or 0 with a checkpoint to start from"
+        )
+    if start and imitation is not None:
         raise InputError("train-online: give a checkpoint to start from or a dataset to imitate")
-    if start is not None and gate == "folds":
+    if start and gate == "folds":
         raise InputError(
             "train-online: --gate folds judges an agent on windows that it has not seen, but the "
             "training of the checkpoint to start from may have seen any; give one of the two"
         )
     place = find_device(device)
     problem = problem_of(recipe, seed, workers)
-    first = None if start is None else read_start(start, problem.spec, name, config.network)
+    first = read_start(start, problem.spec, name, config.network) if start else None
     if first is not None:
         config = replace(config, network=first.network.settings)
     if gate == "folds" and len(problem.train) == 1:
         raise RecipeError(f"{recipe.id}: --gate folds leaves out train windows, but there is one")
     job = _Job(
-        recipe, name, config, iterations, seed, start, first, imitation, place, gate, resume_s,
-        problem.sources,
+        recipe, name, config, iterations, seed, tuple(start), first, imitation, place, gate,
+        resume_s, problem.sources,
     )  # fmt: skip
     data = job.data()
     key = job.key(data)
@@ -140,7 +145,7 @@ class _Job:
     config: Any
     iterations: int
     seed: int
-    start: Path | None
+    start: tuple[Path, ...]
     first: LearnedPolicy | None
     imitation: Imitation | None
     place: torch.device
@@ -156,7 +161,8 @@ class _Job:
 
     def data(self, left_out: Sequence[int] = ()) -> dict[str, Any]:
         """Return what identifies the windows of a training, and the start of its weights."""
-        start = None if self.start is None else read_description(self.start)["weights"]["sha256"]
+        started = [read_description(folder)["weights"]["sha256"] for folder in self.start]
+        start = started if len(started) > 1 else next(iter(started), None)
         found = {"recipe": self.recipe.id, "digest": self.recipe.digest, "start": start}
         if self.sources:  # the recipe's digest covers the place of a log, not what it holds
             found["trace"] = [{"name": name, "sha256": sha} for name, sha in self.sources]
@@ -280,20 +286,26 @@ def settings_of(recipe: Recipe, agent: str | None = None) -> tuple[str, Any]:
     return name, read_online_config(name, recipe.online.settings, where)
 
 
-def read_start(folder: Path, spec: Spec, agent: str, own: Any) -> LearnedPolicy:
-    """Return the policy of a checkpoint to continue from; raise DatasetError if it does not fit.
+def read_start(folders: Sequence[Path], spec: Spec, agent: str, own: Any) -> LearnedPolicy:
+    """Return the policy of a checkpoint to continue from, or the ensemble of several.
 
     `own` are the settings of the agent's network. A candidate scorer continues from any other, a
     network of another architecture from one of its kind. Widths and normalisation are those of the
-    checkpoint.
+    checkpoint. Raises DatasetError if a checkpoint does not fit the spec, the agent or the others.
     """
+    policy = mean_of_scores([_read_one(folder, agent, own) for folder in folders])
+    policy.check(spec)
+    return policy
+
+
+def _read_one(folder: Path, agent: str, own: Any) -> LearnedPolicy:
+    """Return the policy of a checkpoint; raise DatasetError if an agent cannot start from it."""
     policy = load_policy(folder)
     network: AnyNetwork = policy.network
     if not isinstance(network.settings, type(own)):
         raise DatasetError(
             f"{folder}: {policy.name} is {_form(network.settings)}, but {agent} needs {_form(own)}"
         )
-    policy.check(spec)
     if network.threshold > 0.0:
         raise DatasetError(
             f"{folder}: {policy.name} does not choose by its scores alone, so training cannot "

@@ -169,7 +169,7 @@ def test_what_a_guard_refuses_in_a_fold_is_not_delivered(recipe):
 
 def test_trainings_that_cannot_be_repeated_are_refused(recipe, tmp_path):
     with pytest.raises(InputError, match=r"--gate folds .* give one of the two"):
-        train_online(recipe, out=tmp_path / "a", start=tmp_path, gate="folds")
+        train_online(recipe, out=tmp_path / "a", start=[tmp_path], gate="folds")
     one = load_recipe("slots-deeprm-online", (*SPLITS, 'split.train="0..0"'))
     with pytest.raises(RecipeError, match="--gate folds leaves out train windows"):
         train_online(one, out=tmp_path / "a", gate="folds")

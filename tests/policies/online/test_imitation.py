@@ -133,7 +133,7 @@ def test_what_cannot_be_imitated_is_refused(rules, tiny_recipe, tiny_dataset, tm
     with pytest.raises(DatasetError, match="no such folder"):
         train_online(small(tiny_recipe), out=tmp_path / "o", imitation=Imitation(tmp_path / "x"))
     with pytest.raises(InputError, match="to start from or a dataset"):
-        train_online(small(tiny_recipe), out=tmp_path / "o", start=tmp_path,
+        train_online(small(tiny_recipe), out=tmp_path / "o", start=[tmp_path],
                      imitation=Imitation(tiny_dataset))  # fmt: skip
 
 

@@ -63,7 +63,7 @@ def trained(tmp_path_factory):
 def test_an_agent_goes_on_from_its_own_checkpoint(agent, trained, tmp_path):
     """Before the first update, network, constants and weights are those of the checkpoint."""
     folder = trained(agent)
-    again = train_online(recipe_of(agent), out=tmp_path / "a", start=folder, iterations=1, seed=7)
+    again = train_online(recipe_of(agent), out=tmp_path / "a", start=[folder], iterations=1, seed=7)
     begun, before = load_policy(again), load_policy(folder)
     fresh = load_policy(train_online(recipe_of(agent), out=tmp_path / "b", iterations=1, seed=7))
     assert begun.network.settings == before.network.settings
@@ -80,7 +80,7 @@ def test_an_agent_goes_on_from_its_own_checkpoint(agent, trained, tmp_path):
 def test_widths_are_those_of_the_checkpoint(trained, tmp_path):
     """The checkpoint's network replaces the network of the settings, as for candidate scorers."""
     recipe = recipe_of("score_ppo", network={"width": 9, "encoder": "mlp"})
-    again = train_online(recipe, out=tmp_path / "a", start=trained("score_ppo"), iterations=1)
+    again = train_online(recipe, out=tmp_path / "a", start=[trained("score_ppo")], iterations=1)
     settings = load_policy(again).network.settings
     assert (settings.width, settings.encoder) == (6, "attention")
     assert read_description(again)["training"]["config"]["network"]["width"] == 6
@@ -102,7 +102,7 @@ def test_widths_are_those_of_the_checkpoint(trained, tmp_path):
 def test_a_network_of_another_form_is_refused(agent, start, said, trained, tmp_path):
     """The error names both forms, and no file is written."""
     with pytest.raises(DatasetError, match=said):
-        train_online(recipe_of(agent), out=tmp_path / "x", start=trained(start))
+        train_online(recipe_of(agent), out=tmp_path / "x", start=[trained(start)])
     assert not (tmp_path / "x").exists()
 
 
@@ -111,4 +111,4 @@ def test_other_features_are_refused(trained, tmp_path):
     recipe = load_recipe("multicluster-liu-online", (*CLUSTERS, "config.clusters=[500, 900]"))
     recipe = dataclasses.replace(recipe, online=recipe_of("monte_carlo_value").online)
     with pytest.raises(DatasetError, match="was trained on"):
-        train_online(recipe, out=tmp_path / "x", start=trained("monte_carlo_value"))
+        train_online(recipe, out=tmp_path / "x", start=[trained("monte_carlo_value")])

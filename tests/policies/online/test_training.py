@@ -184,7 +184,7 @@ def test_a_warm_start_begins_where_the_imitator_is(tiny_recipe, tiny_dataset, tm
           settings={"network.hidden": [8]})  # fmt: skip
     imitator = load_policy(tmp_path / "bc")
     recipe = small(tiny_recipe, learning_rate=1e-12)
-    train_online(recipe, out=tmp_path / "o", start=tmp_path / "bc", iterations=1)
+    train_online(recipe, out=tmp_path / "o", start=[tmp_path / "bc"], iterations=1)
     begun = load_policy(tmp_path / "o")
     assert begun.network.settings == imitator.network.settings
     assert (begun.network.candidates.mean == imitator.network.candidates.mean).all()
@@ -194,7 +194,7 @@ def test_a_warm_start_begins_where_the_imitator_is(tiny_recipe, tiny_dataset, tm
     assert described["config"]["network"]["hidden"] == [8]
     digest = json.loads((tmp_path / "bc" / "checkpoint.json").read_text())["weights"]["sha256"]
     assert described["online"]["start"] == digest
-    train_online(small(tiny_recipe), out=tmp_path / "p", start=tmp_path / "bc", iterations=2)
+    train_online(small(tiny_recipe), out=tmp_path / "p", start=[tmp_path / "bc"], iterations=2)
     moved = load_policy(tmp_path / "p").weights
     assert {n: w.shape for n, w in moved.items()} == imitator.network.shapes
     assert not (moved["layer0.weight"] == imitator.weights["layer0.weight"]).all()
@@ -205,9 +205,9 @@ def test_a_start_of_other_features_or_of_another_kind_is_refused(tiny_recipe, tm
     other = dataclasses.replace(slots, online=OnlineRecipe("reinforce", 1, {"sampling": SMALL}))
     train_online(other, out=tmp_path / "slots")
     with pytest.raises(DatasetError, match="was trained on"):
-        train_online(small(tiny_recipe), out=tmp_path / "o", start=tmp_path / "slots")
+        train_online(small(tiny_recipe), out=tmp_path / "o", start=[tmp_path / "slots"])
     with pytest.raises(DatasetError, match="not a checkpoint"):
-        train_online(small(tiny_recipe), out=tmp_path / "o", start=tmp_path)
+        train_online(small(tiny_recipe), out=tmp_path / "o", start=[tmp_path])
     assert not (tmp_path / "o").exists()
 
 
