@@ -20,7 +20,7 @@ def test_every_folder_of_agents_is_published():
 @pytest.mark.parametrize("one", RELEASED, ids=lambda one: one.recipe)
 def test_released_agents_give_the_published_row(one, tmp_path):
     """Another processor may round differently, which moves a difference by less than a tenth."""
-    recipe, published = load_recipe(one.released), row_of(one)
+    recipe, published = load_recipe(one.released, one.settings), row_of(one)
     agents = sorted(p.parent for p in (recipe_folder() / one.released).glob("agents/*/weights.*"))
     assert len(agents) == int(published["seeds"])
     names = [published["baseline"], *map(str, agents)]

@@ -36,6 +36,7 @@ class Delivery:
         policy: The delivered policy.
         released: Recipe whose folder in datasets/ has the delivered checkpoints; "" for none.
         what: Which of the two the seeds delivered, unless all delivered the rule.
+        settings: Overrides of the released recipe with which the checkpoints play.
     """
 
     problem: str
@@ -47,6 +48,7 @@ class Delivery:
     policy: str
     released: str = ""
     what: str = "the agent"
+    settings: tuple[str, ...] = ()
 
 
 DELIVERIES: Final = (
@@ -77,7 +79,8 @@ DELIVERIES: Final = (
     Delivery("`slots`, rate .7", "play", "slowdown", 3, "slots-online-delivered",
              "slots-online-fresh", "counterfactual-delivered", "slots-online"),
     Delivery("`slots`, rate 1.0", "play", "slowdown", 3, "slots-online-rate10-delivered",
-             "slots-online-rate10-fresh", "counterfactual-delivered", "slots-online-rate10"),
+             "slots-online-rate10-fresh", "counterfactual-delivered", "slots-online-rate10",
+             settings=("config.foresight=true",)),
     Delivery("`slots`, stream", "play", "slowdown", 3, "slots-stream-online-delivered",
              "slots-stream-online-fresh", "counterfactual-delivered",
              what="agent or rule, by seed,"),
