@@ -69,7 +69,6 @@ Folder: TypeAlias = Annotated[str, Limits("DIR", place=True, min_length=1)]
 Name: TypeAlias = Annotated[str, Limits(min_length=1)]
 Override: TypeAlias = Annotated[str, Limits("SECTION.KEY=VALUE", pattern=r"^[^=\s][^=]*=")]
 Count: TypeAlias = Annotated[int, Limits("N", ge=1)]
-Iterations: TypeAlias = Annotated[int, Limits("N", ge=0)]
 Seed: TypeAlias = Annotated[int, Limits("S", ge=0)]
 Workers: TypeAlias = Annotated[int, Limits("N", ge=1, le=1024)]
 Runner: TypeAlias = Literal["local", "dask", "ray"]  # the names of flows.runners

@@ -25,18 +25,16 @@ class Request:
         "agent to train, one of `hindcast list --agents`, or your own: path/to/file.py:NAME or "
         "module:NAME (default: the recipe's)",
         default=None, metavar="NAME")  # fmt: skip
-    iterations: p.Iterations | None = p.option(
-        "batches of trajectories (default: the recipe's); 0 delivers what --from starts with",
-        default=None,
+    iterations: p.Count | None = p.option(
+        "batches of trajectories (default: the recipe's)", default=None
     )
     seed: p.Seed = p.option("seed of all random draws", default=0)
     seeds: tuple[p.Seed, ...] = p.option(
         "seeds to train with, one training each, in the folder's runs/", default=()
     )
-    start: tuple[p.Folder, ...] = p.option(
-        "folder of a checkpoint to start from, for instance of behaviour_cloning or this agent; of "
-        "several, the mean of their scores",
-        default=(), flag="--from", metavar="CHECKPOINT")  # fmt: skip
+    start: p.Folder | None = p.option(
+        "folder of a checkpoint to start from, for instance of behaviour_cloning or this agent",
+        default=None, flag="--from", metavar="CHECKPOINT")  # fmt: skip
     imitate: p.Folder | None = p.option(
         "folder of a dataset whose best behaviours the agent imitates before it plays",
         default=None, metavar="DATASET")  # fmt: skip
@@ -57,6 +55,10 @@ class Request:
     )
     runner: p.Runner = p.runner()
     address: str = p.address()
+    members: tuple[p.Folder, ...] = p.option(
+        "folders of checkpoints whose mean score is delivered if it is better than the best rule; "
+        "with --iterations, it is trained before",
+        default=(), flag="--from-mean", metavar="CHECKPOINT")  # fmt: skip
 
 
 def _read(arguments: argparse.Namespace) -> Request:
@@ -81,11 +83,13 @@ def check(request: Request) -> None:
     agent = request.agent and online_agent_name(request.agent)
     settings_of(load_recipe(request.recipe, request.overrides), agent)
     find_device(request.device)
-    if request.iterations == 0 and not request.start:
-        raise InputError("train-online: --iterations 0 is for --from")
-    if request.start and request.imitate is not None:
-        raise InputError("train-online: give --from or --imitate")
-    for folder in request.start:
+    if len(request.members) == 1:
+        raise InputError("train-online: --from-mean needs two checkpoints; --from takes one")
+    given = {"--from": request.start, "--from-mean": request.members, "--imitate": request.imitate}
+    starts = [flag for flag, value in given.items() if value]
+    if len(starts) > 1:
+        raise InputError(f"train-online: give {' or '.join(starts)}")
+    for folder in _starts(request):
         read_description(location(folder))
     if request.imitate is not None:
         read_manifest(location(request.imitate))
@@ -98,6 +102,7 @@ def run(request: Request) -> dict[str, Any]:
 
         return train_seeds(request)
     from pipeline.recipes.loading import load_recipe
+    from policies.networks.checkpoint import read_description
     from policies.online import training
     from policies.online.imitation import Imitation
     from policies.own_agents import online_agent_name
@@ -112,12 +117,17 @@ def run(request: Request) -> dict[str, Any]:
         trained, point = with_metrics(tell)
         folder = training.train_online(
             loaded, out=location(request.out), agent=name or None, iterations=request.iterations,
-            seed=request.seed, start=[location(folder) for folder in request.start],
+            seed=request.seed, start=[location(folder) for folder in _starts(request)],
             imitation=imitation, device=request.device, gate=request.gate, workers=request.workers,
             checkpoint_every=request.checkpoint_every, progress=trained, point=point,
         )  # fmt: skip
-    steps = loaded.online.iterations if request.iterations is None else request.iterations
+    steps = read_description(folder)["training"]["steps"]
     return train.result_of(folder, name, steps, request.seed)
+
+
+def _starts(request: Request) -> tuple[p.Folder, ...]:
+    """Return the folders of the checkpoints that the training starts from."""
+    return request.members if request.start is None else (request.start,)
 
 
 def show(result: Mapping[str, Any]) -> Shown:

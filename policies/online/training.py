@@ -83,24 +83,24 @@ def train_online(
     a network to continue from, of an offline agent or of this agent: its architecture and its
     normalisation replace those of the settings. With several checkpoints, the network is their
     ensemble, whose scores are the means of theirs (policies.networks.ensemble). Only the weights
-    are taken over; exploration and step sizes start from the beginning. With 0 iterations, the
-    start is judged and delivered as it is. `imitation` trains the
-    agent's network on a dataset before it plays. `gate` compares the checkpoints with the best rule
-    of the scenario on the validation windows, or with trainings without parts of the train windows,
-    which lie in out/folds until they have played (policies.delivery). A training that is finished
-    with another gate is judged, not repeated. The same recipe, seed, start and dataset give the
-    same bytes for any number of `workers` and any number of interruptions. `point` is called with
-    the step and the metrics of every point of the curves. Raises UnknownName, RecipeError,
-    DatasetError, StorageError, InputError.
+    are taken over; exploration and step sizes start from the beginning. By default, an ensemble has
+    no iterations: it is judged and delivered as it is. `imitation` trains the agent's network on a
+    dataset before it plays. `gate` compares the checkpoints with the best rule of the scenario on
+    the validation windows, or with trainings without parts of the train windows, which lie in
+    out/folds until they have played (policies.delivery). A training that is finished with another
+    gate is judged, not repeated. The same recipe, seed, start and dataset give the same bytes for
+    any number of `workers` and any number of interruptions. `point` is called with the step and the
+    metrics of every point of the curves. Raises UnknownName, RecipeError, DatasetError,
+    StorageError, InputError.
     """
     if gate not in get_args(OnlineGate):
         raise unknown_name("gate", gate, get_args(OnlineGate))
     name, config = settings_of(recipe, agent)
-    iterations = recipe.online.iterations if iterations is None else iterations
-    if iterations < (0 if start else 1):
-        raise InputError(
-            f"iterations is {iterations}, expected at least 1, or 0 with a checkpoint to start from"
-        )
+    ensemble = len(start) > 1
+    if iterations is None:
+        iterations = 0 if ensemble else recipe.online.iterations
+    if iterations < (0 if ensemble else 1):
+        raise InputError(f"iterations is {iterations}, expected at least 1")
     if start and imitation is not None:
         raise InputError("train-online: give a checkpoint to start from or a dataset to imitate")
     if start and gate == "folds":

@@ -6,6 +6,8 @@ from functools import partial
 import numpy as np
 import pytest
 
+from flows import parser
+from flows.commands import train_online as train_online_command
 from pipeline.errors import DatasetError, InputError
 from pipeline.recipes.loading import load_recipe
 from pipeline.scenarios import load_scenario
@@ -164,9 +166,9 @@ def started(tmp_path, names, iterations, settings):
     return train_online(recipe, out=out, start=[tmp_path / n for n in names], iterations=iterations)
 
 
-@pytest.mark.parametrize("iterations", [0, 1])
+@pytest.mark.parametrize("iterations", [None, 1])
 def test_a_training_starts_from_the_mean_of_several_checkpoints(iterations, tmp_path):
-    """Without iterations, or with a step size that moves nothing, it delivers the ensemble."""
+    """By default, or with a step size that moves nothing, it delivers the ensemble."""
     few = {"learning_rate": 1e-12, "gradient_steps": 1, "sampling": {"windows": 2}}
     out = started(tmp_path, ("one", "other"), iterations, few)
     ensemble = mean_of_scores([load_policy(tmp_path / name) for name in ("one", "other")])
@@ -175,19 +177,33 @@ def test_a_training_starts_from_the_mean_of_several_checkpoints(iterations, tmp_
     for name, value in ensemble.weights.items():
         np.testing.assert_allclose(made.weights[name], value, atol=1e-6 if iterations else 0.0)
     training = read_description(out)["training"]
-    assert training["steps"] == iterations
+    assert training["steps"] == (iterations or 0)
     assert training["online"]["start"] == [
         read_description(tmp_path / name)["weights"]["sha256"] for name in ("one", "other")
     ]
-    assert (out / "best").is_dir() == (iterations > 0)
+    assert (out / "best").is_dir() == (iterations == 1)
     verdict = read_description(out / "delivered")["training"]["delivered"]
     assert verdict["metric"] == "mean_slowdown"
     assert verdict["difference"] is not None
 
 
-def test_no_iterations_need_a_start(tmp_path):
-    """Random weights are not a policy to deliver."""
-    recipe = load_recipe("slots-online-rate10", SMALL)
-    with pytest.raises(InputError, match="iterations is 0, expected at least 1, or 0 with a check"):
-        train_online(recipe, out=tmp_path / "out", iterations=0)
+@pytest.mark.parametrize("starts", [0, 1])
+def test_no_iterations_are_for_ensembles(starts, tmp_path):
+    """A single checkpoint is delivered by its own training."""
+    with pytest.raises(InputError, match="iterations is 0, expected at least 1"):
+        started(tmp_path, ("one",)[:starts], 0, {})
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        (["--from-mean", "a"], "--from-mean needs two checkpoints; --from takes one"),
+        (["--from", "a", "--from-mean", "b", "c"], "give --from or --from-mean"),
+        (["--imitate", "a", "--from-mean", "b", "c"], "give --from-mean or --imitate"),
+    ],
+)
+def test_one_start_is_given(words, match):
+    arguments = parser.parse(["train-online", "slots-online", "--out", "x", *words])
+    with pytest.raises(InputError, match=match):
+        train_online_command.check(arguments.read(arguments))
