@@ -56,8 +56,8 @@ class Request:
     runner: p.Runner = p.runner()
     address: str = p.address()
     members: tuple[p.Folder, ...] = p.option(
-        "folders of checkpoints whose mean score is delivered if it is better than the best rule; "
-        "with --iterations, it is trained before",
+        "folders of checkpoints; the agent is their ensemble, whose scores are the means of "
+        "theirs, and is trained only if --iterations is given",
         default=(), flag="--from-mean", metavar="CHECKPOINT")  # fmt: skip
 
 

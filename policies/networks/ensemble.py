@@ -25,6 +25,7 @@ from policies.networks.policy import LearnedPolicy
 from policies.networks.settings import Network, NetworkSettings, Weights
 
 Floats = NDArray[np.float64]
+Layer = tuple[Floats, Floats]  # weights (out, in) and bias (out,)
 
 
 def mean_of_scores(policies: Sequence[LearnedPolicy]) -> LearnedPolicy:
@@ -42,39 +43,31 @@ def mean_of_scores(policies: Sequence[LearnedPolicy]) -> LearnedPolicy:
         _check(policy, widest)
     candidates, of_rows = _joined(policies, widest, _candidates)
     context, of_context = _joined(policies, widest, _context)
-    depth = len(widest.network.settings.hidden)
-    layers: list[list[tuple[Floats, Floats]]] = []
-    for policy, row, around in zip(policies, of_rows, of_context, strict=True):
-        weight, bias = _layer(policy.weights, 0)
-        size = policy.network.candidates.size
-        parts = [row.moved(weight[:, :size]), around.moved(weight[:, size:])]
-        shifted = bias + sum(by for _, by in parts)
-        rest = [_layer(policy.weights, i) for i in range(1, depth + 1)]
-        layers.append([(np.hstack([part for part, _ in parts]), shifted), *rest])
-    of_layer = list(zip(*layers, strict=True))
-    weights: dict[str, NDArray[np.float32]] = {}
-    for i, members in enumerate(of_layer):
-        if i == depth:
-            scaled = [weight / len(members) for weight, _ in members]
-            weight = np.hstack(scaled) if depth else np.sum(scaled, axis=0)
-            bias = np.sum([bias / len(members) for _, bias in members], axis=0)
-        else:
-            weight = np.vstack([w for w, _ in members]) if i == 0 else _diagonal(members)
-            bias = np.concatenate([bias for _, bias in members])
-        weights[f"layer{i}.weight"] = weight.astype(np.float32)
-        weights[f"layer{i}.bias"] = bias.astype(np.float32)
-    hidden = tuple(
-        sum(policy.network.settings.hidden[i] for policy in policies) for i in range(depth)
-    )
-    network = replace(
-        widest.network,
-        settings=replace(widest.network.settings, hidden=hidden),
-        candidates=candidates,
-        context=context,
-    )
+    members = [_layers(*one) for one in zip(policies, of_rows, of_context, strict=True)]
+    widths = zip(*(policy.network.settings.hidden for policy in policies), strict=True)
+    settings = replace(widest.network.settings, hidden=tuple(map(sum, widths)))
+    network = replace(widest.network, settings=settings, candidates=candidates, context=context)
     return LearnedPolicy(
-        first.name, network, weights, widest.features_context, widest.features_candidates
-    )
+        first.name, network, _side_by_side(members),
+        widest.features_context, widest.features_candidates,
+    )  # fmt: skip
+
+
+def _side_by_side(members: Sequence[Sequence[Layer]]) -> Weights:
+    """Return the weights of the ensemble from the layers of its members."""
+    found: dict[str, NDArray[np.float32]] = {}
+    of_layer = list(zip(*members, strict=True))
+    for i, layers in enumerate(of_layer):
+        if i == len(of_layer) - 1:
+            scaled = [weight / len(members) for weight, _ in layers]
+            weight = np.hstack(scaled) if i else np.sum(scaled, axis=0)
+            bias = np.sum([bias / len(members) for _, bias in layers], axis=0)
+        else:
+            weight = _diagonal(layers) if i else np.vstack([weight for weight, _ in layers])
+            bias = np.concatenate([bias for _, bias in layers])
+        found[f"layer{i}.weight"] = weight.astype(np.float32)
+        found[f"layer{i}.bias"] = bias.astype(np.float32)
+    return found
 
 
 class _Inputs:
@@ -83,7 +76,7 @@ class _Inputs:
     def __init__(self, own: FeatureMap, places: NDArray[np.int64], shared: FeatureMap) -> None:
         self._own, self._places, self._shared = own, places, shared
 
-    def moved(self, weight: Floats) -> tuple[Floats, Floats]:
+    def moved(self, weight: Floats) -> Layer:
         """Return the weights (W, E) over the inputs of the ensemble, and what the bias gains (W,).
 
         An input of the network is (x - mean) * inverse with its own constants.
@@ -131,16 +124,26 @@ def _context(policy: LearnedPolicy) -> tuple[FeatureMap, list[str]]:
     return policy.network.context, input_names(policy.features_context, policy.network.context)
 
 
-def _layer(weights: Weights, number: int) -> tuple[Floats, Floats]:
-    weight, bias = weights[f"layer{number}.weight"], weights[f"layer{number}.bias"]
-    return weight.astype(np.float64), bias.astype(np.float64)
+def _layers(policy: LearnedPolicy, row: _Inputs, around: _Inputs) -> list[Layer]:
+    """Return the layers of a network; the first one reads the inputs of the ensemble."""
+    first, *rest = [
+        (
+            policy.weights[f"layer{i}.weight"].astype(np.float64),
+            policy.weights[f"layer{i}.bias"].astype(np.float64),
+        )
+        for i in range(len(policy.network.settings.hidden) + 1)
+    ]
+    (weight, bias), size = first, policy.network.candidates.size
+    of_row, by_row = row.moved(weight[:, :size])
+    of_context, by_context = around.moved(weight[:, size:])
+    return [(np.hstack([of_row, of_context]), bias + by_row + by_context), *rest]
 
 
-def _diagonal(members: Sequence[tuple[Floats, Floats]]) -> Floats:
-    """Return the block diagonal matrix of the members' weights."""
-    shapes = np.array([weight.shape for weight, _ in members])
+def _diagonal(layers: Sequence[Layer]) -> Floats:
+    """Return the block diagonal matrix of the layers' weights."""
+    shapes = np.array([weight.shape for weight, _ in layers])
     found, (row, column) = np.zeros(shapes.sum(axis=0)), (0, 0)
-    for weight, _ in members:
+    for weight, _ in layers:
         down, right = weight.shape
         found[row : row + down, column : column + right] = weight
         row, column = row + down, column + right
