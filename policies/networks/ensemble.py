@@ -4,8 +4,8 @@
     layer 0   | W1 |         layer i   | W1  0 |      last layer   [ W1 / M | W2 / M ]
               | W2 |                   |  0 W2 |
 
-Trainings with different seeds end in different policies of about the same quality, and the errors
-of one are not those of another. Their mean score errs less. The ensemble of M scorers is an
+Trainings with different seeds end in policies of about the same quality, which err on different
+moments. The mean of their scores errs less. The ensemble of M scorers is an
 ordinary scorer with layers M times as wide: it is saved, played and trained like any other.
 
 Sources: Hansen & Salamon, "Neural Network Ensembles", IEEE Transactions on Pattern Analysis and
@@ -15,6 +15,7 @@ Reinforcement Learning", IEEE Transactions on Systems, Man, and Cybernetics B 38
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,21 +29,22 @@ Floats = NDArray[np.float64]
 Layer = tuple[Floats, Floats]  # weights (out, in) and bias (out,)
 
 
-def mean_of_scores(policies: Sequence[LearnedPolicy]) -> LearnedPolicy:
+def mean_of_scores(policies: Sequence[LearnedPolicy], names: Sequence[str] = ()) -> LearnedPolicy:
     """Return a policy whose scores are the means of those of `policies`, up to rounding.
 
     The policies are candidate scorers of kind "mlp" with equally many layers, one activation and
     the same rules. A single policy is returned as it is. Raises DatasetError if they do not fit
-    each other.
+    each other; `names` are those of the policies in errors, by default those of their agents.
     """
     first = policies[0]
     if len(policies) == 1:
         return first
+    known = names or [policy.name for policy in policies]
     widest = max(policies, key=lambda policy: policy.network.candidates.size)
-    for policy in policies:
-        _check(policy, widest)
-    candidates, of_rows = _joined(policies, widest, _candidates)
-    context, of_context = _joined(policies, widest, _context)
+    for policy, name in zip(policies, known, strict=True):
+        _check(policy, name, widest)
+    candidates, of_rows = _joined(policies, known, widest, _candidates)
+    context, of_context = _joined(policies, known, widest, _context)
     members = [_layers(*one) for one in zip(policies, of_rows, of_context, strict=True)]
     widths = zip(*(policy.network.settings.hidden for policy in policies), strict=True)
     settings = replace(widest.network.settings, hidden=tuple(map(sum, widths)))
@@ -63,33 +65,42 @@ def _side_by_side(members: Sequence[Sequence[Layer]]) -> Weights:
             weight = np.hstack(scaled) if i else np.sum(scaled, axis=0)
             bias = np.sum([bias / len(members) for _, bias in layers], axis=0)
         else:
-            weight = _diagonal(layers) if i else np.vstack([weight for weight, _ in layers])
+            stacked = [weight for weight, _ in layers]
+            weight = _diagonal(stacked) if i else np.vstack(stacked)
             bias = np.concatenate([bias for _, bias in layers])
         found[f"layer{i}.weight"] = weight.astype(np.float32)
         found[f"layer{i}.bias"] = bias.astype(np.float32)
     return found
 
 
-class _Inputs:
-    """The inputs of one network among those of the ensemble."""
+class _Inputs(NamedTuple):
+    """The inputs of one network among those of the ensemble.
 
-    def __init__(self, own: FeatureMap, places: NDArray[np.int64], shared: FeatureMap) -> None:
-        self._own, self._places, self._shared = own, places, shared
+    Attributes:
+        own: Feature map of the network.
+        places: (E,) place of each of its inputs among those of the ensemble.
+        shared: Feature map of the ensemble.
+    """
+
+    own: FeatureMap
+    places: NDArray[np.int64]
+    shared: FeatureMap
 
     def moved(self, weight: Floats) -> Layer:
         """Return the weights (W, E) over the inputs of the ensemble, and what the bias gains (W,).
 
         An input of the network is (x - mean) * inverse with its own constants.
         """
-        inverse, mean = self._shared.inverse[self._places], self._shared.mean[self._places]
-        scale = np.divide(self._own.inverse, inverse, out=np.zeros_like(inverse), where=inverse > 0)
-        found = np.zeros((len(weight), self._shared.size))
-        found[:, self._places] = weight * scale
-        return found, weight @ ((mean - self._own.mean) * self._own.inverse)
+        inverse, mean = self.shared.inverse[self.places], self.shared.mean[self.places]
+        scale = np.divide(self.own.inverse, inverse, out=np.zeros_like(inverse), where=inverse > 0)
+        found = np.zeros((len(weight), self.shared.size))
+        found[:, self.places] = weight * scale
+        return found, weight @ ((mean - self.own.mean) * self.own.inverse)
 
 
 def _joined(
     policies: Sequence[LearnedPolicy],
+    known: Sequence[str],
     widest: LearnedPolicy,
     which: Callable[[LearnedPolicy], tuple[FeatureMap, list[str]]],
 ) -> tuple[FeatureMap, list[_Inputs]]:
@@ -98,16 +109,16 @@ def _joined(
     place = {name: i for i, name in enumerate(names)}
     mean, inverse = shared.mean.copy(), shared.inverse.copy()
     found = []
-    for policy in policies:
+    for policy, called in zip(policies, known, strict=True):
         own, of_own = which(policy)
         missing = [name for name in of_own if name not in place]
         if missing:
             raise DatasetError(
-                f"{policy.name}: a network reads {missing[0]!r}, which the widest of the networks "
+                f"{called}: a network reads {missing[0]!r}, which the widest of the networks "
                 "to average does not read; average networks of the same columns"
             )
         places = np.array([place[name] for name in of_own], np.int64)
-        seen = (inverse[places] == 0.0) & (own.inverse > 0.0)  # constant in the other's training
+        seen = (inverse[places] == 0.0) & (own.inverse > 0.0)  # constant in training so far
         mean[places[seen]], inverse[places[seen]] = own.mean[seen], own.inverse[seen]
         found.append((own, places))
     together = shared._replace(mean=mean, inverse=inverse)
@@ -139,13 +150,13 @@ def _layers(policy: LearnedPolicy, row: _Inputs, around: _Inputs) -> list[Layer]
     return [(np.hstack([of_row, of_context]), bias + by_row + by_context), *rest]
 
 
-def _diagonal(layers: Sequence[Layer]) -> Floats:
-    """Return the block diagonal matrix of the layers' weights."""
-    shapes = np.array([weight.shape for weight, _ in layers])
-    found, (row, column) = np.zeros(shapes.sum(axis=0)), (0, 0)
-    for weight, _ in layers:
-        down, right = weight.shape
-        found[row : row + down, column : column + right] = weight
+def _diagonal(blocks: Sequence[Floats]) -> Floats:
+    """Return the block diagonal matrix of these matrices."""
+    found = np.zeros(np.sum([block.shape for block in blocks], axis=0))
+    row = column = 0
+    for block in blocks:
+        down, right = block.shape
+        found[row : row + down, column : column + right] = block
         row, column = row + down, column + right
     return found
 
@@ -160,8 +171,8 @@ def _form(network: Network) -> dict[str, object]:
     }
 
 
-def _check(policy: LearnedPolicy, widest: LearnedPolicy) -> None:
-    """Raise DatasetError if the scores of two policies have no mean in one network."""
+def _check(policy: LearnedPolicy, called: str, widest: LearnedPolicy) -> None:
+    """Raise DatasetError if the scores of a policy and of the widest one have no mean network."""
     network, settings = policy.network, policy.network.settings
     plain = (
         isinstance(settings, NetworkSettings)
@@ -171,13 +182,13 @@ def _check(policy: LearnedPolicy, widest: LearnedPolicy) -> None:
     )
     if not plain:
         raise DatasetError(
-            f'{policy.name}: only scores of networks of kind "mlp" without an image, with one '
+            f'{called}: only scores of networks of kind "mlp" without an image, with one '
             f"score per candidate, can be averaged; this one is of kind {settings.kind!r}"
         )
     for name, value in _form(network).items():
         other = _form(widest.network)[name]
         if value != other:
             raise DatasetError(
-                f"{policy.name}: {name} is {value!r} in one of the networks to average and "
+                f"{called}: {name} is {value!r} in one of the networks to average and "
                 f"{other!r} in another; they must agree"
             )

@@ -293,7 +293,8 @@ def read_start(folders: Sequence[Path], spec: Spec, agent: str, own: Any) -> Lea
     network of another architecture from one of its kind. Widths and normalisation are those of the
     checkpoint. Raises DatasetError if a checkpoint does not fit the spec, the agent or the others.
     """
-    policy = mean_of_scores([_read_one(folder, agent, own) for folder in folders])
+    found = [_read_one(folder, agent, own) for folder in folders]
+    policy = mean_of_scores(found, [str(folder) for folder in folders])
     policy.check(spec)
     return policy
 
