@@ -67,7 +67,7 @@ def learner(task: Task, config: Config) -> Learner:
             "weights is no mean of their scores; use trajectory_preference"
         )
     start_rng, rng = np.random.default_rng(task.seed).spawn(2)
-    whole = single.rank(task.decisions, task.spec, config.outcome, logarithm=config.logarithm)
+    whole = single.rank(task.decisions, task.spec, config)
     rankings = [resampled(whole, start_rng) for _ in range(config.members)]
     network = fit_network(task.decisions, task.spec, config.network)
     scorers = [CandidateScorer(network, start_rng).to(task.device) for _ in rankings]

@@ -2,7 +2,9 @@
 
     l_i  = mean over the decisions of episode i of log pi(choice)
     z_i  = return of episode i, standardised among the episodes of its window
-    loss = |z_1 - z_2| * softplus(-beta * sign(z_1 - z_2) * (l_1 - l_2))
+    w    = standard deviation of the window's returns, to the power of `deviation_power`, divided by
+           its mean over all episodes
+    loss = w * |z_1 - z_2| * softplus(-beta * sign(z_1 - z_2) * (l_1 - l_2))
 
 One outcome per episode contains hardly any information about a single decision. It contains a lot
 about two episodes that explored in consistently different ways on the same problem. So the log
@@ -10,7 +12,9 @@ should hold several behaviours and several episodes per window, `random_linear` 
 of the loss is that of preference learning (Bradley & Terry 1952; Christiano et al., "Deep
 Reinforcement Learning from Human Preferences", NeurIPS 2017; Hejna et al., "Contrastive Preference
 Learning", ICLR 2024). Differences: the mean replaces the sum, since episodes differ in length, and
-pairs are weighted by the difference of their outcomes.
+pairs are weighted by the difference of their outcomes. With a `deviation_power` of 0 all windows
+count alike. With 1 pairs are weighted by their difference in return, which is what the mean return
+over windows counts; a few windows may then have most of the weight.
 """
 
 from collections.abc import Callable
@@ -50,6 +54,8 @@ class Config:
             return.
         logarithm: Whether the logarithm of the return or outcome is compared, which must then be
             above 0 in size everywhere: for costs that differ by orders of magnitude.
+        deviation_power: Exponent of a window's standard deviation in the weight of its pairs: 0
+            weights windows equally, 1 weights pairs by their difference in return.
         learning_rate: Step size of AdamW, above 0.
         weight_decay: Weight decay of AdamW, 0 or more.
         network: Shape of the scorer.
@@ -61,6 +67,7 @@ class Config:
     per_episode: int = number(60, "from 1 to 1,000,000")
     outcome: str = ""
     logarithm: bool = False
+    deviation_power: float = number(0.0, "from 0 to 1")
     learning_rate: float = number(1e-2, "above 0")
     weight_decay: float = number(0.0, "at least 0")
     network: NetworkSettings = field(default_factory=NetworkSettings)
@@ -76,6 +83,7 @@ class Ranking:
     Attributes:
         episode: (E,) index into Decisions.episodes.
         z: (E,) outcome standardised in its window, higher is better.
+        weight: (E,) weight of the pairs of its window, 1 in the mean.
         first: (E,) row of the episode's first decision.
         count: (E,) number of decisions of the episode.
         start: (W,) position of a window's first episode.
@@ -84,32 +92,34 @@ class Ranking:
 
     episode: NDArray[np.int64]
     z: NDArray[np.float64]
+    weight: NDArray[np.float64]
     first: NDArray[np.int64]
     count: NDArray[np.int64]
     start: NDArray[np.int64]
     size: NDArray[np.int64]
 
 
-def rank(decisions: Decisions, spec: Spec, outcome: str, *, logarithm: bool = False) -> Ranking:
+def rank(decisions: Decisions, spec: Spec, config: Config) -> Ranking:
     """Return the comparable episodes: those with decisions, in a window where outcomes differ.
 
     Raises DatasetError if there are no such episodes, or if values have no logarithm.
     """
-    value = _value(decisions, spec, outcome)
-    if logarithm:
+    value = _value(decisions, spec, config.outcome)
+    if config.logarithm:
         value = _logarithm(value)
     window = decisions.episodes["window"].to_numpy()
     count = np.bincount(decisions.episode, minlength=len(value))
     first = np.searchsorted(decisions.episode, np.arange(len(value)))
     if (np.diff(decisions.episode) < 0).any():
         raise DatasetError("decisions are not ordered by episode")
-    chosen, z, sizes = [], [], []
+    chosen, z, deviations, sizes = [], [], [], []
     for w in np.unique(window):
         of_window = np.flatnonzero((window == w) & (count > 0) & np.isfinite(value))
         if len(of_window) < 2 or (deviation := value[of_window].std()) == 0.0:
             continue
         chosen.append(of_window)
         z.append((value[of_window] - value[of_window].mean()) / deviation)
+        deviations.append(deviation)
         sizes.append(len(of_window))
     if not chosen:
         raise DatasetError(
@@ -117,9 +127,11 @@ def rank(decisions: Decisions, spec: Spec, outcome: str, *, logarithm: bool = Fa
             "record several behaviours, or several episodes of a stochastic one, per window"
         )
     episode, size = np.concatenate(chosen), np.array(sizes)
+    weight = np.repeat(np.array(deviations) ** config.deviation_power, size)
     return Ranking(
-        episode, np.concatenate(z), first[episode], count[episode], np.cumsum(size) - size, size
-    )
+        episode, np.concatenate(z), weight / weight.mean(), first[episode], count[episode],
+        np.cumsum(size) - size, size,
+    )  # fmt: skip
 
 
 def _value(decisions: Decisions, spec: Spec, outcome: str) -> NDArray[np.float64]:
@@ -160,7 +172,7 @@ def draw_pairs(ranking: Ranking, pairs: int, rng: np.random.Generator) -> NDArra
 def preference_loss(log_pi: Tensor, better_by: Tensor, beta: float) -> tuple[Tensor, Info]:
     """Return the loss of the module's docstring.
 
-    log_pi (2, P) is the mean log-probability of either episode, better_by (P,) is z_1 - z_2.
+    log_pi (2, P) is the mean log-probability of either episode, better_by (P,) is w * (z_1 - z_2).
     """
     margin = torch.sign(better_by) * (log_pi[0] - log_pi[1])
     loss = better_by.abs() * softplus(-beta * margin)
@@ -182,15 +194,16 @@ def pair_loss(
     batch = batches.at((ranking.first[pairs][..., None] + within).ravel())
     scores = scorer.packed(batch.candidates, batch.context, batch.mask)
     log_pi = log_probabilities(scores, batch.mask, batch.choice, batch.drawn)
-    z = torch.from_numpy((ranking.z[pairs[0]] - ranking.z[pairs[1]]).astype(np.float32))
+    one, other = pairs
+    better_by = (ranking.weight[one] * (ranking.z[one] - ranking.z[other])).astype(np.float32)
     means = log_pi.reshape(*pairs.shape, -1).mean(dim=-1)
-    return preference_loss(means, z.to(batches.device), config.beta)
+    return preference_loss(means, torch.from_numpy(better_by).to(batches.device), config.beta)
 
 
 def learner(task: Task, config: Config) -> Learner:
     """Return one training run, see `policies.training.learner`."""
     weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
-    ranking = rank(task.decisions, task.spec, config.outcome, logarithm=config.logarithm)
+    ranking = rank(task.decisions, task.spec, config)
     network = fit_network(task.decisions, task.spec, config.network)
     scorer = CandidateScorer(network, weights_rng).to(task.device)
     optimiser = torch.optim.AdamW(
@@ -216,7 +229,7 @@ def validation_loss(
     if task.validation is None:
         return None
     try:
-        ranking = rank(task.validation, task.spec, config.outcome, logarithm=config.logarithm)
+        ranking = rank(task.validation, task.spec, config)
     except DatasetError:
         return None
     batches = Batches(task.validation, network, task.device)

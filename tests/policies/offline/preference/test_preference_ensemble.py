@@ -6,7 +6,7 @@ import pytest
 from pipeline.errors import RecipeError
 from policies.offline.fit import train_agent
 from policies.offline.preference.preference_ensemble import resampled
-from policies.offline.preference.trajectory_preference import rank
+from policies.offline.preference.trajectory_preference import Config, rank
 
 
 @pytest.mark.slow
@@ -34,7 +34,7 @@ def test_the_average_is_over_the_last_share_of_the_steps(noisy_episodes, spec):
 
 
 def test_members_see_other_windows_and_are_averaged(noisy_episodes, spec):
-    ranking = rank(noisy_episodes.build(), spec, "")
+    ranking = rank(noisy_episodes.build(), spec, Config())
     drawn = resampled(ranking, np.random.default_rng(0))
     assert len(drawn.size) == len(ranking.size)
     assert set(drawn.start) < set(ranking.start)
