@@ -69,7 +69,7 @@ DELIVERIES: Final = (
     Delivery("`deferrable`", "log", "revenue", 1, "deferrable-prices-v1",
              "deferrable-prices-fresh-v1", "price_surface-delivered", "deferrable-prices-v1"),
     Delivery("`binpack`", "log", "makespan, s", 1, "binpack-alibaba2017-delivered-v1", "",
-             "trajectory_preference-delivered"),
+             "trajectory_preference-delivered", "binpack-alibaba2017-v1"),
     *(Delivery(f"`queue`, {log}", "log", "bounded slowdown", 1, f"queue-{name}-delivered-v1", "",
                "trajectory_preference-delivered", what="the rule")
       for log, name in (
