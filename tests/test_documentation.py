@@ -44,6 +44,10 @@ SMALL: Final = {
         "online.settings.sampling={trajectories=3, windows=2}",
         "online.settings.network={hidden=[4]}",
     ),
+    "slots-online": (
+        *_SLOTS, "online.iterations=2", "online.settings.gradient_steps=4",
+        "online.settings.sampling={windows=2}",
+    ),
     "slots-swf-kth-v1": (
         'split.train="0..1"', 'split.validation="90..90"', 'split.test="100..101"',
         "config.jobs_per_window=20",
