@@ -2,8 +2,8 @@
 
     l_i  = mean over the decisions of episode i of log pi(choice)
     z_i  = return of episode i, standardised among the episodes of its window
-    w    = standard deviation of the window's returns, to the power of `deviation_power`, divided by
-           its mean over all episodes
+    w    = v / mean of v over all episodes; v is the standard deviation of the returns of a window,
+           to the power of `deviation_power`
     loss = w * |z_1 - z_2| * softplus(-beta * sign(z_1 - z_2) * (l_1 - l_2))
 
 One outcome per episode contains hardly any information about a single decision. It contains a lot
@@ -83,7 +83,7 @@ class Ranking:
     Attributes:
         episode: (E,) index into Decisions.episodes.
         z: (E,) outcome standardised in its window, higher is better.
-        weight: (E,) weight of the pairs of its window, 1 in the mean.
+        weight: (E,) weight w of the pairs in the episode's window; the mean is 1.
         first: (E,) row of the episode's first decision.
         count: (E,) number of decisions of the episode.
         start: (W,) position of a window's first episode.
