@@ -1,14 +1,15 @@
-"""Arrays of compiled loops whose references are not counted.
+"""Arrays of compiled functions whose references are not counted.
 
-numba counts references to an array at every function that takes it and at every slice of it, with
-atomic instructions. In an episode of a small network, this took a tenth of the time. The arguments
-of a loop are kept alive by its caller, so the loop need not count them::
+numba counts references to an array at every function that takes it, at every slice of it and where
+it is taken out of a tuple, with atomic instructions. In an episode of a small network, this took a
+tenth of the time. The arguments of a function are kept alive by its caller, so the function need
+not count them::
 
     @compiled(types.int64(OBSERVE_CELL, EPISODE))
     def loop(observe, episode):
         ints, floats, context, image, candidates, feasible = uncounted(episode)
 
-Arrays that a loop makes itself must be counted: nothing else keeps them alive.
+Arrays that a function makes itself must be counted: nothing else keeps them alive.
 """
 
 from typing import Any, Final

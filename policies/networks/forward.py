@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from pipeline.simulation.arrays import named
 from pipeline.simulation.kernel import FLOATS, INTS, compiled
+from pipeline.simulation.uncounted import uncounted
 from policies.networks.arithmetic import dot4, fma, tanh32
 from policies.networks.features import (
     COLUMNS,
@@ -64,7 +65,7 @@ class Form(NamedTuple):
 
 
 class NetworkArrays(NamedTuple):
-    """A candidate scorer with its weights, in the order of the parameters of `score_sets`.
+    """A candidate scorer with its weights, in the order of compiled loops.
 
     The first ten members are the FeatureMaps of the context (c_) and of the candidates, with the
     rule columns last (`policies.networks.features.rules_last`): their part of layer 0 is added to
@@ -91,8 +92,7 @@ _FORM: Final = named(
     Form, types.boolean, types.int64, types.int64, types.boolean, types.int64, types.int64,
     types.float64,
 )  # fmt: skip
-_MEMBERS: Final = (*MAP_MEMBERS, *MAP_MEMBERS, INTS, _FORM, INPUTS)
-NETWORK: Final = named(NetworkArrays, *_MEMBERS)
+NETWORK: Final = named(NetworkArrays, *MAP_MEMBERS, *MAP_MEMBERS, INTS, _FORM, INPUTS)
 
 
 @compiled(types.void(INPUTS, types.int64, INPUTS, types.int64, INPUTS, types.int64))
@@ -179,6 +179,9 @@ def fill_lanes(flat: Any, at: Any, out: Any, width: Any) -> None:
 @compiled(types.void(ROWS, ROWS, COLUMNS, NETWORK, FLOATS), fastmath=_FUSED)
 def score_rows(context: Any, candidates: Any, offsets: Any, network: Any, scores: Any) -> None:
     """Fill scores (M,) of a network that scores every candidate on its own."""
+    context, candidates, offsets, network, scores = uncounted(
+        (context, candidates, offsets, network, scores)
+    )
     (
         c_columns, c_heavy, c_products, c_mean, c_inverse,
         columns, heavy, products, mean, inverse, widths, form, flat,
@@ -312,15 +315,13 @@ def _attend(
 @compiled(
     types.void(
         ROWS, ROWS, types.Array(types.boolean, 1, "C", readonly=True),
-        types.Array(types.uint8, 2, "C", readonly=True), COLUMNS, *_MEMBERS, FLOATS,
+        types.Array(types.uint8, 2, "C", readonly=True), COLUMNS, NETWORK, FLOATS,
     ),
     fastmath=_FUSED,
 )  # fmt: skip
 def score_sets(
-    context: Any, candidates: Any, feasible: Any, image: Any, offsets: Any,
-    c_columns: Any, c_heavy: Any, c_products: Any, c_mean: Any, c_inverse: Any,
-    columns: Any, heavy: Any, products: Any, mean: Any, inverse: Any,
-    widths: Any, form: Any, flat: Any, scores: Any,
+    context: Any, candidates: Any, feasible: Any, image: Any, offsets: Any, network: Any,
+    scores: Any,
 ) -> None:  # fmt: skip
     """Fill scores (M,) of a network that reads all feasible candidates of an observation.
 
@@ -329,11 +330,14 @@ def score_sets(
     log-likelihood. The score is the value if the likelihood is at least `threshold` times that of
     the likeliest candidate, else FILL. With kind PLACES, a row is one number, the place of the
     candidate among widths[0].
-
-    The members of NetworkArrays are 13 parameters, not one: taking arrays out of a named tuple
-    counts references. Done once per decision here, it made episodes of `slots` 8 % slower (hidden
-    16-16 with context: .49 against .46 ms). Loops take them out once.
     """
+    context, candidates, feasible, image, offsets, network, scores = uncounted(
+        (context, candidates, feasible, image, offsets, network, scores)
+    )
+    (
+        c_columns, c_heavy, c_products, c_mean, c_inverse,
+        columns, heavy, products, mean, inverse, widths, form, flat,
+    ) = network  # fmt: skip
     tanh, kind, heads, norm, seen, ruled, threshold = form
     n, g = 0 if kind == PLACES else len(mean), len(c_mean)
     own = n - ruled

@@ -44,10 +44,7 @@ def _decide(
 
     Choices are drawn, or read from `choices` if `given`.
     """
-    (
-        c_columns, c_heavy, c_products, c_mean, c_inverse,
-        columns, heavy, products, mean, inverse, widths, form, flat,
-    ) = uncounted(network)  # fmt: skip
+    network = uncounted(network)
     observe, step = observe[0], step[0]
     ints, floats, context, image, candidates, feasible = uncounted(episode)
     scores, probabilities, step_outputs, _totals = uncounted(arrays)
@@ -65,11 +62,7 @@ def _decide(
         if ruled:
             widen(rules, context, candidates[:n], allowed, shown, wide, able, values)
         span[1] = n
-        score_sets(
-            moment, rows[:n], allowed, picture, span,
-            c_columns, c_heavy, c_products, c_mean, c_inverse,
-            columns, heavy, products, mean, inverse, widths, form, flat, shown,
-        )  # fmt: skip
+        score_sets(moment, rows[:n], allowed, picture, span, network, shown)
         if given:
             choice = choices[at]
         else:

@@ -158,8 +158,8 @@ class LearnedPolicy:
             score_rows(moments, rows, places, self.arrays, scores)
             return scores
         score_sets(
-            moments, rows, allowed, self._image(image, len(moments)), places, *self.arrays, scores,
-        )  # fmt: skip
+            moments, rows, allowed, self._image(image, len(moments)), places, self.arrays, scores
+        )
         return scores
 
     def widened(

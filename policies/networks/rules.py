@@ -36,6 +36,7 @@ from pipeline.simulation.kernel import FLOATS, INTS, MASK, ROWS, SCORE, Compiled
 from pipeline.simulation.masks import feasible_rows
 from pipeline.simulation.policy import Heuristic
 from pipeline.simulation.spec import Feature
+from pipeline.simulation.uncounted import uncounted
 from pipeline.storage.files import sha256_text
 from policies.heuristics import heuristics
 from policies.networks.limits import Limits, limits_of
@@ -269,23 +270,22 @@ def _count_below(values: Any, many: Any, limit: Any) -> Any:
 
 
 @compiled(types.int64(RULES, FLOATS, ROWS, MASK, FLOATS, ROWS, INTS, FLOATS))
-def widen(
+def fill_rule_columns(
     rules: Any, context: Any, candidates: Any, feasible: Any, scores: Any,
     wide: Any, able: Any, values: Any,
 ) -> int:  # fmt: skip
-    """Fill wide[:N]: the feasible candidates of (N, F), and the columns of R rules.
+    """Fill the columns of R rules, the last ones of wide[:N], in the rows of feasible candidates.
 
-    context (C,) and feasible (N,) belong to the same observation. Rows of infeasible candidates are
-    left as they are. Returns the number M of feasible candidates; able[:M] has their rows.
-    `scores` (N,) and `values` are scratch, see `rule_buffers`. Indices are unsigned, as in
-    `_count_below`.
+    context (C,), candidates (N, F) and feasible (N,) belong to the same observation. All other
+    values of `wide` are left as they are. Returns the number M of feasible candidates; able[:M] has
+    their rows. `scores` (N,) and `values` are scratch, see `rule_buffers`. Indices are unsigned, as
+    in `_count_below`.
     """
+    context, candidates, feasible, scores, wide, able, values = uncounted(
+        (context, candidates, feasible, scores, wide, able, values)
+    )
     n, width = np.uint64(len(feasible)), np.uint64(candidates.shape[1])
     many, none = feasible_rows(feasible, n, able), values[:0]
-    for unsigned in range(many):
-        i = np.uint64(able[np.uint64(unsigned)])
-        for f in range(width):
-            wide[i, np.uint64(f)] = candidates[i, np.uint64(f)]
     others = np.float64(max(many, _ONE + _ONE) - _ONE)
     alone = np.float64(many == _ONE)
     for r in range(len(rules)):
@@ -310,6 +310,24 @@ def widen(
         if many > 0:
             wide[np.uint64(able[best]), at + np.uint64(CHOICE)] = 1.0
     return np.int64(many)  # type: ignore[return-value]
+
+
+@compiled(types.int64(RULES, FLOATS, ROWS, MASK, FLOATS, ROWS, INTS, FLOATS))
+def widen(
+    rules: Any, context: Any, candidates: Any, feasible: Any, scores: Any,
+    wide: Any, able: Any, values: Any,
+) -> int:  # fmt: skip
+    """Copy the feasible candidates to wide[:N] and fill their rule columns.
+
+    The parameters and the result are those of `fill_rule_columns`.
+    """
+    many: int = fill_rule_columns(rules, context, candidates, feasible, scores, wide, able, values)
+    width = np.uint64(candidates.shape[1])
+    for unsigned in range(np.uint64(many)):
+        i = np.uint64(able[np.uint64(unsigned)])
+        for f in range(width):
+            wide[i, np.uint64(f)] = candidates[i, np.uint64(f)]
+    return many
 
 
 @compiled(types.void(RULES, ROWS, ROWS, INTS, MASK, ROWS))

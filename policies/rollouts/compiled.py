@@ -19,7 +19,7 @@ from pipeline.simulation.policy import GENERATOR, draw_choice, fill_probabilitie
 from pipeline.simulation.uncounted import uncounted
 from policies.networks.features import COLUMNS
 from policies.networks.forward import NETWORK, NetworkArrays, score_sets
-from policies.networks.rules import RULES, rule_buffers, widen
+from policies.networks.rules import RULES, fill_rule_columns, rule_buffers, widen
 from policies.rollouts.row_table import (
     SHIFT,
     TABLE,
@@ -94,15 +94,9 @@ def sample(
     ints, floats, context, image, candidates, feasible = uncounted(episode)
     scores, probabilities, step_outputs, totals = uncounted(arrays)
     _guided, _parameters, alone, network, table = uncounted(decider)
-    (
-        c_columns, c_heavy, c_products, c_mean, c_inverse,
-        columns, heavy, products, mean, inverse, widths, form, flat,
-    ) = network  # fmt: skip
-    keys, tags, held, held_scores, parts, room, near, base, x, h = table
     wide, able, values = rule_buffers(rules, candidates)
     ruled = len(rules) > 0
     rows = wide if ruled else candidates
-    cells = rows.view(np.uint64)
     moment, picture = context.reshape((1, len(context))), image.reshape((1, len(image)))
     span = np.zeros(2, np.int64)
     at, status = first, k.RUNNING
@@ -110,26 +104,18 @@ def sample(
         numbers[N_TIME, at] = floats[k.TIME]
         n = observe(ints, floats, context, image, candidates, feasible)
         shown, allowed = scores[:n], feasible[:n]
-        many = 0
-        if ruled:
-            many = widen(rules, context, candidates[:n], allowed, shown, wide, able, values)
         if alone and ruled:
-            score_ruled(
-                rows, cells, able[:many], columns, heavy, products, mean, inverse, widths,
-                form.tanh, form.ruled, flat, keys, tags, held, parts, room, near, base, x, h, shown,
-            )  # fmt: skip
+            many = fill_rule_columns(
+                rules, context, candidates[:n], allowed, shown, wide, able, values
+            )
+            score_ruled(candidates, wide, able[:many], network, table, shown)
         elif alone:
-            score_alone(
-                rows, cells, allowed, columns, heavy, products, mean, inverse,
-                widths, form.tanh, flat, keys, tags, held, held_scores, room, base, x, h, shown,
-            )  # fmt: skip
+            score_alone(candidates, allowed, network, table, shown)
         else:
+            if ruled:
+                widen(rules, context, candidates[:n], allowed, shown, wide, able, values)
             span[1] = n
-            score_sets(
-                moment, rows[:n], allowed, picture, span,
-                c_columns, c_heavy, c_products, c_mean, c_inverse,
-                columns, heavy, products, mean, inverse, widths, form, flat, shown,
-            )  # fmt: skip
+            score_sets(moment, rows[:n], allowed, picture, span, network, shown)
         choice = draw_choice(shown, allowed, temperature, epsilon, rng, probabilities)
         if choice < 0:
             return k.INFEASIBLE
@@ -185,15 +171,9 @@ def gather(
         if at % every == offset:
             if ruled:
                 widen(
-                    rules,
-                    context,
-                    candidates[:n],
-                    feasible[:n],
-                    arrays.scores[:n],
-                    wide,
-                    able,
-                    values,
-                )
+                    rules, context, candidates[:n], feasible[:n], arrays.scores[:n],
+                    wide, able, values,
+                )  # fmt: skip
             starts[t] = m
             which[t] = at
             for c in range(contexts.shape[1]):

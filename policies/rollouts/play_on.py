@@ -20,7 +20,7 @@ from pipeline.simulation.spec import Spec
 from pipeline.simulation.uncounted import uncounted
 from policies.networks.forward import score_sets
 from policies.networks.policy import LearnedPolicy
-from policies.networks.rules import RULES, rule_buffers, widen
+from policies.networks.rules import RULES, fill_rule_columns, rule_buffers, widen
 from policies.networks.settings import NetworkSettings, make_network
 from policies.rollouts.compiled import DECIDER, DeciderArrays
 from policies.rollouts.row_table import make_table, score_alone, score_ruled
@@ -33,8 +33,9 @@ def score_decision(
 ) -> None:
     """Fill scores[:n] for the last observation of an episode, which has n candidates.
 
-    `rows` are the candidates with the columns of the rules that the network reads. `able` has the
-    rows of the feasible candidates; only a network with such columns needs `able`.
+    `rows` are the candidates with the columns of the rules that the network reads; if the network
+    scores every candidate on its own, only these columns of `rows` are read. `able` has the rows of
+    the feasible candidates; only a network with such columns needs `able`.
     """
     feasible = episode.feasible
     shown, allowed = scores[:n], feasible[:n]
@@ -43,32 +44,13 @@ def score_decision(
         return
     network = decider.network
     if decider.alone and network.form.ruled > 0:
-        keys, tags, held, _held_scores, parts, room, near, base, x, h = decider.table
-        score_ruled(
-            rows, rows.view(np.uint64), able, network.columns, network.heavy,
-            network.products, network.mean, network.inverse, network.widths, network.form.tanh,
-            network.form.ruled, network.flat, keys, tags, held, parts, room, near, base, x, h,
-            shown,
-        )  # fmt: skip
+        score_ruled(episode.candidates, rows, able, network, decider.table, shown)
     elif decider.alone:
-        keys, tags, held, held_scores, _parts, room, _near, base, x, h = decider.table
-        score_alone(
-            rows, rows.view(np.uint64), allowed, network.columns, network.heavy,
-            network.products, network.mean, network.inverse, network.widths, network.form.tanh,
-            network.flat, keys, tags, held, held_scores, room, base, x, h, shown,
-        )  # fmt: skip
+        score_alone(episode.candidates, allowed, network, decider.table, shown)
     else:
-        (
-            c_columns, c_heavy, c_products, c_mean, c_inverse,
-            columns, heavy, products, mean, inverse, widths, form, flat,
-        ) = network  # fmt: skip
         context, image = episode.context, episode.image
         moment, picture = context.reshape((1, len(context))), image.reshape((1, len(image)))
-        score_sets(
-            moment, rows[:n], allowed, picture, np.array([0, n]),
-            c_columns, c_heavy, c_products, c_mean, c_inverse,
-            columns, heavy, products, mean, inverse, widths, form, flat, shown,
-        )  # fmt: skip
+        score_sets(moment, rows[:n], allowed, picture, np.array([0, n]), network, shown)
 
 
 @k.compiled(
@@ -99,9 +81,8 @@ def play_on(
         n = observe(ints, floats, context, image, candidates, feasible)
         many = 0
         if ruled:
-            many = widen(
-                rules, context, candidates[:n], feasible[:n], scores[:n], wide, able, values
-            )
+            seen = rules, context, candidates[:n], feasible[:n], scores[:n], wide, able, values
+            many = fill_rule_columns(*seen) if decider.alone else widen(*seen)
         score_decision(rule, decider, n, episode, rows, able[:many], scores)
         choice = draw_choice(scores[:n], feasible[:n], 0.0, epsilon, rng, probabilities)
         if choice < 0:

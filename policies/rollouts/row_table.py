@@ -17,9 +17,17 @@ from numpy.typing import NDArray
 
 from pipeline.simulation import kernel as k
 from pipeline.simulation.arrays import named
+from pipeline.simulation.uncounted import uncounted
 from policies.networks.arithmetic import dot4, fma, tanh32
 from policies.networks.features import COLUMNS, INPUTS, expand_row, expand_rules
-from policies.networks.forward import LANES, activate, add_product, add_products, fill_lanes
+from policies.networks.forward import (
+    LANES,
+    NETWORK,
+    activate,
+    add_product,
+    add_products,
+    fill_lanes,
+)
 from policies.networks.settings import Network
 
 PLACES: Final = 1 << 12  # places of the table of rows; 230 kB with seven columns
@@ -191,32 +199,24 @@ def _begin_side_by_side(
     add_products(x, own, flat, width, h, width)
 
 
-@k.compiled(
-    types.void(
-        k.ROWS, KEYS, k.MASK, k.INTS, k.MASK, types.int64, k.FLOATS, k.FLOATS, k.INTS,
-        types.boolean, INPUTS, KEYS, _TAGS, k.INTS, k.FLOATS, k.INTS2,
-        k.FLOATS, INPUTS, INPUTS, k.FLOATS,
-    ))  # fmt: skip
-def score_alone(
-    candidates: Any, cells: Any, allowed: Any,
-    columns: Any, heavy: Any, products: Any, mean: Any, inverse: Any,
-    widths: Any, tanh: Any, flat: Any,
-    keys: Any, tags: Any, held: Any, held_scores: Any, room: Any,
-    base: Any, x: Any, h: Any, shown: Any,
-) -> None:  # fmt: skip
+@k.compiled(types.void(k.ROWS, k.MASK, NETWORK, TABLE, k.FLOATS))
+def score_alone(candidates: Any, allowed: Any, network: Any, table: Any, shown: Any) -> None:
     """Fill the scores of the feasible candidates, from the table if it has the row.
 
     The scores of infeasible candidates are left as they are.
 
-    `cells` are the bits of `candidates`; `allowed` and `shown` have one entry per candidate. New
-    rows are scored together: room[0] has their candidates, room[1] their places in the table, and
-    room[2] has for every candidate the number of the new row that it repeats, or -1. While rows are
-    looked up, `held` of a row without a score is its number among the new rows, plus 1.
-
-    The members of NetworkArrays and Table are 16 parameters, not two, because taking arrays out of
-    a named tuple counts references. Doing so once per decision here made episodes of `slots` 13 %
-    slower (.37 against .33 ms), once per row 45 %. `sample` takes them out once.
+    `allowed` and `shown` have one entry per candidate. New rows are scored together: room[0] has
+    their candidates, room[1] their places in the table, and room[2] has for every candidate the
+    number of the new row that it repeats, or -1. While rows are looked up, `held` of a row without
+    a score is its number among the new rows, plus 1.
     """
+    candidates, allowed, network, table, shown = uncounted(
+        (candidates, allowed, network, table, shown)
+    )
+    cells = candidates.view(np.uint64)
+    columns, heavy, products, mean, inverse, widths, form, flat = network[5:]
+    keys, tags, held, held_scores, _parts, room, _near, base, x, h = table
+    tanh = form.tanh
     fresh, places, source = room[0], room[1], room[2]
     n, width = len(mean), widths[0]
     after = width * (1 + n)
@@ -279,54 +279,53 @@ def _standard(candidates: Any, row: Any, column: Any, mean: Any, inverse: Any, a
     forceinline=True,
 )
 def _add_rules(
-    candidates: Any, row: Any, mean: Any, inverse: Any, ruled: Any, flat: Any, at: Any, total: Any
+    wide: Any, row: Any, mean: Any, inverse: Any, ruled: Any, flat: Any, at: Any, total: Any
 ) -> Any:
     """Return `total` plus the product of a row's rule columns and flat[at : at + ruled].
 
     The bits are those of `expand_rules` and `add_product`.
     """
-    first, own = np.uint64(candidates.shape[1] - ruled), np.uint64(len(mean) - ruled)
+    first, own = np.uint64(wide.shape[1] - ruled), np.uint64(len(mean) - ruled)
     place, weight = np.uint64(row), np.uint64(at)
     whole = ruled - ruled % 4
     for unsigned in range(0, whole, 4):
         j = np.uint64(unsigned)
         total += dot4(
-            _standard(candidates, place, first + j, mean, inverse, own + j), flat[weight + j],
-            _standard(candidates, place, first + j + _1, mean, inverse, own + j + _1),
+            _standard(wide, place, first + j, mean, inverse, own + j), flat[weight + j],
+            _standard(wide, place, first + j + _1, mean, inverse, own + j + _1),
             flat[weight + j + _1],
-            _standard(candidates, place, first + j + _2, mean, inverse, own + j + _2),
+            _standard(wide, place, first + j + _2, mean, inverse, own + j + _2),
             flat[weight + j + _2],
-            _standard(candidates, place, first + j + _3, mean, inverse, own + j + _3),
+            _standard(wide, place, first + j + _3, mean, inverse, own + j + _3),
             flat[weight + j + _3],
         )  # fmt: skip
     for unsigned in range(whole, ruled):
         j = np.uint64(unsigned)
-        value = _standard(candidates, place, first + j, mean, inverse, own + j)
+        value = _standard(wide, place, first + j, mean, inverse, own + j)
         total = fma(value, flat[weight + j], total)
     return total
 
 
-@k.compiled(
-    types.void(
-        k.ROWS, KEYS, k.INTS, k.INTS, k.MASK, types.int64, k.FLOATS, k.FLOATS, k.INTS,
-        types.boolean, types.int64, INPUTS, KEYS, _TAGS, k.INTS, _PARTS, k.INTS2, _PARTS,
-        k.FLOATS, INPUTS, INPUTS, k.FLOATS,
-    ))  # fmt: skip
+@k.compiled(types.void(k.ROWS, k.ROWS, k.INTS, NETWORK, TABLE, k.FLOATS))
 def score_ruled(
-    candidates: Any, cells: Any, able: Any,
-    columns: Any, heavy: Any, products: Any, mean: Any, inverse: Any,
-    widths: Any, tanh: Any, ruled: Any, flat: Any,
-    keys: Any, tags: Any, held: Any, parts: Any, room: Any, near: Any,
-    base: Any, x: Any, h: Any, shown: Any,
-) -> None:  # fmt: skip
-    """Fill the scores of the candidates `able` of a network with `ruled` rule columns.
+    candidates: Any, wide: Any, able: Any, network: Any, table: Any, shown: Any
+) -> None:
+    """Fill the scores of the candidates `able` of a network with rule columns.
 
-    `able` has the rows of the feasible candidates, see `policies.networks.rules.widen`. The table
-    has layer 0 of each row without the rule columns. `near` has this part for the candidates that
-    are looked up together. room[2] has for every candidate the entry of `near` that is computed for
-    its row, or -1 if the table had the row; room[3] has the entry of every new row. The other
-    arrays are those of `score_alone`.
+    The rule columns are the last ones of `wide`, and `able` has the rows of the feasible
+    candidates, see `policies.networks.rules.fill_rule_columns`. The table has layer 0 of each row
+    without the rule columns. `near` has this part for the candidates that are looked up together.
+    room[2] has for every candidate the entry of `near` that is computed for its row, or -1 if the
+    table had the row; room[3] has the entry of every new row. The other arrays are those of
+    `score_alone`.
     """
+    candidates, wide, able, network, table, shown = uncounted(
+        (candidates, wide, able, network, table, shown)
+    )
+    cells = candidates.view(np.uint64)
+    columns, heavy, products, mean, inverse, widths, form, flat = network[5:]
+    keys, tags, held, _scores, parts, room, near, base, x, h = table
+    tanh, ruled = form.tanh, form.ruled
     fresh, places, source, entries = room[0], room[1], room[2], room[3]
     own, width = len(mean) - ruled, widths[0]
     further = width * (1 + own)  # where the weights of the rule columns begin
@@ -349,7 +348,7 @@ def score_ruled(
                 source[entry] = entries[held[place] - 1]
             elif linear:
                 shown[i] = _add_rules(
-                    candidates, i, mean, inverse, ruled, flat, further, parts[np.uint64(place), 0]
+                    wide, i, mean, inverse, ruled, flat, further, parts[np.uint64(place), 0]
                 )
             else:
                 for j in range(width):
@@ -382,7 +381,7 @@ def score_ruled(
             for entry in range(len(rows)):
                 if source[entry] >= 0:
                     shown[rows[entry]] = _add_rules(
-                        candidates, rows[entry], mean, inverse, ruled, flat, further,
+                        wide, rows[entry], mean, inverse, ruled, flat, further,
                         near[source[entry], 0],
                     )  # fmt: skip
             continue
@@ -394,7 +393,7 @@ def score_ruled(
             some = min(len(rows) - first, LANES)
             for lane in range(some):
                 i = rows[first + lane]
-                expand_rules(candidates, i, mean, inverse, ruled, x[lane:], LANES)
+                expand_rules(wide, i, mean, inverse, ruled, x[lane:], LANES)
                 for j in range(width):
                     h[j * LANES + lane] = near[first + lane, j]
             add_products(x, ruled, flat, further, h, width)

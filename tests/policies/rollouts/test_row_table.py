@@ -35,19 +35,11 @@ def policy(request):
 
 def asked(policy, table: Table, rows, allowed):
     """Return the scores of one decision."""
-    network, shown, ruled = policy.arrays, np.full(len(rows), np.nan), policy.arrays.form.ruled
-    which = np.flatnonzero(allowed) if ruled else allowed
-    seen = (
-        rows, rows.view(np.uint64), which, network.columns, network.heavy, network.products,
-        network.mean, network.inverse, network.widths, network.form.tanh,
-    )  # fmt: skip
-    places, scratch = (table.keys, table.tags, table.held), (table.base, table.x, table.h, shown)
-    if ruled:
-        score_ruled(
-            *seen, ruled, network.flat, *places, table.parts, table.room, table.near, *scratch
-        )
+    shown, own = np.full(len(rows), np.nan), np.ascontiguousarray(rows[:, : len(COLUMNS)])
+    if policy.arrays.form.ruled:
+        score_ruled(own, rows, np.flatnonzero(allowed), policy.arrays, table, shown)
     else:
-        score_alone(*seen, network.flat, *places, table.scores, table.room, *scratch)
+        score_alone(own, allowed, policy.arrays, table, shown)
     return shown
 
 
