@@ -29,7 +29,7 @@ from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
 from pipeline.simulation.batched import run_batched
 from pipeline.simulation.policy import Behaviour, Heuristic
-from pipeline.simulation.rollout import Episode, Planner, run_episode
+from pipeline.simulation.rollout import Episode, Planner, plays_episodes, run_episode
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.seeds import generator
 from pipeline.simulation.spec import Outcome, Spec
@@ -401,7 +401,7 @@ def _play(
     runs: list[tuple[int, int]],
     progress: Callable[[int, int], None],
 ) -> list[Episode]:
-    """Run every (window, seed): compiled rules in threads, networks BATCH episodes at a time."""
+    """Run every (window, seed): compiled episodes in threads, others BATCH at a time."""
 
     def rng(window: int, seed: int) -> np.random.Generator:
         return generator(job.recipe.seed, f"evaluate {behaviour.name}", window, seed)
@@ -413,7 +413,7 @@ def _play(
             raise PolicyFault(f"{fault} of window {run[0]}") from fault
 
     found: list[Episode] = []
-    if isinstance(behaviour.policy, Heuristic | Planner):
+    if plays_episodes(behaviour):
         with ThreadPoolExecutor(job.workers) as pool:
             try:
                 for episode in pool.map(play, runs):

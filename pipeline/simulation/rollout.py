@@ -1,8 +1,8 @@
 """Whole episodes in compiled code."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numba import types
@@ -78,6 +78,9 @@ def finished_episode(
     )
 
 
+GreedyEpisode: TypeAlias = Callable[[Scenario, Spec, Instance], Episode]
+
+
 @runtime_checkable
 class Planner(Protocol):
     """A policy that plays whole episodes itself, looking ahead in copies of their memory."""
@@ -119,6 +122,21 @@ def _run(observe, step, score, episode, arrays, parameters, temperature, epsilon
             return 2 * steps + (status == k.TRUNCATED)
 
 
+def plays_episodes(behaviour: Behaviour) -> bool:
+    """Return whether `run_episode` plays a behaviour; others are called once per decision."""
+    return (
+        isinstance(behaviour.policy, Heuristic | Planner) or _greedy_episode(behaviour) is not None
+    )
+
+
+def _greedy_episode(behaviour: Behaviour) -> GreedyEpisode | None:
+    """Return the function that plays a behaviour in compiled code; None if there is none."""
+    if behaviour.stochastic:
+        return None
+    found: GreedyEpisode | None = getattr(behaviour.policy, "greedy_episode", None)
+    return found
+
+
 def run_episode(
     scenario: Scenario,
     spec: Spec,
@@ -126,15 +144,21 @@ def run_episode(
     behaviour: Behaviour,
     rng: np.random.Generator,
 ) -> Episode:
-    """Run one episode of a compiled rule, in compiled code, or of a planner.
+    """Run one episode of a compiled rule, of a planner, or of a policy with greedy episodes.
 
-    A rule that is a planner too plays as a rule if the behaviour explores. Any other policy, and an
+    A policy whose greedy episodes are compiled has an attribute `greedy_episode`: a function
+    (scenario, spec, instance) -> Episode, or None. It does not serve a behaviour that explores. A
+    rule that is a planner too plays as a rule if the behaviour explores. Any other policy, and an
     infeasible choice, raises HindcastError.
     """
     policy: object = behaviour.policy
     explores = behaviour.epsilon > 0 or behaviour.temperature > 0
     if isinstance(policy, Planner) and not (explores and isinstance(policy, Heuristic)):
         return policy.episode(scenario, spec, instance)
+    greedy = _greedy_episode(behaviour)
+    if greedy is not None:
+        with faults_of(behaviour):
+            return greedy(scenario, spec, instance)
     return _to_the_end(scenario, spec, instance, behaviour, rng)[0]
 
 

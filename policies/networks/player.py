@@ -1,7 +1,8 @@
-"""Compiled episodes of a candidate scorer, with the probability of every candidate.
+"""Compiled episodes of a candidate scorer, for recording, verification and evaluation.
 
-NetworkRunner implements `pipeline.simulation.players`: recording and verification need whole
-distributions, training (policies.rollouts.trajectories) only the probability of the choice.
+NetworkRunner implements `pipeline.simulation.players`: recording and verification need the
+probability of every candidate, evaluation only the choice. Training also needs the probability of
+the choice (policies.rollouts.trajectories).
 """
 
 from typing import Any, Final
@@ -13,16 +14,34 @@ from numpy.typing import NDArray
 from pipeline.errors import HindcastError
 from pipeline.simulation.arrays import EPISODE, STEPS, begin_episode, make_step_arrays
 from pipeline.simulation.functions import OBSERVE_CELL, STEP_CELL, cell
-from pipeline.simulation.kernel import INFEASIBLE, INTS, RUNNING, compiled
+from pipeline.simulation.kernel import (
+    FLOATS,
+    INFEASIBLE,
+    INTS,
+    MASK,
+    RUNNING,
+    TRUNCATED,
+    compiled,
+)
 from pipeline.simulation.players import EpisodeTrace, Probabilities, values_at_end
 from pipeline.simulation.policy import GENERATOR, draw_choice, fill_probabilities
+from pipeline.simulation.rollout import Episode, finished_episode
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.spec import Spec
 from pipeline.simulation.uncounted import uncounted
 from policies.networks.forward import NETWORK, NetworkArrays, score_sets
-from policies.networks.rules import RULES, RuleColumns, rule_buffers, widen
+from policies.networks.row_table import (
+    TABLE,
+    looks_alone,
+    make_table,
+    score_alone,
+    score_ruled,
+)
+from policies.networks.rules import RULES, fill_rule_columns, rule_buffers, widen
+from policies.networks.settings import Network
 
 _FIRST_ROOM: Final = 2048  # decisions; doubled for longer episodes
+_NOT_A_NUMBER: Final = -2  # code of an episode, beside INFEASIBLE
 _CHANCES: Final = types.Array(types.float32, 1, "C")
 
 # members of the cursor: numbers of decisions and candidates written, status of the episode
@@ -30,24 +49,39 @@ _DECISIONS: Final = 0
 _CANDIDATES: Final = 1
 _STATUS: Final = 2
 
+_NO_CHANCES: Final = np.empty(0, np.float32)
+
+
+@compiled(types.boolean(FLOATS, MASK))
+def _are_numbers(scores: Any, feasible: Any) -> bool:
+    """Return whether the score of every feasible candidate is a number."""
+    wrong = False
+    for unsigned in range(np.uint64(len(feasible))):
+        i = np.uint64(unsigned)
+        wrong |= feasible[i] & (scores[i] != scores[i])
+    return not wrong
+
 
 @compiled(
-    types.boolean(
-        OBSERVE_CELL, STEP_CELL, EPISODE, STEPS, NETWORK, RULES,
-        types.float64, types.float64, types.boolean, GENERATOR, INTS, _CHANCES, INTS,
+    types.int64(
+        OBSERVE_CELL, STEP_CELL, EPISODE, STEPS, NETWORK, RULES, types.boolean, TABLE,
+        types.float64, types.float64, types.boolean, types.boolean, GENERATOR, INTS, _CHANCES, INTS,
     ))  # fmt: skip
 def _decide(
-    observe: Any, step: Any, episode: Any, arrays: Any, network: Any, rules: Any, temperature: Any,
-    epsilon: Any, given: Any, rng: Any, choices: Any, trace_probabilities: Any, cursor: Any,
+    observe: Any, step: Any, episode: Any, arrays: Any, network: Any, rules: Any, alone: Any,
+    table: Any, temperature: Any, epsilon: Any, given: Any, recorded: Any, rng: Any, choices: Any,
+    trace_probabilities: Any, cursor: Any,
 ) -> Any:  # fmt: skip
-    """Play until the episode is over or the arrays are full; return False for a forbidden choice.
+    """Play until the episode is over or the arrays are full.
 
-    Choices are drawn, or read from `choices` if `given`.
+    Choices are drawn, or read from `choices` if `given`. The probabilities of all candidates are
+    written if `recorded`. Returns RUNNING, INFEASIBLE for a forbidden choice, or _NOT_A_NUMBER for
+    such a score.
     """
-    network = uncounted(network)
+    network, table = uncounted(network), uncounted(table)
     observe, step = observe[0], step[0]
     ints, floats, context, image, candidates, feasible = uncounted(episode)
-    scores, probabilities, step_outputs, _totals = uncounted(arrays)
+    scores, probabilities, step_outputs, totals = uncounted(arrays)
     moment, picture = context.reshape((1, len(context))), image.reshape((1, len(image)))
     span = np.zeros(2, np.int64)
     wide, able, values = rule_buffers(rules, candidates)
@@ -55,31 +89,45 @@ def _decide(
     rows = wide if ruled else candidates
     at, value, status = cursor[_DECISIONS], cursor[_CANDIDATES], cursor[_STATUS]
     while (
-        status == RUNNING and at < len(choices) and value + len(scores) <= len(trace_probabilities)
-    ):
+        status == RUNNING and at < len(choices)
+        and (not recorded or value + len(scores) <= len(trace_probabilities))
+    ):  # fmt: skip
         n = observe(ints, floats, context, image, candidates, feasible)
         shown, allowed = scores[:n], feasible[:n]
-        if ruled:
-            widen(rules, context, candidates[:n], allowed, shown, wide, able, values)
-        span[1] = n
-        score_sets(moment, rows[:n], allowed, picture, span, network, shown)
+        if alone and ruled:
+            many = fill_rule_columns(
+                rules, context, candidates[:n], allowed, shown, wide, able, values
+            )
+            score_ruled(candidates, wide, able[:many], network, table, shown)
+        elif alone:
+            score_alone(candidates, allowed, network, table, shown)
+        else:
+            if ruled:
+                widen(rules, context, candidates[:n], allowed, shown, wide, able, values)
+            span[1] = n
+            score_sets(moment, rows[:n], allowed, picture, span, network, shown)
+        if not _are_numbers(shown, allowed):
+            return _NOT_A_NUMBER
         if given:
             choice = choices[at]
         else:
             choice = draw_choice(shown, allowed, temperature, epsilon, rng, probabilities)
         if choice < 0 or choice >= n:
-            return False
-        fill_probabilities(shown, allowed, temperature, epsilon, probabilities)
-        for i in range(n):
-            trace_probabilities[value + i] = probabilities[i]
+            return INFEASIBLE
+        if recorded:
+            fill_probabilities(shown, allowed, temperature, epsilon, probabilities)
+            for i in range(n):
+                trace_probabilities[value + i] = probabilities[i]
         status = step(ints, floats, choice, step_outputs)
         if status == INFEASIBLE:
-            return False
+            return INFEASIBLE
+        for term in range(len(step_outputs)):
+            totals[term] += step_outputs[term]
         choices[at] = choice
         at += 1
         value += n
     cursor[_DECISIONS], cursor[_CANDIDATES], cursor[_STATUS] = at, value, status
-    return True
+    return RUNNING
 
 
 class NetworkRunner:
@@ -88,15 +136,17 @@ class NetworkRunner:
     def __init__(
         self,
         name: str,
-        network: NetworkArrays,
-        rules: RuleColumns,
+        network: Network,
+        arrays: NetworkArrays,
         scenario: Scenario,
         spec: Spec,
         instance: Instance,
-        temperature: float,
-        epsilon: float,
+        temperature: float = 0.0,
+        epsilon: float = 0.0,
     ) -> None:
-        self._name, self._network, self._rules = name, network, rules.scores
+        alone = looks_alone(network)
+        self._name = name
+        self._scorer = (arrays, network.rules.scores, alone, make_table(network, used=alone))
         self._scenario, self._spec = scenario, spec
         self._drawing = (temperature, epsilon)
         self._capacity = instance.capacity
@@ -109,7 +159,7 @@ class NetworkRunner:
         """Play the episode to its end; raise HindcastError for a forbidden choice."""
         choices = np.empty(_FIRST_ROOM, np.int64)
         trace_probabilities = np.empty(max(_FIRST_ROOM * 16, self._capacity), np.float32)
-        while self._run(rng, choices, trace_probabilities, given=False):
+        while self._run(rng, choices, trace_probabilities):
             if self._cursor[_DECISIONS] == len(choices):
                 choices = np.concatenate([choices, np.empty_like(choices)])
             if self._cursor[_CANDIDATES] + self._capacity > len(trace_probabilities):
@@ -119,6 +169,23 @@ class NetworkRunner:
         steps, candidates = self._cursor[:2]
         values = values_at_end(self._scenario, self._spec, *self._memory[:2], int(steps))
         return EpisodeTrace(choices[:steps].copy(), trace_probabilities[:candidates].copy(), values)
+
+    def finish(self) -> Episode:
+        """Play the episode to its end with the best candidates; return its summary.
+
+        Raises HindcastError for a forbidden choice, and for a score that is not a number.
+        """
+        choices, steps, running = np.empty(_FIRST_ROOM, np.int64), 0, True
+        rng = np.random.default_rng(0)  # for the signature: nothing is drawn
+        while running:
+            self._cursor[_DECISIONS] = 0
+            running = self._run(rng, choices, _NO_CHANCES, recorded=False)
+            steps += int(self._cursor[_DECISIONS])
+        memory = self._memory
+        return finished_episode(
+            self._scenario.outcome, self._spec, memory.ints, memory.floats, self._arrays.totals,
+            steps, truncated=bool(self._cursor[_STATUS] == TRUNCATED), blocks=self._scenario.blocks,
+        )  # fmt: skip
 
     def follow(self, choices: NDArray[np.int64]) -> Probabilities:
         """Return the policy's probabilities at each of the next choices."""
@@ -134,13 +201,17 @@ class NetworkRunner:
         choices: NDArray[np.int64],
         trace_probabilities: Probabilities,
         *,
-        given: bool,
+        given: bool = False,
+        recorded: bool = True,
     ) -> bool:
         """Play until the arrays are full; return whether the episode is still running."""
-        if not _decide(
+        code = _decide(
             cell(self._scenario.observe), cell(self._scenario.step), self._memory, self._arrays,
-            self._network, self._rules, *self._drawing, given, rng, choices, trace_probabilities,
+            *self._scorer, *self._drawing, given, recorded, rng, choices, trace_probabilities,
             self._cursor,
-        ):  # fmt: skip
+        )  # fmt: skip
+        if code == _NOT_A_NUMBER:
+            raise HindcastError(f"{self._name} gave a score that is not a number")
+        if code == INFEASIBLE:
             raise HindcastError(f"{self._name}: infeasible choice in {self._scenario.name}")
         return bool(self._cursor[_STATUS] == RUNNING)

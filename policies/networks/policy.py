@@ -10,6 +10,7 @@ from pipeline.errors import DatasetError, HindcastError
 from pipeline.simulation.environment import Observation
 from pipeline.simulation.players import EpisodeRunner
 from pipeline.simulation.policy import Reading
+from pipeline.simulation.rollout import Episode, GreedyEpisode
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.spec import Feature, Spec
 from policies.networks.features import rules_last
@@ -100,9 +101,21 @@ class LearnedPolicy:
             return None
         self.check(spec)
         return NetworkRunner(
-            self.name, self.arrays, self.network.rules, scenario, spec, instance,
-            temperature, epsilon,
-        )  # fmt: skip
+            self.name, self.network, self.arrays, scenario, spec, instance, temperature, epsilon
+        )
+
+    @property
+    def greedy_episode(self) -> GreedyEpisode | None:
+        """The function that plays a greedy episode; None for a network of another architecture."""
+        return self._greedy_episode if type(self) is LearnedPolicy else None
+
+    def _greedy_episode(self, scenario: Scenario, spec: Spec, instance: Instance) -> Episode:
+        from policies.networks.player import NetworkRunner
+
+        self.check(spec)
+        return NetworkRunner(
+            self.name, self.network, self.arrays, scenario, spec, instance
+        ).finish()
 
     def scores(self, observation: Observation) -> NDArray[np.float64]:
         """Return one score per candidate, (N,)."""

@@ -19,8 +19,7 @@ from pipeline.simulation.policy import GENERATOR, draw_choice, fill_probabilitie
 from pipeline.simulation.uncounted import uncounted
 from policies.networks.features import COLUMNS
 from policies.networks.forward import NETWORK, NetworkArrays, score_sets
-from policies.networks.rules import RULES, fill_rule_columns, rule_buffers, widen
-from policies.rollouts.row_table import (
+from policies.networks.row_table import (
     SHIFT,
     TABLE,
     Table,
@@ -30,6 +29,7 @@ from policies.rollouts.row_table import (
     score_ruled,
     tag_of,
 )
+from policies.networks.rules import RULES, fill_rule_columns, rule_buffers, widen
 
 # rows of the array `numbers` that `sample` writes
 N_LOG_PROBABILITY: Final = 0

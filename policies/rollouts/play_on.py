@@ -20,11 +20,10 @@ from pipeline.simulation.spec import Spec
 from pipeline.simulation.uncounted import uncounted
 from policies.networks.forward import score_sets
 from policies.networks.policy import LearnedPolicy
+from policies.networks.row_table import looks_alone, make_table, score_alone, score_ruled
 from policies.networks.rules import RULES, fill_rule_columns, rule_buffers, widen
 from policies.networks.settings import NetworkSettings, make_network
 from policies.rollouts.compiled import DECIDER, DeciderArrays
-from policies.rollouts.row_table import make_table, score_alone, score_ruled
-from policies.rollouts.trajectories import looks_alone
 
 
 @k.compiled(types.void(SCORE_CELL, DECIDER, types.int64, EPISODE, k.ROWS, k.INTS, k.FLOATS))

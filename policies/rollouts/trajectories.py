@@ -21,9 +21,9 @@ from pipeline.simulation.rollout import Episode, finished_episode
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.spec import Spec
 from policies.networks.policy import LearnedPolicy
+from policies.networks.row_table import looks_alone, make_table
 from policies.networks.settings import Network
 from policies.rollouts import compiled as play
-from policies.rollouts.row_table import make_table
 
 _FIRST_ROOM: Final = 2048  # decisions; doubled for longer episodes
 PIECE: Final = 1 << 20  # largest number of candidates of a piece of NetworkInputs
@@ -102,11 +102,6 @@ def looked_of(arrays: play.LookedArrays, cursor: NDArray[np.int64]) -> NetworkIn
         arrays.row_numbers[:m].copy(), arrays.starts[: t + 1], arrays.chosen[:t],
         arrays.decision[:t],
     )  # fmt: skip
-
-
-def looks_alone(network: Network) -> bool:
-    """Return whether a score depends only on its candidate's row."""
-    return not (network.sees_others or network.context.size or network.settings.image)
 
 
 def sample_trajectory(

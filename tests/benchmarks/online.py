@@ -20,6 +20,8 @@ from pipeline.recipes.workload_source import load_source
 from pipeline.simulation.batched import run_batched
 from pipeline.simulation.players import PolicyRunner, episode_runner
 from pipeline.simulation.policy import Behaviour
+from pipeline.simulation.rollout import run_episode
+from pipeline.simulation.scenario import Instance
 from pipeline.workloads.schema import Workload
 from policies.networks.policy import LearnedPolicy
 from tests.benchmarks.packing_in_simpy import Rule, drawn_pairs, first_fit
@@ -134,6 +136,32 @@ def _beside_simpy(
     return [(what, float(np.median(numbers)), unit, note) for what, numbers, unit, note in rows]
 
 
+def _evaluated(
+    problem: "Problem", policy: LearnedPolicy, instances: Sequence[Instance]
+) -> list[Row]:
+    """Return greedy episodes as an evaluation plays them, and the same in the lock-step batch."""
+    asked, behaviour = (problem.scenario, problem.spec), Behaviour("best", policy)
+    rngs = [np.random.default_rng(0)] * len(instances)
+    run_episode(*asked, instances[0], behaviour, rngs[0])  # this call compiles
+    rates = []
+    for _ in range(REPEATS):
+        spent = time.process_time()
+        alone = [run_episode(*asked, one, behaviour, rngs[0]) for one in instances]
+        middle = time.process_time()
+        locked = run_batched(*asked, instances, behaviour, rngs)
+        end = time.process_time()
+        assert [one.steps for one in alone] == [one.steps for one in locked]
+        decisions = sum(one.steps for one in alone)
+        rates.append((decisions / (middle - spent), decisions / (end - middle)))
+    fast, slow = np.median(rates, axis=0)
+    ratio = float(np.median([one / other for one, other in rates]))
+    return [
+        ("online, evaluation, per CPU second", fast, "decisions/s", "best candidates"),
+        ("online, evaluation in the lock-step batch", slow, "decisions/s", "same"),
+        ("online, evaluation / lock-step batch", ratio, "x", ""),
+    ]
+
+
 def _packing() -> list[Row]:
     import torch
 
@@ -160,6 +188,7 @@ def _packing() -> list[Row]:
         )
         rows += _looking_ahead(problem, policy)
         instances = [one.trajectory.instance for one in trajectories]
+        rows += _evaluated(problem, policy, instances)
         behaviour = Behaviour("drawn", policy, temperature=1.0)
         rngs = [np.random.default_rng(i) for i in range(len(instances))]
         spent = time.process_time()

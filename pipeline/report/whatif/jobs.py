@@ -19,8 +19,7 @@ from pipeline.evaluation.evaluate import Entrant, Job
 from pipeline.scenarios.queue.instances import read_log, select_jobs, usable
 from pipeline.scenarios.queue.schedule import read_schedule
 from pipeline.simulation.batched import run_batched
-from pipeline.simulation.policy import Heuristic
-from pipeline.simulation.rollout import Planner, run_episode
+from pipeline.simulation.rollout import plays_episodes, run_episode
 from pipeline.simulation.seeds import generator
 from pipeline.storage.files import (
     make_folder,
@@ -80,7 +79,7 @@ def _played(job: Job, policy: Entrant) -> pl.DataFrame:
     scenario = replace(job.scenario, blocks=_by_job)
     instance, behaviour = job.instance(0), policy.behaviour
     rng = generator(job.recipe.seed, f"evaluate {behaviour.name}", 0, 0)
-    if isinstance(behaviour.policy, Heuristic | Planner):
+    if plays_episodes(behaviour):
         episode = run_episode(scenario, job.spec, instance, behaviour, rng)
     else:
         episode = run_batched(scenario, job.spec, [instance], behaviour, [rng])[0]

@@ -93,10 +93,12 @@ def test_weight_on_a_rank_plays_the_rule(name):
         policy, rng = follower(spec, several, rule), np.random.default_rng
         expected = run_episode(scenario, spec, instance, Behaviour(rule, known[rule]), rng(0))
         sampled = sample_trajectory(scenario, spec, instance, policy, rng(0), temperature=0.0)
-        (locked,) = run_batched(scenario, spec, [instance], Behaviour(rule, policy), [rng(0)])
+        behaviour = Behaviour(rule, policy)
+        (locked,) = run_batched(scenario, spec, [instance], behaviour, [rng(0)])
+        evaluated = run_episode(scenario, spec, instance, behaviour, rng(0))
         runner = policy.episode_runner(scenario, spec, instance, 0.0, 0.0)
         trace = runner.play(rng(0))
-        for played in (sampled.episode, locked):
+        for played in (sampled.episode, locked, evaluated):
             assert played.outcomes.tobytes() == expected.outcomes.tobytes()
             assert (played.steps, played.total) == (expected.steps, expected.total)
         assert trace.choices.tolist() == sampled.choices.tolist()

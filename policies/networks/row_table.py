@@ -65,6 +65,11 @@ TABLE: Final = named(
 )
 
 
+def looks_alone(network: Network) -> bool:
+    """Return whether a score depends only on its candidate's row."""
+    return not (network.sees_others or network.context.size or network.settings.image)
+
+
 def make_table(network: Network, *, used: bool) -> Table:
     """Return an empty table for the candidates of a network; with one place if it is not used."""
     places, columns = PLACES if used else 1, len(network.candidates.columns)

@@ -7,8 +7,8 @@ import pytest
 
 from pipeline.simulation.spec import Feature
 from policies.networks.policy import LearnedPolicy
+from policies.networks.row_table import Table, make_table, score_alone, score_ruled
 from policies.networks.settings import NetworkSettings, make_network
-from policies.rollouts.row_table import Table, make_table, score_alone, score_ruled
 
 COLUMNS = tuple(Feature(name, "1", -np.inf, np.inf, "") for name in "abcdef")
 SHAPES = {
