@@ -31,7 +31,6 @@ from policies.delivery.played import (
     best_rule,
     headline_value,
     values_of,
-    values_of_rule,
 )
 from policies.delivery.verdict import Verdict, best_judged, compare
 from policies.networks.checkpoint import Trained
@@ -88,10 +87,7 @@ def verdicts(windows: Windows, names: Sequence[str], without: Without) -> dict[s
     shown = [evenly_spaced(some, MOST_PLAYED) for some in apart]
     agents = [without(number, touched) for number, touched in enumerate(left_out)]
     of_rule = np.concatenate(
-        [
-            values_of_rule(windows, rankable(windows.scenario.name)[rule], some, value)
-            for some in shown
-        ]
+        [values_of(windows, rankable(windows.scenario.name)[rule], some, value) for some in shown]
     )
     found = {}
     for kind in [kind for kind in agents[0] if all(kind in policies for policies in agents)]:

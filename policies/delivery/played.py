@@ -41,14 +41,13 @@ from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
 from pipeline.simulation.batched import run_batched
 from pipeline.simulation.policy import Behaviour, Heuristic
-from pipeline.simulation.rollout import Episode, run_episode
+from pipeline.simulation.rollout import Episode, plays_episodes, run_episode
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.seeds import generator
 from pipeline.simulation.spec import Spec
 from policies.delivery.verdict import RULE, Verdict, compare
 from policies.networks.policy import LearnedPolicy
 from policies.networks.rules import rankable
-from policies.rollouts.trajectories import sample_trajectories
 
 MOST_WINDOWS: Final = 400  # train windows on which rules are compared
 FURTHER: Final = 400
@@ -162,7 +161,7 @@ def judge_of(
 
     @cache
     def of_rule(played: tuple[int, ...]) -> NDArray[np.float64]:
-        return values_of_rule(windows, rankable(windows.scenario.name)[best()], played, value)
+        return values_of(windows, rankable(windows.scenario.name)[best()], played, value)
 
     def both(
         policy: LearnedPolicy, played: Sequence[int]
@@ -201,39 +200,31 @@ def best_rule(windows: Windows, names: Sequence[str], value: Value = by_return) 
     """
     known = rankable(windows.scenario.name)
     played = [*evenly_spaced(windows.train, MOST_WINDOWS), *windows.validation]
-    means = {name: values_of_rule(windows, known[name], played, value).mean() for name in names}
+    means = {name: values_of(windows, known[name], played, value).mean() for name in names}
     return max(names, key=lambda name: float(means[name]))
 
 
-def values_of_rule(
-    windows: Windows, rule: Heuristic, played: Sequence[int], value: Value
-) -> NDArray[np.float64]:
-    """Return the value of a rule on every window of `played`, (W,)."""
-    behaviour = Behaviour(rule.name, rule)
-
-    def one(window: int) -> float:
-        rng = generator(windows.seed, "greedy", window)
-        instance = windows.instance_of(window)
-        return value(run_episode(windows.scenario, windows.spec, instance, behaviour, rng))
-
-    with ThreadPoolExecutor(windows.workers) as pool:
-        return np.array(list(pool.map(one, played)))
-
-
 def values_of(
-    windows: Windows, policy: LearnedPolicy, played: Sequence[int], value: Value = by_return
+    windows: Windows,
+    policy: Heuristic | LearnedPolicy,
+    played: Sequence[int],
+    value: Value = by_return,
 ) -> NDArray[np.float64]:
     """Return the value of greedy choices on every window of `played`, (W,)."""
-    scenario, spec = windows.scenario, windows.spec
-    instances = [windows.instance_of(w) for w in played]
-    rngs = [generator(windows.seed, "greedy", w) for w in played]
-    if type(policy) is LearnedPolicy and policy.network.threshold == 0.0:
-        found = sample_trajectories(
-            scenario, spec, instances, policy, rngs, temperature=0.0, workers=windows.workers
-        )
-        return np.array([value(one.episode) for one in found])
-    behaviour, episodes = Behaviour(policy.name, policy), list[Episode]()
-    for start in range(0, len(instances), BATCH):
-        some = slice(start, start + BATCH)
-        episodes += run_batched(scenario, spec, instances[some], behaviour, rngs[some])
-    return np.array([value(one) for one in episodes])
+    scenario, spec, behaviour = windows.scenario, windows.spec, Behaviour(policy.name, policy)
+
+    def drawing(window: int) -> np.random.Generator:
+        return generator(windows.seed, "greedy", window)
+
+    def one(window: int) -> Episode:
+        return run_episode(scenario, spec, windows.instance_of(window), behaviour, drawing(window))
+
+    if plays_episodes(behaviour):
+        with ThreadPoolExecutor(windows.workers) as pool:
+            return np.array([value(episode) for episode in pool.map(one, played)])
+    episodes: list[Episode] = []
+    for start in range(0, len(played), BATCH):
+        some = played[start : start + BATCH]
+        instances = [windows.instance_of(window) for window in some]
+        episodes += run_batched(scenario, spec, instances, behaviour, [drawing(w) for w in some])
+    return np.array([value(episode) for episode in episodes])

@@ -61,8 +61,10 @@ def test_a_training_leaves_out_what_shares_jobs_with_its_fold(monkeypatch):
     asked = []
     monkeypatch.setattr(folds, "FOLDS", 2)
     monkeypatch.setattr(folds, "best_rule", lambda *_: NAMES[0])
-    monkeypatch.setattr(folds, "values_of", lambda _w, _p, some, _v: np.array(some, float))
-    monkeypatch.setattr(folds, "values_of_rule", lambda _w, _r, some, _v: np.zeros(len(some)))
+    monkeypatch.setattr(
+        folds, "values_of",
+        lambda _w, policy, some, _v: np.array(some) * float(policy is None),  # a rule has 0
+    )  # fmt: skip
     found = folds.verdicts(
         replace(windows, scenario=SimpleNamespace(name="slots"),
                 spec=SimpleNamespace(outcomes=[SimpleNamespace(name="x", better="higher")])),

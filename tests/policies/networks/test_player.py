@@ -13,6 +13,7 @@ from pipeline.simulation.rollout import plays_episodes, run_episode
 from policies.networks import player
 from policies.networks.policy import LearnedPolicy
 from policies.networks.settings import NetworkSettings
+from tests.policies.play import network_of, some_weights
 
 NETWORKS = {
     "linear": NetworkSettings(),
@@ -50,6 +51,16 @@ def test_greedy_episodes_are_those_of_asking_decision_by_decision(
     policy = policy_of(problem, NETWORKS[kind], size=0.3)
     for window in problem.train[:3]:
         assert_same(*in_both_ways(problem, policy, window))
+
+
+def test_a_network_with_two_outputs_leaves_out_unlikely_candidates(tiny_recipe, play_problem):
+    problem = play_problem(tiny_recipe)
+    plain = network_of(problem.spec, NetworkSettings(hidden=(8,), quadratic=False))
+    network = dataclasses.replace(plain, threshold=0.5)
+    policy = LearnedPolicy(
+        "two", network, some_weights(network), problem.spec.context, problem.spec.candidates
+    )
+    assert_same(*in_both_ways(problem, policy, problem.train[0]))
 
 
 def test_an_image_is_read_and_episodes_may_be_cut_off(play_problem, policy_of):
