@@ -29,15 +29,10 @@ from pipeline.simulation.rollout import Episode, finished_episode
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.spec import Spec
 from pipeline.simulation.uncounted import uncounted
-from policies.networks.forward import NETWORK, NetworkArrays, score_sets
-from policies.networks.row_table import (
-    TABLE,
-    looks_alone,
-    make_table,
-    score_alone,
-    score_ruled,
-)
-from policies.networks.rules import RULES, fill_rule_columns, rule_buffers, widen
+from policies.networks.forward import NETWORK, NetworkArrays
+from policies.networks.row_table import TABLE, looks_alone, make_table
+from policies.networks.rules import RULES, rule_buffers
+from policies.networks.scoring import score_candidates
 from policies.networks.settings import Network
 
 _FIRST_ROOM: Final = 2048  # decisions; doubled for longer episodes
@@ -80,13 +75,10 @@ def _decide(
     """
     network, table = uncounted(network), uncounted(table)
     observe, step = observe[0], step[0]
-    ints, floats, context, image, candidates, feasible = uncounted(episode)
+    episode = uncounted(episode)
+    ints, floats, context, image, candidates, feasible = episode
     scores, probabilities, step_outputs, totals = uncounted(arrays)
-    moment, picture = context.reshape((1, len(context))), image.reshape((1, len(image)))
-    span = np.zeros(2, np.int64)
     wide, able, values = rule_buffers(rules, candidates)
-    ruled = len(rules) > 0
-    rows = wide if ruled else candidates
     at, value, status = cursor[_DECISIONS], cursor[_CANDIDATES], cursor[_STATUS]
     while (
         status == RUNNING and at < len(choices)
@@ -94,18 +86,7 @@ def _decide(
     ):  # fmt: skip
         n = observe(ints, floats, context, image, candidates, feasible)
         shown, allowed = scores[:n], feasible[:n]
-        if alone and ruled:
-            many = fill_rule_columns(
-                rules, context, candidates[:n], allowed, shown, wide, able, values
-            )
-            score_ruled(candidates, wide, able[:many], network, table, shown)
-        elif alone:
-            score_alone(candidates, allowed, network, table, shown)
-        else:
-            if ruled:
-                widen(rules, context, candidates[:n], allowed, shown, wide, able, values)
-            span[1] = n
-            score_sets(moment, rows[:n], allowed, picture, span, network, shown)
+        score_candidates(n, episode, network, rules, alone, table, wide, able, values, scores)
         if not _are_numbers(shown, allowed):
             return _NOT_A_NUMBER
         if given:

@@ -124,12 +124,9 @@ def branch(
         n = look(ints, floats, context, image, candidates, feasible)
         if at == asked[next_asked]:
             next_asked += 1
-            many = 0
             if ruled:
-                many = widen(
-                    rules, context, candidates[:n], feasible[:n], scores[:n], wide, able, values
-                )
-            score_decision(rule, decider, n, episode, seen, able[:many], scores)
+                widen(rules, context, candidates[:n], feasible[:n], scores[:n], wide, able, values)
+            score_decision(rule, decider, rules, n, episode, wide, able, values, scores)
             best = best_feasible(scores[:n], feasible[:n])
             stop, last = u, m
             passed_over = False

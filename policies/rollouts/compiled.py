@@ -18,18 +18,17 @@ from pipeline.simulation.functions import OBSERVE_CELL, STEP_CELL
 from pipeline.simulation.policy import GENERATOR, draw_choice, fill_probabilities
 from pipeline.simulation.uncounted import uncounted
 from policies.networks.features import COLUMNS
-from policies.networks.forward import NETWORK, NetworkArrays, score_sets
+from policies.networks.forward import NETWORK, NetworkArrays
 from policies.networks.row_table import (
     SHIFT,
     TABLE,
     Table,
     is_held,
     put,
-    score_alone,
-    score_ruled,
     tag_of,
 )
-from policies.networks.rules import RULES, fill_rule_columns, rule_buffers, widen
+from policies.networks.rules import RULES, rule_buffers, widen
+from policies.networks.scoring import score_candidates
 
 # rows of the array `numbers` that `sample` writes
 N_LOG_PROBABILITY: Final = 0
@@ -91,31 +90,17 @@ def sample(
     full; or INFEASIBLE for a forbidden choice.
     """
     observe, step = observe[0], step[0]
-    ints, floats, context, image, candidates, feasible = uncounted(episode)
+    episode = uncounted(episode)
+    ints, floats, context, image, candidates, feasible = episode
     scores, probabilities, step_outputs, totals = uncounted(arrays)
     _guided, _parameters, alone, network, table = uncounted(decider)
     wide, able, values = rule_buffers(rules, candidates)
-    ruled = len(rules) > 0
-    rows = wide if ruled else candidates
-    moment, picture = context.reshape((1, len(context))), image.reshape((1, len(image)))
-    span = np.zeros(2, np.int64)
     at, status = first, k.RUNNING
     while status == k.RUNNING and at < len(choices):
         numbers[N_TIME, at] = floats[k.TIME]
         n = observe(ints, floats, context, image, candidates, feasible)
         shown, allowed = scores[:n], feasible[:n]
-        if alone and ruled:
-            many = fill_rule_columns(
-                rules, context, candidates[:n], allowed, shown, wide, able, values
-            )
-            score_ruled(candidates, wide, able[:many], network, table, shown)
-        elif alone:
-            score_alone(candidates, allowed, network, table, shown)
-        else:
-            if ruled:
-                widen(rules, context, candidates[:n], allowed, shown, wide, able, values)
-            span[1] = n
-            score_sets(moment, rows[:n], allowed, picture, span, network, shown)
+        score_candidates(n, episode, network, rules, alone, table, wide, able, values, scores)
         choice = draw_choice(shown, allowed, temperature, epsilon, rng, probabilities)
         if choice < 0:
             return k.INFEASIBLE

@@ -35,7 +35,7 @@ from pipeline.simulation.scenario import Future, Instance, Scenario
 from pipeline.simulation.seeds import generator
 from pipeline.simulation.spec import Spec
 from policies.networks.policy import LearnedPolicy
-from policies.networks.rules import RULES, rule_buffers, widen
+from policies.networks.rules import RULES, rule_buffers
 from policies.rollouts.branches import try_candidate
 from policies.rollouts.compiled import DECIDER
 from policies.rollouts.play_on import (
@@ -159,15 +159,8 @@ class _Play:
     def _scored(self, n: int) -> NDArray[np.float64]:
         """Return the base policy's scores of the n candidates of the last observation."""
         memory, scores, (rule, decider, rules) = self.memory, self.arrays.scores, self.decider
-        wide, able, values = rule_buffers(rules, memory.candidates)
-        rows, many = memory.candidates, 0
-        if len(rules) > 0 and not decider.guided:
-            rows = wide
-            many = widen(
-                rules, memory.context, memory.candidates[:n], memory.feasible[:n], scores[:n],
-                wide, able, values,
-            )  # fmt: skip
-        score_decision(rule, decider, n, memory, rows, able[:many], scores)
+        buffers = rule_buffers(rules, memory.candidates)
+        score_decision(rule, decider, rules, n, memory, *buffers, scores)
         return scores[:n]
 
     def _choice(self, scores: NDArray[np.float64], feasible: NDArray[np.bool_]) -> int:

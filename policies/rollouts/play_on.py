@@ -18,38 +18,37 @@ from pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL, c
 from pipeline.simulation.policy import GENERATOR, NO_PARAMETERS, Heuristic, draw_choice, no_score
 from pipeline.simulation.spec import Spec
 from pipeline.simulation.uncounted import uncounted
-from policies.networks.forward import score_sets
 from policies.networks.policy import LearnedPolicy
-from policies.networks.row_table import looks_alone, make_table, score_alone, score_ruled
-from policies.networks.rules import RULES, fill_rule_columns, rule_buffers, widen
+from policies.networks.row_table import looks_alone, make_table
+from policies.networks.rules import RULES, rule_buffers
+from policies.networks.scoring import score_candidates
 from policies.networks.settings import NetworkSettings, make_network
 from policies.rollouts.compiled import DECIDER, DeciderArrays
 
 
-@k.compiled(types.void(SCORE_CELL, DECIDER, types.int64, EPISODE, k.ROWS, k.INTS, k.FLOATS))
+@k.compiled(
+    types.void(
+        SCORE_CELL, DECIDER, RULES, types.int64, EPISODE, k.ROWS, k.INTS, k.FLOATS, k.FLOATS
+    ))  # fmt: skip
 def score_decision(
-    rule: Any, decider: Any, n: Any, episode: Any, rows: Any, able: Any, scores: Any
-) -> None:
+    rule: Any, decider: Any, rules: Any, n: Any, episode: Any, wide: Any, able: Any, values: Any,
+    scores: Any,
+) -> None:  # fmt: skip
     """Fill scores[:n] for the last observation of an episode, which has n candidates.
 
-    `rows` are the candidates with the columns of the rules that the network reads; if the network
-    scores every candidate on its own, only these columns of `rows` are read. `able` has the rows of
-    the feasible candidates; only a network with such columns needs `able`.
+    A network reads the columns of `rules`. `wide`, `able` and `values` are the buffers for them,
+    see `policies.networks.rules.rule_buffers`.
     """
-    feasible = episode.feasible
-    shown, allowed = scores[:n], feasible[:n]
+    decider, episode = uncounted(decider), uncounted(episode)
     if decider.guided:
-        rule[0](episode.context, episode.candidates, feasible, decider.parameters, shown)
-        return
-    network = decider.network
-    if decider.alone and network.form.ruled > 0:
-        score_ruled(episode.candidates, rows, able, network, decider.table, shown)
-    elif decider.alone:
-        score_alone(episode.candidates, allowed, network, decider.table, shown)
+        rule[0](
+            episode.context, episode.candidates, episode.feasible, decider.parameters, scores[:n]
+        )
     else:
-        context, image = episode.context, episode.image
-        moment, picture = context.reshape((1, len(context))), image.reshape((1, len(image)))
-        score_sets(moment, rows[:n], allowed, picture, np.array([0, n]), network, shown)
+        score_candidates(
+            n, episode, decider.network, rules, decider.alone, decider.table,
+            wide, able, values, scores,
+        )  # fmt: skip
 
 
 @k.compiled(
@@ -74,15 +73,9 @@ def play_on(
     scores, probabilities, step_outputs, totals = uncounted(arrays)
     at, status, kept = first, k.RUNNING, len(choices)
     wide, able, values = rule_buffers(rules, candidates)
-    ruled = len(rules) > 0 and not decider.guided
-    rows = wide if ruled else candidates
     while status == k.RUNNING and floats[k.TIME] < until and (kept == 0 or at < kept):
         n = observe(ints, floats, context, image, candidates, feasible)
-        many = 0
-        if ruled:
-            seen = rules, context, candidates[:n], feasible[:n], scores[:n], wide, able, values
-            many = fill_rule_columns(*seen) if decider.alone else widen(*seen)
-        score_decision(rule, decider, n, episode, rows, able[:many], scores)
+        score_decision(rule, decider, rules, n, episode, wide, able, values, scores)
         choice = draw_choice(scores[:n], feasible[:n], 0.0, epsilon, rng, probabilities)
         if choice < 0:
             return k.INFEASIBLE
