@@ -245,7 +245,7 @@ def _rule_list(functions: tuple[Compiled, ...]) -> Any:
 
 @compiled(_BUFFERS(RULES, ROWS))
 def rule_buffers(rules: Any, candidates: Any) -> Any:
-    """Return the buffers of `widen` for as many candidates; empty ones without rules.
+    """Return the buffers of `fill_rule_columns` and `widen`; empty ones without rules.
 
     They are wide (capacity, F + 2R), able (capacity,) and values (capacity,).
     """
