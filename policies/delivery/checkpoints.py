@@ -17,6 +17,7 @@ from policies.networks.checkpoint import (
     Trained,
     load_policy,
     read_description,
+    require_finite,
     save,
 )
 from policies.networks.policy import LearnedPolicy
@@ -80,6 +81,8 @@ def _write(out: Path, trained_on: dict[str, Any], trained: Trained, decide: Deci
         told["best"] = {"step": best.step, "metric": best.metric, "score": best.score}
         chosen = replace(trained, steps=best.step, weights=best.weights, metrics=(), best=None)
         candidates = {SELECTED: chosen, LAST: trained}
+    for candidate in candidates.values():
+        require_finite(candidate)
     judged = decide(candidates)  # may take hours: an older result stays whole until it returns
     if best is not None:
         save(candidates[SELECTED], out / BEST, {**told, "of_steps": steps})

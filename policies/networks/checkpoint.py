@@ -123,18 +123,23 @@ def weights_content(weights: Weights) -> bytes:
     )
 
 
-def save(trained: Trained, folder: Path, provenance: Mapping[str, Any] | None = None) -> Path:
-    """Write a checkpoint and return its folder.
-
-    `provenance` is JSON about the data (dataset digest, recipe id and digest). Raises StorageError
-    if the folder cannot be written, DatasetError if a weight is not finite.
-    """
+def require_finite(trained: Trained) -> None:
+    """Raise DatasetError for a training that diverged: a weight is not finite."""
     for name, value in trained.weights.items():
         if not np.isfinite(value).all():
             raise DatasetError(
                 f"{trained.agent}: {name} is not finite after {trained.steps} steps; training "
                 "diverged, try a lower learning rate"
             )
+
+
+def save(trained: Trained, folder: Path, provenance: Mapping[str, Any] | None = None) -> Path:
+    """Write a checkpoint and return its folder.
+
+    `provenance` is JSON about the data (dataset digest, recipe id and digest). Raises StorageError
+    if the folder cannot be written, DatasetError if a weight is not finite.
+    """
+    require_finite(trained)
     make_folder(folder)
     content = weights_content(trained.weights)
     if not _holds(folder / WEIGHTS, content):
