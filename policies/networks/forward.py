@@ -176,6 +176,22 @@ def fill_lanes(flat: Any, at: Any, out: Any, width: Any) -> None:
             out[first + np.uint64(lane)] = value
 
 
+@compiled(types.float64(INTS, types.boolean, INPUTS, types.int64, INPUTS, INPUTS), forceinline=True)
+def finish_row(widths: Any, tanh: Any, flat: Any, at: Any, x: Any, h: Any) -> Any:
+    """Return the output of a network for one row.
+
+    h has the sums of layer 0, `at` is the place of the weights of layer 1, and x is scratch.
+    """
+    for layer in range(1, len(widths)):
+        before, width = widths[layer - 1], widths[layer]
+        for j in range(before):
+            x[j] = tanh32(h[j]) if tanh else max(h[j], np.float32(0.0))
+        h[:width] = flat[at : at + width]
+        add_product(x, before, flat, at + width, h, width)
+        at += width * (1 + before)
+    return h[0]
+
+
 @compiled(types.void(ROWS, ROWS, COLUMNS, NETWORK, FLOATS), fastmath=_FUSED)
 def score_rows(context: Any, candidates: Any, offsets: Any, network: Any, scores: Any) -> None:
     """Fill scores (M,) of a network that scores every candidate on its own."""
@@ -206,14 +222,7 @@ def score_rows(context: Any, candidates: Any, offsets: Any, network: Any, scores
                 expand_rules(candidates, i, mean, inverse, ruled, x, 1)
                 add_product(x, ruled, flat, widths[0] * (1 + own), h, widths[0])
             at = widths[0] * (1 + n + g)
-            for layer in range(1, len(widths)):
-                before, width = widths[layer - 1], widths[layer]
-                for j in range(before):
-                    x[j] = tanh32(h[j]) if tanh else max(h[j], np.float32(0.0))
-                h[:width] = flat[at : at + width]
-                add_product(x, before, flat, at + width, h, width)
-                at += width * (1 + before)
-            scores[i] = h[0]
+            scores[i] = finish_row(widths, tanh, flat, at, x, h)
 
 
 @compiled(types.void(INPUTS, types.int64, types.boolean), fastmath=_FUSED)

@@ -41,6 +41,7 @@ class LearnedPolicy:
         features_candidates: tuple[Feature, ...],
     ) -> None:
         self.name = name
+        self._checked: Spec | None = None  # the last spec that fits
         self.network: Network = network
         self.features_context = features_context
         self.features_candidates = features_candidates
@@ -78,6 +79,8 @@ class LearnedPolicy:
 
     def check(self, spec: Spec) -> None:
         """Raise DatasetError for a spec with other features, RecipeError for places or rules."""
+        if spec is self._checked:  # an evaluation has one spec for all episodes
+            return
         _check_features(self.name, "candidate", self.features_candidates, spec.candidates)
         if self.network.settings.context:
             _check_features(self.name, "context", self.features_context, spec.context)
@@ -90,6 +93,7 @@ class LearnedPolicy:
                 f"{self.name} was trained on images of {self.network.pixels} pixels, this scenario "
                 f"setting has {pixels}; use the settings it was trained with"
             )
+        self._checked = spec
 
     def episode_runner(
         self, scenario: Scenario, spec: Spec, instance: Instance, temperature: float, epsilon: float

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pipeline.simulation import kernel as k
 from pipeline.simulation.arrays import named
 from pipeline.simulation.uncounted import uncounted
-from policies.networks.arithmetic import dot4, fma, tanh32
+from policies.networks.arithmetic import dot4, fma
 from policies.networks.features import COLUMNS, INPUTS, expand_row, expand_rules
 from policies.networks.forward import (
     LANES,
@@ -27,6 +27,7 @@ from policies.networks.forward import (
     add_product,
     add_products,
     fill_lanes,
+    finish_row,
 )
 from policies.networks.settings import Network
 
@@ -125,24 +126,6 @@ def put(keys: Any, tags: Any, cells: Any, row: Any, tag: Any, columns: Any) -> N
 
 
 @k.compiled(
-    types.float64(k.INTS, types.boolean, INPUTS, types.int64, INPUTS, INPUTS), forceinline=True
-)
-def _finish(widths: Any, tanh: Any, flat: Any, at: Any, x: Any, h: Any) -> Any:
-    """Return the output of a network for one row.
-
-    h has the sums of layer 0, `at` is the place of the weights of layer 1, and x is scratch.
-    """
-    for layer in range(1, len(widths)):
-        before, width = widths[layer - 1], widths[layer]
-        for j in range(before):
-            x[j] = tanh32(h[j]) if tanh else max(h[j], np.float32(0.0))
-        h[:width] = flat[at : at + width]
-        add_product(x, before, flat, at + width, h, width)
-        at += width * (1 + before)
-    return h[0]
-
-
-@k.compiled(
     types.void(
         k.INTS, types.boolean, INPUTS, types.int64, INPUTS, INPUTS,
         k.INTS, types.int64, types.int64, k.FLOATS,
@@ -153,7 +136,7 @@ def _finish_side_by_side(
     widths: Any, tanh: Any, flat: Any, at: Any, x: Any, h: Any,
     rows: Any, first: Any, count: Any, shown: Any,
 ) -> None:  # fmt: skip
-    """Fill shown[i] for i in rows[first : first + count], at most LANES rows, as `_finish` does."""
+    """Fill shown[i] for i in rows[first : first + count], at most LANES, as `finish_row`."""
     for layer in range(1, len(widths)):
         before, width = widths[layer - 1], widths[layer]
         activate(h, before * LANES, tanh)
@@ -253,7 +236,7 @@ def score_alone(candidates: Any, allowed: Any, network: Any, table: Any, shown: 
                         candidates, fresh[number], n, columns, heavy, products, mean, inverse,
                         width, flat, base, x, h,
                     )  # fmt: skip
-                    shown[fresh[number]] = _finish(widths, tanh, flat, after, x, h)
+                    shown[fresh[number]] = finish_row(widths, tanh, flat, after, x, h)
             else:
                 _begin_side_by_side(
                     candidates, fresh, first, some, n, columns, heavy, products, mean, inverse,

@@ -19,14 +19,7 @@ from pipeline.simulation.policy import GENERATOR, draw_choice, fill_probabilitie
 from pipeline.simulation.uncounted import uncounted
 from policies.networks.features import COLUMNS
 from policies.networks.forward import NETWORK, NetworkArrays
-from policies.networks.row_table import (
-    SHIFT,
-    TABLE,
-    Table,
-    is_held,
-    put,
-    tag_of,
-)
+from policies.networks.row_table import SHIFT, TABLE, Table, is_held, put, tag_of
 from policies.networks.rules import RULES, rule_buffers, widen
 from policies.networks.scoring import score_candidates
 

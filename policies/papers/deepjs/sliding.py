@@ -25,8 +25,8 @@ from pipeline.recipes.recipe import Recipe
 from pipeline.recipes.settings import read_settings
 from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
-from pipeline.simulation.policy import Behaviour, Heuristic
-from pipeline.simulation.rollout import Planner, run_episode
+from pipeline.simulation.policy import Behaviour
+from pipeline.simulation.rollout import plays_episodes, run_episode
 from pipeline.simulation.scenario import Instance, Scenario
 from pipeline.simulation.seeds import generator
 from pipeline.simulation.spec import Spec
@@ -139,7 +139,7 @@ def _played(
     rng: np.random.Generator,
 ) -> float:
     """Return the headline outcome of one episode."""
-    if isinstance(behaviour.policy, Heuristic | Planner):
+    if plays_episodes(behaviour):
         return float(run_episode(scenario, spec, instance, behaviour, rng).outcomes[0])
     policy: LearnedPolicy = behaviour.policy
     played = sample_trajectory(scenario, spec, instance, policy, rng, behaviour.temperature)
