@@ -123,7 +123,7 @@ def _run(observe, step, score, episode, arrays, parameters, temperature, epsilon
 
 
 def plays_episodes(behaviour: Behaviour) -> bool:
-    """Return whether `run_episode` plays a behaviour; others are called once per decision."""
+    """Return whether `run_episode` plays a behaviour; any other policy is called per decision."""
     return (
         isinstance(behaviour.policy, Heuristic | Planner) or _greedy_episode(behaviour) is not None
     )
@@ -147,9 +147,9 @@ def run_episode(
     """Run one episode of a compiled rule, of a planner, or of a policy with greedy episodes.
 
     A policy whose greedy episodes are compiled has an attribute `greedy_episode`: a function
-    (scenario, spec, instance) -> Episode, or None. It does not serve a behaviour that explores. A
-    rule that is a planner too plays as a rule if the behaviour explores. Any other policy, and an
-    infeasible choice, raises HindcastError.
+    (scenario, spec, instance) -> Episode, or None. This function does not serve a behaviour that
+    explores. A rule that is a planner too plays as a rule if the behaviour explores. Any other
+    policy, and an infeasible choice, raises HindcastError.
     """
     policy: object = behaviour.policy
     explores = behaviour.epsilon > 0 or behaviour.temperature > 0

@@ -70,8 +70,8 @@ def _decide(
     """Play until the episode is over or the arrays are full.
 
     Choices are drawn, or read from `choices` if `given`. The probabilities of all candidates are
-    written if `recorded`. Returns RUNNING, INFEASIBLE for a forbidden choice, or _NOT_A_NUMBER for
-    such a score.
+    written if `recorded`. Returns RUNNING, INFEASIBLE for a forbidden choice, or _NOT_A_NUMBER if
+    the score of a feasible candidate is not a number.
     """
     network, table = uncounted(network), uncounted(table)
     observe, step = observe[0], step[0]

@@ -22,11 +22,12 @@ def score_candidates(
     n: Any, episode: Any, network: Any, rules: Any, alone: Any, table: Any,
     wide: Any, able: Any, values: Any, scores: Any,
 ) -> None:  # fmt: skip
-    """Fill scores[:n] for the feasible candidates of an episode's last observation of n candidates.
+    """Fill scores[:n] for the last observation of an episode, which has n candidates.
 
-    The network reads the columns of `rules`. If `alone`, it scores every candidate on its own, see
-    `policies.networks.row_table.looks_alone`, and the scores of infeasible candidates are left as
-    they are. `wide`, `able` and `values` are the buffers of `policies.networks.rules.rule_buffers`.
+    The network reads the columns of `rules`. `alone` says whether it scores every candidate on its
+    own, see `policies.networks.row_table.looks_alone`. In that case, the scores of infeasible
+    candidates are left as they are. `wide`, `able` and `values` are the buffers of
+    `policies.networks.rules.rule_buffers`.
     """
     context, candidates, feasible = episode.context, episode.candidates, episode.feasible
     shown, allowed = scores[:n], feasible[:n]
