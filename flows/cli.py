@@ -22,7 +22,6 @@ from typing import Any
 
 from flows.commands import Shown, directly, module_of
 from flows.parser import main_parser, parse
-from flows.progress import note
 from flows.runners import asks_for_runner, refuse_direct
 from flows.surroundings import (
     check_memory,
@@ -115,14 +114,15 @@ def _execute(arguments: argparse.Namespace) -> tuple[dict[str, Any], Shown]:
     # A command that Prefect does not record starts it for a runner only.
     unrecorded = arguments.direct is None or not installed("prefect")
     if arguments.direct or (unrecorded and not asks_for_runner(request)):
-        if arguments.direct is False and os.environ.get("PREFECT_API_URL"):
-            note(f"PREFECT_API_URL is set, but {missing('prefect', 'recording a run')}")
         result = directly(request)
     else:
         from flows.engine import run_flow
 
         result = run_flow(request)
-    return result, command.show(result)
+    shown = command.show(result)
+    if arguments.direct is False and unrecorded and os.environ.get("PREFECT_API_URL"):
+        shown.warnings.append(str(missing("prefect", "PREFECT_API_URL is set: recording a run")))
+    return result, shown
 
 
 def _fail(code: int, reason: Any) -> int:
