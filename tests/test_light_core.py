@@ -192,11 +192,11 @@ def test_a_system_without_file_locks_is_told_in_one_line(tmp_path):
     assert imported.stdout.startswith(said)
 
 
-def test_a_server_that_cannot_be_used_without_prefect_is_named(
-    tiny_dataset, tmp_path, monkeypatch, capsys
-):
+def test_a_server_that_cannot_be_used_without_prefect_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
-    monkeypatch.setattr("flows.cli.installed", lambda _module: False)
-    assert cli.main(["verify", str(tiny_dataset), "--quick"]) == 0
+    monkeypatch.setattr("flows.cli.installed", lambda module: module != "prefect")
+    log = tmp_path / "jobs.txt"
+    log.write_text(sacct(60, np.random.default_rng(1)), encoding="utf-8")
+    assert cli.main(["ingest", "slurm", str(log), "--out", str(tmp_path / "workload")]) == 0
     error = capsys.readouterr().err
     assert error.count("PREFECT_API_URL is set: recording a run needs prefect, which is not") == 1
