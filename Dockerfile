@@ -15,19 +15,20 @@ ENV PATH=/opt/hindcast/bin:$PATH
 # pip's own index has a large build of PyTorch, with CUDA. The index of CPU builds, whose URL is on
 # PyTorch's installation page, makes the image several GB smaller: --build-arg TORCH_INDEX=URL.
 ARG TORCH_INDEX=
+# Operators need Prefect and training; EXTRAS are more, such as s3,dask.
 ARG EXTRAS=s3
 COPY constraints.txt pyproject.toml ./
 RUN pip install ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} -c constraints.txt torch
-RUN python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
-print('\n'.join(p['dependencies'] + p['optional-dependencies']['$EXTRAS']))" > requirements.txt \
- && pip install -c constraints.txt -r requirements.txt
+# Without the sources, what is installed of Hindcast is an empty package with its requirements.
+RUN mkdir pipeline policies flows datasets && touch README.md LICENSE hindcast.py \
+ && pip install -c constraints.txt ".[flows,train,$EXTRAS]"
 
 COPY README.md LICENSE hindcast.py ./
 COPY pipeline pipeline
 COPY policies policies
 COPY flows flows
 COPY datasets datasets
-RUN pip install --no-deps .
+RUN pip install --no-deps --force-reinstall .
 
 
 FROM python:3.11-slim

@@ -8,16 +8,38 @@ NEWER := .venv/gymnasium-$(GYMNASIUM)
 
 .PHONY: demo test test-engines check lint types kernels unit quick gymnasium docs bench clean
 
-# Files are compiled by all processors; pip would compile one after the other.
-.venv/installed: pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or newer is needed"'
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e '.[dev]'
-	$(BIN)/python -m compileall -qq -j 0 .venv/lib || true
-	touch $@
+# What the demonstration needs, and what the tests need. Whichever is second adds to the first.
+.venv/demo: .venv/made pyproject.toml constraints.txt
+	@$(call install,train,400 MB)
+	@touch $@
 
-demo: .venv/installed
+.venv/installed: .venv/made pyproject.toml constraints.txt
+	@$(call install,dev,900 MB)
+	@touch $@
+
+.venv/made:
+	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or newer is needed"'
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet uv || echo "there is no uv here: pip takes minutes"
+	@touch $@
+
+# $(call install,EXTRA,SIZE) installs the checkout with an extra: by uv in seconds, else by pip in
+# minutes. uv reads no configuration of pip, so folders of wheels are passed on to it. Without such
+# folders, uv takes the build of PyTorch that suits the machine, from another index than the usual
+# one; UV_TORCH_BACKEND=cpu takes the small one whatever the machine has.
+define install
+	echo "installing Hindcast [$(1)] into .venv; the first time, $(2) are downloaded"; \
+	links=$$($(BIN)/python -m pip config list | sed -n "s/\\\\n/,/g; s/.*\.find-links='\(.*\)'/\1/p" \
+	  | tr ' ' , | sort -u | paste -s -d , -); \
+	export UV_FIND_LINKS="$${UV_FIND_LINKS:-$$links}"; \
+	by_uv() { $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[$(1)]' "$$@"; }; \
+	{ test -z "$$UV_FIND_LINKS" && by_uv --torch-backend "$${UV_TORCH_BACKEND:-auto}" 2>/dev/null; } \
+	|| by_uv || { echo "uv could not install it; pip does, in some minutes"; \
+	  $(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e '.[$(1)]' && \
+	  { $(BIN)/python -m compileall -qq -j 0 .venv/lib || true; }; }
+endef
+
+demo: .venv/demo
 	$(BIN)/hindcast run binpack-synthetic-v1 --workers 2 --out $(DEMO)
 
 # All that must hold. Types are checked while kernels are compiled.
@@ -32,8 +54,8 @@ test-engines: .venv/ray
 	$(BIN)/python -m pytest -q -n 0 -m ray tests/engines
 
 .venv/ray: .venv/installed
-	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e '.[ray]'
-	touch $@
+	@$(call install,ray,70 MB)
+	@touch $@
 
 # The same but for tests that are marked slow; for between two edits.
 check: lint

@@ -61,6 +61,13 @@ if TYPE_CHECKING:  # for editors and mypy; at run time __getattr__ imports these
 
     __version__: str
 
+try:
+    import fcntl  # noqa: F401
+except ImportError:
+    from pipeline.errors import UNSUPPORTED
+
+    raise ImportError(UNSUPPORTED) from None
+
 Place: TypeAlias = Path | str  # of a file or folder; a URL is given as text
 
 __all__ = [
@@ -281,9 +288,13 @@ def train(
         The folder of the checkpoint, which `evaluate` and `load_policy` take as a policy.
 
     Raises:
-        InputError: The agent, a setting, the dataset or the device cannot be used.
+        InputError: The agent, a setting, the dataset or the device cannot be used, or PyTorch is
+            not installed.
     """
+    from pipeline.storage.extras import require
     from pipeline.storage.location import location
+
+    require("training", "torch")
     from policies.offline.training import train as fit
     from policies.own_agents import agent_name
 
@@ -455,8 +466,12 @@ def make_env(
         The environment, see `pipeline.gymnasium_env`.
 
     Raises:
-        InputError: The recipe, the split or the render mode does not exist.
+        InputError: The recipe, the split or the render mode does not exist, or Gymnasium is not
+            installed.
     """
+    from pipeline.storage.extras import require
+
+    require("make_env", "gymnasium")
     from pipeline.gymnasium_env.single import SchedulingEnv
 
     return SchedulingEnv(

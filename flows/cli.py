@@ -23,8 +23,15 @@ from typing import Any
 from flows.commands import Shown, directly, module_of
 from flows.parser import main_parser, parse
 from flows.runners import asks_for_runner, refuse_direct
-from flows.surroundings import check_memory, check_names, choose_kernels, open_streams
+from flows.surroundings import (
+    check_memory,
+    check_names,
+    check_system,
+    choose_kernels,
+    open_streams,
+)
 from pipeline.errors import HindcastError, InputError, printable
+from pipeline.storage.extras import EXTRAS, installed, missing
 
 
 class Terminated(BaseException):
@@ -37,12 +44,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     open_streams()
     try:
         with _terminable():
+            check_system()
             check_names(argv)
             return _run(argv)
     except InputError as error:
         return _fail(2, error)
     except HindcastError as error:
         return _fail(1, error)
+    except ModuleNotFoundError as error:
+        module = str(error.name).partition(".")[0]
+        if module not in EXTRAS:
+            raise
+        return _fail(2, missing(module, "this command"))
     except MemoryError:
         return _fail(1, "out of memory; fewer --workers or smaller windows need less memory")
     except BrokenPipeError:
@@ -99,13 +112,17 @@ def _execute(arguments: argparse.Namespace) -> tuple[dict[str, Any], Shown]:
     if arguments.direct:
         refuse_direct(request)
     # A command that Prefect does not record starts it for a runner only.
-    if arguments.direct or (arguments.direct is None and not asks_for_runner(request)):
+    unrecorded = arguments.direct is None or not installed("prefect")
+    if arguments.direct or (unrecorded and not asks_for_runner(request)):
         result = directly(request)
     else:
         from flows.engine import run_flow
 
         result = run_flow(request)
-    return result, command.show(result)
+    shown = command.show(result)
+    if arguments.direct is False and unrecorded and os.environ.get("PREFECT_API_URL"):
+        shown.warnings.append(str(missing("prefect", "PREFECT_API_URL is set: recording a run")))
+    return result, shown
 
 
 def _fail(code: int, reason: Any) -> int:

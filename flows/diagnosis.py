@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Final, Literal
 
 from pipeline.errors import HindcastError, InputError
-from pipeline.storage.location import SCHEMES, is_remote, location
-from pipeline.storage.versions import DISTRIBUTION, package_versions, pip_install, version
+from pipeline.storage.extras import EXTRAS, installed
+from pipeline.storage.location import is_remote, location
+from pipeline.storage.versions import DISTRIBUTION, package_versions, version
 
 Judgement = Literal["ok", "warning", "failure"]
 
@@ -136,6 +137,9 @@ def _kernels() -> Iterator[Finding]:
 def _prefect() -> Iterator[Finding]:
     from flows.engine import check_server, prefect_home
 
+    if not installed("prefect"):
+        yield Finding("prefect", "ok", "not installed: commands run without it, as with --direct")
+        return
     url = os.environ.get("PREFECT_API_URL")
     if url:
         try:
@@ -175,14 +179,15 @@ def _leases(url: str) -> Iterator[Finding]:
         yield Finding("prefect leases", "ok", f"{kept.rpartition('.')[2]}")
 
 
-def _clients() -> Iterator[Finding]:
-    """Yield which object stores can be named by a URL."""
-    packages = {scheme: needed for scheme, needed in SCHEMES.items() if needed}
-    installed = package_versions([package for package, _ in packages.values()])
-    found = [f"{s}:// ({p} {installed[p]})" for s, (p, _) in packages.items() if p in installed]
-    missing = [f"{s}:// ({pip_install(e)})" for s, (p, e) in packages.items() if p not in installed]
-    facts = [", ".join(found) or "none", *([f"not: {', '.join(missing)}"] if missing else [])]
-    yield Finding("object stores", "ok", "; ".join(facts))
+def _extras() -> Iterator[Finding]:
+    """Yield which extras are installed; a command that needs another one says so."""
+    there: dict[str, list[bool]] = {}
+    for module, extra in EXTRAS.items():
+        there.setdefault(extra, []).append(installed(module))
+    found = [extra for extra, modules in there.items() if all(modules)]
+    absent = [extra for extra in there if extra not in found]
+    without = f"; not installed: {', '.join(absent)}" if absent else ""
+    yield Finding("extras", "ok", (", ".join(found) or "none") + without)
 
 
 def _traces() -> Iterator[Finding]:
@@ -263,6 +268,6 @@ CHECKS: Final[dict[str, Callable[[], Iterator[Finding]]]] = {
     "gpu": _gpu,
     "kernels": _kernels,
     "prefect": _prefect,
-    "clients": _clients,
+    "extras": _extras,
     "traces": _traces,
 }

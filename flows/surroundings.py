@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from pipeline.errors import InputError
+from pipeline.errors import UNSUPPORTED, InputError
 
 _PORTABLE: Final = "HINDCAST_PORTABLE"
 _LEAST_ADDRESSES: Final = 3 << 29  # bytes (1.5 GiB) that loading the libraries takes, threads too
@@ -30,6 +30,14 @@ def open_streams() -> None:
     sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: ASCII shows all text
+
+
+def check_system() -> None:
+    """Raise InputError on a system without the file locks of Linux and macOS."""
+    try:
+        import fcntl  # noqa: F401
+    except ImportError:
+        raise InputError(UNSUPPORTED) from None
 
 
 def check_names(words: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ from flows import parser as p
 from flows import runners
 from flows.commands import Command, Shown, build, evaluate, train, verify
 from pipeline.errors import RecipeError, did_you_mean, unknown_name
+from pipeline.storage.extras import require
 
 if TYPE_CHECKING:
     from pipeline.recipes.recipe import Recipe
@@ -64,6 +65,8 @@ def check(request: Request) -> None:
     from policies.entrants import own_policies
 
     loaded = load_recipe(request.recipe, request.settings())
+    if loaded.train.agents or loaded.online.agent:
+        require(f"{loaded.id}: training", "torch")
     check_trace(loaded, request.trace)
     build.check(build.Request(request.recipe, request.out, request.settings()))
     if loaded.train.agents and not loaded.behaviours:

@@ -11,6 +11,7 @@ from flows.commands import Command, Shown, listed
 from flows.progress import progress, with_metrics
 from pipeline.errors import InputError
 from pipeline.statistics.numbers import count_of, decimals_for, write_interval, write_number
+from pipeline.storage.extras import require
 from pipeline.storage.location import location
 from policies.offline import AGENTS
 
@@ -128,6 +129,7 @@ def _read(arguments: argparse.Namespace) -> Any:
 
 def check(request: Request) -> None:
     """Raise InputError if the agent or device is unknown, or the folder is no dataset."""
+    require("training", "torch")
     from pipeline.dataset.manifest import read_manifest
     from policies.offline import agent as find_agent
     from policies.own_agents import agent_name

@@ -10,6 +10,7 @@ from flows import runners
 from flows.commands import Command, Shown, listed, train
 from flows.progress import progress, with_metrics
 from pipeline.errors import InputError
+from pipeline.storage.extras import require
 from pipeline.storage.location import location
 from policies.online import ONLINE_AGENTS
 
@@ -70,6 +71,7 @@ def _read(arguments: argparse.Namespace) -> Request:
 
 def check(request: Request) -> None:
     """Raise InputError if the recipe, settings, agent, device or a given folder is not valid."""
+    require("training", "torch")
     if request.imitate_steps is not None and request.imitate is None:
         raise InputError("train-online: --imitate-steps is for --imitate")
     from pipeline.dataset.manifest import read_manifest

@@ -8,7 +8,6 @@ See `flows.runners.runner` for units, and `flows.units` for the work that they d
 """
 
 import contextlib
-import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
@@ -19,7 +18,7 @@ from flows.progress import note
 from flows.runners import dask, ray
 from flows.runners.runner import Runner
 from pipeline.errors import InputError
-from pipeline.storage.versions import pip_install
+from pipeline.storage.extras import require
 
 _running: ContextVar[Runner | None] = ContextVar("hindcast_runner", default=None)
 
@@ -55,9 +54,7 @@ def check(request: Any) -> None:
                 "give --runner dask or --runner ray too"
             )
         return
-    package = f"prefect-{name}"
-    if importlib.util.find_spec(package.replace("-", "_")) is None:
-        raise InputError(f"--runner {name} needs the package {package}; {pip_install(name)}")
+    require(f"--runner {name}", f"prefect_{name}")
 
 
 def calls(requests: Sequence[Any], call: Call) -> Iterator[Callable[[], dict[str, Any]]]:

@@ -16,6 +16,7 @@ from flows import runners
 from flows.commands import Call, Shown, directly, find
 from flows.progress import note
 from pipeline.errors import DatasetError, InputError
+from pipeline.storage.extras import require
 from pipeline.storage.files import table_writer, write_atomically
 from pipeline.storage.location import location
 from pipeline.storage.locks import writing
@@ -48,6 +49,7 @@ class Request:
 
 def check(request: Request) -> None:
     """Raise InputError if the sweep is not valid, the device unknown, or the folder no dataset."""
+    require("training", "torch")
     from pipeline.dataset.manifest import read_manifest
     from policies.offline.sweep import plan
     from policies.training.devices import find_device

@@ -8,8 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from pipeline.errors import InputError
-from pipeline.storage.versions import pip_install
+from pipeline.storage.extras import missing
 
 
 def load_h5py() -> Any:
@@ -17,9 +16,7 @@ def load_h5py() -> Any:
     try:
         import h5py
     except ImportError as error:
-        raise InputError(
-            f"this format needs h5py, which is not installed: {pip_install('export')}"
-        ) from error
+        raise missing("h5py", "this format") from error
     return h5py
 
 

@@ -11,7 +11,6 @@ Credentials and endpoints are never part of a URL: each store's client reads its
 when a URL names its store.
 """
 
-import importlib.util
 import re
 from collections.abc import Mapping
 from pathlib import Path, PurePath
@@ -19,13 +18,13 @@ from typing import Any, Final, cast
 from urllib.parse import unquote
 
 from pipeline.errors import InputError, did_you_mean
-from pipeline.storage.versions import pip_install
+from pipeline.storage.extras import require
 
-# Requirements of a scheme: the package of its client, and the extra that installs the package.
-SCHEMES: Final[Mapping[str, tuple[str, str] | None]] = {
-    "s3": ("s3fs", "s3"),
-    "gs": ("gcsfs", "gs"),
-    "az": ("adlfs", "az"),
+# The package of each scheme's client.
+SCHEMES: Final[Mapping[str, str | None]] = {
+    "s3": "s3fs",
+    "gs": "gcsfs",
+    "az": "adlfs",
     "file": None,
     "memory": None,
 }
@@ -83,7 +82,5 @@ def _check(text: str, scheme: str, rest: str) -> None:
     if "::" in rest or not {".", ".."}.isdisjoint(rest.split("/")):
         raise InputError(f"{text}: '::', '.' and '..' cannot be part of a URL's path")
     needs = SCHEMES[scheme]
-    if needs is not None and importlib.util.find_spec(needs[0]) is None:
-        raise InputError(
-            f"{text}: {scheme}:// needs the package {needs[0]}; {pip_install(needs[1])}"
-        )
+    if needs is not None:
+        require(f"{text}: {scheme}://", needs)

@@ -9,11 +9,6 @@ DISTRIBUTION: Final = "hindcast-scheduling"  # on package indexes, `hindcast` is
 _CHECKOUT: Final = Path(__file__).resolve().parents[2] / "pyproject.toml"
 
 
-def pip_install(extra: str) -> str:
-    """Return the command that installs an extra of this package, wherever it was installed from."""
-    return f"pip install '{DISTRIBUTION}[{extra}]'"
-
-
 @cache
 def version() -> str:
     """Return the version of the running code: of its checkout, else of the installed package."""

@@ -36,6 +36,7 @@ from pipeline.recipes.workload_source import RECORDED
 from pipeline.simulation.memory_rules import MemoryRule
 from pipeline.simulation.policy import Behaviour, Heuristic, readings
 from pipeline.simulation.rollout import Planner
+from pipeline.storage.extras import installed, missing
 from pipeline.storage.provenance import described, provenance
 from policies.entrants import entrants, own_policies
 from policies.ope.basis import Basis, fit_basis, linear_features
@@ -194,9 +195,10 @@ def _evaluate(
         propensities = estimated_propensities(log, estimates)
     else:
         propensities = logged_propensities(log)
+    settings, untorched = _without_values(settings)
     settings, left_out = _without_policies(settings, log, known)
     job = _Job(opened, log, propensities, settings, images, known, estimates)
-    job.notes += left_out
+    job.notes += [*untorched, *left_out]
     if refused := job.refused(wanted):
         wanted = [c for c in wanted if c.behaviour.name not in refused]
         job.notes += [f"{name} is refused: {why}" for name, why in refused.items()]
@@ -275,6 +277,21 @@ def _reads_observations(policy: Any) -> bool:
 
 def _looks_ahead(policy: Any) -> bool:
     return isinstance(policy, Planner) and not isinstance(policy, Heuristic)
+
+
+def _without_values(settings: OPESettings) -> tuple[OPESettings, list[str]]:
+    """Return the settings without estimators that fit networks if torch is missing, and a note.
+
+    Raises InputError if none is left.
+    """
+    names = [name for name in settings.estimators if ESTIMATORS[name].values]
+    if not names or installed("torch"):
+        return settings, []
+    error = missing("torch", f"fitted Q evaluation ({', '.join(names)})")
+    left = tuple(name for name in settings.estimators if name not in names)
+    if not left:
+        raise error
+    return replace(settings, estimators=left), [f"left out: {error}"]
 
 
 def _without_policies(

@@ -1,12 +1,10 @@
 """Training curves for TensorBoard, if the extra `tensorboard` is installed."""
 
-import importlib.util
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import InputError
-from pipeline.storage.versions import pip_install
+from pipeline.storage.extras import require
 from policies.training.loop import Point
 
 
@@ -33,5 +31,5 @@ def open_tensorboard(folder: Path | None, run: str) -> tuple[Point | None, Calla
 
 def check_tensorboard(folder: Path | str | None) -> None:
     """Raise InputError if a folder is given and TensorBoard is not installed."""
-    if folder is not None and importlib.util.find_spec("tensorboard") is None:
-        raise InputError(f"--tensorboard needs TensorBoard: {pip_install('tensorboard')}")
+    if folder is not None:
+        require("--tensorboard", "tensorboard")

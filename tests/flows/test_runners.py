@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flows import cli, engine, runners, units
+from flows import cli, engine, units
 from flows.commands import build, directly, train_online
 from flows.progress import Lines, showing
 from flows.runners import dask, runner, workers
@@ -135,10 +135,10 @@ def test_options_that_do_not_go_together(capsys, tmp_path, monkeypatch):
     assert "--runner is for several trainings: --sweep or --seeds" in line
     line = refusal(capsys, *train, "--seeds", "0", "--address", "tcp://127.0.0.1:1")
     assert "the runner is local, which has none; give --runner dask or --runner ray too" in line
-    monkeypatch.setattr(runners.importlib.util, "find_spec", lambda _name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     for name in ("dask", "ray"):
         line = refusal(capsys, *BUILD, *out, "--runner", name)
-        assert f"needs the package prefect-{name}; pip install " in line
+        assert f"--runner {name} needs prefect-{name}, which is not installed; " in line
         assert f"'hindcast-scheduling[{name}]'" in line
     assert not (tmp_path / "d").exists()
 

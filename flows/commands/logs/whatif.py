@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from flows import parser as p
 from flows.commands import Command, Shown
+from pipeline.storage.extras import require
 from pipeline.storage.location import location
 
 
@@ -50,6 +51,8 @@ def check(request: Request) -> None:
             raise InputError(f"{place}: expected a place on this machine, not in an object store")
     if request.iterations is not None and not request.train:
         raise InputError("whatif: --iterations is for --train")
+    if request.train:
+        require("whatif --train", "torch")
     source_of(request)
     check_policies(request.policies)
 

@@ -17,18 +17,16 @@ Source: Dong et al., problem (1).
 
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import HindcastError, InputError
+from pipeline.errors import HindcastError
 from pipeline.scenarios.deferrable import layout as m
 from pipeline.simulation.scenario import Instance
-from pipeline.storage.versions import pip_install
+from pipeline.storage.extras import installed, missing
 
-PACKAGE: Final = "highspy==1.15.1"
 _TIME_LIMIT_S: Final = 60.0
 # the variables X_is: job, start, pay; arrays (K,)
 _Columns: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]
@@ -55,7 +53,7 @@ class Optimum:
 
 def available() -> bool:
     """Return whether HiGHS is installed."""
-    return find_spec("highspy") is not None
+    return installed("highspy")
 
 
 def optimum(instance: Instance, *, relaxed: bool = False) -> Optimum:
@@ -66,9 +64,7 @@ def optimum(instance: Instance, *, relaxed: bool = False) -> Optimum:
     try:
         highspy: Any = import_module("highspy")
     except ImportError as error:
-        raise InputError(
-            f"the offline optimum needs HiGHS, package {PACKAGE}: {pip_install('bounds')}"
-        ) from error
+        raise missing("highspy", "the offline optimum") from error
     columns = _columns(instance)
     job, start, _ = columns
     solver = highspy.Highs()

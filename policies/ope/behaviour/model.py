@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from pipeline.errors import InputError
 from pipeline.scenarios.queue.instances import Log
+from pipeline.storage.extras import installed
 from policies.ope.behaviour.choice_sets import ChoiceSets, choices_of_log
 from policies.ope.behaviour.logit import Logit, fit_logit, log_probabilities
 
@@ -83,7 +84,7 @@ class BehaviourModel:
 
     Attributes:
         logit: The conditional logit.
-        scores: Its test, and that of the network and the rules.
+        scores: Its test, and that of the rules and, where torch is installed, the network.
         fitted: Number of choices that it was fitted on.
         tested: Number of choices that it was tested on.
         candidates: Mean number of candidates of a tested choice.
@@ -128,14 +129,12 @@ def _model(sets: ChoiceSets, stop: int, start: int, clusters: str, seed: int) ->
             f"{len(sets):,} choices with two or more candidates are too few for a behaviour model, "
             f"of which the last {1 - _TEST:.0%} are tested; give a longer log"
         )
-    from policies.ope.behaviour.network import network_utilities
-
     train, test = sets.part(0, stop), sets.part(start, len(sets))
     logit = fit_logit(train)
     equal = 1.0 / np.diff(test.offsets)
     scores = [
         _score("logit", logit.utilities(test), test, likely=True),
-        _score("network", network_utilities(train, test, seed), test, likely=True),
+        *_network(train, test, seed),
         Score("uniform", float(equal.mean()), float(np.log(equal).mean())),
         *(
             _score(name, rule(test), test, likely=False)
@@ -145,6 +144,14 @@ def _model(sets: ChoiceSets, stop: int, start: int, clusters: str, seed: int) ->
     ]
     candidates = len(test.rows) / len(test)
     return BehaviourModel(logit, tuple(scores), len(train), len(test), candidates, clusters)
+
+
+def _network(train: ChoiceSets, test: ChoiceSets, seed: int) -> Iterator[Score]:
+    """Yield the test of the network if torch is installed."""
+    if installed("torch"):
+        from policies.ope.behaviour.network import network_utilities
+
+        yield _score("network", network_utilities(train, test, seed), test, likely=True)
 
 
 def _score(name: str, utilities: Array, sets: ChoiceSets, *, likely: bool) -> Score:

@@ -55,7 +55,7 @@ def test_a_secret_in_a_url_is_refused_and_not_repeated():
 
 @pytest.mark.parametrize(("scheme", "extra"), [("s3", "s3"), ("gs", "gs"), ("az", "az")])
 def test_a_missing_package_names_its_extra(scheme, extra, monkeypatch):
-    monkeypatch.setattr("pipeline.storage.location.importlib.util.find_spec", lambda _name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     with pytest.raises(InputError, match=rf"pip install 'hindcast-scheduling\[{extra}\]'"):
         location(f"{scheme}://bucket/x")
 

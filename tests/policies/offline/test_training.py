@@ -14,7 +14,6 @@ import pytest
 from pipeline.errors import InputError, RecipeError
 from policies.networks.checkpoint import load_policy, read_description
 from policies.offline.training import train
-from policies.training import tensorboard as board
 from tests.folders import content
 
 pytestmark = pytest.mark.slow
@@ -131,7 +130,7 @@ def test_curves_are_drawn_in_tensorboard(tiny_dataset, tmp_path):
 
 
 def test_without_tensorboard_the_extra_is_named(tiny_dataset, tmp_path, monkeypatch):
-    monkeypatch.setattr(board.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
     with pytest.raises(InputError, match=r"pip install 'hindcast-scheduling\[tensorboard\]'"):
         train(tiny_dataset, "behaviour_cloning", steps=1, seed=1, out=tmp_path / "a",
               tensorboard=tmp_path / "board")  # fmt: skip
