@@ -1,6 +1,6 @@
 """The documentation does what it says: its commands and snippets run, its links lead somewhere.
 
-Of README.md, docs/quickstart.md and the pages of docs/tutorials and docs/how-to, every block marked
+Of README.md, the quickstarts and the pages of docs/tutorials and docs/how-to, every block marked
 `bash` or `python` is run, page by page and in order, in an empty folder with a link to examples/.
 Commands that no rule of `Shell` covers fail the test; blocks marked `text` are not run.
 """
@@ -52,7 +52,10 @@ SMALL: Final = {
         'split.train="0..1"', 'split.validation="90..90"', 'split.test="100..101"',
         "config.jobs_per_window=20",
     ),
-    "recipe.toml": ("train.steps=20", "evaluate.seeds=1"),  # the one of docs/tutorials
+    "example.toml": (  # of the made log
+        "train.steps=20", "evaluate.seeds=1", 'split.train="0..9"', 'split.test="79..84"',
+    ),
+    "cluster.toml": ("train.steps=20", 'split.train="0..9"', 'split.test="90..95"'),
     "examples/toy/recipe.toml": _TOY,
 }  # fmt: skip
 FEWER: Final = 50  # numbers of steps are divided by this
@@ -68,7 +71,7 @@ TRACES: Final = "/data/traces"  # in pages: the reader's folder of real traces
 
 PAGES = [
     ROOT / "README.md",
-    DOCS / "quickstart.md",
+    *sorted(DOCS.glob("quickstart*.md")),
     *sorted((DOCS / "tutorials").glob("*.md")),
     *sorted((DOCS / "how-to").glob("*.md")),
 ]
