@@ -52,7 +52,10 @@ SMALL: Final = {
         'split.train="0..1"', 'split.validation="90..90"', 'split.test="100..101"',
         "config.jobs_per_window=20",
     ),
-    "recipe.toml": ("train.steps=20", "evaluate.seeds=1"),  # the one of docs/tutorials
+    "example.toml": (  # of the made log
+        "train.steps=20", "evaluate.seeds=1", 'split.train="0..9"', 'split.test="79..84"',
+    ),
+    "cluster.toml": ("train.steps=20", 'split.train="0..9"', 'split.test="90..95"'),
     "examples/toy/recipe.toml": _TOY,
 }  # fmt: skip
 FEWER: Final = 50  # numbers of steps are divided by this

@@ -189,6 +189,13 @@ def test_own_trace_takes_a_csv_file(script, tmp_path):
     assert (tmp_path / "out" / "jobs.swf").read_text().startswith("; MaxProcs: 10\n1 0 -1 30 1 ")
 
 
+def test_the_example_log_is_what_its_script_writes(tmp_path, monkeypatch):
+    written = tmp_path / "example.swf"
+    monkeypatch.setattr(sys, "argv", ["example_log.py", str(written)])
+    runpy.run_path(str(ROOT / "examples" / "example_log.py"), run_name="__main__")
+    assert written.read_bytes() == (ROOT / "examples" / "example.swf").read_bytes()
+
+
 def test_own_policy_is_scored_beside_rules(script):
     printed = script("own_policy", *TINY)
     assert "duration_s    s           duration of one instance" in printed
