@@ -16,9 +16,13 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from docutils import nodes
+from docutils.utils import new_document
 from myst_parser.slugs import github_slugify, unique_slug
 
-from docs.generate import pages_of
+from docs.generate import TABLES, pages_of, write_pages
+from docs.generate.tables import table_pages
+from docs.rule_titles import explain, title_of
 from pipeline.gymnasium_env.registration import ENVIRONMENTS
 from pipeline.recipes.loading import known_recipes, load_recipe
 from pipeline.recipes.recipe import LEVELS
@@ -326,6 +330,41 @@ def test_links_and_anchors_are_found():
     text = "# A `b` c.d\n[x](y.md#z) `[no](code)`\n```text\n# no\n[no](block)\n```\n## A\n## A\n"
     assert links(text) == ["y.md#z"]
     assert anchors("p.md", {"p.md": text}) == {"a-b-cd", "a", "a-1"}
+
+
+@pytest.mark.slow
+def test_committed_tables_are_those_of_the_code():
+    """`python -m docs.generate` writes them."""
+    written = {path.name: path.read_text(encoding="utf-8") for path in TABLES.iterdir()}
+    assert written == {name: f"{text.rstrip()}\n" for name, text in table_pages().items()}
+
+
+def test_pages_that_stay_the_same_are_not_written_again(tmp_path):
+    """Sphinx reads a page again if its time has changed."""
+    write_pages(tmp_path, {"a.md": "1", "b/c.md": "2", "d.md": "3"})
+    os.utime(tmp_path / "a.md", (0, 0))
+    write_pages(tmp_path, {"a.md": "1\n", "b/c.md": "4"})
+    assert (tmp_path / "a.md").stat().st_mtime == 0
+    assert (tmp_path / "b/c.md").read_text() == "4\n"
+    assert not (tmp_path / "d.md").exists()
+
+
+def test_names_of_rules_are_explained_where_they_stand():
+    known = {"fifo": {"binpack": "first in", "slots": "first come"}, "hold": {"slots": "wait"}}
+    assert title_of("hold@rollout", "concepts/kernel", known) == "wait"
+    assert title_of("fifo", "scenarios/binpack", known) == "first in"
+    assert title_of("fifo", "papers/deeprm", known) == "first come"
+    assert title_of("fifo", "index", known) == "binpack: first in; slots: first come"
+    assert title_of("epsilon", "index", known) is None
+    document, section = new_document("page"), nodes.section()
+    heading, paragraph = nodes.title(), nodes.paragraph()
+    heading.append(nodes.literal("hold", "hold"))
+    paragraph.extend([nodes.literal(name, name) for name in ("hold", "epsilon")])
+    section += [heading, paragraph]
+    document += section
+    explain("index", document, known)
+    (short,) = document.findall(nodes.abbreviation)
+    assert (short.parent, short["explanation"], short.astext()) == (paragraph, "wait", "hold")
 
 
 def test_no_page_is_too_long():
