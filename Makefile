@@ -91,7 +91,7 @@ $(NEWER)/installed: .venv/installed
 
 # Warnings are errors; needs no network. The start page is docs/_build/html/index.html.
 docs: .venv/installed
-	$(BIN)/python -m sphinx -b html -W --keep-going -q docs docs/_build/html
+	$(BIN)/python -m sphinx -b html -W --keep-going -j 2 docs docs/_build/html
 
 bench: .venv/installed
 	$(BIN)/python -m tests.benchmarks

@@ -7,7 +7,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from docs.generate import write_pages  # noqa: E402 - found by the line above
+from docs.generate import pages_of, write_pages  # noqa: E402 - found by the line above
 from pipeline.storage.versions import version as _version  # noqa: E402
 
 project = "Hindcast"
@@ -15,13 +15,13 @@ author = "The Hindcast developers"
 copyright = "2026, The Hindcast developers"  # noqa: A001 - a name of Sphinx
 version = release = _version()
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "docs.rule_titles"]
 exclude_patterns = ["_build", "generate", "generated/parts", "**/.ipynb_checkpoints"]
 suppress_warnings = ["myst.header"]  # parts of pages begin below the first level of headings
 
 myst_enable_extensions = ["attrs_inline", "colon_fence"]
 myst_heading_anchors = 3
-nb_execution_mode = "force"
+nb_execution_mode = "cache"  # by the content of the notebook; a test runs it with the code as it is
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 nb_merge_streams = True
@@ -45,4 +45,6 @@ html_copy_source = False
 
 def setup(app: Any) -> None:
     """Write the generated pages before Sphinx looks for pages."""
-    app.connect("builder-inited", lambda app: write_pages(Path(app.srcdir) / "generated"))
+    app.connect(
+        "builder-inited", lambda app: write_pages(Path(app.srcdir) / "generated", pages_of())
+    )

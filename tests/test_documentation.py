@@ -1,8 +1,8 @@
 """The documentation does what it says: its commands and snippets run, its links lead somewhere.
 
-Of README.md, docs/quickstart.md and the pages of docs/tutorials and docs/how-to, every block marked
-`bash` or `python` is run, page by page and in order, in an empty folder with a link to examples/.
-Commands that no rule of `Shell` covers fail the test; blocks marked `text` are not run.
+Every block marked `bash` or `python` is run, page by page and in order, in an empty folder with a
+link to examples/. Commands that no rule of `Shell` covers fail the test. Blocks marked `text` are
+not run; tests/test_documented_commands.py checks their commands.
 """
 
 import glob
@@ -10,13 +10,19 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final
 
 import pytest
+from docutils import nodes
+from docutils.utils import new_document
+from myst_parser.slugs import github_slugify, unique_slug
 
+from docs.generate import TABLES, pages_of, write_pages
+from docs.generate.tables import table_pages
+from docs.rule_titles import explain, title_of
 from pipeline.gymnasium_env.registration import ENVIRONMENTS
 from pipeline.recipes.loading import known_recipes, load_recipe
 from pipeline.recipes.recipe import LEVELS
@@ -25,6 +31,8 @@ from tests.conftest import TINY
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
+STANDARD = sorted((ROOT / "datasets").glob("*.md"))  # of datasets
+LONGEST_PAGE = 150  # lines
 LARGEST_PAGE = 40_000  # bytes
 
 # Overrides that make a recipe small. They come before those of the page, which win.
@@ -37,7 +45,7 @@ _TOY = (
     "train.steps=20",
 )  # fmt: skip
 SMALL: Final = {
-    "binpack-synthetic-v1": TINY,
+    "binpack-synthetic-v1": (*TINY, "trace.settings.n_jobs=420"),  # pages name windows to 83
     "slots-deeprm-v1": _SLOTS,
     "slots-deeprm-natural": (
         *_SLOTS, "online.iterations=2",
@@ -69,12 +77,11 @@ DIRECT: Final = (
 NOT_RUN: Final = ("make", "pip", "source", "git")  # commands about the installation
 TRACES: Final = "/data/traces"  # in pages: the reader's folder of real traces
 
-PAGES = [
-    ROOT / "README.md",
-    DOCS / "quickstart.md",
-    *sorted((DOCS / "tutorials").glob("*.md")),
-    *sorted((DOCS / "how-to").glob("*.md")),
-]
+
+def pages() -> list[Path]:
+    """Every page that a person may read in the repository, but for the list of changes."""
+    written = [p for p in DOCS.rglob("*.md") if not {"generated", "_build"} & set(p.parts)]
+    return sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *STANDARD, *written])
 
 
 def blocks(page: Path) -> Iterator[tuple[int, str, str]]:
@@ -135,6 +142,8 @@ class Shell:
                 self.monkeypatch.setenv(*word.split("=", 1))
         elif name == "python" and rest and rest[0].startswith("examples/"):
             assert (ROOT / rest[0]).is_file(), line  # tests/test_examples.py runs it
+        elif name == "sha256sum":
+            assert all(Path(word).is_file() for word in rest), line
         elif name == "mkdir" and rest[:1] == ["-p"]:
             Path(rest[1]).mkdir(parents=True, exist_ok=True)
         else:
@@ -212,7 +221,11 @@ def shell(
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of libraries that read exports
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize(
+    "page",
+    [page for page in pages() if {"bash", "python"} & {each[1] for each in blocks(page)}],
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
+)
 def test_the_commands_and_snippets_of_a_page_run(page, shell):
     namespace = {"__name__": "page"}
     for line, language, text in blocks(page):
@@ -236,7 +249,7 @@ def test_a_command_without_a_rule_is_refused(shell):
 
 def test_blocks_that_are_run_hold_commands_only():
     """Blocks of `hindcast` commands are marked: bash if they are run, text if not."""
-    for page in PAGES[1:]:
+    for page in pages():
         for line, language, text in blocks(page):
             where = f"{page.relative_to(ROOT)}:{line}"
             assert language, f"{where}: the block has no language"
@@ -244,35 +257,124 @@ def test_blocks_that_are_run_hold_commands_only():
             assert not commands or language in {"bash", "text"}, where
 
 
-def pages() -> list[Path]:
-    """Every page that a person may read in the repository."""
-    found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")]
-    left_out = (DOCS / "generated", DOCS / "_build")
-    return [p for p in found if p.exists() and not any(p.is_relative_to(f) for f in left_out)]
+@pytest.fixture(scope="module")
+def texts() -> Mapping[str, str]:
+    """The text of every page by its path, also of those that are made when docs are built.
+
+    Readers of a repository see no included text; what a page includes is added to it for headings.
+    """
+    made = {f"docs/generated/{name}": text for name, text in pages_of().items()}
+    return made | {
+        page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8")
+        for page in [*pages(), *(ROOT / "datasets").glob("*/*/README.md")]
+    }
 
 
-def test_every_relative_link_leads_to_a_file():
+def beside(page: str, name: str) -> str:
+    """Return the path of a file that a page names relative to itself."""
+    return Path(os.path.normpath(Path(page).parent / name)).as_posix()
+
+
+def anchors(page: str, texts: Mapping[str, str]) -> set[str]:
+    """Return the names of the headings of a page and of what it includes."""
+    found: set[str] = set(re.findall(r"^\(([\w-]+)\)=$", texts[page], re.MULTILINE))
+    for part in re.findall(r"^`{3}{include} (\S+)$", texts[page], re.MULTILINE):
+        found |= anchors(beside(page, part), texts)
+    plain = re.sub(r"^(`{3,}).*?^\1", "", texts[page], flags=re.MULTILINE | re.DOTALL)
+    for heading in re.findall(r"^#+ +(.*?) *$", plain, re.MULTILINE):
+        found.add(unique_slug(github_slugify(heading.replace("`", "")), found))
+    return found
+
+
+def links(text: str) -> list[str]:
+    """Return the relative targets of the links of a page, without those in code."""
+    text = re.sub(r"^(`{3,}).*?^\1", "", text, flags=re.MULTILINE | re.DOTALL)
+    found = re.findall(r"\[[^\]]*\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", text))
+    return [target for target in found if not re.match(r"^[a-z]+:", target)]
+
+
+@pytest.mark.slow
+def test_every_relative_link_leads_to_a_file_and_every_anchor_to_a_heading(texts):
     """Pages below docs/generated are made when the documentation is built."""
-    missing = []
-    for page in pages():
-        text = re.sub(
-            r"^(`{3,}).*?^\1", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
-        )
-        for target in re.findall(r"\[[^\]]*\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", text)):
-            name = target.partition("#")[0]
-            if not name or re.match(r"^[a-z]+:", name):
-                continue
-            place = Path(os.path.normpath(page.parent / name))
-            if not place.is_relative_to(DOCS / "generated") and not place.exists():
-                missing.append(f"{page.relative_to(ROOT)}: {target}")
-    assert not missing
+    broken = []
+    for page, text in texts.items():
+        for target in links(text):
+            name, _, anchor = target.partition("#")
+            place = beside(page, name) if name else page
+            there = place in texts or (ROOT / place).exists()
+            if not there or (anchor and anchor not in anchors(place, texts)):
+                broken.append(f"{page}: {target}")
+    assert not broken
 
 
-def test_no_page_is_too_large():
-    """But for pages that are made of a table beside them."""
-    found = {p: p.stat().st_size for p in pages() if not p.with_suffix(".csv").exists()}
-    large = {p.name: size for p, size in found.items() if size > LARGEST_PAGE}
-    assert not large
+@pytest.mark.slow
+def test_every_page_is_in_the_contents(texts):
+    """From docs/index.md a reader comes to every page of docs."""
+    reached, queue = set[str](), ["docs/index.md"]
+    while queue:
+        page = queue.pop()
+        if page in reached or page not in texts:
+            continue
+        reached.add(page)
+        for body in re.findall(
+            r"^`{3}{toctree}\n(.*?)^`{3}", texts[page], re.MULTILINE | re.DOTALL
+        ):
+            names = [row for row in body.split() if not row.startswith(":")]
+            queue += [beside(page, f"{name}.md") for name in names]
+        queue += [
+            beside(page, part)
+            for part in re.findall(r"^`{3}{include} (\S+)$", texts[page], re.MULTILINE)
+        ]
+    assert {page for page in texts if page.startswith("docs/")} <= reached
+
+
+def test_links_and_anchors_are_found():
+    """The tests of links would find broken ones."""
+    text = "# A `b` c.d\n[x](y.md#z) `[no](code)`\n```text\n# no\n[no](block)\n```\n## A\n## A\n"
+    assert links(text) == ["y.md#z"]
+    assert anchors("p.md", {"p.md": text}) == {"a-b-cd", "a", "a-1"}
+
+
+@pytest.mark.slow
+def test_committed_tables_are_those_of_the_code():
+    """`python -m docs.generate` writes them."""
+    written = {path.name: path.read_text(encoding="utf-8") for path in TABLES.iterdir()}
+    assert written == {name: f"{text.rstrip()}\n" for name, text in table_pages().items()}
+
+
+def test_pages_that_stay_the_same_are_not_written_again(tmp_path):
+    """Sphinx reads a page again if its time has changed."""
+    write_pages(tmp_path, {"a.md": "1", "b/c.md": "2", "d.md": "3"})
+    os.utime(tmp_path / "a.md", (0, 0))
+    write_pages(tmp_path, {"a.md": "1\n", "b/c.md": "4"})
+    assert (tmp_path / "a.md").stat().st_mtime == 0
+    assert (tmp_path / "b/c.md").read_text() == "4\n"
+    assert not (tmp_path / "d.md").exists()
+
+
+def test_names_of_rules_are_explained_where_they_stand():
+    known = {"fifo": {"binpack": "first in", "slots": "first come"}, "hold": {"slots": "wait"}}
+    assert title_of("hold@rollout", "concepts/kernel", known) == "wait"
+    assert title_of("fifo", "scenarios/binpack", known) == "first in"
+    assert title_of("fifo", "papers/deeprm", known) == "first come"
+    assert title_of("fifo", "index", known) == "binpack: first in; slots: first come"
+    assert title_of("epsilon", "index", known) is None
+    document, section = new_document("page"), nodes.section()
+    heading, paragraph = nodes.title(), nodes.paragraph()
+    heading.append(nodes.literal("hold", "hold"))
+    paragraph.extend([nodes.literal(name, name) for name in ("hold", "epsilon")])
+    section += [heading, paragraph]
+    document += section
+    explain("index", document, known)
+    (short,) = document.findall(nodes.abbreviation)
+    assert (short.parent, short["explanation"], short.astext()) == (paragraph, "wait", "hold")
+
+
+def test_no_page_is_too_long():
+    found = {p: p.read_text(encoding="utf-8") for p in pages()}
+    lines = {p.name: n for p, t in found.items() if (n := t.count("\n")) > LONGEST_PAGE}
+    assert not lines
+    assert not {p.name: len(t) for p, t in found.items() if len(t) > LARGEST_PAGE}
 
 
 def rows_of(page: str) -> Iterator[list[str]]:

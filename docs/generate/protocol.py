@@ -14,8 +14,8 @@ TABLES: Final = ("offline.csv", "online.csv")
 
 
 def protocol_pages() -> Mapping[str, str]:
-    """Return the parts `parts/datasets.md` and `parts/anchors.md`."""
-    return {"parts/datasets.md": _datasets(), "parts/anchors.md": _anchors()}
+    """Return the part `parts/datasets.md`."""
+    return {"parts/datasets.md": _datasets()}
 
 
 def _datasets() -> str:
@@ -43,7 +43,8 @@ def _datasets() -> str:
     return table([*head, "digest"], rows)
 
 
-def _anchors() -> str:
+def anchors_table() -> str:
+    """Return the anchors of the normalised score, a row per recipe."""
     rows, seen, known = [], set[str](), set(known_recipes())
     with (FOLDER / BOUNDS).open(newline="", encoding="utf-8") as file:
         bounds = {row["recipe"]: float(row["mean"]) for row in csv.DictReader(file)}
@@ -64,8 +65,8 @@ def _anchor_row(recipe: str, rows: Sequence[Mapping[str, str]], bound: float | N
     means = {row["policy"]: float(row["mean"]) for row in rows}
     baselines = {row["baseline"] for row in rows}
     best = max if rows[0]["higher_is_better"] == "true" else min
-    rules = {name for name in means if name in baselines - {"random", "behaviour"}}
-    agents = means.keys() - baselines
+    rules = [name for name in means if name in baselines - {"random", "behaviour"}]
+    agents = [name for name in means if name not in baselines]  # the first of equals, as in a table
     if "random" not in means or not rules:
         return []
     rule = best(rules, key=means.__getitem__)

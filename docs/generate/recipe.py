@@ -21,7 +21,7 @@ names the nearest key that does. `hindcast list --keys RECIPE` prints the values
 _CONFIG = """\
 ## `[config]`
 
-The settings of the scenario: see the section Settings of its page in [](../scenarios/index.md).
+The settings of the scenario: see the section Settings of [its table](index.md).
 """
 _SECTIONS: Final = (
     (
@@ -39,14 +39,14 @@ _SECTIONS: Final = (
 )
 
 
-def recipe_pages() -> Mapping[str, str]:
-    """Return the page `recipe.md`."""
+def keys_of_a_recipe() -> str:
+    """Return the page of all keys."""
     parts = [_INTRODUCTION]
     for title, settings, without in _SECTIONS:
         parts += [f"## {title}", "", settings_table(settings, without)]
     levels = [[code(name), prose(text)] for name, text in r.LEVELS.items()]
     parts += [_CONFIG, "## Levels", "", table(["level", "behaviours of the dataset"], levels)]
-    return {"recipe.md": "\n".join(parts)}
+    return "\n".join(parts)
 
 
 def settings_table(settings: type[Any], without: tuple[str, ...] = ()) -> str:

@@ -1,4 +1,4 @@
-"""Parts of the pages of scenarios: observation, rewards, outcomes, rules, settings, recipes."""
+"""Pages of scenarios: dynamics and recipes; features; rules, outcomes and settings."""
 
 from collections.abc import Iterable, Mapping
 
@@ -15,25 +15,24 @@ def scenario_pages() -> Mapping[str, str]:
     return {f"parts/scenario-{name}.md": _part(name) for name in SCENARIOS}
 
 
-def _part(name: str) -> str:
+def rules_page(name: str) -> str:
+    """Return the committed table of the rules, outcomes and settings of a scenario."""
     scenario = load_scenario(name)
-    config = scenario.config()
-    spec = scenario.spec(config, scenario.objectives[0])
+    spec = scenario.spec(scenario.config(), scenario.objectives[0])
     parts = [
-        "## Dynamics in full",
+        f"# Rules of `{name}`",
         "",
-        "```text",
-        (module_of(name).__doc__ or "").strip(),
-        "```",
+        f"Rules, outcomes and settings of [{name}](../../scenarios/{name}.md).",
+        "",
+        "## Rules",
+        "",
+        "Every rule can be a behaviour of a dataset and a row of an evaluation.",
         "",
     ]
-    parts += ["## Source", "", prose(scenario.source), ""]
-    if scenario.differences:
-        parts += ["## Differences from the paper", ""]
-        parts += [f"- {sentence(each)}" for each in scenario.differences] + [""]
-    parts += ["## Observation", "", "Context features, the same for all candidates:", ""]
-    parts += [_features(_shortened(spec.context))]
-    parts += ["Candidate features, one row per candidate:", "", _features(spec.candidates)]
+    rules = [
+        [code(rule), sentence(h.description), code(h.formula)] for rule, h in rules_of(name).items()
+    ]
+    parts += [table(["rule", "choice", "score"], rules)]
     parts += ["## Objectives and outcomes", ""]
     parts += [f"Objectives: {', '.join(map(code, scenario.objectives))}. "]
     parts += [
@@ -48,22 +47,52 @@ def _part(name: str) -> str:
         bound = f"{code(scenario.bound)}, {scenario.bound_kind}"
         parts += [f"Bound of the headline outcome: {bound}.", ""]
     parts += [
-        "## Rules",
-        "",
-        "Every rule can be a behaviour of a dataset and a row of an evaluation.",
-        "",
-    ]
-    rules = [
-        [code(rule), sentence(h.description), code(h.formula)] for rule, h in rules_of(name).items()
-    ]
-    parts += [table(["rule", "choice", "score"], rules)]
-    parts += [
         "## Settings",
         "",
         "Keys of `[config]` in a recipe.",
         "",
         settings_table(scenario.config),
     ]
+    return "\n".join(parts)
+
+
+def features_page(name: str) -> str:
+    """Return the committed table of what a policy observes in a scenario."""
+    scenario = load_scenario(name)
+    spec = scenario.spec(scenario.config(), scenario.objectives[0])
+    parts = [
+        f"# Features of `{name}`",
+        "",
+        f"What a policy observes in [{name}](../../scenarios/{name}.md).",
+        "",
+        "## Context",
+        "",
+        "Features of the moment, the same for all candidates:",
+        "",
+        _features(_shortened(spec.context)),
+        "## Candidates",
+        "",
+        "One row per candidate:",
+        "",
+        _features(spec.candidates),
+    ]
+    return "\n".join(parts)
+
+
+def _part(name: str) -> str:
+    scenario = load_scenario(name)
+    parts = [
+        "## Dynamics in full",
+        "",
+        "```text",
+        (module_of(name).__doc__ or "").strip(),
+        "```",
+        "",
+    ]
+    parts += ["## Source", "", prose(scenario.source), ""]
+    if scenario.differences:
+        parts += ["## Differences from the paper", ""]
+        parts += [f"- {sentence(each)}" for each in scenario.differences] + [""]
     own = [load_recipe(each) for each in known_recipes()]
     rows = [[code(r.id), r.level, sentence(r.description)] for r in own if r.scenario == name]
     parts += ["## Recipes", "", table(["recipe", "level", "description"], rows)]
