@@ -3,8 +3,9 @@
 import html
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-_VOID = {"meta", "link", "br", "hr"}
+VOID: Final = {"meta", "link", "br", "hr"}
 
 
 class Markup(str):
@@ -26,7 +27,7 @@ def element(tag: str, /, *children: str, **attributes: str | bool | None) -> Mar
         attribute = key.rstrip("_").replace("_", "-")
         pairs.append(attribute if value is True else f'{attribute}="{html.escape(str(value))}"')
     opening = " ".join([tag, *pairs])
-    if tag in _VOID:
+    if tag in VOID:
         return Markup(f"<{opening}>")
     return Markup(f"<{opening}>{joined(children)}</{tag}>")
 

@@ -10,11 +10,12 @@
 The same input gives the same bytes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pipeline.evaluation.summary.finding import state_finding
 from pipeline.evaluation.summary.pairing import Setting
+from pipeline.evaluation.summary.rules import described
 from pipeline.evaluation.summary.summarise import Summary, summarise
 from pipeline.evaluation.summary.writing import write_summary
 from pipeline.report.curves import training_part, training_runs
@@ -22,6 +23,7 @@ from pipeline.report.estimates import estimates_part
 from pipeline.report.extras import dataset_part
 from pipeline.report.html import Markup, definitions, element, joined, section
 from pipeline.report.quality import quality_part
+from pipeline.report.rules import Listed, explained, rules_part
 from pipeline.report.setting import setting_section
 from pipeline.report.tables import policies_table, shortfalls
 from pipeline.statistics.intervals import RESAMPLES
@@ -66,23 +68,30 @@ def write_report(
         StorageError: `out` cannot be written.
     """
     summary = summarise(folders, resamples=resamples)
-    parts = []
+    parts, listed, known = [], Listed(), dict[str, str]()
     for i, setting in enumerate(summary.settings, start=1):
         name = "Finding" if len(summary.settings) == 1 else setting.label
-        parts.append(
-            (f"finding-{i}", name, setting_section(summary, setting, f"finding-{i}", name))
-        )
+        part = setting_section(summary, setting, f"finding-{i}", name)
+        sentences = described(setting.entries.values())
+        known = {**sentences, **known}
+        parts.append((f"finding-{i}", name, explained(part, sentences, listed)))
+
+    def add(identifier: str, title: str, content: Markup, names: Mapping[str, str] = known) -> None:
+        content = explained(content, names, listed)
+        parts.append((identifier, title, section(identifier, title, content)))
+
     if runs := training_runs([*training, *folders]):
-        parts.append(_part("training", "Training", training_part(runs, _curves_first(summary))))
+        add("training", "Training", training_part(runs, _curves_first(summary)))
     if estimates:
-        parts.append(_part("estimates", "Off-policy estimates", estimates_part(estimates)))
+        add("estimates", "Off-policy estimates", estimates_part(estimates))
     if studies:
-        parts.append(_part("quality", "Data quality", quality_part(studies)))
+        add("quality", "Data quality", quality_part(studies))
     if datasets:
-        parts.append(_part("datasets", "Datasets", dataset_part(datasets)))
-    parts.append(_part("left-out", "Data left out, and notes", _left_out(summary)))
-    parts.append(_part("reading", "How to read this", _reading(summary, resamples)))
-    parts.append(_part("provenance", "Provenance", _provenance(summary)))
+        add("datasets", "Datasets", dataset_part(datasets))
+    add("left-out", "Data left out, and notes", _left_out(summary))
+    add("reading", "How to read this", _reading(summary, resamples), {})
+    add("provenance", "Provenance", _provenance(summary))
+    add("rules", "Rules on this page", rules_part(listed), {})
     page = _page(summary, parts)
     return write_summary(summary, out, metrics, {"report.html": page}) / "report.html"
 
@@ -133,10 +142,6 @@ def _curves_first(summary: Summary) -> list[str]:
     headlines = [s.first.headline for s in summary.settings]
     names = dict.fromkeys(["return", *headlines])
     return [*names, *(f"validation_{name}" for name in names)]
-
-
-def _part(identifier: str, title: str, content: str) -> tuple[str, str, Markup]:
-    return identifier, title, section(identifier, title, content)
 
 
 def style_sheet() -> str:

@@ -33,7 +33,7 @@ def means_plot(
         text = f"{_axis(rows[0])}, mean"
         if bound is not None and bound_name is not None and _near(bound, rows):
             axes.axvline(bound, color=svg.BOUND, linewidth=1.2, linestyle=(0, (4, 2)))
-            text += f"; dashed: {_short(bound_name)}"
+            text += f"; dashed: {shortened(bound_name)}"
         axes.set_xlabel(text)
         described = ", ".join(f"{row['policy']} {row['mean']:.6g}" for row in rows)
         return svg.to_svg(figure, f"means {rows[0]['scenario']}", f"Means, best first: {described}")
@@ -55,7 +55,7 @@ def differences_plot(rows: Sequence[Mapping[str, Any]], reference: str) -> str:
         axes.axvspan(min(0.0, edge), max(0.0, edge), color=svg.GOOD, alpha=0.09, linewidth=0)
         axes.axvline(0.0, color=svg.MUTED, linewidth=1.0)
         side = "left" if lower else "right"
-        axes.set_xlabel(f"{_axis(rows[0])}, policy - {_short(reference)} ({side} is better)")
+        axes.set_xlabel(f"{_axis(rows[0])}, policy - {shortened(reference)} ({side} is better)")
         described = ", ".join(
             f"{row['policy']} {row['paired_difference']:+.4g}"
             for row in rows
@@ -91,7 +91,8 @@ def windows_plot(
         axes.set_title(f"{losses} windows worse", loc="right", fontsize=9, color=svg.BAD)
         axes.set_ylabel(axis)
         axes.set_xlabel(
-            f"windows, sorted by {_short(policy)} - {_short(baseline)}; dashed: mean difference"
+            f"windows, sorted by {shortened(policy)} - {shortened(baseline)}; "
+            "dashed: mean difference"
         )
         return svg.to_svg(
             figure,
@@ -121,7 +122,7 @@ def profile_plot(ratios: Mapping[str, Array], better: Better, axis: str) -> str:
                 color=svg.LINES[i % len(svg.LINES)],
                 linestyle=_DASHES[i % len(_DASHES)],
                 linewidth=1.6,
-                label=_short(name),
+                label=shortened(name),
             )
         axes.set_xlim(low, high)
         axes.set_ylim(0, 102)
@@ -157,10 +158,10 @@ def curves_plot(curves: Mapping[str, Mapping[str, Any]], name: str) -> str:
                         linewidth=0,
                     )  # fmt: skip
                 axes.plot(
-                    curve.steps, curve.mean, color=colors[run], linewidth=1.2, label=_short(run)
+                    curve.steps, curve.mean, color=colors[run], linewidth=1.2, label=shortened(run)
                 )
             axes.set_ylim(*_limits(runs))
-            axes.set_title(_short(metric), fontsize=8.5, color=svg.INK, loc="left")
+            axes.set_title(shortened(metric), fontsize=8.5, color=svg.INK, loc="left")
             if i == 1:
                 _legend(axes, "best", len(runs))
             if i > len(curves) - columns:
@@ -185,6 +186,12 @@ def _limits(runs: Mapping[str, Any]) -> tuple[float, float]:
     low, high = max(float(ends.min()), low - 0.5 * room), min(float(ends.max()), high + 0.5 * room)
     edge = 0.05 * ((high - low) or room)
     return low - edge, high + edge
+
+
+def shortened(name: str) -> str:
+    """Return a name as plots show it: the beginning of a long one."""
+    name = " ".join(name.split())
+    return name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
 
 
 def _forest(
@@ -212,7 +219,7 @@ def _forest(
             markeredgewidth=0.8,
         )
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_yticks(range(len(rows)), [_short(row["policy"]) for row in rows])
+    axes.set_yticks(range(len(rows)), [shortened(row["policy"]) for row in rows])
     for label, row in zip(axes.get_yticklabels(), rows, strict=True):
         label.set_color(svg.LEARNED if row["kind"] == "learned" else svg.INK)
         if row["policy"] == strongest:
@@ -231,12 +238,7 @@ def _near(bound: float, rows: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _axis(row: Mapping[str, Any]) -> str:
-    return name_with_unit(_short(row["metric"]), row["unit"])
-
-
-def _short(name: str) -> str:
-    name = " ".join(name.split())
-    return name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
+    return name_with_unit(shortened(row["metric"]), row["unit"])
 
 
 def _legend(axes: Any, place: str, entries: int) -> None:

@@ -16,7 +16,6 @@ from pipeline.report.tables import (
     metrics_table,
     references_table,
     rows_of,
-    rules_list,
     seeds_table,
     windows_table,
 )
@@ -52,9 +51,10 @@ def setting_section(summary: Summary, setting: Setting, identifier: str, title: 
     if summary.references[setting.label]:
         parts.append(references_table(summary, setting))
     more = (
-        windows_table(summary, setting), rules_list(setting), metrics_table(summary, setting),
+        windows_table(summary, setting),
+        metrics_table(summary, setting),
         seeds_table(summary, setting),
-    )  # fmt: skip
+    )
     parts += [part for part in more if part]
     return section(identifier, title, *parts)
 

@@ -9,7 +9,7 @@ from pipeline.evaluation.summary.finding import gain
 from pipeline.evaluation.summary.pairing import Setting
 from pipeline.evaluation.summary.rows import tie_tolerance
 from pipeline.evaluation.summary.summarise import Summary
-from pipeline.report.html import Cell, Markup, Row, definitions, element, joined, table
+from pipeline.report.html import Cell, Markup, Row, element, joined, table
 from pipeline.statistics.numbers import (
     MISSING,
     count_of,
@@ -161,15 +161,6 @@ def windows_table(summary: Summary, setting: Setting) -> Markup | None:
         "instance. The lines below a difference are the values of the policy and of the reference."
     )
     return table("Best and worst windows", text, head, body)
-
-
-def rules_list(setting: Setting) -> Markup | None:
-    """Return a line per rule that describes it; None if the evaluations describe no rule."""
-    pairs = [(entry.name, entry.description) for entry in setting.entries.values()]
-    if not any(text for _, text in pairs):
-        return None
-    title = element("h3", "Rules: how they choose")
-    return joined([title, definitions(pairs, "facts")])
 
 
 def metrics_table(summary: Summary, setting: Setting) -> Markup | None:

@@ -57,26 +57,59 @@ _EASY, _STRICT, _GREEDY = range(3)
 
 _RULES: Final[Mapping[str, tuple[str, str]]] = {
     "fcfs": ("the job that arrived first", "-s"),
-    "sjf": ("the shortest request", "-r"),
-    "ljf": ("the longest request", "r"),
+    "sjf": ("the shortest requested time", "-r"),
+    "ljf": ("the longest requested time", "r"),
     "smallest": ("the fewest processors", "-n"),
     "largest": ("the most processors", "n"),
-    "saf": ("the smallest area", "-r n"),
-    "laf": ("the largest area", "r n"),
-    "lxf": ("the largest slowdown if it started now", "(w + r) / r"),
-    "wfp3": ("WFP3", "(w / r)^3 n"),
-    "unicef": ("UNICEF", "w / (r log2(max(n, 2)))"),
-    "f1": ("F1 of Carastan-Santos & de Camargo", "-(log10(r) n + 870 log10(s))"),
-    "f2": ("F2 of Carastan-Santos & de Camargo", "-(sqrt(r) n + 25600 log10(s))"),
-    "f3": ("F3 of Carastan-Santos & de Camargo", "-(r n + 6860000 log10(s))"),
-    "f4": ("F4 of Carastan-Santos & de Camargo", "-(r sqrt(n) + 530000 log10(s))"),
-    "spf": ("the shortest prediction", "-p"),
-    "sapf": ("the smallest predicted area", "-p n"),
-    "similar_area": ("small areas by similar jobs, aged by a minute", "(w + 60) / (u r n)"),
-    "aged_area": ("small areas, aged by a day", "(w + 86400) / (sqrt(p) r n)"),
-    "aged_similar": ("small areas by similar jobs, aged by a day", "(w + 86400) / (sqrt(u) r n)"),
-    "steady_area": ("short jobs, aged by an hour", "(w + 3600) / (sqrt(u) r)"),
-    "balanced_area": ("small areas, aged by an hour", "(w + 3600) / sqrt(u r n)"),
+    "saf": ("the smallest area, requested time x processors", "-r n"),
+    "laf": ("the largest area, requested time x processors", "r n"),
+    "lxf": (
+        "the largest slowdown if it started now, (wait + requested time) / requested time",
+        "(w + r) / r",
+    ),
+    "wfp3": ("the largest (wait / requested time)^3 x processors, WFP3", "(w / r)^3 n"),
+    "unicef": (
+        "the largest wait / (requested time x log2(processors)), UNICEF",
+        "w / (r log2(max(n, 2)))",
+    ),
+    "f1": (
+        "F1: the least log10(requested time) x processors + 870 log10(submission)",
+        "-(log10(r) n + 870 log10(s))",
+    ),
+    "f2": (
+        "F2: the least sqrt(requested time) x processors + 25600 log10(submission)",
+        "-(sqrt(r) n + 25600 log10(s))",
+    ),
+    "f3": (
+        "F3: the least requested time x processors + 6860000 log10(submission)",
+        "-(r n + 6860000 log10(s))",
+    ),
+    "f4": (
+        "F4: the least requested time x sqrt(processors) + 530000 log10(submission)",
+        "-(r sqrt(n) + 530000 log10(s))",
+    ),
+    "spf": ("the shortest predicted run time", "-p"),
+    "sapf": ("the smallest area, predicted run time x processors", "-p n"),
+    "similar_area": (
+        "the largest (wait + 1 min) / (requested time x processors x run time of similar jobs)",
+        "(w + 60) / (u r n)",
+    ),
+    "aged_area": (
+        "the largest (wait + 1 day) / (requested time x processors x sqrt(predicted run time))",
+        "(w + 86400) / (sqrt(p) r n)",
+    ),
+    "aged_similar": (
+        "the largest (wait + 1 day) / (requested time x processors x sqrt(run time of similar))",
+        "(w + 86400) / (sqrt(u) r n)",
+    ),
+    "steady_area": (
+        "the largest (wait + 1 h) / (requested time x sqrt(run time of similar jobs))",
+        "(w + 3600) / (sqrt(u) r)",
+    ),
+    "balanced_area": (
+        "the largest (wait + 1 h) / sqrt(requested time x processors x run time of similar jobs)",
+        "(w + 3600) / sqrt(u r n)",
+    ),
 }  # rule: what it prefers, priority
 _NUMBER: Final = {name: i for i, name in enumerate(_RULES)}
 
@@ -321,7 +354,8 @@ def _of_rule(name: str) -> tuple[Heuristic, ...]:
         ),
         Heuristic(
             f"{name}_easy", _score(number, _EASY),
-            description=f"{chosen}, which starts or is reserved; then the next one that is safe",
+            description=f"{chosen}; it starts or gets a reservation, then the next that does not "
+                "delay it (EASY backfilling)",
             formula=formula,
         ),
         Heuristic(
@@ -334,7 +368,7 @@ def _of_rule(name: str) -> tuple[Heuristic, ...]:
 
 _SJBF: Final = Heuristic(
     "fcfs_easy_sjbf", _fcfs_sjbf,
-    description="the job that arrived first; beside its reservation, the shortest request",
+    description="the job that arrived first; beside its reservation, the shortest requested time",
     formula="-submitted; -log_requested while a job holds the reservation",
 )  # fmt: skip
 _LOGS: Final = ("log_waited", "log_requested", "log_predicted", "log_similar", "log_processors")
@@ -359,7 +393,8 @@ HEURISTICS: Final[Mapping[str, Heuristic]] = {
 _MEMORY_RULES: Final = (
     MemoryRule(
         "conservative", _conservative, needs=("is_wait",),
-        description="the first job whose earliest slot is now, when every older job has its slot",
+        description="in order of arrival, every job gets the earliest slot that delays no older "
+            "one; the first whose slot is now starts (conservative backfilling)",
         formula="computed from the memory, by requested times",
     ),
     *(

@@ -60,6 +60,11 @@ def test_the_page_is_one_file_that_loads_nothing(made):
     assert story["conclusion"] in page
     assert story["nearness"]["grade"] in "ABCD"
     assert f"Grade {story['nearness']['grade']}" in page
+    assert len(set(re.findall(r"\[(h|min|s)\]", page))) == 1  # the unit of all waits
+    listed = set(re.findall(r'id="rule-\d+">(.*?)</span>', page))
+    assert set(story["policies"]["kinds"]) <= listed
+    rows = re.findall(r'<th scope="row"[^>]*><a class="rule" href="#rule-\d+"[^>]*>(.*?)</a>', page)
+    assert set(rows) >= set(story["policies"]["kinds"])
 
 
 @pytest.mark.slow

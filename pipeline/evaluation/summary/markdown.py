@@ -9,6 +9,7 @@ import polars as pl
 from pipeline.errors import printable
 from pipeline.evaluation.summary.finding import state_finding
 from pipeline.evaluation.summary.pairing import Setting
+from pipeline.evaluation.summary.rules import described
 from pipeline.evaluation.summary.summarise import Summary
 from pipeline.statistics.numbers import (
     count_of,
@@ -39,6 +40,10 @@ def render_markdown(summary: Summary) -> str:
             lines += _metric(summary.rows(setting, metric.name), summary.level)
         lines += _seeds(summary, setting)
         lines += _remarks(summary, setting)
+        lines += ["### Rules and agents", ""]
+        rules = described(setting.entries.values())
+        lines += [f"- {plain_text(name)}: {plain_text(text)}" for name, text in rules.items()]
+        lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -6,7 +6,7 @@ do with these jobs; the scheduler of the log may be neither. All numbers are of 
 over the test part. Waits of jobs that waited when the run began count from then on.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,11 +16,15 @@ from numpy.typing import NDArray
 
 from pipeline.estimators.selection import rank_correlation
 from pipeline.report.whatif.nearness import distance
+from pipeline.report.whatif.words import WaitUnit
 from pipeline.scenarios.queue.instances import Log
 
 Array = NDArray[np.float64]
 
 THE_LOG: Final = "the log"
+_WAITS: Final[Mapping[str, Callable[[Array], np.float64]]] = {
+    "mean": np.mean, "median": np.median, "p95": lambda wait: np.quantile(wait, 0.95),
+}  # fmt: skip
 _SHORTEST_S: Final = 10.0  # of the bounded slowdown
 
 
@@ -46,6 +50,7 @@ def fidelity(
     begin: int,
     schedules: Mapping[str, Array],
     kinds: Mapping[str, pl.Series],
+    unit: WaitUnit,
 ) -> Fidelity:
     """Compare schedules of a run's jobs with the log.
 
@@ -55,6 +60,7 @@ def fidelity(
         begin: Second at which the run begins, on the clock of the log.
         schedules: Waits in s of the jobs under each schedule, (J,).
         kinds: Group of every job by kind of group, (J,).
+        unit: Unit of the waits in the measures.
     """
     numbers = jobs["job"].to_numpy()
     since = np.maximum(log.submit[numbers], begin)
@@ -78,11 +84,12 @@ def fidelity(
         return tuple(measure[name] for name in waits)
 
     measures = {
-        "mean wait [h]": by_column({n: float(w.mean()) / 3600 for n, w in waits.items()}),
-        "median wait [h]": by_column({n: float(np.median(w)) / 3600 for n, w in waits.items()}),
-        "p95 wait [h]": by_column(
-            {n: float(np.quantile(w, 0.95)) / 3600 for n, w in waits.items()}
-        ),
+        **{
+            f"{name} wait [{unit.name}]": by_column(
+                {n: float(of(w)) / unit.size_s for n, w in waits.items()}
+            )
+            for name, of in _WAITS.items()
+        },
         "mean bounded slowdown": by_column({n: float(s.mean()) for n, s in slowdowns.items()}),
         "jobs that wait, on average": by_column(
             {n: float(np.minimum(w, span).sum()) / span for n, w in waits.items()}

@@ -13,10 +13,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from pipeline.evaluation.summary.rules import described
 from pipeline.report import page as report_page
 from pipeline.report.html import element, joined, section
+from pipeline.report.rules import Listed, explained, rules_part
 from pipeline.report.whatif import numbers as n
-from pipeline.report.whatif import words
+from pipeline.report.whatif import plan as planning
 from pipeline.report.whatif.sections import (
     commands_part,
     finding_card,
@@ -34,6 +36,10 @@ from pipeline.storage.files import write_json, write_text
 from pipeline.workloads.caveats import of_provenance
 
 PAGE: Final = "whatif.html"
+_SCHEDULES: Final = {  # what only the section about the simulated machine names
+    planning.STRICT: "the jobs in order of arrival, without backfilling: nobody overtakes",
+    "replay": "the jobs with the log's starts, each at the next event of the simulation",
+}
 
 
 def write_page(material: Material, out: Path) -> dict[str, Any]:
@@ -99,7 +105,12 @@ def _html(material: Material, story: Story) -> str:
         ("surer", "To be surer", "What would have to be known to be surer", surer_part(story)),
         ("log", "Log", "The log", log_part(material, story)),
         ("commands", "Commands", "Where each number is from", commands_part(material)),
+    ]
+    known, listed = {**described(story.run.evaluation.policies), **_SCHEDULES}, Listed()
+    parts = [(i, short, name, explained(part, known, listed)) for i, short, name, part in parts]
+    parts += [
         ("reading", "Reading", "How to read this", reading_part()),
+        ("rules", "Rules", "Rules on this page", rules_part(listed)),
     ]
     title = f"What if? {material.log.name}"
     links = (element("a", name, href=f"#{identifier}") for identifier, name, _, _ in parts)
@@ -123,7 +134,7 @@ def _html(material: Material, story: Story) -> str:
 def _subtitle(material: Material, story: Story) -> str:
     facts = [
         f"{material.plan.log_jobs:,} jobs on {story.processors:,} processors",
-        f"compared on the last {len(story.jobs):,}, {words.hours(story.span_s)}",
+        f"compared on the last {len(story.jobs):,}, {story.span_s / 86_400:.0f} days",
         f"{len(material.plan.test)} windows of {material.plan.jobs}",
         f"{len(story.cast.kinds)} policies",
     ]

@@ -8,20 +8,21 @@ from numpy.typing import NDArray
 
 from pipeline.report import svg
 from pipeline.report.whatif.numbers import HEADLINE, WAIT, Cast, Scope
+from pipeline.report.whatif.words import WaitUnit
 
 _WIDE: Final = 10.4  # inches
 _ROW: Final = 0.27
 _COLORS: Final = {"learned": svg.LEARNED, "knows run times": svg.BOUND, "heuristic": svg.SIMPLE}
 
 
-def policies_plot(scope: Scope, cast: Cast, order: Sequence[str]) -> str:
+def policies_plot(scope: Scope, cast: Cast, order: Sequence[str], unit: WaitUnit) -> str:
     """Plot slowdown and wait of every policy with intervals, best first; a line is the record."""
     with svg.settings():
         figure = svg.new_figure(_WIDE, 0.9 + _ROW * len(order))
         left, right = figure.subplots(1, 2, sharey=True)
         for axes, metric, scale, label in (
             (left, HEADLINE, 1.0, "mean bounded slowdown, logarithmic"),
-            (right, WAIT, 3600.0, "mean wait [h], logarithmic"),
+            (right, WAIT, unit.size_s, f"mean wait [{unit.name}], logarithmic"),
         ):
             svg.style_axes(axes)
             axes.set_xscale("log")
@@ -46,8 +47,10 @@ def policies_plot(scope: Scope, cast: Cast, order: Sequence[str]) -> str:
         return svg.to_svg(figure, "whatif policies", f"Mean bounded slowdown: {described}")
 
 
-def weeks_plot(series: Mapping[str, NDArray[np.float64]], recorded: str | None) -> str:
-    """Plot the mean wait in hours of the jobs of each week, (W,), NaN for a week without jobs."""
+def weeks_plot(
+    series: Mapping[str, NDArray[np.float64]], recorded: str | None, unit: WaitUnit
+) -> str:
+    """Plot the mean wait in a unit of the jobs of each week, (W,), NaN for a week without jobs."""
     with svg.settings():
         figure = svg.new_figure(_WIDE, 3.0)
         axes = figure.add_subplot()
@@ -59,6 +62,6 @@ def weeks_plot(series: Mapping[str, NDArray[np.float64]], recorded: str | None) 
                       linewidth=1.6, label=name)  # fmt: skip
         axes.set_ylim(bottom=0)
         axes.set_xlabel("week of submission, from the beginning of the run")
-        axes.set_ylabel("mean wait [h]")
+        axes.set_ylabel(f"mean wait [{unit.name}]")
         axes.legend(frameon=False, fontsize=8, labelcolor=svg.INK, loc="upper right")
         return svg.to_svg(figure, "whatif weeks", f"Mean wait by week of {', '.join(series)}")

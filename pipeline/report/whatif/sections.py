@@ -22,8 +22,7 @@ from pipeline.report.whatif.plan import Plan
 from pipeline.report.whatif.plots import policies_plot, weeks_plot
 from pipeline.report.whatif.story import Material, Story
 from pipeline.report.whatif.words import (
-    hours,
-    in_hours,
+    WaitUnit,
     interval_of,
     percent,
     plain,
@@ -83,7 +82,7 @@ def _tile(story: Story, name: str, reference: str) -> Markup:
     if reference and reference != name:
         pair = n.pair_of(story.run, name, reference)
         text += f", {percent(pair.share.value)} against {reference} ({interval_of(pair)})"
-    return joined([hours(means[n.WAIT].value), element("small", text)])
+    return joined([story.waits.text(means[n.WAIT].value), element("small", text)])
 
 
 def nearness_part(story: Story) -> Markup:
@@ -117,11 +116,11 @@ def nearness_part(story: Story) -> Markup:
     return joined([
         element("p", f"Grade {near.grade}: {lead}"),
         table(f"Grade {near.grade}", caption, head, body),
-        *(_beside(story.beside) if story.beside else ()),
+        *(_beside(story.beside, story.waits) if story.beside else ()),
     ])  # fmt: skip
 
 
-def _beside(beside: Fidelity) -> Iterator[Markup]:
+def _beside(beside: Fidelity, unit: WaitUnit) -> Iterator[Markup]:
     """Yield the tables of the log beside its replay, order of arrival and EASY."""
     text = (
         ": the jobs of the run as the log has them, replayed with the log's starts, in order of "
@@ -141,9 +140,9 @@ def _beside(beside: Fidelity) -> Iterator[Markup]:
             Cell(row["group"]),
             Cell(f"{row['jobs']:,}", row["jobs"]),
         ]
-        cells += [Cell(in_hours(row[name]), row[name]) for name in beside.columns]
+        cells += [Cell(unit.number(row[name]), row[name]) for name in beside.columns]
         rows.append(Row([*cells, Cell(plain(row["ks"]), row["ks"])]))
-    head = ["", "jobs of the run", "jobs", *(f"{name} [h]" for name in beside.columns)]
+    head = ["", "jobs of the run", "jobs", *(f"{name} [{unit.name}]" for name in beside.columns)]
     text = f": mean wait of groups of jobs, and the distance of {last} from the log (KS)."
     yield table("Where the machines differ", text, [*head, f"{last}, KS"], rows, words=2)
 
@@ -184,7 +183,7 @@ def run_part(story: Story) -> Markup:
         ),
     )
     means = figure(
-        policies_plot(story.run, story.cast, order),
+        policies_plot(story.run, story.cast, order, story.waits),
         captioned(
             "Mean bounded slowdown and mean wait.",
             "Bars are 95 % intervals over weeks"
@@ -192,7 +191,7 @@ def run_part(story: Story) -> Markup:
         ),
     )
     weeks = figure(
-        weeks_plot(story.weeks, story.cast.recorded),
+        weeks_plot(story.weeks, story.cast.recorded, story.waits),
         captioned(
             "Mean wait of the jobs of each week.",
             "A difference that comes from one jam shows as a single hill.",
@@ -231,12 +230,13 @@ def _order(story: Story, scope: n.Scope) -> list[str]:
 def _policies_table(
     story: Story, scope: n.Scope, order: Iterable[str], title: str, text: str
 ) -> Markup:
-    cast = story.cast
+    cast, unit = story.cast, story.waits
     wanted = (cast.recorded, cast.rule_after if cast.agent else cast.rule)
     references = [name for name in wanted if name is not None]
     head = ["policy", "mean bounded slowdown", *(f"against {name}" for name in references)]
     head += [
-        "mean wait [h]", "p95 wait, p99 [h]", "longest wait [h]", "waited over 48 h",
+        f"mean wait [{unit.name}]", f"p95 wait, p99 [{unit.name}]",
+        f"longest wait [{unit.name}]", "waited over 48 h",
         "fairness of users (Jain)", "slowdown of wide jobs, long jobs",
     ]  # fmt: skip
     body = []
@@ -245,9 +245,9 @@ def _policies_table(
         cells = [_name(story, name), _estimate(means[n.HEADLINE], plain)]
         cells += [_against(story, scope, name, reference) for reference in references]
         cells += [
-            _estimate(means[n.WAIT], in_hours),
-            _two(means["p95_wait_s"], means["p99_wait_s"], in_hours),
-            _one(means["max_wait_s"], in_hours),
+            _estimate(means[n.WAIT], unit.number),
+            _two(means["p95_wait_s"], means["p99_wait_s"], unit.number),
+            _one(means["max_wait_s"], unit.number),
             _one(means["starved_share"], _share),
             _one(means["user_fairness"], lambda value: f"{value:.2f}"),
             _two(means["mean_slowdown_wide"], means["mean_slowdown_long"], _slowdown),
@@ -316,18 +316,18 @@ def groups_part(story: Story) -> Markup:
                 Cell(str(group)), Cell(f"{first['jobs']:,}", first["jobs"]),
                 Cell(_share(first["work_share"]), first["work_share"]),
             ]  # fmt: skip
-            cells += [_group(by_policy[name]) for name in story.cast.shown]
+            cells += [_group(by_policy[name], story.waits) for name in story.cast.shown]
             body.append(Row(cells))
         head = ["jobs of the run", "jobs", "share of the work"]
-        head += [f"{name} [h]" for name in story.cast.shown]
+        head += [f"{name} [{story.waits.name}]" for name in story.cast.shown]
         text = ": mean wait and mean bounded slowdown of these jobs in the run. No intervals."
         parts.append(table(_KINDS[str(kind)], text, head, body))
     return joined(parts)
 
 
-def _group(row: Mapping[str, Any]) -> Cell:
+def _group(row: Mapping[str, Any], unit: WaitUnit) -> Cell:
     small = element("small", f"slowdown {plain(row['mean_bounded_slowdown'])}")
-    return Cell(joined([in_hours(row["mean_wait_s"]), small]), row["mean_wait_s"])
+    return Cell(joined([unit.number(row["mean_wait_s"]), small]), row["mean_wait_s"])
 
 
 def surer_part(story: Story) -> Markup:

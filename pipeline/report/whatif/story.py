@@ -66,7 +66,8 @@ class Story:
         jobs: The J counted jobs of the run.
         processors: Processors of the machine.
         span_s: Seconds from the beginning of the run to its last submission.
-        weeks: Mean wait in hours of the jobs of each week, (W,), by policy.
+        waits: Unit of all waits on the page.
+        weeks: Mean wait in that unit of the jobs of each week, (W,), by policy.
         near: Grade of the simulated machine.
         beside: The log beside its replay, order of arrival and EASY; None without starts.
         main: The agent against the best rule after the fact, or the rule that was best before
@@ -89,6 +90,7 @@ class Story:
     jobs: pl.DataFrame
     processors: int
     span_s: float
+    waits: words.WaitUnit
     weeks: Mapping[str, NDArray[np.float64]]
     near: words.Nearness
     beside: Fidelity | None
@@ -118,6 +120,7 @@ def tell(material: Material, out: Path) -> Story:
     kinds = groups(jobs, processors)
     shown = {name: material.played[name] for name in cast.shown}
     table = by_group(jobs, material.played, kinds)
+    waits = words.wait_unit(max(run.means[name][n.WAIT].value for name in cast.shown))
     near, beside = words.Nearness(""), None
     if cast.recorded is not None:
         easy = material.played[cast.plain]["wait_s"].to_numpy()
@@ -128,7 +131,7 @@ def tell(material: Material, out: Path) -> Story:
         }
         near = nearness(log, schedules["replay"], easy)
         begin = int(log.submit[material.plan.test_first])
-        beside = fidelity(log, jobs, begin, schedules, kinds)
+        beside = fidelity(log, jobs, begin, schedules, kinds, waits)
     # A rule that was chosen in advance may be a bad one here: an agent must beat the best one.
     first, second = (cast.agent, cast.rule_after) if cast.agent else (cast.rule, cast.other)
     # A run of less than four weeks has no intervals; the windows have.
@@ -150,16 +153,17 @@ def tell(material: Material, out: Path) -> Story:
         jobs=jobs,
         processors=processors,
         span_s=span_s,
-        weeks=_weeks(jobs, shown),
+        waits=waits,
+        weeks=_weeks(jobs, shown, waits.size_s),
         near=near,
         beside=beside,
         main=main,
         side=side,
         unit=unit,
         conclusion=words.conclusion(cast, main, near, run),
-        details=tuple(words.details(wait, side, run, cast, unit)),
-        starvation=tuple(words.starvation(cast, run)),
-        losers=tuple(words.losers(cast, table)),
+        details=tuple(words.details(wait, side, run, cast, unit, waits)),
+        starvation=tuple(words.starvation(cast, run, waits)),
+        losers=tuple(words.losers(cast, table, waits)),
         missing=tuple(words.missing_fields(material.workload)),
         surer=tuple(words.surer(list(_pairs(cast, windows, run)), weekly)),
     )
@@ -175,13 +179,13 @@ def _pairs(cast: n.Cast, windows: n.Scope, run: n.Scope) -> Iterator[tuple[str, 
 
 
 def _weeks(
-    jobs: pl.DataFrame, played: Mapping[str, pl.DataFrame]
+    jobs: pl.DataFrame, played: Mapping[str, pl.DataFrame], size_s: float
 ) -> dict[str, NDArray[np.float64]]:
-    """Return the mean wait in hours of the jobs of each week, (W,), by policy."""
+    """Return the mean wait of the jobs of each week in units of some seconds, (W,), by policy."""
     week = jobs["week"].to_numpy()
     counts = np.bincount(week)
     with np.errstate(invalid="ignore"):
         return {
-            name: np.bincount(week, values["wait_s"].to_numpy()) / counts / 3600.0
+            name: np.bincount(week, values["wait_s"].to_numpy()) / counts / size_s
             for name, values in played.items()
         }

@@ -12,9 +12,8 @@ from pipeline.statistics.numbers import count_of, write_number
 from pipeline.workloads import caveats as cv
 from pipeline.workloads.schema import Workload
 
-HOUR_S: Final = 3600.0
 _LONGER: Final = 1.1  # times the wait of another policy that count as longer
-_SLOWER_H: Final = 0.25  # hours that count as longer
+_SLOWER_S: Final = 900.0  # seconds that count as longer
 _STARVES: Final = 5.0  # times the longest wait of plain EASY from which a policy starves jobs
 _HOPELESS: Final = 20  # times the log from which more of it is no advice
 _IDLE: Final = 1.1  # mean bounded slowdown below which a log has next to no waits
@@ -45,22 +44,33 @@ class Nearness:
         return self.grade in {"A", "B"}
 
 
-def hours(seconds: float) -> str:
-    """Return a wait in minutes, hours or days, with three digits."""
-    for size, unit in ((86_400.0, "d"), (3600.0, "h"), (60.0, "min")):
-        if seconds >= 2 * size:
-            return f"{_digits(seconds / size)} {unit}"
-    return f"{seconds:.0f} s"
+@dataclass(frozen=True)
+class WaitUnit:
+    """Unit of all waits on a page.
+
+    Attributes:
+        name: "h", "min" or "s".
+        size_s: Its size in seconds.
+    """
+
+    name: str
+    size_s: float
+
+    def number(self, seconds: float) -> str:
+        """Return a wait without the unit, for a column of waits."""
+        return plain(seconds / self.size_s)
+
+    def text(self, seconds: float) -> str:
+        """Return a wait with the unit."""
+        return f"{self.number(seconds)} {self.name}"
 
 
-def in_hours(seconds: float) -> str:
-    """Return a wait in hours, without the unit, for a column of them."""
-    value = seconds / HOUR_S
-    return write_number(value, 2 if value < 10 else 1 if value < 100 else 0)
-
-
-def _digits(number: float) -> str:
-    return write_number(number, 0 if abs(number) >= 100 else 1)
+def wait_unit(typical_s: float) -> WaitUnit:
+    """Return the largest unit of which a typical wait is at least a half."""
+    for size_s, name in ((3600.0, "h"), (60.0, "min")):
+        if typical_s >= size_s / 2:
+            return WaitUnit(name, size_s)
+    return WaitUnit("s", 1.0)
 
 
 def plain(number: float) -> str:
@@ -127,7 +137,9 @@ def conclusion(cast: Cast, main: Pair, near: Nearness, run: Scope) -> str:
     )
 
 
-def details(wait: Pair, other_scope: Pair, run: Scope, cast: Cast, unit: str) -> Iterator[str]:
+def details(
+    wait: Pair, other_scope: Pair, run: Scope, cast: Cast, unit: str, waits: WaitUnit
+) -> Iterator[str]:
     """Yield sentences behind the conclusion: waits, the other scope, starvation, the yardstick.
 
     Args:
@@ -136,6 +148,7 @@ def details(wait: Pair, other_scope: Pair, run: Scope, cast: Cast, unit: str) ->
         run: The scores of the run.
         cast: The policies with a part.
         unit: Block of the scope of the conclusion: week (of the run) or window.
+        waits: Unit of waits.
     """
     name, other = wait.policy, wait.reference
     if math.isfinite(wait.share.value):
@@ -151,8 +164,8 @@ def details(wait: Pair, other_scope: Pair, run: Scope, cast: Cast, unit: str) ->
         plain_longest = run.means[cast.plain]["max_wait_s"].value
         if longest > _STARVES * plain_longest:
             yield (
-                f"{policy} starves jobs: its longest wait is {hours(longest)}, that of "
-                f"{cast.plain} {hours(plain_longest)}."
+                f"{policy} starves jobs: its longest wait is {waits.text(longest)}, that of "
+                f"{cast.plain} {waits.text(plain_longest)}."
             )
     if run.means[cast.plain][HEADLINE].value < _IDLE:
         yield (
@@ -172,7 +185,7 @@ def details(wait: Pair, other_scope: Pair, run: Scope, cast: Cast, unit: str) ->
         )
 
 
-def starvation(cast: Cast, run: Scope) -> Iterator[str]:
+def starvation(cast: Cast, run: Scope, waits: WaitUnit) -> Iterator[str]:
     """Yield sentences about the price of the best rule and agent: tails, wide and long jobs."""
     base = run.means[cast.plain]
     for name in dict.fromkeys(filter(None, (cast.rule, cast.agent))):
@@ -186,7 +199,7 @@ def starvation(cast: Cast, run: Scope) -> Iterator[str]:
         ):  # fmt: skip
             if mine[metric].value > _LONGER * base[metric].value:
                 seconds = metric.endswith("_s")
-                told = hours if seconds else plain
+                told = waits.text if seconds else plain
                 worse.append(
                     f"{words} {told(mine[metric].value)} against {told(base[metric].value)}"
                 )
@@ -199,7 +212,7 @@ def starvation(cast: Cast, run: Scope) -> Iterator[str]:
             )
 
 
-def losers(cast: Cast, groups: pl.DataFrame) -> Iterator[str]:
+def losers(cast: Cast, groups: pl.DataFrame, waits: WaitUnit) -> Iterator[str]:
     """Yield sentences about the groups of jobs that wait longer under the best rule or agent."""
     means = {
         (policy, kind, group): (mean, share)
@@ -215,8 +228,8 @@ def losers(cast: Cast, groups: pl.DataFrame) -> Iterator[str]:
             if policy != name or share < _SMALL:
                 continue
             other = means[cast.plain, kind, group][0]
-            if mean > _LONGER * other and mean - other > _SLOWER_H * HOUR_S:
-                found.append(f"{group} ({hours(other)} to {hours(mean)})")
+            if mean > _LONGER * other and mean - other > _SLOWER_S:
+                found.append(f"{group} ({waits.number(other)} to {waits.text(mean)})")
         text = ", ".join(found) if found else "no group shown here"
         yield f"Longer mean waits under {name} than under {cast.plain}: {text}."
 

@@ -9,8 +9,8 @@ from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.workload_source import load_source
 from pipeline.report.whatif import nearness as near
 from pipeline.report.whatif.fidelity import fidelity
-from pipeline.report.whatif.numbers import HEADLINE, Scope, pair_of
-from pipeline.report.whatif.words import hours, percent, verdict_of
+from pipeline.report.whatif.numbers import HEADLINE, Cast, Scope, pair_of
+from pipeline.report.whatif.words import losers, percent, verdict_of, wait_unit
 from pipeline.scenarios.queue.instances import Log, read_log
 from pipeline.statistics.intervals import bootstrap_interval
 
@@ -87,8 +87,19 @@ def test_the_grade_is_the_worst_of_the_measurements():
 
 
 def test_numbers_in_words():
-    assert [hours(s) for s in (30, 600, 9000, 400_000)] == ["30 s", "10.0 min", "2.5 h", "4.6 d"]
+    assert [wait_unit(s).text(s) for s in (20, 900, 2460)] == ["20.0 s", "15.0 min", "0.68 h"]
     assert [percent(s) for s in (0.004, -0.25, 1.3)] == ["+0.4 %", "-25 %", "+130 %"]
+
+
+def test_waits_of_all_sizes_have_the_unit_of_the_page():
+    cast = Cast("recorded", "fcfs_easy", "saf_easy", "fcfs_easy", None, "saf_easy")
+    waits = [("fcfs_easy", 60.0, 600.0), ("saf_easy", 3600.0, 400_000.0)]
+    groups = pl.DataFrame([
+        {"policy": policy, "kind": "size", "group": group, "mean_wait_s": wait, "work_share": 0.5}
+        for policy, *of in waits for group, wait in zip(("small", "wide"), of, strict=True)
+    ])  # fmt: skip
+    (text,) = losers(cast, groups, wait_unit(7200.0))
+    assert "small (0.02 to 1.00 h), wide (0.17 to 111 h)." in text
 
 
 def test_a_schedule_beside_the_log_by_hand():
@@ -96,7 +107,7 @@ def test_a_schedule_beside_the_log_by_hand():
     log = log_of([0, 20, 30], [15, 50, 30], [10, 20, 40], [2, 2, 2], 4)
     jobs = pl.DataFrame({"job": [0, 1, 2], "week": [0, 0, 1]})
     kinds = {"size": pl.Series("size", ["small", "rest", "small"])}
-    found = fidelity(log, jobs, 10, {"now": np.zeros(3)}, kinds)
+    found = fidelity(log, jobs, 10, {"now": np.zeros(3)}, kinds, wait_unit(5000.0))
     assert found.columns == ("the log", "now")
     waits = np.array([5.0, 30.0, 0.0])
     assert found.measures["mean wait [h]"] == (pytest.approx(waits.mean() / 3600), 0.0)
