@@ -29,14 +29,15 @@ class Request:
 
 def check(request: Request) -> None:
     """Raise InputError if the format is unknown or the trace does not exist."""
-    from pipeline.errors import TraceError, unknown_name
+    from pipeline.errors import unknown_name
     from pipeline.traces import FORMATS
+    from pipeline.traces.first_look import no_such_file
 
     if request.trace_format not in FORMATS:
         raise unknown_name("trace format", request.trace_format, FORMATS)
     if not location(request.path).exists():
         expected = FORMATS[request.trace_format].path
-        raise TraceError(f"{request.path}: no such file or folder; expected {expected}")
+        no_such_file(location(request.path), expected)
     _settings(request)
 
 
