@@ -38,10 +38,10 @@ def check(request: Request) -> None:
     if not location(request.path).exists():
         expected = FORMATS[request.trace_format].path
         no_such_file(location(request.path), expected)
-    _settings(request)
+    settings_of(request)
 
 
-def _settings(request: Request) -> Any:
+def settings_of(request: Request) -> Any:
     """Return the settings of the format's reader; None if none are given."""
     from pipeline.recipes.loading import apply_override
     from pipeline.recipes.settings import read_settings
@@ -86,7 +86,7 @@ def run(request: Request) -> dict[str, Any]:
     if name in FORMATS and FORMATS[name].read is None:
         return build.result_of(ingest_history(path, out))
     with progress("ingest") as tell:
-        result = ingestion.ingest(name, path, out, tell, _settings(request))
+        result = ingestion.ingest(name, path, out, tell, settings_of(request))
     provenance = result.workload.provenance
     return {
         "workload": str(result.folder),
