@@ -12,8 +12,9 @@
 
 This module is the public interface of Hindcast. Its names by task:
 
+    answer from a log           whatif, behaviour, ingest, init
     make and read datasets      build, append, verify, export, open_dataset, Dataset, Decisions
-    train and score policies    train, load_policy, evaluate
+    train and score policies    train, train_online, load_policy, evaluate, ope, report
     decide for a real machine   load_decider
     step through episodes       make_env, register_envs
     read recipes                load_recipe
@@ -40,6 +41,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 if TYPE_CHECKING:  # for editors and mypy; at run time __getattr__ imports these names
+    from flows.calls import behaviour, ingest, init, ope, report, train_online, whatif
     from pipeline import errors, testing
     from pipeline.dataset import Dataset
     from pipeline.dataset.decisions import Decisions
@@ -72,13 +74,14 @@ Place: TypeAlias = Path | str  # of a file or folder; a URL is given as text
 
 __all__ = [
     "Agent", "Dataset", "Decisions", "Export", "Feature", "Heuristic", "Instance", "OnlineAgent",
-    "Outcome", "Policy", "Scenario", "Spec", "TraceFormat", "__version__", "append", "build",
-    "errors", "evaluate", "export", "kernel", "load_decider", "load_policy", "load_recipe",
-    "make_env", "open_dataset", "register_agent", "register_envs", "register_export",
-    "register_scenario", "register_trace_format", "testing", "train", "verify",
+    "Outcome", "Policy", "Scenario", "Spec", "TraceFormat", "__version__", "append", "behaviour",
+    "build", "errors", "evaluate", "export", "ingest", "init", "kernel", "load_decider",
+    "load_policy", "load_recipe", "make_env", "ope", "open_dataset", "register_agent",
+    "register_envs", "register_export", "register_scenario", "register_trace_format", "report",
+    "testing", "train", "train_online", "verify", "whatif",
 ]  # fmt: skip
 
-# The module or the module's attribute behind each public name that is not a function of this file.
+# The module or the module's attribute behind each public name that this file does not define.
 _PLACES: Final[Mapping[str, str]] = {
     "Agent": "policies.offline:Agent",
     "Dataset": "pipeline.dataset:Dataset",
@@ -93,10 +96,17 @@ _PLACES: Final[Mapping[str, str]] = {
     "Scenario": "pipeline.simulation.scenario:Scenario",
     "Spec": "pipeline.simulation.spec:Spec",
     "TraceFormat": "pipeline.traces:TraceFormat",
+    "behaviour": "flows.calls:behaviour",
     "errors": "pipeline.errors",
+    "ingest": "flows.calls:ingest",
+    "init": "flows.calls:init",
     "kernel": "pipeline.simulation.kernel",
+    "ope": "flows.calls:ope",
     "register_scenario": "pipeline.scenarios:register_scenario",
+    "report": "flows.calls:report",
     "testing": "pipeline.testing",
+    "train_online": "flows.calls:train_online",
+    "whatif": "flows.calls:whatif",
 }
 
 if not TYPE_CHECKING:  # with it, type checkers would accept any name of this module

@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Any
 
 from flows.commands import Shown, directly, module_of
-from flows.parser import main_parser, parse
+from flows.parser import first_help, parse
 from flows.runners import asks_for_runner, refuse_direct
 from flows.surroundings import (
     check_memory,
@@ -83,7 +83,7 @@ def _run(argv: list[str]) -> int:
         print(f"hindcast {version()}")
         return 0
     if arguments.command is None:
-        main_parser().print_help(sys.stderr)
+        print(first_help(), file=sys.stderr)
         return 2
     from flows.progress import showing, stderr_display
     from flows.status import recording

@@ -33,11 +33,10 @@ example:
   hindcast run binpack-synthetic-v1 --out demo
 
 Folders may be URLs: s3://bucket/demo, gs://, az://. In their names, {date} is the date (UTC). An
-interrupted command continues where it
-stopped when it is run again. HINDCAST_PLUGINS names modules or files, separated by commas, that add
-scenarios, agents or formats. HINDCAST_PORTABLE=1 trains alike on every x86-64 processor. Results go
-to stdout, progress to stderr. Exit codes: 0 success, 1 a check failed, 2 unusable input, 130
-interrupted."""
+interrupted command continues where it stopped when it is run again. HINDCAST_PLUGINS names modules
+or files, separated by commas, that add scenarios, agents or formats. HINDCAST_PORTABLE=1 trains
+alike on every x86-64 processor. Results go to stdout, progress to stderr. Exit codes: 0 success, 1
+a check failed, 2 unusable input, 130 interrupted."""
 
 DATE: Final = "{date}"  # in the path of a folder or file
 _WORDS: Final = "argument"  # key of a field's metadata: flag and settings of add_argument, or None
@@ -213,13 +212,32 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def main_parser() -> Parser:
-    """Return the parser of `hindcast` itself: --help, --version, and the names of the commands."""
-    parser = Parser(prog="hindcast", description=DESCRIPTION, epilog=EPILOG)
+    """Return the parser of `hindcast` itself: --help with the names of the commands, --version."""
+    parser = Parser(
+        prog="hindcast", usage="hindcast [-h] [--version] COMMAND ...",
+        description=DESCRIPTION, epilog=EPILOG,
+    )  # fmt: skip
+    for title, summaries in commands.GROUPS.items():
+        # Arguments, since argparse has no groups of subcommands; `parse` gives this parser no word.
+        group = parser.add_argument_group(title)
+        for name, summary in summaries.items():
+            group.add_argument(name, nargs="?", default=argparse.SUPPRESS, help=summary)
     parser.add_argument("--version", action="store_true", help="show the version and exit")
-    listed = parser.add_subparsers(metavar="COMMAND", title="commands")
-    for name, summary in commands.SUMMARIES.items():
-        listed.add_parser(name, help=summary)
     return parser
+
+
+def first_help() -> str:
+    """Return what `hindcast` alone shows: the commands that most people need."""
+    lines = [DESCRIPTION, ""]
+    for name, example in commands.FIRST.items():
+        lines += [f"  {name:<10}{commands.SUMMARIES[name]}", f"  {'':<10}$ {example}"]
+    lines += [
+        "",
+        f"All {len(commands.SUMMARIES)} commands: hindcast --help",
+        "Options of one:  hindcast whatif --help",
+        "Is all well?     hindcast doctor",
+    ]
+    return "\n".join(lines)
 
 
 def _direct(command: commands.Command) -> tuple[bool | None, str]:

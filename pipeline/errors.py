@@ -18,11 +18,16 @@ column or key, says what was expected, and suggests the nearest valid name.
 """
 
 import difflib
+import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 UNSUPPORTED: Final = (
     "Hindcast runs on Linux and macOS; this Python has no module fcntl, which locks files there"
+)
+_PATH: Final = re.compile(
+    r"[.~].*|.*/.*|.*\.(csv|gz|html|json|jsonl|log|parquet|py|swf|toml|tsv|txt|zip)", re.DOTALL
 )
 
 
@@ -105,6 +110,23 @@ def did_you_mean(name: str, options: Iterable[str]) -> str:
     return f"did you mean {close!r}?" if close else f"known: {', '.join(known)}"
 
 
+def is_path(name: str) -> bool:
+    """Return whether a text can only be meant as a path: a/b, ./a, ~, jobs.swf."""
+    return _PATH.fullmatch(name) is not None
+
+
+def missing(path: str, expected: str, options: Iterable[str] = ()) -> str:
+    """Return the message for a path that does not exist, with the nearest option, if any is."""
+    close = nearest(Path(path).name, options)
+    hint = f"; did you mean {close!r}?" if close else ""
+    return f"{path}: no such file or folder, expected {expected}{hint}"
+
+
 def unknown_name(kind: str, name: str, options: Iterable[str]) -> UnknownName:
     """Return the error for a `name` that a registry of `kind` ("policy", ...) does not hold."""
+    if is_path(name):
+        expected = f"the name of a known {kind}"
+        if Path(name).exists():
+            return UnknownName(f"{name}: this is a path, expected {expected}")
+        return UnknownName(missing(name, expected, options))
     return UnknownName(f"unknown {kind} {name!r}; {did_you_mean(name, options)}")

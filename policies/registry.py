@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pipeline.dataset.manifest import read_manifest
-from pipeline.errors import DatasetError, InputError, UnknownName, did_you_mean
+from pipeline.errors import DatasetError, InputError, UnknownName, did_you_mean, is_path
 from pipeline.plugins import Source, is_reference
 from pipeline.recipes.checkpoints import check_checkpoint
 from pipeline.recipes.recipe import BehaviourRecipe, Recipe
@@ -104,6 +104,9 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
         return Behaviour(name, _rule_looking_ahead(name, scenario, leading, spec))
     path, asked = split_checkpoint_name(name)
     folder = location(path)
+    if folder.is_file():
+        expected = f"{name}:NAME, a policy in it" if name.endswith(".py") else "a checkpoint folder"
+        raise DatasetError(f"{name}: this is a file, expected {expected}")
     if folder.exists():
         from policies.networks.checkpoint import load_policy
 
@@ -116,7 +119,7 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
         return Behaviour(policy.name, policy, temperature=asked)
     if is_reference(name):
         return resolve_own(name, spec)[0]
-    if folder.name != name:
+    if is_path(name):
         raise DatasetError(f"{name}: no such checkpoint folder")
     choices = [*every, ROLLOUT] if load_scenario(scenario).forget is not None else every
     raise UnknownName(

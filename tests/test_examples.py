@@ -3,6 +3,7 @@
 Those that are plug-ins run in processes of their own, the others as scripts in this process.
 """
 
+import html
 import json
 import os
 import runpy
@@ -16,6 +17,7 @@ import pytest
 
 from pipeline.testing import NOTHING, check_export, check_scenario, check_trace_format
 from tests.conftest import TINY
+from tests.flows.test_whatif import JOBS, write_log
 
 pytestmark = pytest.mark.slow
 
@@ -194,6 +196,14 @@ def test_the_example_log_is_what_its_script_writes(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["example_log.py", str(written)])
     runpy.run_path(str(ROOT / "examples" / "example_log.py"), run_name="__main__")
     assert written.read_bytes() == (ROOT / "examples" / "example.swf").read_bytes()
+
+
+def test_your_log_prints_the_conclusion_of_the_page(script, tmp_path):
+    printed = script("your_log", write_log(tmp_path / "jobs.swf")).splitlines()
+    assert printed[0] == f"{JOBS} jobs; left out: none"
+    page = Path(printed[-2])
+    assert printed[-3] in html.unescape(page.read_text())
+    assert 'scenario = "queue"' in Path(printed[-1].rpartition(" ")[2]).read_text()
 
 
 def test_own_policy_is_scored_beside_rules(script):

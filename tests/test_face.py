@@ -1,18 +1,24 @@
 """`import hindcast`: its names, what they cost, and a whole pass through them."""
 
+import doctest
+import html
 import inspect
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import hindcast
 from flows import cli
 from pipeline.dataset import Dataset
 from tests.conftest import TINY
+from tests.flows.test_whatif import JOBS, write_log
+from tests.made_logs import sacct
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = ("numba", "polars", "pyarrow", "torch", "d3rlpy", "prefect", "pipeline", "policies")
@@ -77,6 +83,7 @@ assert not set(loaded) & set(sys.modules), set(loaded) & set(sys.modules)
 hindcast.errors, hindcast.register_scenario, hindcast.register_agent, hindcast.Agent
 hindcast.register_scenario("mine", "nowhere")
 hindcast.register_agent(hindcast.Agent("mine", "nowhere", False, None, 1, "mine"))
+hindcast.whatif, hindcast.ope, hindcast.train_online
 heavy = {{"numba", "polars", "torch", "d3rlpy", "prefect"}} & set(sys.modules)
 assert not heavy, heavy
 hindcast.Dataset, hindcast.kernel, hindcast.TraceFormat
@@ -131,6 +138,49 @@ def test_a_whole_pass(tmp_path):
     assert info["window"] in recipe.windows("validation")
     with pytest.raises(hindcast.errors.InputError, match="is loaded already"):
         hindcast.make_env(recipe, overrides=["seed=2"])
+
+
+# Name -> the examples that go before, and whether the names that the example leaves are right.
+EXAMPLES = {
+    "behaviour": ((), lambda model, **_: model.tested > 0 and model.scores[0].name == "logit"),
+    "ingest": ((), lambda made, **_: made.folder.is_dir() and made.workload.tasks.height == JOBS),
+    "init": (("ingest",), lambda proposed, recipe, **_: recipe.scenario == "queue"),
+    "ope": ((), lambda found, **_: found.rows["policy"].to_list() == ["tetris"]),
+    "report": ((), lambda scored, page, **_: page.is_file() and set(scored.means) == TWO),
+    "train_online": ((), lambda agent, policy, **_: policy.name == "evolution"),
+    "whatif": ((), lambda found, **_: found.lines[-1] in html.unescape(found.page.read_text())),
+}
+TWO = {"tetris", "random"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_example_of_a_function_runs(name, tiny_dataset, tmp_path, monkeypatch):
+    """It runs as it stands in the docstring, in a folder with a log and a dataset."""
+    monkeypatch.chdir(tmp_path)
+    write_log(tmp_path / "jobs.swf")
+    shutil.copytree(tiny_dataset, "dataset")
+    before, is_right = EXAMPLES[name]
+    there: dict = {}
+    for each in (*before, name):
+        for example in doctest.DocTestParser().get_examples(getattr(hindcast, each).__doc__):
+            exec(example.source, {"hindcast": hindcast, "SMALL": TINY}, there)
+    assert is_right(**there)
+
+
+def test_calls_refuse_what_their_commands_refuse(tmp_path):
+    """They check the request as the command line does, before any work."""
+    log, error = tmp_path / "jobs.txt", hindcast.errors.InputError
+    log.write_text(sacct(50, np.random.default_rng(0)))
+    with pytest.raises(error, match=r"no such file or folder, .*; did you mean 'jobs.txt'\?"):
+        hindcast.whatif(tmp_path / "jobs.tx", tmp_path / "page")
+    with pytest.raises(error, match="unknown key 'procesors'; did you mean 'processors'"):
+        hindcast.ingest("slurm", log, tmp_path / "out", settings={"procesors": 8})
+    with pytest.raises(error, match=r"the page is always named report\.html"):
+        hindcast.report(tmp_path, tmp_path / "june.html")
+    made = hindcast.ingest("slurm", log, tmp_path / "out", settings={"processors": 256})
+    assert made.workload.machines["cores"].sum() == 256
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["jobs.txt", "out"]
 
 
 @pytest.mark.slow

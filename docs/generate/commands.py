@@ -12,11 +12,15 @@ def command_pages() -> Mapping[str, str]:
     """Return the index of the commands, and the page of every command."""
     names = list(commands.SUMMARIES)
     pages = {f"commands/{name}.md": _page(name) for name in names}
-    rows = [
-        [f"[`hindcast {name}`]({name}.md)", sentence(commands.SUMMARIES[name])] for name in names
-    ]
     notes = EPILOG.partition("\n\n")[2]
-    parts = ["# Command line", notes, table(["command", "purpose"], rows), contents(names)]
+    groups = [
+        f"## {title.capitalize()}\n\n" + table(["command", "purpose"], [
+            [f"[`hindcast {name}`]({name}.md)", sentence(summary)]
+            for name, summary in summaries.items()
+        ])
+        for title, summaries in commands.GROUPS.items()
+    ]  # fmt: skip
+    parts = ["# Command line", notes, *groups, contents(names)]
     return {"commands/index.md": "\n\n".join(parts), **pages}
 
 

@@ -15,32 +15,55 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-# Name -> summary, in the order of `hindcast --help`, which therefore loads no command's module.
+# Group -> name -> summary, in the order of `hindcast --help`, which therefore loads no command.
+GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
+    "your log": {
+        "whatif": "one page: a log's own scheduler beside other policies, and what can be "
+        "concluded",
+        "ingest": "convert a raw trace to a workload, and count the rows that were left out",
+        "init": "look at a table of jobs or a workload, and propose a mapping or a recipe",
+        "behaviour": "model the choices of a log's scheduler, and estimate propensities",
+        "traces": "list the known trace formats with their sources, terms of use and citations",
+    },
+    "datasets": {
+        "build": "build the dataset of a recipe",
+        "list": "list outputs below folders, or known recipes, policies, agents, estimators and "
+        "keys",
+        "show": "show a dataset, or anything else that `list` lists, in detail",
+        "verify": "recompute every claim of a dataset's manifest",
+        "export": "write a dataset in the format of another tool",
+        "diff": "print the differences between two datasets, from the recipe to the bytes",
+    },
+    "learning": {
+        "run": "build, verify, train, evaluate and report, all in one command",
+        "train": "train an offline agent on a dataset",
+        "evaluate": "score policies and checkpoints on windows of a recipe",
+        "report": "write one HTML page about evaluations",
+        "train-online": "train an online agent, which plays the train windows of a recipe",
+        "ope": "estimate the returns of policies from a dataset, and compare with the simulator",
+        "study": "train agents on several logs of one problem, to compare the effect of their "
+        "quality",
+        "reproduce": "run the protocol of a paper, and put its numbers beside what was measured",
+        "calibrate": "print a scenario's calibration table beside the paper's numbers",
+    },
+    "operating": {
+        "decide": "choose the jobs that a real machine should start now, with the reasons",
+        "nightly": "`run` for the trace of one day, in a folder named by date and digest",
+        "watch": "show what the commands that write below a folder are doing",
+        "doctor": "check the installation, the machine and folders, and say how to mend what is "
+        "wrong",
+    },
+}
 SUMMARIES: Final[Mapping[str, str]] = {
-    "traces": "list the known trace formats with their sources, terms of use and citations",
-    "init": "look at a table of jobs or a workload, and propose a mapping or a recipe",
-    "ingest": "convert a raw trace to a workload, and count the rows that were left out",
-    "whatif": "one page: a log's own scheduler beside other policies, and what can be concluded",
-    "behaviour": "model the choices of a log's scheduler, and estimate propensities",
-    "build": "build the dataset of a recipe",
-    "verify": "recompute every claim of a dataset's manifest",
-    "train": "train an offline agent on a dataset",
-    "train-online": "train an online agent, which plays the train windows of a recipe",
-    "evaluate": "score policies and checkpoints on windows of a recipe",
-    "decide": "choose the jobs that a real machine should start now, with the reasons",
-    "report": "write one HTML page about evaluations",
-    "ope": "estimate the returns of policies from a dataset, and compare with the simulator",
-    "calibrate": "print a scenario's calibration table beside the paper's numbers",
-    "reproduce": "run the protocol of a paper, and put its numbers beside what was measured",
-    "export": "write a dataset in the format of another tool",
-    "list": "list outputs below folders, or known recipes, policies, agents, estimators and keys",
-    "show": "show a dataset, or anything else that `list` lists, in detail",
-    "diff": "print the differences between two datasets, from the recipe to the bytes",
-    "study": "train agents on several logs of one problem, to compare the effect of their quality",
-    "watch": "show what the commands that write below a folder are doing",
-    "doctor": "check the installation, the machine and folders, and say how to mend what is wrong",
-    "run": "build, verify, train, evaluate and report, all in one command",
-    "nightly": "the same for the trace of one day, in a folder named by date and digest",
+    name: summary for group in GROUPS.values() for name, summary in group.items()
+}
+# What `hindcast` alone shows: the commands that most people need, each with a command line.
+FIRST: Final[Mapping[str, str]] = {
+    "whatif": "hindcast whatif KTH-SP2-1996-2.swf.gz --out kth",
+    "run": "hindcast run binpack-synthetic-v1 --out demo",
+    "build": "hindcast build binpack-synthetic-v1 --out demo/dataset",
+    "evaluate": "hindcast evaluate binpack-synthetic-v1 --policy tetris --out demo/evaluation",
+    "decide": "hindcast decide saf_easy state.json",
 }
 _MODULES: Final = {
     "behaviour": "logs.behaviour",

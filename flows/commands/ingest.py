@@ -29,18 +29,19 @@ class Request:
 
 def check(request: Request) -> None:
     """Raise InputError if the format is unknown or the trace does not exist."""
-    from pipeline.errors import TraceError, unknown_name
+    from pipeline.errors import unknown_name
     from pipeline.traces import FORMATS
+    from pipeline.traces.first_look import no_such_file
 
     if request.trace_format not in FORMATS:
         raise unknown_name("trace format", request.trace_format, FORMATS)
     if not location(request.path).exists():
         expected = FORMATS[request.trace_format].path
-        raise TraceError(f"{request.path}: no such file or folder; expected {expected}")
-    _settings(request)
+        no_such_file(location(request.path), expected)
+    settings_of(request)
 
 
-def _settings(request: Request) -> Any:
+def settings_of(request: Request) -> Any:
     """Return the settings of the format's reader; None if none are given."""
     from pipeline.recipes.loading import apply_override
     from pipeline.recipes.settings import read_settings
@@ -85,7 +86,7 @@ def run(request: Request) -> dict[str, Any]:
     if name in FORMATS and FORMATS[name].read is None:
         return build.result_of(ingest_history(path, out))
     with progress("ingest") as tell:
-        result = ingestion.ingest(name, path, out, tell, _settings(request))
+        result = ingestion.ingest(name, path, out, tell, settings_of(request))
     provenance = result.workload.provenance
     return {
         "workload": str(result.folder),

@@ -39,17 +39,15 @@ class Request:
 
 def check(request: Request) -> None:
     """Raise InputError if there is no such table or workload, or the file exists."""
-    from pipeline.errors import InputError, StorageError, TraceError
+    from pipeline.errors import InputError, StorageError
     from pipeline.storage.location import is_remote
+    from pipeline.traces.first_look import no_such_file
 
     source, out = location(request.source), _out(request)
     if is_remote(source) or is_remote(out):
         raise InputError(f"{source}: expected a table on this machine, not in an object store")
     if not source.exists():
-        raise TraceError(
-            f"{source}: no such file or folder; expected a table of jobs, CSV or Parquet, or the "
-            "folder of a workload"
-        )
+        no_such_file(source, "a table of jobs, CSV or Parquet, or the folder of a workload")
     if _is_folder(request):
         _check_workload(source)
     elif request.scenario or request.time_zone:

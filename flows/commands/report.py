@@ -1,7 +1,7 @@
 """`hindcast report`: write one HTML page about evaluations, or print a table of them."""
 
 import argparse
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -67,13 +67,18 @@ def _read(arguments: argparse.Namespace) -> Any:
         raise InputError(
             "the following arguments are required: --out (see `hindcast report --help`)"
         )
-    out = location(arguments.out)
+    return request_of(table.folders, arguments.out, table.metrics)
+
+
+def request_of(given: Sequence[str], page: str, metrics: tuple[str, ...]) -> Request:
+    """Return the request of a page about these folders; raise InputError for another name of it."""
+    out = location(page)
     if out.suffix == ".html" and out.name != PAGE:
         raise InputError(
             f"--out {out}: the page is always named {PAGE}, since summary files lie beside it; "
             f"try --out {out.with_suffix('') / PAGE}"
         )
-    estimates, folders = _estimates([location(folder) for folder in table.folders])
+    estimates, folders = _estimates([location(folder) for folder in given])
     sources = [_sources(folder) for folder in folders]
     return Request(
         evaluations=_texts(evaluation for evaluation, _, _ in sources),
@@ -82,7 +87,7 @@ def _read(arguments: argparse.Namespace) -> Any:
         datasets=_texts(folder for _, _, datasets in sources for folder in datasets),
         estimates=_texts(estimates),
         studies=_texts(f for f in folders if (f / "study.json").exists()),
-        metrics=tuple(table.metrics),
+        metrics=tuple(metrics),
     )
 
 

@@ -20,7 +20,7 @@ from flows.commands import Call, directly, evaluate, train_online
 from flows.commands.ingest import no_settings
 from flows.progress import note, progress
 from flows.runs.ledger import Ledger
-from pipeline.errors import InputError, TraceError, unknown_name
+from pipeline.errors import InputError, unknown_name
 from pipeline.evaluation.evaluate import Entrant, Job, make_job
 from pipeline.recipes.loading import apply_override, load_recipe
 from pipeline.recipes.recipe import Recipe, TraceSource
@@ -37,6 +37,7 @@ from pipeline.storage.location import location
 from pipeline.storage.locks import writing
 from pipeline.storage.run_files import BEST, DESCRIPTION
 from pipeline.traces import FORMATS
+from pipeline.traces.first_look import no_such_file
 from policies.entrants import entrants
 
 _FORMATS: Final = ("swf", "slurm", "pbs", "table")
@@ -49,7 +50,7 @@ def source_of(request: Any) -> TraceSource:
     """Return the source of a request's log; raise InputError if it cannot be read as one."""
     path = location(request.log)
     if not path.exists():
-        raise TraceError(f"{path}: no such file or folder, expected a log of jobs")
+        no_such_file(path, "a log of jobs")
     ingested = (path / "manifest.json").is_file()
     name = request.format or (INGESTED if ingested else recognise(path))
     if name != INGESTED and name not in FORMATS:

@@ -9,7 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.errors import DatasetError, InputError, RecipeError, did_you_mean
+from pipeline.errors import (
+    DatasetError,
+    InputError,
+    RecipeError,
+    TraceError,
+    did_you_mean,
+    is_path,
+    missing,
+    nearest,
+)
 from pipeline.recipes.checkpoints import built_from, check_behaviour, inside_places, pin_checkpoints
 from pipeline.recipes.own_code import pin_code
 from pipeline.recipes.recipe import OF_THIS_MACHINE, Origin, Recipe, refuse_file
@@ -44,18 +53,65 @@ def load_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     and the key, or the checkpoint that is missing or changed.
     """
     path = location(name)
-    if path.is_dir():
+    is_folder = path.is_dir()
+    if is_folder:
         if (manifest := built_from(path)) is not None:
             return _of_dataset(manifest, path, overrides)
         path = path / "recipe.toml"
     if not path.is_file():
         path = recipe_folder() / str(name) / "recipe.toml"
     if not path.is_file():
+        raise _no_recipe(str(name), is_folder=is_folder)
+    return _found(_read(path), path.parent, str(path), overrides)
+
+
+def _no_recipe(name: str, *, is_folder: bool) -> RecipeError:
+    if is_folder:
+        return RecipeError(f"{name}: this folder is no dataset and holds no recipe.toml")
+    expected = "a recipe.toml, the folder of a dataset, or the id of a recipe of Hindcast"
+    if is_path(name):
+        return RecipeError(missing(name, expected, known_recipes()))
+    close = nearest(name, known_recipes())
+    hint = f"did you mean {close!r}?" if close else "`hindcast list --recipes` lists these"
+    return RecipeError(
+        f"there is no recipe {name!r}: it is neither a file nor one of the recipes that come with "
+        f"Hindcast; {hint}"
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return the table of a recipe's file; raise RecipeError that says what another file is."""
+    try:
+        table = read_toml(path)
+    except RecipeError as error:
+        if (another := _another(path)) is not None:
+            raise another from error
+        raise
+    if "columns" in table and "scenario" not in table:
         raise RecipeError(
-            f"there is no recipe {str(name)!r}: it is neither a file nor one of the recipes that "
-            f"come with Hindcast; {did_you_mean(str(name), known_recipes())}"
+            f"{path}: this is the mapping of a table of jobs, expected a recipe; `hindcast whatif "
+            f"{path}` reads it"
         )
-    return _found(read_toml(path), path.parent, str(path), overrides)
+    return table
+
+
+def _another(path: Path) -> RecipeError | None:
+    """Return the error for a log or a table of jobs, or None for a file that is neither."""
+    from pipeline.recipes.recognition import recognise
+
+    known = {"swf": "SWF", "slurm": "sacct", "pbs": "PBS"}
+    try:
+        kind = known[recognise(path)]
+    except (TraceError, KeyError):
+        if {".csv", ".tsv", ".parquet"} & {*path.suffixes}:
+            return RecipeError(
+                f"{path}: this is a table, expected a recipe; `hindcast init {path}` proposes a "
+                "mapping, which `hindcast whatif` reads"
+            )
+        return None
+    return RecipeError(
+        f"{path}: this is a log ({kind}), expected a recipe; `hindcast whatif {path}` reads it"
+    )
 
 
 def as_recipe(recipe: Recipe | str | Path, overrides: Sequence[str] = ()) -> Recipe:

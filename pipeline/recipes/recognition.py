@@ -6,7 +6,7 @@ from typing import Final
 
 from pipeline.errors import TraceError
 from pipeline.traces import pbs
-from pipeline.traces.first_look import head_lines
+from pipeline.traces.first_look import head_lines, no_such_file
 
 _EXPECTED: Final = (
     "a log of jobs: SWF, the output of `sacct -P`, an accounting log of PBS, a mapping (.toml) of "
@@ -25,7 +25,7 @@ def recognise(path: Path) -> str:
     needs a mapping, which the message says.
     """
     if not path.exists():
-        raise TraceError(f"{path}: no such file or folder, expected {_EXPECTED}")
+        no_such_file(path, _EXPECTED)
     if path.is_dir():
         raise TraceError(f"{path}: this is a folder, expected {_EXPECTED}")
     if path.suffix == _MAPPING:

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
-from pipeline.errors import TraceError, nearest
+from pipeline.errors import TraceError, missing, nearest
 from pipeline.storage.files import sha256_file
+from pipeline.storage.location import is_remote
 from pipeline.workloads.schema import SourceFile
 
 _HEAD_BYTES: Final = 65_536
@@ -94,7 +95,7 @@ def _head(path: Path, expected: str) -> bytes:
             with gzip.open(raw) as inflated:
                 return inflated.read(_HEAD_BYTES + 1)
     except FileNotFoundError:
-        _no_such_file(path, expected)
+        no_such_file(path, expected)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise TraceError(
             f"{path}: this gzip file is damaged ({error}), expected {expected}"
@@ -105,12 +106,10 @@ def _head(path: Path, expected: str) -> bytes:
         ) from error
 
 
-def _no_such_file(path: Path, expected: str) -> NoReturn:
-    hint = ""
-    if path.parent.is_dir():
-        close = nearest(path.name, _names(path.parent))
-        hint = f"; did you mean {close!r}?" if close else ""
-    raise TraceError(f"{path}: no such file or folder, expected {expected}{hint}")
+def no_such_file(path: Path, expected: str) -> NoReturn:
+    """Raise TraceError for a path that does not exist, with the nearest name in its folder."""
+    there = _names(path.parent) if not is_remote(path) and path.parent.is_dir() else []
+    raise TraceError(missing(str(path), expected, there))
 
 
 def find_table(folder: Path, name: str) -> Path | None:

@@ -30,11 +30,13 @@ def fails(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str]:
     return code, lines[0].removeprefix("hindcast: ")
 
 
-def test_help_lists_every_command(capsys):
+def test_help_lists_every_command_once_in_its_group(capsys):
     assert cli.main(["--help"]) == 0
     shown = capsys.readouterr().out
-    for name in commands.SUMMARIES:
-        assert re.search(rf"^    {name}\s", shown, re.MULTILINE)
+    for title, summaries in commands.GROUPS.items():
+        listed = shown.partition(f"\n{title}:\n")[2].partition("\n\n")[0]
+        assert re.findall(r"^  (\S+)", listed, re.MULTILINE) == list(summaries)
+    assert len(commands.SUMMARIES) == sum(map(len, commands.GROUPS.values()))
 
 
 @pytest.mark.parametrize("name", commands.SUMMARIES)
@@ -47,9 +49,13 @@ def test_every_command_has_help_with_an_example_that_is_valid(name, capsys):
     assert parse(argv).command == name
 
 
-def test_no_command_is_answered_with_the_help(capsys):
+def test_no_command_is_answered_with_the_first_ones(capsys):
+    """Each is shown with a valid command line, and the way to all others."""
     assert cli.main([]) == 2
-    assert "hindcast run" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    examples = re.findall(r"^ +\$ hindcast (.*)$", shown, re.MULTILINE)
+    assert [parse(example.split()).command for example in examples] == list(commands.FIRST)
+    assert "hindcast --help" in shown
 
 
 def test_version(capsys):
@@ -80,6 +86,11 @@ def test_version(capsys):
             "--seed or --seeds",
         ),
         (["build", "binpack-sythetic-v1", "--out", "x"], "did you mean 'binpack-synthetic-v1'?"),
+        (["build", "zzz", "--out", "x"], "`hindcast list --recipes` lists these"),
+        (["build", "logs/kth.swf", "--out", "x"], "logs/kth.swf: no such file or folder, expected"),
+        (["build", "kth.swf.gz", "--out", "x"], "kth.swf.gz: no such file or folder, expected a"),
+        (["build", f"{RECIPE}.toml", "--out", "x"], f"did you mean '{RECIPE}'?"),
+        (["build", str(ROOT / "docs"), "--out", "x"], "is no dataset and holds no recipe.toml"),
         (["build", RECIPE, "--set", "conifg.machines=3", "--out", "x"], "did you mean 'config'?"),
         (["build", RECIPE, "--set", "config.machnes=3", "--out", "x"], "did you mean 'machines'?"),
         (["build", RECIPE, "--set", "machines", "--out", "x"], "expected section.key=value"),
@@ -87,11 +98,15 @@ def test_version(capsys):
         (["run", RECIPE, "--set", "evaluate.policies=['tertis']", "--out", "x"], "'tetris'?"),
         (["evaluate", RECIPE, "--policy", "tertis", "--out", "x"], "did you mean 'tetris'?"),
         (["evaluate", RECIPE, "--policy", "no/such", "--out", "x"], "no such checkpoint folder"),
+        (["evaluate", RECIPE, "--policy", "f.toml", "--out", "x"], "f.toml: no such checkpoint"),
+        (["evaluate", RECIPE, "--policy", __file__, "--out", "x"], ".py:NAME, a policy in it"),
         (["evaluate", RECIPE, "--split", "tset", "--out", "x"], "did you mean 'test'?"),
         (["ingest", "alibaba2071", "x", "--out", "x"], "did you mean 'alibaba2017'?"),
         (["ingest", "alibaba2017", "no/such", "--out", "x"], "no/such: no such file or folder"),
         (["train", "no/such", "--agent", "cql", "--out", "x"], "no/such: no such folder"),
         (["train", "no/such", "--agent", "cqll", "--out", "x"], "did you mean 'cql'?"),
+        (["train", "d", "--agent", "a/b", "--out", "x"], "a/b: no such file or folder, expected"),
+        (["train", "d", "--agent", __file__, "--out", "x"], "is a path, expected the name of a"),
         (["train", "d", "--agent", "cql", "--set", "rate", "--out", "x"], "expected key=value"),
         (["verify", "no/such"], "no/such: no such folder"),
         (["report", "no/such", "--out", "x"], "no/such: no such folder"),
@@ -118,6 +133,30 @@ def test_bad_input_is_one_line_and_exit_code_2(argv, said, capsys, monkeypatch, 
     assert code == 2
     assert said in line
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        (
+            "a.swf",
+            ";\n" + " 1" * 18,
+            "this is a log (SWF), expected a recipe; `hindcast whatif a.swf",
+        ),
+        ("a.csv", "submit,run,cores\n1,2,3\n", "a table, expected a recipe; `hindcast init a.csv`"),
+        ("a.toml", "[columns]\n", "this is the mapping of a table of jobs, expected a recipe"),
+        ("b.toml", "[columns\n", "this file is not valid TOML"),
+    ],
+)
+def test_a_file_of_another_kind_than_a_recipe(name, text, said, capsys, monkeypatch, tmp_path):
+    """The error says what the file is and which command reads it; a near name is suggested."""
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text(text)
+    code, line = fails(capsys, "build", name, "--out", "x")
+    assert code == 2
+    assert line.startswith(f"{name}: ")
+    assert said in line
+    assert f"did you mean '{name}'?" in fails(capsys, "whatif", f"{name}x", "--out", "x")[1]
 
 
 @pytest.mark.parametrize(

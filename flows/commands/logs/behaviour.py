@@ -3,11 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from flows import parser as p
 from flows.commands import Command, Shown
 from pipeline.storage.location import location
+
+if TYPE_CHECKING:
+    from policies.ope.behaviour.model import BehaviourModel
 
 _DATASET: Final = "data"  # folder of the parts, which no workload has
 
@@ -67,21 +70,26 @@ def _is_dataset(request: Request) -> bool:
 
 def run(request: Request) -> dict[str, Any]:
     """Fit and test the model; write it, and for a dataset the estimated propensities."""
-    from pipeline.storage.files import write_json
-    from policies.ope.behaviour.propensities import described
-
-    wrote: Path | None = None
-    if _is_dataset(request):
-        model, wrote = _of_dataset(request)
-    else:
-        model = _of_log(request)
-        if request.out is not None:
-            wrote = location(request.out)
-            write_json(wrote, described(model.logit, source=request.source))
+    model, wrote = fitted(request)
     return {**_result(model), "source": request.source, "wrote": None if not wrote else str(wrote)}
 
 
-def _of_log(request: Request) -> Any:
+def fitted(request: Request) -> tuple["BehaviourModel", Path | None]:
+    """Fit and test the model, write what is to be written, and return the model and that file."""
+    from pipeline.storage.files import write_json
+    from policies.ope.behaviour.propensities import described
+
+    if _is_dataset(request):
+        return _of_dataset(request)
+    model = _of_log(request)
+    if request.out is None:
+        return model, None
+    wrote = location(request.out)
+    write_json(wrote, described(model.logit, source=request.source))
+    return model, wrote
+
+
+def _of_log(request: Request) -> "BehaviourModel":
     from flows.runs.whatif import source_of
     from pipeline.recipes.recipe import Recipe
     from pipeline.recipes.workload_source import load_source
@@ -96,7 +104,7 @@ def _of_log(request: Request) -> Any:
     return model_of_log(read_log(load_source(recipe)), request.seed)
 
 
-def _of_dataset(request: Request) -> tuple[Any, Path]:
+def _of_dataset(request: Request) -> tuple["BehaviourModel", Path]:
     import polars as pl
 
     from pipeline import dataset as datasets

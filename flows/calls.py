@@ -1,0 +1,367 @@
+"""Commands as functions: those names of `import hindcast` whose work lies in flows/.
+
+Each makes the request of its command, checks it as the command line does, and runs it in this
+process, without Prefect. Nothing heavy is imported before a function is called.
+"""
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+if TYPE_CHECKING:  # for editors and mypy
+    from pipeline.dataset import Dataset
+    from pipeline.recipes.recipe import Recipe
+    from pipeline.traces.ingest import IngestResult
+    from policies.ope.behaviour.model import BehaviourModel
+    from policies.ope.ope import OPEResult
+
+Place: TypeAlias = Path | str  # of a file or folder
+Settings: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class WhatIfResult:
+    """The page of `whatif`, and what it concludes.
+
+    Attributes:
+        page: The HTML page. Its numbers are beside it, in whatif.json, whatif.csv and groups.csv.
+        lines: The conclusion, as the command line prints it.
+        grade: How near the simulated machine is to the log: A, B, C or D; None if the log has no
+            starts to compare with.
+        warnings: What limits the conclusions from this log.
+    """
+
+    page: Path
+    lines: tuple[str, ...]
+    grade: str | None
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class InitResult:
+    """The mapping or recipe that `init` proposes.
+
+    Attributes:
+        file: The file that was written.
+        unsure: What to look at before the file is used.
+    """
+
+    file: Path
+    unsure: tuple[str, ...]
+
+
+def whatif(
+    log: Place,
+    out: Place,
+    *,
+    policies: Sequence[Place] = (),
+    train: bool = False,
+    iterations: int | None = None,
+    trace_format: str | None = None,
+    settings: Settings | None = None,
+    workers: int = 1,
+) -> WhatIfResult:
+    """Play a log with its own scheduler and with other policies, and write one page about it.
+
+    An interrupted call continues when it is repeated.
+
+    Args:
+        log: Log of a batch system (SWF, sacct, PBS), mapping of a table (.toml), or workload.
+        out: Folder of the page, its numbers and evaluations.
+        policies: Rules and folders of checkpoints beside the usual rules.
+        train: Whether to train agents on the first part of the log, which takes minutes.
+        iterations: Generations of each training; only with `train`.
+        trace_format: Format of the log. None recognises it by its first lines.
+        settings: Settings of the format's reader, such as `{"processors": 1024}`.
+        workers: Number of threads that run episodes. It does not change the result.
+
+    Returns:
+        The page and its conclusion.
+
+    Raises:
+        InputError: The log, its format, a setting or a policy cannot be used, or `out` holds the
+            page of another log.
+
+    Example:
+        >>> found = hindcast.whatif("jobs.swf", "page", policies=["f2_easy"])
+        >>> print(found.page, *found.lines)
+    """
+    from flows.commands.logs import whatif as command
+
+    line = ["hindcast", "whatif", str(log), "--out", str(out)]
+    line += ["--policy", *map(str, policies)] if policies else []
+    line += ["--train"] if train else []
+    line += ["--iterations", str(iterations)] if iterations else []
+    line += ["--format", trace_format] if trace_format else []
+    line += [word for each in _overrides(settings) for word in ("--set", each)]
+    request = command.Request(
+        str(log), str(out), tuple(map(str, policies)), train=train, iterations=iterations,
+        format=trace_format, settings=_overrides(settings), workers=workers,
+        command=shlex.join(line),
+    )  # fmt: skip
+    result = _run(command, request)
+    return WhatIfResult(
+        Path(result["page"]), tuple(result["lines"]), result["grade"], tuple(result["warnings"])
+    )
+
+
+def ingest(
+    trace_format: str, path: Place, out: Place, *, settings: Settings | None = None
+) -> "IngestResult":
+    """Convert a raw trace to a workload, and count the rows that were left out.
+
+    Args:
+        trace_format: Name of a format of jobs; `hindcast traces` lists all names.
+        path: File or folder of the raw trace.
+        out: Folder for the workload.
+        settings: Settings of the format's reader, such as `{"processors": 1024}`.
+
+    Returns:
+        The folder, the workload, whose provenance counts what was left out, and the number of rows
+        in quarantine.
+
+    Raises:
+        InputError: The format or a setting is unknown, the trace cannot be read, or `out` holds
+            something else.
+
+    Example:
+        >>> made = hindcast.ingest("swf", "jobs.swf", "workload")
+        >>> print(made.workload.tasks.height, dict(made.workload.provenance.left_out))
+    """
+    from flows.commands import ingest as command
+    from pipeline.storage.location import location
+    from pipeline.traces.ingest import ingest as read
+
+    request = command.Request(trace_format, str(path), str(out), _overrides(settings))
+    command.check(request)
+    read_with = command.settings_of(request)
+    return read(trace_format, location(path), location(out), settings=read_with)
+
+
+def init(
+    source: Place, out: Place | None = None, *, scenario: str = "", time_zone: str = ""
+) -> InitResult:
+    """Look at a table of jobs or a workload, and propose a mapping or a recipe.
+
+    Args:
+        source: Table of jobs (CSV or Parquet), for a mapping; or folder of a workload, for a
+            recipe.
+        out: File for the mapping or recipe, which is never overwritten. None is a file beside
+            `source`, ending in .toml.
+        scenario: Scenario of the recipe; empty for the first that suits.
+        time_zone: Time zone of the log, such as "Europe/Berlin"; empty for that of the log, or UTC.
+
+    Returns:
+        The file, and what in it is unsure.
+
+    Raises:
+        InputError: There is no such table or workload, no column of it is known, or the file
+            exists.
+
+    Example:
+        >>> proposed = hindcast.init("workload", "recipe.toml", scenario="queue")
+        >>> recipe = hindcast.load_recipe(proposed.file)
+    """
+    from flows.commands import init as command
+
+    where = "" if out is None else str(out)
+    result = _run(command, command.Request(str(source), where, scenario, time_zone))
+    if "recipe" in result:
+        return InitResult(Path(result["recipe"]), tuple(result["warnings"]))
+    return InitResult(Path(result["mapping"]), tuple(result["unsure"]))
+
+
+def train_online(
+    recipe: "Recipe | Place",
+    agent: str | None = None,
+    *,
+    out: Place,
+    overrides: Sequence[str] = (),
+    iterations: int | None = None,
+    seed: int = 0,
+    start: Place | None = None,
+    device: str = "auto",
+    gate: Literal["simulator", "folds"] = "simulator",
+    workers: int = 1,
+) -> Path:
+    """Train an agent that plays the train windows of a recipe, and write its checkpoint.
+
+    Args:
+        recipe: The recipe, see `load_recipe`.
+        agent: Name of an online agent; `hindcast train-online --help` lists all names. For an agent
+            of your own, "path/to/file.py:NAME" or "module:NAME" of an `OnlineAgent`. None is the
+            recipe's.
+        out: Folder of the checkpoint. Its subfolder `best` holds the checkpoint with the best
+            validation score, `delivered` that or a rule which it does not beat. An interrupted
+            training is resumed; a finished one is not repeated.
+        overrides: Values of the recipe to replace, each written `section.key=value`; the agent's
+            settings are in `online.settings`.
+        iterations: Batches of trajectories. None is the recipe's number.
+        seed: Seed of every random draw of the training.
+        start: Folder of a checkpoint to start from.
+        device: "cpu", "cuda", or "auto", which uses a GPU if there is one.
+        gate: "simulator" or "folds", see `train`.
+        workers: Number of threads that play. It does not change the weights.
+
+    Returns:
+        The folder of the checkpoint, which `evaluate` and `load_policy` take as a policy.
+
+    Raises:
+        InputError: The recipe, the agent, a setting, the checkpoint or the device cannot be used.
+
+    Example:
+        >>> agent = hindcast.train_online(
+        ...     "binpack-synthetic-v1", "evolution", out="agent", iterations=1, overrides=SMALL
+        ... )
+        >>> policy = hindcast.load_policy(agent)
+    """
+    from pipeline.recipes.loading import as_recipe
+    from pipeline.storage.location import location
+    from policies.online.training import train_online as fit
+    from policies.own_agents import online_agent_name
+
+    return fit(
+        as_recipe(recipe, overrides), out=location(out), agent=agent and online_agent_name(agent),
+        iterations=iterations, seed=seed, start=() if start is None else (location(start),),
+        device=device, gate=gate, workers=workers,
+    )  # fmt: skip
+
+
+def ope(
+    dataset: "Dataset | Place",
+    policies: Sequence[Place] = (),
+    *,
+    out: Place | None = None,
+    split: str = "validation",
+    epsilon: float | None = None,
+    temperature: float = 0.0,
+    estimators: Sequence[str] = (),
+    propensities: Literal["mixture", "logged", "estimated"] = "mixture",
+    limit: int = 100_000,
+    fqe_steps: int = 1500,
+    truth_seeds: int = 5,
+    seed: int = 0,
+) -> "OPEResult":
+    """Estimate the returns of policies from a dataset, and compare with the simulator.
+
+    Args:
+        dataset: The dataset, or its folder.
+        policies: Names of rules or folders of checkpoints. If empty, those that the recipe names.
+        out: Folder for estimates.parquet and ope.json; None writes nothing. With a folder, an
+            interrupted call continues when it is repeated.
+        split: Split whose episodes are weighted.
+        epsilon: Exploration of the evaluated policies. None is that of the log's rules.
+        temperature: Softmax temperature of their scores; 0 takes the best score.
+        estimators: Names of estimators; `hindcast list --estimators` lists all. Empty for all.
+        propensities: "mixture" of a window's behaviours, "logged" of the one that decided, or
+            "estimated" by `behaviour`.
+        limit: Number of decisions to read of a split, in whole windows.
+        fqe_steps: Gradient steps of fitted Q evaluation for each policy.
+        truth_seeds: Episodes per window of the policies in the simulator; 0 simulates nothing.
+        seed: Seed of all random draws.
+
+    Returns:
+        `rows`, a polars table with a row for every policy and estimator, and `description`.
+
+    Raises:
+        InputError: The dataset, a policy or a setting cannot be used.
+
+    Example:
+        >>> found = hindcast.ope("dataset", ["tetris"], estimators=["snis"], truth_seeds=1)
+        >>> print(found.rows.select("policy", "estimator", "value", "low", "high", "truth"))
+    """
+    from pipeline.storage.location import location
+    from policies.ope.ope import OPESettings, evaluate_offline
+
+    settings = OPESettings(
+        split=split, epsilon=epsilon, temperature=temperature, propensities=propensities,
+        estimators=tuple(estimators) or OPESettings.estimators, limit=limit, fqe_steps=fqe_steps,
+        truth_seeds=truth_seeds, seed=seed,
+    )  # fmt: skip
+    return evaluate_offline(
+        location(getattr(dataset, "folder", dataset)), tuple(map(str, policies)), settings,
+        out=None if out is None else location(out),
+    )  # fmt: skip
+
+
+def report(folders: Place | Sequence[Place], out: Place, *, metrics: Sequence[str] = ()) -> Path:
+    """Write one HTML page about evaluations.
+
+    Args:
+        folders: Folders of evaluations, runs, estimates or studies; a single one may be given
+            alone.
+        out: Folder of the page and of its tables, or the path of the report.html in it.
+        metrics: Outcomes in results.csv beside the headline; the page has all of them.
+
+    Returns:
+        The path of report.html.
+
+    Raises:
+        InputError: A folder is no evaluation, or `out` names a page that is not report.html.
+
+    Example:
+        >>> scored = hindcast.evaluate(
+        ...     "binpack-synthetic-v1", ["tetris", "random"], out="evaluation", overrides=SMALL
+        ... )
+        >>> page = hindcast.report("evaluation", "report")
+    """
+    from flows.commands import report as command
+
+    given = [folders] if isinstance(folders, Path | str) else folders
+    request = command.request_of(list(map(str, given)), str(out), tuple(metrics))
+    return Path(_run(command, request)["report"])
+
+
+def behaviour(
+    source: Place,
+    *,
+    out: Place | None = None,
+    trace_format: str | None = None,
+    settings: Settings | None = None,
+    seed: int = 0,
+) -> "BehaviourModel":
+    """Model which waiting job a log's scheduler started, among those that fitted.
+
+    Beside a dataset of recorded decisions, the estimated propensities are written, for
+    `ope(propensities="estimated")`.
+
+    Args:
+        source: Log of a batch system (SWF, sacct, PBS), mapping of a table (.toml), workload, or
+            dataset of recorded decisions.
+        out: File for the model (JSON), only for a log. None writes none.
+        trace_format: Format of the log. None recognises it by its first lines.
+        settings: Settings of the format's reader, such as `{"processors": 1024}`.
+        seed: Seed of the network that the model is compared with.
+
+    Returns:
+        The fitted conditional logit, and its test beside a network and rules.
+
+    Raises:
+        InputError: The log or dataset cannot be used, or `out` exists.
+
+    Example:
+        >>> model = hindcast.behaviour("jobs.swf")
+        >>> print(model.score("logit").top_1, model.tested)
+    """
+    from flows.commands.logs import behaviour as command
+
+    where = None if out is None else str(out)
+    request = command.Request(str(source), where, trace_format, _overrides(settings), seed)
+    command.check(request)
+    return command.fitted(request)[0]
+
+
+def _run(command: Any, request: Any) -> dict[str, Any]:
+    """Check the request of a command's module and run it."""
+    command.check(request)
+    result: dict[str, Any] = command.run(request)
+    return result
+
+
+def _overrides(settings: Settings | None) -> tuple[str, ...]:
+    """Return settings as `key=value` with TOML values, as `--set` takes them."""
+    given = (settings or {}).items()
+    return tuple(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in given)
