@@ -6,7 +6,8 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
 NEWER := .venv/gymnasium-$(GYMNASIUM)
 
-.PHONY: demo test test-engines check lint types kernels unit quick gymnasium docs bench clean
+.PHONY: demo test test-engines check lint types kernels unit quick gymnasium docs bench clean \
+  release-check nightly newest pythons
 
 # What the demonstration needs, and what the tests need. Whichever is second adds to the first.
 .venv/demo: .venv/made pyproject.toml constraints.txt
@@ -98,3 +99,31 @@ bench: .venv/installed
 
 clean:
 	rm -rf .venv $(DEMO) docs/_build docs/generated
+
+# Wheel and sdist in dist/, and what a release needs. `TAG=v0.3.0` checks them as that release's.
+release-check:
+	$(PYTHON) -m venv .venv-release
+	.venv-release/bin/python -m pip install --quiet build==1.6.1
+	.venv-release/bin/python -m tests.release --out dist --tag "$(TAG)"
+
+# Everything, and what other people's machines have: the newest packages, and other Pythons.
+nightly:
+	$(MAKE) test
+	$(MAKE) test-engines
+	$(MAKE) newest
+	$(MAKE) pythons
+
+# The newest version of every package that pyproject.toml admits, instead of constraints.txt.
+newest:
+	$(PYTHON) -m venv --clear .venv-newest
+	.venv-newest/bin/python -m pip install --quiet uv
+	.venv-newest/bin/uv pip install --quiet --python .venv-newest/bin/python -e '.[dev]'
+	$(MAKE) quick BIN=.venv-newest/bin --assume-old=.venv/installed
+
+# `make check` by every interpreter that is found, each in a clone of the last commit.
+pythons:
+	for python in python3.11 python3.12 python3.13 python3.14; do \
+	  $$python --version || continue; rm -rf out/$$python; \
+	  git clone --quiet . out/$$python && $(MAKE) -C out/$$python check PYTHON=$$python \
+	    HINDCAST_TRACES="$${HINDCAST_TRACES:-$(abspath ../shared/traces)}" || exit 1; \
+	done

@@ -1,6 +1,7 @@
 """Fixtures shared by all tests: the folder of real traces, and a small dataset."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,20 @@ TINY = (
 )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print one line per reason of skipped tests, most frequent first.
+
+    `-r` in pyproject.toml leaves out s, with which pytest prints a line per place.
+    """
+    skipped = Counter(
+        report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        for report in terminalreporter.stats.get("skipped", ())
+    )
+    for reason, count in skipped.most_common():
+        terminalreporter.write_line(f"SKIPPED {count}: {reason.removeprefix('Skipped: ')}")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep parsed traces in a temporary folder, never in the user's cache.
@@ -36,15 +51,18 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-def require_traces() -> Path:
-    """Return the folder of real traces. Skip the test where it is absent, but fail in CI."""
+def require_traces(part: str = "") -> Path:
+    """Return a path below the folder of real traces. Skip where it is absent, but fail in CI."""
     folder = traces_folder()
-    if not folder.is_dir():
-        reason = f"no real traces at {folder}; set HINDCAST_TRACES to their folder"
+    path = folder / part
+    if not path.exists():
+        reason = "no real traces; set HINDCAST_TRACES to their folder"
+        if folder.is_dir():
+            reason = f"the folder of real traces has no {part}"
         if os.environ.get("CI"):
-            pytest.fail(reason)
+            pytest.fail(f"{reason} (searched: {path})")
         pytest.skip(reason)
-    return folder
+    return path
 
 
 @pytest.fixture(scope="session")

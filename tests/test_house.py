@@ -6,8 +6,11 @@ import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from tests.conftest import pytest_terminal_summary, require_traces
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("pipeline", "policies", "flows")
@@ -116,7 +119,7 @@ def test_top_level_is_fixed():
     if not tracked:
         pytest.skip("not a git checkout: nothing says which files belong to the project")
     folders = {name.split("/")[0] for name in tracked if "/" in name}
-    assert folders <= {*PACKAGES, "datasets", "tests", "docs", "examples", ".ci"}
+    assert folders <= {*PACKAGES, "datasets", "tests", "docs", "examples", ".ci", ".github"}
 
 
 def learns(name: str) -> bool:
@@ -230,3 +233,28 @@ def test_rooms_are_of_a_size_that_one_reads():
     assert count[ROOT / "pipeline"] <= 5
     assert max(count.values()) <= 20
     assert max(len(p.read_text(encoding="utf-8").splitlines()) for p in SOURCES) <= 600
+
+
+def test_skipped_tests_are_one_line_per_reason():
+    lines = []
+    places = [
+        ("a.py", 3, "Skipped: no traces"),
+        ("b.py", 7, "Skipped: no traces"),
+        ("c.py", 1, "no"),
+    ]
+    skipped = [SimpleNamespace(longrepr=place) for place in places]
+    pytest_terminal_summary(SimpleNamespace(stats={"skipped": skipped}, write_line=lines.append))
+    assert lines == ["SKIPPED 2: no traces", "SKIPPED 1: no"]
+
+
+def test_missing_traces_skip_a_test_but_fail_in_ci(tmp_path, monkeypatch):
+    monkeypatch.setenv("HINDCAST_TRACES", str(tmp_path / "none"))
+    monkeypatch.setenv("CI", "")
+    with pytest.raises(pytest.skip.Exception, match="no real traces; set HINDCAST_TRACES"):
+        require_traces("swf")
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="none/swf"):
+        require_traces("swf")
+    (tmp_path / "none").mkdir()
+    with pytest.raises(pytest.fail.Exception, match="the folder of real traces has no swf"):
+        require_traces("swf")

@@ -31,7 +31,7 @@ def test_what_is_copied_exists_and_reaches_the_builder():
 
 def test_the_sources_of_the_wheel_are_copied():
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]
-    needed = {*wheel["targets"]["wheel"]["only-include"], PROJECT["readme"]}
+    needed = {*wheel["targets"]["wheel"]["only-include"], "README.md"}
     needed |= {*wheel["targets"]["wheel"]["shared-data"], *PROJECT["license-files"]}
     assert needed <= set(copied())
 

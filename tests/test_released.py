@@ -6,6 +6,7 @@ from docs.generate.delivered import DELIVERIES, row_of
 from pipeline.evaluation.evaluate import evaluate
 from pipeline.recipes.loading import load_recipe, recipe_folder
 from policies.entrants import entrants
+from tests.conftest import require_traces
 
 RELEASED = [one for one in DELIVERIES if one.released]
 
@@ -21,6 +22,8 @@ def test_every_folder_of_agents_is_published():
 def test_released_agents_give_the_published_row(one, tmp_path):
     """Another processor may round differently, which moves a difference by less than a tenth."""
     recipe, published = load_recipe(one.released, one.settings), row_of(one)
+    if recipe.trace.path:
+        require_traces()
     agents = sorted(p.parent for p in (recipe_folder() / one.released).glob("agents/*/weights.*"))
     assert len(agents) == int(published["seeds"])
     names = [published["baseline"], *map(str, agents)]

@@ -9,11 +9,12 @@ import pytest
 
 from flows.cli import main
 from pipeline.errors import TraceError
-from pipeline.recipes.loading import load_recipe, traces_folder
+from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.workload_source import trace_path
 from pipeline.traces import slurm, table
 from pipeline.traces.proposal import propose, toml_of
 from tests import made_logs
+from tests.conftest import require_traces
 
 CSV = """JobNr;Submitted;StartTime;End;Runtime_min;CPUs;Mem [GB];Status;Remark
 7;01/02/2024 08:00:00;01/02/2024 08:10:00;01/02/2024 09:10:00;60;4;8;Finished;
@@ -134,9 +135,7 @@ def test_parquet_is_proposed_by_its_types(tmp_path):
 
 
 def test_the_proposal_for_the_sample_of_eagle_gives_what_the_slurm_reader_gives(tmp_path):
-    path = traces_folder() / "slurm" / "eagle_sample.csv"
-    if not path.is_file():
-        pytest.skip("the traces are not here")
+    path = require_traces("slurm/eagle_sample.csv")
     (tmp_path / "m.toml").write_text(toml_of(propose(path), str(path)))
     assert table.read(tmp_path / "m.toml")[0].tasks.equals(slurm.read(path)[0].tasks)
 

@@ -9,9 +9,10 @@ import pytest
 from pipeline.calibration.rlscheduler import LEFT_OUT, calibrate, table_starts
 from pipeline.calibration.rlscheduler_published import POLICIES, SETTINGS
 from pipeline.errors import InputError
-from pipeline.recipes.loading import load_recipe, traces_folder
+from pipeline.recipes.loading import load_recipe
 from pipeline.traces.rlscheduler import LOGS
 from policies.heuristics.rlscheduler import HEURISTICS
+from tests.conftest import require_traces
 
 
 def test_the_sequences_are_those_of_the_recipe_and_of_the_golden_files():
@@ -22,12 +23,10 @@ def test_the_sequences_are_those_of_the_recipe_and_of_the_golden_files():
 @pytest.mark.slow
 def test_every_published_number_of_a_rule_comes_out(tmp_path, monkeypatch):
     """Bounded slowdowns as printed; utilisations to their third decimal but for one cell."""
-    source = traces_folder() / "swf"
+    source = require_traces("swf")
     (tmp_path / "swf").mkdir()
     for name in LOGS.values():
         packed = source / f"{name}.gz"
-        if not packed.exists() and not (source / name).exists():
-            pytest.skip("no traces: set HINDCAST_TRACES")
         with gzip.open(packed) if packed.exists() else (source / name).open("rb") as log:
             (tmp_path / "swf" / name).write_bytes(b"".join(itertools.islice(log, 12_000)))
     monkeypatch.setenv("HINDCAST_TRACES", str(tmp_path))

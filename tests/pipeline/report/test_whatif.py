@@ -4,7 +4,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipeline.errors import TraceError
 from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.workload_source import load_source
 from pipeline.report.whatif import nearness as near
@@ -13,6 +12,7 @@ from pipeline.report.whatif.numbers import HEADLINE, Cast, Scope, pair_of
 from pipeline.report.whatif.words import losers, percent, verdict_of, wait_unit
 from pipeline.scenarios.queue.instances import Log, read_log
 from pipeline.statistics.intervals import bootstrap_interval
+from tests.conftest import require_traces
 
 
 def scope_of(**policies):
@@ -131,10 +131,8 @@ def test_a_schedule_beside_the_log_by_hand():
 def test_waiting_while_fitting_on_real_logs(name, share, over):
     """The machine of SDSC SP2 is near its log, that of KTH is not."""
     recipe = load_recipe(f"queue-{name}-v1")
-    try:
-        log = read_log(load_source(recipe))
-    except TraceError as error:
-        pytest.skip(f"needs the trace: {error}")
+    require_traces()
+    log = read_log(load_source(recipe))
     fitting, exceeded = near.waiting_of(log)
     assert fitting == pytest.approx(share, abs=0.005)
     assert exceeded == pytest.approx(over, abs=0.0005)

@@ -1,8 +1,6 @@
 """Tests on the real workload: the reference's makespans, the spec's baselines, the bounds."""
 
 import csv
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +12,7 @@ from pipeline.simulation.rollout import run_episode
 from pipeline.traces.alibaba2017 import read
 from policies.heuristics.binpack import HEURISTICS
 from policies.heuristics.generic import INDIFFERENT
+from tests.conftest import require_traces
 
 SCENARIO = load_scenario("binpack")
 TEST = range(200, 520)
@@ -26,15 +25,9 @@ def workload(traces):
 
 
 @pytest.fixture(scope="module")
-def golden(traces) -> list[dict[str, str]]:
+def golden() -> list[dict[str, str]]:
     """Return the makespans of the published simulator, from a folder beside the traces."""
-    path = traces.parent / "golden" / "cloudsimpy_makespan.csv"
-    if not path.is_file():
-        reason = f"no golden numbers at {path}"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with Path(path).open(encoding="utf-8") as handle:
+    with require_traces("../golden/cloudsimpy_makespan.csv").open(encoding="utf-8") as handle:
         return list(csv.DictReader(handle))
 
 

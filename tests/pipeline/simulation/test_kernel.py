@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import numba
 import pytest
 
 MODULE = """
@@ -88,8 +89,9 @@ def test_a_line_says_that_simulators_are_compiled_once(tmp_path):
     assert said[1] == "0\n"
 
 
-def test_each_closure_has_a_cache_of_its_own(tmp_path):
+def test_each_closure_has_a_cache_of_its_own(tmp_path, monkeypatch):
     """Numba gives all closures of a function one index, which two processes can confuse."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "kept"))
     path = tmp_path / "rules.py"
     path.write_text(
         "from pipeline.simulation.kernel import INTS, compiled\n"
@@ -150,11 +152,11 @@ def test_a_function_is_compiled_again_if_what_it_uses_has_changed_in_another_fil
         (tmp_path / "inner.py").write_text(INNER.format(rate=rate, step=step, kind=kind))
         found.append(
             subprocess.run(
-                [sys.executable, "-c", "import outer"], env={**os.environ, "PYTHONPATH": path},
-                capture_output=True, text=True, check=True,
+                [sys.executable, "-c", "import outer"], capture_output=True, text=True, check=True,
+                env={**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(tmp_path / "kept")},
             ).stdout.split()
         )  # fmt: skip
     assert found == [
         ["4.0", "0"], ["4.0", "1"], ["9.0", "0"], ["22.5", "0"], ["20.0", "0"], ["20.0", "1"],
     ]  # fmt: skip
-    assert len(list((tmp_path / "__pycache__").glob("outer.value-*.nbi"))) == 1
+    assert len(list((tmp_path / "kept").rglob("outer.value-*.nbi"))) == 1

@@ -1,26 +1,16 @@
 """Tests that the real Alibaba 2017 files give the numbers that are known about them."""
 
-import os
-from pathlib import Path
-
 import polars as pl
 import pytest
 
 from pipeline.traces import FORMATS
 from pipeline.workloads.schema import Workload
-
-REPOSITORY = Path(__file__).parents[3]
-TRACES = Path(os.environ.get("HINDCAST_TRACES", REPOSITORY.parent / "shared" / "traces"))
-FOLDER = TRACES / "alibaba2017"
-
-pytestmark = pytest.mark.skipif(
-    not FOLDER.is_dir(), reason=f"needs the real traces: no {FOLDER}; set HINDCAST_TRACES"
-)
+from tests.conftest import require_traces
 
 
 @pytest.fixture(scope="module")
 def jobs() -> Workload:
-    workload, quarantine = FORMATS["alibaba2017"].read(FOLDER)
+    workload, quarantine = FORMATS["alibaba2017"].read(require_traces("alibaba2017"))
     assert quarantine.is_empty()
     return workload
 
@@ -55,9 +45,7 @@ def test_every_even_chunk_has_the_instances_that_the_reference_simulator_saw(
     jobs: Workload,
 ) -> None:
     """All 261 chunks are equal, so the order of the jobs is right."""
-    golden = TRACES.parent / "golden" / "cloudsimpy_makespan.csv"
-    if not golden.is_file():
-        pytest.skip(f"needs the reference's numbers: no {golden}")
+    golden = require_traces("../golden/cloudsimpy_makespan.csv")
     expected = pl.read_csv(golden).select("chunk", "instances")
     ours = chunk_instances(jobs).filter(pl.col("chunk") % 2 == 0).select("chunk", "instances")
     assert expected.height == 261
@@ -65,7 +53,7 @@ def test_every_even_chunk_has_the_instances_that_the_reference_simulator_saw(
 
 
 def test_seventy_eight_jobs_have_several_submissions_and_one_remains(jobs: Workload) -> None:
-    raw = pl.read_csv(FOLDER / "jobs.csv")
+    raw = pl.read_csv(require_traces("alibaba2017") / "jobs.csv")
     by_job = raw.group_by("job_id").agg(
         pl.col("submit_time").n_unique().alias("several"), pl.col("submit_time").last()
     )
@@ -87,7 +75,9 @@ def test_the_machines_are_those_of_the_trace(jobs: Workload) -> None:
 
 
 def test_the_original_table_gives_what_is_usable_of_it() -> None:
-    workload, quarantine = FORMATS["alibaba2017"].read(FOLDER / "batch_task.csv")
+    workload, quarantine = FORMATS["alibaba2017"].read(
+        require_traces("alibaba2017") / "batch_task.csv"
+    )
     assert workload.provenance.counts["rows_read"] == 46_587
     assert workload.tasks.height == 40_796
     assert quarantine.is_empty()
@@ -101,7 +91,7 @@ def test_the_original_table_gives_what_is_usable_of_it() -> None:
 
 def test_both_readers_agree_on_the_tasks_that_both_have(jobs: Workload) -> None:
     """Instances are equal, and jobs.csv is 173 s later for nearly all tasks."""
-    original, _ = FORMATS["alibaba2017"].read(FOLDER / "batch_task.csv")
+    original, _ = FORMATS["alibaba2017"].read(require_traces("alibaba2017") / "batch_task.csv")
     both = jobs.tasks.join(original.tasks, on=["job_id", "task_id"])
     assert both.height > 18_000
     assert (both["instances"] == both["instances_right"]).all()
@@ -109,7 +99,9 @@ def test_both_readers_agree_on_the_tasks_that_both_have(jobs: Workload) -> None:
 
 
 def test_the_resaved_table_with_a_header_reads_too() -> None:
-    workload, quarantine = FORMATS["alibaba2017"].read(FOLDER / "batch_task_with_header_head.csv")
+    workload, quarantine = FORMATS["alibaba2017"].read(
+        require_traces("alibaba2017") / "batch_task_with_header_head.csv"
+    )
     assert workload.provenance.counts["rows_read"] == 199
     assert workload.tasks.height == 176
     assert quarantine.is_empty()

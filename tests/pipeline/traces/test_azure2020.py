@@ -9,14 +9,13 @@ import polars as pl
 import pytest
 
 from pipeline.errors import TraceError
-from pipeline.recipes.loading import traces_folder
 from pipeline.testing import check_trace_format
 from pipeline.traces import FORMATS
 from pipeline.traces.ingest import ingest
 from pipeline.workloads.folder import load_workload
 from pipeline.workloads.schema import TASK_COLUMNS
+from tests.conftest import require_traces
 
-DERIVED = traces_folder() / "azure_packing2020" / "derived_14d_under60s.csv"
 DAY_S = 86_400.0
 VM = "CREATE TABLE vm (vmId, tenantId, vmTypeId, priority, starttime, endtime)"
 VM_TYPE = "CREATE TABLE vmType (id, vmTypeId, machineId, core, memory, hdd, ssd, nic)"
@@ -198,12 +197,9 @@ def test_ingestion_keeps_the_columns_that_only_this_trace_has(tmp_path):
     assert tasks.schema["ended"] == pl.Boolean
 
 
-@pytest.mark.skipif(
-    not DERIVED.is_file(), reason=f"needs the real trace: no {DERIVED}; set HINDCAST_TRACES"
-)
 def test_the_derived_table_has_fewer_vms_than_rows():
     """The 18,739 rows are 15,825 VMs, as 487 VMs were joined with up to 8 machines."""
-    workload, quarantine = read(DERIVED)
+    workload, quarantine = read(require_traces("azure_packing2020/derived_14d_under60s.csv"))
     counts = workload.provenance.counts
     assert (counts["rows_read"], counts["tasks"]) == (18_739, 15_825)
     assert workload.provenance.left_out == {"quarantined": 2_914}

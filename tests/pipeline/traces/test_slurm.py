@@ -10,11 +10,11 @@ import polars as pl
 import pytest
 
 from pipeline.errors import TraceError
-from pipeline.recipes.loading import traces_folder
 from pipeline.testing import check_trace_format
 from pipeline.traces import FORMATS, slurm
 from pipeline.traces.job_logs import JobLogSettings
 from pipeline.traces.slurm import read
+from tests.conftest import require_traces
 from tests.pipeline.traces import test_swf
 
 COLUMNS = (
@@ -343,9 +343,7 @@ def test_files_in_one_may_repeat_the_header(tmp_path):
 
 
 def test_the_sample_of_eagle_has_as_many_jobs_as_the_csv_module_counts():
-    path = traces_folder() / "slurm" / "eagle_sample.csv"
-    if not path.is_file():
-        pytest.skip("the traces are not here")
+    path = require_traces("slurm/eagle_sample.csv")
     with path.open() as file:
         rows = list(csv.DictReader(file))
     load, quarantine = read(path)

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from pipeline.errors import TraceError
-from pipeline.recipes.loading import traces_folder
 from pipeline.testing import check_trace_format
 from pipeline.traces import FORMATS
 from pipeline.traces.ingest import ingest
 from pipeline.traces.swf import read
 from pipeline.workloads.folder import load_workload
 from pipeline.workloads.schema import TASK_COLUMNS
+from tests.conftest import require_traces
 
 HEADER = "; Version: 2.2\n; Computer: A Machine\n;Acknowledge: Somebody: Else\n; MaxProcs: 64\n;\n"
 # job submit wait run alloc cpu mem req reqtime reqmem status user group exe queue part prec think
@@ -292,7 +292,6 @@ def test_an_ingested_log_comes_back_with_its_columns(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not (traces_folder() / "swf").is_dir(), reason="no traces: set HINDCAST_TRACES")
 @pytest.mark.parametrize(
     ("name", "rows", "cores", "derived"),
     [
@@ -314,7 +313,7 @@ def test_an_ingested_log_comes_back_with_its_columns(tmp_path):
     ],
 )
 def test_the_archives_logs_are_read_whole(name, rows, cores, derived):
-    load, quarantine = read(traces_folder() / "swf" / name)
+    load, quarantine = read(require_traces("swf") / name)
     assert load.provenance.counts["rows_read"] == load.tasks.height == rows
     assert derived.items() <= load.provenance.counts.items()
     assert load.provenance.left_out == {}
@@ -328,7 +327,6 @@ def test_the_archives_logs_are_read_whole(name, rows, cores, derived):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not (traces_folder() / "swf").is_dir(), reason="no traces: set HINDCAST_TRACES")
 @pytest.mark.parametrize(
     ("name", "tasks", "left_out", "unknown", "cores"),
     [
@@ -338,7 +336,7 @@ def test_the_archives_logs_are_read_whole(name, rows, cores, derived):
 )
 def test_cancelled_jobs_of_the_archives_logs_are_left_out(name, tasks, left_out, unknown, cores):
     """Jobs that were cancelled in their first second are among the tasks."""
-    load, quarantine = read(traces_folder() / "swf" / name)
+    load, quarantine = read(require_traces("swf") / name)
     assert load.tasks.height == tasks
     assert load.provenance.left_out == {"cancelled before it ran (status 5)": left_out}
     assert quarantine.is_empty()

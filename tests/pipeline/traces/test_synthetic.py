@@ -1,8 +1,5 @@
 """Tests that the synthetic workload has the statistics of the trace that it replaces."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import polars as pl
 import pytest
@@ -11,9 +8,8 @@ from pipeline.errors import RecipeError
 from pipeline.traces import FORMATS
 from pipeline.traces.synthetic import SyntheticConfig, generate
 from pipeline.workloads.schema import TASK_COLUMNS
+from tests.conftest import require_traces
 
-REPOSITORY = Path(__file__).parents[3]
-TRACES = Path(os.environ.get("HINDCAST_TRACES", REPOSITORY.parent / "shared" / "traces"))
 CORES, MEMORY = 5 * 64, 5 * 1.0  # the default cluster
 
 # name: (value in jobs.csv, allowed relative error of the synthetic mean over seeds)
@@ -99,9 +95,7 @@ def test_the_marginals_and_the_contention_are_those_of_the_trace() -> None:
 
 
 def test_the_constants_above_are_those_of_the_real_file() -> None:
-    path = TRACES / "alibaba2017" / "jobs.csv"
-    if not path.is_file():
-        pytest.skip(f"needs the real traces: no {path}; set HINDCAST_TRACES")
+    path = require_traces("alibaba2017/jobs.csv")
     real = statistics(FORMATS["alibaba2017"].read(path)[0].tasks)
     for name, (expected, _) in TRACE_STATISTICS.items():
         assert real[name] == pytest.approx(expected, rel=0.01), name

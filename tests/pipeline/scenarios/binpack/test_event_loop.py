@@ -1,8 +1,5 @@
 """Tests of `compat = "cloudsimpy"` against published makespans and a simulation in SimPy."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import polars as pl
 import pytest
@@ -15,11 +12,9 @@ from pipeline.traces import FORMATS
 from pipeline.workloads.schema import Workload
 from policies.heuristics.binpack import HEURISTICS
 from tests.benchmarks import packing_in_simpy as simulated
+from tests.conftest import require_traces
 from tests.pipeline.scenarios.binpack.test_binpack import some_workload
 
-REPOSITORY = Path(__file__).parents[4]
-TRACES = Path(os.environ.get("HINDCAST_TRACES", REPOSITORY.parent / "shared" / "traces"))
-PUBLISHED = TRACES.parent / "golden" / "cloudsimpy_makespan.csv"
 SIMULATED = range(0, 60, 6)  # windows that are also simulated in SimPy, which is slow
 
 SCENARIO = load_scenario("binpack")
@@ -45,13 +40,13 @@ def test_makespans_equal_those_of_the_simulation_in_simpy(rule, seed):
     assert makespan(load, config, 0, rule) == expected
 
 
-@pytest.mark.skipif(not PUBLISHED.is_file(), reason=f"needs {PUBLISHED}; set HINDCAST_TRACES")
 @pytest.mark.parametrize("rule", RULES)
 def test_makespans_of_the_real_workload_equal_the_published_ones(rule):
     """The 261 even windows in the compiled simulator, some of them in SimPy."""
-    load, _quarantine = FORMATS["alibaba2017"].read(TRACES / "alibaba2017")
+    load, _quarantine = FORMATS["alibaba2017"].read(require_traces("alibaba2017"))
     config = BinpackConfig(machines=5, jobs_per_window=10, compat="cloudsimpy")
-    published = pl.read_csv(PUBLISHED).rows_by_key("chunk", named=True, unique=True)
+    golden = require_traces("../golden/cloudsimpy_makespan.csv")
+    published = pl.read_csv(golden).rows_by_key("chunk", named=True, unique=True)
     assert len(published) == 261
     column = f"{rule}_makespan_s"
     expected = {window: row[column] for window, row in published.items()}

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from pipeline.errors import InputError
-from pipeline.recipes.loading import load_recipe, traces_folder
+from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
 from pipeline.scenarios.deferrable import layout as m
@@ -13,9 +13,9 @@ from pipeline.scenarios.deferrable.config import DeferrableConfig
 from pipeline.testing import check_scenario
 from pipeline.workloads.schema import Provenance, Workload
 from policies.heuristics.deferrable import HEURISTICS
+from tests.conftest import require_traces
 
 SCENARIO = load_scenario("deferrable")
-TRACE = traces_folder() / "azure_packing2020" / "derived_14d_under60s.csv"
 CONFIG = DeferrableConfig(
     jobs="trace", horizon=4, slot_s=10.0, capacity=6.0, jobs_per_slot=100.0, longest_notice=2
 )
@@ -96,10 +96,8 @@ def test_a_flat_load_leaves_nothing():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    not TRACE.is_file(), reason=f"needs the real trace: no {TRACE}; set HINDCAST_TRACES"
-)
 def test_the_recipe_of_the_derived_table_conforms():
+    require_traces()
     recipe = load_recipe("deferrable-azure2020-v1")
     load = load_source(recipe)
     last = max(recipe.windows("all"))

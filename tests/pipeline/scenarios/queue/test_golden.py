@@ -11,7 +11,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipeline.recipes.loading import traces_folder
 from pipeline.scenarios import load_scenario
 from pipeline.scenarios.queue.config import QueueConfig
 from pipeline.scenarios.queue.instances import read_log
@@ -22,6 +21,7 @@ from pipeline.simulation.policy import Behaviour, best_feasible
 from pipeline.simulation.rollout import run_episode
 from pipeline.traces import swf
 from policies.heuristics import rules
+from tests.conftest import require_traces
 
 SCENARIO = load_scenario("queue")
 HERE = Path(__file__).parent
@@ -31,10 +31,7 @@ RULES = rules("queue")
 
 @cache
 def workload(log: str):
-    path = traces_folder() / FILES[log]
-    if not path.exists():
-        pytest.skip(f"needs the trace {path}")
-    return swf.read(path)[0]
+    return swf.read(require_traces(FILES[log]))[0]
 
 
 @pytest.mark.slow

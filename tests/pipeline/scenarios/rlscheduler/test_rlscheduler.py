@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from pipeline.errors import InputError, RecipeError
-from pipeline.recipes.loading import load_recipe, traces_folder
+from pipeline.recipes.loading import load_recipe
 from pipeline.scenarios import load_scenario
 from pipeline.scenarios.rlscheduler import layout as m
 from pipeline.scenarios.rlscheduler.config import RLSchedulerConfig
@@ -25,12 +25,12 @@ from pipeline.testing import check_scenario
 from pipeline.traces.rlscheduler import LOGS, read
 from pipeline.workloads.schema import MACHINE_COLUMNS, Provenance, Workload
 from policies.heuristics.rlscheduler import HEURISTICS
+from tests.conftest import require_traces
 from tests.pipeline.scenarios.rlscheduler import reference
 
 SCENARIO = load_scenario("rlscheduler")
 GOLDEN = Path(__file__).with_name("golden.csv")
 NAN_KEY = ("SDSC-SP2", "4299", "f2", "0")  # a job without a request has the score sqrt(-1)
-WHOLE = traces_folder().parent / "golden" / "queue"
 
 
 def workload(jobs, processors=16, name="test"):
@@ -105,12 +105,10 @@ def test_the_episode_of_the_documentation(backfill, starts, slowdowns):
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory):
     """Return the first 12,000 rows of the four logs, which hold all golden sequences."""
-    source = traces_folder() / "swf"
+    source = require_traces("swf")
     folder = tmp_path_factory.mktemp("logs")
     for name in LOGS.values():
         packed = source / f"{name}.gz"
-        if not packed.exists() and not (source / name).exists():
-            pytest.skip("no traces: set HINDCAST_TRACES")
         with gzip.open(packed) if packed.exists() else (source / name).open("rb") as log:
             (folder / name).write_bytes(b"".join(itertools.islice(log, 12_000)))
     return read(folder)[0]
@@ -148,10 +146,10 @@ def test_golden_sequences_come_out_but_the_one_without_a_score(logs):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not WHOLE.is_dir(), reason="no golden files beside the traces")
 def test_all_golden_sequences_come_out_but_the_one_without_a_score(logs):
     names = ("peer_1024.csv", "peer_256.csv", "peer_signfixed_1024.csv")
-    rows = [row for name in names for row in rows_of(WHOLE / name)]
+    whole = require_traces("../golden/queue")
+    rows = [row for name in names for row in rows_of(whole / name)]
     assert len(rows) == 912
     assert [named(row) for row in rows if not found(logs, row)] == [NAN_KEY]
 

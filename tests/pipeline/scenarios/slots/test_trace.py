@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from pipeline.errors import InputError
-from pipeline.recipes.loading import load_recipe, traces_folder
+from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.workload_source import load_source
 from pipeline.scenarios import load_scenario
 from pipeline.scenarios.slots import layout as m
@@ -18,6 +18,7 @@ from pipeline.simulation.rollout import run_episode
 from pipeline.testing import check_scenario
 from pipeline.workloads.schema import MACHINE_COLUMNS, TASK_COLUMNS, Provenance, Workload
 from policies.heuristics.slots import HEURISTICS
+from tests.conftest import require_traces
 
 SCENARIO = load_scenario("slots")
 CONFIG = SlotsConfig(
@@ -146,9 +147,9 @@ def test_conformance(arrival):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not (traces_folder() / "swf").is_dir(), reason="no traces: set HINDCAST_TRACES")
 def test_every_window_of_the_kth_recipe_can_be_run():
     """All jobs fit the grid and finish, and the number of windows is that of the splits."""
+    require_traces()
     recipe = load_recipe("slots-swf-kth-v1")
     load = load_source(recipe)
     config = recipe.config
