@@ -14,14 +14,9 @@ logged observations they are computed while the log is read, if its values are w
 the features (policies.networks.limits).
 """
 
-import io
-import token
-import tokenize
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from inspect import getclosurevars, getsource
-from textwrap import dedent
 from typing import Any, Final
 
 import numpy as np
@@ -37,9 +32,9 @@ from pipeline.simulation.masks import feasible_rows
 from pipeline.simulation.policy import Heuristic
 from pipeline.simulation.spec import Feature
 from pipeline.simulation.uncounted import uncounted
-from pipeline.storage.files import sha256_text
 from policies.heuristics import heuristics
 from policies.networks.limits import Limits, limits_of
+from policies.networks.rule_digests import current, digest_of
 
 _RULE: Final = types.FunctionType(SCORE)
 RULES: Final = SCORE_CELL  # a list of rules
@@ -49,9 +44,7 @@ CHOICE: Final = 0  # the first column of a rule
 RANK: Final = 1
 _FEW: Final = 128  # up to this number of candidates, comparing all pairs is faster than sorting
 _ONE: Final = np.uint64(1)
-_LAYOUT: Final = {token.INDENT: "{", token.DEDENT: "}", token.NEWLINE: ";"}
 SIZED: Final = frozenset({"multicluster", "slots"})  # settings decide the size of the context
-_IGNORED: Final = {tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER}
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +53,7 @@ class RuleColumns:
 
     Attributes:
         names: Names of the rules, in the order of their columns.
-        digests: Digest of each rule's code, see `digest_of`.
+        digests: Digest of what each rule does, see policies.networks.rule_digests.
         functions: The compiled rules.
         context: Limits of the context; None if its features are not known.
         candidates: Limits of the candidates without rule columns; None if their features are not
@@ -104,7 +97,7 @@ class RuleColumns:
         `digests` are those of the checkpoint by name, `where` is its file.
         """
         for name, digest in zip(self.names, self.digests, strict=True):
-            if digests.get(name) != digest:
+            if current(digests.get(name)) != digest:
                 raise DatasetError(
                     f"{where}: rule {name!r}, whose columns this network reads, has changed since "
                     "the training; use the version of Hindcast it was trained with, or train again"
@@ -156,7 +149,7 @@ def find_rules(
     rules = [known[name] for name in names]
     return RuleColumns(
         tuple(names),
-        tuple(map(digest_of, rules)),
+        tuple(digest_of(scenario, rule, candidates) for rule in rules),
         tuple(rule.score for rule in rules),
         limits_of(context) if context else None,
         limits_of(candidates) if candidates else None,
@@ -174,51 +167,6 @@ def rankable(scenario: str) -> dict[str, Heuristic]:
         for name, rule in heuristics(scenario).items()
         if rule.draw is None and not name.startswith("random")
     }
-
-
-def digest_of(rule: Heuristic) -> str:
-    """Return a digest of a rule's code, the same for another layout and other comments.
-
-    It covers the compiled functions and the constants that the rule names, and the names of the
-    columns that it reads, but not their places.
-    """
-    return _digest(rule.score)
-
-
-@cache
-def _digest(score: Compiled) -> str:
-    parts: dict[str, str] = {}
-    _gather(score.py_func, parts)
-    return sha256_text("\n".join(f"{name} {text}" for name, text in sorted(parts.items())))
-
-
-def _gather(function: Any, parts: dict[str, str]) -> None:
-    """Add the code of a function to `parts`, with what it names in its module and closure."""
-    key = f"{function.__module__}.{function.__qualname__}"
-    if key in parts:
-        return
-    parts[key] = _tokens(function)
-    named = getclosurevars(function)
-    for name, value in sorted({**named.globals, **named.nonlocals}.items()):
-        inner = getattr(value, "py_func", None)
-        if inner is not None:
-            _gather(inner, parts)
-        elif isinstance(value, bool | int | float | str | tuple) and not hasattr(value, "_fields"):
-            parts[f"{key} {name}"] = repr(value)  # columns by name, as ROW.cores, are in the code
-
-
-def _tokens(function: Any) -> str:
-    """Return the tokens of a function's body, without comments, docstrings and layout."""
-    source = dedent(getsource(function))
-    found: list[str] = []
-    at_start = True  # of a statement, where a string is a docstring
-    for one in tokenize.generate_tokens(io.StringIO(source).readline):
-        if one.type in _IGNORED:
-            continue
-        if not (one.type == token.STRING and at_start):
-            found.append(_LAYOUT.get(one.type, one.string))
-        at_start = one.type in _LAYOUT
-    return " ".join(found[found.index("def") :])
 
 
 @compiled(RULES())

@@ -2,8 +2,8 @@
 
 A run resumes from a state, or counts as finished, only if the key is the same. The key covers the
 agent, settings, steps, seed, data, kind of device, versions of this package and of its libraries,
-kernels that variables choose, and the source code of the agent. Code that agents share is covered
-by the version of the package.
+and kernels that variables choose. The version of the package covers its own agents. An agent from
+elsewhere has no such version, so the key covers its source code.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from policies.networks.checkpoint import load_policy, read_description
 
 _LIBRARIES: Final = ("torch", "numpy", "d3rlpy")
 _SCRIPT: Final = "__main__"  # module of an agent that its own script trains
-_PAPERS: Final = "policies.papers."  # one folder per paper; the agent is a module of it
+_OWN: Final = ("pipeline.", "policies.", "flows.")
 
 
 def training_key(
@@ -55,8 +55,9 @@ def training_key(
         "selected_by": selected_by,
         "version": version(),
         "libraries": package_versions(_LIBRARIES),
-        "code": code_digest(agent_sources(module)),
     }
+    if not module.startswith(_OWN):
+        parts["code"] = code_digest(agent_sources(module))
     if stacked:
         parts["stacked"] = True
     if gate != "simulator":
@@ -67,10 +68,7 @@ def training_key(
 
 
 def agent_sources(module: str) -> list[Path]:
-    """Return the source files of an agent: its module, or all files of its own folder.
-
-    An agent has its own folder if it is a package, or if it belongs to a paper.
-    """
+    """Return the source files of an agent: its module, or all files of its package."""
     if module == _SCRIPT:  # a script has no spec
         file = getattr(sys.modules[module], "__file__", None)
         return [] if file is None else [Path(file)]
@@ -78,9 +76,7 @@ def agent_sources(module: str) -> list[Path]:
     if spec is None or spec.origin is None:
         return []  # defined in an interactive session
     path = Path(spec.origin)
-    if spec.submodule_search_locations is None and not module.startswith(_PAPERS):
-        return [path]
-    return list(path.parent.glob("*.py"))
+    return [path] if spec.submodule_search_locations is None else list(path.parent.glob("*.py"))
 
 
 def code_digest(sources: list[Path]) -> str:

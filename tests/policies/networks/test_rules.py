@@ -5,14 +5,12 @@ import json
 import re
 import shutil
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from numba import njit
 
 from pipeline import dataset as ds
 from pipeline.building.build import build
@@ -400,65 +398,6 @@ def test_a_changed_rule_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(rules, "heuristics", lambda _scenario: {**known, "backfill": changed})
     with pytest.raises(DatasetError, match="rule 'backfill', whose columns this network"):
         load_policy(folder)
-
-
-def scaled(by, function):
-    """Return a rule that is never compiled, over a constant and another compiled function."""
-
-    @njit
-    def score(context, candidates, feasible, parameters, scores):
-        for i in range(len(scores)):
-            scores[i] = by * function(candidates[i, 0])
-
-    return Heuristic("scaled", score)
-
-
-def test_a_digest_covers_code_constants_and_called_functions():
-    @njit
-    def twice(x):
-        return 2.0 * x
-
-    @njit
-    def thrice(x):
-        return 3.0 * x
-
-    digest = rules.digest_of(scaled(2.0, twice))
-    assert rules.digest_of(scaled(2.0, twice)) == digest
-    assert rules.digest_of(scaled(3.0, twice)) != digest
-    assert rules.digest_of(scaled(2.0, thrice)) != digest
-
-
-def test_a_digest_covers_names_of_columns_and_not_their_places():
-    def of(row):
-        @njit
-        def score(context, candidates, feasible, parameters, scores):
-            for i in range(len(scores)):
-                scores[i] = candidates[i, row.cores]
-
-        return rules.digest_of(Heuristic("column", score))
-
-    class Row(NamedTuple):
-        cores: int
-        age: int
-
-    assert of(Row(cores=0, age=1)) == of(Row(cores=1, age=0))
-
-
-def test_comments_and_docstrings_are_no_part_of_a_digest():
-    def one(x):
-        """Say something."""
-        y = x + 1  # a comment
-        return "kept", y
-
-    def other(x):
-        y = (x +
-             1)  # fmt: skip
-        return "kept", y
-
-    assert rules._tokens(one).replace("one", "other") != rules._tokens(other)  # brackets differ
-    assert "Say" not in rules._tokens(one)
-    assert "comment" not in rules._tokens(one)
-    assert '"kept"' in rules._tokens(one)
 
 
 @pytest.mark.parametrize(
