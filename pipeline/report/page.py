@@ -18,7 +18,7 @@ from pipeline.evaluation.summary.pairing import Setting
 from pipeline.evaluation.summary.rules import described
 from pipeline.evaluation.summary.summarise import Summary, summarise
 from pipeline.evaluation.summary.writing import write_summary
-from pipeline.report.curves import training_part, training_runs
+from pipeline.report.curves import by_agent, training_part, training_runs
 from pipeline.report.estimates import estimates_part
 from pipeline.report.extras import dataset_part
 from pipeline.report.html import Markup, definitions, element, joined, section
@@ -81,6 +81,8 @@ def write_report(
         parts.append((identifier, title, section(identifier, title, content)))
 
     if runs := training_runs([*training, *folders]):
+        for agent, inside in by_agent(runs).items():
+            known.setdefault(agent, f"agent of the training {', '.join(r.name for r in inside)}")
         add("training", "Training", training_part(runs, _curves_first(summary)))
     if estimates:
         add("estimates", "Off-policy estimates", estimates_part(estimates))

@@ -30,29 +30,40 @@ from pipeline.simulation.spec import Spec
 
 _RULES: Final[Mapping[str, tuple[str, str]]] = {
     "fcfs": ("the job that was submitted first", "-submit_s"),
-    "sjf": ("the shortest request", "-requested_s"),
+    "sjf": ("the shortest requested time", "-requested_s"),
     "smallest": ("the fewest processors", "-cpu"),
     "f1": (
-        "F1 of Carastan-Santos & de Camargo", "-(log10(requested_s) cpu + 870 log10(submit_s))"
+        "F1: the least log10(requested time) x processors + 870 log10(submission)",
+        "-(log10(requested_s) cpu + 870 log10(submit_s))",
     ),
     "f2": (
-        "F2 of Carastan-Santos & de Camargo", "-(sqrt(requested_s) cpu + 25600 log10(submit_s))"
+        "F2: the least sqrt(requested time) x processors + 25600 log10(submission)",
+        "-(sqrt(requested_s) cpu + 25600 log10(submit_s))",
     ),
     "f3": (
-        "F3 of Carastan-Santos & de Camargo", "-(requested_s cpu + 6860000 log10(submit_s))"
+        "F3: the least requested time x processors + 6860000 log10(submission)",
+        "-(requested_s cpu + 6860000 log10(submit_s))",
     ),
     "f4": (
-        "F4 of Carastan-Santos & de Camargo", "-(requested_s sqrt(cpu) + 530000 log10(submit_s))"
+        "F4: the least requested time x sqrt(processors) + 530000 log10(submission)",
+        "-(requested_s sqrt(cpu) + 530000 log10(submit_s))",
     ),
     "wfp": (
-        "WFP3 as published, with its sign turned", "((-1 - submit_s) / requested_s)^3 cpu"
+        "WFP3 as published, with its sign turned",
+        "((-1 - submit_s) / requested_s)^3 cpu",
     ),
     "uni": (
         "UNICEF as published, with its sign turned", "(-1 - submit_s) / (log2(cpu) requested_s)"
     ),
-    "wfp3": ("WFP3", "(waited_s / requested_s)^3 cpu"),
-    "unicef": ("UNICEF", "waited_s / (max(log2(cpu), 1) requested_s)"),
-    "saf": ("the smallest area", "-requested_s cpu"),
+    "wfp3": (
+        "the largest (wait / requested time)^3 x processors, WFP3",
+        "(waited_s / requested_s)^3 cpu",
+    ),
+    "unicef": (
+        "the largest wait / (requested time x log2(processors)), UNICEF",
+        "waited_s / (max(log2(cpu), 1) requested_s)",
+    ),
+    "saf": ("the smallest area, requested time x processors", "-requested_s cpu"),
 }  # fmt: skip
 
 

@@ -176,7 +176,8 @@ def test_a_metric_without_direction_is_not_ranked(tmp_path):
 @pytest.mark.slow
 def test_the_page_holds_what_was_asked_and_found(tmp_path, tiny_dataset):
     folder = write(tmp_path / "evaluation", 9.0, 10.0)
-    write_training(folder / "training" / "agent-0")
+    for run in ("agent-0", "agent-1"):
+        write_training(folder / "training" / run)
     manifest = read_manifest(tiny_dataset)
     path = write_report([folder], tmp_path / "out", datasets=[tiny_dataset], resamples=300)
     text = path.read_text()
@@ -188,6 +189,7 @@ def test_the_page_holds_what_was_asked_and_found(tmp_path, tiny_dataset):
         "lower bound",
         "Performance profile",
         "Training curves",
+        "agent-0agent of the training agent-0",  # in the list
         manifest.recipe.id,
         manifest.digest,
         f"{manifest.counts['decisions']:,}",
