@@ -73,7 +73,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         table = read_toml(path)
     except RecipeError as error:
-        if (another := _another(path)) is not None:
+        if path.suffix != ".toml" and (another := _another(path)) is not None:
             raise another from error
         raise
     if "columns" in table and "scenario" not in table:
