@@ -55,7 +55,7 @@ class InitResult:
 
 def whatif(
     log: Place,
-    out: Place,
+    out: Place | None = None,
     *,
     policies: Sequence[Place] = (),
     train: bool = False,
@@ -70,7 +70,8 @@ def whatif(
 
     Args:
         log: Log of a batch system (SWF, sacct, PBS), mapping of a table (.toml), or workload.
-        out: Folder of the page, its numbers and evaluations.
+        out: Folder of the page, its numbers and evaluations. None is whatif-NAME of the log, in the
+            working folder.
         policies: Rules and folders of checkpoints beside the usual rules.
         train: Whether to train agents on the first part of the log, which takes minutes.
         iterations: Generations of each training; only with `train`.
@@ -86,19 +87,20 @@ def whatif(
             page of another log.
 
     Example:
-        >>> found = hindcast.whatif("jobs.swf", "page", policies=["f2_easy"])
+        >>> found = hindcast.whatif("jobs.swf", policies=["f2_easy"])
         >>> print(found.page, *found.lines)
     """
     from flows.commands.logs import whatif as command
 
-    line = ["hindcast", "whatif", str(log), "--out", str(out)]
+    line = ["hindcast", "whatif", str(log)]
+    line += ["--out", str(out)] if out else []
     line += ["--policy", *map(str, policies)] if policies else []
     line += ["--train"] if train else []
     line += ["--iterations", str(iterations)] if iterations else []
     line += ["--format", trace_format] if trace_format else []
     line += [word for each in _overrides(settings) for word in ("--set", each)]
     request = command.Request(
-        str(log), str(out), tuple(map(str, policies)), train=train, iterations=iterations,
+        str(log), str(out or ""), tuple(map(str, policies)), train=train, iterations=iterations,
         format=trace_format, settings=_overrides(settings), workers=workers,
         command=shlex.join(line),
     )  # fmt: skip

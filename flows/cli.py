@@ -73,6 +73,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: list[str]) -> int:
+    if argv[:1] == ["--complete-words"]:
+        from flows.completion import words
+
+        print("\n".join(words(argv[1:])))
+        return 0
     try:
         arguments = parse(argv)
     except SystemExit as ended:  # --help
@@ -81,6 +86,11 @@ def _run(argv: list[str]) -> int:
         from pipeline.storage.versions import version
 
         print(f"hindcast {version()}")
+        return 0
+    if arguments.completion is not None:
+        from flows.completion import SCRIPTS
+
+        print(SCRIPTS[arguments.completion])
         return 0
     if arguments.command is None:
         print(first_help(), file=sys.stderr)

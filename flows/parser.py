@@ -39,6 +39,8 @@ alike on every x86-64 processor. Results go to stdout, progress to stderr. Exit 
 a check failed, 2 unusable input, 130 interrupted."""
 
 DATE: Final = "{date}"  # in the path of a folder or file
+SHELLS: Final = ("bash", "zsh", "fish")  # with a script in flows.completion
+_COMPLETION: Final = "--completion"
 _WORDS: Final = "argument"  # key of a field's metadata: flag and settings of add_argument, or None
 
 
@@ -188,13 +190,14 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     In the namespace, `command` is the name of the command or None, `line` is the command line as
     text, and `read` is the function that makes the command's request from the namespace.
     """
-    at = next((i for i, word in enumerate(argv) if not word.startswith("-")), len(argv))
+    after = 2 if argv[:1] == [_COMPLETION] else 0  # its value is no command
+    at = next((i for i in range(after, len(argv)) if not argv[i].startswith("-")), len(argv))
     arguments = argparse.Namespace(
-        version=False, command=None, line=shlex.join(["hindcast", *argv])
+        version=False, completion=None, command=None, line=shlex.join(["hindcast", *argv])
     )
     if at:
         main_parser().parse_args(argv[:at], arguments)
-    if at == len(argv) or arguments.version:
+    if at == len(argv) or arguments.version or arguments.completion:
         return arguments
     name = argv[at]
     if name not in commands.SUMMARIES:
@@ -214,7 +217,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 def main_parser() -> Parser:
     """Return the parser of `hindcast` itself: --help with the names of the commands, --version."""
     parser = Parser(
-        prog="hindcast", usage="hindcast [-h] [--version] COMMAND ...",
+        prog="hindcast", usage="hindcast [-h] [--version] [--completion SHELL] COMMAND ...",
+        formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=16),
         description=DESCRIPTION, epilog=EPILOG,
     )  # fmt: skip
     for title, summaries in commands.GROUPS.items():
@@ -223,6 +227,10 @@ def main_parser() -> Parser:
         for name, summary in summaries.items():
             group.add_argument(name, nargs="?", default=argparse.SUPPRESS, help=summary)
     parser.add_argument("--version", action="store_true", help="show the version and exit")
+    parser.add_argument(
+        _COMPLETION, metavar="SHELL", choices=SHELLS,
+        help=f"print the script that completes command lines in a shell: {', '.join(SHELLS)}",
+    )  # fmt: skip
     return parser
 
 

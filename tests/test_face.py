@@ -148,9 +148,10 @@ EXAMPLES = {
     "ope": ((), lambda found, **_: found.rows["policy"].to_list() == ["tetris"]),
     "report": ((), lambda scored, page, **_: page.is_file() and set(scored.means) == TWO),
     "train_online": ((), lambda agent, policy, **_: policy.name == "evolution"),
-    "whatif": ((), lambda found, **_: found.lines[-1] in html.unescape(found.page.read_text())),
+    "whatif": ((), lambda found, **_: found.lines[-1] in html.unescape(PAGE.read_text())),
 }
 TWO = {"tetris", "random"}
+PAGE = Path("whatif-jobs", "whatif.html")
 
 
 @pytest.mark.slow

@@ -6,7 +6,8 @@ from typing import Final
 
 from docs.generate.results import BOUNDS, FOLDER, SIZES
 from docs.generate.text import code, table
-from pipeline.recipes.loading import known_recipes, load_recipe
+from pipeline.recipes.known import known_recipes
+from pipeline.recipes.loading import load_recipe
 from pipeline.statistics.numbers import decimals_for, write_number
 
 # Tables whose rows of rules and random are anchors; the first that has a recipe is taken.

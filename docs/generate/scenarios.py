@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 
 from docs.generate.recipe import settings_table
 from docs.generate.text import code, prose, sentence, table
-from pipeline.recipes.loading import known_recipes, load_recipe
+from pipeline.recipes.known import known_recipes
+from pipeline.recipes.loading import load_recipe
 from pipeline.scenarios import SCENARIOS, load_scenario, module_of
 from pipeline.simulation.spec import Feature
 from policies.heuristics import rules as rules_of

@@ -59,7 +59,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
 }
 # What `hindcast` alone shows: the commands that most people need, each with a command line.
 FIRST: Final[Mapping[str, str]] = {
-    "whatif": "hindcast whatif KTH-SP2-1996-2.swf.gz --out kth",
+    "whatif": "hindcast whatif KTH-SP2-1996-2.swf.gz",
     "run": "hindcast run binpack-synthetic-v1 --out demo",
     "build": "hindcast build binpack-synthetic-v1 --out demo/dataset",
     "evaluate": "hindcast evaluate binpack-synthetic-v1 --policy tetris --out demo/evaluation",

@@ -83,7 +83,7 @@ def check_policies(names: Sequence[str]) -> None:
 
 def run_whatif(request: Any, call: Call = directly) -> dict[str, Any]:
     """Run all stages of a request of `hindcast whatif`, each through `call`."""
-    out = location(request.out)
+    out = location(request.out or _id_of(location(request.log)))
     with writing(out):
         return _run(request, out, call)
 

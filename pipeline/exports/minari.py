@@ -45,7 +45,8 @@ from pipeline.exports import ExportResult, Progress
 from pipeline.exports._hdf5 import append, load_h5py, new_hdf5
 from pipeline.exports._padding import Padding, Rows, choose_padding, padded
 from pipeline.exports._target import new_folder, result
-from pipeline.recipes.loading import known_recipes, load_recipe
+from pipeline.recipes.known import known_recipes
+from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.recipe import Recipe
 from pipeline.simulation.spec import Feature, Spec
 

@@ -14,7 +14,8 @@ from pipeline.dataset import manifest as mf
 from pipeline.errors import DatasetError, InputError, StorageError
 from pipeline.evaluation.evaluate import EVALUATING, EVALUATION, SCORES
 from pipeline.evaluation.summary.evaluations import read_evaluation
-from pipeline.recipes.loading import known_recipes, load_recipe
+from pipeline.recipes.known import known_recipes
+from pipeline.recipes.loading import load_recipe
 from pipeline.storage.files import read_json
 from pipeline.storage.run_files import DESCRIPTION, LEDGER, WEIGHTS
 from pipeline.workloads import folder as ingest

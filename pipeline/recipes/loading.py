@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 import os
-import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from pipeline.errors import (
     nearest,
 )
 from pipeline.recipes.checkpoints import built_from, check_behaviour, inside_places, pin_checkpoints
+from pipeline.recipes.known import known_recipes, recipe_folder
 from pipeline.recipes.own_code import pin_code
 from pipeline.recipes.recipe import OF_THIS_MACHINE, Origin, Recipe, refuse_file
 from pipeline.recipes.settings import read_settings
@@ -30,17 +30,6 @@ from pipeline.settings.ranges import shown
 from pipeline.storage.location import location
 
 _MOST_EPISODES: Final = 1_000_000  # of a dataset, or of a policy in an evaluation
-
-
-def recipe_folder() -> Path:
-    """Return the folder of recipes: beside the packages in a checkout, else in share/."""
-    beside = Path(__file__).resolve().parents[2] / "datasets"
-    return beside if beside.is_dir() else Path(sys.prefix) / "share" / "hindcast" / "datasets"
-
-
-def known_recipes() -> list[str]:
-    """Return the ids of the recipes that come with Hindcast."""
-    return sorted(p.parent.name for p in recipe_folder().glob("*/recipe.toml"))
 
 
 def load_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
@@ -84,7 +73,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         table = read_toml(path)
     except RecipeError as error:
-        if (another := _another(path)) is not None:
+        if path.suffix != ".toml" and (another := _another(path)) is not None:
             raise another from error
         raise
     if "columns" in table and "scenario" not in table:

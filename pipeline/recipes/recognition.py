@@ -1,10 +1,12 @@
 """Recognition of the format of a log of jobs, by its first lines."""
 
+import contextlib
 import re
 from pathlib import Path
 from typing import Final
 
-from pipeline.errors import TraceError
+from pipeline.errors import RecipeError, TraceError
+from pipeline.recipes.toml_text import read_toml
 from pipeline.traces import pbs
 from pipeline.traces.first_look import head_lines, no_such_file
 
@@ -29,6 +31,12 @@ def recognise(path: Path) -> str:
     if path.is_dir():
         raise TraceError(f"{path}: this is a folder, expected {_EXPECTED}")
     if path.suffix == _MAPPING:
+        with contextlib.suppress(RecipeError):  # left to the reader of the mapping
+            if "scenario" in read_toml(path):
+                raise TraceError(
+                    f"{path}: this is a recipe, expected a log of jobs; `hindcast run {path}` runs "
+                    "it"
+                )
         return "table"
     if path.suffix == ".parquet":
         raise TraceError(f"{path}: this is a table; {_mapped(path)}")

@@ -23,7 +23,8 @@ import polars as pl
 
 from pipeline.errors import DatasetError, RecipeError, did_you_mean
 from pipeline.evaluation.summary.evaluations import read_table
-from pipeline.recipes.loading import known_recipes, load_recipe
+from pipeline.recipes.known import known_recipes
+from pipeline.recipes.loading import load_recipe
 from pipeline.recipes.recipe import BehaviourRecipe, Recipe
 from pipeline.storage.files import read_json
 from pipeline.storage.provenance import NOT_RECORDED

@@ -109,6 +109,8 @@ def test_version(capsys):
         (["train", "d", "--agent", __file__, "--out", "x"], "is a path, expected the name of a"),
         (["train", "d", "--agent", "cql", "--set", "rate", "--out", "x"], "expected key=value"),
         (["verify", "no/such"], "no/such: no such folder"),
+        (["whatif", "no/such"], "no/such: no such file or folder, expected a log of jobs"),
+        (["whatif", str(ROOT / "datasets" / RECIPE / "recipe.toml")], "this is a recipe, expected"),
         (["report", "no/such", "--out", "x"], "no/such: no such folder"),
         (["list", "no/such"], "no/such: no such folder"),
         (["list", "--policies", "binpak"], "did you mean 'binpack'?"),

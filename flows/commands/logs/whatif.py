@@ -18,7 +18,10 @@ class Request:
         "log of a batch system (SWF, sacct, PBS), mapping of a table (.toml), or ingested workload",
         metavar="LOG",
     )
-    out: p.Folder = p.option("folder for whatif.html, its numbers, recipes and evaluations")
+    out: p.Folder = p.option(
+        "folder for whatif.html, its numbers, recipes and evaluations (default: whatif-NAME of the "
+        "log)", default="",
+    )  # fmt: skip
     policies: tuple[p.Name, ...] = p.option(
         "policies, or folders of checkpoints, beside the usual rules; may be repeated",
         default=(), flag="--policy", action="extend", metavar="POLICY",
