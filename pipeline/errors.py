@@ -19,11 +19,6 @@ column or key, says what was expected, and suggests the nearest valid name.
 
 import difflib
 from collections.abc import Iterable
-from typing import Final
-
-UNSUPPORTED: Final = (
-    "Hindcast runs on Linux and macOS; this Python has no module fcntl, which locks files there"
-)
 
 
 class HindcastError(Exception):
