@@ -29,7 +29,7 @@ NEWER := .venv/gymnasium-$(GYMNASIUM)
 # folders, uv takes the build of PyTorch that suits the machine, from another index than the usual
 # one; UV_TORCH_BACKEND=cpu takes the small one whatever the machine has.
 define install
-	echo "installing Hindcast [$(1)] into .venv; the first time, $(2) are downloaded"; \
+	echo "installing Hindcast [$(1)] into .venv; the first time, about $(2) are downloaded (more with CUDA)"; \
 	links=$$($(BIN)/python -m pip config list | sed -n "s/\\\\n/,/g; s/.*\.find-links='\(.*\)'/\1/p" \
 	  | tr ' ' , | sort -u | paste -s -d , -); \
 	export UV_FIND_LINKS="$${UV_FIND_LINKS:-$$links}"; \

@@ -66,7 +66,7 @@ if TYPE_CHECKING:  # for editors and mypy; at run time __getattr__ imports these
 try:
     import fcntl  # noqa: F401
 except ImportError:
-    from pipeline.errors import UNSUPPORTED
+    from pipeline.storage.extras import UNSUPPORTED
 
     raise ImportError(UNSUPPORTED) from None
 

@@ -11,7 +11,8 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from pipeline.errors import UNSUPPORTED, InputError
+from pipeline.errors import InputError
+from pipeline.storage.extras import UNSUPPORTED
 
 _PORTABLE: Final = "HINDCAST_PORTABLE"
 _LEAST_ADDRESSES: Final = 3 << 29  # bytes (1.5 GiB) that loading the libraries takes, threads too

@@ -23,9 +23,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-UNSUPPORTED: Final = (
-    "Hindcast runs on Linux and macOS; this Python has no module fcntl, which locks files there"
-)
 _PATH: Final = re.compile(
     r"[.~].*|.*/.*|.*\.(csv|gz|html|json|jsonl|log|parquet|py|swf|toml|tsv|txt|zip)", re.DOTALL
 )

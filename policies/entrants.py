@@ -17,8 +17,6 @@ from pipeline.simulation.spec import Spec
 from pipeline.storage.location import is_remote, location
 from pipeline.storage.provenance import sessions_of_training
 from policies.heuristics import find_rule
-from policies.networks.checkpoint import read_description, weights_content
-from policies.networks.policy import LearnedPolicy
 from policies.registry import (
     ROLLOUT,
     behaviours,
@@ -64,6 +62,9 @@ def entrants(recipe: Recipe, names: Sequence[str]) -> list[Entrant]:
 
 def entrant_of(policy: Policy) -> Entrant:
     """Return the entrant of a policy object, without what only a folder of a checkpoint knows."""
+    from policies.networks.checkpoint import weights_content  # which compiles networks
+    from policies.networks.policy import LearnedPolicy
+
     behaviour = Behaviour(policy.name, policy)
     if not isinstance(policy, LearnedPolicy):
         return Entrant(behaviour, "heuristic", policy.name)
@@ -156,6 +157,8 @@ def _entrant(name: str, recipe: Recipe, spec: Spec) -> Entrant:
     if _without_checkpoint(name, scenario):
         kind = "random" if behaviour.stochastic else "heuristic"
         return Entrant(behaviour, kind, behaviour.name)
+    from policies.networks.checkpoint import read_description
+
     path, asked = split_checkpoint_name(name)
     folder = location(path)
     description = read_description(folder)

@@ -53,7 +53,7 @@ def test_a_package_without_sources_can_be_made_as_the_image_does(tmp_path):
     [made] = [line for line in lines("RUN") if "$EXTRAS" in line]
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]
     subprocess.run(["sh", "-c", made.partition("&& pip")[0]], cwd=tmp_path, check=True)
-    needed = {*wheel["targets"]["wheel"]["only-include"], PROJECT["readme"]}
+    needed = {*wheel["targets"]["wheel"]["only-include"], "README.md"}
     needed |= {*wheel["targets"]["wheel"]["shared-data"], *PROJECT["license-files"]}
     assert needed == {path.name for path in tmp_path.iterdir()}
 

@@ -45,6 +45,6 @@ COMMANDS: Final = {"doctor": Command(
     "hindcast doctor demo s3://bucket/runs",
     Request,
     "Checks versions, cores, memory, GPU, the cache of compiled simulators, Prefect's server and\n"
-    "folder, clients of object stores, traces, and whether the folders can be written. The exit\n"
+    "folder, extras, traces, and whether the folders can be written. The exit\n"
     "code is 1 if a check fails.",
 )}  # fmt: skip

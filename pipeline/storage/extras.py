@@ -1,4 +1,4 @@
-"""Optional packages: which extra of this distribution installs each, and what to say without it."""
+"""What an installation may lack, and what is said then: optional packages, and file locks."""
 
 import importlib.util
 from collections.abc import Mapping
@@ -7,6 +7,9 @@ from typing import Final
 from pipeline.errors import InputError
 from pipeline.storage.versions import DISTRIBUTION
 
+UNSUPPORTED: Final = (
+    "Hindcast runs on Linux and macOS; this Python has no module fcntl, which locks files there"
+)
 # Module -> extra of pyproject.toml. The core runs without any of them.
 EXTRAS: Final[Mapping[str, str]] = {
     "torch": "train",
