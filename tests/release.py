@@ -45,7 +45,7 @@ def main() -> int:
     faults = version_faults(documents, given.tag)
     faults += file_faults(contents, wheel_names(files, version), wheel.name)
     faults += file_faults(packed, {*files, "PKG-INFO"}, sdist.name)
-    faults += text_faults(contents, {str(ROOT), str(Path.home())}, final=bool(given.tag))
+    faults += text_faults(contents, {str(ROOT), str(Path.home())})
     if given.tag and git("status", "--porcelain"):
         faults.append("the checkout has changes that are not committed")
     with tempfile.TemporaryDirectory() as folder:
@@ -66,7 +66,7 @@ def main() -> int:
 
 
 def version_faults(documents: Mapping[str, str], tag: str) -> list[str]:
-    """Return where versions and dates differ. With a tag, the release has to have a date."""
+    """Return where versions differ. With a tag, date and address have to be filled in."""
     version = tomllib.loads(documents["pyproject.toml"])["project"]["version"]
     [newest, date] = re.search(
         r"^## (\S+) \(([^)]+)\)", documents["CHANGELOG.md"], re.MULTILINE
@@ -87,7 +87,11 @@ def version_faults(documents: Mapping[str, str], tag: str) -> list[str]:
         faults.append(f"the tag is {tag}, not v{version}")
     if tag and date != cited["date-released"]:
         faults.append(f"CHANGELOG.md is dated {date}, CITATION.cff {cited['date-released']}")
-    return faults
+    return faults + [
+        f"{name} has {UNSET} for the address of the repository"
+        for name in ("pyproject.toml", "CITATION.cff")
+        if tag and UNSET in documents[name]
+    ]
 
 
 def wheel_names(files: list[str], version: str) -> set[str]:
@@ -107,8 +111,8 @@ def file_faults(contents: Mapping[str, bytes], expected: set[str], archive: str)
     ]
 
 
-def text_faults(contents: Mapping[str, bytes], private: set[str], *, final: bool) -> list[str]:
-    """Return files that name a folder of this machine, and addresses that cannot be followed."""
+def text_faults(contents: Mapping[str, bytes], private: set[str]) -> list[str]:
+    """Return files that name a folder of this machine, and links that an index cannot follow."""
     faults = [
         f"{name} names {folder}"
         for name, content in contents.items() if name.endswith(TEXT)
@@ -120,8 +124,6 @@ def text_faults(contents: Mapping[str, bytes], private: set[str], *, final: bool
         for link in re.findall(r"\]\(([^)\s]+)\)", page.partition("\n\n")[2])
         if not link.startswith(("https://", "#"))
     ]
-    if final and UNSET in page:
-        faults.append(f"the repository's address is not filled in: {UNSET}")
     return faults
 
 

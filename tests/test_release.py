@@ -64,21 +64,22 @@ def test_a_folder_of_this_machine_is_refused():
         "flows/cli.py": b"open('/home/me/x')",
         "weights.safetensors": b"/home/me/",
     }
-    faults = release.text_faults(contents, {"/home/me"}, final=False)
+    faults = release.text_faults(contents, {"/home/me"})
     assert faults == ["flows/cli.py names /home/me"]
 
 
 def test_a_page_that_an_index_cannot_show_is_refused():
     page = b"Name: x\n\n[a](https://a.example/b) [b](#here) [c](docs/index.md)\n"
-    [fault] = release.text_faults({METADATA: page}, set(), final=True)
+    [fault] = release.text_faults({METADATA: page}, set())
     assert "docs/index.md" in fault
 
 
 def test_a_tag_without_an_address_is_refused():
-    page = f"Name: x\nProject-URL: Source, https://{release.UNSET}\n\n# X\n".encode()
-    assert release.text_faults({METADATA: page}, set(), final=False) == []
-    [fault] = release.text_faults({METADATA: page}, set(), final=True)
-    assert "address is not filled in" in fault
+    citation = DOCUMENTS["CITATION.cff"] + f"repository-code: https://{release.UNSET}\n"
+    documents = {**DOCUMENTS, "CITATION.cff": citation}
+    assert release.version_faults(documents, "") == []
+    [fault] = release.version_faults(documents, "v1.2.0")
+    assert fault == "CITATION.cff has hindcast.example for the address of the repository"
 
 
 def test_the_notes_are_the_newest_section_of_the_changelog():
