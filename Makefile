@@ -73,10 +73,10 @@ kernels: .venv/installed
 	$(BIN)/python -m tests.compile_kernels
 
 unit: .venv/installed
-	$(PYTEST) -m "not ray" tests
+	$(PYTEST) -m "not ray and not nightly" tests
 
 quick: .venv/installed
-	$(PYTEST) -m "not slow and not ray" tests
+	$(PYTEST) -m "not slow and not ray and not nightly" tests
 
 # d3rlpy asks for Gymnasium 1.0.0. These tests run with a newer one, which has a folder of its own
 # that comes before the packages of .venv.

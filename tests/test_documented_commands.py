@@ -7,9 +7,12 @@ names exist; and it passes the check that comes before its work.
 """
 
 import dataclasses
+import glob
 import importlib.util
+import json
 import re
 import shlex
+import shutil
 import tomllib
 from collections.abc import Iterator
 from functools import cache
@@ -20,13 +23,15 @@ import pytest
 
 from flows import commands
 from flows.parser import command_parser, parse
-from pipeline.errors import HindcastError, InputError
+from pipeline.errors import HindcastError, InputError, TraceError
 from pipeline.exports import EXPORTS
-from pipeline.recipes.loading import known_recipes
+from pipeline.recipes.loading import known_recipes, load_recipe
+from pipeline.recipes.workload_source import trace_path
 from pipeline.scenarios import SCENARIOS
 from pipeline.traces import FORMATS
 from policies.heuristics import find_rule
 from policies.offline import read_config
+from policies.online.training import settings_of as online_settings_of
 from tests.test_documentation import ROOT, blocks, pages
 
 OUT: Final = "OUT"  # for commands in the text, which leave out --out
@@ -138,6 +143,108 @@ def check_in_text(code: str) -> None:
                 raise
         else:
             return
+
+
+# tests/flows has their tests; `ope` refuses an estimate from few windows.
+LEFT_ALONE: Final = {"reproduce", "calibrate", "study", "doctor", "ope"}
+COUNTS: Final = {"--steps", "--fqe-steps", "--iterations", "--checkpoint-every", "--imitate-steps"}
+READ: Final = (
+    "dataset", "folder", "folders", "evaluations", "start", "members", "imitate", "source", "path",
+    "log", "state", "a", "b",
+)  # fmt: skip
+
+
+def expanded(word: str) -> list[str]:
+    """Return a word with its braces and wildcards replaced, as a shell does."""
+    braces = re.search(r"\{([^{}=]*,[^{}=]*)\}", word) if "=" not in word else None
+    if braces:
+        before, after = word[: braces.start()], word[braces.end() :]
+        return [w for part in braces[1].split(",") for w in expanded(before + part + after)]
+    if set("*?") & set(word) and "=" not in word:
+        return sorted(glob.glob(word)) or [word]  # noqa: PTH207 - of relative names, as a shell
+    return [word]
+
+
+def small_command(words: list[str]) -> list[str] | None:
+    """Return a command with few windows, steps and seeds; None if what it reads is not here."""
+    words = ["0" if w == "SEED" else w for word in words for w in expanded(word)]
+    if words[0] in LEFT_ALONE or any("..." in word or "://" in word for word in words):
+        return None
+    if {"--help", "--version"} & set(words):
+        return None
+    for at in range(len(words) - 1, 0, -1):
+        if words[at - 1] in COUNTS:
+            words[at] = "2"
+        elif words[at - 1] == "--seeds":
+            while at + 1 < len(words) and not words[at + 1].startswith("-"):
+                del words[at + 1]
+    arguments = parse(words)
+    if not Path(getattr(arguments, "sweep", ".")).exists():
+        return None
+    request = arguments.read(arguments)
+    given = {each.name: getattr(request, each.name) for each in dataclasses.fields(request)}
+    read = [given[name] for name in READ if given.get(name)]
+    read = [w for each in read for w in (each if isinstance(each, tuple) else [each])]
+    policies = given.get("policies") or ()
+    if isinstance(policies, tuple):
+        read += [re.split("[@:]", name)[0] for name in policies if not is_name(name)]
+    if not all(Path(folder).exists() for folder in read):
+        return None
+    if "recipe" not in given:
+        return words
+    if given["recipe"] not in known_recipes():
+        return None
+    recipe = load_recipe(given["recipe"], given.get("overrides", ()))
+    if recipe.trace.path:
+        try:
+            trace_path(recipe)
+        except TraceError:
+            return None
+    sets = [f'split.{name}="{w[0]}..{w[min(1, len(w) - 1)]}"' for name, w in recipe.split.items()]
+    sets += ["evaluate.seeds=1", "train.steps=2", "train.seeds=[0]"]
+    if recipe.online.agent:
+        sets += ["online.iterations=1", "online.seeds=[0]"]
+        config = online_settings_of(recipe)[1]
+        if hasattr(config, "sampling"):
+            sets += [f"online.settings.sampling.{n}" for n in ("trajectories=4", "windows=1")]
+    return [*words, *(word for each in sets for word in ("--set", each))]
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of trainings with hardly any steps
+@pytest.mark.parametrize(
+    "page", [page for page in pages() if "\nhindcast " in page.read_text(encoding="utf-8")],
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
+)  # fmt: skip
+def test_the_commands_of_a_page_run_small(page, monkeypatch, tmp_path):
+    """One after the other, but for those that read what the page does not make."""
+    from flows.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    for name in ("datasets", "docs", "examples"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    failed = []
+    for line, language, text in blocks(page):
+        for words in lines_of(text) if language == "text" else ():
+            if words[0] != "hindcast" or "HINDCAST_PLUGINS=" in text:
+                continue
+            argv = small_command(words[1:])
+            if argv is not None and (out := vars(parse(argv)).get("out", "")).isupper():
+                shutil.rmtree(out, ignore_errors=True)  # a word for any folder
+            if argv is not None and main([*argv, "--direct"]) != 0:
+                failed.append(f"line {line}: {shlex.join(argv)}")
+    assert not failed, "\n".join(failed)
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_the_notebook_runs(monkeypatch, tmp_path):
+    """`make docs` runs it as well, but not again if only the code has changed."""
+    monkeypatch.chdir(tmp_path)
+    cells = json.loads((ROOT / "docs/tutorials/first.ipynb").read_text("utf-8"))["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    exec(compile("\n".join(code), "first.ipynb", "exec"), {"__name__": "notebook"})
 
 
 @pytest.mark.slow
