@@ -10,7 +10,7 @@
 The same input gives the same bytes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from pipeline.evaluation.summary.finding import state_finding
@@ -43,6 +43,7 @@ def write_report(
     studies: Sequence[Path] = (),
     metrics: Sequence[str] = (),
     resamples: int = RESAMPLES,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Path:
     """Write report.html and the summary files into the folder `out`.
 
@@ -56,6 +57,7 @@ def write_report(
         studies: Folders of data-quality studies (study.parquet).
         metrics: Outcomes that results.csv holds in addition to the headline.
         resamples: Number of bootstrap resamples.
+        tell: Called with the finding of every setting, a sentence.
 
     Returns:
         Path of the page.
@@ -83,6 +85,8 @@ def write_report(
     parts.append(_part("left-out", "Data left out, and notes", _left_out(summary)))
     parts.append(_part("reading", "How to read this", _reading(summary, resamples)))
     parts.append(_part("provenance", "Provenance", _provenance(summary)))
+    for setting in summary.settings:
+        tell(state_finding(summary, setting).sentence)
     page = _page(summary, parts)
     return write_summary(summary, out, metrics, {"report.html": page}) / "report.html"
 
