@@ -73,7 +73,18 @@ def state_finding(summary: Summary, setting: Setting) -> Finding:
         sentence += f" {pool[0]['policy']} has a better mean, but its interval contains zero."
     if len(pool) > 1:
         sentence += f" It was picked among {len(pool)} {noun} on these windows."
+    also = [row for row in delivered if row is not best and _verdict(row) == "win"]
+    sentence += "".join(f" {_also(row, baseline, summary.level)}" for row in also)
     return Finding(_verdict(best), sentence + _said_by(gates), best, baseline)
+
+
+def _also(row: Mapping[str, Any], baseline: str, level: float) -> str:
+    """Return the gain of another delivered agent that clearly wins, as a sentence."""
+    value, low, high = gain(row)
+    decimals = decimals_telling((value, low, high), decimals_for([value], digits=2))
+    size = with_unit(write_number(value, decimals), row["unit"])
+    interval = f"{level * 100:g} % interval {write_interval(low, high, decimals)}"
+    return f"{row['policy']} beats {baseline} by {size} ({interval})."
 
 
 def _gates(setting: Setting) -> dict[str, set[str]]:
