@@ -41,7 +41,7 @@ define install
 endef
 
 demo: .venv/demo
-	$(BIN)/hindcast run binpack-synthetic-v1 --workers 2 --out $(DEMO)
+	$(BIN)/hindcast run slots-demo-v1 --direct --workers 2 --out $(DEMO)
 
 # All that must hold. Types are checked while kernels are compiled.
 test: lint

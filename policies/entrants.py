@@ -2,9 +2,9 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from pipeline.errors import RecipeError
 from pipeline.evaluation.evaluate import Entrant
@@ -163,11 +163,14 @@ def _entrant(name: str, recipe: Recipe, spec: Spec) -> Entrant:
     folder = location(path)
     description = read_description(folder)
     training = description.get("training")
-    group, seed = behaviour.name, None
+    group, seed, learned_from, delivered = behaviour.name, None, "", ""
     if isinstance(training, dict):
         seed = training.get("seed")
+        learned_from = _recipe_of(training)
         if "delivered" in training:
             group += "-delivered"
+            verdict = training["delivered"]
+            delivered = str(verdict.get("delivered", "")) if isinstance(verdict, dict) else ""
         elif "of_steps" in training:
             group += "-best" if "best" in training else f"-step{training.get('steps')}"
     if asked:
@@ -175,7 +178,20 @@ def _entrant(name: str, recipe: Recipe, spec: Spec) -> Entrant:
     named = replace(behaviour, name=group if seed is None else f"{group}-seed{seed}")
     digest = description["weights"]["sha256"]
     trained = sessions_of_training(folder)
-    return Entrant(named, "learned", group, str(folder), digest, trained=trained)
+    return Entrant(
+        named, "learned", group, str(folder), digest, trained=trained, learned_from=learned_from,
+        delivered=delivered,
+    )  # fmt: skip
+
+
+def _recipe_of(training: Mapping[str, Any]) -> str:
+    """Return the digest of the recipe whose windows a training used; "" if there are others.
+
+    A training that started from another checkpoint may have learned from other windows before.
+    """
+    of = [training[key] for key in ("dataset", "online") if key in training]
+    known = len(of) == 1 and isinstance(of[0], Mapping) and not of[0].get("start")
+    return str(of[0].get("digest") or "") if known else ""
 
 
 def _with_file(entrant: Entrant) -> Entrant:

@@ -47,6 +47,10 @@ _TOY = (
 SMALL: Final = {
     "binpack-synthetic-v1": TINY,
     "slots-deeprm-v1": _SLOTS,
+    "slots-demo-v1": (
+        *_SLOTS, "train.settings.cql.steps=4", "train.settings.preference_ensemble.steps=4",
+        "online.iterations=2", "online.settings.sampling={trajectories=4, windows=2}",
+    ),
     "slots-deeprm-natural": (
         *_SLOTS, "online.iterations=2",
         "online.settings.sampling={trajectories=3, windows=2}",

@@ -151,9 +151,12 @@ def run(request: Request | Table) -> dict[str, Any]:
         for name in ("training", "datasets", "estimates", "studies")
     }
     evaluations = [location(folder) for folder in request.evaluations]
-    page = write_report(evaluations, location(request.out), metrics=request.metrics, **places)
+    findings: list[str] = []
+    page = write_report(
+        evaluations, location(request.out), metrics=request.metrics, tell=findings.append, **places
+    )
     caveats = {c.text: c for folder in evaluations for c in read_evaluation(folder).caveats}
-    return {"report": str(page), "caveats": to_json(caveats.values())}
+    return {"report": str(page), "caveats": to_json(caveats.values()), "findings": findings}
 
 
 def _table(request: Table) -> dict[str, Any]:
@@ -209,7 +212,7 @@ def show(result: Mapping[str, Any]) -> Shown:
     """Return the path of the page, or the table."""
     if "lines" in result:
         return Shown(**result)
-    return Shown([result["report"]], warnings=caveats_of(result))
+    return Shown([*result.get("findings", ()), result["report"]], warnings=caveats_of(result))
 
 
 COMMANDS: Final = {"report": Command(

@@ -135,7 +135,7 @@ def run(request: Request) -> dict[str, Any]:
 
 
 def show(result: Mapping[str, Any]) -> Shown:
-    """Return the output of each stage, and last the path of the report."""
+    """Return the output of each stage, and last the finding and the path of the report."""
     stages: Mapping[str, dict[str, Any]] = result["stages"]
     shows = {"build": build.show, "verify": verify.show, "train": train.show,
              "evaluate": evaluate.show}  # fmt: skip
@@ -145,7 +145,8 @@ def show(result: Mapping[str, Any]) -> Shown:
     lines = [line for stage in shown for line in stage.lines]
     rows = [{"stage": name, **stage} for name, stage in stages.items()]
     warnings = [line for stage in shown for line in stage.warnings]
-    return Shown([*lines, result["report"]], rows, warnings=warnings)
+    findings = stages.get("report", {}).get("findings", ())  # older ledgers have none
+    return Shown([*lines, *findings, result["report"]], rows, warnings=warnings)
 
 
 COMMANDS: Final = {"run": Command(

@@ -132,8 +132,11 @@ def _is_result(form: _Form, result: Any) -> bool:
     if not isinstance(result, dict):
         return False
     checks, means = result.get("checks", []), result.get("means", {})
+    findings = result.get("findings", [])
     return (
         all(isinstance(result.get(key), kind) for key, kind in form.items())
         and all(isinstance(c, dict) and {"check", "detail"} <= c.keys() for c in checks)
         and all(isinstance(mean, _NUMBER) for mean in means.values())
+        and isinstance(findings, list)
+        and all(isinstance(finding, str) for finding in findings)
     )

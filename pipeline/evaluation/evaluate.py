@@ -91,6 +91,8 @@ class Entrant:
         code: File and name of a policy of the user's own; None for any other.
         episodes: Episodes per window of a behaviour of the log, its weight in the mean of the log.
         trained: Sessions of the training of a learned policy, see `pipeline.storage.provenance`.
+        learned_from: Digest of the recipe whose windows a learned policy was trained on.
+        delivered: "agent" or "rule": what the gate of its training delivered; "" for any other.
     """
 
     behaviour: Behaviour
@@ -101,6 +103,8 @@ class Entrant:
     episodes: int | None = None
     trained: tuple[Record, ...] = ()
     code: str | None = None
+    learned_from: str = ""
+    delivered: str = ""
 
 
 @dataclass(frozen=True)
@@ -530,6 +534,8 @@ def _describe(
                 "digest": p.digest,
                 **_exploration_of(p.behaviour),
                 **({"trained": list(map(key_of, p.trained))} if p.kind == "learned" else {}),
+                **({"learned_from": p.learned_from} if p.learned_from else {}),
+                **({"delivered": p.delivered} if p.delivered else {}),
                 **({} if p.episodes is None else {"episodes": p.episodes}),
                 **({} if p.code is None else {"code": p.code}),
                 **({"description": text} if (text := _description(p.behaviour)) else {}),

@@ -10,7 +10,7 @@
 The same input gives the same bytes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pipeline.evaluation.summary.finding import state_finding
@@ -45,6 +45,7 @@ def write_report(
     studies: Sequence[Path] = (),
     metrics: Sequence[str] = (),
     resamples: int = RESAMPLES,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Path:
     """Write report.html and the summary files into the folder `out`.
 
@@ -58,6 +59,7 @@ def write_report(
         studies: Folders of data-quality studies (study.parquet).
         metrics: Outcomes that results.csv holds in addition to the headline.
         resamples: Number of bootstrap resamples.
+        tell: Called with the finding of every setting, a sentence.
 
     Returns:
         Path of the page.
@@ -94,6 +96,8 @@ def write_report(
     add("reading", "How to read this", _reading(summary, resamples), {})
     add("provenance", "Provenance", _provenance(summary))
     add("rules", "Rules on this page", rules_part(listed), {})
+    for setting in summary.settings:
+        tell(state_finding(summary, setting).sentence)
     page = _page(summary, parts)
     return write_summary(summary, out, metrics, {"report.html": page}) / "report.html"
 

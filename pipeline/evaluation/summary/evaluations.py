@@ -63,6 +63,9 @@ class PolicyEntry:
         episodes: Episodes per window of a behaviour of the log, its weight in the mean of the log.
         description: Sentence about a rule; empty for other policies and in older files.
         trained: Keys of the sessions of its training; empty if they were not recorded.
+        learned_from: Digest of the recipe whose windows a learned policy was trained on; "" if
+            unknown.
+        delivered: "agent" or "rule": what the gate of its training delivered; "" for any other.
     """
 
     name: str
@@ -73,6 +76,8 @@ class PolicyEntry:
     episodes: int | None = None
     description: str = ""
     trained: tuple[str, ...] = ()
+    learned_from: str = ""
+    delivered: str = ""
 
 
 @dataclass(frozen=True)
@@ -234,6 +239,8 @@ def _policy(path: Path, entry: Any) -> PolicyEntry:
         episodes=episodes,
         description=str(entry.get("description") or ""),
         trained=_texts(path, entry, "trained"),
+        learned_from=str(entry.get("learned_from") or ""),
+        delivered=_one_of(path, entry, "delivered", ("agent", "rule", ""), ""),
     )
 
 

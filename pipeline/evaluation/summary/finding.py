@@ -42,9 +42,10 @@ class Finding:
 def state_finding(summary: Summary, setting: Setting) -> Finding:
     """Return the gain of the best learned policy over the strongest simple policy, as a sentence.
 
-    A win is claimed only if the interval excludes zero. Of several learned policies, the best by
-    mean with a clear win is reported, or else the best by mean. A policy picked among several on
-    the windows that it is judged by looks better than it is, so the sentence gives their number.
+    A win is claimed only if the interval excludes zero. Of several agents that their gates
+    delivered, the best by mean with a clear win is reported; else the best of all learned policies
+    with a clear win, or the best by mean. A policy picked among several on the windows that it is
+    judged by looks better than it is, so the sentence gives their number.
     """
     metric = summary.headline(setting).metric
     baseline = summary.strongest[setting.label]
@@ -60,13 +61,64 @@ def state_finding(summary: Summary, setting: Setting) -> Finding:
     if not learned:
         row = rows.filter(pl.col("policy") == baseline).row(0, named=True)
         return Finding("incomparable", _unchallenged(row, summary.level), None, baseline)
-    best = next((row for row in learned if _verdict(row) == "win"), learned[0])
-    sentence = _sentence(best, baseline, summary.level)
-    if best is not learned[0]:
-        sentence += f" {learned[0]['policy']} has a better mean, but its interval contains zero."
-    if len(learned) > 1:
-        sentence += f" It was picked among {len(learned)} learned policies on these windows."
-    return Finding(_verdict(best), sentence, best, baseline)
+    gates = _gates(setting)
+    delivered = [row for row in learned if gates.get(row["policy"]) == {"agent"}]
+    pool, noun = delivered, "delivered agents"
+    best = next((row for row in delivered if _verdict(row) == "win"), None)
+    if best is None:
+        pool, noun = learned, "learned policies"
+        best = next((row for row in learned if _verdict(row) == "win"), learned[0])
+    sentence = _sentence(best, baseline, summary.level, _windows(best, setting))
+    if best is not pool[0]:
+        sentence += f" {pool[0]['policy']} has a better mean, but its interval contains zero."
+    if len(pool) > 1:
+        sentence += f" It was picked among {len(pool)} {noun} on these windows."
+    also = [row for row in delivered if row is not best and _verdict(row) == "win"]
+    sentence += "".join(f" {_also(row, baseline, summary.level)}" for row in also)
+    return Finding(_verdict(best), sentence + _said_by(gates), best, baseline)
+
+
+def _also(row: Mapping[str, Any], baseline: str, level: float) -> str:
+    """Return the gain of another delivered agent that clearly wins, as a sentence."""
+    value, low, high = gain(row)
+    decimals = decimals_telling((value, low, high), decimals_for([value], digits=2))
+    size = with_unit(write_number(value, decimals), row["unit"])
+    interval = f"{level * 100:g} % interval {write_interval(low, high, decimals)}"
+    return f"{row['policy']} beats {baseline} by {size} ({interval})."
+
+
+def _gates(setting: Setting) -> dict[str, set[str]]:
+    """Return what the gates of each agent's trainings delivered, "agent" or "rule", by policy."""
+    found: dict[str, set[str]] = {}
+    for entry in setting.entries.values():
+        if entry.delivered:
+            found.setdefault(entry.group, set()).add(entry.delivered)
+    return found
+
+
+def _said_by(gates: Mapping[str, set[str]]) -> str:
+    """Return a sentence about what the gates delivered and refused; "" without a gate."""
+    parts = []
+    for said, verdicts in (
+        ("delivered", {"agent"}),
+        ("refused in favour of a rule", {"rule"}),
+        ("delivered or refused, by training", {"agent", "rule"}),
+    ):
+        names = [name.removesuffix("-delivered") for name, of in gates.items() if of == verdicts]
+        if names:
+            parts.append(f"{', '.join(names)}: {said}")
+    return f" Gates of the trainings: {'; '.join(parts)}." if parts else ""
+
+
+def _windows(row: Mapping[str, Any], setting: Setting) -> str:
+    """Return the number of windows, and that nobody trained on them if that is known."""
+    agents = [entry for entry in setting.entries.values() if entry.kind == "learned"]
+    unseen = setting.first.split == "test" and all(
+        entry.learned_from == setting.first.digest for entry in agents
+    )
+    if not unseen:
+        return count_of(row["windows"], "window")
+    return f"{count_of(row['windows'], 'test window')} that nobody trained on"
 
 
 def gain(row: Mapping[str, Any]) -> tuple[float, float | None, float | None]:
@@ -85,12 +137,15 @@ def _verdict(row: Mapping[str, Any]) -> Verdict:
     return "loss" if high is not None and high < 0.0 else "unclear"
 
 
-def _sentence(row: Mapping[str, Any], baseline: str, level: float) -> str:
+def _sentence(row: Mapping[str, Any], baseline: str, level: float, windows: str) -> str:
     value, low, high = gain(row)
     name, metric = row["policy"], row["metric"]
     decimals = decimals_telling((value, low, high), decimals_for([value], digits=2))
     size = with_unit(write_number(abs(value), decimals), row["unit"])
-    windows = count_of(row["windows"], "window")
+    # The mean of the baseline is that of the policy less their difference.
+    own = row["mean"] - row["paired_difference"]
+    if own:
+        size += f" ({abs(value / own) * 100:.2g} %)"
     counts = (
         f"{count_of(row['wins'], 'win')}, {count_of(row['ties'], 'tie')}, "
         f"{count_of(row['losses'], 'loss', 'losses')} on {windows}"

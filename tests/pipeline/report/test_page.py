@@ -123,10 +123,39 @@ def test_a_win_is_claimed_where_the_interval_excludes_zero(tmp_path, better):
     found = finding(tmp_path, 9.0, 10.0, better=better)
     assert found.verdict == "win"
     assert re.fullmatch(
-        r"agent beats longest, the strongest simple policy, by [\d.]+ s in makespan_s "
+        r"agent beats longest, the strongest simple policy, by [\d.]+ s \([\d.]+ %\) in makespan_s "
         r"\(95 % interval [\d.]+ \.\. [\d.]+; \d+ wins, \d+ ties?, \d+ loss(es)? on 40 windows\)\.",
         found.sentence,
     )
+
+
+def test_the_finding_says_that_windows_are_unseen_only_if_every_agent_learned_on_the_recipe(
+    tmp_path,
+):
+    entries = [
+        {"name": "longest", "kind": "heuristic"},
+        {"name": "random", "kind": "random"},
+        {"name": "agent", "kind": "learned", "learned_from": "ab" * 32},
+    ]
+    own = finding(tmp_path / "own", 9.0, 10.0, policies=entries)
+    assert own.sentence.endswith("on 40 test windows that nobody trained on).")
+    seen = finding(tmp_path / "train", 9.0, 10.0, policies=entries, split="train")
+    entries[2]["learned_from"] = "cd" * 32
+    other = finding(tmp_path / "other", 9.0, 10.0, policies=entries)
+    assert all(found.sentence.endswith("on 40 windows).") for found in (seen, other))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "said"), [("agent", "delivered."), ("rule", "refused in favour of a rule.")]
+)
+def test_the_finding_says_what_the_gates_delivered_and_refused(tmp_path, verdict, said):
+    entries = [
+        {"name": "longest", "kind": "heuristic"},
+        {"name": "random", "kind": "random"},
+        {"name": "agent", "kind": "learned", "group": "agent-delivered", "delivered": verdict},
+    ]
+    found = finding(tmp_path, 9.0, 10.0, policies=entries)
+    assert found.sentence.endswith(f" Gates of the trainings: agent: {said}")
 
 
 def test_no_win_is_claimed_where_the_interval_contains_zero(tmp_path):
