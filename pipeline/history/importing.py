@@ -34,7 +34,7 @@ from pipeline.dataset.part import Block, read_blocks
 from pipeline.errors import DatasetError, StorageError, VerificationFailed
 from pipeline.history import records as h
 from pipeline.history.conversion import episodes, to_log
-from pipeline.history.records import History, read_history
+from pipeline.history.records import ELSEWHERE, RECORDED, History, read_history
 from pipeline.history.records_table import read_table, to_table
 from pipeline.recipes.recipe import BehaviourRecipe, Recipe, TraceSource
 from pipeline.scenarios import load_scenario
@@ -46,8 +46,6 @@ from pipeline.traces.first_look import source_file
 from pipeline.workloads.folder import save_workload
 from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 
-RECORDED: Final = "recorded.parquet"
-ELSEWHERE: Final = "elsewhere"  # provenance["recorded"] of such a dataset
 BEHAVIOUR: Final = "recorded"
 _NOTES: Final = (
     "Recorded elsewhere: how the decisions were drawn is not known. Propensities are NaN.",

@@ -27,6 +27,8 @@ from numpy.typing import NDArray
 from pipeline.errors import InputError, nearest
 from pipeline.storage.guards import require_file
 
+RECORDED: Final = "recorded.parquet"
+ELSEWHERE: Final = "elsewhere"  # provenance["recorded"] of such a dataset
 SERVERS: Final = 6
 SERVER_KEYS: Final = ("RESOURCE", "X", "Y", "USAGE", "ENERGY", "HEAT", "IS_VALID")
 JOB_KEYS: Final = ("SUBMIT_TIME", "DEADLINE", "PROCESS_TIME", "RESOURCES", "FINISH_TIME")

@@ -13,7 +13,7 @@ from pipeline.dataset.estimated import FOLDER as ESTIMATED
 from pipeline.dataset.estimated import read_estimates
 from pipeline.documents import croissant
 from pipeline.errors import DatasetError, VerificationFailed
-from pipeline.history.importing import RECORDED
+from pipeline.history.records import RECORDED
 from pipeline.recipes.checkpoints import FOLDER as POLICIES
 from pipeline.recipes.checkpoints import check_policies
 from pipeline.recipes.workload_source import RECORDED as HISTORY

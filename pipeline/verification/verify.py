@@ -47,7 +47,6 @@ from pipeline.errors import (
     StorageError,
     VerificationFailed,
 )
-from pipeline.history.importing import check_recorded
 from pipeline.recipes.problem import make_instance
 from pipeline.recipes.recipe import Recipe
 from pipeline.recipes.workload_source import RECORDED
@@ -138,6 +137,8 @@ def verify(
     checks.append(("workload", text))
     checks.append(_check_episodes(dataset))
     if manifest.recipe.trace.format == RECORDED:
+        from pipeline.history.importing import check_recorded  # compiles kernels of thermal
+
         checks.append(check_recorded(dataset))
         missing.append("the history file, and how its decisions were drawn")
     else:

@@ -13,7 +13,7 @@ from typing import Any
 from pipeline.dataset import Dataset
 from pipeline.dataset import manifest as mf
 from pipeline.errors import DatasetError, InputError, StorageError, VerificationFailed
-from pipeline.history.importing import ELSEWHERE
+from pipeline.history.records import ELSEWHERE
 from pipeline.recipes.loading import traces_folder
 from pipeline.recipes.recipe import Recipe
 from pipeline.recipes.workload_source import (

@@ -18,8 +18,14 @@ from pipeline.dataset.sampling import sample_decisions
 from pipeline.errors import DatasetError, InputError, StorageError, VerificationFailed
 from pipeline.history.conversion import episodes, to_log
 from pipeline.history.exporting import to_history
-from pipeline.history.importing import RECORDED, check_recorded, ingest_history
-from pipeline.history.records import parse_history, read_history, record_json, write_records
+from pipeline.history.importing import check_recorded, ingest_history
+from pipeline.history.records import (
+    RECORDED,
+    parse_history,
+    read_history,
+    record_json,
+    write_records,
+)
 from pipeline.history.records_table import read_table
 from pipeline.inspection.show import details
 from pipeline.scenarios import load_scenario
