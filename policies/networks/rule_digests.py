@@ -9,8 +9,8 @@ The values of a column are drawn within the range of its feature, by a generator
 the feature began. A rule thus gets another digest if it reads a column of another name. Columns
 that the rule does not read, and the places of columns, are no part of the digest.
 
-Before 0.3.0 a checkpoint held digests of the source text of its rules. rule_digests.csv lists, for
-every rule of 0.2.0, the digest of its source then and what the same code does.
+An older checkpoint holds digests of the source text of its rules. rule_digests.csv lists, for every
+rule of that time, the digest of its source and what the same code does.
 """
 
 import csv
