@@ -109,6 +109,7 @@ release-check:
 # Everything, and what other people's machines have: the newest packages, and other Pythons.
 nightly:
 	$(MAKE) test
+	$(PYTEST) -m "nightly and not ray" tests
 	$(MAKE) test-engines
 	$(MAKE) newest
 	$(MAKE) pythons

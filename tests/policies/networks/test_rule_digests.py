@@ -110,6 +110,7 @@ def with_other_names(text: str) -> str:
     return ast.unparse(tree)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_rules_that_are_renamed_moved_and_annotated_load_every_released_checkpoint(tmp_path):
     """In a copy, every local of the rules has another name, and a module of rules has moved."""
