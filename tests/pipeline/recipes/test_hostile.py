@@ -1,6 +1,4 @@
-"""Recipes that nobody means: one clear line, soon, before anything is started."""
-
-import time
+"""Recipes that nobody means: one clear line before anything is started."""
 
 import pytest
 
@@ -55,14 +53,12 @@ OVERRIDES = [
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_hostile_file_is_refused_within_a_second_or_two(tmp_path, name):
+def test_a_hostile_file_is_refused(tmp_path, name):
     text, words = FILES[name]
     path = tmp_path / "recipe.toml"
     path.write_text(f"{text}\n{TEXT}", encoding="utf-8")
-    begin = time.perf_counter()
     with pytest.raises(RecipeError) as error:
         load_recipe(path)
-    assert time.perf_counter() - begin < 3
     assert words in str(error.value)
     assert len(str(error.value)) < 500
     assert str(error.value).startswith(str(path))
