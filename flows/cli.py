@@ -121,7 +121,7 @@ def _execute(arguments: argparse.Namespace) -> tuple[dict[str, Any], Shown]:
     command.check(request)
     if arguments.direct:
         refuse_direct(request)
-    # A command that Prefect does not record starts it for a runner only.
+    # A command that Prefect does not record now starts it for a runner only.
     unrecorded = arguments.direct is None or not installed("prefect")
     if arguments.direct or (unrecorded and not asks_for_runner(request)):
         result = directly(request)
@@ -130,8 +130,11 @@ def _execute(arguments: argparse.Namespace) -> tuple[dict[str, Any], Shown]:
 
         result = run_flow(request)
     shown = command.show(result)
-    if arguments.direct is False and unrecorded and os.environ.get("PREFECT_API_URL"):
-        shown.warnings.append(str(missing("prefect", "PREFECT_API_URL is set: recording a run")))
+    asked = command.COMMANDS[arguments.command].recorded == "asked"
+    server = bool(os.environ.get("PREFECT_API_URL"))
+    if arguments.direct is False and unrecorded and (asked or server):
+        reason = "PREFECT_API_URL is set" if server else "--record"
+        shown.warnings.append(str(missing("prefect", f"{reason}: recording a run")))
     return result, shown
 
 

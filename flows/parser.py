@@ -11,6 +11,7 @@ forms of Prefect's server. This module imports nothing heavy, so that --help is 
 
 import argparse
 import json
+import os
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, field, fields
@@ -250,8 +251,11 @@ def first_help() -> str:
 
 def _direct(command: commands.Command) -> tuple[bool | None, str]:
     """Return the default of --direct, None where the runner decides, and its help."""
-    if command.recorded:
+    if command.recorded == "always":
         return False, "run without Prefect: starts seconds sooner, keeps no run history"
+    if command.recorded:
+        recorded = False if os.environ.get("PREFECT_API_URL") else None
+        return recorded, "run without Prefect, also where PREFECT_API_URL is set"
     if any(each.name == "runner" for each in fields(command.request)):
         return None, "no effect: here only --runner starts Prefect"
     return True, "no effect: this command never starts Prefect"
@@ -273,6 +277,12 @@ def command_parser(name: str) -> Parser:
     parser.add_argument(
         "--direct", action="store_true", default=_direct(command)[0], help=_direct(command)[1]
     )
+    if command.recorded == "asked":
+        parser.add_argument(
+            "--record", action="store_false", dest="direct", default=_direct(command)[0],
+            help="run as a flow of Prefect, which keeps a run history; the default where "
+            "PREFECT_API_URL is set",
+        )  # fmt: skip
     parser.add_argument(
         "--json", action="store_true", help="print results as JSON lines instead of text"
     )

@@ -13,7 +13,7 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 # Group -> name -> summary, in the order of `hindcast --help`, which therefore loads no command.
 GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -85,7 +85,8 @@ class Command:
         example: A valid command line, for the help.
         request: Dataclass of its options.
         details: More text for the help; a function if plug-ins may add lines.
-        recorded: Whether Prefect records its runs, unless --direct is given.
+        recorded: When Prefect records its runs: "" never, "asked" with --record or a server in
+            PREFECT_API_URL, "always" unless --direct is given.
         more: Dataclass of arguments that are not fields of the request.
         read: Function that makes the request from the namespace, if the fields are not enough.
     """
@@ -93,7 +94,7 @@ class Command:
     example: str
     request: type
     details: str | Callable[[], str] = ""
-    recorded: bool = False
+    recorded: Literal["", "asked", "always"] = ""
     more: type | None = None
     read: Callable[[Any], Any] | None = None
 

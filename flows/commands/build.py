@@ -120,5 +120,5 @@ COMMANDS: Final = {"build": Command(
     "must describe the same problem; the existing parts are not changed. Given again, the same\n"
     "command adds nothing; to append a recipe once more, give --append-to with the digest that\n"
     "the dataset has now.",
-    recorded=True,
+    recorded="asked",
 )}  # fmt: skip

@@ -106,5 +106,5 @@ COMMANDS: Final = {"evaluate": Command(
     "  FOLDER@1        draws its choices, as in training\n"
     "  FOLDER@RULE     on multicluster, a rule chooses the application and the agent the cluster\n"
     "  FOLDER@rollout  on binpack, queue and multicluster, looks ahead",
-    recorded=True,
+    recorded="asked",
 )}  # fmt: skip

@@ -113,5 +113,5 @@ def show(result: Mapping[str, Any]) -> Shown:
 COMMANDS: Final = {"ingest": Command(
     "hindcast ingest alibaba2017 traces/batch_task.csv --out workloads/alibaba",
     Request,
-    recorded=True,
+    recorded="asked",
 )}  # fmt: skip

@@ -62,5 +62,5 @@ COMMANDS: Final = {"nightly": Command(
     "The folder is OUT/DATE-DIGEST. The digest is of the recipe and the content of the trace: a\n"
     "changed log of the same day gets another folder, and nothing is overwritten. Given again, it\n"
     "continues where it stopped; after midnight, give --date as well.",
-    recorded=True,
+    recorded="always",
 )}  # fmt: skip

@@ -222,7 +222,7 @@ COMMANDS: Final = {"report": Command(
     "--between compares an agent with itself, in evaluations of recipes that differ only in the\n"
     "training of the agent:\n"
     "  hindcast report A/evaluation B/evaluation --between score_ppo-best",
-    recorded=True,
+    recorded="asked",
     more=Table,
     read=_read,
 )}  # fmt: skip

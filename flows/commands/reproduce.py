@@ -66,5 +66,5 @@ COMMANDS: Final = {"reproduce": Command(
     Request,
     "A full run is the protocol of the paper and takes hours; it can be interrupted and given\n"
     "again. Every number of its page names the command that made it.",
-    recorded=True,
+    recorded="always",
 )}  # fmt: skip

@@ -153,5 +153,5 @@ COMMANDS: Final = {"run": Command(
     "hindcast run binpack-synthetic-v1 --out demo --workers 2",
     Request,
     "Run again, it continues where it stopped. The last line is the path of the report.",
-    recorded=True,
+    recorded="always",
 )}  # fmt: skip

@@ -107,5 +107,5 @@ def show(result: Mapping[str, Any]) -> Shown:
 COMMANDS: Final = {"study": Command(
     "hindcast study slots-deeprm-v1 --agents cql --vary windows --values 20 200 --out study",
     Request,
-    recorded=True,
+    recorded="always",
 )}  # fmt: skip

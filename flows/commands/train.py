@@ -211,7 +211,7 @@ COMMANDS: Final = {"train": Command(
     "hindcast train datasets/demo --agent trajectory_preference --steps 1500 --out agents/tp",
     Request,
     lambda: listed("agents", AGENTS),
-    recorded=True,
+    recorded="asked",
     more=Many,
     read=_read,
 )}  # fmt: skip

@@ -145,6 +145,6 @@ COMMANDS: Final = {"train-online": Command(
         "The settings of the agent are in [online.settings] of the recipe. Replace one like this:\n"
         "--set online.settings.sampling.trajectories=20\n\n" + listed("agents", ONLINE_AGENTS)
     ),
-    recorded=True,
+    recorded="asked",
     read=_read,
 )}  # fmt: skip

@@ -37,7 +37,6 @@ from pipeline.storage.location import location
 from pipeline.storage.locks import writing
 from pipeline.storage.run_files import BEST, DESCRIPTION
 from pipeline.traces import FORMATS
-from pipeline.traces.first_look import no_such_file
 from policies.entrants import entrants
 
 _FORMATS: Final = ("swf", "slurm", "pbs", "table")
@@ -49,8 +48,6 @@ _EVALUATIONS: Final = {  # folder -> recipe
 def source_of(request: Any) -> TraceSource:
     """Return the source of a request's log; raise InputError if it cannot be read as one."""
     path = location(request.log)
-    if not path.exists():
-        no_such_file(path, "a log of jobs")
     ingested = (path / "manifest.json").is_file()
     name = request.format or (INGESTED if ingested else recognise(path))
     if name != INGESTED and name not in FORMATS:

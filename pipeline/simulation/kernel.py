@@ -81,7 +81,7 @@ _SAID: Final[list[str]] = []  # in this process
 
 
 def _say_why_it_takes_long() -> None:
-    line = "compiling the simulators for this machine; later commands find them compiled"
+    line = "compiling simulators for this machine; commands that need them again find them compiled"
     if not _SAID and tell(line):
         _SAID.append(line)
 

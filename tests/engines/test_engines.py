@@ -290,7 +290,7 @@ def test_a_build_with_ray_alone(tiny_dataset, tmp_path):
         assert not list(Path(scratch).iterdir())
     assert out.startswith(str(tmp_path / "d"))
     # A slow machine has a line of progress, and one says that simulators are compiled.
-    own_lines = ("starting Prefect", "warning:", f"build {RECIPE}", "compiling the simulators ")
+    own_lines = ("starting Prefect", "warning:", f"build {RECIPE}", "compiling simulators ")
     assert not [line for line in err.splitlines() if not line.startswith(own_lines)]
     assert digest(tmp_path / "d") == digest(tiny_dataset)
     assert hosts

@@ -9,18 +9,8 @@ import pytest
 from flows import commands, parser
 
 FILES = sorted(p.stem for p in Path(commands.__file__).parent.glob("*.py") if p.stem != "__init__")
-RECORDED = (
-    "ingest",
-    "build",
-    "train",
-    "train-online",
-    "evaluate",
-    "report",
-    "study",
-    "run",
-    "nightly",
-    "reproduce",
-)
+ASKED = ("ingest", "build", "train", "train-online", "evaluate", "report")  # single steps
+ALWAYS = ("study", "run", "nightly", "reproduce")
 
 
 def module(name):
@@ -52,7 +42,8 @@ def test_an_option_is_written_once_with_its_type_and_texts(name):
         assert request.__dataclass_params__.frozen
         for field in dataclasses.fields(request):
             assert field.metadata["text"]
-    assert command.recorded == (name in RECORDED)
+    recorded = "always" if name in ALWAYS else "asked" if name in ASKED else ""
+    assert command.recorded == recorded
 
 
 @pytest.mark.parametrize("name", commands.SUMMARIES)
@@ -71,10 +62,26 @@ def test_what_is_left_out_has_the_defaults_of_the_request(name):
 
 @pytest.mark.parametrize("name", commands.SUMMARIES)
 def test_every_command_takes_direct(name):
-    """A script may give it to all; `verify` uses Prefect for a runner, recorded commands always."""
+    """A script may give it to all; `verify` uses Prefect for a runner alone."""
     example = commands.find(name).COMMANDS[name].example.split()[1:]
     assert parser.parse([*example, "--direct"]).direct
-    assert parser.parse(example).direct is (None if name == "verify" else name not in RECORDED)
+
+
+@pytest.mark.parametrize("name", commands.SUMMARIES)
+def test_single_steps_are_recorded_if_that_is_asked_for_or_there_is_a_server(name, monkeypatch):
+    """Several steps are recorded unless --direct is given, and other commands never."""
+    command = commands.find(name).COMMANDS[name]
+    example = command.example.split()[1:]
+    expected = {"always": False, "asked": None, "": None if name == "verify" else True}
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    assert parser.parse(example).direct is expected[command.recorded]
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:1/api")
+    server = False if command.recorded == "asked" else expected[command.recorded]
+    assert parser.parse(example).direct is server
+    if command.recorded == "asked":
+        monkeypatch.delenv("PREFECT_API_URL")
+        assert parser.parse([*example, "--record"]).direct is False
+        assert parser.parse([*example, "--record", "--direct"]).direct
 
 
 def test_the_words_of_a_command_line_become_values_of_the_types_of_the_fields():

@@ -45,17 +45,21 @@ class Request:
 
 def check(request: Request) -> None:
     """Raise InputError if the log, its format, its settings or a policy cannot be used."""
-    from flows.runs.whatif import check_policies, source_of
     from pipeline.errors import InputError
     from pipeline.storage.location import is_remote
+    from pipeline.traces.first_look import no_such_file
 
     for place in (request.log, request.out):
         if is_remote(location(place)):
             raise InputError(f"{place}: expected a place on this machine, not in an object store")
+    if not location(request.log).exists():
+        no_such_file(location(request.log), "a log of jobs")
     if request.iterations is not None and not request.train:
         raise InputError("whatif: --iterations is for --train")
     if request.train:
         require("whatif --train", "torch")
+    from flows.runs.whatif import check_policies, source_of  # compiles the simulators
+
     source_of(request)
     check_policies(request.policies)
 

@@ -85,7 +85,7 @@ def test_a_line_says_that_simulators_are_compiled_once(tmp_path):
         ).stdout
         for _ in range(2)
     ]  # fmt: skip
-    assert said[0].startswith("1 compiling the simulators for this machine")
+    assert said[0].startswith("1 compiling simulators for this machine")
     assert said[1] == "0\n"
 
 
