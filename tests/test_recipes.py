@@ -15,6 +15,7 @@ from pipeline.documents.card import card_text
 from pipeline.errors import RecipeError
 from pipeline.evaluation.evaluate import evaluate
 from pipeline.gymnasium_env.single import SchedulingEnv
+from pipeline.recipes import known
 from pipeline.recipes.loading import known_recipes, load_recipe, recipe_folder
 from pipeline.recipes.recipe import Recipe
 from pipeline.scenarios import SCENARIOS
@@ -69,6 +70,16 @@ def test_the_id_is_the_folder_and_the_description_a_sentence(recipe):
     assert bool(mark) == (recipe.digest != load_recipe(name).digest)
     assert (recipe_folder() / name / "recipe.toml").is_file()
     assert len(recipe.description) > 20
+
+
+def test_recipes_are_found_beside_a_library_that_is_called_datasets(tmp_path, monkeypatch):
+    """Hugging Face's library is installed as a folder `datasets` beside installed packages."""
+    (tmp_path / "datasets").mkdir()
+    (tmp_path / "share" / "hindcast" / "datasets" / "a-v1").mkdir(parents=True)
+    (tmp_path / "share" / "hindcast" / "datasets" / "a-v1" / "recipe.toml").touch()
+    monkeypatch.setattr(known, "__file__", str(tmp_path / "pipeline" / "recipes" / "known.py"))
+    monkeypatch.setattr("sys.prefix", str(tmp_path))
+    assert known.known_recipes() == ["a-v1"]
 
 
 @pytest.mark.parametrize(("name", "main"), DERIVED.items())

@@ -105,6 +105,6 @@ COMMANDS: Final = {"evaluate": Command(
     "A suffix changes how a checkpoint acts:\n"
     "  FOLDER@1        draws its choices, as in training\n"
     "  FOLDER@RULE     on multicluster, a rule chooses the application and the agent the cluster\n"
-    "  FOLDER@rollout  on binpack, queue and multicluster, looks ahead",
+    "  FOLDER@rollout  and RULE@rollout, on binpack, queue, multicluster and slots, look ahead",
     recorded="asked",
 )}  # fmt: skip

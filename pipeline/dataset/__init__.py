@@ -42,6 +42,13 @@ class Dataset(DatasetFolder):
         left_out: Windows whose episodes are in no split, see `without`.
     """
 
+    def __repr__(self) -> str:
+        counts = self.manifest.counts
+        return (
+            f"Dataset({str(self.folder)!r}: {self.recipe.id}, {counts['episodes']:,} episodes, "
+            f"{counts['decisions']:,} decisions)"
+        )
+
     def transitions(self, split: str | None = None) -> pl.LazyFrame:
         """Return decisions with their next observations as a lazy table, one row per decision.
 

@@ -145,7 +145,8 @@ def _sentence(row: Mapping[str, Any], baseline: str, level: float, windows: str)
     # The mean of the baseline is that of the policy less their difference.
     own = row["mean"] - row["paired_difference"]
     if own:
-        size += f" ({abs(value / own) * 100:.2g} %)"
+        share = abs(value / own) * 100
+        size += f" ({share:,.0f} %)" if share >= 10 else f" ({share:.2g} %)"
     counts = (
         f"{count_of(row['wins'], 'win')}, {count_of(row['ties'], 'tie')}, "
         f"{count_of(row['losses'], 'loss', 'losses')} on {windows}"

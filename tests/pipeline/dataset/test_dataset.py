@@ -30,6 +30,12 @@ def rows(cut_dataset):
     return pl.read_parquet(cut_dataset / "data" / "*.parquet").sort("episode", "step")
 
 
+def test_a_dataset_is_shown_in_a_line(tiny_dataset):
+    opened = ds.open(tiny_dataset)
+    assert repr(opened).startswith(f"Dataset('{tiny_dataset}': {opened.recipe.id}, ")
+    assert repr(opened).endswith(f"{opened.manifest.counts['decisions']:,} decisions)")
+
+
 def test_a_path_opens_as_text_too(tiny_dataset):
     assert ds.open(str(tiny_dataset)).manifest == ds.open(tiny_dataset).manifest
     assert ds.open(f"file://{tiny_dataset}").folder == tiny_dataset
