@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from flows.commands import Shown, directly, module_of
+from flows.commands import Shown, directly, find, module_of
 from flows.parser import first_help, parse
 from flows.runners import asks_for_runner, refuse_direct
 from flows.surroundings import (
@@ -130,7 +130,7 @@ def _execute(arguments: argparse.Namespace) -> tuple[dict[str, Any], Shown]:
 
         result = run_flow(request)
     shown = command.show(result)
-    asked = command.COMMANDS[arguments.command].recorded == "asked"
+    asked = find(arguments.command).COMMANDS[arguments.command].recorded == "asked"
     server = bool(os.environ.get("PREFECT_API_URL"))
     if arguments.direct is False and unrecorded and (asked or server):
         reason = "PREFECT_API_URL is set" if server else "--record"

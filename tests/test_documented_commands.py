@@ -103,6 +103,9 @@ def check_request(request: Any) -> None:
         assert request.to in EXPORTS
     elif isinstance(given.get("agent"), str) and is_name(request.agent) and "dataset" in given:
         read_config(request.agent, request.settings)
+    if isinstance(given.get("policies"), str):  # of `list`: a scenario
+        assert given["policies"] in SCENARIOS
+        return
     for name in given.get("policies") or () if "recipe" not in given else ():
         rule = name.partition("@")[0]
         assert any(find_rule(scenario, rule) for scenario in SCENARIOS), f"no rule {rule}"

@@ -68,6 +68,7 @@ DIGESTS = {  # the first 40 of 64 digits
     "slots-deeprm-rate10-random-v1": "4654a20439668370122883c3a9d98b97f13be72d",
     "slots-deeprm-rate10-v1": "a56c60d0ab5adb4a9ac0df776713631d1d620b30",
     "slots-deeprm-v1": "58f56a158545d40bc00e3a5107d536b0db427077",
+    "slots-demo-v1": "77133c94e8873e48f13aa1fd7e4cab612d1a5bda",
     "slots-online": "ef4a60c29e01b4d19e90e98dca72d3d3fccbcbbb",
     "slots-online-rate10": "c623dcc2dabd89c62b8b7ad783cb545250c95700",
     "slots-report-v1": "55abcc8827b7f2e1521a38b5348f59398156ca5c",
