@@ -6,7 +6,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
 NEWER := .venv/gymnasium-$(GYMNASIUM)
 
-.PHONY: demo test test-engines check lint types kernels unit quick gymnasium docs bench clean \
+.PHONY: demo test test-engines check lint types kernels unit quick gymnasium docs bench size clean \
   release-check nightly newest pythons
 
 # What the demonstration needs, and what the tests need. Whichever is second adds to the first.
@@ -96,6 +96,11 @@ docs: .venv/installed
 
 bench: .venv/installed
 	$(BIN)/python -m tests.benchmarks
+
+# Lines by room, and what the working tree adds and removes; `BASE=v0.2.0` compares with a tag.
+BASE ?= main
+size:
+	$(PYTHON) -m tests.size $(BASE)
 
 clean:
 	rm -rf .venv $(DEMO) docs/_build docs/generated
