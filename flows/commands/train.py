@@ -58,9 +58,9 @@ class Request:
     )  # fmt: skip
     device: p.Device = p.option("where to train; auto takes a GPU if there is one", default="auto")
     gate: p.Gate = p.option(
-        "how the agent is compared with the best logged rule before it is delivered: both play the "
-        "validation windows; four more trainings play the windows that each left out; or by the "
-        "log alone, which errs more often",
+        "how the agent is compared with the best logged rule before it is delivered. simulator: "
+        "both play the validation windows; folds: four more trainings play the windows that each "
+        "left out; log: by the log alone, less reliable",
         default="simulator",
     )
     checkpoint_every: p.Count | None = p.option(

@@ -50,8 +50,8 @@ class Request:
         "iterations between checkpoints that are kept, in the folder's checkpoints/", default=None
     )
     gate: p.OnlineGate = p.option(
-        "how the agent is compared with the best rule before it is delivered: both play the "
-        "validation windows; or four more trainings play the windows that each left out",
+        "how the agent is compared with the best rule before it is delivered. simulator: both play "
+        "the validation windows; folds: four more trainings play the windows that each left out",
         default="simulator",
     )
     runner: p.Runner = p.runner()

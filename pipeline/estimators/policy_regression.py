@@ -6,6 +6,8 @@
 No weight is a product over decisions, so the length of episodes does not matter, and no value is
 fitted to single decisions. The estimate is biased towards the log's mean for a policy that no
 logged policy resembles. It needs a log of several policies: each draw of `random_linear` is one.
+A regression over policies by the similarity of their choices is the idea of Konyushkova et al.,
+"Active Offline Policy Selection", NeurIPS 2021.
 
 Between the scores of a window's episodes, returns are interpolated. Outside, the line goes on with
 the slope between the median and the end. So a better score has a higher value, unless all returns

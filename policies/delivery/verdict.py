@@ -118,8 +118,8 @@ def judge_each(
 def best_judged(judged: Sequence[tuple[Trained, Verdict]]) -> tuple[Trained, Verdict] | None:
     """Return the checkpoint with the largest difference from the rule, and its verdict.
 
-    None if there is none. The first of equals is taken. With two candidates, the choice makes the
-    difference look larger by a little; an interval that excludes 0 leaves room for that.
+    None if there is none. Ties go to the first. Picking the better of two checkpoints biases its
+    difference upwards; the interval test absorbs this.
     """
 
     def lead(one: tuple[Trained, Verdict]) -> float:

@@ -2,9 +2,9 @@
 
 A rule is a priority, highest first; ties go to the job that arrived first. w is the time that a job
 has waited, r its requested time, n its processors, s 1 + its submission since the first one (all in
-s), p the predicted run time and u the run time of the last similar job. Rows hold logarithms, from
-which the numbers are recovered without error: they are whole, p and u halves. So the priorities are
-those of the formulas, ties included.
+s), p the predicted run time and u the run time of the last similar job. Columns are
+logarithms. Waits, requests and sizes are whole numbers, and p and u are multiples of .5, so `exp`
+and rounding give them back exactly. The priorities are those of the formulas, ties included.
 
 Most rules have three forms:
 
